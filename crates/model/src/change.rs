@@ -1,0 +1,517 @@
+//! What differs between two trees, and what a chosen part of one looks like inside another.
+//!
+//! Comes in: two roots and a source of objects. Goes out: [`Delta`]s, one per topmost difference, which is what
+//! a rollback acts on; or [`Change`]s, one per path, which is what people read.
+
+use crate::checkpoint::word_type;
+use crate::tree::{Entry, Node, Owners, Tree};
+use crate::{ModelError, ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource, RelPath};
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+/// The topmost difference at a path: everything below an added or removed directory goes with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delta {
+    /// Only in the new tree.
+    Added {
+        /// Where.
+        path: RelPath,
+        /// What.
+        new: Entry,
+    },
+    /// Only in the old tree.
+    Removed {
+        /// Where.
+        path: RelPath,
+        /// What.
+        old: Entry,
+    },
+    /// Other content, another target, or another type.
+    Replaced {
+        /// Where.
+        path: RelPath,
+        /// What it was.
+        old: Entry,
+        /// What it becomes.
+        new: Entry,
+    },
+    /// The same content under another mode, owner or attribute; of a directory, just the directory itself.
+    Meta {
+        /// Where.
+        path: RelPath,
+        /// What it was.
+        old: Entry,
+        /// What it becomes.
+        new: Entry,
+    },
+}
+
+/// Lists the topmost differences, sorted by path.
+///
+/// # Errors
+/// When a tree is missing or damaged.
+pub fn deltas(
+    source: &dyn ObjectSource,
+    old: ObjectId,
+    new: ObjectId,
+    owners: Owners,
+) -> Result<Vec<Delta>, ObjectError> {
+    let mut out = Vec::new();
+    Comparison { source, owners, out: &mut out }.directories(&RelPath::root(), old, new)?;
+    Ok(out)
+}
+
+struct Comparison<'a> {
+    source: &'a dyn ObjectSource,
+    owners: Owners,
+    out: &'a mut Vec<Delta>,
+}
+
+impl Comparison<'_> {
+    fn directories(&mut self, path: &RelPath, old: ObjectId, new: ObjectId) -> Result<(), ObjectError> {
+        if old == new {
+            return Ok(());
+        }
+        let (old, new) = (Tree::load(self.source, old)?, Tree::load(self.source, new)?);
+        let (mut left, mut right) = (old.entries().iter().peekable(), new.entries().iter().peekable());
+        loop {
+            let order = match (left.peek(), right.peek()) {
+                (None, None) => return Ok(()),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(old), Some(new)) => old.name.cmp(&new.name),
+            };
+            let old = if order.is_le() { left.next() } else { None };
+            let new = if order.is_ge() { right.next() } else { None };
+            self.entries(path, old, new)?;
+        }
+    }
+
+    fn entries(
+        &mut self,
+        above: &RelPath,
+        old: Option<&Entry>,
+        new: Option<&Entry>,
+    ) -> Result<(), ObjectError> {
+        let Some(name) = old.or(new).map(|entry| &entry.name) else { return Ok(()) };
+        let path = join(above, name)?;
+        match (old, new) {
+            (Some(old), Some(new)) => self.pair(path, old, new),
+            (Some(old), None) => {
+                self.out.push(Delta::Removed { path, old: old.clone() });
+                Ok(())
+            }
+            (None, Some(new)) => {
+                self.out.push(Delta::Added { path, new: new.clone() });
+                Ok(())
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn pair(&mut self, path: RelPath, old: &Entry, new: &Entry) -> Result<(), ObjectError> {
+        let same_meta = old.meta.same_but_times(&new.meta, self.owners);
+        match (&old.node, &new.node) {
+            (Node::Directory(old_tree), Node::Directory(new_tree)) => {
+                if !same_meta {
+                    self.out.push(Delta::Meta { path: path.clone(), old: old.clone(), new: new.clone() });
+                }
+                return self.directories(&path, *old_tree, *new_tree);
+            }
+            (old_node, new_node) if old_node != new_node => {
+                self.out.push(Delta::Replaced { path, old: old.clone(), new: new.clone() });
+            }
+            _ if !same_meta => self.out.push(Delta::Meta { path, old: old.clone(), new: new.clone() }),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The names in a stored tree were checked when it was read; a failure here would be a defect, reported as damage.
+fn join(above: &RelPath, name: &[u8]) -> Result<RelPath, ObjectError> {
+    above.join(name).map_err(|error| ObjectError::Store(Box::new(error)))
+}
+
+word_type! {
+    /// What happened to one path.
+    ChangeKind, "change", {
+        /// New.
+        Added = "added",
+        /// Other content.
+        Modified = "modified",
+        /// Gone.
+        Removed = "removed",
+        /// A file became a directory, a link, or the reverse.
+        Type = "type",
+        /// Other permissions, owner or attributes.
+        Mode = "mode",
+    }
+}
+
+/// One path that differs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Where.
+    pub path: RelPath,
+    /// What happened.
+    pub kind: ChangeKind,
+    /// What it was.
+    pub old: Option<Entry>,
+    /// What it is.
+    pub new: Option<Entry>,
+}
+
+/// Spells deltas out, one change per path, down to the last file.
+///
+/// # Errors
+/// When a tree is missing or damaged.
+pub fn changes(source: &dyn ObjectSource, deltas: &[Delta]) -> Result<Vec<Change>, ObjectError> {
+    let mut out = Vec::new();
+    for delta in deltas {
+        match delta {
+            Delta::Added { path, new } => whole(source, path, new, ChangeKind::Added, &mut out)?,
+            Delta::Removed { path, old } => whole(source, path, old, ChangeKind::Removed, &mut out)?,
+            Delta::Replaced { path, old, new } => {
+                let kind =
+                    if old.node.same_type(&new.node) { ChangeKind::Modified } else { ChangeKind::Type };
+                out.push(Change { path: path.clone(), kind, old: Some(old.clone()), new: Some(new.clone()) });
+                below(source, path, old, ChangeKind::Removed, &mut out)?;
+                below(source, path, new, ChangeKind::Added, &mut out)?;
+            }
+            Delta::Meta { path, old, new } => out.push(Change {
+                path: path.clone(),
+                kind: ChangeKind::Mode,
+                old: Some(old.clone()),
+                new: Some(new.clone()),
+            }),
+        }
+    }
+    Ok(out)
+}
+
+fn whole(
+    source: &dyn ObjectSource,
+    path: &RelPath,
+    entry: &Entry,
+    kind: ChangeKind,
+    out: &mut Vec<Change>,
+) -> Result<(), ObjectError> {
+    let here = Some(entry.clone());
+    let (old, new) = if kind == ChangeKind::Removed { (here, None) } else { (None, here) };
+    out.push(Change { path: path.clone(), kind, old, new });
+    below(source, path, entry, kind, out)
+}
+
+fn below(
+    source: &dyn ObjectSource,
+    path: &RelPath,
+    entry: &Entry,
+    kind: ChangeKind,
+    out: &mut Vec<Change>,
+) -> Result<(), ObjectError> {
+    if let Node::Directory(tree) = &entry.node {
+        for child in Tree::load(source, *tree)?.entries() {
+            whole(source, &join(path, &child.name)?, child, kind, out)?;
+        }
+    }
+    Ok(())
+}
+
+/// Visits every entry below a tree, parents before children, sorted within each directory.
+///
+/// # Errors
+/// When a tree is missing or damaged, or the visitor fails.
+pub fn walk<E: From<ObjectError>>(
+    source: &dyn ObjectSource,
+    path: &RelPath,
+    tree: ObjectId,
+    visit: &mut dyn FnMut(&RelPath, &Entry) -> Result<(), E>,
+) -> Result<(), E> {
+    for entry in Tree::load(source, tree)?.entries() {
+        let here = join(path, &entry.name)?;
+        visit(&here, entry)?;
+        if let Node::Directory(below) = &entry.node {
+            walk(source, &here, *below, visit)?;
+        }
+    }
+    Ok(())
+}
+
+/// Finds the entry at a path below a root.
+///
+/// # Errors
+/// When a tree on the way is missing or damaged.
+pub fn find(source: &dyn ObjectSource, root: ObjectId, path: &RelPath) -> Result<Option<Entry>, ObjectError> {
+    let mut tree = root;
+    let mut found = None;
+    for name in path.names() {
+        match found.take() {
+            None => {}
+            Some(Entry { node: Node::Directory(below), .. }) => tree = below,
+            Some(_) => return Ok(None),
+        }
+        found = Tree::load(source, tree)?.get(name).cloned();
+        if found.is_none() {
+            return Ok(None);
+        }
+    }
+    Ok(found)
+}
+
+/// Why a part of one tree cannot be put into another.
+#[derive(Debug, thiserror::Error)]
+pub enum GraftError {
+    /// Neither tree has the path.
+    #[error("{path} is neither in the checkpoint nor in the workspace")]
+    Nowhere {
+        /// What was asked for.
+        path: RelPath,
+    },
+    /// A file stands where a directory would be needed.
+    #[error("{above} is not a directory in the workspace, so {path} cannot be put below it alone")]
+    Blocked {
+        /// What was asked for.
+        path: RelPath,
+        /// What is in the way.
+        above: RelPath,
+    },
+    /// A tree could not be read or kept.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// A name in a tree is not one.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+}
+
+/// The tree `base` with the given paths as they are in `donor`: put in, replaced, or taken out.
+///
+/// # Errors
+/// See [`GraftError`]; and when the sink fails.
+pub fn graft<S: ObjectSource + ObjectSink>(
+    store: &S,
+    base: ObjectId,
+    donor: ObjectId,
+    paths: &[RelPath],
+) -> Result<ObjectId, GraftError> {
+    let mut root = base;
+    for path in paths {
+        if path.is_root() {
+            return Ok(donor);
+        }
+        let wanted = find(store, donor, path)?;
+        if wanted.is_none() && find(store, root, path)?.is_none() {
+            return Err(GraftError::Nowhere { path: path.clone() });
+        }
+        let names: Vec<&[u8]> = path.names().collect();
+        let graft = Graft { store, path, wanted };
+        root = graft.into_tree(Some(root), Some(donor), &RelPath::root(), &names)?;
+    }
+    Ok(root)
+}
+
+struct Graft<'a, S> {
+    store: &'a S,
+    path: &'a RelPath,
+    wanted: Option<Entry>,
+}
+
+impl<S: ObjectSource + ObjectSink> Graft<'_, S> {
+    /// Rewrites one directory on the way down; `base` is absent where the way has to be made first.
+    fn into_tree(
+        &self,
+        base: Option<ObjectId>,
+        donor: Option<ObjectId>,
+        here: &RelPath,
+        names: &[&[u8]],
+    ) -> Result<ObjectId, GraftError> {
+        let load = |id: Option<ObjectId>| id.map_or(Ok(Tree::default()), |id| Tree::load(self.store, id));
+        let (mut entries, donor) = (load(base)?.into_entries(), load(donor)?);
+        let Some((name, rest)) = names.split_first() else { return Ok(self.keep(entries)?) };
+        let at = entries.iter().position(|entry| entry.name == *name);
+        let next = if rest.is_empty() {
+            self.wanted.clone()
+        } else {
+            self.on_the_way(at.map(|at| &entries[at]), donor.get(name), &here.join(name)?, rest)?
+        };
+        if let Some(at) = at {
+            entries.remove(at);
+        }
+        entries.extend(next);
+        Ok(self.keep(entries)?)
+    }
+
+    fn on_the_way(
+        &self,
+        base: Option<&Entry>,
+        donor: Option<&Entry>,
+        here: &RelPath,
+        rest: &[&[u8]],
+    ) -> Result<Option<Entry>, GraftError> {
+        let directory = |entry: Option<&Entry>| match entry.map(|entry| &entry.node) {
+            Some(Node::Directory(tree)) => Some(*tree),
+            _ => None,
+        };
+        let Some(model) = base.or(donor) else { return Ok(None) };
+        if base.is_some() && directory(base).is_none() {
+            return match self.wanted {
+                Some(_) => Err(GraftError::Blocked { path: self.path.clone(), above: here.clone() }),
+                None => Ok(base.cloned()),
+            };
+        }
+        if base.is_none() && self.wanted.is_none() {
+            return Ok(None);
+        }
+        let tree = self.into_tree(directory(base), directory(donor), here, rest)?;
+        Ok(Some(Entry { node: Node::Directory(tree), ..model.clone() }))
+    }
+
+    fn keep(&self, entries: Vec<Entry>) -> Result<ObjectId, GraftError> {
+        Ok(self.store.put(ObjectKind::Tree, &Tree::new(entries)?.encode())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::Content;
+    use crate::object::tests::Memory;
+    use crate::tree::Meta;
+    use std::collections::BTreeMap;
+
+    /// Builds a tree from `path -> content`; a content that starts with `->` is a link, one that starts with `+x` is executable.
+    fn build(memory: &Memory, files: &[(&str, &str)]) -> ObjectId {
+        let mut below: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
+        let mut entries = Vec::new();
+        for (path, content) in files {
+            match path.split_once('/') {
+                Some((directory, rest)) => below.entry(directory).or_default().push((rest, content)),
+                None => entries.push(leaf(memory, path, content)),
+            }
+        }
+        for (name, files) in below {
+            let node = Node::Directory(build(memory, &files));
+            entries.push(Entry { name: name.into(), meta: Meta { mode: 0o755, ..Meta::default() }, node });
+        }
+        memory.put(ObjectKind::Tree, &Tree::new(entries).unwrap().encode()).unwrap()
+    }
+
+    fn leaf(memory: &Memory, name: &str, content: &str) -> Entry {
+        let mode = if content.starts_with("+x") { 0o755 } else { 0o644 };
+        let node = match content.strip_prefix("->") {
+            Some(target) => Node::Symlink(target.into()),
+            None => {
+                Node::File(memory.put_content(0, &mut content.trim_start_matches("+x").as_bytes()).unwrap())
+            }
+        };
+        Entry { name: name.into(), meta: Meta { mode, ..Meta::default() }, node }
+    }
+
+    fn listed(memory: &Memory, root: ObjectId) -> Vec<String> {
+        let mut out = Vec::new();
+        walk::<ObjectError>(memory, &RelPath::root(), root, &mut |path, entry| {
+            if !matches!(entry.node, Node::Directory(_)) {
+                out.push(path.to_string());
+            }
+            Ok(())
+        })
+        .unwrap();
+        out
+    }
+
+    fn told(memory: &Memory, old: ObjectId, new: ObjectId) -> Vec<String> {
+        let deltas = deltas(memory, old, new, Owners::Compared).unwrap();
+        let changes = changes(memory, &deltas).unwrap();
+        changes.iter().map(|change| format!("{} {}", change.kind, change.path)).collect()
+    }
+
+    #[test]
+    fn every_kind_of_change_is_told() {
+        let memory = Memory::default();
+        let old = build(
+            &memory,
+            &[("a", "1"), ("b", "1"), ("gone/x", "1"), ("t", "1"), ("same/y", "1"), ("z", "9")],
+        );
+        let new = build(
+            &memory,
+            &[("a", "2"), ("b", "+x1"), ("new/x/y", "1"), ("t/in", "1"), ("same/y", "1"), ("z", "->9")],
+        );
+        assert_eq!(
+            told(&memory, old, new),
+            [
+                "modified a",
+                "mode b",
+                "removed gone",
+                "removed gone/x",
+                "added new",
+                "added new/x",
+                "added new/x/y",
+                "type t",
+                "added t/in",
+                "type z"
+            ]
+        );
+        assert_eq!(told(&memory, old, old), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_mode_of_a_directory_is_told_apart_from_what_is_in_it() {
+        let memory = Memory::default();
+        let inside = build(&memory, &[("f", "1")]);
+        let root = |mode| {
+            let meta = Meta { mode, ..Meta::default() };
+            let entry = Entry { name: b"d".to_vec(), meta, node: Node::Directory(inside) };
+            memory.put(ObjectKind::Tree, &Tree::new(vec![entry]).unwrap().encode()).unwrap()
+        };
+        assert_eq!(told(&memory, root(0o755), root(0o700)), ["mode d"]);
+    }
+
+    #[test]
+    fn find_follows_directories_only() {
+        let memory = Memory::default();
+        let root = build(&memory, &[("a/b/c", "1"), ("f", "1")]);
+        let at = |path: &str| find(&memory, root, &RelPath::new(path).unwrap()).unwrap();
+        assert!(matches!(at("a/b/c").unwrap().node, Node::File(Content { size: 1, .. })));
+        assert!(matches!(at("a").unwrap().node, Node::Directory(_)));
+        assert!(at("a/x/c").is_none());
+        assert!(at("f/g").is_none());
+        assert!(find(&memory, root, &RelPath::root()).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_graft_changes_the_chosen_paths_and_nothing_else() {
+        let memory = Memory::default();
+        let now = build(&memory, &[("a/x", "new"), ("a/y", "new"), ("only-now", "1"), ("f", "1")]);
+        let then = build(&memory, &[("a/x", "old"), ("deep/down/z", "1"), ("f/inside", "1")]);
+        let graft = |paths: &[&str]| {
+            let paths: Vec<RelPath> = paths.iter().map(|path| RelPath::new(*path).unwrap()).collect();
+            graft(&memory, now, then, &paths)
+        };
+        assert_eq!(told(&memory, now, graft(&["a/x"]).unwrap()), ["modified a/x"]);
+        assert_eq!(told(&memory, now, graft(&["a/y"]).unwrap()), ["removed a/y"]);
+        assert_eq!(told(&memory, now, graft(&["only-now"]).unwrap()), ["removed only-now"]);
+        assert_eq!(
+            told(&memory, now, graft(&["deep/down/z"]).unwrap()),
+            ["added deep", "added deep/down", "added deep/down/z"]
+        );
+        assert_eq!(
+            told(&memory, now, graft(&["a", "f"]).unwrap()),
+            ["modified a/x", "removed a/y", "type f", "added f/inside"]
+        );
+        assert_eq!(graft(&[""]).unwrap(), then);
+        assert!(matches!(graft(&["nothing/here"]), Err(GraftError::Nowhere { .. })));
+        assert!(matches!(graft(&["f/inside"]), Err(GraftError::Blocked { .. })));
+        assert_eq!(listed(&memory, graft(&["a/x"]).unwrap()).len(), 4);
+    }
+
+    #[test]
+    fn taking_out_below_what_is_not_there_changes_nothing() {
+        let memory = Memory::default();
+        let now = build(&memory, &[("a", "file")]);
+        let path = RelPath::new("a/b").unwrap();
+        // The path is nowhere, so it is refused before anything is looked at.
+        assert!(matches!(graft(&memory, now, now, &[path]), Err(GraftError::Nowhere { .. })));
+    }
+}

@@ -1,0 +1,27 @@
+//! What things are: ids, objects, trees, checkpoints, rollbacks, and their canonical bytes.
+//!
+//! No I/O, no clock, no randomness: the same input gives the same bytes, today and in ten years.
+//! Everything that is decoded here was read from a disk and is treated as hostile.
+
+pub mod change;
+pub mod checkpoint;
+pub mod content;
+pub mod coverage;
+pub mod document;
+mod error;
+pub mod hash;
+pub mod id;
+pub mod object;
+pub mod path;
+pub mod reference;
+pub mod rollback;
+pub mod time;
+pub mod tree;
+mod varint;
+
+pub use error::ModelError;
+pub use hash::{ObjectId, ObjectKind};
+pub use id::{CheckpointId, RollbackId, WorkspaceId};
+pub use object::{ObjectError, ObjectSink, ObjectSource};
+pub use path::RelPath;
+pub use time::Timestamp;
