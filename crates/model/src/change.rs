@@ -307,7 +307,7 @@ pub fn graft<S: ObjectSource + ObjectSink>(
         }
         let names: Vec<&[u8]> = path.names().collect();
         let graft = Graft { store, path, wanted };
-        root = graft.into_tree(Some(root), Some(donor), &RelPath::root(), &names)?;
+        root = graft.rewrite(Some(root), Some(donor), &RelPath::root(), &names)?;
     }
     Ok(root)
 }
@@ -320,7 +320,7 @@ struct Graft<'a, S> {
 
 impl<S: ObjectSource + ObjectSink> Graft<'_, S> {
     /// Rewrites one directory on the way down; `base` is absent where the way has to be made first.
-    fn into_tree(
+    fn rewrite(
         &self,
         base: Option<ObjectId>,
         donor: Option<ObjectId>,
@@ -329,7 +329,7 @@ impl<S: ObjectSource + ObjectSink> Graft<'_, S> {
     ) -> Result<ObjectId, GraftError> {
         let load = |id: Option<ObjectId>| id.map_or(Ok(Tree::default()), |id| Tree::load(self.store, id));
         let (mut entries, donor) = (load(base)?.into_entries(), load(donor)?);
-        let Some((name, rest)) = names.split_first() else { return Ok(self.keep(entries)?) };
+        let Some((name, rest)) = names.split_first() else { return self.keep(entries) };
         let at = entries.iter().position(|entry| entry.name == *name);
         let next = if rest.is_empty() {
             self.wanted.clone()
@@ -340,7 +340,7 @@ impl<S: ObjectSource + ObjectSink> Graft<'_, S> {
             entries.remove(at);
         }
         entries.extend(next);
-        Ok(self.keep(entries)?)
+        self.keep(entries)
     }
 
     fn on_the_way(
@@ -364,7 +364,7 @@ impl<S: ObjectSource + ObjectSink> Graft<'_, S> {
         if base.is_none() && self.wanted.is_none() {
             return Ok(None);
         }
-        let tree = self.into_tree(directory(base), directory(donor), here, rest)?;
+        let tree = self.rewrite(directory(base), directory(donor), here, rest)?;
         Ok(Some(Entry { node: Node::Directory(tree), ..model.clone() }))
     }
 
