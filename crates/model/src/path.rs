@@ -114,9 +114,9 @@ impl fmt::Display for RelPath {
         for chunk in self.0.utf8_chunks() {
             for letter in chunk.valid().chars() {
                 if letter.is_control() {
-                    write!(f, "{}", letter.escape_default())?
+                    write!(f, "{}", letter.escape_default())?;
                 } else {
-                    write!(f, "{letter}")?
+                    write!(f, "{letter}")?;
                 }
             }
             chunk.invalid().iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))?;

@@ -143,6 +143,14 @@ impl Tree {
         out
     }
 
+    /// The canonical bytes of a tree with this one entry, without making a tree of it.
+    pub fn single(entry: &Entry) -> Vec<u8> {
+        let mut out = Vec::with_capacity(96);
+        out.push(FORMAT);
+        encode_entry(&mut out, entry);
+        out
+    }
+
     /// Reads canonical bytes; any other bytes are refused, so that a tree has one id.
     ///
     /// # Errors
@@ -279,6 +287,8 @@ mod tests {
         assert_eq!(tree.get(b"link").unwrap().name, b"link");
         assert!(tree.get(b"nothing").is_none());
         assert_eq!(Tree::default().encode(), vec![FORMAT]);
+        let one = tree.entries()[0].clone();
+        assert_eq!(Tree::single(&one), Tree::new(vec![one]).unwrap().encode());
     }
 
     #[test]

@@ -1,1 +1,31 @@
-//! To come.
+//! Reads a folder, and changes it crash-atomically.
+//!
+//! Comes in: a folder, and a place that keeps objects. Goes out: trees in that place; or the folder changed, step by
+//! step, so that after any crash and one recovery it is exactly the old or exactly the new tree.
+//! This crate is the only writer in the user's folder. It knows neither the store nor the catalog.
+
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests set up folders"))]
+
+mod cache;
+mod compare;
+mod error;
+mod linux;
+mod plan;
+mod probe;
+mod root;
+mod rules;
+mod scan;
+mod settle;
+mod stage;
+mod swap;
+mod threads;
+
+pub use cache::StatCache;
+pub use error::{Obstacle, WorkspaceError};
+pub use plan::{Plan, plan};
+pub use probe::Capabilities;
+pub use root::{Lock, OWN_FOLDER, Root};
+pub use scan::{Scan, ScanOptions, Snapshot, scan};
+pub use settle::{Ended, Finding, Settled};
+pub use stage::{Stage, StageOptions, Times};
+pub use swap::Meanwhile;

@@ -1,0 +1,132 @@
+//! What can go wrong with a folder.
+
+use safepoint_model::coverage::Skipped;
+use safepoint_model::{ObjectError, RelPath};
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// A failed attempt on a workspace.
+#[derive(Debug, Error)]
+pub enum WorkspaceError {
+    /// The folder cannot be opened.
+    #[error("cannot open the workspace {path}", path = path.display())]
+    Open {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Somebody else works on it.
+    #[error("another Safepoint is at work in {path}", path = path.display())]
+    Busy {
+        /// Which.
+        path: PathBuf,
+    },
+    /// An entry cannot be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// Which.
+        path: RelPath,
+        /// Why.
+        source: io::Error,
+    },
+    /// New content cannot be written beside the workspace.
+    #[error("cannot prepare {path}")]
+    Stage {
+        /// What it was for.
+        path: RelPath,
+        /// Why.
+        source: io::Error,
+    },
+    /// A path cannot be changed.
+    #[error("cannot put {path} in place")]
+    Swap {
+        /// Which.
+        path: RelPath,
+        /// Why.
+        source: io::Error,
+    },
+    /// What was written cannot be made durable.
+    #[error("cannot make the workspace durable")]
+    Sync(#[source] io::Error),
+    /// A path does not hold what was put there.
+    #[error("{path} does not hold what was written to it")]
+    Verify {
+        /// Which.
+        path: RelPath,
+    },
+    /// A path cannot be put back.
+    #[error("cannot put {path} back")]
+    PutBack {
+        /// Which.
+        path: RelPath,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file system has too little room.
+    #[error("{needed_bytes} bytes are needed beside the workspace and {free_bytes} are free")]
+    Space {
+        /// What it takes.
+        needed_bytes: u64,
+        /// What there is.
+        free_bytes: u64,
+    },
+    /// Things stand in the way that are never touched.
+    #[error("{} paths stand in the way; the first is {}", .0.len(), .0.first().map(ToString::to_string).unwrap_or_default())]
+    Obstructed(Vec<Obstacle>),
+    /// Somebody asked to stop, and nothing had changed yet.
+    #[error("interrupted")]
+    Interrupted,
+    /// The place that keeps objects failed.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// The ignore rules cannot be understood.
+    #[error("the exclude pattern {pattern:?} cannot be understood: {why}")]
+    Pattern {
+        /// Which.
+        pattern: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// One path that stands in the way of a rollback.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Something that was never captured stands where the checkpoint holds something.
+    NotCaptured(Skipped),
+    /// The directory above may not be written.
+    ReadOnly(RelPath),
+    /// Two names of the checkpoint are one name on this file system.
+    SameName(RelPath, RelPath),
+}
+
+impl std::fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Obstacle::NotCaptured(skipped) => write!(f, "{}: {}", skipped.path, skipped.why),
+            Obstacle::ReadOnly(path) => write!(f, "{path}: the directory may not be written"),
+            Obstacle::SameName(one, two) => {
+                write!(f, "{one} and {two}: this file system does not tell the two names apart")
+            }
+        }
+    }
+}
+
+/// Whether an error of the system says that the disk, or the user's share of it, is full.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+impl WorkspaceError {
+    /// Whether a full disk is the cause.
+    pub fn is_full(&self) -> bool {
+        match self {
+            WorkspaceError::Stage { source, .. } | WorkspaceError::Swap { source, .. } => is_full(source),
+            WorkspaceError::Sync(source) => is_full(source),
+            WorkspaceError::Space { .. } => true,
+            _ => false,
+        }
+    }
+}

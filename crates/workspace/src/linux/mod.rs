@@ -1,0 +1,245 @@
+//! Everything of this room that is specific to Linux: directory handles, `statx`, renames, attributes, syncs.
+//!
+//! Comes in: an open directory and names below it. Nothing here takes a path that the kernel may resolve through a
+//! symbolic link, through `..` or onto another mount: `openat2(2)` with BENEATH and NO_SYMLINKS says so.
+
+mod attributes;
+mod lease;
+
+pub(crate) use attributes::{
+    read_xattrs, read_xattrs_by_path, set_link_owner, set_meta, set_mode, set_times_to,
+};
+pub(crate) use lease::{Lease, try_lease};
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags};
+use rustix::io::Errno;
+use safepoint_model::RelPath;
+use std::io;
+use std::mem::MaybeUninit;
+
+/// What the kernel says about an entry: enough to see that it changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) file_type: FileType,
+    pub(crate) mode: u16,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) ino: u64,
+    pub(crate) size: u64,
+    pub(crate) mtime_ns: i64,
+    pub(crate) ctime_ns: i64,
+    /// The device in the high half, the mount in the low half: neither may change inside a workspace.
+    pub(crate) place: (u32, u32, u64),
+}
+
+impl Facts {
+    /// Whether a file with these facts may hold other bytes than one with the other's.
+    pub(crate) fn same_file_state(&self, other: &Facts) -> bool {
+        (self.ino, self.size, self.mtime_ns, self.ctime_ns)
+            == (other.ino, other.size, other.mtime_ns, other.ctime_ns)
+    }
+}
+
+fn nanoseconds(time: rustix::fs::StatxTimestamp) -> i64 {
+    time.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(time.tv_nsec))
+}
+
+fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> io::Result<Facts> {
+    let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+    let raw = rustix::fs::statx(dir, name, flags | AtFlags::NO_AUTOMOUNT, mask)?;
+    Ok(Facts {
+        file_type: FileType::from_raw_mode(u32::from(raw.stx_mode)),
+        mode: raw.stx_mode & 0o7777,
+        uid: raw.stx_uid,
+        gid: raw.stx_gid,
+        ino: raw.stx_ino,
+        size: raw.stx_size,
+        mtime_ns: nanoseconds(raw.stx_mtime),
+        ctime_ns: nanoseconds(raw.stx_ctime),
+        place: (raw.stx_dev_major, raw.stx_dev_minor, raw.stx_mnt_id),
+    })
+}
+
+/// Facts about an entry, not following a link.
+pub(crate) fn facts_at(dir: impl AsFd, name: &[u8]) -> io::Result<Facts> {
+    statx(dir.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Facts about an entry, or nothing when there is none.
+pub(crate) fn facts_if_any(dir: impl AsFd, name: &[u8]) -> io::Result<Option<Facts>> {
+    match facts_at(dir, name) {
+        Ok(facts) => Ok(Some(facts)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Facts about something open.
+pub(crate) fn facts_of(file: impl AsFd) -> io::Result<Facts> {
+    statx(file.as_fd(), b"", AtFlags::EMPTY_PATH)
+}
+
+const BENEATH: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+
+fn open(dir: BorrowedFd<'_>, name: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    loop {
+        let opened = rustix::fs::openat2(
+            dir,
+            name,
+            flags | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+            mode,
+            BENEATH | ResolveFlags::NO_XDEV,
+        );
+        match opened {
+            // The kernel asks for another try when a rename ran meanwhile (openat2(2)).
+            Err(Errno::AGAIN) => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// Opens a subdirectory for listing.
+pub(crate) fn open_dir(dir: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
+    open(dir.as_fd(), name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+}
+
+/// Opens a file for reading. A FIFO that took the file's place does not block.
+pub(crate) fn open_file(dir: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
+    open(dir.as_fd(), name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())
+}
+
+/// Opens whatever is there without the right to read it: enough to change its attributes.
+pub(crate) fn open_path(dir: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
+    open(dir.as_fd(), name, OFlags::PATH, Mode::empty())
+}
+
+/// Makes a file that was not there, readable by its owner alone.
+pub(crate) fn create_file(dir: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
+    open(dir.as_fd(), name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR)
+}
+
+/// Opens a directory at a path below `root`, however long the path is.
+///
+/// `PATH_MAX` limits what one call takes, so a long path is walked in stretches.
+pub(crate) fn open_dir_at(root: BorrowedFd<'_>, path: &RelPath) -> io::Result<OwnedFd> {
+    const STRETCH_BYTES_MAX: usize = 3_000;
+    let mut here: Option<OwnedFd> = None;
+    let mut stretch: Vec<u8> = Vec::new();
+    for name in path.names() {
+        if stretch.len() + name.len() > STRETCH_BYTES_MAX {
+            here = Some(open_dir(here.as_ref().map_or(root, |fd| fd.as_fd()), &stretch)?);
+            stretch.clear();
+        }
+        if !stretch.is_empty() {
+            stretch.push(b'/');
+        }
+        stretch.extend_from_slice(name);
+    }
+    match (here, stretch.is_empty()) {
+        (Some(here), true) => Ok(here),
+        (here, false) => open_dir(here.as_ref().map_or(root, |fd| fd.as_fd()), &stretch),
+        (None, true) => open_dir(root, b"."),
+    }
+}
+
+/// One name in a directory.
+pub(crate) struct Listed {
+    pub(crate) name: Vec<u8>,
+}
+
+/// The names in a directory, sorted.
+pub(crate) fn list(dir: impl AsFd) -> io::Result<Vec<Listed>> {
+    let mut buffer = [MaybeUninit::<u8>::uninit(); 32 * 1024];
+    let mut entries = rustix::fs::RawDir::new(dir.as_fd(), &mut buffer);
+    let mut listed = Vec::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            listed.push(Listed { name: name.to_vec() });
+        }
+    }
+    listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    Ok(listed)
+}
+
+/// The target of a symbolic link.
+pub(crate) fn read_link(dir: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
+    Ok(rustix::fs::readlinkat(dir, name, Vec::new())?.into_bytes())
+}
+
+pub(crate) fn make_link(dir: impl AsFd, name: &[u8], target: &[u8]) -> io::Result<()> {
+    Ok(rustix::fs::symlinkat(target, dir, name)?)
+}
+
+/// Makes a directory that only its owner can use.
+pub(crate) fn make_dir(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
+    Ok(rustix::fs::mkdirat(dir, name, Mode::RWXU)?)
+}
+
+pub(crate) fn remove_file(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
+    Ok(rustix::fs::unlinkat(dir, name, AtFlags::empty())?)
+}
+
+pub(crate) fn remove_dir(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
+    Ok(rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+}
+
+/// Exchanges two entries in one step.
+pub(crate) fn exchange(a: (&OwnedFd, &[u8]), b: (&OwnedFd, &[u8])) -> io::Result<()> {
+    Ok(rustix::fs::renameat_with(a.0, a.1, b.0, b.1, RenameFlags::EXCHANGE)?)
+}
+
+/// Moves an entry in one step; fails when something stands at the new place.
+pub(crate) fn move_no_replace(from: (&OwnedFd, &[u8]), to: (&OwnedFd, &[u8])) -> io::Result<()> {
+    Ok(rustix::fs::renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE)?)
+}
+
+/// The same where the file system cannot: a second name that must be new, then the first one goes.
+/// A directory has no second name; there a look comes before the rename, and a newcomer in between would have to be
+/// an empty directory to be lost.
+pub(crate) fn move_no_replace_by_link(from: (&OwnedFd, &[u8]), to: (&OwnedFd, &[u8])) -> io::Result<()> {
+    if facts_at(from.0, from.1)?.file_type.is_dir() {
+        if facts_if_any(to.0, to.1)?.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        return Ok(rustix::fs::renameat(from.0, from.1, to.0, to.1)?);
+    }
+    match rustix::fs::linkat(from.0, from.1, to.0, to.1, AtFlags::empty()) {
+        Ok(()) => remove_file(from.0, from.1),
+        // No second names either (FAT): the look before the rename is all there is.
+        Err(Errno::PERM | Errno::OPNOTSUPP) if facts_if_any(to.0, to.1)?.is_none() => {
+            Ok(rustix::fs::renameat(from.0, from.1, to.0, to.1)?)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes one file or directory durable. A failure is final: the kernel may have dropped the pages.
+pub(crate) fn sync(file: impl AsFd) -> io::Result<()> {
+    Ok(rustix::fs::fsync(file)?)
+}
+
+/// Makes everything on the file system of this directory durable.
+pub(crate) fn sync_all(dir: impl AsFd) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(dir)?)
+}
+
+/// Bytes that can still be written on the file system of this directory.
+pub(crate) fn free_bytes(dir: impl AsFd) -> io::Result<u64> {
+    let stat = rustix::fs::fstatvfs(dir)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Whether this process may make and take away names in a directory.
+pub(crate) fn may_write(dir: impl AsFd) -> bool {
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    rustix::fs::accessat(dir, ".", access, AtFlags::EACCESS).is_ok()
+}
+
+/// Whether this process is root.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

@@ -1,0 +1,323 @@
+//! What a rollback will do, as a value that can be shown before anything is done.
+//!
+//! Comes in: the present and the target, both as snapshots. Goes out: a list of steps in the order in which they are
+//! to be done, or the list of obstacles. Only what the present snapshot holds is ever taken away; what was never captured,
+//! then or now, is not touched.
+
+use crate::error::{Obstacle, WorkspaceError};
+use crate::linux;
+use crate::probe::Capabilities;
+use crate::root::Root;
+use crate::scan::Snapshot;
+use rustix::fd::OwnedFd;
+use safepoint_model::change::{self, ChangeKind, Delta};
+use safepoint_model::rollback::{Action, ChangedPath, Expected, How, Step};
+use safepoint_model::tree::{Entry, Node, Owners, Tree};
+use safepoint_model::{ObjectError, ObjectId, ObjectSource, RelPath};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+
+/// The rights that work in a directory takes.
+const WORK_BITS: u16 = 0o700;
+
+/// What a rollback will do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// In the order in which they are to be done.
+    pub steps: Vec<Step>,
+    /// Every path that changes, for people.
+    pub paths: Vec<ChangedPath>,
+    /// Files and links that are put back or made.
+    pub restored: u64,
+    /// Files and links that are taken away.
+    pub removed: u64,
+    /// Bytes that have to be written beside the workspace first.
+    pub stage_bytes: u64,
+}
+
+/// Whether owner and group are put back: only root can give files away.
+pub(crate) fn owners() -> Owners {
+    if linux::is_root() { Owners::Compared } else { Owners::Ignored }
+}
+
+/// Works out how to get from `now` to `target`.
+///
+/// # Errors
+/// [`WorkspaceError::Obstructed`] when something that may not be touched is in the way, [`WorkspaceError::Space`] when there
+/// is too little room, or when a tree cannot be read. Nothing has changed then.
+pub fn plan(
+    root: &Root,
+    source: &dyn ObjectSource,
+    now: &Snapshot,
+    target: &Snapshot,
+    capabilities: &Capabilities,
+) -> Result<Plan, WorkspaceError> {
+    let (now_tree, target_tree) = (tree_of(now)?, tree_of(target)?);
+    let mut planner = Planner {
+        root,
+        source,
+        now,
+        target,
+        now_tree,
+        effective: Vec::new(),
+        kept: Vec::new(),
+        obstacles: Vec::new(),
+    };
+    for delta in change::deltas(source, now_tree, target_tree, owners())? {
+        planner.admit(delta)?;
+    }
+    if !capabilities.case_matters {
+        planner.check_case(target_tree)?;
+    }
+    let steps = planner.steps()?;
+    if !planner.obstacles.is_empty() {
+        return Err(WorkspaceError::Obstructed(planner.obstacles));
+    }
+    let mut plan = planner.report()?;
+    plan.steps = steps;
+    check_space(root, &plan)?;
+    Ok(plan)
+}
+
+fn tree_of(snapshot: &Snapshot) -> Result<ObjectId, WorkspaceError> {
+    let wrong = || ObjectError::Store("the root of a snapshot is not a directory".into());
+    Ok(snapshot.tree().ok_or_else(wrong)?)
+}
+
+fn check_space(root: &Root, plan: &Plan) -> Result<(), WorkspaceError> {
+    let free_bytes = linux::free_bytes(root.fd())
+        .map_err(|source| WorkspaceError::Read { path: RelPath::root(), source })?;
+    if plan.stage_bytes > free_bytes {
+        return Err(WorkspaceError::Space { needed_bytes: plan.stage_bytes, free_bytes });
+    }
+    Ok(())
+}
+
+struct Planner<'a> {
+    root: &'a Root,
+    source: &'a dyn ObjectSource,
+    now: &'a Snapshot,
+    target: &'a Snapshot,
+    now_tree: ObjectId,
+    /// What is really to be done, once everything that is not ours to touch is left out.
+    effective: Vec<Delta>,
+    /// Directories that stay because of what is in them.
+    kept: Vec<RelPath>,
+    obstacles: Vec<Obstacle>,
+}
+
+impl Planner<'_> {
+    /// Takes a difference in, as far as it may be acted on.
+    fn admit(&mut self, delta: Delta) -> Result<(), WorkspaceError> {
+        match &delta {
+            Delta::Removed { path, old } => return self.admit_removal(path, old),
+            Delta::Added { path, .. } => {
+                let in_the_way = self.now.coverage.skipped.iter().find(|skipped| skipped.path == *path);
+                self.obstacles.extend(in_the_way.cloned().map(Obstacle::NotCaptured));
+            }
+            Delta::Replaced { path, old: Entry { node: Node::Directory(_), .. }, .. } => {
+                let inside = self.now.coverage.left_out_within(path).next();
+                self.obstacles.extend(inside.cloned().map(Obstacle::NotCaptured));
+            }
+            Delta::Replaced { .. } | Delta::Meta { .. } => {}
+        }
+        self.effective.push(delta);
+        Ok(())
+    }
+
+    /// A directory goes as a whole, unless it holds something that was never captured: then what was captured goes, and the
+    /// directory stays.
+    fn admit_removal(&mut self, path: &RelPath, old: &Entry) -> Result<(), WorkspaceError> {
+        if self.target.coverage.leaves_out(path) {
+            return Ok(());
+        }
+        let holds_more = self.now.coverage.left_out_within(path).next().is_some();
+        match &old.node {
+            Node::Directory(tree) if holds_more => {
+                for child in Tree::load(self.source, *tree)?.entries() {
+                    let path = path.join(&child.name).map_err(|error| ObjectError::Store(Box::new(error)))?;
+                    self.admit_removal(&path, child)?;
+                }
+                self.kept.push(path.clone());
+            }
+            _ => self.effective.push(Delta::Removed { path: path.clone(), old: old.clone() }),
+        }
+        Ok(())
+    }
+
+    /// Two names of one directory that this file system takes for one.
+    fn check_case(&mut self, target: ObjectId) -> Result<(), WorkspaceError> {
+        let mut seen: HashMap<String, RelPath> = HashMap::new();
+        let mut clashes = Vec::new();
+        change::walk::<WorkspaceError>(self.source, &RelPath::root(), target, &mut |path, _| {
+            let folded = String::from_utf8_lossy(path.as_bytes()).to_lowercase();
+            if let Some(other) = seen.insert(folded, path.clone()) {
+                clashes.push(Obstacle::SameName(other, path.clone()));
+            }
+            Ok(())
+        })?;
+        self.obstacles.extend(clashes);
+        Ok(())
+    }
+
+    /// Rights first, then what goes, what is replaced and what is made, and the final modes last: a directory may end up
+    /// forbidding what was just done in it.
+    fn steps(&mut self) -> Result<Vec<Step>, WorkspaceError> {
+        let lent = self.rights_to_lend()?;
+        let mut steps: Vec<Step> =
+            lent.iter().map(|(path, (old, lent))| meta_step(path, old, lent)).collect();
+        let mut finals: BTreeMap<RelPath, Step> =
+            lent.iter().map(|(path, (old, lent))| (path.clone(), meta_step(path, lent, old))).collect();
+        let (mut removed, mut replaced, mut added) = (Vec::new(), Vec::new(), Vec::new());
+        for delta in &self.effective {
+            match delta {
+                Delta::Removed { path, old } => {
+                    // It leaves as it is; no mode has to be put right at its old place.
+                    finals.remove(path);
+                    removed.push((path, Some(old.clone()), None));
+                }
+                Delta::Replaced { path, old, new } => {
+                    finals.remove(path);
+                    replaced.push((path, Some(old.clone()), Some(workable(new))));
+                    finals.extend(final_mode(path, new));
+                }
+                Delta::Added { path, new } => {
+                    added.push((path, None, Some(workable(new))));
+                    finals.extend(final_mode(path, new));
+                }
+                Delta::Meta { path, old, new } => {
+                    let now = lent.get(path).map_or(old, |(_, lent)| lent);
+                    finals.insert(path.clone(), meta_step(path, now, new));
+                }
+            }
+        }
+        let (now, target) = (&self.now.root, &self.target.root);
+        if !now.meta.same_but_times(&target.meta, owners()) {
+            let now = lent.get(&RelPath::root()).map_or(now, |(_, lent)| lent);
+            finals.insert(RelPath::root(), meta_step(&RelPath::root(), now, target));
+        }
+        for (path, old, new) in removed.into_iter().chain(replaced).chain(added) {
+            let how = How::Swap { slot: steps.len() as u64 };
+            steps.push(Step { path: path.clone(), old: old.map(expected), new: new.map(expected), how });
+        }
+        // Deepest first: a directory that loses the right to be entered must be the last of its line.
+        steps.extend(finals.into_values().rev());
+        Ok(steps)
+    }
+
+    /// Directories in which something changes place and whose mode forbids it although they are ours: what they are, and what
+    /// they are for as long as the rollback works in them.
+    fn rights_to_lend(&mut self) -> Result<BTreeMap<RelPath, (Entry, Entry)>, WorkspaceError> {
+        let mut lent = BTreeMap::new();
+        if linux::is_root() {
+            self.check_writable_root();
+            return Ok(lent);
+        }
+        let mut directories = BTreeSet::new();
+        for delta in &self.effective {
+            let (path, moved) = match delta {
+                Delta::Removed { path, old } | Delta::Replaced { path, old, .. } => (path, Some(old)),
+                Delta::Added { path, .. } => (path, None),
+                Delta::Meta { .. } => continue,
+            };
+            directories.extend(path.split_last().map(|(above, _)| above));
+            // Moving a directory elsewhere rewrites its `..`, which takes the right to write in it.
+            if matches!(moved, Some(Entry { node: Node::Directory(_), .. })) {
+                directories.insert(path.clone());
+            }
+        }
+        for path in directories {
+            let Some(entry) = self.present(&path)? else { continue };
+            if entry.meta.mode & 0o300 == 0o300 && self.may_write(&path) {
+                continue;
+            }
+            if entry.meta.uid != rustix::process::geteuid().as_raw() || entry.meta.mode & 0o300 == 0o300 {
+                self.obstacles.push(Obstacle::ReadOnly(path));
+                continue;
+            }
+            let mut workable = entry.clone();
+            workable.meta.mode |= WORK_BITS;
+            lent.insert(path, (entry, workable));
+        }
+        Ok(lent)
+    }
+
+    /// Root may do everything, except on a file system that is mounted read-only.
+    fn check_writable_root(&mut self) {
+        if !self.effective.is_empty() && !self.may_write(&RelPath::root()) {
+            self.obstacles.push(Obstacle::ReadOnly(RelPath::root()));
+        }
+    }
+
+    fn may_write(&self, path: &RelPath) -> bool {
+        let open = |path: &RelPath| -> io::Result<OwnedFd> { linux::open_dir_at(self.root.fd(), path) };
+        open(path).is_ok_and(|fd| linux::may_write(&fd))
+    }
+
+    fn present(&self, path: &RelPath) -> Result<Option<Entry>, ObjectError> {
+        if path.is_root() {
+            return Ok(Some(self.now.root.clone()));
+        }
+        change::find(self.source, self.now_tree, path)
+    }
+
+    /// Every path that changes, and the counts.
+    fn report(&self) -> Result<Plan, WorkspaceError> {
+        let mut plan = Plan::default();
+        for change in change::changes(self.source, &self.effective)? {
+            let is_leaf = |entry: &Option<Entry>| {
+                entry.as_ref().is_some_and(|entry| !matches!(entry.node, Node::Directory(_)))
+            };
+            let action = match change.kind {
+                ChangeKind::Added => Action::Created,
+                ChangeKind::Removed => Action::Removed,
+                ChangeKind::Modified | ChangeKind::Type | ChangeKind::Mode => Action::Restored,
+            };
+            plan.restored += u64::from(is_leaf(&change.new));
+            plan.removed += u64::from(change.new.is_none() && is_leaf(&change.old));
+            if let (Some(Entry { node: Node::File(content), .. }), false) =
+                (&change.new, change.kind == ChangeKind::Mode)
+            {
+                plan.stage_bytes += content.size;
+            }
+            plan.paths.push(ChangedPath { path: change.path, action });
+        }
+        if !self.now.root.meta.same_but_times(&self.target.root.meta, owners()) {
+            plan.paths.push(ChangedPath { path: RelPath::root(), action: Action::Restored });
+        }
+        plan.paths
+            .extend(self.kept.iter().map(|path| ChangedPath { path: path.clone(), action: Action::Kept }));
+        plan.paths.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(plan)
+    }
+}
+
+fn expected(entry: Entry) -> Expected {
+    Expected { entry }
+}
+
+fn meta_step(path: &RelPath, old: &Entry, new: &Entry) -> Step {
+    Step {
+        path: path.clone(),
+        old: Some(expected(old.clone())),
+        new: Some(expected(new.clone())),
+        how: How::Meta,
+    }
+}
+
+/// A directory must be one that we may write in for as long as it has to be moved.
+fn needs_work_bits(entry: &Entry) -> bool {
+    matches!(entry.node, Node::Directory(_)) && entry.meta.mode & WORK_BITS != WORK_BITS && !linux::is_root()
+}
+
+fn workable(entry: &Entry) -> Entry {
+    let mut entry = entry.clone();
+    if needs_work_bits(&entry) {
+        entry.meta.mode |= WORK_BITS;
+    }
+    entry
+}
+
+fn final_mode(path: &RelPath, new: &Entry) -> Option<(RelPath, Step)> {
+    needs_work_bits(new).then(|| (path.clone(), meta_step(path, &workable(new), new)))
+}

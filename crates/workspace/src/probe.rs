@@ -1,0 +1,135 @@
+//! What the file system of a workspace can do, found out by trying, in Safepoint's own folder.
+
+use crate::linux::{self, Lease};
+use crate::root::Root;
+use rustix::fd::OwnedFd;
+use std::io;
+
+/// What the file system can do. Where it cannot, there is another way, and the user is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Two entries can be exchanged in one step.
+    pub exchange: bool,
+    /// An entry can be moved without replacing another.
+    pub no_replace: bool,
+    /// The kernel tells whether a file is open for writing.
+    pub leases: bool,
+    /// Names that differ only in case are two names.
+    pub case_matters: bool,
+}
+
+impl Default for Capabilities {
+    /// What ext4, xfs, btrfs and tmpfs have.
+    fn default() -> Self {
+        Self { exchange: true, no_replace: true, leases: true, case_matters: true }
+    }
+}
+
+const ONE: &[u8] = b"Probe-one";
+const ONE_IN_LOWER_CASE: &[u8] = b"probe-one";
+const TWO: &[u8] = b"probe-two";
+
+impl Capabilities {
+    /// Tries everything out.
+    ///
+    /// # Errors
+    /// When nothing can be written in the workspace at all.
+    pub fn probe(root: &Root) -> io::Result<Self> {
+        let own = root.make_own_folder()?;
+        let result = try_out(&own);
+        for name in [ONE, TWO] {
+            if linux::facts_if_any(&own, name)?.is_some() {
+                linux::remove_file(&own, name)?;
+            }
+        }
+        root.drop_own_folder()?;
+        result
+    }
+
+    /// What users should know about ways that are less good, in their words.
+    pub fn warnings(&self) -> Vec<&'static str> {
+        let mut warnings = Vec::new();
+        if !self.exchange {
+            warnings.push(
+                "this file system cannot exchange two files in one step: for an instant during a rollback a file is \
+                 absent; a crash is still undone completely",
+            );
+        }
+        if !self.no_replace {
+            warnings.push(
+                "this file system cannot move without replacing: a file that another program makes in the very \
+                 instant of a rollback could be replaced",
+            );
+        }
+        if !self.leases {
+            warnings.push(
+                "this file system does not tell who has a file open: what a program writes into an already open file \
+                 after a rollback replaced that file can be lost",
+            );
+        }
+        if !self.case_matters {
+            warnings.push("this file system does not tell names apart that differ only in case");
+        }
+        warnings
+    }
+
+    /// What both have.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            exchange: self.exchange && other.exchange,
+            no_replace: self.no_replace && other.no_replace,
+            leases: self.leases && other.leases,
+            case_matters: self.case_matters && other.case_matters,
+        }
+    }
+}
+
+fn try_out(own: &OwnedFd) -> io::Result<Capabilities> {
+    for name in [ONE, TWO] {
+        match linux::create_file(own, name) {
+            Ok(_) => {}
+            // A probe that was killed left it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let case_matters = linux::facts_if_any(own, ONE_IN_LOWER_CASE)?.is_none();
+    let exchange = linux::exchange((own, ONE), (own, TWO)).is_ok();
+    let occupied = linux::move_no_replace((own, ONE), (own, TWO));
+    let no_replace = occupied.is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists);
+    let leases = linux::try_lease(&linux::open_file(own, ONE)?) == Lease::NoWriter;
+    Ok(Capabilities { exchange, no_replace, leases, case_matters })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let found = Capabilities::probe(&root).unwrap();
+        assert_eq!(found, Capabilities::default());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_killed_probe_left_is_no_hindrance() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let own = root.make_own_folder().unwrap();
+        linux::create_file(&own, ONE).unwrap();
+        assert_eq!(Capabilities::probe(&root).unwrap(), Capabilities::default());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn every_lack_is_told() {
+        assert!(Capabilities::default().warnings().is_empty());
+        let none = Capabilities { exchange: false, no_replace: false, leases: false, case_matters: false };
+        assert_eq!(none.warnings().len(), 4);
+        assert_eq!(Capabilities::default().and(none), none);
+    }
+}

@@ -1,0 +1,164 @@
+//! The open root of a workspace, its kernel lock, and Safepoint's own folder in it.
+
+use crate::error::WorkspaceError;
+use crate::linux::{self, Facts};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The folder in a workspace where new content waits and displaced content is kept until it is checked.
+/// It exists only while there is something in it.
+pub const OWN_FOLDER: &str = ".safepoint";
+
+/// A workspace, open. Everything else goes through this handle, so a renamed folder stays the same folder.
+#[derive(Debug)]
+pub struct Root {
+    fd: OwnedFd,
+    path: PathBuf,
+    facts: Facts,
+}
+
+impl Root {
+    /// Opens a folder. The path may be reached through links; nothing below it will be.
+    ///
+    /// # Errors
+    /// When it is not a directory or may not be read.
+    pub fn open(path: &Path) -> Result<Self, WorkspaceError> {
+        let failed = |source: io::Error| WorkspaceError::Open { path: path.to_owned(), source };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+        let facts = linux::facts_of(&fd).map_err(failed)?;
+        Ok(Self { fd, path: path.to_owned(), facts })
+    }
+
+    /// Where it was when it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Device and mount: what lies on another one is not part of the workspace.
+    pub(crate) fn place(&self) -> (u32, u32, u64) {
+        self.facts.place
+    }
+
+    /// Takes the workspace for this process alone, waiting at most this long.
+    ///
+    /// A kernel lock on the directory itself (flock(2)): it goes with the process, whatever ends it, and it holds
+    /// between processes that use different homes.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::Busy`] when somebody else has it all the while.
+    pub fn lock(&self, wait: Duration) -> Result<Lock, WorkspaceError> {
+        let failed = |source: io::Error| WorkspaceError::Open { path: self.path.clone(), source };
+        // A second descriptor, because a lock belongs to the open file and `self` may be shared.
+        let fd = linux::open_dir(&self.fd, b".").map_err(failed)?;
+        let deadline = Instant::now() + wait;
+        loop {
+            match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Lock { _fd: fd }),
+                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    return Err(WorkspaceError::Busy { path: self.path.clone() });
+                }
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+    }
+
+    /// Opens Safepoint's own folder; nothing when there is none, or when something else has its name.
+    pub(crate) fn own_folder(&self) -> io::Result<Option<OwnedFd>> {
+        match linux::open_dir(&self.fd, OWN_FOLDER.as_bytes()) {
+            Ok(fd) => Ok(Some(fd)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens Safepoint's own folder, making it where it is missing.
+    pub(crate) fn make_own_folder(&self) -> io::Result<OwnedFd> {
+        if let Some(fd) = self.own_folder()? {
+            return Ok(fd);
+        }
+        linux::make_dir(&self.fd, OWN_FOLDER.as_bytes())?;
+        let fd = linux::open_dir(&self.fd, OWN_FOLDER.as_bytes())?;
+        // So that git does not offer to commit what is here for a moment only.
+        let note = linux::create_file(&fd, b".gitignore")?;
+        io::Write::write_all(&mut std::fs::File::from(note), b"*\n")?;
+        Ok(fd)
+    }
+
+    /// Takes Safepoint's own folder away if nothing is left in it.
+    pub(crate) fn drop_own_folder(&self) -> io::Result<()> {
+        let Some(fd) = self.own_folder()? else { return Ok(()) };
+        let left = linux::list(&fd)?;
+        if left.iter().all(|entry| entry.name == b".gitignore") {
+            if !left.is_empty() {
+                linux::remove_file(&fd, b".gitignore")?;
+            }
+            linux::remove_dir(&self.fd, OWN_FOLDER.as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// The workspace belongs to this process until this is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    _fd: OwnedFd,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let lock = root.lock(Duration::ZERO).unwrap();
+        let busy = Root::open(folder.path()).unwrap().lock(Duration::from_millis(20));
+        assert!(matches!(busy, Err(WorkspaceError::Busy { .. })));
+        drop(lock);
+        root.lock(Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_not_a_workspace() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let error = Root::open(file.path()).unwrap_err();
+        assert!(matches!(error, WorkspaceError::Open { .. }), "{error}");
+    }
+
+    #[test]
+    fn the_own_folder_goes_when_it_is_empty_and_stays_when_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        root.drop_own_folder().unwrap();
+        root.make_own_folder().unwrap();
+        root.make_own_folder().unwrap();
+        let own = folder.path().join(OWN_FOLDER);
+        std::fs::write(own.join("x"), "").unwrap();
+        root.drop_own_folder().unwrap();
+        assert!(own.exists());
+        std::fs::remove_file(own.join("x")).unwrap();
+        root.drop_own_folder().unwrap();
+        assert!(!own.exists());
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_own_folder_is_not_followed() {
+        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::os::unix::fs::symlink(outside.path(), folder.path().join(OWN_FOLDER)).unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        assert!(root.make_own_folder().is_err());
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,129 @@
+//! Which entries are left out by `.safepointignore` and by the configuration: gitignore's syntax and precedence.
+//!
+//! Rules of a deeper directory win over those above; within one file the last match wins; `!` brings back.
+
+use crate::error::WorkspaceError;
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use safepoint_model::RelPath;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The name of the file with rules.
+pub(crate) const RULES_FILE: &[u8] = b".safepointignore";
+/// A longer file is not one of rules.
+pub(crate) const RULES_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The rules that hold in one directory.
+#[derive(Clone, Default)]
+pub(crate) struct Rules(Option<Arc<Layer>>);
+
+struct Layer {
+    base_bytes: usize,
+    matcher: Gitignore,
+    above: Rules,
+}
+
+impl Rules {
+    /// The rules of the configuration, which hold from the root down.
+    pub(crate) fn configured(patterns: &[String]) -> Result<Self, WorkspaceError> {
+        if patterns.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut builder = GitignoreBuilder::new("");
+        for pattern in patterns {
+            builder.add_line(None, pattern).map_err(|error| WorkspaceError::Pattern {
+                pattern: pattern.clone(),
+                why: error.to_string(),
+            })?;
+        }
+        let failed = |error: ignore::Error| WorkspaceError::Pattern {
+            pattern: patterns.join(", "),
+            why: error.to_string(),
+        };
+        let matcher = builder.build().map_err(failed)?;
+        Ok(Self(Some(Arc::new(Layer { base_bytes: 0, matcher, above: Self::default() }))))
+    }
+
+    /// These rules and those of a file in the directory `base`. A line that makes no sense is left out and told.
+    pub(crate) fn with_file(&self, base: &RelPath, text: &[u8]) -> (Self, Vec<String>) {
+        let mut builder = GitignoreBuilder::new("");
+        let mut problems = Vec::new();
+        for line in String::from_utf8_lossy(text).lines() {
+            if let Err(error) = builder.add_line(None, line) {
+                problems.push(format!("{base}/.safepointignore: {error}"));
+            }
+        }
+        let base_bytes = if base.is_root() { 0 } else { base.as_bytes().len() + 1 };
+        match builder.build() {
+            Ok(matcher) => {
+                (Self(Some(Arc::new(Layer { base_bytes, matcher, above: self.clone() }))), problems)
+            }
+            Err(error) => {
+                problems.push(format!("{base}/.safepointignore: {error}"));
+                (self.clone(), problems)
+            }
+        }
+    }
+
+    /// Whether no rule holds at all, so that paths need not be put together.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether this entry is left out.
+    pub(crate) fn leave_out(&self, path: &RelPath, is_dir: bool) -> bool {
+        let mut layer = &self.0;
+        while let Some(here) = layer {
+            let below = Path::new(OsStr::from_bytes(&path.as_bytes()[here.base_bytes..]));
+            match here.matcher.matched(below, is_dir) {
+                Match::Ignore(_) => return true,
+                Match::Whitelist(_) => return false,
+                Match::None => layer = &here.above.0,
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> RelPath {
+        RelPath::new(text).unwrap()
+    }
+
+    #[test]
+    fn the_deeper_rule_and_the_later_line_win() {
+        let configured = Rules::configured(&["*.log".to_owned()]).unwrap();
+        let (root, problems) = configured.with_file(&RelPath::root(), b"# note\nbuild/\n/only-here\n");
+        assert!(problems.is_empty());
+        let (deep, _) = root.with_file(&path("keep"), b"!*.log\n/x\n");
+        assert!(root.leave_out(&path("a/b.log"), false));
+        assert!(root.leave_out(&path("a/build"), true));
+        assert!(!root.leave_out(&path("a/build"), false));
+        assert!(root.leave_out(&path("only-here"), false));
+        assert!(!root.leave_out(&path("a/only-here"), false));
+        assert!(!deep.leave_out(&path("keep/a.log"), false));
+        assert!(deep.leave_out(&path("keep/x"), false));
+        assert!(!deep.leave_out(&path("keep/y/x"), false));
+    }
+
+    #[test]
+    fn no_rules_leave_nothing_out() {
+        let rules = Rules::configured(&[]).unwrap();
+        assert!(rules.is_empty());
+        assert!(!rules.leave_out(&path("a"), false));
+    }
+
+    #[test]
+    fn nonsense_is_told_and_the_rest_holds() {
+        let (rules, problems) = Rules::default().with_file(&RelPath::root(), b"a[\nb\n");
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(rules.leave_out(&path("b"), false));
+        assert!(matches!(Rules::configured(&["a[".to_owned()]), Err(WorkspaceError::Pattern { .. })));
+    }
+}

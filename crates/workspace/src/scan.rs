@@ -1,0 +1,514 @@
+//! Captures a folder: one parallel walk by directory handles, reading only what the stat cache cannot vouch for.
+//!
+//! Comes in: a root, a sink for objects, rules and a cache. Goes out: a [`Snapshot`] whose objects are in the sink,
+//! and the bytes of the next cache. A file that changes while it is read is read again; one that will not hold still is
+//! captured as it was and said to be unsettled. What is left out is listed with the reason.
+
+mod file;
+
+use crate::cache::{Block, CachedDir, CachedEntry, StatCache};
+use crate::error::WorkspaceError;
+use crate::linux::{self, Facts};
+use crate::root::{OWN_FOLDER, Root};
+use crate::rules::{RULES_BYTES_MAX, RULES_FILE, Rules};
+use crate::threads;
+use file::FileRead;
+use rayon::prelude::*;
+use rustix::fd::OwnedFd;
+use safepoint_model::coverage::{Coverage, Skipped, Why};
+use safepoint_model::progress::Activity;
+use safepoint_model::tree::{Entry, Meta, Node, Tree};
+use safepoint_model::{ObjectId, ObjectKind, ObjectSink, ObjectSource, Progress, RelPath};
+use std::io::{self, Read};
+
+/// Deeper nesting is left out, and said. Each level holds one open directory.
+const DEPTH_MAX: usize = 4_000;
+/// The first bytes of a `CACHEDIR.TAG` (bford.info/cachedir).
+const CACHE_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
+
+/// What a capture is to do.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct ScanOptions<'a> {
+    /// Patterns to leave out, in gitignore's syntax.
+    pub excludes: &'a [String],
+    /// What the last capture saw.
+    pub cache: Option<&'a StatCache>,
+    /// What the next cache depends on; see [`StatCache::new`].
+    pub cache_token: [u8; 32],
+    /// A tree whose paths are captured even where rules leave them out: what a rollback to it would displace.
+    pub keep: Option<ObjectId>,
+}
+
+/// A workspace at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The root directory; its name is empty.
+    pub root: Entry,
+    /// What was left out, and why.
+    pub coverage: Coverage,
+}
+
+impl Snapshot {
+    /// The root's tree; nothing when the root is not a directory, which only a hostile record can say.
+    pub fn tree(&self) -> Option<ObjectId> {
+        match self.root.node {
+            Node::Directory(tree) => Some(tree),
+            _ => None,
+        }
+    }
+}
+
+/// What a capture found.
+#[derive(Debug)]
+pub struct Scan {
+    /// The workspace.
+    pub snapshot: Snapshot,
+    /// Entries below the root.
+    pub count: u64,
+    /// Bytes in files.
+    pub bytes: u64,
+    /// The next cache, to be kept once the objects are durable; nothing when the last one is still right.
+    pub cache: Option<Vec<u8>>,
+    /// Rules that could not be understood.
+    pub warnings: Vec<String>,
+}
+
+/// Captures the workspace.
+///
+/// # Errors
+/// When the root cannot be read, the sink fails, a pattern makes no sense, or somebody interrupts.
+pub fn scan<S: ObjectSink + ObjectSource>(
+    root: &Root,
+    sink: &S,
+    options: &ScanOptions<'_>,
+    progress: &dyn Progress,
+) -> Result<Scan, WorkspaceError> {
+    progress.begin(Activity::Scanning, None);
+    let walk = Walk { sink, source: sink, place: root.place(), progress };
+    let result = threads::run(|| walk.root(root, options));
+    progress.end();
+    result
+}
+
+struct Walk<'a> {
+    sink: &'a dyn ObjectSink,
+    source: &'a dyn ObjectSource,
+    place: (u32, u32, u64),
+    progress: &'a dyn Progress,
+}
+
+/// What holds in one directory.
+struct Here<'a> {
+    fd: OwnedFd,
+    path: RelPath,
+    depth: usize,
+    rules: Rules,
+    /// Entries that are captured whatever the rules say.
+    keep: Option<Tree>,
+    /// The directory itself is left out by a rule: only what is kept is captured.
+    only_kept: bool,
+    cached: Option<CachedDir<'a>>,
+}
+
+/// What a directory gave.
+#[derive(Default)]
+struct Found {
+    count: u64,
+    bytes: u64,
+    skipped: Vec<Skipped>,
+    unsettled: Vec<RelPath>,
+    warnings: Vec<String>,
+    block: Block,
+    /// Something is not as the cache had it.
+    fresh: bool,
+}
+
+/// What became of one name.
+enum Item<'a> {
+    /// Nothing is there any more.
+    Gone,
+    LeftOut(Vec<u8>, Why),
+    /// An entry that is known without reading.
+    Known {
+        entry: Entry,
+        facts: Facts,
+        trusted: bool,
+        fresh: bool,
+    },
+    /// A file to be read.
+    File {
+        name: Vec<u8>,
+    },
+    /// A directory to be walked.
+    Directory {
+        name: Vec<u8>,
+        facts: Facts,
+        cached: Option<CachedEntry<'a>>,
+        only_kept: bool,
+    },
+}
+
+/// An item once its work is done.
+struct Done {
+    entry: Entry,
+    facts: Facts,
+    trusted: bool,
+    unsettled: bool,
+    below: Option<Found>,
+    fresh: bool,
+}
+
+enum Outcome {
+    Gone,
+    LeftOut(Vec<u8>, Why),
+    Done(Box<Done>),
+}
+
+impl Walk<'_> {
+    fn root(&self, root: &Root, options: &ScanOptions<'_>) -> Result<Scan, WorkspaceError> {
+        let failed = |source| WorkspaceError::Read { path: RelPath::root(), source };
+        let fd = linux::open_dir(root.fd(), b".").map_err(failed)?;
+        let facts = linux::facts_of(&fd).map_err(failed)?;
+        let meta = self.meta_of(&fd, &facts).map_err(failed)?;
+        let keep = options.keep.map(|tree| Tree::load(self.source, tree)).transpose()?;
+        let rules = Rules::configured(options.excludes)?;
+        let cached = options.cache.and_then(StatCache::root);
+        let here = Here { fd, path: RelPath::root(), depth: 0, rules, keep, only_kept: false, cached };
+        let (tree, mut found) = match self.directory(here)? {
+            Ok(walked) => walked,
+            Err(why) => return Err(failed(io::Error::other(why.to_string()))),
+        };
+        found.skipped.sort();
+        found.unsettled.sort();
+        let root = Entry { name: Vec::new(), meta, node: Node::Directory(tree) };
+        Ok(Scan {
+            snapshot: Snapshot {
+                root,
+                coverage: Coverage { skipped: found.skipped, unsettled: found.unsettled },
+            },
+            count: found.count,
+            bytes: found.bytes,
+            cache: found.fresh.then(|| found.block.into_file(&options.cache_token)),
+            warnings: found.warnings,
+        })
+    }
+
+    fn meta_of(&self, fd: &OwnedFd, facts: &Facts) -> io::Result<Meta> {
+        let xattrs = linux::read_xattrs(fd)?;
+        Ok(Meta { mode: facts.mode, uid: facts.uid, gid: facts.gid, mtime_ns: 0, xattrs })
+    }
+
+    /// Walks one directory; the inner error says why it is left out as a whole.
+    fn directory(&self, mut here: Here<'_>) -> Result<Result<(ObjectId, Found), Why>, WorkspaceError> {
+        if self.progress.interrupted() {
+            return Err(WorkspaceError::Interrupted);
+        }
+        let Ok(listed) = linux::list(&here.fd) else { return Ok(Err(Why::Unreadable)) };
+        let mut found = Found::default();
+        if here.depth > 0 && self.is_cache(&here, &listed) && !here.only_kept {
+            if here.keep.is_none() {
+                return Ok(Err(Why::CacheDirectory));
+            }
+            here.only_kept = true;
+        }
+        self.read_rules(&mut here, &listed, &mut found);
+        let mut cached = here.cached.take();
+        let last = cached.as_ref().map(|cached| (cached.tree, cached.count()));
+        let mut items = Vec::with_capacity(listed.len());
+        let mut ahead: Option<CachedEntry<'_>> = None;
+        for entry in listed {
+            // Both lists are sorted, so one pass over each is enough.
+            while ahead.as_ref().is_none_or(|ahead| ahead.name < entry.name.as_slice()) {
+                match cached.as_mut().and_then(Iterator::next) {
+                    Some(next) => ahead = Some(next),
+                    None => break,
+                }
+            }
+            let matching = ahead.take_if(|ahead| ahead.name == entry.name);
+            items.push(self.classify(&here, entry.name, matching)?);
+        }
+        let outcomes = self.work(&here, items)?;
+        let tree = self.collect(&here, outcomes, last, &mut found)?;
+        Ok(Ok((tree, found)))
+    }
+
+    /// Does what is left to do for the items: in parallel where there is more than one thing to do.
+    fn work(&self, here: &Here<'_>, items: Vec<Item<'_>>) -> Result<Vec<Outcome>, WorkspaceError> {
+        let busy = |item: &&Item<'_>| matches!(item, Item::File { .. } | Item::Directory { .. });
+        if items.iter().filter(busy).count() > 1 {
+            items.into_par_iter().map(|item| self.finish(here, item)).collect()
+        } else {
+            items.into_iter().map(|item| self.finish(here, item)).collect()
+        }
+    }
+
+    /// Makes the directory's tree of what its entries became.
+    fn collect(
+        &self,
+        here: &Here<'_>,
+        outcomes: Vec<Outcome>,
+        last: Option<(ObjectId, u64)>,
+        found: &mut Found,
+    ) -> Result<ObjectId, WorkspaceError> {
+        let mut entries = Vec::with_capacity(outcomes.len());
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Gone => {}
+                Outcome::LeftOut(name, why) => {
+                    found.skipped.push(Skipped { path: join(&here.path, &name)?, why })
+                }
+                Outcome::Done(done) => {
+                    entries.push(take(&here.path, *done, found)?);
+                }
+            }
+        }
+        let read_bytes = entries.iter().map(size_of).sum();
+        self.progress.advance(entries.len() as u64, read_bytes);
+        found.count += entries.len() as u64;
+        found.bytes += read_bytes;
+        // No entry is fresh and there are as many as there were: then they are the same ones.
+        found.fresh |= last.is_none_or(|(_, count)| count != entries.len() as u64);
+        let tree = match last {
+            Some((tree, _)) if !found.fresh => tree,
+            _ => {
+                let tree =
+                    Tree::new(entries).map_err(|error| unreadable(&here.path, io::Error::other(error)))?;
+                self.sink.put(ObjectKind::Tree, &tree.encode())?
+            }
+        };
+        found.block.set_tree(tree);
+        Ok(tree)
+    }
+
+    fn is_cache(&self, here: &Here<'_>, listed: &[linux::Listed]) -> bool {
+        let tag: &[u8] = b"CACHEDIR.TAG";
+        listed.binary_search_by(|entry| entry.name.as_slice().cmp(tag)).is_ok()
+            && read_start(&here.fd, tag, CACHE_SIGNATURE.len() as u64)
+                .is_ok_and(|start| start == CACHE_SIGNATURE)
+    }
+
+    fn read_rules(&self, here: &mut Here<'_>, listed: &[linux::Listed], found: &mut Found) {
+        if listed.binary_search_by(|entry| entry.name.as_slice().cmp(RULES_FILE)).is_err() {
+            return;
+        }
+        match read_start(&here.fd, RULES_FILE, RULES_BYTES_MAX) {
+            Ok(text) => {
+                let (rules, problems) = here.rules.with_file(&here.path, &text);
+                here.rules = rules;
+                found.warnings.extend(problems);
+            }
+            Err(error) => found.warnings.push(format!("{}/.safepointignore: {error}", here.path)),
+        }
+    }
+
+    /// Looks at one name and decides what it takes.
+    fn classify<'c>(
+        &self,
+        here: &Here<'_>,
+        name: Vec<u8>,
+        cached: Option<CachedEntry<'c>>,
+    ) -> Result<Item<'c>, WorkspaceError> {
+        let facts = match linux::facts_if_any(&here.fd, &name) {
+            Ok(Some(facts)) => facts,
+            Ok(None) => return Ok(Item::Gone),
+            Err(_) => return Ok(Item::left_out(name, Why::Unreadable)),
+        };
+        let kind = facts.file_type;
+        if kind.is_dir() && name == b".git" {
+            return Ok(Item::left_out(name, Why::Git));
+        }
+        if kind.is_dir() && name == OWN_FOLDER.as_bytes() {
+            return Ok(Item::left_out(name, Why::OwnFolder));
+        }
+        if !(kind.is_dir() || kind.is_file() || kind.is_symlink()) {
+            return Ok(Item::left_out(name, Why::SpecialFile));
+        }
+        if facts.place != self.place {
+            return Ok(Item::left_out(name, Why::MountPoint));
+        }
+        let ruled_out = here.only_kept
+            || (!here.rules.is_empty() && here.rules.leave_out(&join(&here.path, &name)?, kind.is_dir()));
+        if ruled_out && here.keep.as_ref().and_then(|keep| keep.get(&name)).is_none() {
+            return Ok(Item::left_out(name, Why::Ignored));
+        }
+        if kind.is_dir() {
+            return Ok(Item::Directory { name, facts, cached, only_kept: ruled_out });
+        }
+        match cached.and_then(|cached| cached.hit(&facts)) {
+            Some(entry) => Ok(Item::Known { entry, facts, trusted: true, fresh: false }),
+            None if kind.is_symlink() => Ok(self.link(here, name, facts)),
+            None => Ok(Item::File { name }),
+        }
+    }
+
+    fn link<'c>(&self, here: &Here<'_>, name: Vec<u8>, facts: Facts) -> Item<'c> {
+        let started = file::now_ns();
+        match linux::read_link(&here.fd, &name) {
+            Ok(target) => {
+                let meta = Meta { mode: facts.mode, uid: facts.uid, gid: facts.gid, ..Meta::default() };
+                let entry = Entry { name, meta, node: Node::Symlink(target) };
+                Item::Known { entry, facts, trusted: file::is_old_enough(&facts, started), fresh: true }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Item::Gone,
+            Err(_) => Item::left_out(name, Why::Unreadable),
+        }
+    }
+
+    fn finish(&self, here: &Here<'_>, item: Item<'_>) -> Result<Outcome, WorkspaceError> {
+        match item {
+            Item::Gone => Ok(Outcome::Gone),
+            Item::LeftOut(name, why) => Ok(Outcome::LeftOut(name, why)),
+            Item::Known { entry, facts, trusted, fresh } => Ok(Outcome::Done(Box::new(Done {
+                entry,
+                facts,
+                trusted,
+                unsettled: false,
+                below: None,
+                fresh,
+            }))),
+            Item::File { name } => self.file(here, name),
+            Item::Directory { name, facts, cached, only_kept } => {
+                self.subdirectory(here, name, facts, cached.as_ref(), only_kept)
+            }
+        }
+    }
+
+    fn file(&self, here: &Here<'_>, name: Vec<u8>) -> Result<Outcome, WorkspaceError> {
+        match file::read(self.sink, &here.fd, &name)? {
+            FileRead::Gone => Ok(Outcome::Gone),
+            FileRead::Unreadable => Ok(Outcome::LeftOut(name, Why::Unreadable)),
+            // Replaced while we looked: look once more, at what it is now.
+            FileRead::AnotherType => match self.classify(here, name.clone(), None)? {
+                Item::File { .. } => Ok(Outcome::LeftOut(name, Why::Unreadable)),
+                item => self.finish(here, item),
+            },
+            FileRead::Read { content, meta, facts, trusted, settled } => {
+                let entry = Entry { name, meta, node: Node::File(content) };
+                Ok(Outcome::Done(Box::new(Done {
+                    entry,
+                    facts,
+                    trusted,
+                    unsettled: !settled,
+                    below: None,
+                    fresh: true,
+                })))
+            }
+        }
+    }
+
+    fn subdirectory(
+        &self,
+        here: &Here<'_>,
+        name: Vec<u8>,
+        facts: Facts,
+        cached: Option<&CachedEntry<'_>>,
+        only_kept: bool,
+    ) -> Result<Outcome, WorkspaceError> {
+        if here.depth >= DEPTH_MAX {
+            return Ok(Outcome::LeftOut(name, Why::TooDeep));
+        }
+        let started = file::now_ns();
+        let fd = match linux::open_dir(&here.fd, &name) {
+            Ok(fd) => fd,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Outcome::Gone),
+            Err(error) if is_out_of_handles(&error) => {
+                return Err(unreadable(&join(&here.path, &name)?, error));
+            }
+            Err(_) => return Ok(Outcome::LeftOut(name, Why::Unreadable)),
+        };
+        let known = cached.and_then(|cached| cached.hit(&facts));
+        let fresh_meta = known.is_none();
+        let meta = match known {
+            Some(entry) => entry.meta,
+            None => match self.meta_of(&fd, &facts) {
+                Ok(meta) => meta,
+                Err(_) => return Ok(Outcome::LeftOut(name, Why::Unreadable)),
+            },
+        };
+        let keep = match here.keep.as_ref().and_then(|keep| keep.get(&name)) {
+            Some(Entry { node: Node::Directory(tree), .. }) => Some(Tree::load(self.source, *tree)?),
+            _ => None,
+        };
+        let below = Here {
+            fd,
+            path: join(&here.path, &name)?,
+            depth: here.depth + 1,
+            rules: here.rules.clone(),
+            keep,
+            only_kept,
+            cached: cached.and_then(CachedEntry::directory),
+        };
+        match self.directory(below)? {
+            Err(why) => Ok(Outcome::LeftOut(name, why)),
+            Ok((tree, below)) => {
+                let entry = Entry { name, meta, node: Node::Directory(tree) };
+                let trusted = file::is_old_enough(&facts, started);
+                let fresh = fresh_meta || below.fresh;
+                Ok(Outcome::Done(Box::new(Done {
+                    entry,
+                    facts,
+                    trusted,
+                    unsettled: false,
+                    below: Some(below),
+                    fresh,
+                })))
+            }
+        }
+    }
+}
+
+impl Item<'_> {
+    fn left_out(name: Vec<u8>, why: Why) -> Self {
+        Item::LeftOut(name, why)
+    }
+}
+
+/// Adds a finished item to its directory.
+fn take(above: &RelPath, done: Done, found: &mut Found) -> Result<Entry, WorkspaceError> {
+    let Done { entry, facts, trusted, unsettled, below, fresh } = done;
+    found.fresh |= fresh;
+    if unsettled {
+        found.unsettled.push(join(above, &entry.name)?);
+    }
+    let block = below.map(|below| {
+        found.count += below.count;
+        found.bytes += below.bytes;
+        found.skipped.extend(below.skipped);
+        found.unsettled.extend(below.unsettled);
+        found.warnings.extend(below.warnings);
+        below.block
+    });
+    found.block.note(&entry, &facts, trusted, block);
+    Ok(entry)
+}
+
+fn size_of(entry: &Entry) -> u64 {
+    match entry.node {
+        Node::File(content) => content.size,
+        _ => 0,
+    }
+}
+
+fn unreadable(path: &RelPath, source: io::Error) -> WorkspaceError {
+    WorkspaceError::Read { path: path.clone(), source }
+}
+
+/// Names from a directory listing are names; the model checks all the same.
+fn join(above: &RelPath, name: &[u8]) -> Result<RelPath, WorkspaceError> {
+    above.join(name).map_err(|error| unreadable(above, io::Error::other(error)))
+}
+
+fn is_out_of_handles(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
+}
+
+/// The first bytes of a regular file.
+fn read_start(dir: &OwnedFd, name: &[u8], bytes_max: u64) -> io::Result<Vec<u8>> {
+    let fd = linux::open_file(dir, name)?;
+    if !linux::facts_of(&fd)?.file_type.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut start = Vec::new();
+    std::fs::File::from(fd).take(bytes_max).read_to_end(&mut start)?;
+    Ok(start)
+}

@@ -1,0 +1,92 @@
+//! Reads one file into the sink, and notices when it changes meanwhile.
+
+use crate::error::WorkspaceError;
+use crate::linux::{self, Facts, Lease};
+use rustix::fd::OwnedFd;
+use safepoint_model::content::Content;
+use safepoint_model::tree::Meta;
+use safepoint_model::{ObjectError, ObjectSink};
+use std::fs::File;
+use std::io;
+use std::time::{Duration, SystemTime};
+
+/// A file that still changes after this many readings is unsettled.
+const TRIES: u32 = 3;
+/// The kernel stamps files with a clock that ticks, at the slowest, every ten milliseconds: a second write within the same
+/// tick leaves the same stamp.
+const TICK_NS: i64 = 50_000_000;
+/// Some file systems keep whole or even seconds only.
+const COARSE_TICK_NS: i64 = 2_500_000_000;
+
+/// What came of reading a file.
+pub(super) enum FileRead {
+    Gone,
+    Unreadable,
+    /// It is no longer a file.
+    AnotherType,
+    Read {
+        content: Content,
+        meta: Meta,
+        facts: Facts,
+        trusted: bool,
+        settled: bool,
+    },
+}
+
+/// The present, on the clock that stamps files.
+pub(super) fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Whether a later change would surely show in the stamps. Stamps in the future are never old enough.
+pub(super) fn is_old_enough(facts: &Facts, read_at_ns: i64) -> bool {
+    let whole_seconds = facts.ctime_ns % 1_000_000_000 == 0;
+    let tick = if whole_seconds { COARSE_TICK_NS } else { TICK_NS };
+    facts.ctime_ns.saturating_add(tick) < read_at_ns
+}
+
+/// Reads a file, again if it changed under the reading.
+pub(super) fn read(sink: &dyn ObjectSink, dir: &OwnedFd, name: &[u8]) -> Result<FileRead, WorkspaceError> {
+    let mut tries_left = TRIES;
+    loop {
+        tries_left -= 1;
+        match read_once(sink, dir, name)? {
+            FileRead::Read { settled: false, .. } if tries_left > 0 => {
+                std::thread::sleep(Duration::from_millis(2))
+            }
+            other => return Ok(other),
+        }
+    }
+}
+
+fn read_once(sink: &dyn ObjectSink, dir: &OwnedFd, name: &[u8]) -> Result<FileRead, WorkspaceError> {
+    let started = now_ns();
+    let fd = match linux::open_file(dir, name) {
+        Ok(fd) => fd,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileRead::Gone),
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Ok(FileRead::AnotherType),
+        Err(_) => return Ok(FileRead::Unreadable),
+    };
+    let Ok(before) = linux::facts_of(&fd) else { return Ok(FileRead::Unreadable) };
+    if !before.file_type.is_file() {
+        return Ok(FileRead::AnotherType);
+    }
+    let mut file = File::from(fd);
+    let content = match sink.put_content(before.size, &mut file) {
+        Ok(content) => content,
+        Err(ObjectError::Input(_)) => return Ok(FileRead::Unreadable),
+        Err(error) => return Err(error.into()),
+    };
+    let fd = OwnedFd::from(file);
+    let (Ok(xattrs), Ok(after)) = (linux::read_xattrs(&fd), linux::facts_of(&fd)) else {
+        return Ok(FileRead::Unreadable);
+    };
+    // A shared mapping can change pages without a new stamp. While somebody has the file open for writing, stamps
+    // prove nothing; once nobody has, the first store through a new mapping sets a new one.
+    let writer = linux::try_lease(&fd) == Lease::Writer;
+    let settled = before.same_file_state(&after) && content.size == after.size;
+    let meta = Meta { mode: after.mode, uid: after.uid, gid: after.gid, mtime_ns: after.mtime_ns, xattrs };
+    let trusted = settled && !writer && is_old_enough(&after, started);
+    Ok(FileRead::Read { content, meta, facts: after, trusted, settled })
+}

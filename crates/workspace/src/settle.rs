@@ -1,0 +1,324 @@
+//! SETTLE: looks at what was displaced before it is deleted.
+//!
+//! A displaced file is deleted only when nobody can write to it any more (a read lease proves it) and its bytes are those
+//! that the safety checkpoint holds. Anything else is somebody's edit, made while the rollback ran: it is captured into
+//! the sink, and reported. What is still open for writing waits for the next time.
+
+use crate::compare::{self, CompareError};
+use crate::error::WorkspaceError;
+use crate::linux::{self, Lease};
+use crate::plan::owners;
+use crate::stage::{Stage, remove_tree};
+use rustix::fd::OwnedFd;
+use safepoint_model::progress::Activity;
+use safepoint_model::rollback::{How, Step};
+use safepoint_model::tree::{Entry, Meta, Node, Tree};
+use safepoint_model::{ObjectKind, ObjectSink, ObjectSource, Progress, RelPath};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+
+/// Something in a slot that is not what was expected there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding {
+    /// An edit, now in the sink.
+    Rescued {
+        /// Where it was in the workspace.
+        path: RelPath,
+        /// What it is.
+        entry: Entry,
+        /// What was noticed, for people.
+        why: String,
+    },
+    /// A program still has it open for writing; it stays until the next time.
+    Busy {
+        /// Where it was in the workspace.
+        path: RelPath,
+    },
+    /// It can be neither stored nor deleted; it stays in the stage.
+    Stuck {
+        /// Where it was in the workspace.
+        path: RelPath,
+        /// Why.
+        why: String,
+    },
+}
+
+/// What a look at the stage gave.
+#[derive(Debug, Default)]
+pub struct Settled {
+    /// Everything that was not as expected.
+    pub findings: Vec<Finding>,
+    /// Slots that may be deleted once the findings are on record.
+    clear: Vec<Vec<u8>>,
+    /// Slots that have to stay.
+    staying: usize,
+}
+
+impl Settled {
+    /// Whether nothing has to stay.
+    pub fn is_complete(&self) -> bool {
+        self.staying == 0
+    }
+}
+
+/// How the rollback ended, and so what its slots should hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It was done: slots hold the old.
+    Done,
+    /// It was undone: slots hold the new, as it was staged.
+    Undone,
+}
+
+impl Stage<'_> {
+    /// Looks at every slot. Nothing is deleted yet.
+    ///
+    /// # Errors
+    /// When the stage cannot be read or the sink fails.
+    pub fn inspect<S: ObjectSink + ObjectSource>(
+        &self,
+        steps: &[Step],
+        ended: Ended,
+        store: &S,
+        progress: &dyn Progress,
+    ) -> Result<Settled, WorkspaceError> {
+        let failed = |source| WorkspaceError::Read { path: RelPath::root(), source };
+        let by_slot: BTreeMap<u64, &Step> = steps
+            .iter()
+            .filter_map(|step| match step.how {
+                How::Swap { slot } => Some((slot, step)),
+                How::Meta => None,
+            })
+            .collect();
+        let listed = linux::list(&linux::open_dir(&self.fd, b".").map_err(failed)?).map_err(failed)?;
+        progress.begin(Activity::Settling, Some(listed.len() as u64));
+        let mut settled = Settled::default();
+        for slot in listed {
+            let step = parse_slot(&slot.name).and_then(|(number, kind)| Some((*by_slot.get(&number)?, kind)));
+            let (path, expected) = match step {
+                Some((step, kind)) => (step.path.clone(), expected_in(step, kind, ended)),
+                // Not a name that we give.
+                None => (RelPath::root(), None),
+            };
+            self.look(&slot.name, &path, expected.as_ref(), store, &mut settled).map_err(
+                |error| match error {
+                    CompareError::Io(source) => WorkspaceError::Read { path, source },
+                    CompareError::Object(error) => error.into(),
+                },
+            )?;
+            progress.advance(1, 0);
+        }
+        progress.end();
+        Ok(settled)
+    }
+
+    fn look<S: ObjectSink + ObjectSource>(
+        &self,
+        slot: &[u8],
+        path: &RelPath,
+        expected: Option<&Entry>,
+        store: &S,
+        settled: &mut Settled,
+    ) -> Result<(), CompareError> {
+        let mut look = Look { store, leases: self.capabilities.leases, findings: Vec::new() };
+        look.entry(&self.fd, slot, path, expected)?;
+        let stays = look.findings.iter().any(|finding| !matches!(finding, Finding::Rescued { .. }));
+        if stays {
+            // What stays will be looked at again; what was found in it would then be found twice.
+            look.findings.retain(|finding| !matches!(finding, Finding::Rescued { .. }));
+            settled.staying += 1;
+        } else {
+            settled.clear.push(slot.to_vec());
+        }
+        settled.findings.extend(look.findings);
+        Ok(())
+    }
+
+    /// Deletes what may be deleted, and the stage itself if nothing has to stay. The findings must be on record by now.
+    ///
+    /// # Errors
+    /// When something cannot be deleted; the next recovery tries again.
+    pub fn clear(self, settled: &Settled) -> Result<(), WorkspaceError> {
+        if settled.is_complete() {
+            return self.discard();
+        }
+        let failed = |source| WorkspaceError::Stage { path: RelPath::root(), source };
+        settled.clear.iter().try_for_each(|slot| remove_tree(&self.fd, slot)).map_err(failed)
+    }
+}
+
+/// Which of a step's names it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SlotKind {
+    Main,
+    Old,
+    Extra,
+    Rebuilt,
+}
+
+fn parse_slot(name: &[u8]) -> Option<(u64, SlotKind)> {
+    let name = std::str::from_utf8(name).ok()?;
+    let (number, kind) = match name.split_once('.') {
+        None => (name, SlotKind::Main),
+        Some((number, "old")) => (number, SlotKind::Old),
+        Some((number, "extra")) => (number, SlotKind::Extra),
+        Some((number, "rebuilt")) => (number, SlotKind::Rebuilt),
+        Some(_) => return None,
+    };
+    Some((number.parse().ok()?, kind))
+}
+
+/// What a slot should hold.
+fn expected_in(step: &Step, kind: SlotKind, ended: Ended) -> Option<Entry> {
+    let of =
+        |expected: &Option<safepoint_model::rollback::Expected>| expected.as_ref().map(|it| it.entry.clone());
+    match (kind, ended) {
+        (SlotKind::Main, Ended::Undone) => of(&step.new),
+        (SlotKind::Main | SlotKind::Old, Ended::Done) | (SlotKind::Old | SlotKind::Rebuilt, _) => {
+            of(&step.old)
+        }
+        (SlotKind::Extra, _) => None,
+    }
+}
+
+struct Look<'a, S> {
+    store: &'a S,
+    leases: bool,
+    findings: Vec<Finding>,
+}
+
+impl<S: ObjectSink + ObjectSource> Look<'_, S> {
+    /// Compares one entry with what is expected, and captures what is not.
+    fn entry(
+        &mut self,
+        dir: &OwnedFd,
+        name: &[u8],
+        path: &RelPath,
+        expected: Option<&Entry>,
+    ) -> Result<(), CompareError> {
+        let Some(facts) = linux::facts_if_any(dir, name)? else { return Ok(()) };
+        if facts.file_type.is_dir() {
+            return self.directory(dir, name, path, expected);
+        }
+        if facts.file_type.is_file() && self.is_busy(dir, name) {
+            self.findings.push(Finding::Busy { path: path.clone() });
+            return Ok(());
+        }
+        if let Some(expected) = expected
+            && compare::matches(self.store, dir, name, expected, owners())?
+        {
+            return Ok(());
+        }
+        self.rescue(dir, name, path, expected)
+    }
+
+    fn is_busy(&self, dir: &OwnedFd, name: &[u8]) -> bool {
+        self.leases && linux::open_file(dir, name).is_ok_and(|fd| linux::try_lease(&fd) == Lease::Writer)
+    }
+
+    fn directory(
+        &mut self,
+        dir: &OwnedFd,
+        name: &[u8],
+        path: &RelPath,
+        expected: Option<&Entry>,
+    ) -> Result<(), CompareError> {
+        let tree = match expected.map(|expected| &expected.node) {
+            Some(Node::Directory(tree)) => Tree::load(self.store, *tree)?,
+            // A directory that somebody made has to be kept even when it is empty.
+            _ => return self.rescue(dir, name, path, expected),
+        };
+        let fd = open_for_look(dir, name)?;
+        for entry in linux::list(&fd)? {
+            let below = path.join(&entry.name).map_err(io::Error::other)?;
+            self.entry(&fd, &entry.name, &below, tree.get(&entry.name))?;
+        }
+        Ok(())
+    }
+
+    fn rescue(
+        &mut self,
+        dir: &OwnedFd,
+        name: &[u8],
+        path: &RelPath,
+        expected: Option<&Entry>,
+    ) -> Result<(), CompareError> {
+        let mut capture = Capture { store: self.store, leases: self.leases, path, obstacles: Vec::new() };
+        match capture.entry(dir, name)? {
+            Some(mut entry) if capture.obstacles.is_empty() => {
+                entry.name = path.split_last().map_or_else(|| name.to_vec(), |(_, name)| name.to_vec());
+                let why = match expected {
+                    Some(_) => "changed while the rollback ran",
+                    None => "made while the rollback ran",
+                };
+                self.findings.push(Finding::Rescued { path: path.clone(), entry, why: why.to_owned() });
+            }
+            _ => self.findings.extend(capture.obstacles),
+        }
+        Ok(())
+    }
+}
+
+/// A directory of the stage may have come without the right to read it.
+fn open_for_look(dir: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
+    match linux::open_dir(dir, name) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let path = linux::open_path(dir, name)?;
+            let mode = linux::facts_of(&path)?.mode;
+            linux::set_mode(&path, mode | 0o700)?;
+            linux::open_dir(dir, name)
+        }
+        other => other,
+    }
+}
+
+/// Stores an entry with everything below it.
+struct Capture<'a, S> {
+    store: &'a S,
+    leases: bool,
+    path: &'a RelPath,
+    obstacles: Vec<Finding>,
+}
+
+impl<S: ObjectSink + ObjectSource> Capture<'_, S> {
+    fn entry(&mut self, dir: &OwnedFd, name: &[u8]) -> Result<Option<Entry>, CompareError> {
+        let facts = linux::facts_at(dir, name)?;
+        let mut meta =
+            Meta { mode: facts.mode, uid: facts.uid, gid: facts.gid, mtime_ns: 0, xattrs: Vec::new() };
+        let node = if facts.file_type.is_symlink() {
+            Node::Symlink(linux::read_link(dir, name)?)
+        } else if facts.file_type.is_dir() {
+            let fd = open_for_look(dir, name)?;
+            meta.xattrs = linux::read_xattrs(&fd)?;
+            let mut entries = Vec::new();
+            for child in linux::list(&fd)? {
+                entries.extend(self.entry(&fd, &child.name)?);
+            }
+            let tree = Tree::new(entries).map_err(io::Error::other)?;
+            Node::Directory(self.store.put(ObjectKind::Tree, &tree.encode())?)
+        } else if facts.file_type.is_file() {
+            meta.mtime_ns = facts.mtime_ns;
+            let fd = match linux::open_file(dir, name) {
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    return self.stuck("it may not be read");
+                }
+                other => other?,
+            };
+            meta.xattrs = linux::read_xattrs(&fd)?;
+            if self.leases && linux::try_lease(&fd) == Lease::Writer {
+                self.obstacles.push(Finding::Busy { path: self.path.clone() });
+                return Ok(None);
+            }
+            Node::File(self.store.put_content(facts.size, &mut File::from(fd))?)
+        } else {
+            return self.stuck("it is a socket, FIFO or device, which cannot be stored");
+        };
+        Ok(Some(Entry { name: name.to_vec(), meta, node }))
+    }
+
+    fn stuck(&mut self, why: &str) -> Result<Option<Entry>, CompareError> {
+        self.obstacles.push(Finding::Stuck { path: self.path.clone(), why: why.to_owned() });
+        Ok(None)
+    }
+}

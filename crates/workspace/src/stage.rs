@@ -1,0 +1,333 @@
+//! The stage of one rollback: a folder on the workspace's own file system with one slot per step.
+//!
+//! New content is written into the slots, and made durable, before anything in the workspace changes. After a swap the
+//! slot holds what was displaced. `stage-ID` holds copies only and may be thrown away; from the moment of the intent on
+//! the folder is `apply-ID`, may hold somebody's only copy, and is never deleted unseen.
+
+use crate::error::WorkspaceError;
+use crate::linux;
+use crate::plan::owners;
+use crate::probe::Capabilities;
+use crate::root::Root;
+use crate::threads;
+use rayon::prelude::*;
+use rustix::fd::{AsFd, OwnedFd};
+use safepoint_model::content::Content;
+use safepoint_model::progress::Activity;
+use safepoint_model::rollback::{How, Step};
+use safepoint_model::tree::{Entry, Meta, Node, Owners, Tree};
+use safepoint_model::{ObjectKind, ObjectSource, Progress, RelPath, RollbackId};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::sync::Mutex;
+
+/// Up to this many files are made durable one by one; beyond, the whole file system at once. With few files the data that
+/// other programs wrote must not make us wait; with many, one call is faster than thousands.
+pub(crate) const SYNC_ONE_BY_ONE_MAX: usize = 64;
+
+const STAGE: &str = "stage-";
+const APPLY: &str = "apply-";
+
+/// The stage of one rollback, open.
+pub struct Stage<'r> {
+    pub(crate) root: &'r Root,
+    pub(crate) own: OwnedFd,
+    pub(crate) fd: OwnedFd,
+    pub(crate) name: String,
+    pub(crate) id: RollbackId,
+    pub(crate) capabilities: Capabilities,
+    /// Files as they were staged: by inode, their last change and size. A path that differs from what was put there, in a file
+    /// that nobody wrote to since, is damage and not an edit.
+    pub(crate) staged: HashMap<u64, (i64, u64)>,
+}
+
+/// Which time restored files carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Times {
+    /// The present, so that build tools notice.
+    #[default]
+    Present,
+    /// The one that was recorded.
+    Recorded,
+}
+
+/// How a stage is built.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StageOptions {
+    /// What the file system can do.
+    pub capabilities: Capabilities,
+    /// Which time restored files carry.
+    pub times: Times,
+}
+
+/// What was found in Safepoint's own folder.
+pub(crate) fn leftovers(root: &Root) -> io::Result<(Vec<RollbackId>, Vec<RollbackId>)> {
+    let (mut staged, mut applied) = (Vec::new(), Vec::new());
+    if let Some(own) = root.own_folder()? {
+        for entry in linux::list(&own)? {
+            let name = String::from_utf8_lossy(&entry.name).into_owned();
+            if let Some(Ok(id)) = name.strip_prefix(STAGE).map(str::parse) {
+                staged.push(id);
+            } else if let Some(Ok(id)) = name.strip_prefix(APPLY).map(str::parse) {
+                applied.push(id);
+            }
+        }
+    }
+    Ok((staged, applied))
+}
+
+impl<'r> Stage<'r> {
+    /// Ids of rollbacks that left a stage: first those that never came to their intent as far as the folder's name
+    /// tells, then the others.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn leftovers(root: &Root) -> Result<(Vec<RollbackId>, Vec<RollbackId>), WorkspaceError> {
+        leftovers(root).map_err(|source| WorkspaceError::Read { path: RelPath::root(), source })
+    }
+
+    /// Writes all that the steps put into the workspace, and makes it durable.
+    ///
+    /// # Errors
+    /// When an object is missing or damaged, the disk is full, or somebody interrupts: nothing has changed then, and the
+    /// stage is gone again.
+    pub fn build(
+        root: &'r Root,
+        id: RollbackId,
+        steps: &[Step],
+        options: StageOptions,
+        source: &dyn ObjectSource,
+        progress: &dyn Progress,
+    ) -> Result<Self, WorkspaceError> {
+        let StageOptions { capabilities, times } = options;
+        let failed = |source| WorkspaceError::Stage { path: RelPath::root(), source };
+        let name = format!("{STAGE}{id}");
+        let own = root.make_own_folder().map_err(failed)?;
+        linux::make_dir(&own, name.as_bytes()).map_err(failed)?;
+        let fd = linux::open_dir(&own, name.as_bytes()).map_err(failed)?;
+        let mut stage = Self { root, own, fd, name, id, capabilities, staged: HashMap::new() };
+        match stage.fill(steps, times, source, progress) {
+            Ok(()) => Ok(stage),
+            Err(error) => {
+                // Copies only. What cannot be taken away now, the next recovery takes away.
+                let _ = stage.discard();
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens the stage that a rollback left, under whichever of its names; nothing when there is none.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open(
+        root: &'r Root,
+        id: RollbackId,
+        capabilities: Capabilities,
+    ) -> Result<Option<Self>, WorkspaceError> {
+        let failed = |source| WorkspaceError::Read { path: RelPath::root(), source };
+        let Some(own) = root.own_folder().map_err(failed)? else { return Ok(None) };
+        for prefix in [APPLY, STAGE] {
+            let name = format!("{prefix}{id}");
+            match linux::open_dir(&own, name.as_bytes()) {
+                Ok(fd) => {
+                    return Ok(Some(Self { root, own, fd, name, id, capabilities, staged: HashMap::new() }));
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn fill(
+        &mut self,
+        steps: &[Step],
+        times: Times,
+        source: &dyn ObjectSource,
+        progress: &dyn Progress,
+    ) -> Result<(), WorkspaceError> {
+        progress.begin(Activity::Staging, None);
+        let writer = StageWriter::new(source, times, progress);
+        let write = |step: &Step| match (&step.new, step.how) {
+            (Some(new), How::Swap { slot }) => {
+                writer.entry(&self.fd, slot_name(slot).as_bytes(), &step.path, &new.entry)
+            }
+            _ => Ok(()),
+        };
+        let result = threads::run(|| steps.par_iter().try_for_each(write));
+        progress.end();
+        result?;
+        let written = writer.finish();
+        match &written.handles {
+            Some(handles) => {
+                let folders = [self.fd.as_fd(), self.own.as_fd(), self.root.fd()];
+                handles.iter().try_for_each(linux::sync).map_err(WorkspaceError::Sync)?;
+                folders.iter().try_for_each(linux::sync).map_err(WorkspaceError::Sync)?;
+            }
+            None => linux::sync_all(&self.fd).map_err(WorkspaceError::Sync)?,
+        }
+        self.staged = written.files;
+        Ok(())
+    }
+
+    /// Marks the stage as one that will hold displaced content. To be called when the intent is durable.
+    ///
+    /// # Errors
+    /// When the rename fails; nothing has changed in the workspace then.
+    pub fn arm(&mut self) -> Result<(), WorkspaceError> {
+        let armed = format!("{APPLY}{}", self.id);
+        let moved = rustix::fs::renameat(&self.own, self.name.as_str(), &self.own, armed.as_str());
+        moved.map_err(|error| WorkspaceError::Stage { path: RelPath::root(), source: error.into() })?;
+        self.name = armed;
+        Ok(())
+    }
+
+    /// Deletes the stage with all that is in it. The caller knows that nothing in it is needed any more.
+    ///
+    /// # Errors
+    /// When something cannot be deleted; the next recovery tries again.
+    pub fn discard(self) -> Result<(), WorkspaceError> {
+        let failed = |source| WorkspaceError::Stage { path: RelPath::root(), source };
+        remove_tree(&self.own, self.name.as_bytes()).map_err(failed)?;
+        self.root.drop_own_folder().map_err(failed)
+    }
+}
+
+/// The name of a slot.
+pub(crate) fn slot_name(slot: u64) -> String {
+    format!("{slot}")
+}
+
+/// Writes entries from objects, in parallel.
+pub(crate) struct StageWriter<'a> {
+    source: &'a dyn ObjectSource,
+    progress: &'a dyn Progress,
+    times: Times,
+    owners: Owners,
+    written: Mutex<Written>,
+}
+
+/// What was written.
+pub(crate) struct Written {
+    /// Handles to sync one by one; nothing once there are too many for that.
+    pub(crate) handles: Option<Vec<OwnedFd>>,
+    /// Files by inode: their last change and their size.
+    pub(crate) files: HashMap<u64, (i64, u64)>,
+}
+
+impl<'a> StageWriter<'a> {
+    pub(crate) fn new(source: &'a dyn ObjectSource, times: Times, progress: &'a dyn Progress) -> Self {
+        let written = Written { handles: Some(Vec::new()), files: HashMap::new() };
+        Self { source, progress, times, owners: owners(), written: Mutex::new(written) }
+    }
+
+    pub(crate) fn finish(self) -> Written {
+        self.written.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Writes one entry, with everything below it, under a name that is free.
+    pub(crate) fn entry(
+        &self,
+        dir: &OwnedFd,
+        name: &[u8],
+        path: &RelPath,
+        entry: &Entry,
+    ) -> Result<(), WorkspaceError> {
+        let failed = |source| WorkspaceError::Stage { path: path.clone(), source };
+        if self.progress.interrupted() {
+            return Err(WorkspaceError::Interrupted);
+        }
+        match &entry.node {
+            Node::File(content) => self.file(dir, name, path, content, &entry.meta),
+            Node::Symlink(target) => {
+                linux::make_link(dir, name, target).map_err(failed)?;
+                if self.owners == Owners::Compared {
+                    linux::set_link_owner(dir, name, &entry.meta).map_err(failed)?;
+                }
+                self.progress.advance(1, 0);
+                Ok(())
+            }
+            Node::Directory(tree) => {
+                linux::make_dir(dir, name).map_err(failed)?;
+                let fd = linux::open_dir(dir, name).map_err(failed)?;
+                let tree = Tree::load(self.source, *tree)?;
+                tree.entries().par_iter().try_for_each(|child| {
+                    let path = path.join(&child.name).map_err(|error| failed(io::Error::other(error)))?;
+                    self.entry(&fd, &child.name, &path, child)
+                })?;
+                linux::set_meta(&fd, &Meta::default(), &entry.meta, self.owners).map_err(failed)?;
+                self.note(fd, None);
+                Ok(())
+            }
+        }
+    }
+
+    fn file(
+        &self,
+        dir: &OwnedFd,
+        name: &[u8],
+        path: &RelPath,
+        content: &Content,
+        meta: &Meta,
+    ) -> Result<(), WorkspaceError> {
+        let failed = |source| WorkspaceError::Stage { path: path.clone(), source };
+        let mut file = File::from(linux::create_file(dir, name).map_err(failed)?);
+        for piece in content.pieces(self.source)? {
+            let bytes = self.source.get(ObjectKind::Chunk, piece.id)?;
+            if bytes.len() as u64 != piece.size {
+                let what = "a piece has another length than its list says".to_owned();
+                return Err(safepoint_model::ObjectError::Damaged { id: piece.id, what }.into());
+            }
+            write_sparse(&mut file, &bytes).map_err(failed)?;
+        }
+        file.set_len(content.size).map_err(failed)?;
+        let fd = OwnedFd::from(file);
+        linux::set_meta(&fd, &Meta::default(), meta, self.owners).map_err(failed)?;
+        if self.times == Times::Recorded {
+            linux::set_times_to(&fd, meta.mtime_ns).map_err(failed)?;
+        }
+        let facts = linux::facts_of(&fd).map_err(failed)?;
+        self.note(fd, Some((facts.ino, (facts.mtime_ns, facts.size))));
+        self.progress.advance(1, content.size);
+        Ok(())
+    }
+
+    fn note(&self, fd: OwnedFd, facts: Option<(u64, (i64, u64))>) {
+        let mut written = self.written.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        written.files.extend(facts);
+        if let Some(handles) = &mut written.handles {
+            handles.push(fd);
+            if handles.len() > SYNC_ONE_BY_ONE_MAX {
+                written.handles = None;
+            }
+        }
+    }
+}
+
+/// Writes bytes; a long run of zeros becomes a hole.
+fn write_sparse(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    const HOLE_BYTES_MIN: usize = 64 * 1024;
+    if bytes.len() >= HOLE_BYTES_MIN && bytes.iter().all(|byte| *byte == 0) {
+        file.seek(SeekFrom::Current(bytes.len() as i64)).map(drop)
+    } else {
+        file.write_all(bytes)
+    }
+}
+
+/// Deletes an entry with everything below, never following a link, lending itself the rights that it takes.
+pub(crate) fn remove_tree(dir: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    let Some(facts) = linux::facts_if_any(dir, name)? else { return Ok(()) };
+    if !facts.file_type.is_dir() {
+        return linux::remove_file(dir, name);
+    }
+    if facts.mode & 0o700 != 0o700 {
+        linux::set_mode(&linux::open_path(dir, name)?, facts.mode | 0o700)?;
+    }
+    let fd = linux::open_dir(dir, name)?;
+    for entry in linux::list(&fd)? {
+        remove_tree(&fd, &entry.name)?;
+    }
+    linux::remove_dir(dir, name)
+}

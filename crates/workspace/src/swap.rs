@@ -1,0 +1,446 @@
+//! APPLY, SYNC, verify, and the way back.
+//!
+//! Each step changes one path by one system call (two where the file system cannot exchange). What was displaced lands in the
+//! step's slot, whoever wrote it. The way back asks of each step alone whether it was done, by looking at path and slot, so it
+//! works after a crash at any instant, in any order in which the disk kept the steps, and again after a crash of its own.
+
+use crate::compare::{self, CompareError};
+use crate::error::WorkspaceError;
+use crate::linux;
+use crate::plan::owners;
+use crate::stage::{SYNC_ONE_BY_ONE_MAX, Stage, StageWriter, Times, slot_name};
+use crate::threads;
+use rayon::prelude::*;
+use rustix::fd::{AsFd, OwnedFd};
+use safepoint_model::progress::{Activity, Silent};
+use safepoint_model::rollback::{How, Step};
+use safepoint_model::tree::{Entry, Meta, Node};
+use safepoint_model::{ObjectSource, Progress, RelPath};
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+
+/// A path that somebody changed after the rollback had put it in place. It is left as they made it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meanwhile {
+    /// Where.
+    pub path: RelPath,
+}
+
+/// The names that a step uses in the stage.
+struct Slot {
+    /// New content before, displaced content after.
+    main: String,
+    /// Displaced content where the file system cannot exchange.
+    old: String,
+    /// What stood in the way when the old was put back.
+    extra: String,
+}
+
+impl Slot {
+    fn of(slot: u64) -> Self {
+        let main = slot_name(slot);
+        Self { old: format!("{main}.old"), extra: format!("{main}.extra"), main }
+    }
+}
+
+/// One path of the workspace: the open directory above it, and its name there.
+struct Place {
+    above: OwnedFd,
+    name: Vec<u8>,
+}
+
+impl Place {
+    fn at(&self) -> (&OwnedFd, &[u8]) {
+        (&self.above, &self.name)
+    }
+
+    fn exists(&self) -> io::Result<bool> {
+        Ok(linux::facts_if_any(&self.above, &self.name)?.is_some())
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AlreadyExists
+}
+
+impl Stage<'_> {
+    fn place(&self, path: &RelPath) -> io::Result<Place> {
+        match path.split_last() {
+            Some((above, name)) => {
+                Ok(Place { above: linux::open_dir_at(self.root.fd(), &above)?, name: name.to_vec() })
+            }
+            None => Ok(Place { above: linux::open_dir(self.root.fd(), b".")?, name: b".".to_vec() }),
+        }
+    }
+
+    fn slot<'a>(&'a self, name: &'a str) -> (&'a OwnedFd, &'a [u8]) {
+        (&self.fd, name.as_bytes())
+    }
+
+    fn in_slot(&self, name: &str) -> io::Result<bool> {
+        Ok(linux::facts_if_any(&self.fd, name.as_bytes())?.is_some())
+    }
+
+    fn move_to(&self, from: (&OwnedFd, &[u8]), to: (&OwnedFd, &[u8])) -> io::Result<()> {
+        if self.capabilities.no_replace {
+            linux::move_no_replace(from, to)
+        } else {
+            linux::move_no_replace_by_link(from, to)
+        }
+    }
+
+    /// Does all steps. On an error some are done and some are not: the caller goes the way back.
+    ///
+    /// # Errors
+    /// When a step cannot be done.
+    pub fn apply(&self, steps: &[Step]) -> Result<(), WorkspaceError> {
+        for step in steps {
+            self.forward(step).map_err(|source| WorkspaceError::Swap { path: step.path.clone(), source })?;
+        }
+        Ok(())
+    }
+
+    fn forward(&self, step: &Step) -> io::Result<()> {
+        let place = self.place(&step.path)?;
+        let How::Swap { slot } = step.how else {
+            return set_meta(&place, step.new.as_ref().map(|new| &new.entry));
+        };
+        let slot = Slot::of(slot);
+        match (&step.old, &step.new) {
+            (Some(_), Some(_)) => self.replace(&place, &slot),
+            (None, Some(_)) => match self.move_to(self.slot(&slot.main), place.at()) {
+                // Somebody made one meanwhile: it is displaced like anything else, and found in the slot later.
+                Err(error) if is_taken(&error) => self.replace(&place, &slot),
+                other => other,
+            },
+            (Some(_), None) => match self.move_to(place.at(), self.slot(&slot.main)) {
+                // Somebody took it away meanwhile.
+                Err(error) if is_absent(&error) => Ok(()),
+                other => other,
+            },
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn replace(&self, place: &Place, slot: &Slot) -> io::Result<()> {
+        if self.capabilities.exchange {
+            return match linux::exchange(place.at(), self.slot(&slot.main)) {
+                Err(error) if is_absent(&error) => self.move_to(self.slot(&slot.main), place.at()),
+                other => other,
+            };
+        }
+        match self.move_to(place.at(), self.slot(&slot.old)) {
+            Err(error) if is_absent(&error) => {}
+            other => other?,
+        }
+        self.move_to(self.slot(&slot.main), place.at())
+    }
+
+    /// Makes everything durable that the steps touched.
+    ///
+    /// # Errors
+    /// When the disk says no. That is final: what was written is not to be trusted.
+    pub fn sync(&self, steps: &[Step]) -> Result<(), WorkspaceError> {
+        self.sync_touched(steps).map_err(WorkspaceError::Sync)
+    }
+
+    fn sync_touched(&self, steps: &[Step]) -> io::Result<()> {
+        if steps.len() > SYNC_ONE_BY_ONE_MAX {
+            return linux::sync_all(&self.fd);
+        }
+        let mut above = BTreeSet::new();
+        for step in steps {
+            match (step.how, step.path.split_last()) {
+                (How::Swap { .. }, Some((path, _))) => {
+                    above.insert(path);
+                }
+                _ => self.sync_meta(&step.path)?,
+            }
+        }
+        for path in above {
+            match linux::open_dir_at(self.root.fd(), &path) {
+                Ok(fd) => linux::sync(&fd)?,
+                // Taken away meanwhile: then there is nothing in it to keep.
+                Err(error) if is_absent(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        linux::sync(&self.fd)?;
+        linux::sync(&self.own)
+    }
+
+    fn sync_meta(&self, path: &RelPath) -> io::Result<()> {
+        let place = self.place(path)?;
+        match linux::open_file(&place.above, &place.name) {
+            Ok(fd) => linux::sync(&fd),
+            // What may not be opened cannot be synced alone.
+            Err(_) => linux::sync_all(&self.fd),
+        }
+    }
+
+    /// Reads back every path that the steps touched.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::Verify`] when a path does not hold what was put there although nobody wrote to it.
+    pub fn verify(
+        &self,
+        steps: &[Step],
+        source: &dyn ObjectSource,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Meanwhile>, WorkspaceError> {
+        progress.begin(Activity::Verifying, Some(steps.len() as u64));
+        // A directory's final mode may come with a later step than the directory itself.
+        let finals: HashMap<&RelPath, &Entry> = steps
+            .iter()
+            .filter(|step| step.how == How::Meta)
+            .filter_map(|step| Some((&step.path, &step.new.as_ref()?.entry)))
+            .collect();
+        let check = |step: &Step| {
+            progress.advance(1, 0);
+            self.check(step, &finals, source)
+        };
+        let checked: Result<Vec<_>, WorkspaceError> = threads::run(|| steps.par_iter().map(check).collect());
+        progress.end();
+        Ok(checked?.into_iter().flatten().collect())
+    }
+
+    fn check(
+        &self,
+        step: &Step,
+        finals: &HashMap<&RelPath, &Entry>,
+        source: &dyn ObjectSource,
+    ) -> Result<Option<Meanwhile>, WorkspaceError> {
+        let unreadable = |source| WorkspaceError::Read { path: step.path.clone(), source };
+        let meanwhile = || Ok(Some(Meanwhile { path: step.path.clone() }));
+        let place = match self.place(&step.path) {
+            Ok(place) => place,
+            // The directory above went away, or became something else, after we were done.
+            Err(_) => return meanwhile(),
+        };
+        match (&step.new, step.how) {
+            (Some(new), How::Swap { .. }) => {
+                let wanted = finals.get(&step.path).copied().unwrap_or(&new.entry);
+                match compare::matches(source, &place.above, &place.name, wanted, owners()) {
+                    Ok(true) => Ok(None),
+                    Ok(false) if self.is_damage(&place).map_err(unreadable)? => {
+                        Err(WorkspaceError::Verify { path: step.path.clone() })
+                    }
+                    Ok(false) => meanwhile(),
+                    Err(CompareError::Io(error)) if is_absent(&error) => meanwhile(),
+                    Err(CompareError::Io(error)) => Err(unreadable(error)),
+                    Err(CompareError::Object(error)) => Err(error.into()),
+                }
+            }
+            (None, How::Swap { .. }) if place.exists().map_err(unreadable)? => meanwhile(),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether a file that is not what was staged has been written to by nobody since.
+    fn is_damage(&self, place: &Place) -> io::Result<bool> {
+        let Some(facts) = linux::facts_if_any(&place.above, &place.name)? else { return Ok(false) };
+        Ok(self.staged.get(&facts.ino) == Some(&(facts.mtime_ns, facts.size)))
+    }
+
+    /// The way back: afterwards every path is as it was before the first step, as far as the steps changed it.
+    ///
+    /// # Errors
+    /// When a path cannot be put back; what can be is, and the next recovery goes on.
+    pub fn undo(&self, steps: &[Step], source: &dyn ObjectSource) -> Result<(), WorkspaceError> {
+        let mut first_error = None;
+        for step in steps.iter().rev() {
+            if let Err(error) = self.backward(step, source) {
+                first_error.get_or_insert(error);
+            }
+        }
+        match first_error {
+            Some(error) => Err(error),
+            None => self.sync(steps),
+        }
+    }
+
+    fn backward(&self, step: &Step, source: &dyn ObjectSource) -> Result<(), WorkspaceError> {
+        let failed = |source| WorkspaceError::PutBack { path: step.path.clone(), source };
+        let place = match self.place(&step.path) {
+            Ok(place) => place,
+            // The directory above is gone, taken away by somebody else: there is no place to put anything back to, and
+            // what is in the slot will be rescued.
+            Err(error) if is_absent(&error) => return Ok(()),
+            Err(error) => return Err(failed(error)),
+        };
+        let How::Swap { slot } = step.how else {
+            return set_meta(&place, step.old.as_ref().map(|old| &old.entry)).map_err(failed);
+        };
+        let slot = Slot::of(slot);
+        let result = match (&step.old, &step.new) {
+            (None, Some(new)) => self.unmake(&place, &slot, &new.entry, source),
+            (Some(old), None) => self.bring_back(&place, &slot, &old.entry, &step.path, source),
+            (Some(old), Some(new)) => {
+                self.change_back(&place, &slot, (&old.entry, &new.entry), &step.path, source)
+            }
+            (None, None) => Ok(()),
+        };
+        result.map_err(|error| match error {
+            Back::Io(source) => failed(source),
+            Back::Other(error) => error,
+        })
+    }
+
+    /// A path that was made goes back into its slot.
+    fn unmake(&self, place: &Place, slot: &Slot, new: &Entry, source: &dyn ObjectSource) -> Result<(), Back> {
+        if self.in_slot(&slot.old)? {
+            return self.take_old_out(place, slot);
+        }
+        if !self.in_slot(&slot.main)? {
+            return match self.move_to(place.at(), self.slot(&slot.main)) {
+                Err(error) if is_absent(&error) => Ok(()),
+                other => Ok(other?),
+            };
+        }
+        if self.holds_new(slot, new, source)? {
+            return Ok(());
+        }
+        // It holds somebody's newcomer, which we displaced.
+        self.swap_back(place, slot)
+    }
+
+    /// A path that was taken away comes back out of its slot.
+    fn bring_back(
+        &self,
+        place: &Place,
+        slot: &Slot,
+        old: &Entry,
+        path: &RelPath,
+        source: &dyn ObjectSource,
+    ) -> Result<(), Back> {
+        if self.in_slot(&slot.main)? {
+            return self.swap_back(place, slot);
+        }
+        if !place.exists()? {
+            self.rebuild(place, slot, old, path, source)?;
+        }
+        Ok(())
+    }
+
+    /// A path that was replaced gets its old content back.
+    fn change_back(
+        &self,
+        place: &Place,
+        slot: &Slot,
+        (old, new): (&Entry, &Entry),
+        path: &RelPath,
+        source: &dyn ObjectSource,
+    ) -> Result<(), Back> {
+        if self.in_slot(&slot.old)? {
+            return self.take_old_out(place, slot);
+        }
+        if !self.in_slot(&slot.main)? {
+            // The new moved in where nothing stood any more, or the old already moved out again.
+            if compare_io(compare::matches(source, &place.above, &place.name, old, owners()))? {
+                return Ok(());
+            }
+            if place.exists()? {
+                self.move_to(place.at(), self.slot(&slot.main))?;
+            }
+            return self.rebuild(place, slot, old, path, source);
+        }
+        if self.holds_new(slot, new, source)? {
+            return Ok(());
+        }
+        self.swap_back(place, slot)
+    }
+
+    fn holds_new(&self, slot: &Slot, new: &Entry, source: &dyn ObjectSource) -> Result<bool, Back> {
+        compare_io(compare::matches(source, &self.fd, slot.main.as_bytes(), new, owners()))
+    }
+
+    /// What is in the slot goes to the path; what is at the path goes into the slot.
+    fn swap_back(&self, place: &Place, slot: &Slot) -> Result<(), Back> {
+        if self.capabilities.exchange {
+            return match linux::exchange(place.at(), self.slot(&slot.main)) {
+                Err(error) if is_absent(&error) => Ok(self.move_to(self.slot(&slot.main), place.at())?),
+                other => Ok(other?),
+            };
+        }
+        if place.exists()? {
+            self.move_to(place.at(), self.slot(&slot.extra))?;
+        }
+        Ok(self.move_to(self.slot(&slot.main), place.at())?)
+    }
+
+    /// The way back where the old has a slot of its own.
+    fn take_old_out(&self, place: &Place, slot: &Slot) -> Result<(), Back> {
+        if place.exists()? {
+            let free = if self.in_slot(&slot.main)? { &slot.extra } else { &slot.main };
+            self.move_to(place.at(), self.slot(free))?;
+        }
+        Ok(self.move_to(self.slot(&slot.old), place.at())?)
+    }
+
+    /// Writes the old content again, from the safety checkpoint's objects, where nothing is left to swap.
+    fn rebuild(
+        &self,
+        place: &Place,
+        slot: &Slot,
+        old: &Entry,
+        path: &RelPath,
+        source: &dyn ObjectSource,
+    ) -> Result<(), Back> {
+        let name = format!("{}.rebuilt", slot.main);
+        crate::stage::remove_tree(&self.fd, name.as_bytes())?;
+        let writer = StageWriter::new(source, Times::Recorded, &Silent);
+        writer.entry(&self.fd, name.as_bytes(), path, old).map_err(Back::Other)?;
+        drop(writer);
+        linux::sync_all(self.fd.as_fd())?;
+        Ok(self.move_to(self.slot(&name), place.at())?)
+    }
+}
+
+/// Why a path could not be put back.
+enum Back {
+    Io(io::Error),
+    Other(WorkspaceError),
+}
+
+impl From<io::Error> for Back {
+    fn from(error: io::Error) -> Self {
+        Back::Io(error)
+    }
+}
+
+fn compare_io(result: Result<bool, CompareError>) -> Result<bool, Back> {
+    result.map_err(|error| match error {
+        CompareError::Io(error) => Back::Io(error),
+        CompareError::Object(error) => Back::Other(error.into()),
+    })
+}
+
+/// Sets mode, owner and attributes of what stands at a path, unless somebody put something else there.
+fn set_meta(place: &Place, wanted: Option<&Entry>) -> io::Result<()> {
+    let Some(wanted) = wanted else { return Ok(()) };
+    let fd = match linux::open_path(&place.above, &place.name) {
+        Err(error) if is_absent(&error) => return Ok(()),
+        other => other?,
+    };
+    let facts = linux::facts_of(&fd)?;
+    let same_type = match wanted.node {
+        Node::File(_) => facts.file_type.is_file(),
+        Node::Directory(_) => facts.file_type.is_dir(),
+        Node::Symlink(_) => false,
+    };
+    if !same_type {
+        return Ok(());
+    }
+    let now = Meta {
+        mode: facts.mode,
+        uid: facts.uid,
+        gid: facts.gid,
+        mtime_ns: 0,
+        xattrs: linux::read_xattrs_by_path(&fd)?,
+    };
+    linux::set_meta(&fd, &now, &wanted.meta, owners())
+}
