@@ -255,7 +255,7 @@ impl Walk<'_> {
             match outcome {
                 Outcome::Gone => {}
                 Outcome::LeftOut(name, why) => {
-                    found.skipped.push(Skipped { path: join(&here.path, &name)?, why })
+                    found.skipped.push(Skipped { path: join(&here.path, &name)?, why });
                 }
                 Outcome::Done(done) => {
                     entries.push(take(&here.path, *done, found)?);

@@ -18,7 +18,7 @@ fn through_proc(file: &OwnedFd) -> String {
 pub(crate) fn read_xattrs(file: &OwnedFd) -> io::Result<Vec<Xattr>> {
     let mut names = Vec::new();
     loop {
-        let size = match rustix::fs::flistxattr(file, &mut [0u8; 0]) {
+        let size = match rustix::fs::flistxattr_query(file) {
             Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
             Ok(size) => size,
             Err(error) => return Err(error.into()),

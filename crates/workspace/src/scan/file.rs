@@ -53,7 +53,7 @@ pub(super) fn read(sink: &dyn ObjectSink, dir: &OwnedFd, name: &[u8]) -> Result<
         tries_left -= 1;
         match read_once(sink, dir, name)? {
             FileRead::Read { settled: false, .. } if tries_left > 0 => {
-                std::thread::sleep(Duration::from_millis(2))
+                std::thread::sleep(Duration::from_millis(2));
             }
             other => return Ok(other),
         }
