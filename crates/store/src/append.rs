@@ -1,0 +1,158 @@
+//! Appending to packs: finding one that nobody else writes to, cutting off what a crash left, adding segments.
+//!
+//! In: sealed segments. Out: where they are, and in the end that they are durable.
+//! A pack is locked by the kernel for as long as it is appended to. What is cut off is only ever behind the last
+//! segment that counts.
+
+use crate::pack::{self, PACK_HEAD, PACK_HEAD_BYTES};
+use crate::segment::Sealed;
+use crate::store::{self, Store};
+use crate::{PACK_BYTES_MAX, StoreError, linux, recover};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A pack that is held for appending.
+pub(crate) struct OpenPack {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<File>,
+    /// Where our part begins.
+    pub(crate) start: u64,
+    /// Where our part ends.
+    pub(crate) end: u64,
+    /// Whether its name may not be durable yet.
+    fresh: bool,
+}
+
+/// The packs that one writer appends to, the last of them with room.
+#[derive(Default)]
+pub(crate) struct Appender {
+    pub(crate) packs: Vec<OpenPack>,
+}
+
+/// Where a segment was put.
+pub(crate) struct Spot {
+    /// The number of the pack among those of the appender.
+    pub(crate) pack: usize,
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<File>,
+    pub(crate) at: u64,
+}
+
+impl Appender {
+    /// Adds a segment, which is the writer's last one or not.
+    pub(crate) fn append(
+        &mut self,
+        store: &Store,
+        sealed: &mut Sealed,
+        last: bool,
+    ) -> Result<Spot, StoreError> {
+        if self.packs.last().is_none_or(|pack| pack.end >= PACK_BYTES_MAX) {
+            self.packs.push(acquire(store)?);
+        }
+        let number = self.packs.len() - 1;
+        let pack = &mut self.packs[number];
+        let end = pack.end + sealed.bytes().len() as u64;
+        sealed.close(last || end >= PACK_BYTES_MAX);
+        pack.file
+            .write_all_at(sealed.bytes(), pack.end)
+            .map_err(|source| StoreError::AppendPack { path: pack.path.clone(), source })?;
+        let spot = Spot { pack: number, path: pack.path.clone(), file: pack.file.clone(), at: pack.end };
+        pack.end = end;
+        Ok(spot)
+    }
+
+    /// Makes everything durable that was appended. Not to be tried again where it fails: the kernel may have
+    /// dropped the pages, and would then say that all is well.
+    pub(crate) fn sync(&self, store: &Store) -> Result<(), StoreError> {
+        for pack in &self.packs {
+            pack.file
+                .sync_data()
+                .map_err(|source| StoreError::SyncPack { path: pack.path.clone(), source })?;
+        }
+        if self.packs.iter().any(|pack| pack.fresh) {
+            let path = store::packs_dir(store.dir());
+            linux::sync_dir(&path).map_err(|source| StoreError::SyncPack { path, source })?;
+        }
+        Ok(())
+    }
+
+    /// Cuts off what was appended, as far as the disk lets us; the next writer cuts off the rest.
+    pub(crate) fn abandon(&mut self) {
+        for pack in self.packs.drain(..) {
+            let _ = pack.file.set_len(pack.start);
+        }
+    }
+}
+
+/// A pack to append to: one with room that nobody holds, else a new one.
+fn acquire(store: &Store) -> Result<OpenPack, StoreError> {
+    for (name, len) in store::list_packs(store.dir())? {
+        if len >= PACK_BYTES_MAX {
+            continue;
+        }
+        if let Some(pack) = reopen(store, name)? {
+            return Ok(pack);
+        }
+    }
+    loop {
+        if let Some(pack) = create(store)? {
+            return Ok(pack);
+        }
+    }
+}
+
+/// Takes an existing pack, if it is free and sound enough to be continued.
+fn reopen(store: &Store, name: String) -> Result<Option<OpenPack>, StoreError> {
+    let path = store.pack_path(&name);
+    let failed = |source| StoreError::AppendPack { path: path.clone(), source };
+    let Ok(file) = linux::open_write(&path) else { return Ok(None) };
+    if !linux::try_lock(&file).map_err(failed)? {
+        return Ok(None);
+    }
+    let len = file.metadata().map_err(failed)?.len();
+    if len < PACK_HEAD_BYTES {
+        return start(name, path, file).map(Some);
+    }
+    // Asked under the lock: whoever held it before has written its rows before it let go.
+    let indexed = store.with_index(|index| index.indexed_bytes(&name))?;
+    if indexed.is_some_and(|indexed| indexed > len) || !pack::has_head(&file).map_err(failed)? {
+        return Ok(None);
+    }
+    let tail = recover::scan(store.dir(), &name, &file, indexed)?;
+    if tail.unreadable || tail.end >= PACK_BYTES_MAX {
+        return Ok(None);
+    }
+    let end = tail.end;
+    if let Some(rows) = tail.into_rows(&name, indexed) {
+        store.with_index(|index| index.record(std::slice::from_ref(&rows)))?;
+    }
+    if end < len {
+        file.set_len(end).map_err(failed)?;
+    }
+    Ok(Some(OpenPack { name, path, file: Arc::new(file), start: end, end, fresh: indexed.is_none() }))
+}
+
+/// Makes a new pack. Nothing where someone else was quicker to lock it.
+fn create(store: &Store) -> Result<Option<OpenPack>, StoreError> {
+    let dir = store::packs_dir(store.dir());
+    let name = linux::new_name().map_err(|source| StoreError::CreatePack { path: dir, source })?;
+    let path = store.pack_path(&name);
+    let failed = |source| StoreError::CreatePack { path: path.clone(), source };
+    let file = linux::create(&path).map_err(failed)?;
+    if !linux::try_lock(&file).map_err(failed)? {
+        return Ok(None);
+    }
+    start(name, path, file).map(Some)
+}
+
+/// Begins a pack that holds nothing yet.
+fn start(name: String, path: PathBuf, file: File) -> Result<OpenPack, StoreError> {
+    let (start, end) = (PACK_HEAD_BYTES, PACK_HEAD_BYTES);
+    match file.write_all_at(&PACK_HEAD, 0) {
+        Ok(()) => Ok(OpenPack { name, path, file: Arc::new(file), start, end, fresh: true }),
+        Err(source) => Err(StoreError::CreatePack { path, source }),
+    }
+}

@@ -1,0 +1,237 @@
+//! The index: where each object is. A SQLite file, and only a cache of what the packs say.
+//!
+//! In: places of objects that are durable. Out: places. Rows of a pack and the length up to which it is indexed
+//! change in one transaction. A crash loses at most the newest rows; opening the store finds them again.
+
+use crate::frame::{Codec, Shape};
+use crate::linux;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use safepoint_model::{ObjectId, ObjectKind};
+use std::path::Path;
+use std::time::Duration;
+
+const SCHEMA_VERSION: i64 = 1;
+const SCHEMA: &str = "
+    CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+    INSERT INTO meta VALUES ('generation', 0);
+    CREATE TABLE packs (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        indexed_bytes INTEGER NOT NULL
+    );
+    CREATE TABLE objects (
+        id BLOB PRIMARY KEY,
+        kind INTEGER NOT NULL,
+        codec INTEGER NOT NULL,
+        pack INTEGER NOT NULL,
+        offset INTEGER NOT NULL,
+        stored_len INTEGER NOT NULL,
+        raw_len INTEGER NOT NULL
+    ) WITHOUT ROWID;
+";
+const PLACE: &str = "o.id, o.kind, o.codec, o.stored_len, o.raw_len, o.offset, p.name";
+const BUSY_WAIT: Duration = Duration::from_secs(10);
+/// The first one to open the file reads its log from end to end, so that the log must stay short.
+const LOG_PAGES_MAX: i64 = 256;
+
+/// Where an object is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) pack: String,
+    pub(crate) at: u64,
+    pub(crate) shape: Shape,
+}
+
+/// What is to be said about a pack in one transaction.
+pub(crate) struct PackRows {
+    pub(crate) name: String,
+    /// Up to here it must be indexed already.
+    pub(crate) from: u64,
+    /// Up to here it is indexed afterwards.
+    pub(crate) to: u64,
+    /// The objects between.
+    pub(crate) rows: Vec<(u64, Shape)>,
+}
+
+/// What became of a transaction.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    Done,
+    /// The pack with this number in the list is indexed to here only: someone rebuilt the index meanwhile.
+    Behind {
+        pack: usize,
+        indexed: u64,
+    },
+}
+
+/// An open index.
+pub(crate) struct Index {
+    conn: Connection,
+    identity: Option<(u64, u64)>,
+}
+
+impl Index {
+    /// Opens an index that is there. Nothing where it has no schema yet, or another version of it.
+    pub(crate) fn open(path: &Path) -> rusqlite::Result<Option<Self>> {
+        let identity = linux::identity(path);
+        let conn = Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )?;
+        conn.busy_timeout(BUSY_WAIT)?;
+        // Closing would otherwise flush the log each time, where a small capture should cost one flush in all.
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        conn.pragma_update(None, "synchronous", "NORMAL")?;
+        conn.pragma_update(None, "wal_autocheckpoint", LOG_PAGES_MAX)?;
+        let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        Ok((version == SCHEMA_VERSION).then_some(Self { conn, identity }))
+    }
+
+    /// Gives a new, empty file its schema.
+    pub(crate) fn create(path: &Path) -> rusqlite::Result<()> {
+        let mut conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        conn.busy_timeout(BUSY_WAIT)?;
+        conn.pragma_update(None, "journal_mode", "WAL")?;
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        tx.execute_batch(SCHEMA)?;
+        tx.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+        tx.commit()
+    }
+
+    /// Whether the file that was opened is still the one with the name.
+    pub(crate) fn is_current(&self, path: &Path) -> bool {
+        self.identity.is_some() && self.identity == linux::identity(path)
+    }
+
+    /// Every pack, with the length up to which it is indexed.
+    pub(crate) fn packs(&self) -> rusqlite::Result<Vec<(String, u64)>> {
+        let mut statement = self.conn.prepare_cached("SELECT name, indexed_bytes FROM packs")?;
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    }
+
+    /// The length up to which this pack is indexed.
+    pub(crate) fn indexed_bytes(&self, pack: &str) -> rusqlite::Result<Option<u64>> {
+        let mut statement = self.conn.prepare_cached("SELECT indexed_bytes FROM packs WHERE name = ?1")?;
+        statement.query_row([pack], |row| row.get(0)).optional()
+    }
+
+    /// Where this object is.
+    pub(crate) fn find(&self, id: ObjectId) -> rusqlite::Result<Option<Place>> {
+        let sql = format!("SELECT {PLACE} FROM objects o JOIN packs p ON p.id = o.pack WHERE o.id = ?1");
+        self.conn.prepare_cached(&sql)?.query_row([id.as_bytes()], place).optional()
+    }
+
+    /// Whether there is a row for this object.
+    pub(crate) fn contains(&self, id: ObjectId) -> rusqlite::Result<bool> {
+        self.conn.prepare_cached("SELECT 1 FROM objects WHERE id = ?1")?.exists([id.as_bytes()])
+    }
+
+    /// Whether it names no object at all.
+    pub(crate) fn is_empty(&self) -> rusqlite::Result<bool> {
+        Ok(!self.conn.prepare_cached("SELECT 1 FROM objects LIMIT 1")?.exists([])?)
+    }
+
+    /// How many objects it names.
+    pub(crate) fn count(&self) -> rusqlite::Result<u64> {
+        self.conn.query_row("SELECT count(*) FROM objects", [], |row| row.get(0))
+    }
+
+    /// Shows every place, and every row that points to no pack.
+    pub(crate) fn each(&self, mut visit: impl FnMut(Place)) -> rusqlite::Result<()> {
+        let sql = format!("SELECT {PLACE} FROM objects o JOIN packs p ON p.id = o.pack");
+        let mut statement = self.conn.prepare(&sql)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            visit(place(row)?);
+        }
+        Ok(())
+    }
+
+    /// Adds what these packs hold, all of it or nothing.
+    pub(crate) fn record(&mut self, packs: &[PackRows]) -> rusqlite::Result<Recorded> {
+        let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for (number, pack) in packs.iter().enumerate() {
+            let indexed: Option<u64> = tx
+                .prepare_cached("SELECT indexed_bytes FROM packs WHERE name = ?1")?
+                .query_row([&pack.name], |row| row.get(0))
+                .optional()?;
+            let indexed = indexed.unwrap_or(0);
+            if indexed < pack.from {
+                return Ok(Recorded::Behind { pack: number, indexed });
+            }
+            add_rows(&tx, pack)?;
+        }
+        tx.commit()?;
+        Ok(Recorded::Done)
+    }
+
+    /// Puts the row of one object right.
+    pub(crate) fn replace(&mut self, place: &Place) -> rusqlite::Result<()> {
+        self.conn
+            .prepare_cached(
+                "INSERT OR REPLACE INTO objects SELECT ?1, ?2, ?3, id, ?4, ?5, ?6 FROM packs WHERE name = ?7",
+            )?
+            .execute(params![
+                place.shape.id.as_bytes(),
+                place.shape.kind.code(),
+                place.shape.codec as u8,
+                place.at,
+                place.shape.stored_len,
+                place.shape.raw_len,
+                place.pack
+            ])
+            .map(drop)
+    }
+
+    /// Takes the row of one object out.
+    pub(crate) fn forget(&mut self, id: ObjectId) -> rusqlite::Result<bool> {
+        Ok(self.conn.execute("DELETE FROM objects WHERE id = ?1", [id.as_bytes()])? > 0)
+    }
+
+    /// Takes everything out that is said about this pack.
+    pub(crate) fn forget_pack(&mut self, pack: &str) -> rusqlite::Result<()> {
+        let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        tx.execute("DELETE FROM objects WHERE pack = (SELECT id FROM packs WHERE name = ?1)", [pack])?;
+        tx.execute("DELETE FROM packs WHERE name = ?1", [pack])?;
+        tx.commit()
+    }
+}
+
+fn add_rows(tx: &Transaction<'_>, pack: &PackRows) -> rusqlite::Result<()> {
+    let number: i64 = tx
+        .prepare_cached(
+            "INSERT INTO packs (name, indexed_bytes) VALUES (?1, ?2)
+             ON CONFLICT (name) DO UPDATE SET indexed_bytes = max(indexed_bytes, excluded.indexed_bytes)
+             RETURNING id",
+        )?
+        .query_row(params![pack.name, pack.to], |row| row.get(0))?;
+    let mut insert =
+        tx.prepare_cached("INSERT OR IGNORE INTO objects VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
+    for (at, shape) in &pack.rows {
+        insert.execute(params![
+            shape.id.as_bytes(),
+            shape.kind.code(),
+            shape.codec as u8,
+            number,
+            at,
+            shape.stored_len,
+            shape.raw_len
+        ])?;
+    }
+    Ok(())
+}
+
+fn place(row: &Row<'_>) -> rusqlite::Result<Place> {
+    let number = |column: usize| row.get::<_, u8>(column);
+    let unknown = |column: usize, code: u8| rusqlite::Error::IntegralValueOutOfRange(column, code.into());
+    let (kind, codec) = (number(1)?, number(2)?);
+    let shape = Shape {
+        id: ObjectId::from_bytes(row.get(0)?),
+        kind: ObjectKind::from_code(kind).ok_or_else(|| unknown(1, kind))?,
+        codec: Codec::from_code(codec).ok_or_else(|| unknown(2, codec))?,
+        stored_len: row.get(3)?,
+        raw_len: row.get(4)?,
+    };
+    Ok(Place { shape, at: row.get(5)?, pack: row.get(6)? })
+}

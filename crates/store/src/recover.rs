@@ -1,0 +1,150 @@
+//! Recovery: what a pack holds beyond what the index knows of it.
+//!
+//! In: a pack whose length differs from the index. Out: rows for the segments that are sound, and the end of the
+//! last one. Only who holds the pack's lock looks: a writer that still holds it will index its part itself.
+//! Idempotent, and may itself be killed: rows appear after their bytes are durable, in one transaction.
+
+use crate::frame::Shape;
+use crate::index::{Index, PackRows};
+use crate::pack::{self, Found, PACK_HEAD_BYTES, Step};
+use crate::store::{self, Store, index_error};
+use crate::validate::Report;
+use crate::{Depth, StoreError, linux};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// What a scan of the end of a pack found.
+pub(crate) struct Tail {
+    /// The end of the last segment that is kept.
+    pub(crate) end: u64,
+    /// The objects that can be read.
+    pub(crate) rows: Vec<(u64, Shape)>,
+    /// Whether the disk could not be read to the end, so that nothing may be cut off.
+    pub(crate) unreadable: bool,
+}
+
+impl Tail {
+    /// What the index is to be told; nothing where there is nothing new.
+    pub(crate) fn into_rows(self, name: &str, indexed: Option<u64>) -> Option<PackRows> {
+        let from = indexed.unwrap_or(0);
+        let news = self.end > from.max(PACK_HEAD_BYTES);
+        news.then(|| PackRows { name: name.to_owned(), from, to: self.end, rows: self.rows })
+    }
+}
+
+/// Brings the index up to what the packs hold. Costs a list of the folder where nothing is to be done.
+pub(crate) fn refresh(dir: &Path, index: &mut Index) -> Result<(), StoreError> {
+    let packs = store::list_packs(dir)?;
+    let known = index.packs().map_err(|source| index_error(dir, source))?;
+    let mut known: HashMap<String, u64> = known.into_iter().collect();
+    for (name, len) in packs {
+        let indexed = known.remove(&name).unwrap_or(PACK_HEAD_BYTES);
+        if len > indexed {
+            catch_up(dir, index, &name)?;
+        }
+    }
+    for name in known.into_keys() {
+        // It may have been made after the folder was listed.
+        if linux::identity(&store::pack_path(dir, &name)).is_none() {
+            index.forget_pack(&name).map_err(|source| index_error(dir, source))?;
+        }
+    }
+    Ok(())
+}
+
+/// Indexes the end of a pack, unless a writer is at it.
+fn catch_up(dir: &Path, index: &mut Index, name: &str) -> Result<(), StoreError> {
+    let Some(file) = lock_pack(dir, name)? else { return Ok(()) };
+    let indexed = index.indexed_bytes(name).map_err(|source| index_error(dir, source))?;
+    let tail = scan(dir, name, &file, indexed)?;
+    if let Some(rows) = tail.into_rows(name, indexed) {
+        index.record(&[rows]).map_err(|source| index_error(dir, source))?;
+    }
+    Ok(())
+}
+
+/// The pack with its lock held; nothing where someone else holds it or it is gone.
+fn lock_pack(dir: &Path, name: &str) -> Result<Option<File>, StoreError> {
+    let path = store::pack_path(dir, name);
+    let locked = linux::open_write(&path).and_then(|file| Ok(linux::try_lock(&file)?.then_some(file)));
+    match locked {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map_err(|source| StoreError::ReadPack { path, source }),
+    }
+}
+
+/// Reads a pack from where the index ends. What it returns is durable.
+pub(crate) fn scan(dir: &Path, name: &str, file: &File, indexed: Option<u64>) -> Result<Tail, StoreError> {
+    let path = store::pack_path(dir, name);
+    let from = indexed.unwrap_or(0).max(PACK_HEAD_BYTES);
+    let len = file.metadata().map_err(|source| StoreError::ReadPack { path: path.clone(), source })?.len();
+    if len > from {
+        file.sync_data().map_err(|source| StoreError::SyncPack { path, source })?;
+        if indexed.is_none() {
+            let path = store::packs_dir(dir);
+            linux::sync_dir(&path).map_err(|source| StoreError::SyncPack { path, source })?;
+        }
+        linux::drop_cache(file, from);
+    }
+    Ok(read_tail(file, from, len))
+}
+
+/// Which segments between `from` and `len` are kept: those before the first gap, and those behind it if a writer
+/// finished there. A gap in what nobody finished is what a crash left of it.
+pub(crate) fn read_tail(file: &File, from: u64, len: u64) -> Tail {
+    let mut tail = Tail { end: from, rows: Vec::new(), unreadable: false };
+    let (mut at, mut behind_gap) = (from, Vec::new());
+    let mut gap = false;
+    loop {
+        match pack::next(file, at, len) {
+            Err(_) => tail.unreadable = true,
+            Ok(None) => {}
+            Ok(Some(Step::Gap { to })) => {
+                (at, gap) = (to, true);
+                continue;
+            }
+            Ok(Some(Step::Segment(found))) => {
+                at = found.end();
+                let closing = found.head.closing;
+                behind_gap.push(found);
+                if (closing || !gap) && keep(file, &mut tail, &mut behind_gap).is_err() {
+                    tail.unreadable = true;
+                } else {
+                    continue;
+                }
+            }
+        }
+        return tail;
+    }
+}
+
+fn keep(file: &File, tail: &mut Tail, segments: &mut Vec<Found>) -> io::Result<()> {
+    for found in segments.drain(..) {
+        let intact = found.intact_entries(file)?;
+        tail.rows.extend(intact.iter().map(|entry| (found.frame_at(entry), entry.shape)));
+        tail.end = found.end();
+    }
+    Ok(())
+}
+
+impl Store {
+    /// Builds the index anew from the packs alone, and says how they are. Packs that a writer is at keep the rows
+    /// they have.
+    ///
+    /// # Errors
+    /// When the packs cannot be listed, or the index fails.
+    pub fn rebuild_index(&self) -> Result<Report, StoreError> {
+        for (name, _) in store::list_packs(self.dir())? {
+            let Some(file) = lock_pack(self.dir(), &name)? else { continue };
+            let tail = scan(self.dir(), &name, &file, None)?;
+            self.with_index(|index| index.forget_pack(&name))?;
+            if let Some(rows) = tail.into_rows(&name, None) {
+                self.with_index(|index| index.record(std::slice::from_ref(&rows)))?;
+            }
+        }
+        self.refresh()?;
+        self.validate(Depth::Quick, &|_, _| {})
+    }
+}

@@ -1,0 +1,426 @@
+//! The store: opening it, and reading from it.
+//!
+//! In: a folder, and names of objects. Out: bytes that have these names, or what is wrong.
+//! The index is believed for speed only. Where it is wrong the packs are asked, and the index is put right.
+
+use crate::frame::{self, Codec};
+use crate::index::{Index, Place};
+use crate::pack::{self, Step};
+use crate::{StoreError, Writer, linux, recover};
+use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSource};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const FORMAT: u64 = 1;
+const FORMAT_FILE: &str = "format";
+const FORMAT_PREFIX: &str = "safepoint store ";
+/// So many packs stay open; a process has about a thousand files in all.
+const OPEN_FILES_MAX: usize = 64;
+
+/// How thorough a check is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Everything that should be there is there.
+    Quick,
+    /// Every byte is read, decompressed and hashed.
+    Deep,
+}
+
+/// How an object is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// It can be read, as far as the check went.
+    Intact,
+    /// It is not there.
+    Missing,
+    /// It is there and cannot be read.
+    Damaged(String),
+}
+
+/// How much a store holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// The length of all packs.
+    pub pack_bytes: u64,
+    /// How many packs there are.
+    pub packs: u64,
+    /// How many objects are in them.
+    pub objects: u64,
+}
+
+/// A folder that keeps bytes by their hash. Many threads and many processes may use the same one at once.
+pub struct Store {
+    dir: PathBuf,
+    index: Mutex<Index>,
+    files: Mutex<HashMap<String, Arc<File>>>,
+}
+
+/// What asking for an object gave.
+pub(crate) enum Answer {
+    Bytes(ObjectKind, Vec<u8>),
+    Missing,
+    Damaged(String),
+}
+
+impl Answer {
+    /// The bytes, if they are what was asked for.
+    pub(crate) fn of_kind(self, kind: ObjectKind, id: ObjectId) -> Result<Vec<u8>, ObjectError> {
+        match self {
+            Answer::Bytes(stored, bytes) if stored == kind => Ok(bytes),
+            Answer::Bytes(..) => Err(ObjectError::Damaged { id, what: "it is of another kind".to_owned() }),
+            Answer::Missing => Err(ObjectError::Missing { id }),
+            Answer::Damaged(what) => Err(ObjectError::Damaged { id, what }),
+        }
+    }
+}
+
+impl Store {
+    /// Opens the store in this folder, and makes it where there is none. Finds again what a crash left without
+    /// a row in the index, and builds the index anew where it is lost.
+    ///
+    /// # Errors
+    /// When the folder cannot be used, or holds a newer format.
+    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        prepare(dir)?;
+        let mut index = open_index(dir)?;
+        match recover::refresh(dir, &mut index) {
+            Err(error) if error.is_corrupt_index() => index = replace_index(dir, &index)?,
+            other => other?,
+        }
+        Ok(Self { dir: dir.to_owned(), index: Mutex::new(index), files: Mutex::default() })
+    }
+
+    /// A writer for one capture. It takes no lock before it has something to write.
+    ///
+    /// # Errors
+    /// When the index fails.
+    pub fn writer(&self) -> Result<Writer<'_>, StoreError> {
+        let stale = !self.lock_index().is_current(&index_path(&self.dir));
+        if stale {
+            self.heal()?;
+        }
+        Ok(Writer::new(self, self.with_index(|index| index.is_empty())?))
+    }
+
+    /// Whether the object is stored, as the index says.
+    ///
+    /// # Errors
+    /// When the index fails.
+    pub fn contains(&self, id: ObjectId) -> Result<bool, StoreError> {
+        self.with_index(|index| index.contains(id))
+    }
+
+    /// How many bytes the object takes in its pack.
+    ///
+    /// # Errors
+    /// When the index fails.
+    pub fn stored_bytes(&self, id: ObjectId) -> Result<Option<u64>, StoreError> {
+        let place = self.with_index(|index| index.find(id))?;
+        Ok(place.map(|place| place.shape.stored_len.into()))
+    }
+
+    /// How an object is.
+    ///
+    /// # Errors
+    /// When the store itself fails; damage is not a failure of the store but the answer.
+    pub fn check(&self, depth: Depth, id: ObjectId) -> Result<Health, StoreError> {
+        match depth {
+            Depth::Deep => Ok(match self.read(id)? {
+                Answer::Bytes(..) => Health::Intact,
+                Answer::Missing => Health::Missing,
+                Answer::Damaged(what) => Health::Damaged(what),
+            }),
+            Depth::Quick => {
+                let Some(place) = self.with_index(|index| index.find(id))? else {
+                    return Ok(Health::Missing);
+                };
+                let end = place.at.saturating_add(place.shape.stored_len.into());
+                Ok(match self.file(&place.pack).and_then(|file| Ok(file.metadata()?.len())) {
+                    Ok(len) if len >= end => Health::Intact,
+                    Ok(_) => Health::Damaged("its pack is too short".to_owned()),
+                    Err(error) => Health::Damaged(format!("its pack cannot be opened: {error}")),
+                })
+            }
+        }
+    }
+
+    /// Takes a damaged object out of the index, so that the next one who has its bytes stores them anew.
+    /// An object that can be read stays. The result says whether it went.
+    ///
+    /// # Errors
+    /// When the store itself fails.
+    pub fn forget_damaged(&self, id: ObjectId) -> Result<bool, StoreError> {
+        match self.read(id)? {
+            Answer::Damaged(_) => self.with_index(|index| index.forget(id)),
+            Answer::Bytes(..) | Answer::Missing => Ok(false),
+        }
+    }
+
+    /// How much the store holds.
+    ///
+    /// # Errors
+    /// When the packs cannot be listed, or the index fails.
+    pub fn usage(&self) -> Result<Usage, StoreError> {
+        let packs = list_packs(&self.dir)?;
+        Ok(Usage {
+            pack_bytes: packs.iter().map(|(_, len)| len).sum(),
+            packs: packs.len() as u64,
+            objects: self.with_index(|index| index.count())?,
+        })
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn pack_path(&self, name: &str) -> PathBuf {
+        pack_path(&self.dir, name)
+    }
+
+    fn lock_index(&self) -> MutexGuard<'_, Index> {
+        // No operation leaves the index half changed: SQLite rolls back.
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the index, and once more after building it anew where it proves to be corrupt.
+    pub(crate) fn with_index<T>(
+        &self,
+        mut act: impl FnMut(&mut Index) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let first = act(&mut self.lock_index()).map_err(|source| index_error(&self.dir, source));
+        match first {
+            Err(error) if error.is_corrupt_index() => {
+                self.heal()?;
+                act(&mut self.lock_index()).map_err(|source| index_error(&self.dir, source))
+            }
+            other => other,
+        }
+    }
+
+    /// Brings the index up to what the packs hold.
+    pub(crate) fn refresh(&self) -> Result<(), StoreError> {
+        let first = recover::refresh(&self.dir, &mut self.lock_index());
+        match first {
+            Err(error) if error.is_corrupt_index() => self.heal(),
+            other => other,
+        }
+    }
+
+    /// Makes the index good again, from the packs.
+    fn heal(&self) -> Result<(), StoreError> {
+        let mut index = self.lock_index();
+        *index = replace_index(&self.dir, &index)?;
+        Ok(())
+    }
+
+    /// The open file of a pack.
+    pub(crate) fn file(&self, name: &str) -> io::Result<Arc<File>> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = files.get(name) {
+            return Ok(file.clone());
+        }
+        let file = Arc::new(linux::open_read(&self.pack_path(name))?);
+        if files.len() >= OPEN_FILES_MAX {
+            files.clear();
+        }
+        files.insert(name.to_owned(), file.clone());
+        Ok(file)
+    }
+
+    /// The bytes of an object, from where the index says, or from anywhere else in the packs.
+    pub(crate) fn read(&self, id: ObjectId) -> Result<Answer, StoreError> {
+        let mut damage = None;
+        if let Some(place) = self.with_index(|index| index.find(id))? {
+            match self.read_place(&place)? {
+                Ok(bytes) => return Ok(Answer::Bytes(place.shape.kind, bytes)),
+                Err(what) => damage = Some(what),
+            }
+        }
+        // Rare: the index is wrong or behind, or the object is damaged and may have a second copy.
+        self.refresh()?;
+        for place in self.places_in_packs(id)? {
+            match self.read_place(&place)? {
+                Ok(bytes) => {
+                    self.with_index(|index| index.replace(&place))?;
+                    return Ok(Answer::Bytes(place.shape.kind, bytes));
+                }
+                Err(what) => damage = Some(what),
+            }
+        }
+        Ok(damage.map_or(Answer::Missing, Answer::Damaged))
+    }
+
+    /// The object at a place, or what is wrong with it.
+    pub(crate) fn read_place(&self, place: &Place) -> Result<Result<Vec<u8>, String>, StoreError> {
+        if !place.shape.is_plausible() {
+            return Ok(Err("its lengths are impossible".to_owned()));
+        }
+        let mut frame = Vec::new();
+        let read = self
+            .file(&place.pack)
+            .and_then(|file| pack::read_frame(&file, place.at, place.shape.stored_len, &mut frame));
+        match read {
+            Ok(()) => {}
+            Err(error) if is_loss(&error) => return Ok(Err(format!("it cannot be read: {error}"))),
+            Err(source) => return Err(StoreError::ReadPack { path: self.pack_path(&place.pack), source }),
+        }
+        let mut scratch = Vec::new();
+        Ok(match frame::decode(&place.shape, &frame, &mut scratch) {
+            Ok(_) if place.shape.codec == Codec::Raw => Ok(frame),
+            Ok(_) => Ok(scratch),
+            Err(what) => Err(what.to_owned()),
+        })
+    }
+
+    /// Every place where the packs themselves have this object, as far as they count.
+    fn places_in_packs(&self, id: ObjectId) -> Result<Vec<Place>, StoreError> {
+        let mut places = Vec::new();
+        for (name, len) in self.with_index(|index| index.packs())? {
+            let Ok(file) = self.file(&name) else { continue };
+            let len = len.min(file.metadata().map_or(0, |meta| meta.len()));
+            let mut at = pack::PACK_HEAD_BYTES;
+            // A pack that cannot be read any further has nothing more to offer.
+            while let Ok(Some(step)) = pack::next(&file, at, len) {
+                at = match step {
+                    Step::Gap { to } => to,
+                    Step::Segment(found) => {
+                        let same = found.entries.iter().filter(|entry| entry.shape.id == id);
+                        places.extend(same.map(|entry| Place {
+                            pack: name.clone(),
+                            at: found.frame_at(entry),
+                            shape: entry.shape,
+                        }));
+                        found.end()
+                    }
+                };
+            }
+        }
+        Ok(places)
+    }
+}
+
+impl ObjectSource for Store {
+    fn get(&self, kind: ObjectKind, id: ObjectId) -> Result<Vec<u8>, ObjectError> {
+        self.read(id)?.of_kind(kind, id)
+    }
+}
+
+/// Whether a read failed because the bytes are gone, and not because of us.
+fn is_loss(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::NotFound)
+        || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+}
+
+pub(crate) fn packs_dir(dir: &Path) -> PathBuf {
+    dir.join("packs")
+}
+
+pub(crate) fn pack_path(dir: &Path, name: &str) -> PathBuf {
+    packs_dir(dir).join(linux::pack_file(name))
+}
+
+pub(crate) fn list_packs(dir: &Path) -> Result<Vec<(String, u64)>, StoreError> {
+    let path = packs_dir(dir);
+    linux::list_packs(&path).map_err(|source| StoreError::ListPacks { path, source })
+}
+
+fn index_path(dir: &Path) -> PathBuf {
+    dir.join("index.db")
+}
+
+pub(crate) fn index_error(dir: &Path, source: rusqlite::Error) -> StoreError {
+    StoreError::Index { path: index_path(dir), source }
+}
+
+/// Makes what is missing of the folder, and refuses one that is not ours to read.
+fn prepare(dir: &Path) -> Result<(), StoreError> {
+    let failed = |source| StoreError::Open { path: dir.to_owned(), source };
+    linux::make_dir(dir).map_err(failed)?;
+    let handle = linux::open_dir(dir).map_err(failed)?;
+    linux::make_private(&handle)
+        .map_err(|source| StoreError::MakePrivate { path: dir.to_owned(), source })?;
+    let path = dir.join(FORMAT_FILE);
+    match linux::read_small(&path).map_err(failed)? {
+        Some(text) => check_format(dir, &path, &text)?,
+        None => {
+            let text = format!("{FORMAT_PREFIX}{FORMAT}\n");
+            linux::put_file(dir, FORMAT_FILE, text.as_bytes()).map_err(failed)?;
+        }
+    }
+    linux::make_dir(&packs_dir(dir)).map_err(failed)
+}
+
+fn check_format(dir: &Path, path: &Path, text: &str) -> Result<(), StoreError> {
+    let number = text.strip_prefix(FORMAT_PREFIX).and_then(|rest| rest.strip_suffix('\n'));
+    match number.and_then(|number| number.parse::<u64>().ok()) {
+        Some(FORMAT) => Ok(()),
+        Some(found) if found > FORMAT => {
+            Err(StoreError::NewerFormat { path: dir.to_owned(), found, known: FORMAT })
+        }
+        _ => Err(StoreError::NotAStore { path: path.to_owned() }),
+    }
+}
+
+/// Opens the index, or an empty one where it is missing, corrupt, or of another schema.
+fn open_index(dir: &Path) -> Result<Index, StoreError> {
+    match try_index(dir)? {
+        Some(index) => Ok(index),
+        None => {
+            let _only_one = lock_dir(dir)?;
+            match try_index(dir)? {
+                Some(index) => Ok(index),
+                None => new_index(dir),
+            }
+        }
+    }
+}
+
+/// An index in the place of one that was found corrupt, or whose file is gone.
+fn replace_index(dir: &Path, old: &Index) -> Result<Index, StoreError> {
+    let only_one = lock_dir(dir)?;
+    // Someone else may have done it already; theirs is not to be thrown away again.
+    let mut index = match old.is_current(&index_path(dir)) {
+        true => new_index(dir)?,
+        false => match try_index(dir)? {
+            Some(index) => index,
+            None => new_index(dir)?,
+        },
+    };
+    drop(only_one);
+    recover::refresh(dir, &mut index)?;
+    Ok(index)
+}
+
+fn try_index(dir: &Path) -> Result<Option<Index>, StoreError> {
+    let path = index_path(dir);
+    if linux::identity(&path).is_none() {
+        return Ok(None);
+    }
+    match Index::open(&path).map_err(|source| index_error(dir, source)) {
+        Err(error) if error.is_corrupt_index() => Ok(None),
+        other => other,
+    }
+}
+
+fn new_index(dir: &Path) -> Result<Index, StoreError> {
+    let path = index_path(dir);
+    let failed = |source| StoreError::Open { path: path.clone(), source };
+    for suffix in ["", "-wal", "-shm"] {
+        linux::remove_cache(&dir.join(format!("index.db{suffix}"))).map_err(failed)?;
+    }
+    linux::create(&path).map_err(failed)?;
+    Index::create(&path).map_err(|source| index_error(dir, source))?;
+    let index = Index::open(&path).map_err(|source| index_error(dir, source))?;
+    index.ok_or_else(|| failed(io::Error::other("a new index has no schema")))
+}
+
+/// Keeps every other process from replacing the index, until it is dropped.
+fn lock_dir(dir: &Path) -> Result<File, StoreError> {
+    let failed = |source| StoreError::Open { path: dir.to_owned(), source };
+    let handle = linux::open_dir(dir).map_err(failed)?;
+    linux::lock(&handle).map_err(failed)?;
+    Ok(handle)
+}

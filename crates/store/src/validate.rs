@@ -1,0 +1,184 @@
+//! Validation: the whole store, byte by byte if wanted, without stopping at the first damage.
+//!
+//! In: a depth. Out: a report of everything that is wrong. Changes nothing.
+//! Packs are read as far as they count at the beginning; what a writer adds meanwhile is not looked at.
+
+use crate::frame::{self, Shape};
+use crate::pack::{self, Found, PACK_HEAD_BYTES, Step};
+use crate::store::{self, Depth, Store};
+use crate::{StoreError, linux};
+use safepoint_model::ObjectId;
+use std::collections::HashMap;
+use std::fs::File;
+
+/// Something that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The object that cannot be read because of it, where it is one.
+    pub object: Option<ObjectId>,
+    /// The pack in which it is.
+    pub pack: String,
+    /// What it is.
+    pub what: String,
+}
+
+/// What a validation found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// How many packs were read.
+    pub packs: u64,
+    /// How many objects are in them, damaged ones included.
+    pub objects: u64,
+    /// How long the packs are.
+    pub bytes: u64,
+    /// Everything that is wrong.
+    pub damaged: Vec<Damage>,
+}
+
+/// A walk through all packs.
+struct Inspection<'a> {
+    depth: Depth,
+    progress: &'a dyn Fn(u64, u64),
+    bytes_total: u64,
+    report: Report,
+    /// What the packs have, by pack and place: the index must say the same.
+    found: HashMap<(String, u64), Shape>,
+}
+
+impl Store {
+    /// Checks the whole store: every header, every index, every payload, every object, and the rows of the index.
+    /// `progress` is told how many bytes of how many are done.
+    ///
+    /// # Errors
+    /// When the store itself fails; damage is reported, and never ends the walk.
+    pub fn validate(&self, depth: Depth, progress: &dyn Fn(u64, u64)) -> Result<Report, StoreError> {
+        let packs = store::list_packs(self.dir())?;
+        let indexed: HashMap<String, u64> = self.with_index(|index| index.packs())?.into_iter().collect();
+        let mut inspection = Inspection {
+            depth,
+            progress,
+            bytes_total: packs.iter().map(|(_, len)| len).sum(),
+            report: Report::default(),
+            found: HashMap::new(),
+        };
+        for (name, len) in &packs {
+            inspection.pack(self, name, *len, indexed.get(name).copied());
+            inspection.report.bytes += len;
+            progress(inspection.report.bytes, inspection.bytes_total);
+        }
+        inspection.compare(self, &indexed)?;
+        Ok(inspection.report)
+    }
+}
+
+impl Inspection<'_> {
+    fn damage(&mut self, pack: &str, object: Option<ObjectId>, what: impl Into<String>) {
+        self.report.damaged.push(Damage { object, pack: pack.to_owned(), what: what.into() });
+    }
+
+    fn pack(&mut self, store: &Store, name: &str, len: u64, indexed: Option<u64>) {
+        self.report.packs += 1;
+        let file = match linux::open_read(&store.pack_path(name)) {
+            Ok(file) => file,
+            Err(error) => return self.damage(name, None, format!("the pack cannot be opened: {error}")),
+        };
+        // What is not indexed may still be in a writer's hands; then it is not ours to judge.
+        let busy = len > indexed.unwrap_or(PACK_HEAD_BYTES) && !linux::try_lock(&file).unwrap_or(false);
+        let len = if busy { indexed.unwrap_or(0) } else { len };
+        if busy && indexed.is_none() {
+            return;
+        }
+        if indexed.is_some_and(|indexed| indexed > len) {
+            self.damage(name, None, "the pack is shorter than it was");
+        }
+        match pack::has_head(&file) {
+            Ok(true) => {}
+            Ok(false) => self.damage(name, None, "the header of the pack is damaged"),
+            Err(error) => self.damage(name, None, format!("the pack cannot be read: {error}")),
+        }
+        self.segments(name, &file, len);
+    }
+
+    fn segments(&mut self, name: &str, file: &File, len: u64) {
+        let mut at = PACK_HEAD_BYTES;
+        loop {
+            match pack::next(file, at, len) {
+                Ok(None) => return,
+                Ok(Some(Step::Gap { to })) => {
+                    let what = format!("{} bytes from {at} on belong to no segment", to - at);
+                    self.damage(name, None, what);
+                    at = to;
+                }
+                Ok(Some(Step::Segment(found))) => {
+                    self.segment(name, file, &found);
+                    at = found.end();
+                }
+                Err(error) => return self.damage(name, None, format!("the pack cannot be read: {error}")),
+            }
+            (self.progress)(self.report.bytes + at, self.bytes_total);
+        }
+    }
+
+    fn segment(&mut self, name: &str, file: &File, found: &Found) {
+        self.report.objects += u64::from(found.head.count);
+        if let Some(fault) = found.fault {
+            self.damage(name, None, fault);
+        }
+        let mut hasher = blake3::Hasher::new();
+        let (mut frame, mut scratch) = (Vec::new(), Vec::new());
+        let mut lost = 0;
+        for entry in &found.entries {
+            let at = found.frame_at(entry);
+            self.found.insert((name.to_owned(), at), entry.shape);
+            if self.depth == Depth::Quick {
+                continue;
+            }
+            let fault = match pack::read_frame(file, at, entry.shape.stored_len, &mut frame) {
+                Ok(()) => {
+                    hasher.update(&frame);
+                    frame::decode(&entry.shape, &frame, &mut scratch).err().map(str::to_owned)
+                }
+                Err(error) => Some(format!("it cannot be read: {error}")),
+            };
+            if let Some(what) = fault {
+                lost += 1;
+                self.damage(name, Some(entry.shape.id), what);
+            }
+        }
+        // Where the index is whole its frames are all of the payload, and were hashed on the way.
+        let payload_wrong = found.index_sound && hasher.finalize() != found.head.payload_hash;
+        if self.depth == Depth::Deep && payload_wrong && lost == 0 {
+            self.damage(name, None, "the payload of a segment does not have its hash");
+        }
+    }
+
+    /// Compares the rows of the index with what the packs have.
+    fn compare(&mut self, store: &Store, indexed: &HashMap<String, u64>) -> Result<(), StoreError> {
+        let mut wrong = Vec::new();
+        let found = &self.found;
+        let mut named = std::collections::HashSet::new();
+        store.with_index(|index| {
+            wrong.clear();
+            named.clear();
+            index.each(|place| {
+                named.insert(place.shape.id);
+                // Rows that came after the walk began are not ours to judge.
+                let counted = indexed.get(&place.pack).is_some_and(|indexed| place.at < *indexed);
+                if counted && found.get(&(place.pack.clone(), place.at)) != Some(&place.shape) {
+                    wrong.push((place.pack, place.shape.id));
+                }
+            })
+        })?;
+        let unnamed: Vec<_> = (found.iter())
+            .filter(|(_, shape)| !named.contains(&shape.id))
+            .map(|((pack, _), shape)| (pack.clone(), shape.id))
+            .collect();
+        for (pack, id) in wrong {
+            self.damage(&pack, Some(id), "the index says that it is where it is not");
+        }
+        for (pack, id) in unnamed {
+            self.damage(&pack, Some(id), "the index does not name it");
+        }
+        Ok(())
+    }
+}

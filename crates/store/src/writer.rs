@@ -1,0 +1,332 @@
+//! A writer: one capture's way into the store.
+//!
+//! In: objects from many threads at once. Out: the same objects in packs, durable, with rows in the index.
+//! A thread that fills a segment writes it out and reads it back itself; the others go on with the next one.
+//! Nothing counts before `finish`. A crash, a failure or a drop before it leaves at most a tail that is cut off.
+
+use crate::append::{Appender, Spot};
+use crate::frame::{self, Shape};
+use crate::index::{PackRows, Recorded};
+use crate::pack::{self, PACK_HEAD_BYTES};
+use crate::segment::{self, Builder, HEAD_BYTES};
+use crate::store::Answer;
+use crate::{Store, StoreError, content, recover};
+use safepoint_model::content::Content;
+use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource};
+use std::collections::HashMap;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// So many segments may be on their way to the disk at once; it bounds the memory.
+const FLYING_MAX: usize = 4;
+/// A buffer that one huge object has made larger than this is not kept for the next segment.
+const SPARE_BYTES_MAX: usize = 2 * segment::PAYLOAD_BYTES_TARGET;
+
+/// What a writer added to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Written {
+    /// How many objects were new.
+    pub objects: u64,
+    /// Their length before compression.
+    pub raw_bytes: u64,
+    /// By how much the packs grew.
+    pub stored_bytes: u64,
+}
+
+/// Takes objects, and makes them durable together.
+pub struct Writer<'s> {
+    store: &'s Store,
+    /// Nothing was stored when we began, so that there is nothing to look up.
+    began_empty: bool,
+    state: Mutex<State>,
+    /// Told when a segment has arrived, or when the writer has failed.
+    arrived: Condvar,
+    appender: Mutex<Appender>,
+}
+
+struct State {
+    failed: bool,
+    pending: HashMap<ObjectId, Pending>,
+    open: Builder,
+    /// The segments that were filled, in order; nothing for those that are still on their way.
+    filled: Vec<Option<Spot>>,
+    flying: usize,
+    spare: Vec<Vec<u8>>,
+    raw_bytes: u64,
+}
+
+/// An object that does not count yet.
+#[derive(Clone, Copy)]
+struct Pending {
+    segment: u32,
+    offset: u32,
+    shape: Compact,
+}
+
+/// A shape without the name, which is the key.
+#[derive(Clone, Copy)]
+struct Compact {
+    kind: ObjectKind,
+    codec: frame::Codec,
+    stored_len: u32,
+    raw_len: u32,
+}
+
+impl Pending {
+    fn shape(&self, id: ObjectId) -> Shape {
+        let Compact { kind, codec, stored_len, raw_len } = self.shape;
+        Shape { kind, codec, stored_len, raw_len, id }
+    }
+}
+
+/// A segment that this thread has to write out.
+struct Filled {
+    number: usize,
+    builder: Builder,
+}
+
+impl<'s> Writer<'s> {
+    pub(crate) fn new(store: &'s Store, began_empty: bool) -> Self {
+        let state = State {
+            failed: false,
+            pending: HashMap::new(),
+            open: Builder::new(Vec::new()),
+            filled: Vec::new(),
+            flying: 0,
+            spare: Vec::new(),
+            raw_bytes: 0,
+        };
+        let (arrived, appender) = (Condvar::new(), Mutex::default());
+        Self { store, began_empty, state: Mutex::new(state), arrived, appender }
+    }
+
+    /// Makes everything that was put durable, and only then lets it count.
+    ///
+    /// # Errors
+    /// When anything failed, now or before; then nothing counts.
+    pub fn finish(self) -> Result<Written, StoreError> {
+        let last = {
+            let mut state = self.lock()?;
+            (!state.open.is_empty()).then(|| state.swap_out())
+        };
+        if let Some(filled) = last {
+            self.write_out(filled, true)?;
+        }
+        let mut appender = self.appender.lock().map_err(|_| StoreError::WriterFailed)?;
+        appender.sync(self.store).inspect_err(|_| self.fail())?;
+        let state = self.lock()?;
+        let mut packs = rows(&state, &appender);
+        let written = Written {
+            objects: state.pending.len() as u64,
+            raw_bytes: state.raw_bytes,
+            stored_bytes: appender.packs.iter().map(|pack| pack.end - pack.start).sum(),
+        };
+        drop(state);
+        // From here on the rows may be in the index even if it reports a failure, and what they name must stay.
+        let held = std::mem::take(&mut *appender);
+        while let Recorded::Behind { pack, indexed } = self.store.with_index(|index| index.record(&packs))? {
+            let from = indexed.max(PACK_HEAD_BYTES);
+            let tail = recover::read_tail(&held.packs[pack].file, from, packs[pack].from);
+            packs[pack].rows.extend(tail.rows);
+            packs[pack].from = indexed;
+        }
+        Ok(written)
+    }
+
+    fn lock(&self) -> Result<MutexGuard<'_, State>, StoreError> {
+        match self.state.lock() {
+            Ok(state) if !state.failed => Ok(state),
+            _ => Err(StoreError::WriterFailed),
+        }
+    }
+
+    /// From now on nothing of this writer will count.
+    fn fail(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).failed = true;
+        self.arrived.notify_all();
+    }
+
+    fn has(&self, id: ObjectId) -> Result<bool, StoreError> {
+        if self.lock()?.pending.contains_key(&id) {
+            return Ok(true);
+        }
+        Ok(!self.began_empty && self.store.contains(id)?)
+    }
+
+    fn keep(&self, kind: ObjectKind, bytes: &[u8]) -> Result<ObjectId, StoreError> {
+        let id = ObjectId::of(kind, bytes);
+        if self.has(id)? {
+            return Ok(id);
+        }
+        let filled = frame::encode(kind, id, bytes, |shape, frame| self.push(shape, frame))??;
+        if let Some(filled) = filled {
+            self.write_out(filled, false)?;
+        }
+        Ok(id)
+    }
+
+    /// Adds a frame to the open segment. The segment that was full before is the caller's to write out.
+    fn push(&self, shape: Shape, frame: &[u8]) -> Result<Option<Filled>, StoreError> {
+        let mut state = self.lock()?;
+        while state.open.is_full() && state.flying >= FLYING_MAX {
+            state = self.arrived.wait(state).map_err(|_| StoreError::WriterFailed)?;
+            if state.failed {
+                return Err(StoreError::WriterFailed);
+            }
+        }
+        // Another thread may have had the same bytes meanwhile.
+        if state.pending.contains_key(&shape.id) {
+            return Ok(None);
+        }
+        let filled = state.open.is_full().then(|| state.swap_out());
+        let segment = state.filled.len() as u32;
+        let offset = state.open.push(shape, frame);
+        let Shape { kind, codec, stored_len, raw_len, id } = shape;
+        let shape = Compact { kind, codec, stored_len, raw_len };
+        state.pending.insert(id, Pending { segment, offset, shape });
+        state.raw_bytes += u64::from(raw_len);
+        Ok(filled)
+    }
+
+    /// Brings a segment to the disk and proves that it is there.
+    fn write_out(&self, filled: Filled, last: bool) -> Result<(), StoreError> {
+        let result = self.write_and_verify(filled, last);
+        if result.is_err() {
+            self.fail();
+        }
+        result
+    }
+
+    fn write_and_verify(&self, filled: Filled, last: bool) -> Result<(), StoreError> {
+        let Filled { number, builder } = filled;
+        let mut sealed = builder.seal();
+        // In order and one at a time: killed in between, the pack has a torn end and no hole.
+        let spot = {
+            let mut appender = self.appender.lock().map_err(|_| StoreError::WriterFailed)?;
+            appender.append(self.store, &mut sealed, last)?
+        };
+        let mut buffer = sealed.into_buffer();
+        verify(&spot, &mut buffer)?;
+        let mut state = self.lock()?;
+        state.filled[number] = Some(spot);
+        state.flying -= 1;
+        if buffer.capacity() <= SPARE_BYTES_MAX {
+            state.spare.push(buffer);
+        }
+        drop(state);
+        self.arrived.notify_all();
+        Ok(())
+    }
+
+    /// An object that does not count yet.
+    fn get_pending(&self, id: ObjectId) -> Result<Option<Answer>, StoreError> {
+        let mut state = self.lock()?;
+        let Some(pending) = state.pending.get(&id).copied() else { return Ok(None) };
+        let shape = pending.shape(id);
+        let mut frame = Vec::new();
+        loop {
+            let number = pending.segment as usize;
+            if number == state.filled.len() {
+                let at = pending.offset as usize;
+                frame.extend_from_slice(&state.open.payload()[at..at + shape.stored_len as usize]);
+                break;
+            }
+            if let Some(spot) = &state.filled[number] {
+                let at = spot.at + HEAD_BYTES as u64 + u64::from(pending.offset);
+                pack::read_frame(&spot.file, at, shape.stored_len, &mut frame)
+                    .map_err(|source| StoreError::ReadPack { path: spot.path.clone(), source })?;
+                break;
+            }
+            state = self.arrived.wait(state).map_err(|_| StoreError::WriterFailed)?;
+            if state.failed {
+                return Err(StoreError::WriterFailed);
+            }
+        }
+        drop(state);
+        let mut scratch = Vec::new();
+        Ok(Some(match frame::decode(&shape, &frame, &mut scratch) {
+            Ok(bytes) => Answer::Bytes(shape.kind, bytes.to_vec()),
+            Err(what) => Answer::Damaged(what.to_owned()),
+        }))
+    }
+}
+
+impl State {
+    /// Takes the open segment out and begins the next one.
+    fn swap_out(&mut self) -> Filled {
+        let next = Builder::new(self.spare.pop().unwrap_or_default());
+        let builder = std::mem::replace(&mut self.open, next);
+        self.filled.push(None);
+        self.flying += 1;
+        Filled { number: self.filled.len() - 1, builder }
+    }
+}
+
+/// Reads a segment back from the file, and hashes every object in it.
+fn verify(spot: &Spot, buffer: &mut [u8]) -> Result<(), StoreError> {
+    let wrong = |what| StoreError::VerifyPack { path: spot.path.clone(), what };
+    spot.file
+        .read_exact_at(buffer, spot.at)
+        .map_err(|source| StoreError::ReadPack { path: spot.path.clone(), source })?;
+    let (_, entries) = segment::decode(buffer).map_err(wrong)?;
+    let mut scratch = Vec::new();
+    for entry in entries {
+        let at = HEAD_BYTES + entry.offset as usize;
+        let frame = &buffer[at..at + entry.shape.stored_len as usize];
+        frame::decode(&entry.shape, frame, &mut scratch).map_err(wrong)?;
+    }
+    Ok(())
+}
+
+/// What the index is to be told, each pack's objects in the order of their names: SQLite is quickest that way.
+fn rows(state: &State, appender: &Appender) -> Vec<PackRows> {
+    let mut packs: Vec<PackRows> = appender
+        .packs
+        .iter()
+        .map(|pack| PackRows { name: pack.name.clone(), from: pack.start, to: pack.end, rows: Vec::new() })
+        .collect();
+    for (id, pending) in &state.pending {
+        if let Some(Some(spot)) = state.filled.get(pending.segment as usize) {
+            let at = spot.at + HEAD_BYTES as u64 + u64::from(pending.offset);
+            packs[spot.pack].rows.push((at, pending.shape(*id)));
+        }
+    }
+    for pack in &mut packs {
+        pack.rows.sort_unstable_by_key(|(_, shape)| shape.id);
+        // A pack that begins with us has no row to compare with.
+        if pack.from == PACK_HEAD_BYTES {
+            pack.from = 0;
+        }
+    }
+    packs
+}
+
+impl ObjectSink for Writer<'_> {
+    fn put(&self, kind: ObjectKind, bytes: &[u8]) -> Result<ObjectId, ObjectError> {
+        Ok(self.keep(kind, bytes)?)
+    }
+
+    fn put_content(&self, size_hint: u64, reader: &mut dyn Read) -> Result<Content, ObjectError> {
+        content::put(self, size_hint, reader)
+    }
+
+    fn holds(&self, id: ObjectId) -> Result<bool, ObjectError> {
+        Ok(self.has(id)?)
+    }
+}
+
+impl ObjectSource for Writer<'_> {
+    fn get(&self, kind: ObjectKind, id: ObjectId) -> Result<Vec<u8>, ObjectError> {
+        match self.get_pending(id)? {
+            Some(answer) => answer.of_kind(kind, id),
+            None => self.store.get(kind, id),
+        }
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        self.appender.get_mut().unwrap_or_else(PoisonError::into_inner).abandon();
+    }
+}
