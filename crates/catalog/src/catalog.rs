@@ -99,3 +99,46 @@ impl Drop for Inside<'_> {
         *unpoisoned(self.0) = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use safepoint_model::Timestamp;
+    use serde_json::json;
+
+    fn append(catalog: &Catalog, text: &str) -> Result<(), CatalogError> {
+        catalog.write(|t| t.append_event(Timestamp::from_micros(0), "test", "x", &json!(text)))
+    }
+
+    #[test]
+    fn a_catalog_that_others_hold_is_busy() {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = Catalog::open(&folder.path().join("catalog")).unwrap();
+        unpoisoned(&catalog.connection).busy_timeout(std::time::Duration::from_millis(1)).unwrap();
+        let other = open::open(catalog.path()).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let error = append(&catalog, "").unwrap_err();
+        assert!(error.is_busy() && matches!(error, CatalogError::Begin { .. }), "{error:?}");
+        assert_eq!(catalog.events(0, 9).unwrap(), []);
+        other.execute_batch("ROLLBACK").unwrap();
+        append(&catalog, "").unwrap();
+    }
+
+    #[test]
+    fn a_full_disk_is_recognised_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = Catalog::open(&folder.path().join("catalog")).unwrap();
+        append(&catalog, "before").unwrap();
+        unpoisoned(&catalog.connection).pragma_update(None, "max_page_count", 1).unwrap();
+        let error = append(&catalog, &"x".repeat(100_000)).unwrap_err();
+        assert!(error.is_full(), "{error:?}");
+        let check = catalog.verify_events().unwrap();
+        assert_eq!((check.whole, check.broken), (1, None));
+    }
+
+    #[test]
+    fn a_catalog_moves_between_threads_and_is_shared() {
+        fn shared<T: Send + Sync>() {}
+        shared::<Catalog>();
+    }
+}

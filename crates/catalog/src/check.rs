@@ -2,7 +2,7 @@
 
 use crate::filter::{Filter, RoleFilter};
 use crate::{Catalog, CatalogError, events, query};
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 
 impl Catalog {
     /// Checks the file, the references between rows, the history, and that every row can be understood.
@@ -38,10 +38,14 @@ fn collect(problems: &mut Vec<String>, found: Result<Vec<String>, CatalogError>)
     Ok(())
 }
 
+/// The first column as text, whatever bytes it holds.
+fn line(row: &Row<'_>) -> Result<String, CatalogError> {
+    let value = row.get_ref(0).map_err(|error| CatalogError::read("a finding", error))?;
+    Ok(value.as_bytes_or_null().ok().flatten().map(String::from_utf8_lossy).unwrap_or_default().into_owned())
+}
+
 fn pages(connection: &Connection) -> Result<Vec<String>, CatalogError> {
-    let mut found = query::all(connection, "the pages", "PRAGMA integrity_check", (), |row| {
-        row.get::<_, String>(0).map_err(|error| CatalogError::read("the pages", error))
-    })?;
+    let mut found = query::all(connection, "the pages", "PRAGMA integrity_check", (), line)?;
     found.retain(|line| line != "ok");
     Ok(found)
 }
@@ -49,9 +53,7 @@ fn pages(connection: &Connection) -> Result<Vec<String>, CatalogError> {
 fn references(connection: &Connection) -> Result<Vec<String>, CatalogError> {
     let sql =
         "SELECT \"table\" || ' points at a row that is not in ' || \"parent\" FROM pragma_foreign_key_check";
-    query::all(connection, "the references", sql, (), |row| {
-        row.get(0).map_err(|error| CatalogError::read("the references", error))
-    })
+    query::all(connection, "the references", sql, (), line)
 }
 
 fn history(connection: &Connection) -> Result<Vec<String>, CatalogError> {
@@ -65,8 +67,6 @@ fn integrity(connection: &Connection) -> Result<Vec<String>, CatalogError> {
                    SELECT subject, coalesce(CASE WHEN json_valid(payload) THEN payload ->> 'integrity' END, '')
                    FROM events WHERE kind = 'checkpoint.created')";
     query::all(connection, "the integrity of checkpoints", sql, (), |row| {
-        let id: String =
-            row.get(0).map_err(|error| CatalogError::read("the integrity of checkpoints", error))?;
-        Ok(format!("checkpoint {id} is not what the history says it was"))
+        line(row).map(|id| format!("checkpoint {id} is not what the history says it was"))
     })
 }

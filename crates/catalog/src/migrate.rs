@@ -79,3 +79,7 @@ fn header(connection: &Connection) -> rusqlite::Result<Header> {
     };
     Ok(Header { version, application, tables })
 }
+
+#[cfg(test)]
+#[path = "migrate_tests.rs"]
+mod tests;
