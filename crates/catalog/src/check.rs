@@ -1,0 +1,72 @@
+//! Looking the whole catalog over: out goes a list of what is wrong, in words; empty means fine.
+
+use crate::filter::{Filter, RoleFilter};
+use crate::{Catalog, CatalogError, events, query};
+use rusqlite::{Connection, Row};
+
+impl Catalog {
+    /// Checks the file, the references between rows, the history, and that every row can be understood.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read for a reason other than damage.
+    pub fn check(&self) -> Result<Vec<String>, CatalogError> {
+        let mut problems = Vec::new();
+        for check in [pages, references, history, integrity] {
+            collect(&mut problems, self.read(check))?;
+        }
+        let every_checkpoint = Filter { role: RoleFilter::Any, ..Filter::default() };
+        collect(&mut problems, self.checkpoints(&every_checkpoint).map(|_| Vec::new()))?;
+        match self.workspaces() {
+            Ok(workspaces) => {
+                for workspace in workspaces {
+                    collect(&mut problems, self.rollbacks(workspace.id).map(|_| Vec::new()))?;
+                }
+            }
+            Err(error) => collect(&mut problems, Err(error))?,
+        }
+        Ok(problems)
+    }
+}
+
+/// Damage is a finding; anything else stops the check.
+fn collect(problems: &mut Vec<String>, found: Result<Vec<String>, CatalogError>) -> Result<(), CatalogError> {
+    match found {
+        Ok(found) => problems.extend(found),
+        Err(error) if error.is_damaged() => problems.push(error.to_string()),
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// The first column as text, whatever bytes it holds.
+fn line(row: &Row<'_>) -> Result<String, CatalogError> {
+    let value = row.get_ref(0).map_err(|error| CatalogError::read("a finding", error))?;
+    Ok(value.as_bytes_or_null().ok().flatten().map(String::from_utf8_lossy).unwrap_or_default().into_owned())
+}
+
+fn pages(connection: &Connection) -> Result<Vec<String>, CatalogError> {
+    let mut found = query::all(connection, "the pages", "PRAGMA integrity_check", (), line)?;
+    found.retain(|line| line != "ok");
+    Ok(found)
+}
+
+fn references(connection: &Connection) -> Result<Vec<String>, CatalogError> {
+    let sql =
+        "SELECT \"table\" || ' points at a row that is not in ' || \"parent\" FROM pragma_foreign_key_check";
+    query::all(connection, "the references", sql, (), line)
+}
+
+fn history(connection: &Connection) -> Result<Vec<String>, CatalogError> {
+    let broken = events::verify(connection)?.broken;
+    Ok(broken.map(|event| format!("event {}: {}", event.seq, event.why)).into_iter().collect())
+}
+
+/// The history says what each checkpoint held when it was made; a row that says otherwise was edited.
+fn integrity(connection: &Connection) -> Result<Vec<String>, CatalogError> {
+    let sql = "SELECT id FROM checkpoints WHERE (id, lower(hex(integrity))) NOT IN (
+                   SELECT subject, coalesce(CASE WHEN json_valid(payload) THEN payload ->> 'integrity' END, '')
+                   FROM events WHERE kind = 'checkpoint.created')";
+    query::all(connection, "the integrity of checkpoints", sql, (), |row| {
+        line(row).map(|id| format!("checkpoint {id} is not what the history says it was"))
+    })
+}

@@ -1,0 +1,234 @@
+//! Checkpoints: in come records of the model, out come the same, whole.
+//!
+//! `seq` grows with every insert and is never used again: it is the order of commits.
+
+use crate::fields::{Fields, integer, json};
+use crate::{Catalog, CatalogError, Transaction, query, rollbacks};
+use rusqlite::{Connection, Row, named_params, params};
+use safepoint_model::checkpoint::{Checkpoint, PartRecord};
+use safepoint_model::{CheckpointId, Timestamp};
+use serde_json::json;
+
+/// Whether a checkpoint is kept whatever happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pinned {
+    /// It is never pruned.
+    Yes,
+    /// It may be pruned.
+    No,
+}
+
+impl Catalog {
+    /// The checkpoint with this id.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn checkpoint(&self, id: CheckpointId) -> Result<Option<Checkpoint>, CatalogError> {
+        self.read(|connection| get(connection, id))
+    }
+}
+
+impl Transaction<'_> {
+    /// The checkpoint with this id.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn checkpoint(&self, id: CheckpointId) -> Result<Option<Checkpoint>, CatalogError> {
+        get(self.connection, id)
+    }
+
+    /// Records a checkpoint. Every object that it names must be durable by now.
+    ///
+    /// # Errors
+    /// When the id is taken, the workspace is not on record, or the row cannot be written.
+    pub fn insert_checkpoint(&self, checkpoint: &Checkpoint) -> Result<(), CatalogError> {
+        self.insert_row(checkpoint)?;
+        for (position, part) in (0i64..).zip(&checkpoint.parts) {
+            query::run(
+                self.connection,
+                format_args!("checkpoint {}", checkpoint.id),
+                "INSERT INTO checkpoint_parts (checkpoint_id, position, kind, key, document)
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![
+                    checkpoint.id.to_string(),
+                    position,
+                    part.kind.as_str(),
+                    part.key,
+                    part.document.as_bytes()
+                ],
+            )?;
+        }
+        let payload = json!({
+            "workspace_id": checkpoint.workspace_id,
+            "label": checkpoint.label,
+            "kind": checkpoint.kind,
+            "reason": checkpoint.reason,
+            "role": checkpoint.role,
+            "plan_id": checkpoint.plan_id,
+            "session_id": checkpoint.session_id,
+            "parent": checkpoint.parent,
+            "integrity": checkpoint.integrity,
+        });
+        self.append_event(checkpoint.created_at, "checkpoint.created", &checkpoint.id.to_string(), &payload)
+    }
+
+    fn insert_row(&self, checkpoint: &Checkpoint) -> Result<(), CatalogError> {
+        query::run(
+            self.connection,
+            format_args!("checkpoint {}", checkpoint.id),
+            "INSERT INTO checkpoints (id, workspace_id, created_at, label, kind, reason, scope, phase, role, plan_id,
+                session_id, step_index, state_hash, state_snapshot, progress, sandbox_ref, source_tool, decision_id,
+                commit_sha, commit_message, tags, pinned, rollback_used, rollback_count, size_bytes, files, parent,
+                integrity, warnings)
+             VALUES (:id, :workspace_id, :created_at, :label, :kind, :reason, :scope, :phase, :role, :plan_id,
+                :session_id, :step_index, :state_hash, :state_snapshot, :progress, :sandbox_ref, :source_tool,
+                :decision_id, :commit_sha, :commit_message, :tags, :pinned, :rollback_used, :rollback_count,
+                :size_bytes, :files, :parent, :integrity, :warnings)",
+            named_params! {
+                ":id": checkpoint.id.to_string(),
+                ":workspace_id": checkpoint.workspace_id.map(|id| id.to_string()),
+                ":created_at": checkpoint.created_at.micros(),
+                ":label": checkpoint.label,
+                ":kind": checkpoint.kind.as_str(),
+                ":reason": checkpoint.reason.as_str(),
+                ":scope": checkpoint.scope.as_str(),
+                ":phase": checkpoint.phase.map(|phase| phase.as_str()),
+                ":role": checkpoint.role.map(|role| role.as_str()),
+                ":plan_id": checkpoint.plan_id,
+                ":session_id": checkpoint.session_id,
+                ":step_index": checkpoint.step_index.map(|index| integer("step_index", index)).transpose()?,
+                ":state_hash": checkpoint.state_hash.as_ref().map(|hash| hash.as_bytes()),
+                ":state_snapshot": checkpoint.state_snapshot.as_ref().map(|hash| hash.as_bytes()),
+                ":progress": json("progress", &checkpoint.progress)?,
+                ":sandbox_ref": checkpoint.sandbox_ref,
+                ":source_tool": checkpoint.source_tool,
+                ":decision_id": checkpoint.decision_id,
+                ":commit_sha": checkpoint.commit_sha,
+                ":commit_message": checkpoint.commit_message,
+                ":tags": json("tags", &checkpoint.tags)?,
+                ":pinned": checkpoint.pinned,
+                ":rollback_used": checkpoint.rollback_used,
+                ":rollback_count": integer("rollback_count", checkpoint.rollback_count)?,
+                ":size_bytes": integer("size_bytes", checkpoint.size_bytes)?,
+                ":files": json("files", &checkpoint.files)?,
+                ":parent": checkpoint.parent.map(|id| id.to_string()),
+                ":integrity": checkpoint.integrity.as_bytes(),
+                ":warnings": json("warnings", &checkpoint.warnings)?,
+            },
+        )?;
+        Ok(())
+    }
+
+    /// Pins or unpins a checkpoint.
+    ///
+    /// # Errors
+    /// When there is no such checkpoint, or the row cannot be written.
+    pub fn set_pinned(&self, id: CheckpointId, pinned: Pinned, at: Timestamp) -> Result<(), CatalogError> {
+        let sql = "UPDATE checkpoints SET pinned = ?2 WHERE id = ?1";
+        self.change(id, sql, params![id.to_string(), pinned == Pinned::Yes])?;
+        let kind = match pinned {
+            Pinned::Yes => "checkpoint.pinned",
+            Pinned::No => "checkpoint.unpinned",
+        };
+        self.append_event(at, kind, &id.to_string(), &json!({}))
+    }
+
+    /// Counts that a rollback went back to this checkpoint. The event of the rollback speaks for this, too.
+    ///
+    /// # Errors
+    /// When there is no such checkpoint, or the row cannot be written.
+    pub fn count_rollback(&self, id: CheckpointId) -> Result<(), CatalogError> {
+        let sql =
+            "UPDATE checkpoints SET rollback_used = 1, rollback_count = rollback_count + 1 WHERE id = ?1";
+        self.change(id, sql, [id.to_string()])
+    }
+
+    /// Forgets a checkpoint; where a workspace was at it, it is now at none. Rollbacks and events still name it.
+    ///
+    /// # Errors
+    /// When there is no such checkpoint, a rollback that is not finished may need it, or the row cannot be written.
+    pub fn delete_checkpoint(&self, id: CheckpointId, at: Timestamp) -> Result<(), CatalogError> {
+        if let Some(rollback) = rollbacks::unfinished_with(self.connection, id)? {
+            return Err(CatalogError::Needed { checkpoint: id, rollback });
+        }
+        self.change(id, "DELETE FROM checkpoints WHERE id = ?1", [id.to_string()])?;
+        self.append_event(at, "checkpoint.deleted", &id.to_string(), &json!({}))
+    }
+
+    fn change(
+        &self,
+        id: CheckpointId,
+        sql: &'static str,
+        params: impl rusqlite::Params,
+    ) -> Result<(), CatalogError> {
+        match query::run(self.connection, format_args!("checkpoint {id}"), sql, params)? {
+            0 => Err(CatalogError::missing("checkpoint", id)),
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(crate) fn get(connection: &Connection, id: CheckpointId) -> Result<Option<Checkpoint>, CatalogError> {
+    let what = format_args!("checkpoint {id}");
+    let sql = "SELECT * FROM checkpoints WHERE id = ?1";
+    query::first(connection, what, sql, [id.to_string()], |row| read(connection, row))
+}
+
+/// An error unless the checkpoint is on record.
+pub(crate) fn must_exist(connection: &Connection, id: CheckpointId) -> Result<(), CatalogError> {
+    let what = format_args!("checkpoint {id}");
+    let sql = "SELECT 1 FROM checkpoints WHERE id = ?1";
+    query::first(connection, what, sql, [id.to_string()], |_| Ok(()))?
+        .ok_or_else(|| CatalogError::missing("checkpoint", id))
+}
+
+/// A row of `checkpoints`, with the parts that belong to it.
+pub(crate) fn read(connection: &Connection, row: &Row<'_>) -> Result<Checkpoint, CatalogError> {
+    let fields = Fields::with_id(row, "checkpoints");
+    let id = fields.parse("id")?;
+    Ok(Checkpoint {
+        id,
+        workspace_id: fields.parse_maybe("workspace_id")?,
+        created_at: fields.time("created_at")?,
+        label: fields.get("label")?,
+        kind: fields.parse("kind")?,
+        reason: fields.parse("reason")?,
+        scope: fields.parse("scope")?,
+        phase: fields.parse_maybe("phase")?,
+        role: fields.parse_maybe("role")?,
+        plan_id: fields.get("plan_id")?,
+        session_id: fields.get("session_id")?,
+        step_index: fields.number_maybe("step_index")?,
+        state_hash: fields.hash_maybe("state_hash")?,
+        state_snapshot: fields.hash_maybe("state_snapshot")?,
+        progress: fields.json("progress")?,
+        sandbox_ref: fields.get("sandbox_ref")?,
+        source_tool: fields.get("source_tool")?,
+        decision_id: fields.get("decision_id")?,
+        commit_sha: fields.get("commit_sha")?,
+        commit_message: fields.get("commit_message")?,
+        tags: fields.json("tags")?,
+        pinned: fields.flag("pinned")?,
+        rollback_used: fields.flag("rollback_used")?,
+        rollback_count: fields.number("rollback_count")?,
+        size_bytes: fields.number("size_bytes")?,
+        files: fields.json("files")?,
+        parent: fields.parse_maybe("parent")?,
+        integrity: fields.hash("integrity")?,
+        parts: parts(connection, id)?,
+        warnings: fields.json("warnings")?,
+    })
+}
+
+fn parts(connection: &Connection, id: CheckpointId) -> Result<Vec<PartRecord>, CatalogError> {
+    let what = format_args!("the parts of checkpoint {id}");
+    let sql = "SELECT * FROM checkpoint_parts WHERE checkpoint_id = ?1 ORDER BY position";
+    query::all(connection, what, sql, [id.to_string()], |row| {
+        let fields = Fields::new(row, "checkpoint_parts", id);
+        Ok(PartRecord {
+            kind: fields.parse("kind")?,
+            key: fields.get("key")?,
+            document: fields.hash("document")?,
+        })
+    })
+}

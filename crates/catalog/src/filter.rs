@@ -1,0 +1,173 @@
+//! Choosing and counting checkpoints: in comes a filter, out come the records, newest first, or their sums.
+
+use crate::fields::{Fields, integer};
+use crate::{Catalog, CatalogError, Transaction, checkpoints, query};
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row, params_from_iter};
+use safepoint_model::WorkspaceId;
+use safepoint_model::checkpoint::{Checkpoint, Kind, Reason, Role, Scope};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::str::FromStr;
+
+/// Which checkpoints; what is not given does not matter.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Filter {
+    /// Of this workspace.
+    pub workspace: Option<WorkspaceId>,
+    /// Of this plan.
+    pub plan_id: Option<String>,
+    /// Of this session.
+    pub session_id: Option<String>,
+    /// Of this kind.
+    pub kind: Option<Kind>,
+    /// With this reason.
+    pub reason: Option<Reason>,
+    /// Of this scope.
+    pub scope: Option<Scope>,
+    /// Made by Safepoint for itself, or not.
+    pub role: RoleFilter,
+    /// At most so many, the newest ones. Sums are over all.
+    pub limit: Option<u64>,
+}
+
+/// Which of the checkpoints that Safepoint makes for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RoleFilter {
+    /// None of them: only those that somebody asked for.
+    #[default]
+    Asked,
+    /// All of them, too.
+    Any,
+    /// Only those of this role.
+    Only(Role),
+}
+
+/// Sums over checkpoints.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// How many.
+    pub total_checkpoints: u64,
+    /// How many of each kind that occurs.
+    pub checkpoints_by_kind: BTreeMap<Kind, u64>,
+    /// How many with each reason that occurs.
+    pub checkpoints_by_reason: BTreeMap<Reason, u64>,
+    /// How many a rollback ever went back to.
+    pub checkpoints_used_for_rollback: u64,
+    /// The newest.
+    pub latest_checkpoint: Option<Box<Checkpoint>>,
+}
+
+/// The condition behind every filter, as constant text. A parameter that is null chooses everything.
+macro_rules! filtered {
+    ($head:literal, $tail:literal) => {
+        concat!(
+            $head,
+            " FROM checkpoints
+              WHERE (?1 IS NULL OR workspace_id = ?1) AND (?2 IS NULL OR plan_id = ?2)
+                AND (?3 IS NULL OR session_id = ?3) AND (?4 IS NULL OR kind = ?4) AND (?5 IS NULL OR reason = ?5)
+                AND (?6 IS NULL OR scope = ?6)
+                AND CASE ?7 WHEN '' THEN role IS NULL WHEN '*' THEN TRUE ELSE role = ?7 END ",
+            $tail
+        )
+    };
+}
+
+impl Filter {
+    /// The values of the seven parameters.
+    fn values(&self) -> Vec<Value> {
+        let maybe = |text: Option<String>| text.map_or(Value::Null, Value::Text);
+        let role = match self.role {
+            RoleFilter::Asked => "",
+            RoleFilter::Any => "*",
+            RoleFilter::Only(role) => role.as_str(),
+        };
+        vec![
+            maybe(self.workspace.map(|id| id.to_string())),
+            maybe(self.plan_id.clone()),
+            maybe(self.session_id.clone()),
+            maybe(self.kind.map(|word| word.to_string())),
+            maybe(self.reason.map(|word| word.to_string())),
+            maybe(self.scope.map(|word| word.to_string())),
+            Value::Text(role.to_owned()),
+        ]
+    }
+}
+
+impl Catalog {
+    /// The checkpoints that the filter chooses, newest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn checkpoints(&self, filter: &Filter) -> Result<Vec<Checkpoint>, CatalogError> {
+        self.read(|connection| list(connection, filter))
+    }
+
+    /// Sums over the checkpoints that the filter chooses.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn summary(&self, filter: &Filter) -> Result<Summary, CatalogError> {
+        self.read(|connection| summary(connection, filter))
+    }
+}
+
+impl Transaction<'_> {
+    /// The checkpoints that the filter chooses, newest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn checkpoints(&self, filter: &Filter) -> Result<Vec<Checkpoint>, CatalogError> {
+        list(self.connection, filter)
+    }
+}
+
+fn list(connection: &Connection, filter: &Filter) -> Result<Vec<Checkpoint>, CatalogError> {
+    let sql = filtered!("SELECT *", "ORDER BY seq DESC LIMIT ?8");
+    let mut values = filter.values();
+    // SQLite reads a limit below zero as none.
+    let limit = filter.limit.map_or(Ok(-1), |limit| integer("limit", limit))?;
+    values.push(Value::Integer(limit));
+    query::all(connection, "checkpoints", sql, params_from_iter(values), |row| {
+        checkpoints::read(connection, row)
+    })
+}
+
+fn summary(connection: &Connection, filter: &Filter) -> Result<Summary, CatalogError> {
+    let totals = query::first(
+        connection,
+        "the sums over checkpoints",
+        filtered!("SELECT count(*) AS total, coalesce(sum(rollback_used), 0) AS used", ""),
+        params_from_iter(filter.values()),
+        |row| {
+            let fields = Fields::new(row, "checkpoints", "(sum)");
+            Ok((fields.number("total")?, fields.number("used")?))
+        },
+    )?;
+    let (total_checkpoints, checkpoints_used_for_rollback) = totals.unwrap_or_default();
+    let by_kind = filtered!("SELECT kind AS word, count(*) AS total", "GROUP BY kind");
+    let by_reason = filtered!("SELECT reason AS word, count(*) AS total", "GROUP BY reason");
+    let newest = Filter { limit: Some(1), ..filter.clone() };
+    Ok(Summary {
+        total_checkpoints,
+        checkpoints_by_kind: counts(connection, by_kind, filter)?,
+        checkpoints_by_reason: counts(connection, by_reason, filter)?,
+        checkpoints_used_for_rollback,
+        latest_checkpoint: list(connection, &newest)?.pop().map(Box::new),
+    })
+}
+
+fn counts<T: FromStr<Err: Display> + Ord>(
+    connection: &Connection,
+    sql: &'static str,
+    filter: &Filter,
+) -> Result<BTreeMap<T, u64>, CatalogError> {
+    let read = |row: &Row<'_>| {
+        let fields = Fields::new(row, "checkpoints", "(sum)");
+        Ok((fields.parse("word")?, fields.number("total")?))
+    };
+    let rows =
+        query::all(connection, "the sums over checkpoints", sql, params_from_iter(filter.values()), read)?;
+    Ok(rows.into_iter().collect())
+}

@@ -1,0 +1,107 @@
+//! The line of migrations is unbroken: from every older schema, rows and schema arrive as in a fresh catalog.
+//!
+//! `testdata/schema_vN.sql` holds the rows that a program of schema N wrote. A new migration needs its own.
+
+use super::*;
+use crate::{Catalog, Filter, RoleFilter};
+use refinery::Target;
+use rusqlite::types::Value;
+use safepoint_model::checkpoint::Role;
+use safepoint_model::rollback::RollbackState;
+use std::fs::{read_dir, read_to_string};
+use std::path::PathBuf;
+
+fn testdata(version: i64) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/schema_v{version}.sql"));
+    read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A database as a program of this schema left it.
+fn old_database(path: &Path, version: i64) {
+    let mut connection = Connection::open(path).unwrap();
+    let target = Target::Version(version.try_into().unwrap());
+    migrations::runner().set_grouped(true).set_target(target).run(&mut connection).unwrap();
+    assert_eq!(super::version(&connection, path).unwrap(), version, "each migration sets user_version");
+    connection.pragma_update(None, "foreign_keys", false).unwrap();
+    connection.execute_batch(&testdata(version)).unwrap();
+}
+
+fn rows(path: &Path, sql: &str) -> Vec<Vec<Value>> {
+    let connection = Connection::open(path).unwrap();
+    let mut statement = connection.prepare(sql).unwrap();
+    let columns = statement.column_count();
+    let rows = statement.query_map((), |row| (0..columns).map(|at| row.get(at)).collect()).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+fn schema(path: &Path) -> Vec<Vec<Value>> {
+    rows(path, "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY name")
+}
+
+#[test]
+fn a_catalog_of_every_older_schema_arrives_whole() {
+    for version in 1..=LATEST {
+        let folder = tempfile::tempdir().unwrap();
+        let (old, fresh) = (folder.path().join("old"), folder.path().join("fresh"));
+        old_database(&old, version);
+        let catalog = Catalog::open(&old).unwrap();
+        Catalog::open(&fresh).unwrap();
+        assert_eq!(schema(&old), schema(&fresh), "from schema {version}");
+        let headers = "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id";
+        assert_eq!(rows(&old, headers), rows(&fresh, headers), "from schema {version}");
+        keeps_its_rows(&catalog);
+        assert_eq!(catalog.check().unwrap(), Vec::<String>::new(), "from schema {version}");
+    }
+}
+
+/// What every fixture holds.
+fn keeps_its_rows(catalog: &Catalog) {
+    let workspaces = catalog.workspaces().unwrap();
+    assert_eq!(workspaces.len(), 1);
+    let here = &workspaces[0];
+    assert_eq!((here.root.as_slice(), here.name.as_str()), (&b"/home/somebody/odd \xff"[..], "project"));
+    let all = catalog.checkpoints(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap();
+    assert_eq!(all.len(), 3);
+    assert_eq!(all[2].label.as_deref(), Some("before"));
+    assert_eq!((all[2].progress.tests_passing, all[2].rollback_count, all[2].pinned), (42, 1, true));
+    assert_eq!((all[1].role, all[0].role), (Some(Role::Safety), Some(Role::Rescue)));
+    assert!(all.iter().all(|one| one.parts.len() == 1 && one.workspace_id == Some(here.id)));
+    assert_eq!(here.head, Some(all[2].id));
+    let rollbacks = catalog.rollbacks(here.id).unwrap();
+    let states: Vec<_> = rollbacks.iter().map(|one| one.state).collect();
+    assert_eq!(states, [RollbackState::Done, RollbackState::Refused]);
+    assert_eq!((rollbacks[0].to, rollbacks[0].safety_checkpoint), (all[2].id, Some(all[1].id)));
+    assert_eq!(rollbacks[0].rescued[0].checkpoint, all[0].id);
+    assert_eq!(catalog.steps(rollbacks[0].id).unwrap().len(), 2);
+    assert_eq!(catalog.verify_events().unwrap().whole, 9);
+}
+
+#[test]
+fn the_line_is_unbroken_and_ends_at_the_latest() {
+    let mut versions: Vec<_> =
+        migrations::runner().get_migrations().iter().map(|one| i64::from(one.version())).collect();
+    versions.sort_unstable();
+    assert_eq!(versions, (1..=LATEST).collect::<Vec<_>>());
+    let files = read_dir(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("migrations")).unwrap().count();
+    assert_eq!(files, versions.len(), "every file in the folder is in the program");
+}
+
+#[test]
+fn a_migration_that_cannot_work_fails_at_once_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("catalog");
+    let mut connection = Connection::open(&path).unwrap();
+    // A list of migrations that claims more than there is in the program.
+    connection
+        .execute_batch(
+            "CREATE TABLE refinery_schema_history (version INT PRIMARY KEY, name TEXT, applied_on TEXT, checksum TEXT);
+             INSERT INTO refinery_schema_history VALUES (7, 'other', '2026-01-01T00:00:00Z', '1')",
+        )
+        .unwrap();
+    let before = schema(&path);
+    let began = Instant::now();
+    let error = run(&mut connection, &path).unwrap_err();
+    assert!(matches!(error, CatalogError::Migrate { .. }), "{error}");
+    assert!(began.elapsed() < PATIENCE / 2);
+    assert_eq!(schema(&path), before);
+}

@@ -1,0 +1,129 @@
+//! From what a person typed to the checkpoint that is meant: none, one, or a list to choose from.
+//!
+//! What was typed is compared, never interpreted: `%` and `_` are letters like others.
+
+use crate::{Catalog, CatalogError, Transaction, checkpoints, query};
+use rusqlite::{Connection, Params, params};
+use safepoint_model::WorkspaceId;
+use safepoint_model::checkpoint::Checkpoint;
+use safepoint_model::reference::Reference;
+
+/// What a reference leads to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Resolved {
+    /// This one.
+    One(Box<Checkpoint>),
+    /// Nothing has this name.
+    None,
+    /// Several have it: the newest of them, newest first, at most twenty.
+    Ambiguous(Vec<Checkpoint>),
+}
+
+impl Catalog {
+    /// Looks a reference up. `@` and labels are those of the workspace, or of all where none is given.
+    ///
+    /// `@` and `@~N` leave out what Safepoint made for itself. A label that fits exactly wins over the beginning of
+    /// an id; an id is looked for in the workspace first, then everywhere.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn resolve(
+        &self,
+        workspace: Option<WorkspaceId>,
+        reference: &Reference,
+    ) -> Result<Resolved, CatalogError> {
+        self.read(|connection| resolve(connection, workspace, reference))
+    }
+}
+
+impl Transaction<'_> {
+    /// As [`Catalog::resolve`].
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn resolve(
+        &self,
+        workspace: Option<WorkspaceId>,
+        reference: &Reference,
+    ) -> Result<Resolved, CatalogError> {
+        resolve(self.connection, workspace, reference)
+    }
+}
+
+fn resolve(
+    connection: &Connection,
+    workspace: Option<WorkspaceId>,
+    reference: &Reference,
+) -> Result<Resolved, CatalogError> {
+    let workspace = workspace.map(|id| id.to_string());
+    match reference {
+        Reference::Newest { back } => newest(connection, workspace.as_deref(), *back),
+        Reference::Id(id) => {
+            Ok(checkpoints::get(connection, *id)?.map_or(Resolved::None, |found| Resolved::One(found.into())))
+        }
+        Reference::Name { text, prefix } => {
+            let labelled = by_label(connection, workspace.as_deref(), text)?;
+            let Some(prefix) = prefix.as_deref().filter(|_| labelled == Resolved::None) else {
+                return Ok(labelled);
+            };
+            match by_prefix(connection, workspace.as_deref(), prefix)? {
+                Resolved::None => by_prefix(connection, None, prefix),
+                found => Ok(found),
+            }
+        }
+    }
+}
+
+fn newest(connection: &Connection, workspace: Option<&str>, back: u64) -> Result<Resolved, CatalogError> {
+    // More than SQLite can count is more than there can be.
+    let Ok(back) = i64::try_from(back) else { return Ok(Resolved::None) };
+    match workspace {
+        Some(workspace) => find(
+            connection,
+            "SELECT * FROM checkpoints WHERE workspace_id = ?1 AND role IS NULL
+             ORDER BY seq DESC LIMIT 1 OFFSET ?2",
+            params![workspace, back],
+        ),
+        None => find(
+            connection,
+            "SELECT * FROM checkpoints WHERE role IS NULL ORDER BY seq DESC LIMIT 1 OFFSET ?1",
+            [back],
+        ),
+    }
+}
+
+fn by_label(connection: &Connection, workspace: Option<&str>, label: &str) -> Result<Resolved, CatalogError> {
+    find(
+        connection,
+        "SELECT * FROM checkpoints WHERE label = ?1 AND (?2 IS NULL OR workspace_id = ?2)
+         ORDER BY seq DESC LIMIT 20",
+        params![label, workspace],
+    )
+}
+
+fn by_prefix(
+    connection: &Connection,
+    workspace: Option<&str>,
+    prefix: &str,
+) -> Result<Resolved, CatalogError> {
+    find(
+        connection,
+        "SELECT * FROM checkpoints WHERE id >= ?1 AND substr(id, 1, length(?1)) = ?1
+            AND (?2 IS NULL OR workspace_id = ?2)
+         ORDER BY seq DESC LIMIT 20",
+        params![prefix, workspace],
+    )
+}
+
+fn find(connection: &Connection, sql: &'static str, params: impl Params) -> Result<Resolved, CatalogError> {
+    let mut found =
+        query::all(connection, "checkpoints by name", sql, params, |row| checkpoints::read(connection, row))?;
+    Ok(match (found.pop(), found.is_empty()) {
+        (None, _) => Resolved::None,
+        (Some(one), true) => Resolved::One(Box::new(one)),
+        (Some(oldest), false) => {
+            found.push(oldest);
+            Resolved::Ambiguous(found)
+        }
+    })
+}

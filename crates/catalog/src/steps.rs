@@ -1,0 +1,68 @@
+//! The steps of a rollback's intent: written whole before the first is taken, and all that recovery needs.
+
+use crate::fields::{Fields, json};
+use crate::{Catalog, CatalogError, Transaction, query};
+use rusqlite::{Connection, params};
+use safepoint_model::RollbackId;
+use safepoint_model::rollback::{RollbackState, Step};
+
+impl Catalog {
+    /// The steps of a rollback, in order.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn steps(&self, id: RollbackId) -> Result<Vec<Step>, CatalogError> {
+        self.read(|connection| list(connection, id))
+    }
+}
+
+impl Transaction<'_> {
+    /// The steps of a rollback, in order.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn steps(&self, id: RollbackId) -> Result<Vec<Step>, CatalogError> {
+        list(self.connection, id)
+    }
+
+    /// Forgets the steps of a rollback that is over, to save space; the record itself stays.
+    ///
+    /// # Errors
+    /// When there is no such rollback, recovery may still need its steps, or the rows cannot be written.
+    pub fn drop_steps(&self, id: RollbackId) -> Result<(), CatalogError> {
+        let state = self.rollback_state(id)?;
+        if matches!(state, RollbackState::Applying | RollbackState::Done) {
+            return Err(CatalogError::Value {
+                what: format!("that the steps of rollback {id} are gone"),
+                why: format!("it is {state}, and recovery may need them"),
+            });
+        }
+        let sql = "DELETE FROM rollback_steps WHERE rollback_seq = (SELECT seq FROM rollbacks WHERE id = ?1)";
+        query::run(self.connection, format_args!("the steps of rollback {id}"), sql, [id.to_string()])?;
+        Ok(())
+    }
+}
+
+/// Writes the steps of the rollback whose row has this number.
+pub(crate) fn insert(
+    connection: &Connection,
+    id: RollbackId,
+    seq: i64,
+    steps: &[Step],
+) -> Result<(), CatalogError> {
+    let failed = |error| CatalogError::write(format_args!("the steps of rollback {id}"), error);
+    let sql = "INSERT INTO rollback_steps (rollback_seq, position, step) VALUES (?1, ?2, ?3)";
+    let mut statement = connection.prepare_cached(sql).map_err(failed)?;
+    for (position, step) in (0i64..).zip(steps) {
+        statement.execute(params![seq, position, json("a step", step)?]).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn list(connection: &Connection, id: RollbackId) -> Result<Vec<Step>, CatalogError> {
+    let sql = "SELECT step FROM rollback_steps WHERE rollback_seq = (SELECT seq FROM rollbacks WHERE id = ?1)
+               ORDER BY position";
+    query::all(connection, format_args!("the steps of rollback {id}"), sql, [id.to_string()], |row| {
+        Fields::new(row, "rollback_steps", id).json("step")
+    })
+}

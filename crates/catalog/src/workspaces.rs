@@ -1,0 +1,178 @@
+//! Workspaces: which folders are registered, and which checkpoint each is at.
+//!
+//! At most one live workspace per root. One that was removed keeps its row, because checkpoints belong to it.
+
+use crate::fields::Fields;
+use crate::{Catalog, CatalogError, Transaction, checkpoints, query};
+use rusqlite::{Connection, Row, params};
+use safepoint_model::{CheckpointId, Timestamp, WorkspaceId};
+use serde_json::json;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A registered folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workspace {
+    /// Its name.
+    pub id: WorkspaceId,
+    /// The absolute path of the folder: bytes.
+    pub root: Vec<u8>,
+    /// What people call it.
+    pub name: String,
+    /// When it was registered.
+    pub created_at: Timestamp,
+    /// The checkpoint that it was last captured as or made equal to, unless that was deleted.
+    pub head: Option<CheckpointId>,
+    /// When it was taken off the list, if it was.
+    pub removed_at: Option<Timestamp>,
+}
+
+impl Workspace {
+    /// The folder as a path.
+    pub fn root_path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.root))
+    }
+}
+
+impl Catalog {
+    /// Every live workspace, in the order of registration.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn workspaces(&self) -> Result<Vec<Workspace>, CatalogError> {
+        self.read(|connection| {
+            let sql = "SELECT * FROM workspaces WHERE removed_at IS NULL ORDER BY seq";
+            query::all(connection, "the workspaces", sql, (), read)
+        })
+    }
+
+    /// The workspace with this id, live or removed.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn workspace(&self, id: WorkspaceId) -> Result<Option<Workspace>, CatalogError> {
+        self.read(|connection| get(connection, id))
+    }
+
+    /// The live workspace in this folder.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn workspace_at(&self, root: &[u8]) -> Result<Option<Workspace>, CatalogError> {
+        self.read(|connection| at(connection, root))
+    }
+}
+
+impl Transaction<'_> {
+    /// The workspace with this id, live or removed.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn workspace(&self, id: WorkspaceId) -> Result<Option<Workspace>, CatalogError> {
+        get(self.connection, id)
+    }
+
+    /// The live workspace in this folder.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn workspace_at(&self, root: &[u8]) -> Result<Option<Workspace>, CatalogError> {
+        at(self.connection, root)
+    }
+
+    /// Registers a folder.
+    ///
+    /// # Errors
+    /// When the folder is registered already, or the row cannot be written.
+    pub fn register_workspace(&self, workspace: &Workspace) -> Result<(), CatalogError> {
+        if workspace.removed_at.is_none()
+            && let Some(other) = at(self.connection, &workspace.root)?
+        {
+            return Err(CatalogError::Registered { root: PathBuf::from(other.root_path()), id: other.id });
+        }
+        query::run(
+            self.connection,
+            format_args!("workspace {}", workspace.id),
+            "INSERT INTO workspaces (id, root, name, created_at, head, removed_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                workspace.id.to_string(),
+                workspace.root,
+                workspace.name,
+                workspace.created_at.micros(),
+                workspace.head.map(|id| id.to_string()),
+                workspace.removed_at.map(Timestamp::micros),
+            ],
+        )?;
+        let payload = json!({ "root": workspace.root_path().to_string_lossy(), "name": workspace.name });
+        self.append_event(workspace.created_at, "workspace.registered", &workspace.id.to_string(), &payload)
+    }
+
+    /// Takes a workspace off the list; its checkpoints stay.
+    ///
+    /// # Errors
+    /// When it is not on the list, or the row cannot be written.
+    pub fn remove_workspace(&self, id: WorkspaceId, at: Timestamp) -> Result<(), CatalogError> {
+        let changed = query::run(
+            self.connection,
+            format_args!("workspace {id}"),
+            "UPDATE workspaces SET removed_at = ?2 WHERE id = ?1 AND removed_at IS NULL",
+            params![id.to_string(), at.micros()],
+        )?;
+        if changed == 0 {
+            return Err(CatalogError::missing("workspace", id));
+        }
+        self.append_event(at, "workspace.removed", &id.to_string(), &json!({}))
+    }
+
+    /// The checkpoint that the workspace was last captured as or made equal to.
+    ///
+    /// # Errors
+    /// When there is no such workspace, or the catalog cannot be read.
+    pub fn head(&self, id: WorkspaceId) -> Result<Option<CheckpointId>, CatalogError> {
+        get(self.connection, id)?
+            .map(|workspace| workspace.head)
+            .ok_or_else(|| CatalogError::missing("workspace", id))
+    }
+
+    /// Says which checkpoint the workspace is at. The event of what brought it there speaks for this, too.
+    ///
+    /// # Errors
+    /// When there is no such workspace or checkpoint, or the row cannot be written.
+    pub fn set_head(&self, id: WorkspaceId, head: CheckpointId) -> Result<(), CatalogError> {
+        checkpoints::must_exist(self.connection, head)?;
+        let changed = query::run(
+            self.connection,
+            format_args!("workspace {id}"),
+            "UPDATE workspaces SET head = ?2 WHERE id = ?1",
+            params![id.to_string(), head.to_string()],
+        )?;
+        match changed {
+            0 => Err(CatalogError::missing("workspace", id)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn get(connection: &Connection, id: WorkspaceId) -> Result<Option<Workspace>, CatalogError> {
+    let what = format_args!("workspace {id}");
+    query::first(connection, what, "SELECT * FROM workspaces WHERE id = ?1", [id.to_string()], read)
+}
+
+fn at(connection: &Connection, root: &[u8]) -> Result<Option<Workspace>, CatalogError> {
+    let sql = "SELECT * FROM workspaces WHERE root = ?1 AND removed_at IS NULL";
+    query::first(connection, "the workspace of a folder", sql, [root], read)
+}
+
+fn read(row: &Row<'_>) -> Result<Workspace, CatalogError> {
+    let fields = Fields::with_id(row, "workspaces");
+    Ok(Workspace {
+        id: fields.parse("id")?,
+        root: fields.get("root")?,
+        name: fields.get("name")?,
+        created_at: fields.time("created_at")?,
+        head: fields.parse_maybe("head")?,
+        removed_at: fields.time_maybe("removed_at")?,
+    })
+}

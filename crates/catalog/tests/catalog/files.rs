@@ -1,0 +1,82 @@
+//! The file: private, refused where it is not ours, recognised where it is damaged.
+
+use crate::records::{Room, checkpoint, id};
+use safepoint_catalog::{Catalog, CatalogError};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the test opens the file to everyone")]
+fn the_files_are_for_their_owner_alone() {
+    let room = Room::new();
+    let beside = |name: &str| room.folder.path().join(format!("catalog.db{name}"));
+    for name in ["", "-wal", "-shm"] {
+        assert_eq!(mode(&beside(name)), 0o600, "{name}");
+    }
+    fs::set_permissions(beside(""), Permissions::from_mode(0o664)).unwrap();
+    Catalog::open(&room.path()).unwrap();
+    assert_eq!(mode(&beside("")), 0o600);
+}
+
+#[test]
+fn what_was_written_is_there_when_opened_again() {
+    let room = Room::new();
+    assert_eq!(room.catalog.path(), room.path());
+    room.insert(&checkpoint(1));
+    let Room { folder, catalog } = room;
+    drop(catalog);
+    let again = Catalog::open(&folder.path().join("catalog.db")).unwrap();
+    assert_eq!(again.checkpoint(id(1)).unwrap(), Some(checkpoint(1)));
+}
+
+#[test]
+fn a_newer_schema_is_refused() {
+    let room = Room::new();
+    room.raw().execute_batch("PRAGMA user_version = 99").unwrap();
+    let error = Catalog::open(&room.path()).unwrap_err();
+    assert!(matches!(error, CatalogError::Newer { found: 99, .. }), "{error}");
+    assert!(error.to_string().contains("99"));
+}
+
+#[test]
+fn a_database_of_another_program_is_refused_and_left_alone() {
+    for sql in [
+        "CREATE TABLE theirs (x)",
+        "PRAGMA application_id = 7",
+        "PRAGMA user_version = 1",
+        "PRAGMA user_version = 5; CREATE TABLE theirs (x)",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("theirs.db");
+        rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+        let error = Catalog::open(&path).unwrap_err();
+        assert!(matches!(error, CatalogError::Foreign { .. }), "{sql}: {error}");
+        let raw = rusqlite::Connection::open(&path).unwrap();
+        let tables: i64 = raw
+            .query_row("SELECT count(*) FROM sqlite_schema WHERE name <> 'theirs'", (), |row| row.get(0))
+            .unwrap();
+        assert_eq!(tables, 0, "{sql}");
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_there_or_is_in_the_way_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = Catalog::open(&folder.path().join("no/catalog.db")).unwrap_err();
+    assert!(matches!(error, CatalogError::Create { .. }), "{error}");
+    let error = Catalog::open(Path::new("/proc")).unwrap_err();
+    assert!(matches!(error, CatalogError::Create { .. } | CatalogError::Open { .. }), "{error}");
+}
+
+#[test]
+fn a_name_like_a_uri_is_a_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file:x?mode=memory");
+    Catalog::open(&path).unwrap();
+    assert_eq!(mode(&path), 0o600);
+}
