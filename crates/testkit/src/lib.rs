@@ -1,1 +1,64 @@
-//! To come.
+//! Proofs by force over a real program: what comes in is a program to run and
+//! the folders it works on; what comes out are its kills, its failures, and
+//! the disks a power cut may leave behind.
+//!
+//! * [`trace`] runs a program under ptrace: lists its state-changing system
+//!   calls, kills it at any one of them, or lets any one of them fail.
+//! * [`mod@record`] runs it once and writes down every change it made.
+//! * [`disk`] replays such a recording into a model of a disk which forgets
+//!   what was not synced, and lays the states after a power cut out for real.
+//! * [`tree`] reads a folder into a value that can be compared.
+//!
+//! # The three loops
+//!
+//! `check` lays down what must hold: the next command works, and the workspace
+//! is exactly as before or exactly as after.
+//!
+//! ```no_run
+//! # use std::io; use std::path::PathBuf; use safepoint_testkit::*;
+//! # fn reset() -> io::Result<()> { Ok(()) }
+//! # fn check(must_be_new: bool, about: &dyn std::fmt::Debug) -> io::Result<()> { Ok(()) }
+//! # fn loops(program: Program, roots: Vec<PathBuf>) -> io::Result<()> {
+//! // Killed at every call.
+//! for k in 1.. {
+//!     reset()?; // Lay out the start again: copy_tree, or Disk::crash + lay_out.
+//!     let end = kill_at(&program, k)?;
+//!     check(end.is_success(), &end)?;
+//!     if !matches!(end, End::Killed { .. }) {
+//!         break;
+//!     }
+//! }
+//! // Every call failing, once and for good.
+//! reset()?;
+//! let count = calls(&program)?.0.len() as u64;
+//! for (k, how) in (1..=count).flat_map(|k| [(k, Fail::Once), (k, Fail::Forever)]) {
+//!     reset()?;
+//!     let end = fail_at(&program, k, 28 /* ENOSPC */, how)?;
+//!     check(end.is_success(), &end)?;
+//! }
+//! // The power cut at every point.
+//! reset()?;
+//! let start = Disk::load(&roots)?; // First load, then record.
+//! let recording = record(&program, &roots)?;
+//! every_cut(&start, &recording, 20, 1, |cut| {
+//!     cut.image.lay_out()?;
+//!     check(cut.last, &cut)
+//! })?;
+//! # Ok(()) }
+//! ```
+//!
+//! Linux only; tracing works on `x86_64` and returns an error elsewhere.
+#![cfg(target_os = "linux")]
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+
+pub mod disk;
+pub mod op;
+pub mod record;
+pub mod trace;
+pub mod tree;
+
+pub use disk::{Crash, Cut, Disk, Image, crash_states, every_cut};
+pub use op::{Change, FileId, Op, Recording, Slot};
+pub use record::record;
+pub use trace::{Action, Call, End, Fail, Program, calls, drive, fail_at, kill_at};
+pub use tree::{TreeImage, copy_tree};

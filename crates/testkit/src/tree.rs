@@ -1,0 +1,215 @@
+//! A folder as a value: in comes a folder, out comes what it holds, to be
+//! compared, hashed, and its differences told; and a plain copy of a folder,
+//! the oracle that knows nothing of checkpoints.
+//!
+//! Seen: kinds, permission bits, contents, symlink targets, `user.*`
+//! attributes. Not seen: times, owners, which names are hard links.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, FileType, Metadata, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use nix::sys::stat::Mode;
+
+/// What kind of thing, and what is in it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Content {
+    File {
+        size: u64,
+        blake3: [u8; 32],
+    },
+    Dir,
+    Symlink(PathBuf),
+    Fifo,
+    /// Sockets and devices.
+    Other,
+}
+
+/// One entry of a tree.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Node {
+    pub content: Content,
+    /// `07777`; of a symlink always 0777.
+    pub mode: u32,
+    /// Those in `user.`.
+    pub xattrs: BTreeMap<OsString, Vec<u8>>,
+}
+
+/// A folder's content by relative path; the folder itself is the empty path.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TreeImage(pub BTreeMap<Vec<u8>, Node>);
+
+impl TreeImage {
+    /// Reads `dir`, leaving out everything named as in `skip`, at any depth.
+    pub fn read(dir: &Path, skip: &[&str]) -> io::Result<TreeImage> {
+        let mut nodes = BTreeMap::new();
+        walk(dir, skip, &mut |path, meta| {
+            let relative = path.strip_prefix(dir).map_err(io::Error::other)?;
+            let node = read_node(path, meta)?;
+            nodes.insert(relative.as_os_str().as_bytes().to_vec(), node);
+            Ok(())
+        })?;
+        Ok(TreeImage(nodes))
+    }
+
+    /// A hash of it all.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut hash = blake3::Hasher::new();
+        for (path, node) in &self.0 {
+            // Debug escapes, so no two trees read the same.
+            hash.update(format!("{path:?} {node:?}\n").as_bytes());
+        }
+        *hash.finalize().as_bytes()
+    }
+
+    /// What is not the same in `other`, one line each; empty if they are equal.
+    pub fn difference(&self, other: &TreeImage) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (path, node) in &self.0 {
+            let name = String::from_utf8_lossy(path);
+            match other.0.get(path) {
+                None => lines.push(format!("- {name}: {}", show(node))),
+                Some(theirs) if theirs != node => {
+                    lines.push(format!("! {name}: {} became {}", show(node), show(theirs)));
+                }
+                Some(_) => {}
+            }
+        }
+        for (path, node) in other
+            .0
+            .iter()
+            .filter(|(path, _)| !self.0.contains_key(*path))
+        {
+            lines.push(format!(
+                "+ {}: {}",
+                String::from_utf8_lossy(path),
+                show(node)
+            ));
+        }
+        lines
+    }
+}
+
+fn show(node: &Node) -> String {
+    let what = match &node.content {
+        Content::File { size, blake3 } => {
+            format!(
+                "file of {size} ({:02x}{:02x}{:02x}{:02x})",
+                blake3[0], blake3[1], blake3[2], blake3[3]
+            )
+        }
+        Content::Dir => "folder".to_owned(),
+        Content::Symlink(target) => format!("symlink to {target:?}"),
+        Content::Fifo => "fifo".to_owned(),
+        Content::Other => "socket or device".to_owned(),
+    };
+    match node.xattrs.is_empty() {
+        true => format!("{what} {:o}", node.mode),
+        false => format!("{what} {:o} {:?}", node.mode, node.xattrs),
+    }
+}
+
+/// Visits a folder and all in it, folders before what is in them.
+fn walk(
+    path: &Path,
+    skip: &[&str],
+    visit: &mut dyn FnMut(&Path, &Metadata) -> io::Result<()>,
+) -> io::Result<()> {
+    let meta = fs::symlink_metadata(path)?;
+    visit(path, &meta)?;
+    if !meta.is_dir() {
+        return Ok(());
+    }
+    let mut entries = fs::read_dir(path)?.collect::<io::Result<Vec<_>>>()?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        if !skip.iter().any(|name| entry.file_name() == **name) {
+            walk(&entry.path(), skip, visit)?;
+        }
+    }
+    Ok(())
+}
+
+fn read_node(path: &Path, meta: &Metadata) -> io::Result<Node> {
+    let kind: FileType = meta.file_type();
+    let content = if kind.is_file() {
+        let data = fs::read(path)?;
+        Content::File {
+            size: data.len() as u64,
+            blake3: *blake3::hash(&data).as_bytes(),
+        }
+    } else if kind.is_dir() {
+        Content::Dir
+    } else if kind.is_symlink() {
+        Content::Symlink(fs::read_link(path)?)
+    } else if kind.is_fifo() {
+        Content::Fifo
+    } else {
+        Content::Other
+    };
+    Ok(Node {
+        content,
+        mode: meta.mode() & 0o7777,
+        xattrs: user_xattrs(path)?,
+    })
+}
+
+/// The `user.*` attributes of a file or folder; where they cannot be, none.
+pub(crate) fn user_xattrs(path: &Path) -> io::Result<BTreeMap<OsString, Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let names = match xattr::list(path) {
+        Err(e) if e.kind() == io::ErrorKind::Unsupported => return Ok(found),
+        other => other?,
+    };
+    for name in names.filter(|n| n.as_bytes().starts_with(b"user.")) {
+        if let Some(value) = xattr::get(path, &name)? {
+            found.insert(name, value);
+        }
+    }
+    Ok(found)
+}
+
+/// Copies the folder `from` to `to`, which must not be there yet.
+pub fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
+    let mut folders = Vec::new();
+    walk(from, &[], &mut |path, meta| {
+        let relative = path.strip_prefix(from).map_err(io::Error::other)?;
+        let target = match relative.as_os_str().is_empty() {
+            true => to.to_path_buf(),
+            false => to.join(relative),
+        };
+        let kind = meta.file_type();
+        if kind.is_dir() {
+            fs::create_dir(&target)?;
+            folders.push((path.to_path_buf(), target, meta.mode() & 0o7777));
+            return Ok(());
+        }
+        if kind.is_symlink() {
+            return symlink(fs::read_link(path)?, &target);
+        }
+        if kind.is_fifo() {
+            nix::unistd::mkfifo(&target, Mode::S_IRUSR | Mode::S_IWUSR)?;
+        } else if kind.is_file() {
+            fs::write(&target, fs::read(path)?)?;
+        } else {
+            return Err(io::Error::other(format!("{path:?} cannot be copied")));
+        }
+        dress(path, &target, meta.mode() & 0o7777)
+    })?;
+    // Last and from the inside out: a folder may be read-only.
+    folders
+        .iter()
+        .rev()
+        .try_for_each(|(path, target, mode)| dress(path, target, *mode))
+}
+
+fn dress(from: &Path, to: &Path, mode: u32) -> io::Result<()> {
+    for (name, value) in user_xattrs(from)? {
+        xattr::set(to, name, &value)?;
+    }
+    fs::set_permissions(to, Permissions::from_mode(mode))
+}
