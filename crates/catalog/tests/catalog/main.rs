@@ -4,6 +4,7 @@
 
 mod checkpoints;
 mod concurrency;
+mod crashes;
 mod damage;
 mod events;
 mod files;
