@@ -35,7 +35,8 @@ pub(crate) fn run(connection: &mut Connection, path: &Path) -> Result<(), Catalo
         // Somebody else may have done the same at this moment; then theirs counts, and ours was undone.
         let error = CatalogError::migrate(path, error);
         let theirs = version(connection, path)? != before;
-        if !theirs && !(error.is_busy() && began.elapsed() < PATIENCE) {
+        let wait = error.is_busy() && began.elapsed() < PATIENCE;
+        if !theirs && !wait {
             return Err(error);
         }
         sleep(Duration::from_millis(5));

@@ -55,8 +55,12 @@ fn keep_private(path: &Path) -> Result<(), Errno> {
     match mknodat(CWD, path, FileType::RegularFile, owner_only, 0) {
         Ok(()) => Ok(()),
         Err(Errno::EXIST) => {
-            let mode = Mode::from_raw_mode(statat(CWD, path, AtFlags::empty())?.st_mode);
-            match mode.intersects(Mode::RWXG | Mode::RWXO) {
+            let there = statat(CWD, path, AtFlags::empty())?;
+            // Only ever a file's mode: a folder or a device that stands here by mistake is somebody else's.
+            if FileType::from_raw_mode(there.st_mode) != FileType::RegularFile {
+                return Err(Errno::INVAL);
+            }
+            match Mode::from_raw_mode(there.st_mode).intersects(Mode::RWXG | Mode::RWXO) {
                 true => chmodat(CWD, path, owner_only, AtFlags::empty()),
                 false => Ok(()),
             }

@@ -1,8 +1,8 @@
 //! Damage is recognised and named, never a panic.
 
-use crate::records::{HERE, Room, at, checkpoint, here, id, path, rollback, step};
-use safepoint_catalog::{Catalog, CatalogError, Filter};
-use safepoint_model::rollback::Rescued;
+use crate::records::{HERE, Room, at, checkpoint, here, id, path, rollback, step, workspace};
+use safepoint_catalog::{Catalog, CatalogError, Filter, FinishFacts};
+use safepoint_model::rollback::{Rescued, RollbackState};
 use safepoint_model::{RollbackId, WorkspaceId};
 use std::fs;
 
@@ -156,4 +156,33 @@ fn every_page_that_is_overwritten_is_noticed_or_harmless() {
         }
     }
     assert!(pages > 20 && noticed == pages, "{noticed} of {pages}");
+}
+
+#[test]
+fn a_table_that_is_gone_is_an_error_of_the_attempt() {
+    for table in [
+        "workspaces",
+        "checkpoints",
+        "checkpoint_parts",
+        "rollbacks",
+        "rollback_steps",
+        "rescued",
+        "events",
+        "event_head",
+    ] {
+        let room = full_room();
+        let raw = room.raw();
+        raw.execute_batch(&format!("PRAGMA foreign_keys = OFF; DROP TABLE {table}")).unwrap();
+        let read = read_all(&room.catalog);
+        assert!(table == "event_head" || matches!(read, Err(CatalogError::Read { .. })), "{table}");
+        let checked = room.catalog.check();
+        assert!(checked.is_err() || table == "rollback_steps", "{table}: {checked:?}");
+        let written = room.catalog.write(|t| {
+            t.register_workspace(&workspace(9, b"/nine"))?;
+            t.insert_checkpoint(&checkpoint(9))?;
+            t.finish_rollback(RollbackId::from_bits(1), RollbackState::Done, at(1), &FinishFacts::default())?;
+            t.insert_rollback(&rollback(9, 9), &[step(1)])
+        });
+        assert!(written.is_err(), "{table}");
+    }
 }

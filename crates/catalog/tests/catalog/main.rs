@@ -1,7 +1,10 @@
 //! The laws of the catalog, through its public face.
 
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test fails by panicking")]
+
 mod checkpoints;
 mod concurrency;
+mod crashes;
 mod damage;
 mod events;
 mod files;

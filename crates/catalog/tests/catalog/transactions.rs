@@ -52,7 +52,7 @@ fn a_panic_leaves_nothing_and_the_catalog_usable() {
         room.write(|t| -> Result<(), CatalogError> {
             t.insert_checkpoint(&checkpoint(1))?;
             panic!("on purpose");
-        })
+        });
     }));
     assert!(outcome.is_err());
     assert_eq!(everything(&room), before);
