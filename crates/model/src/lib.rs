@@ -9,6 +9,7 @@ pub mod content;
 pub mod coverage;
 pub mod document;
 mod error;
+pub mod files;
 pub mod hash;
 pub mod id;
 pub mod object;

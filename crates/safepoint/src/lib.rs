@@ -1,1 +1,63 @@
-//! To come.
+//! Checkpoints and rollback for the work of AI agents.
+//!
+//! A checkpoint is a named, immutable set of parts: today the files of a workspace. A rollback makes them equal to a checkpoint
+//! again: all of them or none, whatever happens meanwhile, and it is itself a record that can be undone.
+//!
+//! ```
+//! use safepoint::{CheckpointManager, CreateOptions, RestoreOptions, Silent};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (home, project) = (tempfile::tempdir()?, tempfile::tempdir()?);
+//! std::fs::write(project.path().join("notes.txt"), "good")?;
+//!
+//! let manager = CheckpointManager::open(home.path())?;
+//! let workspace = manager.register(project.path())?;
+//! let created = manager.create(&workspace, &CreateOptions::default(), &Silent)?;
+//!
+//! std::fs::remove_file(project.path().join("notes.txt"))?;
+//! manager.restore(&workspace, created.checkpoint.id, &RestoreOptions::default(), &Silent)?;
+//! assert_eq!(std::fs::read(project.path().join("notes.txt"))?, b"good");
+//!
+//! manager.undo(&workspace, &RestoreOptions::default(), &Silent)?;
+//! assert!(!project.path().join("notes.txt").exists());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! This crate is the only place that orders effects across the rooms (store, catalog, workspace). It never prints and never
+//! reads the environment.
+
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests set up folders"))]
+
+mod compare;
+mod create;
+mod environment;
+mod error;
+mod failure;
+mod find;
+mod home;
+mod manager;
+mod part;
+mod parts;
+mod recover;
+mod rescue;
+mod restore;
+mod undo;
+mod validate;
+
+pub use compare::{Against, Comparison, Status};
+pub use create::{CreateOptions, Created};
+pub use environment::{Environment, SystemEnvironment};
+pub use error::Error;
+pub use failure::{Failure, FailureKind};
+pub use find::{Entries, ListedEntry};
+pub use manager::{CheckpointManager, Settings};
+pub use part::{Captured, Outline, Part, Prepared};
+pub use recover::Recovery;
+pub use restore::{DryRun, RestoreOptions, Restored};
+pub use validate::{DamagedPart, Validation};
+
+pub use safepoint_catalog::{Event, Filter, RoleFilter, Summary, Workspace};
+pub use safepoint_model as model;
+pub use safepoint_model::progress::{Activity, Progress, Silent};
+pub use safepoint_store::{Depth, Usage};
+pub use safepoint_workspace::{Capabilities, Times};

@@ -15,6 +15,7 @@ mod error;
 mod frame;
 mod index;
 mod linux;
+mod measure;
 mod pack;
 mod recover;
 mod segment;
@@ -23,6 +24,7 @@ mod validate;
 mod writer;
 
 pub use error::StoreError;
+pub use measure::Measurer;
 pub use store::{Depth, Health, Store, Usage};
 pub use validate::{Damage, Report};
 pub use writer::{Writer, Written};

@@ -159,6 +159,16 @@ impl Store {
         }
     }
 
+    /// The names of all packs. As long as each of them is there, everything that counted still counts: packs only grow.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub fn pack_names(&self) -> Result<Vec<String>, StoreError> {
+        let mut names: Vec<String> = list_packs(&self.dir)?.into_iter().map(|(name, _)| name).collect();
+        names.sort();
+        Ok(names)
+    }
+
     /// How much the store holds.
     ///
     /// # Errors

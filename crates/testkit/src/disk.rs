@@ -93,13 +93,7 @@ impl Disk {
             ids.push((root, id));
         }
         let volatile = durable.clone();
-        Ok(Disk {
-            roots: ids,
-            durable,
-            volatile,
-            pending: Vec::new(),
-            strict_names: true,
-        })
+        Ok(Disk { roots: ids, durable, volatile, pending: Vec::new(), strict_names: true })
     }
 
     /// One more op: a change becomes pending, a sync makes durable.
@@ -168,20 +162,8 @@ impl Disk {
                 pending::with_needed(&self.pending, &mut keep);
                 self.with(&keep)
             }
-            Crash::NamesOnly => self.with(
-                &self
-                    .pending
-                    .iter()
-                    .map(|p| !p.is_data())
-                    .collect::<Vec<_>>(),
-            ),
-            Crash::DataOnly => self.with(
-                &self
-                    .pending
-                    .iter()
-                    .map(|p| !p.is_name())
-                    .collect::<Vec<_>>(),
-            ),
+            Crash::NamesOnly => self.with(&self.pending.iter().map(|p| !p.is_data()).collect::<Vec<_>>()),
+            Crash::DataOnly => self.with(&self.pending.iter().map(|p| !p.is_name()).collect::<Vec<_>>()),
             Crash::Random(seed) => self.random(&mut Dice::new(seed)),
         };
         Image::new(&self.roots, &state)
@@ -198,11 +180,7 @@ impl Disk {
     fn random(&self, dice: &mut Dice) -> State {
         // Some cuts come early in the write-back, some late.
         let quarters = 1 + dice.below(3);
-        let mut keep: Vec<bool> = self
-            .pending
-            .iter()
-            .map(|_| dice.below(4) < quarters)
-            .collect();
+        let mut keep: Vec<bool> = self.pending.iter().map(|_| dice.below(4) < quarters).collect();
         pending::without_orphaned(&self.pending, &mut keep);
         let mut state = self.durable.clone();
         for (p, keep) in self.pending.iter().zip(keep) {
@@ -243,9 +221,7 @@ pub fn crash_states(disk: &Disk, randoms: u32, seed: u64) -> Vec<(Crash, Image)>
     }
     let mut seen = HashSet::new();
     let images = hows.into_iter().map(|how| (how, disk.crash(&how)));
-    images
-        .filter(|(_, image)| seen.insert(image.digest()))
-        .collect()
+    images.filter(|(_, image)| seen.insert(image.digest())).collect()
 }
 
 /// A power cut to try: after `done` ops of the recording, in this way.
@@ -261,17 +237,8 @@ pub struct Cut<'a> {
 
 impl fmt::Debug for Cut<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Cut {
-            done,
-            after,
-            how,
-            image,
-            ..
-        } = self;
-        write!(
-            f,
-            "cut after {done} ops ({after:?}), {how:?}, leaving {image:?}"
-        )
+        let Cut { done, after, how, image, .. } = self;
+        write!(f, "cut after {done} ops ({after:?}), {how:?}, leaving {image:?}")
     }
 }
 
@@ -299,13 +266,7 @@ pub fn every_cut(
         for (how, image) in crash_states(&disk, randoms, seed.wrapping_add(done as u64)) {
             if seen.insert(image.digest()) || last {
                 tried += 1;
-                check(&Cut {
-                    done,
-                    after,
-                    last,
-                    how,
-                    image: &image,
-                })?;
+                check(&Cut { done, after, last, how, image: &image })?;
             }
         }
     }

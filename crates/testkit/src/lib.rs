@@ -48,6 +48,8 @@
 //! ```
 //!
 //! Linux only; tracing works on `x86_64` and returns an error elsewhere.
+
+#![allow(clippy::disallowed_methods, reason = "the testkit lays out disks and starts programs")]
 #![cfg(target_os = "linux")]
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 

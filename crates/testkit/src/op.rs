@@ -146,10 +146,7 @@ pub enum Op {
 impl Op {
     /// Whether it only makes other changes durable.
     pub fn is_sync(&self) -> bool {
-        matches!(
-            self,
-            Op::Fsync { .. } | Op::Fdatasync { .. } | Op::Syncfs { .. } | Op::Sync
-        )
+        matches!(self, Op::Fsync { .. } | Op::Fdatasync { .. } | Op::Syncfs { .. } | Op::Sync)
     }
 
     /// The names it changes.
@@ -180,26 +177,15 @@ impl Recording {
     /// `drop` picks. For planted bugs, so only syncs are sensible to drop.
     pub fn without(&self, drop: impl Fn(&Op) -> bool) -> Recording {
         let ops = self.ops.iter().filter(|op| !drop(op)).cloned().collect();
-        Recording {
-            ops,
-            end: self.end.clone(),
-        }
+        Recording { ops, end: self.end.clone() }
     }
 
     /// The same by position: without the `n`-th sync (from 0), or `None` if
     /// there are not as many.
     pub fn without_sync(&self, n: usize) -> Option<Recording> {
-        let (at, _) = self
-            .ops
-            .iter()
-            .enumerate()
-            .filter(|(_, op)| op.is_sync())
-            .nth(n)?;
+        let (at, _) = self.ops.iter().enumerate().filter(|(_, op)| op.is_sync()).nth(n)?;
         let mut ops = self.ops.clone();
         ops.remove(at);
-        Some(Recording {
-            ops,
-            end: self.end.clone(),
-        })
+        Some(Recording { ops, end: self.end.clone() })
     }
 }

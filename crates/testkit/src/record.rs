@@ -31,16 +31,9 @@ pub(crate) use known::{is_skipped, merged_roots};
 /// [`crate::Disk`] before: the recording starts from what is there now.
 pub fn record(p: &Program, roots: &[PathBuf]) -> io::Result<Recording> {
     let known = Known::load(&merged_roots(roots)?)?;
-    let mut recorder = Recorder {
-        known,
-        ops: Vec::new(),
-        before: Before::Nothing,
-    };
+    let mut recorder = Recorder { known, ops: Vec::new(), before: Before::Nothing };
     let end = watch(p, &mut recorder)?;
-    Ok(Recording {
-        ops: recorder.ops,
-        end,
-    })
+    Ok(Recording { ops: recorder.ops, end })
 }
 
 struct Recorder {
@@ -62,8 +55,7 @@ impl Watch for Recorder {
             return Ok(());
         }
         let at = |e: io::Error| io::Error::new(e.kind(), format!("recording {call}: {e}"));
-        self.done(tracee, sys, before, result.cast_unsigned())
-            .map_err(at)
+        self.done(tracee, sys, before, result.cast_unsigned()).map_err(at)
     }
 }
 
@@ -121,13 +113,7 @@ impl Recorder {
     }
 
     fn written(&mut self, t: Tracee, sys: &Sys, seen: &Seen, result: u64) -> io::Result<()> {
-        let Sys::Write {
-            fd,
-            bytes,
-            offset,
-            sync,
-        } = sys
-        else {
+        let Sys::Write { fd, bytes, offset, sync } = sys else {
             return Ok(());
         };
         let info = t.fd_info(*fd)?;
@@ -148,28 +134,15 @@ impl Recorder {
     }
 
     fn change(&mut self, seen: &Seen, change: Change) {
-        self.ops.push(Op::Inode {
-            file: seen.file,
-            path: seen.path.clone(),
-            change,
-        });
+        self.ops.push(Op::Inode { file: seen.file, path: seen.path.clone(), change });
     }
 
     fn wrote(&mut self, seen: &Seen, offset: u64, data: Vec<u8>, sync: bool) {
         if !data.is_empty() {
-            self.change(
-                seen,
-                Change::Write {
-                    offset,
-                    data: data.into(),
-                },
-            );
+            self.change(seen, Change::Write { offset, data: data.into() });
         }
         if sync {
-            self.ops.push(Op::Fdatasync {
-                file: seen.file,
-                path: seen.path.clone(),
-            });
+            self.ops.push(Op::Fdatasync { file: seen.file, path: seen.path.clone() });
         }
     }
 
@@ -229,10 +202,7 @@ impl Recorder {
                     return Ok(());
                 }
                 match value.clone() {
-                    Some(value) => Change::SetXattr {
-                        name: name.clone(),
-                        value,
-                    },
+                    Some(value) => Change::SetXattr { name: name.clone(), value },
                     None => Change::RemoveXattr { name: name.clone() },
                 }
             }
@@ -249,17 +219,9 @@ impl Recorder {
                 let meta = fs::symlink_metadata(&at.path)?;
                 let (file, mode) = (self.known.born(&meta), meta.mode() & 0o7777);
                 match sys {
-                    Sys::Mkdir { .. } => self.ops.push(Op::Mkdir {
-                        at,
-                        dir: file,
-                        mode,
-                    }),
+                    Sys::Mkdir { .. } => self.ops.push(Op::Mkdir { at, dir: file, mode }),
                     Sys::Symlink { text, .. } => {
-                        self.ops.push(Op::Symlink {
-                            at,
-                            file,
-                            target: text.into(),
-                        });
+                        self.ops.push(Op::Symlink { at, file, target: text.into() });
                     }
                     _ if meta.is_file() => self.ops.push(Op::Create { at, file, mode }),
                     _ => return Err(unmodelled("a device node or pipe")),
@@ -303,15 +265,8 @@ impl Recorder {
         }
         let file = self.known.born(&meta);
         let data = fs::read(&path)?;
-        self.ops.push(Op::Create {
-            at,
-            file,
-            mode: meta.mode() & 0o7777,
-        });
-        let change = Change::Write {
-            offset: 0,
-            data: data.into(),
-        };
+        self.ops.push(Op::Create { at, file, mode: meta.mode() & 0o7777 });
+        let change = Change::Write { offset: 0, data: data.into() };
         self.ops.push(Op::Inode { file, path, change });
         Ok(())
     }
@@ -332,9 +287,5 @@ fn read_range(path: &Path, start: u64, len: u64) -> io::Result<Vec<u8>> {
 
 /// The identity of what is there at the start.
 pub(crate) fn first_id(meta: &fs::Metadata) -> FileId {
-    FileId {
-        dev: meta.dev(),
-        ino: meta.ino(),
-        generation: 0,
-    }
+    FileId { dev: meta.dev(), ino: meta.ino(), generation: 0 }
 }

@@ -60,11 +60,7 @@ impl fmt::Display for Call {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// By itself.
-    Exited {
-        code: i32,
-        stdout: Vec<u8>,
-        stderr: Vec<u8>,
-    },
+    Exited { code: i32, stdout: Vec<u8>, stderr: Vec<u8> },
     /// By us, before this call took effect.
     Killed { at: Call },
     /// By a signal that was not ours.
@@ -109,13 +105,7 @@ pub fn calls(p: &Program) -> io::Result<(Vec<Call>, End)> {
 /// Kills at the entry of the `k`-th state-changing call (from 1). If there are
 /// fewer, the program ends by itself: the loop over `k` is over.
 pub fn kill_at(p: &Program, k: u64) -> io::Result<End> {
-    drive(p, |call| {
-        if call.index == k {
-            Action::Kill
-        } else {
-            Action::Go
-        }
-    })
+    drive(p, |call| if call.index == k { Action::Kill } else { Action::Go })
 }
 
 /// Lets the `k`-th state-changing call fail with `errno`, and with

@@ -79,16 +79,8 @@ impl TreeImage {
                 Some(_) => {}
             }
         }
-        for (path, node) in other
-            .0
-            .iter()
-            .filter(|(path, _)| !self.0.contains_key(*path))
-        {
-            lines.push(format!(
-                "+ {}: {}",
-                String::from_utf8_lossy(path),
-                show(node)
-            ));
+        for (path, node) in other.0.iter().filter(|(path, _)| !self.0.contains_key(*path)) {
+            lines.push(format!("+ {}: {}", String::from_utf8_lossy(path), show(node)));
         }
         lines
     }
@@ -97,10 +89,7 @@ impl TreeImage {
 fn show(node: &Node) -> String {
     let what = match &node.content {
         Content::File { size, blake3 } => {
-            format!(
-                "file of {size} ({:02x}{:02x}{:02x}{:02x})",
-                blake3[0], blake3[1], blake3[2], blake3[3]
-            )
+            format!("file of {size} ({:02x}{:02x}{:02x}{:02x})", blake3[0], blake3[1], blake3[2], blake3[3])
         }
         Content::Dir => "folder".to_owned(),
         Content::Symlink(target) => format!("symlink to {target:?}"),
@@ -138,10 +127,7 @@ fn read_node(path: &Path, meta: &Metadata) -> io::Result<Node> {
     let kind: FileType = meta.file_type();
     let content = if kind.is_file() {
         let data = fs::read(path)?;
-        Content::File {
-            size: data.len() as u64,
-            blake3: *blake3::hash(&data).as_bytes(),
-        }
+        Content::File { size: data.len() as u64, blake3: *blake3::hash(&data).as_bytes() }
     } else if kind.is_dir() {
         Content::Dir
     } else if kind.is_symlink() {
@@ -151,11 +137,7 @@ fn read_node(path: &Path, meta: &Metadata) -> io::Result<Node> {
     } else {
         Content::Other
     };
-    Ok(Node {
-        content,
-        mode: meta.mode() & 0o7777,
-        xattrs: user_xattrs(path)?,
-    })
+    Ok(Node { content, mode: meta.mode() & 0o7777, xattrs: user_xattrs(path)? })
 }
 
 /// The `user.*` attributes of a file or folder; where they cannot be, none.
@@ -201,10 +183,7 @@ pub fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
         dress(path, &target, meta.mode() & 0o7777)
     })?;
     // Last and from the inside out: a folder may be read-only.
-    folders
-        .iter()
-        .rev()
-        .try_for_each(|(path, target, mode)| dress(path, target, *mode))
+    folders.iter().rev().try_for_each(|(path, target, mode)| dress(path, target, *mode))
 }
 
 fn dress(from: &Path, to: &Path, mode: u32) -> io::Result<()> {

@@ -25,7 +25,7 @@ pub use error::{Obstacle, WorkspaceError};
 pub use plan::{Plan, plan};
 pub use probe::Capabilities;
 pub use root::{Lock, OWN_FOLDER, Root};
-pub use scan::{Scan, ScanOptions, Snapshot, scan};
+pub use scan::{NextCache, Scan, ScanOptions, Snapshot, scan};
 pub use settle::{Ended, Finding, Settled};
 pub use stage::{Stage, StageOptions, Times};
 pub use swap::Meanwhile;

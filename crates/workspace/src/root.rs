@@ -4,7 +4,8 @@ use crate::error::WorkspaceError;
 use crate::linux::{self, Facts};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FlockOperation, Mode, OFlags};
-use std::io;
+use safepoint_model::RelPath;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -71,6 +72,22 @@ impl Root {
                 Err(error) => return Err(failed(error.into())),
             }
         }
+    }
+
+    /// The bytes of a file as it is now, or nothing when there is no such file or it is longer than this.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read_file(&self, path: &RelPath, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+        let Some((above, name)) = path.split_last() else { return Ok(None) };
+        let fd = linux::open_file(linux::open_dir_at(self.fd(), &above)?, name)?;
+        let facts = linux::facts_of(&fd)?;
+        if !facts.file_type.is_file() || facts.size > bytes_max {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        std::fs::File::from(fd).take(bytes_max).read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
     }
 
     /// Opens Safepoint's own folder; nothing when there is none, or when something else has its name.

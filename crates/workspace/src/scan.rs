@@ -33,8 +33,8 @@ pub struct ScanOptions<'a> {
     pub excludes: &'a [String],
     /// What the last capture saw.
     pub cache: Option<&'a StatCache>,
-    /// What the next cache depends on; see [`StatCache::new`].
-    pub cache_token: [u8; 32],
+    /// Folders of Safepoint itself that happen to lie in the workspace.
+    pub own: &'a [RelPath],
     /// A tree whose paths are captured even where rules leave them out: what a rollback to it would displace.
     pub keep: Option<ObjectId>,
 }
@@ -59,7 +59,6 @@ impl Snapshot {
 }
 
 /// What a capture found.
-#[derive(Debug)]
 pub struct Scan {
     /// The workspace.
     pub snapshot: Snapshot,
@@ -68,9 +67,19 @@ pub struct Scan {
     /// Bytes in files.
     pub bytes: u64,
     /// The next cache, to be kept once the objects are durable; nothing when the last one is still right.
-    pub cache: Option<Vec<u8>>,
+    pub cache: Option<NextCache>,
     /// Rules that could not be understood.
     pub warnings: Vec<String>,
+}
+
+/// The stat cache for the next capture.
+pub struct NextCache(Block);
+
+impl NextCache {
+    /// The bytes of the cache file. The token is what the cache depends on; see [`StatCache::new`].
+    pub fn into_bytes(self, token: &[u8; 32]) -> Vec<u8> {
+        self.0.into_file(token)
+    }
 }
 
 /// Captures the workspace.
@@ -84,7 +93,7 @@ pub fn scan<S: ObjectSink + ObjectSource>(
     progress: &dyn Progress,
 ) -> Result<Scan, WorkspaceError> {
     progress.begin(Activity::Scanning, None);
-    let walk = Walk { sink, source: sink, place: root.place(), progress };
+    let walk = Walk { sink, source: sink, place: root.place(), own: options.own, progress };
     let result = threads::run(|| walk.root(root, options));
     progress.end();
     result
@@ -94,6 +103,7 @@ struct Walk<'a> {
     sink: &'a dyn ObjectSink,
     source: &'a dyn ObjectSource,
     place: (u32, u32, u64),
+    own: &'a [RelPath],
     progress: &'a dyn Progress,
 }
 
@@ -188,7 +198,7 @@ impl Walk<'_> {
             },
             count: found.count,
             bytes: found.bytes,
-            cache: found.fresh.then(|| found.block.into_file(&options.cache_token)),
+            cache: found.fresh.then_some(NextCache(found.block)),
             warnings: found.warnings,
         })
     }
@@ -317,7 +327,9 @@ impl Walk<'_> {
         if kind.is_dir() && name == b".git" {
             return Ok(Item::left_out(name, Why::Git));
         }
-        if kind.is_dir() && name == OWN_FOLDER.as_bytes() {
+        let is_own = name == OWN_FOLDER.as_bytes()
+            || (!self.own.is_empty() && self.own.contains(&join(&here.path, &name)?));
+        if kind.is_dir() && is_own {
             return Ok(Item::left_out(name, Why::OwnFolder));
         }
         if !(kind.is_dir() || kind.is_file() || kind.is_symlink()) {

@@ -141,6 +141,27 @@ impl<'r> Stage<'r> {
         Ok(None)
     }
 
+    /// The same for a rollback that was on its way: where its stage is gone, an empty one stands for it, and what it held is
+    /// rebuilt from objects.
+    ///
+    /// # Errors
+    /// When it can be neither opened nor made.
+    pub fn reopen(
+        root: &'r Root,
+        id: RollbackId,
+        capabilities: Capabilities,
+    ) -> Result<Self, WorkspaceError> {
+        if let Some(stage) = Self::open(root, id, capabilities)? {
+            return Ok(stage);
+        }
+        let failed = |source| WorkspaceError::Stage { path: RelPath::root(), source };
+        let name = format!("{APPLY}{id}");
+        let own = root.make_own_folder().map_err(failed)?;
+        linux::make_dir(&own, name.as_bytes()).map_err(failed)?;
+        let fd = linux::open_dir(&own, name.as_bytes()).map_err(failed)?;
+        Ok(Self { root, own, fd, name, id, capabilities, staged: HashMap::new() })
+    }
+
     fn fill(
         &mut self,
         steps: &[Step],

@@ -28,9 +28,7 @@ fn main() -> io::Result<()> {
 /// Several threads at once, each writes, syncs and renames a file.
 fn threads(dir: &Path, count: usize) -> io::Result<()> {
     std::thread::scope(|s| {
-        let all: Vec<_> = (0..count)
-            .map(|n| s.spawn(move || one_file(dir, n)))
-            .collect();
+        let all: Vec<_> = (0..count).map(|n| s.spawn(move || one_file(dir, n))).collect();
         let mut ended = all.into_iter().map(|t| t.join());
         ended.try_for_each(|r| r.unwrap_or_else(|_| Err(io::Error::other("panic"))))
     })
@@ -87,31 +85,18 @@ fn descriptors(dir: &Path) -> io::Result<()> {
     fs::remove_file(dir.join("gone"))?;
     fs::write(dir.join("next"), "next")?;
 
-    let nameless = OpenOptions::new()
-        .write(true)
-        .custom_flags(O_TMPFILE)
-        .mode(0o600)
-        .open(dir)?;
+    let nameless = OpenOptions::new().write(true).custom_flags(O_TMPFILE).mode(0o600).open(dir)?;
     nameless.write_all_at(b"had no name", 0)?;
     let link = format!("/proc/self/fd/{}", nameless.as_raw_fd());
     let follow = AtFlags::AT_SYMLINK_FOLLOW;
-    nix::unistd::linkat(
-        AT_FDCWD,
-        link.as_str(),
-        AT_FDCWD,
-        &dir.join("named"),
-        follow,
-    )?;
+    nix::unistd::linkat(AT_FDCWD, link.as_str(), AT_FDCWD, &dir.join("named"), follow)?;
 
     Ok(())
 }
 
 fn contents(dir: &Path) -> io::Result<()> {
     fs::copy(dir.join("hard"), dir.join("copy"))?;
-    let mut log = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(dir.join("log"))?;
+    let mut log = OpenOptions::new().append(true).create(true).open(dir.join("log"))?;
     log.write_all(b"line 1\n")?;
     fallocate(&log, FallocateFlags::empty(), 0, 100)?;
     log.write_all(b"line 2\n")?;
@@ -121,19 +106,11 @@ fn contents(dir: &Path) -> io::Result<()> {
     let more = OpenOptions::new().append(true).open(dir.join("more"))?;
     more.write_all_at(b"second", 0)?;
     let mut options = OpenOptions::new();
-    let synced = options
-        .write(true)
-        .create(true)
-        .custom_flags(O_DSYNC)
-        .open(dir.join("synced"))?;
+    let synced = options.write(true).create(true).custom_flags(O_DSYNC).open(dir.join("synced"))?;
     synced.write_all_at(b"at once", 0)?;
     std::os::unix::fs::symlink("log", dir.join("link"))?;
     // Through the symlink: the file is cut, not the link.
-    OpenOptions::new()
-        .write(true)
-        .truncate(true)
-        .open(dir.join("link"))?
-        .write_all_at(b"x", 3)?;
+    OpenOptions::new().write(true).truncate(true).open(dir.join("link"))?.write_all_at(b"x", 3)?;
     Ok(())
 }
 

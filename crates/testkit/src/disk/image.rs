@@ -45,10 +45,7 @@ impl fmt::Debug for Image {
 
 impl Image {
     pub(crate) fn new(roots: &[(PathBuf, FileId)], state: &State) -> Image {
-        let mut image = Image {
-            roots: Vec::new(),
-            entries: Vec::new(),
-        };
+        let mut image = Image { roots: Vec::new(), entries: Vec::new() };
         let mut folders = HashSet::new();
         for (path, id) in roots {
             image.roots.push(path.clone());
@@ -63,11 +60,7 @@ impl Image {
         if matches!(node.kind, Kind::Dir(_)) && !folders.insert(id) {
             return;
         }
-        self.entries.push(Entry {
-            path: path.to_path_buf(),
-            id,
-            node: node.clone(),
-        });
+        self.entries.push(Entry { path: path.to_path_buf(), id, node: node.clone() });
         if let Kind::Dir(entries) = &node.kind {
             for (name, id) in entries {
                 self.add(state, &path.join(name), *id, folders);
@@ -96,10 +89,7 @@ impl Image {
         for (i, Entry { path, id, node }) in self.entries.iter().enumerate() {
             field(&mut hash, path.as_os_str().as_bytes());
             let same = *first.entry(*id).or_insert(i);
-            field(
-                &mut hash,
-                format!("{same} {:o} {:?}", node.mode, node.mtime).as_bytes(),
-            );
+            field(&mut hash, format!("{same} {:o} {:?}", node.mode, node.mtime).as_bytes());
             for (name, value) in &node.xattrs {
                 field(&mut hash, name.as_bytes());
                 field(&mut hash, value);

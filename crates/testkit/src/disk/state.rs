@@ -29,8 +29,7 @@ impl Blob {
     }
 
     pub(crate) fn hash(&self) -> &[u8; 32] {
-        self.hash
-            .get_or_init(|| *blake3::hash(&self.bytes).as_bytes())
+        self.hash.get_or_init(|| *blake3::hash(&self.bytes).as_bytes())
     }
 
     /// The bytes of one that is nobody else's, to be changed.
@@ -66,12 +65,7 @@ pub(crate) struct Node {
 
 impl Node {
     fn new(kind: Kind, mode: u32) -> Node {
-        Node {
-            kind,
-            mode,
-            xattrs: BTreeMap::new(),
-            mtime: None,
-        }
+        Node { kind, mode, xattrs: BTreeMap::new(), mtime: None }
     }
 }
 
@@ -123,9 +117,7 @@ impl State {
                 (*file, Node::new(Kind::File(Arc::default()), *mode))
             }
             Op::Mkdir { dir, mode, .. } => (*dir, Node::new(Kind::Dir(BTreeMap::new()), *mode)),
-            Op::Symlink { file, target, .. } => {
-                (*file, Node::new(Kind::Symlink(target.clone()), 0o777))
-            }
+            Op::Symlink { file, target, .. } => (*file, Node::new(Kind::Symlink(target.clone()), 0o777)),
             _ => return,
         };
         self.nodes.entry(id).or_insert(node);
@@ -143,11 +135,7 @@ impl State {
     }
 
     fn set(&mut self, slot: &Slot, id: Option<FileId>) {
-        let Some(Node {
-            kind: Kind::Dir(entries),
-            ..
-        }) = self.nodes.get_mut(&slot.dir)
-        else {
+        let Some(Node { kind: Kind::Dir(entries), .. }) = self.nodes.get_mut(&slot.dir) else {
             return;
         };
         match id {
@@ -186,12 +174,7 @@ impl State {
 
     /// A write of which only some blocks arrive; other changes are atomic.
     pub(crate) fn apply_torn(&mut self, op: &Op, dice: &mut Dice) {
-        let Op::Inode {
-            file,
-            change: Change::Write { offset, data },
-            ..
-        } = op
-        else {
+        let Op::Inode { file, change: Change::Write { offset, data }, .. } = op else {
             return self.apply(op);
         };
         let Some(node) = self.nodes.get_mut(file) else {
@@ -215,12 +198,7 @@ impl State {
 
     /// A lost append that made the file longer all the same.
     pub(crate) fn apply_length_only(&mut self, op: &Op) {
-        let Op::Inode {
-            file,
-            change: Change::Write { offset, data },
-            ..
-        } = op
-        else {
+        let Op::Inode { file, change: Change::Write { offset, data }, .. } = op else {
             return;
         };
         let Some(node) = self.nodes.get_mut(file) else {

@@ -73,9 +73,7 @@ impl Before {
             | Sys::Utimes { on }
             | Sys::Xattr { on, .. } => target(known, t, on),
             Sys::Open { at, flags } => Ok(open(&at.reach, *flags)),
-            Sys::Mkdir { at } | Sys::Mknod { at } | Sys::Symlink { at, .. } => {
-                slot(known, &at.reach)
-            }
+            Sys::Mkdir { at } | Sys::Mknod { at } | Sys::Symlink { at, .. } => slot(known, &at.reach),
             Sys::Unlink { at } | Sys::Rmdir { at } => slot(known, &at.reach),
             Sys::Link { from, at } => link(known, t, from, &at.reach),
             Sys::Rename { from, to, .. } => rename(known, &from.reach, &to.reach),
@@ -115,33 +113,20 @@ fn target(known: &Known, t: Tracee, on: &Target) -> io::Result<Before> {
     let meta = stat(&reach, follow)?;
     let path = real_name(&reach, follow)?;
     Ok(match known.file(&meta, &path) {
-        Some(file) => Before::Target(Seen {
-            file,
-            path,
-            reach,
-            follow,
-            len: meta.len(),
-        }),
+        Some(file) => Before::Target(Seen { file, path, reach, follow, len: meta.len() }),
         None => Before::Outside,
     })
 }
 
 fn open(reach: &Path, flags: i32) -> Before {
     if flags & libc::O_TMPFILE == libc::O_TMPFILE {
-        return Before::Open {
-            existed: false,
-            truncates: false,
-        };
+        return Before::Open { existed: false, truncates: false };
     }
     let exclusive = libc::O_CREAT | libc::O_EXCL;
     let follow = flags & libc::O_NOFOLLOW == 0 && flags & exclusive != exclusive;
     let meta = stat(reach, follow);
-    let truncates =
-        flags & libc::O_TRUNC != 0 && meta.as_ref().is_ok_and(|m| m.is_file() && m.len() > 0);
-    Before::Open {
-        existed: meta.is_ok(),
-        truncates,
-    }
+    let truncates = flags & libc::O_TRUNC != 0 && meta.as_ref().is_ok_and(|m| m.is_file() && m.len() > 0);
+    Before::Open { existed: meta.is_ok(), truncates }
 }
 
 fn slot(known: &Known, reach: &Path) -> io::Result<Before> {
@@ -162,12 +147,6 @@ fn link(known: &Known, t: Tracee, from: &Target, at: &Path) -> io::Result<Before
 fn rename(known: &Known, from: &Path, to: &Path) -> io::Result<Before> {
     let id = |m: Metadata| (m.dev(), m.ino());
     let source = fs::symlink_metadata(from).map(id)?;
-    let same = fs::symlink_metadata(to)
-        .map(id)
-        .is_ok_and(|target| target == source);
-    Ok(Before::Renamed {
-        from: known.slot(from)?,
-        to: known.slot(to)?,
-        same,
-    })
+    let same = fs::symlink_metadata(to).map(id).is_ok_and(|target| target == source);
+    Ok(Before::Renamed { from: known.slot(from)?, to: known.slot(to)?, same })
 }

@@ -18,10 +18,7 @@ pub(crate) fn is_skipped(name: &OsStr) -> bool {
 
 /// The roots by their real names, without those that lie inside others.
 pub(crate) fn merged_roots(roots: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
-    let mut all = roots
-        .iter()
-        .map(fs::canonicalize)
-        .collect::<io::Result<Vec<_>>>()?;
+    let mut all = roots.iter().map(fs::canonicalize).collect::<io::Result<Vec<_>>>()?;
     all.sort();
     let mut kept: Vec<PathBuf> = Vec::new();
     for root in all {
@@ -45,20 +42,14 @@ pub(crate) struct Known {
 
 impl Known {
     pub(crate) fn load(roots: &[PathBuf]) -> io::Result<Known> {
-        let mut known = Known {
-            roots: roots.to_vec(),
-            inodes: HashMap::new(),
-        };
+        let mut known = Known { roots: roots.to_vec(), inodes: HashMap::new() };
         let mut todo = roots.to_vec();
         while let Some(path) = todo.pop() {
             if path.file_name().is_some_and(is_skipped) {
                 continue;
             }
             let meta = fs::symlink_metadata(&path)?;
-            let inode = Inode {
-                generation: 0,
-                inside: true,
-            };
+            let inode = Inode { generation: 0, inside: true };
             known.inodes.insert((meta.dev(), meta.ino()), inode);
             if meta.is_dir() {
                 for entry in fs::read_dir(&path)? {
@@ -80,11 +71,7 @@ impl Known {
     pub(crate) fn file(&self, meta: &Metadata, path: &Path) -> Option<FileId> {
         let (dev, ino) = (meta.dev(), meta.ino());
         let inode = self.inodes.get(&(dev, ino)).filter(|i| i.inside)?;
-        let id = FileId {
-            dev,
-            ino,
-            generation: inode.generation,
-        };
+        let id = FileId { dev, ino, generation: inode.generation };
         self.covers(path).then_some(id)
     }
 
@@ -98,15 +85,8 @@ impl Known {
                 i.inside = true;
             })
             // Even the first is told from what was there at the start.
-            .or_insert(Inode {
-                generation: 1,
-                inside: true,
-            });
-        FileId {
-            dev,
-            ino,
-            generation: inode.generation,
-        }
+            .or_insert(Inode { generation: 1, inside: true });
+        FileId { dev, ino, generation: inode.generation }
     }
 
     /// The number was given to a file that is not ours.
@@ -127,11 +107,7 @@ impl Known {
         }
         let dir = self.file(&fs::metadata(&parent)?, &parent);
         let path = parent.join(name);
-        Ok(dir.map(|dir| Slot {
-            dir,
-            name: name.to_owned(),
-            path,
-        }))
+        Ok(dir.map(|dir| Slot { dir, name: name.to_owned(), path }))
     }
 }
 

@@ -48,10 +48,7 @@ impl Decoder {
     }
 
     fn path(&self, path: usize, follow: bool) -> io::Result<Target> {
-        Ok(Target::Path {
-            place: self.here(path)?,
-            follow,
-        })
+        Ok(Target::Path { place: self.here(path)?, follow })
     }
 
     /// The target of an `...at` call, which may be the descriptor itself.
@@ -72,16 +69,8 @@ impl Decoder {
         let a = &self.a;
         let fd = self.fd(0);
         let flat = Bytes::Flat { at: a[1] };
-        let vector = Bytes::Vector {
-            at: a[1],
-            count: a[2],
-        };
-        let write = |bytes, offset, sync| Sys::Write {
-            fd,
-            bytes,
-            offset,
-            sync,
-        };
+        let vector = Bytes::Vector { at: a[1], count: a[2] };
+        let write = |bytes, offset, sync| Sys::Write { fd, bytes, offset, sync };
         Ok(Some(match number {
             libc::SYS_write => ("write", write(flat, None, false)),
             libc::SYS_pwrite64 => ("pwrite64", write(flat, Some(a[3]), false)),
@@ -98,35 +87,11 @@ impl Decoder {
             libc::SYS_ioctl if a[1] == FICLONE => ("ficlone", Sys::Clone { fd, range: None }),
             libc::SYS_ioctl if a[1] == FICLONERANGE => {
                 let range = (self.t.word(a[2] + 24)?, self.t.word(a[2] + 16)?);
-                (
-                    "ficlonerange",
-                    Sys::Clone {
-                        fd,
-                        range: Some(range),
-                    },
-                )
+                ("ficlonerange", Sys::Clone { fd, range: Some(range) })
             }
-            libc::SYS_ftruncate => (
-                "ftruncate",
-                Sys::Truncate {
-                    on: Target::Fd(fd),
-                    len: a[1],
-                },
-            ),
-            libc::SYS_truncate => (
-                "truncate",
-                Sys::Truncate {
-                    on: self.path(0, true)?,
-                    len: a[1],
-                },
-            ),
-            libc::SYS_fallocate => (
-                "fallocate",
-                Sys::Allocate {
-                    fd,
-                    mode: self.fd(1),
-                },
-            ),
+            libc::SYS_ftruncate => ("ftruncate", Sys::Truncate { on: Target::Fd(fd), len: a[1] }),
+            libc::SYS_truncate => ("truncate", Sys::Truncate { on: self.path(0, true)?, len: a[1] }),
+            libc::SYS_fallocate => ("fallocate", Sys::Allocate { fd, mode: self.fd(1) }),
             libc::SYS_fsync => ("fsync", Sys::Fsync { fd }),
             libc::SYS_fdatasync => ("fdatasync", Sys::Fdatasync { fd }),
             libc::SYS_syncfs => ("syncfs", Sys::Syncfs { fd }),
@@ -151,30 +116,12 @@ impl Decoder {
     fn names(&self, number: i64) -> Found {
         let a = &self.a;
         Ok(Some(match number {
-            libc::SYS_open => (
-                "open",
-                Sys::Open {
-                    at: self.here(0)?,
-                    flags: self.fd(1),
-                },
-            ),
+            libc::SYS_open => ("open", Sys::Open { at: self.here(0)?, flags: self.fd(1) }),
             libc::SYS_creat => {
                 let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-                (
-                    "creat",
-                    Sys::Open {
-                        at: self.here(0)?,
-                        flags,
-                    },
-                )
+                ("creat", Sys::Open { at: self.here(0)?, flags })
             }
-            libc::SYS_openat => (
-                "openat",
-                Sys::Open {
-                    at: self.at(0, 1)?,
-                    flags: self.fd(2),
-                },
-            ),
+            libc::SYS_openat => ("openat", Sys::Open { at: self.at(0, 1)?, flags: self.fd(2) }),
             libc::SYS_openat2 => ("openat2", self.openat2()?),
             libc::SYS_mkdir => ("mkdir", Sys::Mkdir { at: self.here(0)? }),
             libc::SYS_mkdirat => ("mkdirat", Sys::Mkdir { at: self.at(0, 1)? }),
@@ -188,32 +135,13 @@ impl Decoder {
             libc::SYS_unlinkat => ("unlinkat", Sys::Unlink { at: self.at(0, 1)? }),
             libc::SYS_rename => ("rename", self.rename((self.here(0)?, self.here(1)?), 0)),
             libc::SYS_renameat => ("renameat", self.rename((self.at(0, 1)?, self.at(2, 3)?), 0)),
-            libc::SYS_renameat2 => (
-                "renameat2",
-                self.rename((self.at(0, 1)?, self.at(2, 3)?), a[4] as u32),
-            ),
-            libc::SYS_link => (
-                "link",
-                Sys::Link {
-                    from: self.path(0, false)?,
-                    at: self.here(1)?,
-                },
-            ),
+            libc::SYS_renameat2 => ("renameat2", self.rename((self.at(0, 1)?, self.at(2, 3)?), a[4] as u32)),
+            libc::SYS_link => ("link", Sys::Link { from: self.path(0, false)?, at: self.here(1)? }),
             libc::SYS_linkat => ("linkat", self.linkat()?),
-            libc::SYS_symlink => (
-                "symlink",
-                Sys::Symlink {
-                    text: self.t.string(a[0])?,
-                    at: self.here(1)?,
-                },
-            ),
-            libc::SYS_symlinkat => (
-                "symlinkat",
-                Sys::Symlink {
-                    text: self.t.string(a[0])?,
-                    at: self.at(1, 2)?,
-                },
-            ),
+            libc::SYS_symlink => ("symlink", Sys::Symlink { text: self.t.string(a[0])?, at: self.here(1)? }),
+            libc::SYS_symlinkat => {
+                ("symlinkat", Sys::Symlink { text: self.t.string(a[0])?, at: self.at(1, 2)? })
+            }
             _ => return Ok(None),
         }))
     }
@@ -231,10 +159,7 @@ impl Decoder {
             let text = given.to_string_lossy().trim_start_matches('/').to_owned();
             given = text.into();
         }
-        Ok(Sys::Open {
-            at: self.t.place_of(self.fd(0), given),
-            flags,
-        })
+        Ok(Sys::Open { at: self.t.place_of(self.fd(0), given), flags })
     }
 
     fn linkat(&self) -> io::Result<Sys> {
@@ -243,10 +168,7 @@ impl Decoder {
         if self.a[4] & libc::AT_SYMLINK_FOLLOW as u64 == 0 {
             flags |= libc::AT_SYMLINK_NOFOLLOW as u64;
         }
-        Ok(Sys::Link {
-            from: self.target(0, 1, flags)?,
-            at: self.at(2, 3)?,
-        })
+        Ok(Sys::Link { from: self.target(0, 1, flags)?, at: self.at(2, 3)? })
     }
 
     /// Modes, owners, extended attributes, times.
@@ -254,68 +176,18 @@ impl Decoder {
         let a = &self.a;
         let fd = Target::Fd(self.fd(0));
         Ok(Some(match number {
-            libc::SYS_chmod => (
-                "chmod",
-                Sys::Chmod {
-                    on: self.path(0, true)?,
-                },
-            ),
+            libc::SYS_chmod => ("chmod", Sys::Chmod { on: self.path(0, true)? }),
             libc::SYS_fchmod => ("fchmod", Sys::Chmod { on: fd }),
-            libc::SYS_fchmodat => (
-                "fchmodat",
-                Sys::Chmod {
-                    on: self.target(0, 1, 0)?,
-                },
-            ),
-            SYS_FCHMODAT2 => (
-                "fchmodat2",
-                Sys::Chmod {
-                    on: self.target(0, 1, a[3])?,
-                },
-            ),
-            libc::SYS_chown => (
-                "chown",
-                Sys::Chown {
-                    on: self.path(0, true)?,
-                },
-            ),
-            libc::SYS_lchown => (
-                "lchown",
-                Sys::Chown {
-                    on: self.path(0, false)?,
-                },
-            ),
+            libc::SYS_fchmodat => ("fchmodat", Sys::Chmod { on: self.target(0, 1, 0)? }),
+            SYS_FCHMODAT2 => ("fchmodat2", Sys::Chmod { on: self.target(0, 1, a[3])? }),
+            libc::SYS_chown => ("chown", Sys::Chown { on: self.path(0, true)? }),
+            libc::SYS_lchown => ("lchown", Sys::Chown { on: self.path(0, false)? }),
             libc::SYS_fchown => ("fchown", Sys::Chown { on: fd }),
-            libc::SYS_fchownat => (
-                "fchownat",
-                Sys::Chown {
-                    on: self.target(0, 1, a[4])?,
-                },
-            ),
-            libc::SYS_utimensat => (
-                "utimensat",
-                Sys::Utimes {
-                    on: self.target(0, 1, a[3])?,
-                },
-            ),
-            libc::SYS_futimesat => (
-                "futimesat",
-                Sys::Utimes {
-                    on: self.target(0, 1, 0)?,
-                },
-            ),
-            libc::SYS_utimes => (
-                "utimes",
-                Sys::Utimes {
-                    on: self.path(0, true)?,
-                },
-            ),
-            libc::SYS_utime => (
-                "utime",
-                Sys::Utimes {
-                    on: self.path(0, true)?,
-                },
-            ),
+            libc::SYS_fchownat => ("fchownat", Sys::Chown { on: self.target(0, 1, a[4])? }),
+            libc::SYS_utimensat => ("utimensat", Sys::Utimes { on: self.target(0, 1, a[3])? }),
+            libc::SYS_futimesat => ("futimesat", Sys::Utimes { on: self.target(0, 1, 0)? }),
+            libc::SYS_utimes => ("utimes", Sys::Utimes { on: self.path(0, true)? }),
+            libc::SYS_utime => ("utime", Sys::Utimes { on: self.path(0, true)? }),
             libc::SYS_setxattr => ("setxattr", self.xattr(self.path(0, true)?, true)?),
             libc::SYS_lsetxattr => ("lsetxattr", self.xattr(self.path(0, false)?, true)?),
             libc::SYS_fsetxattr => ("fsetxattr", self.xattr(fd, true)?),
@@ -359,14 +231,10 @@ impl Decoder {
             Target::Path { .. } => true,
         };
         match sys {
-            Sys::Write { fd, .. } | Sys::Copy { fd, .. } | Sys::Clone { fd, .. } => {
-                self.t.fd_is_stored(*fd)
-            }
+            Sys::Write { fd, .. } | Sys::Copy { fd, .. } | Sys::Clone { fd, .. } => self.t.fd_is_stored(*fd),
             Sys::Allocate { fd, .. } => self.t.fd_is_stored(*fd),
             Sys::Truncate { on: target, .. } => on(target),
-            Sys::Chmod { on: target } | Sys::Chown { on: target } | Sys::Utimes { on: target } => {
-                on(target)
-            }
+            Sys::Chmod { on: target } | Sys::Chown { on: target } | Sys::Utimes { on: target } => on(target),
             Sys::Xattr { on: target, .. } => on(target),
             Sys::Open { at, flags } => {
                 let temporary = flags & libc::O_TMPFILE == libc::O_TMPFILE;

@@ -91,10 +91,7 @@ fn trace(p: &Program, watch: &mut dyn Watch, live: &Live) -> io::Result<End> {
     let mut child = start(p)?;
     let root = Pid::from_raw(child.id().cast_signed());
     live.add(root);
-    let ready = child
-        .stdout
-        .as_mut()
-        .map_or(Ok(()), |out| out.read_exact(&mut [0]));
+    let ready = child.stdout.as_mut().map_or(Ok(()), |out| out.read_exact(&mut [0]));
     if let Err(e) = ready.and_then(|()| Ok(ptrace::seize(root, options())?)) {
         live.kill();
         child.wait()?;
@@ -129,18 +126,11 @@ fn trace(p: &Program, watch: &mut dyn Watch, live: &Live) -> io::Result<End> {
     }
     if !started {
         let said = String::from_utf8_lossy(&stderr);
-        return Err(io::Error::other(format!(
-            "{:?} was not started: {said}",
-            p.exe
-        )));
+        return Err(io::Error::other(format!("{:?} was not started: {said}", p.exe)));
     }
     match (killed_at, last) {
         (Some(at), _) => Ok(End::Killed { at }),
-        (None, Some(WaitStatus::Exited(_, code))) => Ok(End::Exited {
-            code,
-            stdout,
-            stderr,
-        }),
+        (None, Some(WaitStatus::Exited(_, code))) => Ok(End::Exited { code, stdout, stderr }),
         (None, Some(WaitStatus::Signaled(_, signal, _))) => Ok(End::Signaled(signal as i32)),
         (None, other) => Err(io::Error::other(format!("the program got lost: {other:?}"))),
     }
@@ -183,9 +173,7 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> Collected {
 }
 
 fn joined(reader: Collected) -> io::Result<Vec<u8>> {
-    reader
-        .join()
-        .unwrap_or_else(|_| Err(io::Error::other("a reader of the output panicked")))
+    reader.join().unwrap_or_else(|_| Err(io::Error::other("a reader of the output panicked")))
 }
 
 /// The call that is under way.
@@ -324,11 +312,7 @@ impl Tracer<'_> {
         }
         self.count += 1;
         let detail = sys.detail(Tracee(tid));
-        let call = Call {
-            index: self.count,
-            name,
-            detail,
-        };
+        let call = Call { index: self.count, name, detail };
         let fail = match self.watch.entry(Tracee(tid), &call, &sys)? {
             Action::Go => None,
             Action::Fail(errno) => Some(errno),
@@ -342,22 +326,12 @@ impl Tracer<'_> {
         if fail.is_some() {
             unless_gone(regs.skip(tid))?;
         }
-        self.current = Some(Current {
-            tid,
-            call,
-            sys,
-            fail,
-        });
+        self.current = Some(Current { tid, call, sys, fail });
         Ok(unless_gone(ptrace::syscall(tid, None))?)
     }
 
     fn at_exit(&mut self, current: Current) -> io::Result<()> {
-        let Current {
-            tid,
-            call,
-            sys,
-            fail,
-        } = current;
+        let Current { tid, call, sys, fail } = current;
         match Regs::read(tid) {
             Err(Errno::ESRCH) => {}
             Err(e) => return Err(e.into()),

@@ -119,11 +119,7 @@ impl Sys {
         let mut text = String::new();
         // Writing into a String cannot fail.
         let _ = match self {
-            Sys::Write {
-                fd: n,
-                offset: Some(at),
-                ..
-            } => write!(text, "{}, at {at}", fd(n)),
+            Sys::Write { fd: n, offset: Some(at), .. } => write!(text, "{}, at {at}", fd(n)),
             Sys::Write { fd: n, .. } | Sys::Copy { fd: n, .. } | Sys::Clone { fd: n, .. } => {
                 write!(text, "{}", fd(n))
             }
@@ -134,22 +130,14 @@ impl Sys {
             Sys::Symlink { text: to, at } => write!(text, "{to:?} <- {:?}", at.given),
             Sys::Link { from, at } => write!(text, "{} -> {:?}", on(from), at.given),
             Sys::Rename { from, to, flags } => {
-                write!(
-                    text,
-                    "{:?} -> {:?}{}",
-                    from.given,
-                    to.given,
-                    rename_flags(*flags)
-                )
+                write!(text, "{:?} -> {:?}{}", from.given, to.given, rename_flags(*flags))
             }
             Sys::Truncate { on: target, len } => write!(text, "{}, {len}", on(target)),
             Sys::Allocate { fd: n, mode } => write!(text, "{}, mode {mode}", fd(n)),
             Sys::Chmod { on: target } | Sys::Chown { on: target } | Sys::Utimes { on: target } => {
                 write!(text, "{}", on(target))
             }
-            Sys::Xattr {
-                on: target, name, ..
-            } => write!(text, "{}, {name:?}", on(target)),
+            Sys::Xattr { on: target, name, .. } => write!(text, "{}, {name:?}", on(target)),
             Sys::Fsync { fd: n } | Sys::Fdatasync { fd: n } | Sys::Syncfs { fd: n } => {
                 write!(text, "{}", fd(n))
             }
@@ -161,12 +149,7 @@ impl Sys {
 
 fn open_flags(flags: i32) -> String {
     use nix::libc::{O_CREAT, O_EXCL, O_TMPFILE, O_TRUNC};
-    let names = [
-        (O_CREAT, "CREAT"),
-        (O_EXCL, "EXCL"),
-        (O_TRUNC, "TRUNC"),
-        (O_TMPFILE, "TMPFILE"),
-    ];
+    let names = [(O_CREAT, "CREAT"), (O_EXCL, "EXCL"), (O_TRUNC, "TRUNC"), (O_TMPFILE, "TMPFILE")];
     let set = names.iter().filter(|(bit, _)| flags & bit == *bit);
     set.map(|(_, name)| *name).collect::<Vec<_>>().join("|")
 }

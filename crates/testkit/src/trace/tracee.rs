@@ -37,10 +37,7 @@ impl Tracee {
         let mut done = 0;
         while done < len {
             let base = usize::try_from(at).map_err(io::Error::other)? + done;
-            let remote = RemoteIoVec {
-                base,
-                len: len - done,
-            };
+            let remote = RemoteIoVec { base, len: len - done };
             let mut local = [IoSliceMut::new(&mut data[done..])];
             match process_vm_readv(self.0, &mut local, &[remote])? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -103,18 +100,14 @@ impl Tracee {
         let Ok(meta) = std::fs::metadata(self.fd(fd)) else {
             return false;
         };
-        let anonymous = std::fs::read_link(self.fd(fd))
-            .is_ok_and(|p| p.as_os_str().as_bytes().starts_with(b"/memfd:"));
+        let anonymous =
+            std::fs::read_link(self.fd(fd)).is_ok_and(|p| p.as_os_str().as_bytes().starts_with(b"/memfd:"));
         stored(meta.file_type()) && !anonymous
     }
 
     pub(crate) fn fd_info(self, fd: i32) -> io::Result<FdInfo> {
         let text = std::fs::read_to_string(format!("/proc/{}/fdinfo/{fd}", self.0))?;
-        let field = |name: &str| {
-            text.lines()
-                .find_map(|l| l.strip_prefix(name))
-                .map(str::trim)
-        };
+        let field = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)).map(str::trim);
         let position = field("pos:").and_then(|v| v.parse().ok());
         let flags = field("flags:").and_then(|v| i32::from_str_radix(v, 8).ok());
         match (position, flags) {

@@ -9,10 +9,7 @@ pub fn sh(dir: &Path, script: &str) -> Program {
     Program {
         exe: "/bin/sh".into(),
         args: vec!["-c".into(), script.into()],
-        env: vec![
-            ("PATH".into(), "/usr/bin:/bin".into()),
-            ("LC_ALL".into(), "C".into()),
-        ],
+        env: vec![("PATH".into(), "/usr/bin:/bin".into()), ("LC_ALL".into(), "C".into())],
         cwd: dir.to_path_buf(),
     }
 }
@@ -30,9 +27,7 @@ pub fn threads(dir: &Path, count: usize) -> Program {
 /// The names in a folder, sorted.
 pub fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
-    let mut names: Vec<_> = entries
-        .map(|e| e.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }

@@ -21,14 +21,8 @@ fn after(dir: &Path, program: &Program) -> Disk {
 /// The files that are there after `how`, as `name=content`.
 fn left(disk: &Disk, how: Crash, dir: &Path) -> String {
     disk.crash(&how).lay_out().unwrap();
-    let show = |n: &String| {
-        format!(
-            "{n}={}",
-            fs::read_to_string(dir.join(n))
-                .unwrap()
-                .trim_end_matches('\n')
-        )
-    };
+    let show =
+        |n: &String| format!("{n}={}", fs::read_to_string(dir.join(n)).unwrap().trim_end_matches('\n'));
     names(dir).iter().map(show).collect::<Vec<_>>().join(" ")
 }
 
@@ -75,20 +69,14 @@ fn a_folder_sync_does_not_keep_the_data() {
 fn a_data_sync_does_not_keep_the_mode() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("f"), "").unwrap();
-    let disk = after(
-        dir.path(),
-        &sh(dir.path(), "echo x >f; chmod 600 f; sync -d f"),
-    );
+    let disk = after(dir.path(), &sh(dir.path(), "echo x >f; chmod 600 f; sync -d f"));
     assert_eq!(disk.pending(), 1);
 }
 
 #[test]
 fn syncing_the_file_system_keeps_all() {
     let dir = tempfile::tempdir().unwrap();
-    let disk = after(
-        dir.path(),
-        &sh(dir.path(), "mkdir d; echo x >d/f; mv d/f f; sync -f ."),
-    );
+    let disk = after(dir.path(), &sh(dir.path(), "mkdir d; echo x >d/f; mv d/f f; sync -f ."));
     assert_eq!(disk.pending(), 0);
 }
 
@@ -97,10 +85,8 @@ fn a_rename_is_all_or_nothing() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("f"), "old").unwrap();
     let disk = after(dir.path(), &sh(dir.path(), "echo new >t; sync t; mv t f"));
-    let states: BTreeSet<String> = crash_states(&disk, 50, 1)
-        .iter()
-        .map(|(how, _)| left(&disk, *how, dir.path()))
-        .collect();
+    let states: BTreeSet<String> =
+        crash_states(&disk, 50, 1).iter().map(|(how, _)| left(&disk, *how, dir.path())).collect();
     let expected = ["f=old", "f=old t=new", "f=new"].map(String::from);
     assert_eq!(states, BTreeSet::from(expected));
 }
@@ -110,10 +96,8 @@ fn a_rename_without_a_sync_may_leave_an_empty_file() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("f"), "old").unwrap();
     let disk = after(dir.path(), &sh(dir.path(), "echo new >t; mv t f"));
-    let states: BTreeSet<String> = crash_states(&disk, 0, 1)
-        .iter()
-        .map(|(how, _)| left(&disk, *how, dir.path()))
-        .collect();
+    let states: BTreeSet<String> =
+        crash_states(&disk, 0, 1).iter().map(|(how, _)| left(&disk, *how, dir.path())).collect();
     assert!(states.contains("f="), "{states:?}");
 }
 
@@ -129,10 +113,7 @@ fn an_exchange_is_all_or_nothing() {
     let start = Disk::load(&roots).unwrap();
     let recording = record(&helper("exchange", dir.path()), &roots).unwrap();
     let new = TreeImage::read(dir.path(), &[]).unwrap();
-    assert!(matches!(
-        recording.ops[..],
-        [Op::Exchange { .. }, Op::Fsync { .. }]
-    ));
+    assert!(matches!(recording.ops[..], [Op::Exchange { .. }, Op::Fsync { .. }]));
     let mut seen = BTreeSet::new();
     every_cut(&start, &recording, 5, 0, |cut| {
         cut.image.lay_out()?;
@@ -161,11 +142,7 @@ fn holds(dir: &Path, dropped: Option<usize>) -> bool {
     let tried = every_cut(&start, &recording, 10, 0, |cut| {
         cut.image.lay_out()?;
         let now = fs::read_to_string(dir.join("f"))?;
-        held &= if cut.last {
-            now == "new\n"
-        } else {
-            now == "new\n" || now == "old\n"
-        };
+        held &= if cut.last { now == "new\n" } else { now == "new\n" || now == "old\n" };
         Ok(())
     });
     assert!(tried.unwrap() >= 4);
@@ -183,10 +160,7 @@ fn a_missing_sync_is_caught() {
 #[test]
 fn what_is_in_a_new_folder_needs_the_folder() {
     let dir = tempfile::tempdir().unwrap();
-    let disk = after(
-        dir.path(),
-        &sh(dir.path(), "mkdir d; echo x >d/f; sync d/f; sync d"),
-    );
+    let disk = after(dir.path(), &sh(dir.path(), "mkdir d; echo x >d/f; sync d/f; sync d"));
     // The sync of d commits the name in it, and with it the folder.
     assert_eq!(disk.pending(), 0);
     let script = "mkdir e; echo x >e/f; rm e/f; rmdir e; echo y >e";
@@ -202,10 +176,7 @@ fn folders_never_end_up_inside_themselves() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("a/sub")).unwrap();
     fs::write(dir.path().join("a/sub/keep"), "k").unwrap();
-    let disk = after(
-        dir.path(),
-        &sh(dir.path(), "mv a/sub sub; mv a sub/a; mv sub/keep sub/a"),
-    );
+    let disk = after(dir.path(), &sh(dir.path(), "mv a/sub sub; mv a sub/a; mv sub/keep sub/a"));
     for (how, image) in crash_states(&disk, 200, 3) {
         let kept = image.paths().filter(|p| p.ends_with("keep")).count();
         assert_eq!(kept, 1, "{how:?}");
@@ -217,8 +188,7 @@ fn writes_are_torn_at_blocks() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().canonicalize().unwrap().join("f");
     fs::write(&file, [b'o'; 2048]).unwrap();
-    let script =
-        "head -c 2048 /dev/zero | tr '\\0' n | dd of=f bs=2048 conv=notrunc iflag=fullblock";
+    let script = "head -c 2048 /dev/zero | tr '\\0' n | dd of=f bs=2048 conv=notrunc iflag=fullblock";
     let disk = after(dir.path(), &sh(dir.path(), script));
     let mut torn = 0;
     for seed in 0..100 {
@@ -244,10 +214,7 @@ fn modes_wait_for_a_sync() {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         let disk = after(dir.path(), &sh(dir.path(), script));
         disk.crash(&Crash::LoseAll).lay_out().unwrap();
-        assert_eq!(
-            fs::metadata(&file).unwrap().permissions().mode() & 0o7777,
-            expected
-        );
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, expected);
     }
 }
 
@@ -268,10 +235,7 @@ fn a_new_file_is_not_taken_for_one_that_had_its_number() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().canonicalize().unwrap().join("f");
     fs::write(&file, "old").unwrap();
-    let disk = after(
-        dir.path(),
-        &sh(dir.path(), "rm f; echo new >g; echo newer >g"),
-    );
+    let disk = after(dir.path(), &sh(dir.path(), "rm f; echo new >g; echo newer >g"));
     for (how, image) in crash_states(&disk, 20, 3) {
         assert!(matches!(image.file(&file), None | Some(b"old")), "{how:?}");
     }

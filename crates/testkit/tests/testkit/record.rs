@@ -17,12 +17,7 @@ fn faithful(dir: &Path, program: &Program) -> Recording {
     recording.ops.iter().for_each(|op| disk.apply(op));
     disk.crash(&Crash::KeepAll).lay_out().unwrap();
     let replayed = TreeImage::read(dir, &[]).unwrap();
-    assert_eq!(
-        truth.difference(&replayed),
-        Vec::<String>::new(),
-        "{:#?}",
-        recording.ops
-    );
+    assert_eq!(truth.difference(&replayed), Vec::<String>::new(), "{:#?}", recording.ops);
     recording
 }
 
@@ -52,10 +47,7 @@ fn seldom_calls_are_replayed() {
     let synced = dir.path().canonicalize().unwrap().join("synced");
     let sync = |op: &Op| matches!(op, Op::Fdatasync { path, .. } if *path == synced);
     assert!(recording.ops.iter().any(sync), "O_DSYNC was not seen");
-    assert_eq!(
-        fs::read(dir.path().join("hard")).unwrap(),
-        b"BEfore and after\0\0\0\0beyond!"
-    );
+    assert_eq!(fs::read(dir.path().join("hard")).unwrap(), b"BEfore and after\0\0\0\0beyond!");
     assert_eq!(fs::read(dir.path().join("named")).unwrap(), b"had no name");
 }
 
@@ -73,10 +65,7 @@ fn threads_are_replayed() {
 #[test]
 fn several_roots_and_the_outside() {
     let top = tempfile::tempdir().unwrap();
-    let roots: Vec<PathBuf> = ["home", "work"]
-        .iter()
-        .map(|n| top.path().join(n))
-        .collect();
+    let roots: Vec<PathBuf> = ["home", "work"].iter().map(|n| top.path().join(n)).collect();
     roots.iter().for_each(|r| fs::create_dir(r).unwrap());
     let script = "echo a >home/a; mv home/a work/b; echo out >out; mv out work/in; \
                   echo shm >work/db-shm; rm work/db-shm; echo c >work/c; mv work/c away";
@@ -88,12 +77,7 @@ fn several_roots_and_the_outside() {
     let top = top.path().canonicalize().unwrap();
     assert_eq!(image.file(&top.join("work/b")), Some(&b"a\n"[..]));
     assert_eq!(image.file(&top.join("work/in")), Some(&b"out\n"[..]));
-    assert_eq!(
-        image.paths().count(),
-        4,
-        "{:?}",
-        image.paths().collect::<Vec<_>>()
-    );
+    assert_eq!(image.paths().count(), 4, "{:?}", image.paths().collect::<Vec<_>>());
     let shm = |op: &Op| format!("{op:?}").contains("-shm");
     assert!(!recording.ops.iter().any(shm), "{:?}", recording.ops);
 }

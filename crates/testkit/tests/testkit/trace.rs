@@ -13,36 +13,17 @@ const EIO: i32 = 5;
 #[test]
 fn counting_is_deterministic_and_names_the_calls() {
     let dir = tempfile::tempdir().unwrap();
-    let p = sh(
-        dir.path(),
-        "echo a>1; mv 1 2; echo out; echo b>3; echo no >/dev/null; rm 2 3",
-    );
+    let p = sh(dir.path(), "echo a>1; mv 1 2; echo out; echo b>3; echo no >/dev/null; rm 2 3");
     let (first, end) = calls(&p).unwrap();
-    let End::Exited {
-        code: 0, stdout, ..
-    } = end
-    else {
-        panic!("{end:?}")
-    };
+    let End::Exited { code: 0, stdout, .. } = end else { panic!("{end:?}") };
     assert_eq!(stdout, b"out\n");
     let (second, _) = calls(&p).unwrap();
     assert_eq!(first, second);
     let shown: Vec<_> = first.iter().map(|c| c.name).collect();
-    let expected = [
-        "openat",
-        "write",
-        "renameat2",
-        "openat",
-        "write",
-        "unlinkat",
-        "unlinkat",
-    ];
+    let expected = ["openat", "write", "renameat2", "openat", "write", "unlinkat", "unlinkat"];
     assert_eq!(shown, expected, "{first:?}");
     assert!(first[2].detail.contains(r#""1" -> "2""#), "{}", first[2]);
-    assert_eq!(
-        first.iter().map(|c| c.index).collect::<Vec<_>>(),
-        [1, 2, 3, 4, 5, 6, 7]
-    );
+    assert_eq!(first.iter().map(|c| c.index).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
 }
 
 #[test]
@@ -75,23 +56,12 @@ fn a_kill_leaves_a_prefix() {
 #[test]
 fn a_fault_is_seen_by_the_program_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let p = sh(
-        dir.path(),
-        "/bin/echo a >1 || echo failed; echo b >2 || echo failed",
-    );
-    let End::Exited {
-        code,
-        stdout,
-        stderr,
-    } = fail_at(&p, 2, ENOSPC, Fail::Once).unwrap()
-    else {
+    let p = sh(dir.path(), "/bin/echo a >1 || echo failed; echo b >2 || echo failed");
+    let End::Exited { code, stdout, stderr } = fail_at(&p, 2, ENOSPC, Fail::Once).unwrap() else {
         panic!("did not exit")
     };
     assert_eq!((code, stdout.as_slice()), (0, &b"failed\n"[..]));
-    assert!(
-        String::from_utf8_lossy(&stderr).contains("No space left"),
-        "{stderr:?}"
-    );
+    assert!(String::from_utf8_lossy(&stderr).contains("No space left"), "{stderr:?}");
     assert_eq!(fs::read(dir.path().join("1")).unwrap(), b"");
     assert_eq!(fs::read(dir.path().join("2")).unwrap(), b"b\n");
 }
@@ -111,11 +81,7 @@ fn a_full_disk_still_unlinks() {
     fs::write(dir.path().join("old"), "x").unwrap();
     let p = sh(dir.path(), "echo a >1; rm old; true");
     let full = |name: &str| {
-        if name == "unlinkat" {
-            Action::Go
-        } else {
-            Action::Fail(ENOSPC)
-        }
+        if name == "unlinkat" { Action::Go } else { Action::Fail(ENOSPC) }
     };
     drive(&p, |call| full(call.name)).unwrap();
     assert!(names(dir.path()).is_empty());
@@ -135,15 +101,9 @@ fn threads_are_followed_and_killed_together() {
     for k in [1, 5, 9, 14, 21, 28] {
         clear(&dir);
         let end = kill_at(&p, k).unwrap();
-        assert!(
-            matches!(&end, End::Killed { at } if at.index == k),
-            "{end:?}"
-        );
+        assert!(matches!(&end, End::Killed { at } if at.index == k), "{end:?}");
         for name in names(&dir).iter().filter(|n| !n.ends_with(".part")) {
-            assert_eq!(
-                fs::read_to_string(dir.join(name)).unwrap().lines().count(),
-                3
-            );
+            assert_eq!(fs::read_to_string(dir.join(name)).unwrap().lines().count(), 3);
         }
     }
 }
@@ -151,10 +111,7 @@ fn threads_are_followed_and_killed_together() {
 #[test]
 fn children_die_with_their_parent() {
     let dir = tempfile::tempdir().unwrap();
-    let p = sh(
-        dir.path(),
-        "(sleep 5; echo late >late) & sleep 0.1; echo a >1; wait",
-    );
+    let p = sh(dir.path(), "(sleep 5; echo late >late) & sleep 0.1; echo a >1; wait");
     let start = Instant::now();
     let end = kill_at(&p, 1).unwrap();
     assert!(matches!(end, End::Killed { .. }));
@@ -172,10 +129,7 @@ fn a_program_that_is_not_there_is_an_error() {
 #[test]
 fn signals_and_exit_codes_come_through() {
     let dir = tempfile::tempdir().unwrap();
-    assert_eq!(
-        calls(&sh(dir.path(), "kill -TERM $$")).unwrap().1,
-        End::Signaled(15)
-    );
+    assert_eq!(calls(&sh(dir.path(), "kill -TERM $$")).unwrap().1, End::Signaled(15));
     let end = calls(&sh(dir.path(), "exit 7")).unwrap().1;
     assert!(matches!(end, End::Exited { code: 7, .. }), "{end:?}");
 }

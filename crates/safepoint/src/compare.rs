@@ -1,0 +1,153 @@
+//! What differs between two checkpoints, or between one and the present. Nothing is stored for it.
+
+use crate::find::write_content;
+use crate::parts::files::FilesPart;
+use crate::{CheckpointManager, Error, Recovery};
+use safepoint_catalog::Workspace;
+use safepoint_model::change::{self, Change};
+use safepoint_model::checkpoint::Checkpoint;
+use safepoint_model::coverage::Coverage;
+use safepoint_model::tree::{Node, Owners};
+use safepoint_model::{ObjectSource, Progress};
+use safepoint_store::Usage;
+use safepoint_workspace::Root;
+
+/// What a checkpoint is compared with.
+#[derive(Debug, Clone)]
+pub enum Against {
+    /// Another checkpoint.
+    Checkpoint(Box<Checkpoint>),
+    /// The workspace as it is now.
+    Present,
+}
+
+/// Two states side by side.
+pub struct Comparison<'m> {
+    manager: &'m CheckpointManager,
+    present: Option<Root>,
+    /// Every path that differs.
+    pub changes: Vec<Change>,
+    /// What the newer side left out.
+    pub coverage: Coverage,
+}
+
+/// Answers "am I covered?".
+pub struct Status {
+    /// The checkpoint that the workspace was last captured as or made equal to.
+    pub base: Option<Checkpoint>,
+    /// What changed since.
+    pub changes: Vec<Change>,
+    /// What a checkpoint taken now would leave out.
+    pub coverage: Coverage,
+    /// How much the store holds.
+    pub usage: Usage,
+    /// What was left by a crash, and is mended now.
+    pub recovery: Recovery,
+}
+
+impl CheckpointManager {
+    /// Compares a checkpoint with another one or with the present.
+    ///
+    /// # Errors
+    /// When one side cannot be read.
+    pub fn diff(
+        &self,
+        workspace: &Workspace,
+        old: &Checkpoint,
+        new: &Against,
+        progress: &dyn Progress,
+    ) -> Result<Comparison<'_>, Error> {
+        let before = self.snapshot_of(old)?;
+        match new {
+            Against::Checkpoint(new) => {
+                let after = self.snapshot_of(new)?;
+                let changes = changes(&self.store, before.tree(), after.tree())?;
+                Ok(Comparison { manager: self, present: None, changes, coverage: after.coverage })
+            }
+            Against::Present => {
+                let held = self.hold(workspace)?;
+                self.recover_held(workspace, &held.root, progress)?;
+                let measurer = self.store.measurer();
+                let scan =
+                    FilesPart::new(self, &held.root, workspace).scan(&measurer, before.tree(), progress)?;
+                let changes = changes(&measurer, before.tree(), scan.snapshot.tree())?;
+                let coverage = scan.snapshot.coverage;
+                // What was left out then is unknown, not new.
+                let changes =
+                    changes.into_iter().filter(|change| !before.coverage.leaves_out(&change.path)).collect();
+                Ok(Comparison { manager: self, present: Some(held.root), changes, coverage })
+            }
+        }
+    }
+
+    /// What changed since the newest checkpoint, and whether everything is covered.
+    ///
+    /// # Errors
+    /// When the workspace or the store cannot be read.
+    pub fn status(&self, workspace: &Workspace, progress: &dyn Progress) -> Result<Status, Error> {
+        let recovery = self.recover(workspace, progress)?;
+        let usage = self.usage()?;
+        let head = self.workspace(workspace.id)?.head;
+        let Some(base) = head.map(|head| self.checkpoint(head)).transpose()? else {
+            return Ok(Status {
+                base: None,
+                changes: Vec::new(),
+                coverage: Coverage::default(),
+                usage,
+                recovery,
+            });
+        };
+        let Comparison { changes, coverage, .. } =
+            self.diff(workspace, &base, &Against::Present, progress)?;
+        Ok(Status { base: Some(base), changes, coverage, usage, recovery })
+    }
+}
+
+fn changes(
+    source: &dyn ObjectSource,
+    old: Option<safepoint_model::ObjectId>,
+    new: Option<safepoint_model::ObjectId>,
+) -> Result<Vec<Change>, Error> {
+    let (Some(old), Some(new)) = (old, new) else { return Ok(Vec::new()) };
+    let deltas = change::deltas(source, old, new, Owners::Compared)?;
+    Ok(change::changes(source, &deltas)?)
+}
+
+impl Comparison<'_> {
+    /// The content before, of a file or a link that is not longer than this.
+    ///
+    /// # Errors
+    /// When an object is missing or damaged.
+    pub fn old_bytes(&self, change: &Change, bytes_max: u64) -> Result<Option<Vec<u8>>, Error> {
+        match change.old.as_ref().map(|entry| &entry.node) {
+            Some(node) => self.stored(node, bytes_max),
+            None => Ok(None),
+        }
+    }
+
+    /// The content after.
+    ///
+    /// # Errors
+    /// When an object is missing or damaged, or the file cannot be read any more.
+    pub fn new_bytes(&self, change: &Change, bytes_max: u64) -> Result<Option<Vec<u8>>, Error> {
+        match (change.new.as_ref().map(|entry| &entry.node), &self.present) {
+            (Some(Node::File(_)), Some(root)) => root.read_file(&change.path, bytes_max).map_err(|source| {
+                safepoint_workspace::WorkspaceError::Read { path: change.path.clone(), source }.into()
+            }),
+            (Some(node), _) => self.stored(node, bytes_max),
+            (None, _) => Ok(None),
+        }
+    }
+
+    fn stored(&self, node: &Node, bytes_max: u64) -> Result<Option<Vec<u8>>, Error> {
+        match node {
+            Node::File(content) if content.size <= bytes_max => {
+                let mut bytes = Vec::new();
+                write_content(&self.manager.store, content, &mut bytes)?;
+                Ok(Some(bytes))
+            }
+            Node::Symlink(target) => Ok(Some(target.clone())),
+            Node::File(_) | Node::Directory(_) => Ok(None),
+        }
+    }
+}

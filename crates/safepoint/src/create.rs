@@ -1,0 +1,211 @@
+//! CREATE: scan, chunks, trees, the store made durable, one catalog transaction. The last is the commit.
+
+use crate::part::{Captured, Part};
+use crate::parts::files::FilesPart;
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::Workspace;
+use safepoint_model::change::{self, Delta};
+use safepoint_model::checkpoint::{
+    Checkpoint, Kind, Manifest, PartKind, PartRecord, Phase, Progress as Counters, Reason, Role, Scope,
+    Totals,
+};
+use safepoint_model::coverage::Coverage;
+use safepoint_model::files::FilesDocument;
+use safepoint_model::tree::Owners;
+use safepoint_model::{CheckpointId, ObjectId, ObjectSource, Progress, document};
+use safepoint_store::Writer;
+
+/// What a new checkpoint is to say about itself.
+#[derive(Debug, Clone)]
+pub struct CreateOptions {
+    /// What a person calls it.
+    pub label: Option<String>,
+    /// Why it exists.
+    pub kind: Kind,
+    /// What gave the occasion.
+    pub reason: Reason,
+    /// Where in the work.
+    pub phase: Option<Phase>,
+    /// The session it belongs to.
+    pub session_id: Option<String>,
+    /// The tool that asks.
+    pub source_tool: Option<String>,
+    /// Never prune it.
+    pub pinned: bool,
+    /// How far the work is.
+    pub progress: Counters,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        Self {
+            label: None,
+            kind: Kind::Manual,
+            reason: Reason::Manual,
+            phase: None,
+            session_id: None,
+            source_tool: None,
+            pinned: false,
+            progress: Counters::default(),
+        }
+    }
+}
+
+/// A checkpoint that was just made.
+#[derive(Debug, Clone)]
+pub struct Created {
+    /// Its record.
+    pub checkpoint: Checkpoint,
+    /// What it left out.
+    pub coverage: Coverage,
+}
+
+/// A checkpoint that is about to be committed: everything but the moment of the commit itself.
+pub(crate) struct Draft {
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) captured: Captured,
+}
+
+impl CheckpointManager {
+    /// Takes a checkpoint of a workspace. When this returns, it is durable.
+    ///
+    /// # Errors
+    /// When the workspace is busy or cannot be read, or store or catalog fail; there is no checkpoint then.
+    pub fn create(
+        &self,
+        workspace: &Workspace,
+        options: &CreateOptions,
+        progress: &dyn Progress,
+    ) -> Result<Created, Error> {
+        let held = self.hold(workspace)?;
+        self.recover_held(workspace, &held.root, progress)?;
+        let part = FilesPart::new(self, &held.root, workspace);
+        let writer = self.store.writer()?;
+        let mut draft = self.draft(workspace, &part, None, options, &writer, progress)?;
+        draft.checkpoint.size_bytes = writer.finish()?.stored_bytes;
+        self.catalog.write(|transaction| {
+            transaction.insert_checkpoint(&draft.checkpoint)?;
+            transaction.set_head(workspace.id, draft.checkpoint.id)
+        })?;
+        self.keep_cache(workspace, &mut draft.captured);
+        Ok(Created { checkpoint: draft.checkpoint, coverage: draft.captured.coverage })
+    }
+
+    /// Captures the present into the writer and fills in its record. `target` is where a rollback is about to go.
+    pub(crate) fn draft(
+        &self,
+        workspace: &Workspace,
+        part: &dyn Part,
+        target: Option<&PartRecord>,
+        options: &CreateOptions,
+        writer: &Writer<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Draft, Error> {
+        let mut captured = part.capture(writer, target, progress)?;
+        let record = PartRecord { kind: part.kind(), key: part.key(), document: captured.document };
+        let manifest = Manifest::new(vec![record]);
+        let integrity = document::store(writer, &manifest)?;
+        let parent = self.workspace(workspace.id)?.head;
+        self.count_changes(parent, captured.document, writer, &mut captured.totals)?;
+        let mut checkpoint = self.blank(workspace, integrity, manifest.parts);
+        checkpoint.label = options.label.clone();
+        checkpoint.kind = options.kind;
+        checkpoint.reason = options.reason;
+        checkpoint.phase = options.phase;
+        checkpoint.session_id = options.session_id.clone();
+        checkpoint.source_tool = options.source_tool.clone();
+        checkpoint.pinned = options.pinned;
+        checkpoint.progress = options.progress;
+        checkpoint.files = captured.totals;
+        checkpoint.parent = parent;
+        checkpoint.warnings = captured.warnings.clone();
+        Ok(Draft { checkpoint, captured })
+    }
+
+    /// A record with nothing in it but what every one has.
+    pub(crate) fn blank(
+        &self,
+        workspace: &Workspace,
+        integrity: ObjectId,
+        parts: Vec<PartRecord>,
+    ) -> Checkpoint {
+        Checkpoint {
+            id: CheckpointId::from_bits(self.environment.new_id()),
+            workspace_id: Some(workspace.id),
+            created_at: self.environment.now(),
+            label: None,
+            kind: Kind::Automatic,
+            reason: Reason::SafeState,
+            scope: Scope::Project,
+            phase: None,
+            role: None::<Role>,
+            plan_id: None,
+            session_id: None,
+            step_index: None,
+            state_hash: None,
+            state_snapshot: None,
+            progress: Counters::default(),
+            sandbox_ref: None,
+            source_tool: None,
+            decision_id: None,
+            commit_sha: None,
+            commit_message: None,
+            tags: Vec::new(),
+            pinned: false,
+            rollback_used: false,
+            rollback_count: 0,
+            size_bytes: 0,
+            files: Totals::default(),
+            parent: None,
+            integrity,
+            parts,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Counts what changed since the parent. A parent that cannot be read any more counts as none.
+    fn count_changes(
+        &self,
+        parent: Option<CheckpointId>,
+        now: ObjectId,
+        source: &dyn ObjectSource,
+        totals: &mut Totals,
+    ) -> Result<(), Error> {
+        let parent = parent.map(|id| self.catalog.checkpoint(id)).transpose()?.flatten();
+        let tree_of =
+            |document| FilesDocument::load(source, document).ok().and_then(|document| document.tree());
+        let before = parent.as_ref().and_then(files_part).and_then(|part| tree_of(part.document));
+        let (Some(before), Some(now)) = (before, tree_of(now)) else {
+            totals.added = totals.count;
+            return Ok(());
+        };
+        let Ok(deltas) = change::deltas(source, before, now, Owners::Compared) else {
+            totals.added = totals.count;
+            return Ok(());
+        };
+        for delta in &deltas {
+            let spelled_out = match delta {
+                Delta::Meta { .. } => 1,
+                delta => change::changes(source, std::slice::from_ref(delta))?.len() as u64,
+            };
+            match delta {
+                Delta::Added { .. } => totals.added += spelled_out,
+                Delta::Removed { .. } => totals.removed += spelled_out,
+                Delta::Replaced { .. } | Delta::Meta { .. } => totals.modified += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the next stat cache. Losing it costs time only, so a failure is not one.
+    pub(crate) fn keep_cache(&self, workspace: &Workspace, captured: &mut Captured) {
+        if let Some(cache) = captured.cache.take() {
+            let _ = self.store.pack_names().map(|packs| self.home.write_cache(workspace.id, &packs, cache));
+        }
+    }
+}
+
+/// The part of a checkpoint that holds files.
+pub(crate) fn files_part(checkpoint: &Checkpoint) -> Option<&PartRecord> {
+    checkpoint.parts.iter().find(|part| part.kind == PartKind::Files)
+}

@@ -1,0 +1,70 @@
+//! Where the moment, randomness and the name of the user come from, so that tests can fix all three.
+
+use safepoint_model::Timestamp;
+use std::time::{Duration, SystemTime};
+
+/// The outside world, as far as records need it.
+pub trait Environment: Send + Sync {
+    /// The present.
+    fn now(&self) -> Timestamp;
+    /// Bits that nobody else has; the low 80 are used.
+    fn random_bits(&self) -> u128;
+    /// Who asks: a user or a tool.
+    fn actor(&self) -> String;
+
+    /// A new id: the moment first, so that ids sort by time.
+    fn new_id(&self) -> u128 {
+        let millis = u128::from(self.now().micros().max(0).unsigned_abs() / 1000);
+        (millis & ((1 << 48) - 1)) << 80 | (self.random_bits() & ((1 << 80) - 1))
+    }
+}
+
+/// The real world.
+#[derive(Debug, Clone)]
+pub struct SystemEnvironment {
+    /// Who asks.
+    pub actor: String,
+}
+
+impl Default for SystemEnvironment {
+    fn default() -> Self {
+        Self { actor: "unknown".to_owned() }
+    }
+}
+
+impl Environment for SystemEnvironment {
+    fn now(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+
+    fn random_bits(&self) -> u128 {
+        let mut bytes = [0u8; 16];
+        match getrandom::fill(&mut bytes) {
+            Ok(()) => u128::from_le_bytes(bytes),
+            // The kernel always has randomness; were it not so, the time to the nanosecond is still nobody else's.
+            Err(_) => {
+                SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_nanos()
+            }
+        }
+    }
+
+    fn actor(&self) -> String {
+        self.actor.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_differ_and_sort_by_time() {
+        let world = SystemEnvironment::default();
+        let first = world.new_id();
+        std::thread::sleep(Duration::from_millis(2));
+        let second = world.new_id();
+        assert!(first < second);
+        assert_eq!(world.actor(), "unknown");
+    }
+}

@@ -1,0 +1,125 @@
+//! What can go wrong with a verb.
+
+use safepoint_catalog::CatalogError;
+use safepoint_model::change::GraftError;
+use safepoint_model::{CheckpointId, ModelError, ObjectError, RelPath, RollbackId};
+use safepoint_store::StoreError;
+use safepoint_workspace::WorkspaceError;
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// A verb that failed. Unless it says otherwise, nothing changed.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Safepoint's own folder cannot be used.
+    #[error("cannot use Safepoint's home {}", path.display())]
+    Home {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The folder is not one to take checkpoints of.
+    #[error("{} is not taken as a workspace: {why}", path.display())]
+    RefusedRoot {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: &'static str,
+    },
+    /// No workspace is registered around this folder.
+    #[error("no workspace is registered at or above {}", path.display())]
+    NoWorkspace {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// Nothing has this name.
+    #[error("no checkpoint is called {reference:?}")]
+    NoCheckpoint {
+        /// What was asked for.
+        reference: String,
+    },
+    /// Several have it.
+    #[error("{reference:?} names several checkpoints")]
+    Ambiguous {
+        /// What was asked for.
+        reference: String,
+        /// Some of them.
+        candidates: Vec<CheckpointId>,
+    },
+    /// The checkpoint is one of another workspace.
+    #[error("checkpoint {checkpoint} belongs to another workspace")]
+    OtherWorkspace {
+        /// Which.
+        checkpoint: CheckpointId,
+    },
+    /// The checkpoint holds nothing of this workspace's files.
+    #[error("checkpoint {checkpoint} holds no files of this workspace")]
+    NoFiles {
+        /// Which.
+        checkpoint: CheckpointId,
+    },
+    /// The checkpoint holds rescued files alone.
+    #[error("checkpoint {checkpoint} holds only files that were rescued, not a whole workspace")]
+    OnlyRescued {
+        /// Which.
+        checkpoint: CheckpointId,
+    },
+    /// The path is not in the checkpoint.
+    #[error("{path} is not in checkpoint {checkpoint}")]
+    NoPath {
+        /// Which checkpoint.
+        checkpoint: CheckpointId,
+        /// What was asked for.
+        path: RelPath,
+    },
+    /// The path is there and is not a file.
+    #[error("{path} is not a file in checkpoint {checkpoint}")]
+    NotAFile {
+        /// Which checkpoint.
+        checkpoint: CheckpointId,
+        /// What was asked for.
+        path: RelPath,
+    },
+    /// There is no rollback to take back.
+    #[error("there is no rollback to undo")]
+    NothingToUndo,
+    /// There is no undo to take back.
+    #[error("there is nothing to redo")]
+    NothingToRedo,
+    /// A rollback failed on the way, and everything was put back.
+    #[error("rollback {rollback} failed and was undone")]
+    RolledBackHalfway {
+        /// Which.
+        rollback: RollbackId,
+        /// Why it failed.
+        source: Box<Error>,
+    },
+    /// A rollback failed on the way, and putting everything back failed too.
+    #[error("rollback {rollback} failed, and not everything could be put back yet")]
+    Unfinished {
+        /// Which.
+        rollback: RollbackId,
+        /// Why putting back failed.
+        source: Box<Error>,
+    },
+    /// The folder failed.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The catalog failed.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// An object is missing or damaged.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// A value from outside is not what it must be.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A chosen path cannot be put back alone.
+    #[error(transparent)]
+    Graft(#[from] GraftError),
+}

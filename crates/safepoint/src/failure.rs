@@ -1,0 +1,241 @@
+//! One table from errors to what every face shows: a code, a kind, the message, its causes, and what to do next.
+
+use crate::Error;
+use safepoint_catalog::CatalogError;
+use safepoint_model::ObjectError;
+use safepoint_model::change::GraftError;
+use safepoint_store::StoreError;
+use safepoint_workspace::WorkspaceError;
+use serde::Serialize;
+use std::error::Error as StdError;
+
+/// Which sort of failure it is. Faces map it to exit codes and the like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// It did not work, and nothing changed.
+    Failed,
+    /// What was typed cannot be understood.
+    Usage,
+    /// No such workspace, checkpoint or path.
+    NotFound,
+    /// Somebody else is at work.
+    Busy,
+    /// A guard or something in the way says no.
+    Conflict,
+    /// Data on disk is not what was written.
+    Damaged,
+    /// Somebody asked to stop.
+    Interrupted,
+    /// A defect of Safepoint.
+    Internal,
+}
+
+/// A failure as data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// A stable name for programs.
+    pub code: &'static str,
+    /// Which sort.
+    pub kind: FailureKind,
+    /// One sentence.
+    pub message: String,
+    /// What lies behind it, nearest first.
+    pub causes: Vec<String>,
+    /// What to do next.
+    pub hints: Vec<String>,
+}
+
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Self {
+        let (code, kind, hints) = classify(error);
+        Failure {
+            code,
+            kind,
+            message: error.to_string(),
+            causes: causes(error),
+            hints: hints.iter().map(|hint| (*hint).to_owned()).chain(details(error)).collect(),
+        }
+    }
+}
+
+fn causes(error: &Error) -> Vec<String> {
+    let mut causes = Vec::new();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let text = cause.to_string();
+        // A transparent error says the same as what it wraps.
+        if causes.last() != Some(&text) && text != error.to_string() {
+            causes.push(text);
+        }
+        next = cause.source();
+    }
+    causes
+}
+
+type Row = (&'static str, FailureKind, &'static [&'static str]);
+
+/// The table; `docs/errors.md` is its other copy, and a test compares the two.
+fn classify(error: &Error) -> Row {
+    use FailureKind::{Conflict, Damaged, Failed, NotFound, Usage};
+    match error {
+        Error::Home { .. } => {
+            ("home", Failed, &["Name a folder that you may write with --home or SAFEPOINT_HOME."])
+        }
+        Error::RefusedRoot { .. } => (
+            "refused_root",
+            Conflict,
+            &["Name the project's own folder with -C, or use --force if you mean it."],
+        ),
+        Error::NoWorkspace { .. } => (
+            "no_workspace",
+            NotFound,
+            &["Run `safepoint create` or `safepoint init` in the project's folder first."],
+        ),
+        Error::NoCheckpoint { .. } => {
+            ("no_checkpoint", NotFound, &["`safepoint list` shows the checkpoints of this workspace."])
+        }
+        Error::Ambiguous { .. } => ("ambiguous", Usage, &["Type more of the id."]),
+        Error::OtherWorkspace { .. } => {
+            ("other_workspace", Conflict, &["Go to that workspace, or name its folder with -C."])
+        }
+        Error::NoFiles { .. } => ("no_files", Conflict, &[]),
+        Error::OnlyRescued { .. } => (
+            "only_rescued",
+            Conflict,
+            &[
+                "Take single files out of it with `safepoint cat ID PATH` or `safepoint rollback ID --path PATH`.",
+            ],
+        ),
+        Error::NoPath { .. } => ("no_path", NotFound, &["`safepoint show ID --files` lists what is in it."]),
+        Error::NotAFile { .. } => {
+            ("not_a_file", Usage, &["`safepoint show ID --files` lists what is in it."])
+        }
+        Error::NothingToUndo => (
+            "nothing_to_undo",
+            NotFound,
+            &["Only a rollback can be undone; `safepoint list` shows where you can roll back to."],
+        ),
+        Error::NothingToRedo => {
+            ("nothing_to_redo", NotFound, &["Only an undo can be redone, and only until the next rollback."])
+        }
+        Error::RolledBackHalfway { source, .. } => {
+            let (_, kind, hints) = classify(source);
+            ("rollback_failed", kind, hints)
+        }
+        Error::Unfinished { .. } => (
+            "unfinished",
+            Failed,
+            &[
+                "Mend the cause, then run `safepoint recover`: it goes on where this stopped. Nothing is lost: what was displaced is kept in .safepoint.",
+            ],
+        ),
+        Error::Workspace(error) => classify_workspace(error),
+        Error::Store(error) => classify_store(error),
+        Error::Catalog(error) => classify_catalog(error),
+        Error::Object(error) => classify_object(error),
+        Error::Model(_) => ("bad_input", Usage, &[]),
+        Error::Graft(GraftError::Nowhere { .. }) => {
+            ("no_path", NotFound, &["`safepoint show ID --files` lists what is in it."])
+        }
+        Error::Graft(GraftError::Blocked { .. }) => {
+            ("blocked_path", Conflict, &["Choose the path that is in the way as well."])
+        }
+        Error::Graft(GraftError::Object(error)) => classify_object(error),
+        Error::Graft(GraftError::Model(_)) => ("damaged", Damaged, DAMAGED),
+    }
+}
+
+const FULL: &[&str] = &["The disk is full. Free some space and try again; nothing was lost."];
+const DAMAGED: &[&str] =
+    &["`safepoint validate --deep` shows what is damaged and which checkpoints are still whole."];
+
+fn classify_workspace(error: &WorkspaceError) -> Row {
+    use FailureKind::{Busy, Conflict, Damaged, Failed, Interrupted, Usage};
+    match error {
+        WorkspaceError::Object(error) => classify_object(error),
+        error if error.is_full() => ("disk_full", Failed, FULL),
+        WorkspaceError::Open { .. } => {
+            ("workspace_gone", FailureKind::NotFound, &["Is the folder still there, and may you read it?"])
+        }
+        WorkspaceError::Busy { .. } => ("busy", Busy, &["Wait until it has finished, then try again."]),
+        WorkspaceError::Obstructed(_) => {
+            ("obstructed", Conflict, &["Move what is in the way, or choose other paths with --path."])
+        }
+        WorkspaceError::Verify { .. } => {
+            ("verify", Damaged, &["The disk did not keep what was written. Check it before you go on."])
+        }
+        WorkspaceError::Interrupted => ("interrupted", Interrupted, &[]),
+        WorkspaceError::Pattern { .. } => {
+            ("bad_pattern", Usage, &["Patterns are written as in a .gitignore."])
+        }
+        WorkspaceError::Read { .. }
+        | WorkspaceError::Stage { .. }
+        | WorkspaceError::Swap { .. }
+        | WorkspaceError::Sync(_)
+        | WorkspaceError::PutBack { .. }
+        | WorkspaceError::Space { .. } => ("workspace", Failed, &[]),
+    }
+}
+
+fn classify_store(error: &StoreError) -> Row {
+    use FailureKind::{Damaged, Failed};
+    match error {
+        error if error.is_full() => ("disk_full", Failed, FULL),
+        StoreError::NewerFormat { .. } => ("newer_format", Failed, NEWER),
+        StoreError::NotAStore { .. } => {
+            ("not_a_store", Damaged, &["Name another home with --home, or put the right file back."])
+        }
+        _ => ("store", Failed, &[]),
+    }
+}
+
+const NEWER: &[&str] = &["A newer Safepoint wrote this. Use that one, or update this one."];
+
+fn classify_catalog(error: &CatalogError) -> Row {
+    use FailureKind::{Busy, Conflict, Damaged, Failed};
+    match error {
+        error if error.is_busy() => {
+            ("busy", Busy, &["Wait until the other Safepoint has finished, then try again."])
+        }
+        error if error.is_full() => ("disk_full", Failed, FULL),
+        error if error.is_damaged() => {
+            ("catalog_damaged", Damaged, &["The packs in the store are not affected."])
+        }
+        CatalogError::Newer { .. } => ("newer_format", Failed, NEWER),
+        CatalogError::Needed { .. } | CatalogError::Unfinished { .. } => {
+            ("needed", Conflict, &["Run `safepoint recover` first."])
+        }
+        _ => ("catalog", Failed, &[]),
+    }
+}
+
+fn classify_object(error: &ObjectError) -> Row {
+    use FailureKind::{Damaged, Failed};
+    match error {
+        ObjectError::Missing { .. } => ("missing", Damaged, DAMAGED),
+        ObjectError::Damaged { .. } => ("damaged", Damaged, DAMAGED),
+        ObjectError::Input(_) => ("unreadable", Failed, &[]),
+        ObjectError::Store(source) => match source.downcast_ref::<StoreError>() {
+            Some(error) => classify_store(error),
+            None => ("store", Failed, &[]),
+        },
+    }
+}
+
+/// Hints that name the thing at hand.
+fn details(error: &Error) -> Vec<String> {
+    match error {
+        Error::Ambiguous { candidates, .. } => {
+            vec![format!(
+                "It could be {}.",
+                candidates.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            )]
+        }
+        Error::Workspace(WorkspaceError::Obstructed(obstacles)) => {
+            obstacles.iter().take(10).map(|obstacle| format!("In the way: {obstacle}")).collect()
+        }
+        Error::RolledBackHalfway { source, .. } => details(source),
+        _ => Vec::new(),
+    }
+}

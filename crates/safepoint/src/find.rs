@@ -1,0 +1,125 @@
+//! Finding a checkpoint by what people call it, and looking into it.
+
+use crate::create::files_part;
+use crate::parts::files;
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::{Catalog, Resolved};
+use safepoint_model::change;
+use safepoint_model::checkpoint::Checkpoint;
+use safepoint_model::content::Content;
+use safepoint_model::coverage::Coverage;
+use safepoint_model::reference::Reference;
+use safepoint_model::rollback::{ChangedPath, Rollback};
+use safepoint_model::tree::{Entry, Node};
+use safepoint_model::{CheckpointId, ObjectError, ObjectKind, ObjectSource, RelPath, WorkspaceId, document};
+use safepoint_workspace::Snapshot;
+use std::io::Write;
+
+/// Looks a reference up; anything but one result is an error that says so.
+pub(crate) fn one(
+    catalog: &Catalog,
+    workspace: Option<WorkspaceId>,
+    text: &str,
+    reference: &Reference,
+) -> Result<Checkpoint, Error> {
+    match catalog.resolve(workspace, reference)? {
+        Resolved::One(checkpoint) => Ok(*checkpoint),
+        Resolved::None => Err(Error::NoCheckpoint { reference: text.to_owned() }),
+        Resolved::Ambiguous(several) => Err(Error::Ambiguous {
+            reference: text.to_owned(),
+            candidates: several.into_iter().map(|checkpoint| checkpoint.id).collect(),
+        }),
+    }
+}
+
+/// One entry of a checkpoint, with its path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedEntry {
+    /// Where.
+    pub path: RelPath,
+    /// What.
+    pub entry: Entry,
+}
+
+/// Everything in a checkpoint.
+pub type Entries = Vec<ListedEntry>;
+
+impl CheckpointManager {
+    /// The checkpoint with this id.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn checkpoint(&self, id: CheckpointId) -> Result<Checkpoint, Error> {
+        self.catalog.checkpoint(id)?.ok_or_else(|| Error::NoCheckpoint { reference: id.to_string() })
+    }
+
+    pub(crate) fn snapshot_of(&self, checkpoint: &Checkpoint) -> Result<Snapshot, Error> {
+        let part = files_part(checkpoint).ok_or(Error::NoFiles { checkpoint: checkpoint.id })?;
+        Ok(files::snapshot(&self.store, part.document)?)
+    }
+
+    /// What a checkpoint left out.
+    ///
+    /// # Errors
+    /// When it holds no files, or the document is missing or damaged.
+    pub fn coverage(&self, checkpoint: &Checkpoint) -> Result<Coverage, Error> {
+        Ok(self.snapshot_of(checkpoint)?.coverage)
+    }
+
+    /// Every entry of a checkpoint, sorted by directory.
+    ///
+    /// # Errors
+    /// When it holds no files, or a tree is missing or damaged.
+    pub fn entries(&self, checkpoint: &Checkpoint) -> Result<Entries, Error> {
+        let mut entries = Vec::new();
+        if let Some(tree) = self.snapshot_of(checkpoint)?.tree() {
+            change::walk::<Error>(&self.store, &RelPath::root(), tree, &mut |path, entry| {
+                entries.push(ListedEntry { path: path.clone(), entry: entry.clone() });
+                Ok(())
+            })?;
+        }
+        Ok(entries)
+    }
+
+    /// Writes a file as it was in a checkpoint. A link gives its target.
+    ///
+    /// # Errors
+    /// When the path is not there or not a file, an object is missing or damaged, or the writer fails.
+    pub fn cat(&self, checkpoint: &Checkpoint, path: &RelPath, out: &mut dyn Write) -> Result<(), Error> {
+        let tree = self.snapshot_of(checkpoint)?.tree();
+        let found = tree.map(|tree| change::find(&self.store, tree, path)).transpose()?.flatten();
+        match found.map(|entry| entry.node) {
+            Some(Node::File(content)) => write_content(&self.store, &content, out),
+            Some(Node::Symlink(target)) => {
+                out.write_all(&target).map_err(|error| ObjectError::Input(error).into())
+            }
+            Some(Node::Directory(_)) => {
+                Err(Error::NotAFile { checkpoint: checkpoint.id, path: path.clone() })
+            }
+            None => Err(Error::NoPath { checkpoint: checkpoint.id, path: path.clone() }),
+        }
+    }
+
+    /// Every path that a rollback changed.
+    ///
+    /// # Errors
+    /// When the list is missing or damaged.
+    pub fn changed_paths(&self, rollback: &Rollback) -> Result<Vec<ChangedPath>, Error> {
+        match rollback.changed_paths {
+            Some(id) => Ok(document::load(&self.store, id)?),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Writes content piece by piece, each checked before it goes out.
+pub(crate) fn write_content(
+    source: &dyn ObjectSource,
+    content: &Content,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    for piece in content.pieces(source)? {
+        out.write_all(&source.get(ObjectKind::Chunk, piece.id)?).map_err(ObjectError::Input)?;
+    }
+    Ok(())
+}

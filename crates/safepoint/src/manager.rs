@@ -1,0 +1,238 @@
+//! The manager: one open home, and the workspaces registered in it.
+
+use crate::environment::{Environment, SystemEnvironment};
+use crate::home::Home;
+use crate::{Error, find};
+use safepoint_catalog::{Catalog, Filter, Summary, Workspace};
+use safepoint_model::checkpoint::Checkpoint;
+use safepoint_model::reference::Reference;
+use safepoint_model::rollback::Rollback;
+use safepoint_model::{RelPath, WorkspaceId};
+use safepoint_store::{Store, Usage};
+use safepoint_workspace::{Capabilities, Lock, Root};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How a manager behaves.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How long to wait for another Safepoint at the same workspace.
+    pub lock_wait: Duration,
+    /// Patterns to leave out of every capture, in gitignore's syntax.
+    pub excludes: Vec<String>,
+    /// Folders that are not taken as a workspace unless forced: the user's home directory.
+    pub refused_roots: Vec<PathBuf>,
+    /// Do not use more of the file system than this, even where it could do more.
+    pub capabilities: Capabilities,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            lock_wait: Duration::from_secs(10),
+            excludes: Vec::new(),
+            refused_roots: Vec::new(),
+            capabilities: Capabilities::default(),
+        }
+    }
+}
+
+/// Makes checkpoints and brings them back. See the [crate's page](crate) for how it is used.
+pub struct CheckpointManager {
+    pub(crate) home: Home,
+    pub(crate) store: Store,
+    pub(crate) catalog: Catalog,
+    pub(crate) environment: Box<dyn Environment>,
+    pub(crate) settings: Settings,
+}
+
+/// A workspace that is open and belongs to this process alone.
+pub(crate) struct Held {
+    pub(crate) root: Root,
+    _lock: Lock,
+}
+
+impl CheckpointManager {
+    /// Opens a home, making it where it is missing.
+    ///
+    /// # Errors
+    /// When the folder cannot be used, or store or catalog cannot be opened.
+    pub fn open(home: &Path) -> Result<Self, Error> {
+        Self::open_with(home, Settings::default(), Box::new(SystemEnvironment::default()))
+    }
+
+    /// The same, with settings and an environment.
+    ///
+    /// # Errors
+    /// As [`CheckpointManager::open`].
+    pub fn open_with(
+        home: &Path,
+        settings: Settings,
+        environment: Box<dyn Environment>,
+    ) -> Result<Self, Error> {
+        let home = Home::open(home)?;
+        let store = Store::open(&home.store())?;
+        let catalog = Catalog::open(&home.catalog())?;
+        Ok(Self { home, store, catalog, environment, settings })
+    }
+
+    /// The folder with the store and the catalog.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// Registers a folder as a workspace, or finds it among those that are.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or is one that is only taken when forced (`/`, the home directory).
+    pub fn register(&self, path: &Path) -> Result<Workspace, Error> {
+        let path = canonical(path)?;
+        if path == Path::new("/") {
+            return Err(Error::RefusedRoot { path, why: "it is the root of the whole system" });
+        }
+        if self.settings.refused_roots.contains(&path) {
+            return Err(Error::RefusedRoot {
+                path,
+                why: "it is a home directory, with far more in it than one project",
+            });
+        }
+        if self.home.path() == path {
+            return Err(Error::RefusedRoot { path, why: "it is Safepoint's own home" });
+        }
+        self.register_anyway(&path)
+    }
+
+    /// Registers a folder even where [`CheckpointManager::register`] would not.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn register_anyway(&self, path: &Path) -> Result<Workspace, Error> {
+        let path = canonical(path)?;
+        Root::open(&path)?;
+        let name =
+            path.file_name().map_or_else(|| "/".to_owned(), |name| name.to_string_lossy().into_owned());
+        let workspace = Workspace {
+            id: WorkspaceId::from_bits(self.environment.new_id()),
+            root: path.as_os_str().as_bytes().to_vec(),
+            name,
+            created_at: self.environment.now(),
+            head: None,
+            removed_at: None,
+        };
+        self.catalog.write(|transaction| match transaction.workspace_at(&workspace.root)? {
+            Some(known) => Ok(known),
+            None => {
+                transaction.register_workspace(&workspace)?;
+                Ok(workspace)
+            }
+        })
+    }
+
+    /// The workspace that is registered at this folder or, nearest first, above it.
+    ///
+    /// # Errors
+    /// When the folder does not exist or the catalog cannot be read.
+    pub fn workspace_around(&self, path: &Path) -> Result<Option<Workspace>, Error> {
+        let path = canonical(path)?;
+        for above in path.ancestors() {
+            if let Some(workspace) = self.catalog.workspace_at(above.as_os_str().as_bytes())? {
+                return Ok(Some(workspace));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Every registered workspace.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn workspaces(&self) -> Result<Vec<Workspace>, Error> {
+        Ok(self.catalog.workspaces()?)
+    }
+
+    /// The workspace as it is on record now.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read, or it is not on record.
+    pub fn workspace(&self, id: WorkspaceId) -> Result<Workspace, Error> {
+        let missing = || Error::NoWorkspace { path: PathBuf::from(id.to_string()) };
+        self.catalog.workspace(id)?.ok_or_else(missing)
+    }
+
+    /// Checkpoints, newest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn list(&self, filter: &Filter) -> Result<Vec<Checkpoint>, Error> {
+        Ok(self.catalog.checkpoints(filter)?)
+    }
+
+    /// Counts over checkpoints.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn summary(&self, filter: &Filter) -> Result<Summary, Error> {
+        Ok(self.catalog.summary(filter)?)
+    }
+
+    /// The checkpoint that a reference names.
+    ///
+    /// # Errors
+    /// When none or several have the name.
+    pub fn get(&self, workspace: Option<&Workspace>, reference: &str) -> Result<Checkpoint, Error> {
+        let parsed: Reference = reference.parse()?;
+        find::one(&self.catalog, workspace.map(|workspace| workspace.id), reference, &parsed)
+    }
+
+    /// Every rollback of a workspace, oldest first, failed ones too.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn rollbacks(&self, workspace: &Workspace) -> Result<Vec<Rollback>, Error> {
+        Ok(self.catalog.rollbacks(workspace.id)?)
+    }
+
+    /// How much the store holds.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn usage(&self) -> Result<Usage, Error> {
+        Ok(self.store.usage()?)
+    }
+
+    /// What the file system of a workspace can do.
+    ///
+    /// # Errors
+    /// When nothing can be written there.
+    pub fn capabilities(&self, workspace: &Workspace) -> Result<Capabilities, Error> {
+        let held = self.hold(workspace)?;
+        self.probe(&held.root)
+    }
+
+    pub(crate) fn probe(&self, root: &Root) -> Result<Capabilities, Error> {
+        let found = Capabilities::probe(root).map_err(|source| {
+            Error::Workspace(safepoint_workspace::WorkspaceError::Stage { path: RelPath::root(), source })
+        })?;
+        Ok(found.and(self.settings.capabilities))
+    }
+
+    /// Opens the workspace for this process alone.
+    pub(crate) fn hold(&self, workspace: &Workspace) -> Result<Held, Error> {
+        let root = Root::open(workspace.root_path())?;
+        let lock = root.lock(self.settings.lock_wait)?;
+        Ok(Held { root, _lock: lock })
+    }
+
+    /// Where Safepoint's home lies in the workspace, if it does.
+    pub(crate) fn own_folders(&self, root: &Root) -> Vec<RelPath> {
+        let below = self.home.path().strip_prefix(root.path()).ok();
+        below.and_then(|below| RelPath::new(below.as_os_str().as_bytes()).ok()).into_iter().collect()
+    }
+}
+
+fn canonical(path: &Path) -> Result<PathBuf, Error> {
+    std::fs::canonicalize(path).map_err(|source| {
+        Error::Workspace(safepoint_workspace::WorkspaceError::Open { path: path.to_owned(), source })
+    })
+}

@@ -1,0 +1,3 @@
+//! The kinds of parts there are.
+
+pub(crate) mod files;

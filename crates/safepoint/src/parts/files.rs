@@ -1,0 +1,202 @@
+//! The files of a workspace, as a part.
+
+use crate::part::{Captured, Outline, Part, Prepared};
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::{Transaction, Workspace};
+use safepoint_model::change::graft;
+use safepoint_model::checkpoint::{PartKind, PartRecord, Totals};
+use safepoint_model::coverage::{Coverage, Why};
+use safepoint_model::files::FilesDocument;
+use safepoint_model::rollback::{Expected, Step};
+use safepoint_model::tree::{Entry, Node};
+use safepoint_model::{
+    ObjectError, ObjectId, ObjectSink, ObjectSource, Progress, RelPath, RollbackId, document,
+};
+use safepoint_store::Writer;
+use safepoint_workspace::{
+    Capabilities, Ended, Finding, Root, Scan, ScanOptions, Settled, Snapshot, Stage, StageOptions, Times,
+    plan, scan,
+};
+
+/// The files of one workspace that this process holds.
+pub(crate) struct FilesPart<'m> {
+    pub(crate) manager: &'m CheckpointManager,
+    pub(crate) root: &'m Root,
+    pub(crate) workspace: &'m Workspace,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) times: Times,
+}
+
+impl<'m> FilesPart<'m> {
+    pub(crate) fn new(manager: &'m CheckpointManager, root: &'m Root, workspace: &'m Workspace) -> Self {
+        let capabilities = manager.settings.capabilities;
+        Self { manager, root, workspace, capabilities, times: Times::default() }
+    }
+
+    /// Reads the workspace into a sink, with the help of what the last capture saw.
+    pub(crate) fn scan<S: ObjectSink + ObjectSource>(
+        &self,
+        sink: &S,
+        keep: Option<ObjectId>,
+        progress: &dyn Progress,
+    ) -> Result<Scan, Error> {
+        let packs = self.manager.store.pack_names()?;
+        let cache = self.manager.home.read_cache(self.workspace.id, &packs);
+        let own = self.manager.own_folders(self.root);
+        let excludes = &self.manager.settings.excludes;
+        let options = ScanOptions { excludes, cache: cache.as_ref(), own: &own, keep };
+        Ok(scan(self.root, sink, &options, progress)?)
+    }
+}
+
+/// The workspace that a document describes.
+pub(crate) fn snapshot(source: &dyn ObjectSource, document: ObjectId) -> Result<Snapshot, ObjectError> {
+    let document = FilesDocument::load(source, document)?;
+    Ok(Snapshot { root: document.root_entry(), coverage: document.coverage(source)? })
+}
+
+/// Keeps what describes a workspace.
+pub(crate) fn keep_document(
+    sink: &dyn ObjectSink,
+    root: &Entry,
+    coverage: &Coverage,
+    count: u64,
+    bytes: u64,
+) -> Result<ObjectId, ObjectError> {
+    let coverage = document::store(sink, coverage)?;
+    let root = Expected { entry: root.clone() };
+    document::store(sink, &FilesDocument { format: FilesDocument::FORMAT, root, count, bytes, coverage })
+}
+
+/// What the user should be told about a capture.
+fn warnings(scan: &Scan) -> Vec<String> {
+    let coverage = &scan.snapshot.coverage;
+    let unreadable =
+        coverage.skipped.iter().filter(|skipped| matches!(skipped.why, Why::Unreadable | Why::TooDeep));
+    let mut warnings = scan.warnings.clone();
+    warnings.extend(
+        unreadable.map(|skipped| format!("{} is not in the checkpoint: {}", skipped.path, skipped.why)),
+    );
+    warnings
+        .extend(coverage.unsettled.iter().map(|path| format!("{path} changed all the while it was read")));
+    warnings
+}
+
+impl Part for FilesPart<'_> {
+    fn kind(&self) -> PartKind {
+        PartKind::Files
+    }
+
+    fn key(&self) -> String {
+        self.workspace.id.to_string()
+    }
+
+    fn capture(
+        &self,
+        writer: &Writer<'_>,
+        target: Option<&PartRecord>,
+        progress: &dyn Progress,
+    ) -> Result<Captured, Error> {
+        let target = target.map(|part| FilesDocument::load(writer, part.document)).transpose()?;
+        let scan = self.scan(writer, target.and_then(|target| target.tree()), progress)?;
+        let Snapshot { root, coverage } = &scan.snapshot;
+        Ok(Captured {
+            document: keep_document(writer, root, coverage, scan.count, scan.bytes)?,
+            totals: Totals { count: scan.count, bytes: scan.bytes, ..Totals::default() },
+            warnings: warnings(&scan),
+            coverage: coverage.clone(),
+            cache: scan.cache,
+        })
+    }
+
+    fn prepare<'p>(
+        &'p self,
+        now: ObjectId,
+        target: ObjectId,
+        paths: &[RelPath],
+        writer: &Writer<'_>,
+    ) -> Result<Box<dyn Prepared + 'p>, Error> {
+        let now = snapshot(writer, now)?;
+        let mut target = snapshot(writer, target)?;
+        if let (false, Some(base), Some(donor)) = (paths.is_empty(), now.tree(), target.tree()) {
+            let grafted = graft(writer, base, donor, paths)?;
+            // The chosen paths as they were, everything else as it is.
+            target.root = Entry { node: Node::Directory(grafted), ..now.root.clone() };
+        }
+        let plan = plan(self.root, writer, &now, &target, &self.capabilities)?;
+        let outline = Outline { restored: plan.restored, removed: plan.removed, paths: plan.paths };
+        Ok(Box::new(FilesRollback { part: self, steps: plan.steps, outline, stage: None, settled: None }))
+    }
+
+    fn resume<'p>(&'p self, id: RollbackId, steps: Vec<Step>) -> Result<Box<dyn Prepared + 'p>, Error> {
+        let stage = Some(Stage::reopen(self.root, id, self.capabilities)?);
+        Ok(Box::new(FilesRollback { part: self, steps, outline: Outline::default(), stage, settled: None }))
+    }
+}
+
+/// A rollback of a workspace's files, on its way.
+struct FilesRollback<'p> {
+    part: &'p FilesPart<'p>,
+    steps: Vec<Step>,
+    outline: Outline,
+    stage: Option<Stage<'p>>,
+    settled: Option<Settled>,
+}
+
+impl Prepared for FilesRollback<'_> {
+    fn outline(&self) -> &Outline {
+        &self.outline
+    }
+
+    fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    fn stage(&mut self, id: RollbackId, progress: &dyn Progress) -> Result<(), Error> {
+        if !self.steps.is_empty() {
+            let options = StageOptions { capabilities: self.part.capabilities, times: self.part.times };
+            let store = &self.part.manager.store;
+            self.stage = Some(Stage::build(self.part.root, id, &self.steps, options, store, progress)?);
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, progress: &dyn Progress) -> Result<Vec<RelPath>, Error> {
+        let Some(stage) = &mut self.stage else { return Ok(Vec::new()) };
+        stage.arm()?;
+        stage.apply(&self.steps)?;
+        stage.sync(&self.steps)?;
+        let meanwhile = stage.verify(&self.steps, &self.part.manager.store, progress)?;
+        Ok(meanwhile.into_iter().map(|meanwhile| meanwhile.path).collect())
+    }
+
+    fn publish(&self, _: &Transaction<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn undo(&mut self) -> Result<(), Error> {
+        match &self.stage {
+            Some(stage) => Ok(stage.undo(&self.steps, &self.part.manager.store)?),
+            None => Ok(()),
+        }
+    }
+
+    fn settle(
+        &mut self,
+        ended: Ended,
+        writer: &Writer<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Finding>, Error> {
+        let Some(stage) = &self.stage else { return Ok(Vec::new()) };
+        let settled = stage.inspect(&self.steps, ended, writer, progress)?;
+        let findings = settled.findings.clone();
+        self.settled = Some(settled);
+        Ok(findings)
+    }
+
+    fn clear(&mut self) -> Result<bool, Error> {
+        let (Some(stage), Some(settled)) = (self.stage.take(), self.settled.take()) else { return Ok(true) };
+        stage.clear(&settled)?;
+        Ok(settled.is_complete())
+    }
+}

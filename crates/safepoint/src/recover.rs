@@ -1,0 +1,149 @@
+//! RECOVER: finishes or undoes what a crash left. Every verb does it first; it may itself be killed and done again.
+
+use crate::part::Part;
+use crate::parts::files::FilesPart;
+use crate::restore::Settling;
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::{FinishFacts, Workspace};
+use safepoint_model::rollback::{Rescued, Rollback, RollbackState};
+use safepoint_model::{Progress, RelPath, RollbackId};
+use safepoint_workspace::{Ended, Root, Stage};
+
+/// What recovery found and did.
+#[derive(Debug, Default)]
+pub struct Recovery {
+    /// Rollbacks that were under way and are undone now.
+    pub undone: Vec<RollbackId>,
+    /// Rollbacks that were done and whose displaced files are gone now.
+    pub settled: Vec<RollbackId>,
+    /// Edits that were found displaced.
+    pub rescued: Vec<Rescued>,
+    /// Displaced files that a program still has open.
+    pub waiting: Vec<RelPath>,
+    /// What it could not do, in words.
+    pub warnings: Vec<String>,
+}
+
+impl Recovery {
+    /// Whether there was nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.undone.is_empty()
+            && self.settled.is_empty()
+            && self.rescued.is_empty()
+            && self.waiting.is_empty()
+            && self.warnings.is_empty()
+    }
+
+    fn add(&mut self, settling: Settling) {
+        self.rescued.extend(settling.rescued);
+        self.waiting.extend(settling.waiting);
+        self.warnings.extend(settling.warnings);
+    }
+}
+
+impl CheckpointManager {
+    /// Finishes or undoes what a crash left in a workspace.
+    ///
+    /// # Errors
+    /// When something cannot be put back; it can be tried again.
+    pub fn recover(&self, workspace: &Workspace, progress: &dyn Progress) -> Result<Recovery, Error> {
+        let held = self.hold(workspace)?;
+        self.recover_held(workspace, &held.root, progress)
+    }
+
+    pub(crate) fn recover_held(
+        &self,
+        workspace: &Workspace,
+        root: &Root,
+        progress: &dyn Progress,
+    ) -> Result<Recovery, Error> {
+        let mut recovery = Recovery::default();
+        let mut part = FilesPart::new(self, root, workspace);
+        let unfinished = self.catalog.unfinished(workspace.id)?;
+        let (staged, applied) = Stage::leftovers(root)?;
+        if unfinished.is_empty() && staged.is_empty() && applied.is_empty() {
+            return Ok(recovery);
+        }
+        part.capabilities = self.probe(root)?;
+        for record in unfinished {
+            match record.state {
+                RollbackState::Applying => self.undo_crashed(&part, &record, progress, &mut recovery)?,
+                _ => self.settle_crashed(&part, &record, progress, &mut recovery)?,
+            }
+        }
+        self.sweep(&part, root, progress, &mut recovery)?;
+        Ok(recovery)
+    }
+
+    fn undo_crashed(
+        &self,
+        part: &dyn Part,
+        record: &Rollback,
+        progress: &dyn Progress,
+        recovery: &mut Recovery,
+    ) -> Result<(), Error> {
+        let steps = self.catalog.steps(record.id)?;
+        let mut prepared = part.resume(record.id, steps)?;
+        prepared
+            .undo()
+            .map_err(|source| Error::Unfinished { rollback: record.id, source: Box::new(source) })?;
+        let facts =
+            FinishFacts { error: Some("the process ended half-way".to_owned()), ..FinishFacts::default() };
+        let at = self.environment.now();
+        self.catalog.write(|transaction| {
+            transaction.finish_rollback(record.id, RollbackState::Aborted, at, &facts)
+        })?;
+        recovery.undone.push(record.id);
+        recovery.add(self.settle_once(record, &mut *prepared, Ended::Undone, progress)?);
+        Ok(())
+    }
+
+    fn settle_crashed(
+        &self,
+        part: &dyn Part,
+        record: &Rollback,
+        progress: &dyn Progress,
+        recovery: &mut Recovery,
+    ) -> Result<(), Error> {
+        let steps = self.catalog.steps(record.id)?;
+        let mut prepared = part.resume(record.id, steps)?;
+        let settling = self.settle_once(record, &mut *prepared, Ended::Done, progress)?;
+        if settling.waiting.is_empty() && settling.warnings.is_empty() {
+            recovery.settled.push(record.id);
+        }
+        recovery.add(settling);
+        Ok(())
+    }
+
+    /// Stages whose rollback is not, or no longer, under way.
+    fn sweep(
+        &self,
+        part: &FilesPart<'_>,
+        root: &Root,
+        progress: &dyn Progress,
+        recovery: &mut Recovery,
+    ) -> Result<(), Error> {
+        let (staged, applied) = Stage::leftovers(root)?;
+        for id in staged {
+            // The intent never came, so it holds copies only; and the workspace is ours, so nobody is filling it.
+            if self.catalog.rollback(id)?.is_none_or(|record| record.state == RollbackState::Refused)
+                && let Some(stage) = Stage::open(root, id, part.capabilities)?
+            {
+                stage.discard()?;
+            }
+        }
+        for id in applied {
+            match self.catalog.rollback(id)? {
+                Some(record) if record.state == RollbackState::Aborted => {
+                    let mut prepared = part.resume(id, self.catalog.steps(id)?)?;
+                    recovery.add(self.settle_once(&record, &mut *prepared, Ended::Undone, progress)?);
+                }
+                Some(_) => {}
+                None => recovery.warnings.push(format!(
+                    ".safepoint/apply-{id} belongs to a rollback that this home does not know; it is left alone"
+                )),
+            }
+        }
+        Ok(())
+    }
+}

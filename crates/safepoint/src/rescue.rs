@@ -1,0 +1,93 @@
+//! Keeps edits that were found displaced: as a checkpoint of their own, under the paths they had.
+
+use crate::parts::files::keep_document;
+use crate::restore::Settling;
+use crate::{CheckpointManager, Error};
+use safepoint_model::checkpoint::{Kind, Manifest, PartKind, PartRecord, Reason, Role, Totals};
+use safepoint_model::coverage::Coverage;
+use safepoint_model::rollback::{Rescued, Rollback};
+use safepoint_model::tree::{Entry, Meta, Node, Tree};
+use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, RelPath, document};
+use safepoint_store::Writer;
+use safepoint_workspace::Finding;
+use std::collections::BTreeMap;
+
+impl CheckpointManager {
+    /// Puts what was rescued on record. When this returns it is durable, and its other copy may be deleted.
+    pub(crate) fn keep_rescued(
+        &self,
+        record: &Rollback,
+        findings: Vec<Finding>,
+        writer: Writer<'_>,
+        settling: &mut Settling,
+    ) -> Result<(), Error> {
+        let mut rescued = Vec::new();
+        for finding in findings {
+            match finding {
+                Finding::Rescued { path, entry, why } => rescued.push((path, entry, why)),
+                Finding::Busy { path } => settling.waiting.push(path),
+                Finding::Stuck { path, why } => {
+                    settling.warnings.push(format!("{path} was displaced and is kept in .safepoint: {why}"));
+                }
+            }
+        }
+        if rescued.is_empty() {
+            return Ok(());
+        }
+        let workspace = self.workspace(record.workspace_id)?;
+        let entries = rescued.iter().map(|(path, entry, _)| (path.clone(), entry.clone())).collect();
+        let tree = tree_of(&writer, entries)?;
+        let root = Entry { name: Vec::new(), meta: plain_directory(), node: Node::Directory(tree) };
+        let (count, bytes) = (rescued.len() as u64, 0);
+        let files = keep_document(&writer, &root, &Coverage::default(), count, bytes)?;
+        let part = PartRecord { kind: PartKind::Files, key: workspace.id.to_string(), document: files };
+        let manifest = Manifest::new(vec![part]);
+        let integrity = document::store(&writer, &manifest)?;
+        let mut checkpoint = self.blank(&workspace, integrity, manifest.parts);
+        checkpoint.label = Some(format!("rescued from rollback {}", record.id));
+        checkpoint.kind = Kind::Emergency;
+        checkpoint.reason = Reason::ErrorRecovery;
+        checkpoint.role = Some(Role::Rescue);
+        checkpoint.parent = record.safety_checkpoint;
+        checkpoint.files = Totals { count, bytes, added: count, ..Totals::default() };
+        checkpoint.size_bytes = writer.finish()?.stored_bytes;
+        let at = checkpoint.created_at;
+        settling.rescued = rescued
+            .into_iter()
+            .map(|(path, _, why)| Rescued { path, checkpoint: checkpoint.id, why })
+            .collect();
+        self.catalog.write(|transaction| {
+            transaction.insert_checkpoint(&checkpoint)?;
+            transaction.add_rescued(record.id, &settling.rescued, at)
+        })?;
+        Ok(())
+    }
+}
+
+fn plain_directory() -> Meta {
+    Meta { mode: 0o755, ..Meta::default() }
+}
+
+/// A tree with these entries at these paths, and plain directories above them.
+fn tree_of(sink: &dyn ObjectSink, entries: Vec<(RelPath, Entry)>) -> Result<ObjectId, Error> {
+    let mut here: BTreeMap<Vec<u8>, Entry> = BTreeMap::new();
+    let mut below: BTreeMap<Vec<u8>, Vec<(RelPath, Entry)>> = BTreeMap::new();
+    for (path, entry) in entries {
+        let mut names = path.names();
+        let Some(first) = names.next() else { continue };
+        let rest: Vec<&[u8]> = names.collect();
+        if rest.is_empty() {
+            here.insert(first.to_vec(), entry);
+        } else {
+            let rest = RelPath::new(rest.join(&b'/')).map_err(Error::Model)?;
+            below.entry(first.to_vec()).or_default().push((rest, entry));
+        }
+    }
+    for (name, entries) in below {
+        let tree = tree_of(sink, entries)?;
+        here.insert(name.clone(), Entry { name, meta: plain_directory(), node: Node::Directory(tree) });
+    }
+    let tree =
+        Tree::new(here.into_values().collect()).map_err(|error| ObjectError::Store(Box::new(error)))?;
+    Ok(sink.put(ObjectKind::Tree, &tree.encode())?)
+}

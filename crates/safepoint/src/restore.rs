@@ -1,0 +1,322 @@
+//! ROLLBACK, as design section 3 has it: lock, recover, safety, plan, stage, intent, apply, sync, verify, publish, settle.
+//!
+//! The transaction of PUBLISH is the only commit point. Any error before it puts everything back, and a crash before it makes the
+//! next command do so. What a part is does not matter here.
+
+use crate::create::{CreateOptions, files_part};
+use crate::manager::Held;
+use crate::part::{Outline, Part, Prepared};
+use crate::parts::files::FilesPart;
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::{FinishFacts, Workspace};
+use safepoint_model::checkpoint::{Checkpoint, Kind, PartRecord, Reason, Role};
+use safepoint_model::rollback::{Rescued, Rollback, RollbackState, Strategy, Verb};
+use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, document};
+use safepoint_store::Writer;
+use safepoint_workspace::{Ended, Times, WorkspaceError};
+
+/// Whether to do it or only to show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DryRun {
+    /// Do it.
+    #[default]
+    No,
+    /// Show it.
+    Yes,
+}
+
+/// How to roll back.
+#[derive(Debug, Clone, Default)]
+pub struct RestoreOptions {
+    /// Only these paths; everything where there are none.
+    pub paths: Vec<RelPath>,
+    /// Do it or show it.
+    pub dry_run: DryRun,
+    /// Which time restored files carry.
+    pub times: Times,
+}
+
+/// What a rollback did, or would do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Restored {
+    /// Its record. For a dry run it is not on record anywhere.
+    pub rollback: Rollback,
+    /// What changed.
+    pub outline: Outline,
+    /// Paths that somebody changed after the rollback had put them in place; they are as that somebody made them.
+    pub changed_meanwhile: Vec<RelPath>,
+    /// Displaced files that a program still has open for writing: they are kept, and looked at again by the next command.
+    pub waiting: Vec<RelPath>,
+    /// What users should know about this file system, and about what could not be cleared away.
+    pub warnings: Vec<String>,
+    /// Whether every touched path was read back.
+    pub verified: bool,
+}
+
+/// What is asked, whichever verb asks it.
+pub(crate) struct Request<'a> {
+    pub(crate) verb: Verb,
+    pub(crate) answers: Option<RollbackId>,
+    pub(crate) to: Checkpoint,
+    pub(crate) options: &'a RestoreOptions,
+}
+
+impl CheckpointManager {
+    /// Makes the workspace equal to a checkpoint: all of it or, with paths, these.
+    ///
+    /// # Errors
+    /// Whatever the error, the workspace is exactly as it was, except for [`Error::Unfinished`], which the next command mends.
+    pub fn restore(
+        &self,
+        workspace: &Workspace,
+        to: CheckpointId,
+        options: &RestoreOptions,
+        progress: &dyn Progress,
+    ) -> Result<Restored, Error> {
+        let held = self.hold(workspace)?;
+        self.recover_held(workspace, &held.root, progress)?;
+        let to = self.checkpoint(to)?;
+        let request = Request { verb: Verb::Rollback, answers: None, to, options };
+        self.restore_held(workspace, &held, &request, progress)
+    }
+
+    pub(crate) fn restore_held(
+        &self,
+        workspace: &Workspace,
+        held: &Held,
+        request: &Request<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Restored, Error> {
+        let mut record = self.record_of(workspace, request)?;
+        let result = self.try_restore(workspace, held, request, &mut record, progress);
+        if let Err(error) = &result {
+            self.note_refusal(record, request, error);
+        }
+        result
+    }
+
+    /// The record of this rollback, before anything is known about how it goes.
+    fn record_of(&self, workspace: &Workspace, request: &Request<'_>) -> Result<Rollback, Error> {
+        let selective = !request.options.paths.is_empty();
+        Ok(Rollback {
+            id: RollbackId::from_bits(self.environment.new_id()),
+            workspace_id: workspace.id,
+            verb: request.verb,
+            answers: request.answers,
+            from: self.workspace(workspace.id)?.head,
+            to: request.to.id,
+            safety_checkpoint: None,
+            strategy: if selective { Strategy::Selective } else { Strategy::Immediate },
+            paths: request.options.paths.clone(),
+            state: RollbackState::Applying,
+            created_at: self.environment.now(),
+            finished_at: None,
+            actor: self.environment.actor(),
+            restored_files_count: 0,
+            removed_files_count: 0,
+            changed_paths: None,
+            rescued: Vec::new(),
+            error: None,
+        })
+    }
+
+    /// A rollback that was refused before anything changed is on record too. That the record fails must not hide why.
+    fn note_refusal(&self, mut record: Rollback, request: &Request<'_>, error: &Error) {
+        let on_record = record.safety_checkpoint.is_some();
+        let no_attempt = matches!(error, Error::Workspace(WorkspaceError::Interrupted));
+        if on_record || no_attempt || request.options.dry_run == DryRun::Yes {
+            return;
+        }
+        record.state = RollbackState::Refused;
+        record.finished_at = Some(self.environment.now());
+        record.error = Some(error.to_string());
+        let _ = self.catalog.write(|transaction| transaction.insert_rollback(&record, &[]));
+    }
+
+    fn try_restore(
+        &self,
+        workspace: &Workspace,
+        held: &Held,
+        request: &Request<'_>,
+        record: &mut Rollback,
+        progress: &dyn Progress,
+    ) -> Result<Restored, Error> {
+        let target = self.target_part(workspace, request)?;
+        let mut part = FilesPart::new(self, &held.root, workspace);
+        part.times = request.options.times;
+        if request.options.dry_run == DryRun::No {
+            part.capabilities = self.probe(&held.root)?;
+        }
+        // SAFETY and PLAN. Neither touches the workspace, so both are kept by one flush, once it is known that the plan can be
+        // carried out.
+        let writer = self.store.writer()?;
+        let safety = CreateOptions {
+            label: Some(format!("before {} to {}", request.verb, request.to.id)),
+            kind: Kind::Automatic,
+            reason: Reason::PreRiskyOperation,
+            ..CreateOptions::default()
+        };
+        let mut safety = self.draft(workspace, &part, Some(&target), &safety, &writer, progress)?;
+        let mut prepared =
+            part.prepare(safety.captured.document, target.document, &request.options.paths, &writer)?;
+        let outline = prepared.outline().clone();
+        record.restored_files_count = outline.restored;
+        record.removed_files_count = outline.removed;
+        let mut restored = Restored {
+            rollback: record.clone(),
+            outline,
+            changed_meanwhile: Vec::new(),
+            waiting: Vec::new(),
+            warnings: part.capabilities.warnings().iter().map(|warning| (*warning).to_owned()).collect(),
+            verified: false,
+        };
+        if request.options.dry_run == DryRun::Yes {
+            return Ok(restored);
+        }
+        record.changed_paths = Some(document::store(&writer, &restored.outline.paths)?);
+        safety.checkpoint.role = Some(Role::Safety);
+        safety.checkpoint.size_bytes = writer.finish()?.stored_bytes;
+        prepared.stage(record.id, progress)?;
+        // INTENT. From here on the record says that work is under way, and recovery knows every step of it.
+        record.safety_checkpoint = Some(safety.checkpoint.id);
+        let intent = self.catalog.write(|transaction| {
+            transaction.insert_checkpoint(&safety.checkpoint)?;
+            transaction.insert_rollback(record, prepared.steps())
+        });
+        if let Err(error) = intent {
+            return Err(self.abort(record, &mut *prepared, error.into(), progress));
+        }
+        self.keep_cache(workspace, &mut safety.captured);
+        match self.apply_and_publish(workspace, request, record, &mut *prepared, progress) {
+            Ok(meanwhile) => restored.changed_meanwhile = meanwhile,
+            Err(error) => return Err(self.abort(record, &mut *prepared, error, progress)),
+        }
+        restored.verified = true;
+        self.settle(record, &mut *prepared, progress, &mut restored);
+        restored.rollback = self.catalog.rollback(record.id)?.unwrap_or_else(|| record.clone());
+        Ok(restored)
+    }
+
+    /// What the checkpoint holds of this workspace, if it may be restored here.
+    fn target_part(&self, workspace: &Workspace, request: &Request<'_>) -> Result<PartRecord, Error> {
+        let checkpoint = request.to.id;
+        if request.to.workspace_id != Some(workspace.id) {
+            return Err(Error::OtherWorkspace { checkpoint });
+        }
+        if request.to.role == Some(Role::Rescue) && request.options.paths.is_empty() {
+            return Err(Error::OnlyRescued { checkpoint });
+        }
+        files_part(&request.to).cloned().ok_or(Error::NoFiles { checkpoint })
+    }
+
+    /// APPLY, SYNC, verify, PUBLISH.
+    fn apply_and_publish(
+        &self,
+        workspace: &Workspace,
+        request: &Request<'_>,
+        record: &mut Rollback,
+        prepared: &mut dyn Prepared,
+        progress: &dyn Progress,
+    ) -> Result<Vec<RelPath>, Error> {
+        let meanwhile = prepared.apply(progress)?;
+        let at = self.environment.now();
+        let facts = FinishFacts {
+            restored_files_count: Some(record.restored_files_count),
+            removed_files_count: Some(record.removed_files_count),
+            changed_paths: record.changed_paths,
+            error: None,
+        };
+        // A workspace of which only a part was put back is nearest to what it was just before.
+        let head = match (record.strategy, record.safety_checkpoint) {
+            (Strategy::Selective, Some(safety)) => safety,
+            _ => request.to.id,
+        };
+        self.catalog.write::<(), Error>(|transaction| {
+            prepared.publish(transaction)?;
+            transaction.finish_rollback(record.id, RollbackState::Done, at, &facts)?;
+            transaction.count_rollback(request.to.id)?;
+            transaction.set_head(workspace.id, head)?;
+            Ok(())
+        })?;
+        Ok(meanwhile)
+    }
+
+    /// Puts everything back and says so on record.
+    fn abort(
+        &self,
+        record: &Rollback,
+        prepared: &mut dyn Prepared,
+        cause: Error,
+        progress: &dyn Progress,
+    ) -> Error {
+        if let Err(error) = prepared.undo() {
+            return Error::Unfinished { rollback: record.id, source: Box::new(error) };
+        }
+        let facts = FinishFacts { error: Some(cause.to_string()), ..FinishFacts::default() };
+        let at = self.environment.now();
+        let aborted = self.catalog.write(|transaction| {
+            // The intent itself may be what failed.
+            match transaction.rollback(record.id)? {
+                Some(_) => transaction.finish_rollback(record.id, RollbackState::Aborted, at, &facts),
+                None => Ok(()),
+            }
+        });
+        if let Err(error) = aborted {
+            return Error::Unfinished { rollback: record.id, source: Box::new(error.into()) };
+        }
+        // What cannot be cleared away now, the next command clears away.
+        let _ = self.settle_once(record, prepared, Ended::Undone, progress);
+        Error::RolledBackHalfway { rollback: record.id, source: Box::new(cause) }
+    }
+
+    /// SETTLE. The rollback is done; what goes wrong here is told and left to the next command.
+    fn settle(
+        &self,
+        record: &Rollback,
+        prepared: &mut dyn Prepared,
+        progress: &dyn Progress,
+        restored: &mut Restored,
+    ) {
+        match self.settle_once(record, prepared, Ended::Done, progress) {
+            Ok(settling) => {
+                restored.waiting = settling.waiting;
+                restored.warnings.extend(settling.warnings);
+            }
+            Err(error) => {
+                restored.warnings.push(format!("what was displaced is still kept in .safepoint: {error}"))
+            }
+        }
+    }
+}
+
+/// What settling gave.
+#[derive(Debug, Default)]
+pub(crate) struct Settling {
+    pub(crate) rescued: Vec<Rescued>,
+    pub(crate) waiting: Vec<RelPath>,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl CheckpointManager {
+    /// Looks at what was displaced, keeps what somebody edited, and deletes the rest.
+    pub(crate) fn settle_once(
+        &self,
+        record: &Rollback,
+        prepared: &mut dyn Prepared,
+        ended: Ended,
+        progress: &dyn Progress,
+    ) -> Result<Settling, Error> {
+        let writer: Writer<'_> = self.store.writer()?;
+        let findings = prepared.settle(ended, &writer, progress)?;
+        let mut settling = Settling::default();
+        self.keep_rescued(record, findings, writer, &mut settling)?;
+        let complete = prepared.clear()?;
+        if complete && ended == Ended::Done {
+            let at = self.environment.now();
+            self.catalog.write(|transaction| {
+                transaction.finish_rollback(record.id, RollbackState::Settled, at, &FinishFacts::default())
+            })?;
+        }
+        Ok(settling)
+    }
+}

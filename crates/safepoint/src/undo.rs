@@ -1,0 +1,87 @@
+//! UNDO and REDO: one more rollback, to what was there just before the one that it answers.
+
+use crate::restore::{Request, RestoreOptions, Restored};
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::Workspace;
+use safepoint_model::Progress;
+use safepoint_model::rollback::{Rollback, RollbackState, Verb};
+
+/// What can be undone and redone, last first to go.
+#[derive(Debug, Default)]
+struct Stacks<'a> {
+    undo: Vec<&'a Rollback>,
+    redo: Vec<&'a Rollback>,
+}
+
+/// Reads the stacks off the history. A rollback starts anew: what had been undone before it cannot be redone after it.
+fn stacks(history: &[Rollback]) -> Stacks<'_> {
+    let mut stacks = Stacks::default();
+    let done = |record: &&Rollback| matches!(record.state, RollbackState::Done | RollbackState::Settled);
+    for record in history.iter().filter(done) {
+        match record.verb {
+            Verb::Rollback => {
+                stacks.undo.push(record);
+                stacks.redo.clear();
+            }
+            Verb::Undo => {
+                stacks.undo.pop();
+                stacks.redo.push(record);
+            }
+            Verb::Redo => {
+                stacks.redo.pop();
+                stacks.undo.push(record);
+            }
+        }
+    }
+    stacks
+}
+
+impl CheckpointManager {
+    /// Takes the last rollback back: the workspace, or the paths that were chosen then, is as it was just before.
+    ///
+    /// # Errors
+    /// [`Error::NothingToUndo`]; or as [`CheckpointManager::restore`].
+    pub fn undo(
+        &self,
+        workspace: &Workspace,
+        options: &RestoreOptions,
+        progress: &dyn Progress,
+    ) -> Result<Restored, Error> {
+        self.answer(workspace, Verb::Undo, options, progress)
+    }
+
+    /// Does the rollback again that was last undone.
+    ///
+    /// # Errors
+    /// [`Error::NothingToRedo`]; or as [`CheckpointManager::restore`].
+    pub fn redo(
+        &self,
+        workspace: &Workspace,
+        options: &RestoreOptions,
+        progress: &dyn Progress,
+    ) -> Result<Restored, Error> {
+        self.answer(workspace, Verb::Redo, options, progress)
+    }
+
+    fn answer(
+        &self,
+        workspace: &Workspace,
+        verb: Verb,
+        options: &RestoreOptions,
+        progress: &dyn Progress,
+    ) -> Result<Restored, Error> {
+        let held = self.hold(workspace)?;
+        self.recover_held(workspace, &held.root, progress)?;
+        let history = self.catalog.rollbacks(workspace.id)?;
+        let mut stacks = stacks(&history);
+        let answered = match verb {
+            Verb::Redo => stacks.redo.pop().ok_or(Error::NothingToRedo)?,
+            _ => stacks.undo.pop().ok_or(Error::NothingToUndo)?,
+        };
+        let before = answered.safety_checkpoint.ok_or(Error::NothingToUndo)?;
+        let options = RestoreOptions { paths: answered.paths.clone(), ..options.clone() };
+        let to = self.checkpoint(before)?;
+        let request = Request { verb, answers: Some(answered.id), to, options: &options };
+        self.restore_held(workspace, &held, &request, progress)
+    }
+}

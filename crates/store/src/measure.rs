@@ -1,0 +1,82 @@
+//! Names content without keeping it: what a look at the present needs, when nothing is to be stored.
+//!
+//! In: objects, as a [`Writer`](crate::Writer) takes them. Out: the same names. Trees, lists and documents stay in memory so
+//! that they can be compared; chunks are hashed and forgotten. What is not in memory is read from the store.
+
+use crate::{Store, content};
+use safepoint_model::content::Content;
+use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource};
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A sink that keeps nothing on disk.
+pub struct Measurer<'s> {
+    store: &'s Store,
+    memory: Mutex<HashMap<ObjectId, (ObjectKind, Vec<u8>)>>,
+}
+
+impl Store {
+    /// A sink that writes nothing.
+    pub fn measurer(&self) -> Measurer<'_> {
+        Measurer { store: self, memory: Mutex::default() }
+    }
+}
+
+impl Measurer<'_> {
+    fn memory(&self) -> MutexGuard<'_, HashMap<ObjectId, (ObjectKind, Vec<u8>)>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ObjectSink for Measurer<'_> {
+    fn put(&self, kind: ObjectKind, bytes: &[u8]) -> Result<ObjectId, ObjectError> {
+        let id = ObjectId::of(kind, bytes);
+        if kind != ObjectKind::Chunk {
+            self.memory().insert(id, (kind, bytes.to_vec()));
+        }
+        Ok(id)
+    }
+
+    fn put_content(&self, size_hint: u64, reader: &mut dyn Read) -> Result<Content, ObjectError> {
+        content::put(self, size_hint, reader)
+    }
+
+    fn holds(&self, id: ObjectId) -> Result<bool, ObjectError> {
+        Ok(self.memory().contains_key(&id) || self.store.contains(id)?)
+    }
+}
+
+impl ObjectSource for Measurer<'_> {
+    fn get(&self, kind: ObjectKind, id: ObjectId) -> Result<Vec<u8>, ObjectError> {
+        if let Some((stored, bytes)) = self.memory().get(&id)
+            && *stored == kind
+        {
+            return Ok(bytes.clone());
+        }
+        self.store.get(kind, id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measurer_names_as_a_writer_does_and_keeps_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let large: Vec<u8> = (0..700_000u32).flat_map(|n| n.to_le_bytes()).collect();
+        let measurer = store.measurer();
+        let measured = measurer.put_content(0, &mut &large[..]).unwrap();
+        let tree = measurer.put(ObjectKind::Tree, b"tree").unwrap();
+        assert!(measurer.holds(tree).unwrap() && measurer.holds(measured.id).unwrap());
+        assert_eq!(measurer.get(ObjectKind::Tree, tree).unwrap(), b"tree");
+        assert!(measurer.get(ObjectKind::Document, tree).is_err());
+        assert_eq!(store.usage().unwrap().objects, 0);
+        let writer = store.writer().unwrap();
+        assert_eq!(writer.put_content(0, &mut &large[..]).unwrap(), measured);
+        writer.finish().unwrap();
+        assert!(measurer.get(ObjectKind::Chunk, measured.pieces(&store).unwrap()[0].id).is_ok());
+    }
+}
