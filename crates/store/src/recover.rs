@@ -19,18 +19,40 @@ use std::path::Path;
 pub(crate) struct Tail {
     /// The end of the last segment that is kept.
     pub(crate) end: u64,
-    /// The objects that can be read.
-    pub(crate) rows: Vec<(u64, Shape)>,
+    segments: Vec<Kept>,
     /// Whether the disk could not be read to the end, so that nothing may be cut off.
     pub(crate) unreadable: bool,
 }
 
+/// A segment that is kept.
+struct Kept {
+    start: u64,
+    /// Whether all of it is as it was written.
+    sound: bool,
+    /// The objects in it that can be read.
+    rows: Vec<(u64, Shape)>,
+}
+
 impl Tail {
+    /// Gives up what is not sound at the very end: behind what the index covers, that is an append which a power
+    /// cut tore. Where there is no index it may as well be damage to something that counted, and stays.
+    fn without_torn_end(mut self) -> Self {
+        while let Some(torn) = self.segments.pop_if(|kept| !kept.sound) {
+            self.end = torn.start;
+        }
+        self
+    }
+
+    /// The objects that can be read.
+    pub(crate) fn rows(self) -> Vec<(u64, Shape)> {
+        self.segments.into_iter().flat_map(|kept| kept.rows).collect()
+    }
+
     /// What the index is to be told; nothing where there is nothing new.
     pub(crate) fn into_rows(self, name: &str, indexed: Option<u64>) -> Option<PackRows> {
         let from = indexed.unwrap_or(0);
         let news = self.end > from.max(PACK_HEAD_BYTES);
-        news.then(|| PackRows { name: name.to_owned(), from, to: self.end, rows: self.rows })
+        news.then(|| PackRows { name: name.to_owned(), from, to: self.end, rows: self.rows() })
     }
 }
 
@@ -88,42 +110,40 @@ pub(crate) fn scan(dir: &Path, name: &str, file: &File, indexed: Option<u64>) ->
         }
         linux::drop_cache(file, from);
     }
-    Ok(read_tail(file, from, len))
+    let tail = read_tail(file, from, len);
+    Ok(if indexed.is_some() { tail.without_torn_end() } else { tail })
 }
 
 /// Which segments between `from` and `len` are kept: those before the first gap, and those behind it if a writer
 /// finished there. A gap in what nobody finished is what a crash left of it.
 pub(crate) fn read_tail(file: &File, from: u64, len: u64) -> Tail {
-    let mut tail = Tail { end: from, rows: Vec::new(), unreadable: false };
-    let (mut at, mut behind_gap) = (from, Vec::new());
-    let mut gap = false;
+    let mut tail = Tail { end: from, segments: Vec::new(), unreadable: false };
+    let (mut at, mut gap, mut waiting) = (from, false, Vec::new());
     loop {
         match pack::next(file, at, len) {
-            Err(_) => tail.unreadable = true,
-            Ok(None) => {}
-            Ok(Some(Step::Gap { to })) => {
-                (at, gap) = (to, true);
-                continue;
-            }
+            Ok(None) => return tail,
+            Ok(Some(Step::Gap { to })) => (at, gap) = (to, true),
             Ok(Some(Step::Segment(found))) => {
                 at = found.end();
-                let closing = found.head.closing;
-                behind_gap.push(found);
-                if (closing || !gap) && keep(file, &mut tail, &mut behind_gap).is_err() {
-                    tail.unreadable = true;
-                } else {
-                    continue;
+                let finished = found.head.closing;
+                waiting.push(found);
+                if (finished || !gap) && keep(file, &mut tail, &mut waiting).is_err() {
+                    break;
                 }
             }
+            Err(_) => break,
         }
-        return tail;
     }
+    tail.unreadable = true;
+    tail
 }
 
 fn keep(file: &File, tail: &mut Tail, segments: &mut Vec<Found>) -> io::Result<()> {
     for found in segments.drain(..) {
-        let intact = found.intact_entries(file)?;
-        tail.rows.extend(intact.iter().map(|entry| (found.frame_at(entry), entry.shape)));
+        let sound = found.fault.is_none() && found.payload_is_sound(file)?;
+        let entries = if sound { found.entries.clone() } else { found.intact_entries(file)? };
+        let rows = entries.iter().map(|entry| (found.frame_at(entry), entry.shape)).collect();
+        tail.segments.push(Kept { start: found.start, sound, rows });
         tail.end = found.end();
     }
     Ok(())

@@ -128,7 +128,7 @@ impl<'s> Writer<'s> {
         while let Recorded::Behind { pack, indexed } = self.store.with_index(|index| index.record(&packs))? {
             let from = indexed.max(PACK_HEAD_BYTES);
             let tail = recover::read_tail(&held.packs[pack].file, from, packs[pack].from);
-            packs[pack].rows.extend(tail.rows);
+            packs[pack].rows.extend(tail.rows());
             packs[pack].from = indexed;
         }
         Ok(written)
