@@ -4,9 +4,10 @@
 //! A pack is locked by the kernel for as long as it is appended to. What is cut off is only ever behind the last
 //! segment that counts.
 
+use crate::open;
 use crate::pack::{self, PACK_HEAD, PACK_HEAD_BYTES};
 use crate::segment::Sealed;
-use crate::store::{self, Store};
+use crate::store::Store;
 use crate::{PACK_BYTES_MAX, StoreError, linux, recover};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -73,7 +74,7 @@ impl Appender {
                 .map_err(|source| StoreError::SyncPack { path: pack.path.clone(), source })?;
         }
         if self.packs.iter().any(|pack| pack.fresh) {
-            let path = store::packs_dir(store.dir());
+            let path = open::packs_dir(store.dir());
             linux::sync_dir(&path).map_err(|source| StoreError::SyncPack { path, source })?;
         }
         Ok(())
@@ -89,7 +90,7 @@ impl Appender {
 
 /// A pack to append to: one with room that nobody holds, else a new one.
 fn acquire(store: &Store) -> Result<OpenPack, StoreError> {
-    for (name, len) in store::list_packs(store.dir())? {
+    for (name, len) in open::list_packs(store.dir())? {
         if len >= PACK_BYTES_MAX {
             continue;
         }
@@ -137,7 +138,7 @@ fn reopen(store: &Store, name: String) -> Result<Option<OpenPack>, StoreError> {
 
 /// Makes a new pack. Nothing where someone else was quicker to lock it.
 fn create(store: &Store) -> Result<Option<OpenPack>, StoreError> {
-    let dir = store::packs_dir(store.dir());
+    let dir = open::packs_dir(store.dir());
     let name = linux::new_name().map_err(|source| StoreError::CreatePack { path: dir, source })?;
     let path = store.pack_path(&name);
     let failed = |source| StoreError::CreatePack { path: path.clone(), source };

@@ -15,6 +15,7 @@ mod error;
 mod frame;
 mod index;
 mod linux;
+mod open;
 mod pack;
 mod recover;
 mod segment;

@@ -6,8 +6,9 @@
 
 use crate::frame::Shape;
 use crate::index::{Index, PackRows};
+use crate::open::{self, index_error};
 use crate::pack::{self, Found, PACK_HEAD_BYTES, Step};
-use crate::store::{self, Store, index_error};
+use crate::store::Store;
 use crate::validate::Report;
 use crate::{Depth, StoreError, linux};
 use std::collections::HashMap;
@@ -58,7 +59,7 @@ impl Tail {
 
 /// Brings the index up to what the packs hold. Costs a list of the folder where nothing is to be done.
 pub(crate) fn refresh(dir: &Path, index: &mut Index) -> Result<(), StoreError> {
-    let packs = store::list_packs(dir)?;
+    let packs = open::list_packs(dir)?;
     let known = index.packs().map_err(|source| index_error(dir, source))?;
     let mut known: HashMap<String, u64> = known.into_iter().collect();
     for (name, len) in packs {
@@ -69,7 +70,7 @@ pub(crate) fn refresh(dir: &Path, index: &mut Index) -> Result<(), StoreError> {
     }
     for name in known.into_keys() {
         // It may have been made after the folder was listed.
-        if linux::identity(&store::pack_path(dir, &name)).is_none() {
+        if linux::identity(&open::pack_path(dir, &name)).is_none() {
             index.forget_pack(&name).map_err(|source| index_error(dir, source))?;
         }
     }
@@ -89,7 +90,7 @@ fn catch_up(dir: &Path, index: &mut Index, name: &str) -> Result<(), StoreError>
 
 /// The pack with its lock held; nothing where someone else holds it or it is gone.
 fn lock_pack(dir: &Path, name: &str) -> Result<Option<File>, StoreError> {
-    let path = store::pack_path(dir, name);
+    let path = open::pack_path(dir, name);
     let locked = linux::open_write(&path).and_then(|file| Ok(linux::try_lock(&file)?.then_some(file)));
     match locked {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -99,13 +100,13 @@ fn lock_pack(dir: &Path, name: &str) -> Result<Option<File>, StoreError> {
 
 /// Reads a pack from where the index ends. What it returns is durable.
 pub(crate) fn scan(dir: &Path, name: &str, file: &File, indexed: Option<u64>) -> Result<Tail, StoreError> {
-    let path = store::pack_path(dir, name);
+    let path = open::pack_path(dir, name);
     let from = indexed.unwrap_or(0).max(PACK_HEAD_BYTES);
     let len = file.metadata().map_err(|source| StoreError::ReadPack { path: path.clone(), source })?.len();
     if len > from {
         file.sync_data().map_err(|source| StoreError::SyncPack { path, source })?;
         if indexed.is_none() {
-            let path = store::packs_dir(dir);
+            let path = open::packs_dir(dir);
             linux::sync_dir(&path).map_err(|source| StoreError::SyncPack { path, source })?;
         }
         linux::drop_cache(file, from);
@@ -156,7 +157,7 @@ impl Store {
     /// # Errors
     /// When the packs cannot be listed, or the index fails.
     pub fn rebuild_index(&self) -> Result<Report, StoreError> {
-        for (name, _) in store::list_packs(self.dir())? {
+        for (name, _) in open::list_packs(self.dir())? {
             let Some(file) = lock_pack(self.dir(), &name)? else { continue };
             let tail = scan(self.dir(), &name, &file, None)?;
             self.with_index(|index| index.forget_pack(&name))?;

@@ -5,6 +5,7 @@
 
 use crate::frame::{self, Codec};
 use crate::index::{Index, Place};
+use crate::open::{self, index_error};
 use crate::pack::{self, Step};
 use crate::{StoreError, Writer, linux, recover};
 use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSource};
@@ -14,9 +15,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-const FORMAT: u64 = 1;
-const FORMAT_FILE: &str = "format";
-const FORMAT_PREFIX: &str = "safepoint store ";
 /// So many packs stay open; a process has about a thousand files in all.
 const OPEN_FILES_MAX: usize = 64;
 
@@ -84,10 +82,10 @@ impl Store {
     /// # Errors
     /// When the folder cannot be used, or holds a newer format.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
-        prepare(dir)?;
-        let mut index = open_index(dir)?;
+        open::prepare(dir)?;
+        let mut index = open::open_index(dir)?;
         match recover::refresh(dir, &mut index) {
-            Err(error) if error.is_corrupt_index() => index = replace_index(dir, &index)?,
+            Err(error) if error.is_corrupt_index() => index = open::replace_index(dir, &index)?,
             other => other?,
         }
         Ok(Self { dir: dir.to_owned(), index: Mutex::new(index), files: Mutex::default() })
@@ -98,7 +96,7 @@ impl Store {
     /// # Errors
     /// When the index fails.
     pub fn writer(&self) -> Result<Writer<'_>, StoreError> {
-        let stale = !self.lock_index().is_current(&index_path(&self.dir));
+        let stale = !self.lock_index().is_current(&open::index_path(&self.dir));
         if stale {
             self.heal()?;
         }
@@ -164,7 +162,7 @@ impl Store {
     /// # Errors
     /// When the packs cannot be listed, or the index fails.
     pub fn usage(&self) -> Result<Usage, StoreError> {
-        let packs = list_packs(&self.dir)?;
+        let packs = open::list_packs(&self.dir)?;
         Ok(Usage {
             pack_bytes: packs.iter().map(|(_, len)| len).sum(),
             packs: packs.len() as u64,
@@ -177,7 +175,7 @@ impl Store {
     }
 
     pub(crate) fn pack_path(&self, name: &str) -> PathBuf {
-        pack_path(&self.dir, name)
+        open::pack_path(&self.dir, name)
     }
 
     fn lock_index(&self) -> MutexGuard<'_, Index> {
@@ -212,7 +210,7 @@ impl Store {
     /// Makes the index good again, from the packs.
     fn heal(&self) -> Result<(), StoreError> {
         let mut index = self.lock_index();
-        *index = replace_index(&self.dir, &index)?;
+        *index = open::replace_index(&self.dir, &index)?;
         Ok(())
     }
 
@@ -312,115 +310,4 @@ impl ObjectSource for Store {
 fn is_loss(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::NotFound)
         || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
-}
-
-pub(crate) fn packs_dir(dir: &Path) -> PathBuf {
-    dir.join("packs")
-}
-
-pub(crate) fn pack_path(dir: &Path, name: &str) -> PathBuf {
-    packs_dir(dir).join(linux::pack_file(name))
-}
-
-pub(crate) fn list_packs(dir: &Path) -> Result<Vec<(String, u64)>, StoreError> {
-    let path = packs_dir(dir);
-    linux::list_packs(&path).map_err(|source| StoreError::ListPacks { path, source })
-}
-
-fn index_path(dir: &Path) -> PathBuf {
-    dir.join("index.db")
-}
-
-pub(crate) fn index_error(dir: &Path, source: rusqlite::Error) -> StoreError {
-    StoreError::Index { path: index_path(dir), source }
-}
-
-/// Makes what is missing of the folder, and refuses one that is not ours to read.
-fn prepare(dir: &Path) -> Result<(), StoreError> {
-    let failed = |source| StoreError::Open { path: dir.to_owned(), source };
-    linux::make_dir(dir).map_err(failed)?;
-    let handle = linux::open_dir(dir).map_err(failed)?;
-    linux::make_private(&handle)
-        .map_err(|source| StoreError::MakePrivate { path: dir.to_owned(), source })?;
-    let path = dir.join(FORMAT_FILE);
-    match linux::read_small(&path).map_err(failed)? {
-        Some(text) => check_format(dir, &path, &text)?,
-        None => {
-            let text = format!("{FORMAT_PREFIX}{FORMAT}\n");
-            linux::put_file(dir, FORMAT_FILE, text.as_bytes()).map_err(failed)?;
-        }
-    }
-    linux::make_dir(&packs_dir(dir)).map_err(failed)
-}
-
-fn check_format(dir: &Path, path: &Path, text: &str) -> Result<(), StoreError> {
-    let number = text.strip_prefix(FORMAT_PREFIX).and_then(|rest| rest.strip_suffix('\n'));
-    match number.and_then(|number| number.parse::<u64>().ok()) {
-        Some(FORMAT) => Ok(()),
-        Some(found) if found > FORMAT => {
-            Err(StoreError::NewerFormat { path: dir.to_owned(), found, known: FORMAT })
-        }
-        _ => Err(StoreError::NotAStore { path: path.to_owned() }),
-    }
-}
-
-/// Opens the index, or an empty one where it is missing, corrupt, or of another schema.
-fn open_index(dir: &Path) -> Result<Index, StoreError> {
-    match try_index(dir)? {
-        Some(index) => Ok(index),
-        None => {
-            let _only_one = lock_dir(dir)?;
-            match try_index(dir)? {
-                Some(index) => Ok(index),
-                None => new_index(dir),
-            }
-        }
-    }
-}
-
-/// An index in the place of one that was found corrupt, or whose file is gone.
-fn replace_index(dir: &Path, old: &Index) -> Result<Index, StoreError> {
-    let only_one = lock_dir(dir)?;
-    // Someone else may have done it already; theirs is not to be thrown away again.
-    let mut index = match old.is_current(&index_path(dir)) {
-        true => new_index(dir)?,
-        false => match try_index(dir)? {
-            Some(index) => index,
-            None => new_index(dir)?,
-        },
-    };
-    drop(only_one);
-    recover::refresh(dir, &mut index)?;
-    Ok(index)
-}
-
-fn try_index(dir: &Path) -> Result<Option<Index>, StoreError> {
-    let path = index_path(dir);
-    if linux::identity(&path).is_none() {
-        return Ok(None);
-    }
-    match Index::open(&path).map_err(|source| index_error(dir, source)) {
-        Err(error) if error.is_corrupt_index() => Ok(None),
-        other => other,
-    }
-}
-
-fn new_index(dir: &Path) -> Result<Index, StoreError> {
-    let path = index_path(dir);
-    let failed = |source| StoreError::Open { path: path.clone(), source };
-    for suffix in ["", "-wal", "-shm"] {
-        linux::remove_cache(&dir.join(format!("index.db{suffix}"))).map_err(failed)?;
-    }
-    linux::create(&path).map_err(failed)?;
-    Index::create(&path).map_err(|source| index_error(dir, source))?;
-    let index = Index::open(&path).map_err(|source| index_error(dir, source))?;
-    index.ok_or_else(|| failed(io::Error::other("a new index has no schema")))
-}
-
-/// Keeps every other process from replacing the index, until it is dropped.
-fn lock_dir(dir: &Path) -> Result<File, StoreError> {
-    let failed = |source| StoreError::Open { path: dir.to_owned(), source };
-    let handle = linux::open_dir(dir).map_err(failed)?;
-    linux::lock(&handle).map_err(failed)?;
-    Ok(handle)
 }

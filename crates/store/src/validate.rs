@@ -4,8 +4,9 @@
 //! Packs are read as far as they count at the beginning; what a writer adds meanwhile is not looked at.
 
 use crate::frame::{self, Shape};
+use crate::open;
 use crate::pack::{self, Found, PACK_HEAD_BYTES, Step};
-use crate::store::{self, Depth, Store};
+use crate::store::{Depth, Store};
 use crate::{StoreError, linux};
 use safepoint_model::ObjectId;
 use std::collections::{HashMap, HashSet};
@@ -52,7 +53,7 @@ impl Store {
     /// # Errors
     /// When the store itself fails; damage is reported, and never ends the walk.
     pub fn validate(&self, depth: Depth, progress: &dyn Fn(u64, u64)) -> Result<Report, StoreError> {
-        let packs = store::list_packs(self.dir())?;
+        let packs = open::list_packs(self.dir())?;
         let indexed: HashMap<String, u64> = self.with_index(|index| index.packs())?.into_iter().collect();
         let mut inspection = Inspection {
             depth,
