@@ -4,8 +4,8 @@
 //! Killed in between, the next one to open goes on: every step is done again, or found done.
 
 use crate::index::Index;
+use crate::linux::Locked;
 use crate::{StoreError, linux, recover};
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -117,9 +117,7 @@ fn new_index(dir: &Path) -> Result<Index, StoreError> {
 }
 
 /// Keeps every other process from replacing the index, until it is dropped.
-fn lock_dir(dir: &Path) -> Result<File, StoreError> {
+fn lock_dir(dir: &Path) -> Result<Locked, StoreError> {
     let failed = |source| StoreError::Open { path: dir.to_owned(), source };
-    let handle = linux::open_dir(dir).map_err(failed)?;
-    linux::lock(&handle).map_err(failed)?;
-    Ok(handle)
+    linux::open_dir(dir).and_then(linux::lock).map_err(failed)
 }

@@ -6,6 +6,7 @@
 
 use crate::frame::Shape;
 use crate::index::{Index, PackRows};
+use crate::linux::Locked;
 use crate::open::{self, index_error};
 use crate::pack::{self, Found, PACK_HEAD_BYTES, Step};
 use crate::store::Store;
@@ -89,10 +90,9 @@ fn catch_up(dir: &Path, index: &mut Index, name: &str) -> Result<(), StoreError>
 }
 
 /// The pack with its lock held; nothing where someone else holds it or it is gone.
-fn lock_pack(dir: &Path, name: &str) -> Result<Option<File>, StoreError> {
+fn lock_pack(dir: &Path, name: &str) -> Result<Option<Locked>, StoreError> {
     let path = open::pack_path(dir, name);
-    let locked = linux::open_write(&path).and_then(|file| Ok(linux::try_lock(&file)?.then_some(file)));
-    match locked {
+    match linux::open_write(&path).and_then(linux::try_lock) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         other => other.map_err(|source| StoreError::ReadPack { path, source }),
     }
@@ -167,5 +167,103 @@ impl Store {
         }
         self.refresh()?;
         self.validate(Depth::Quick, &|_, _| {})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Codec;
+    use crate::segment::Entry;
+    use crate::segment::tests::{forged, segment};
+    use crate::{Health, linux};
+    use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSource};
+    use std::os::unix::fs::FileExt;
+
+    fn plant(dir: &Path, segments: &[Vec<u8>]) {
+        let file = linux::create(&open::pack_path(dir, "planted")).unwrap();
+        file.write_all_at(&[&pack::PACK_HEAD[..], &segments.concat()].concat(), 0).unwrap();
+    }
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        (dir, store)
+    }
+
+    #[test]
+    fn hostile_numbers_with_right_hashes_are_damage_and_nothing_worse() {
+        let good = Shape {
+            kind: ObjectKind::Chunk,
+            codec: Codec::Raw,
+            stored_len: 4,
+            raw_len: 4,
+            id: ObjectId::of(ObjectKind::Chunk, b"good"),
+        };
+        let entry = |offset, shape| Entry { shape, offset };
+        let bad = |stored_len, raw_len, codec| Shape { stored_len, raw_len, codec, ..good };
+        let lies = [
+            vec![entry(1, good)],
+            vec![entry(u32::MAX, good)],
+            vec![entry(0, good), entry(0, good), entry(2, good)],
+            vec![entry(0, bad(u32::MAX, u32::MAX, Codec::Raw))],
+            vec![entry(0, bad(8, 256 << 20, Codec::Zstd))],
+            vec![entry(0, bad(8, u32::MAX, Codec::Zstd))],
+            vec![entry(0, bad(0, 0, Codec::Raw))],
+            vec![],
+        ];
+        for lie in lies {
+            let (dir, empty) = store();
+            drop(empty);
+            plant(dir.path(), &[forged(b"good1234", &lie), segment(&[b"neighbour"], true)]);
+            let store = Store::open(dir.path()).unwrap();
+            match store.get(ObjectKind::Chunk, good.id) {
+                Ok(bytes) => assert_eq!(bytes, b"good"),
+                Err(ObjectError::Damaged { .. } | ObjectError::Missing { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+            assert!(!store.validate(Depth::Deep, &|_, _| {}).unwrap().damaged.is_empty(), "{lie:?}");
+            let neighbour = ObjectId::of(ObjectKind::Chunk, b"neighbour");
+            assert_eq!(store.get(ObjectKind::Chunk, neighbour).unwrap(), b"neighbour");
+        }
+    }
+
+    #[test]
+    fn a_forged_name_is_found_out_when_it_is_read() {
+        let (dir, store) = store();
+        let id = ObjectId::of(ObjectKind::Chunk, b"good");
+        let shape = Shape { kind: ObjectKind::Chunk, codec: Codec::Raw, stored_len: 4, raw_len: 4, id };
+        plant(dir.path(), &[forged(b"evil", &[Entry { shape, offset: 0 }])]);
+        store.refresh().unwrap();
+        assert_eq!(store.check(Depth::Quick, id).unwrap(), Health::Intact);
+        assert!(matches!(store.check(Depth::Deep, id).unwrap(), Health::Damaged(_)));
+        assert!(matches!(store.get(ObjectKind::Chunk, id), Err(ObjectError::Damaged { .. })));
+        assert_eq!(store.validate(Depth::Deep, &|_, _| {}).unwrap().damaged[0].object, Some(id));
+    }
+
+    #[test]
+    fn what_is_behind_a_hole_is_kept_only_if_somebody_finished_there() {
+        let (dir, store) = store();
+        let hole = vec![0; 500];
+        let (one, open_end, closed) =
+            (segment(&[b"one"], false), segment(&[b"two"], false), segment(&[b"three"], true));
+        plant(dir.path(), &[one.clone(), hole.clone(), open_end.clone()]);
+        let file = linux::open_write(&open::pack_path(dir.path(), "planted")).unwrap();
+        let tail = scan(dir.path(), "planted", &file, None).unwrap();
+        assert_eq!((tail.end, tail.unreadable), (16 + one.len() as u64, false));
+        let bytes = [&one[..], &hole, &open_end, &closed, &hole].concat();
+        file.write_all_at(&bytes, 16).unwrap();
+        let tail = scan(dir.path(), "planted", &file, None).unwrap();
+        assert_eq!(tail.end, 16 + (bytes.len() - hole.len()) as u64);
+        assert_eq!(tail.rows().len(), 3);
+        drop(store);
+    }
+
+    #[test]
+    fn a_pack_that_cannot_be_read_is_not_to_be_cut() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&segment(&[b"one"], true), 0).unwrap();
+        let tail = read_tail(&file, 0, 10_000);
+        assert!(tail.unreadable);
     }
 }

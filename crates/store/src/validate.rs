@@ -85,7 +85,9 @@ impl Inspection<'_> {
             Err(error) => return self.damage(name, None, format!("the pack cannot be opened: {error}")),
         };
         // What is not indexed may still be in a writer's hands; then it is not ours to judge.
-        let busy = len > indexed.unwrap_or(PACK_HEAD_BYTES) && !linux::try_lock(&file).unwrap_or(false);
+        let lock = || linux::open_read(&store.pack_path(name)).and_then(linux::try_lock);
+        let held = if len > indexed.unwrap_or(PACK_HEAD_BYTES) { Some(lock()) } else { None };
+        let busy = matches!(held, Some(Ok(None) | Err(_)));
         let len = if busy { indexed.unwrap_or(0) } else { len };
         if busy && indexed.is_none() {
             return;

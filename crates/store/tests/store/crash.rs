@@ -4,6 +4,10 @@ use crate::kit::{Home, copy_dir, noise, put_chunks};
 use safepoint_model::{ObjectKind, ObjectSink, ObjectSource};
 use safepoint_store::{Depth, Store};
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 #[test]
 fn a_tail_torn_at_any_length_loses_nothing_that_was_finished() {
@@ -130,4 +134,70 @@ fn opening_twice_changes_nothing() {
         assert_eq!(store.usage().unwrap().objects, 1);
     }
     assert_eq!(fs::read(&home.packs()[0]).unwrap(), before);
+}
+
+const CHILD: &str = "SAFEPOINT_STORE_TEST_CHILD";
+
+/// What capture number `number` of child `child` stores: sometimes one segment, sometimes several.
+fn capture(child: u64, number: u64) -> Vec<Vec<u8>> {
+    let size = if number.is_multiple_of(4) { 3 << 20 } else { 4000 };
+    (0..7).map(|i| noise(child * 1_000_000 + number * 100 + i, size)).collect()
+}
+
+/// Not a test of its own: the process that the next test kills. Says the number of each capture it has finished.
+#[test]
+fn child_that_captures_until_it_is_killed() {
+    let Some(given) = std::env::var_os(CHILD) else { return };
+    let given = given.into_string().unwrap();
+    let (child, dir) = given.split_once(':').unwrap();
+    let child = child.parse().unwrap();
+    let store = Store::open(Path::new(dir)).unwrap();
+    for number in 0.. {
+        let writer = store.writer().unwrap();
+        for bytes in capture(child, number) {
+            writer.put(ObjectKind::Chunk, &bytes).unwrap();
+        }
+        writer.finish().unwrap();
+        let mut out = std::io::stderr().lock();
+        writeln!(out, "finished {number}").unwrap();
+    }
+}
+
+#[test]
+fn writers_killed_at_any_moment_lose_nothing_that_they_finished() {
+    let home = Home::new();
+    drop(home.open());
+    for round in 0..6u64 {
+        let children: Vec<_> = [2 * round, 2 * round + 1]
+            .into_iter()
+            .map(|child| {
+                let spawned = Command::new(std::env::current_exe().unwrap())
+                    .args(["--exact", "crash::child_that_captures_until_it_is_killed", "--nocapture"])
+                    .env(CHILD, format!("{child}:{}", home.dir().display()))
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::piped())
+                    .spawn()
+                    .unwrap();
+                (child, spawned)
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(100 + 37 * round));
+        for (child, mut spawned) in children {
+            spawned.kill().unwrap();
+            let said = BufReader::new(spawned.stderr.take().unwrap()).lines().map_while(Result::ok);
+            let finished = said.filter(|line| line.starts_with("finished ")).count() as u64;
+            spawned.wait().unwrap();
+            let store = home.open();
+            for bytes in (0..finished).flat_map(|number| capture(child, number)) {
+                let id = safepoint_model::ObjectId::of(ObjectKind::Chunk, &bytes);
+                assert_eq!(store.get(ObjectKind::Chunk, id).unwrap(), bytes);
+            }
+        }
+        put_chunks(&home.open(), &[&round.to_le_bytes()]);
+    }
+    // Every free pack but the first has been left as the crash left it: whoever writes next cuts it.
+    let report = home.open().validate(Depth::Deep, &|_, _| {}).unwrap();
+    assert!(report.damaged.iter().all(|damage| damage.what.contains("belong to no segment")), "{report:?}");
+    home.remove_index();
+    assert_eq!(home.open().validate(Depth::Deep, &|_, _| {}).unwrap().objects, report.objects);
 }

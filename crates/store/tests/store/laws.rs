@@ -202,3 +202,36 @@ fn validation_tells_how_far_it_is() {
     assert!(seen.is_sorted());
     assert_eq!(seen.last(), Some(&(home.pack_bytes(), home.pack_bytes())));
 }
+
+#[test]
+fn a_failed_write_fails_the_whole_capture() {
+    let home = Home::new();
+    let store = home.open();
+    let writer = store.writer().unwrap();
+    fs::remove_dir(home.dir().join("packs")).unwrap();
+    let first = noise(1, 9 << 20);
+    writer.put(ObjectKind::Chunk, &first).unwrap();
+    let Err(ObjectError::Store(error)) = writer.put(ObjectKind::Chunk, b"goes on") else { panic!("written") };
+    assert!(matches!(error.downcast_ref(), Some(StoreError::ListPacks { .. })));
+    assert!(writer.put(ObjectKind::Chunk, b"more").is_err());
+    fs::create_dir(home.dir().join("packs")).unwrap();
+    assert!(matches!(writer.finish(), Err(StoreError::WriterFailed)));
+    assert_eq!(home.pack_bytes(), 0);
+    let id = ObjectId::of(ObjectKind::Chunk, &first);
+    assert!(!home.open().contains(id).unwrap());
+}
+
+#[test]
+fn a_full_pack_is_followed_by_a_new_one() {
+    let home = Home::new();
+    let store = home.open();
+    let writer = store.writer().unwrap();
+    // Sparse: a pack that is long without taking space, its end not readable as a segment.
+    writer.put(ObjectKind::Chunk, b"one").unwrap();
+    writer.finish().unwrap();
+    let pack = fs::File::options().write(true).open(&home.packs()[0]).unwrap();
+    pack.set_len(safepoint_store::PACK_BYTES_MAX).unwrap();
+    put_chunks(&store, &[b"two"]);
+    assert_eq!(home.packs().len(), 2);
+    assert_eq!(fs::metadata(&home.packs()[0]).unwrap().len(), safepoint_store::PACK_BYTES_MAX);
+}
