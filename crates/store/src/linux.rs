@@ -90,6 +90,11 @@ pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
+/// How long a file is, if it is there.
+pub(crate) fn len(path: &Path) -> Option<u64> {
+    fs::metadata(path).ok().map(|meta| meta.len())
+}
+
 /// A file whose exclusive lock we hold.
 pub(crate) struct Locked(File);
 

@@ -177,3 +177,19 @@ fn a_rebuild_leaves_a_live_writer_its_pack() {
     assert_eq!(other.usage().unwrap().objects, 11);
     assert_eq!(other.validate(Depth::Deep, &|_, _| {}).unwrap().damaged, []);
 }
+
+#[test]
+fn the_log_of_the_index_stays_short() {
+    let home = Home::new();
+    for round in 0..30u32 {
+        let store = home.open();
+        let bytes: Vec<_> = (0..200u32).map(|i| [round, i].map(u32::to_le_bytes).concat()).collect();
+        let slices: Vec<&[u8]> = bytes.iter().map(Vec::as_slice).collect();
+        put_chunks(&store, &slices);
+        assert!(fs::metadata(home.dir().join("index.db-wal")).unwrap().len() < 2 << 20);
+    }
+    assert!(
+        fs::metadata(home.dir().join("index.db")).unwrap().len() > 100_000,
+        "the log was moved into the file"
+    );
+}
