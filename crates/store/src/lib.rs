@@ -20,6 +20,7 @@ mod pack;
 mod recover;
 mod segment;
 mod store;
+mod survey;
 mod validate;
 mod writer;
 

@@ -6,7 +6,8 @@
 use crate::frame::{self, Codec};
 use crate::index::{Index, Place};
 use crate::open::{self, index_error};
-use crate::pack::{self, Step};
+use crate::pack;
+use crate::survey::Survey;
 use crate::{StoreError, Writer, linux, recover};
 use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSource};
 use std::collections::HashMap;
@@ -54,6 +55,7 @@ pub struct Store {
     dir: PathBuf,
     index: Mutex<Index>,
     files: Mutex<HashMap<String, Arc<File>>>,
+    pub(crate) surveyed: Mutex<Option<Arc<Survey>>>,
 }
 
 /// What asking for an object gave.
@@ -88,7 +90,12 @@ impl Store {
             Err(error) if error.is_corrupt_index() => index = open::replace_index(dir, &index)?,
             other => other?,
         }
-        Ok(Self { dir: dir.to_owned(), index: Mutex::new(index), files: Mutex::default() })
+        Ok(Self {
+            dir: dir.to_owned(),
+            index: Mutex::new(index),
+            files: Mutex::default(),
+            surveyed: Mutex::default(),
+        })
     }
 
     /// A writer for one capture. It takes no lock before it has something to write.
@@ -239,10 +246,10 @@ impl Store {
         }
         // Rare: the index is wrong or behind, or the object is damaged and may have a second copy.
         self.refresh()?;
-        for place in self.places_in_packs(id)? {
-            match self.read_place(&place)? {
+        for place in self.survey()?.places(id) {
+            match self.read_place(place)? {
                 Ok(bytes) => {
-                    self.with_index(|index| index.replace(&place))?;
+                    self.with_index(|index| index.replace(place))?;
                     return Ok(Answer::Bytes(place.shape.kind, bytes));
                 }
                 Err(what) => damage = Some(what),
@@ -271,32 +278,6 @@ impl Store {
             Ok(_) => Ok(scratch),
             Err(what) => Err(what.to_owned()),
         })
-    }
-
-    /// Every place where the packs themselves have this object, as far as they count.
-    fn places_in_packs(&self, id: ObjectId) -> Result<Vec<Place>, StoreError> {
-        let mut places = Vec::new();
-        for (name, len) in self.with_index(|index| index.packs())? {
-            let Ok(file) = self.file(&name) else { continue };
-            let len = len.min(file.metadata().map_or(0, |meta| meta.len()));
-            let mut at = pack::PACK_HEAD_BYTES;
-            // A pack that cannot be read any further has nothing more to offer.
-            while let Ok(Some(step)) = pack::next(&file, at, len) {
-                at = match step {
-                    Step::Gap { to } => to,
-                    Step::Segment(found) => {
-                        let same = found.entries.iter().filter(|entry| entry.shape.id == id);
-                        places.extend(same.map(|entry| Place {
-                            pack: name.clone(),
-                            at: found.frame_at(entry),
-                            shape: entry.shape,
-                        }));
-                        found.end()
-                    }
-                };
-            }
-        }
-        Ok(places)
     }
 }
 

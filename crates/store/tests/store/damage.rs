@@ -186,3 +186,21 @@ fn an_unreadable_name_among_the_packs_is_reported_and_skipped() {
     put_chunks(&store, &[b"two"]);
     assert_eq!(fs::read(home.dir().join("packs/junk.pack")).unwrap(), noise(3, 3000));
 }
+
+#[test]
+fn asking_for_many_lost_objects_reads_the_packs_once() {
+    let home = Home::new();
+    let store = home.open();
+    let bytes: Vec<_> = (0..3000u32).map(u32::to_le_bytes).collect();
+    let slices: Vec<&[u8]> = bytes.iter().map(|bytes| &bytes[..]).collect();
+    put_chunks(&store, &slices);
+    let begin = std::time::Instant::now();
+    for i in 0..2000u32 {
+        let id = ObjectId::of(ObjectKind::Tree, &i.to_le_bytes());
+        assert!(matches!(store.get(ObjectKind::Tree, id), Err(ObjectError::Missing { .. })));
+    }
+    assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
+    let late = put_chunks(&store, &[b"late"]);
+    home.sql("DELETE FROM objects");
+    assert_eq!(store.get(ObjectKind::Chunk, late[0].1).unwrap(), b"late", "a pack that grew is read again");
+}
