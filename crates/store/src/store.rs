@@ -237,25 +237,31 @@ impl Store {
 
     /// The bytes of an object, from where the index says, or from anywhere else in the packs.
     pub(crate) fn read(&self, id: ObjectId) -> Result<Answer, StoreError> {
-        let mut damage = None;
-        if let Some(place) = self.with_index(|index| index.find(id))? {
-            match self.read_place(&place)? {
-                Ok(bytes) => return Ok(Answer::Bytes(place.shape.kind, bytes)),
-                Err(what) => damage = Some(what),
-            }
+        let first = self.with_index(|index| index.find(id))?;
+        let mut answer = self.read_at(first.as_ref())?;
+        if let Answer::Bytes(..) = answer {
+            return Ok(answer);
         }
-        // Rare: the index is wrong or behind, or the object is damaged and may have a second copy.
+        // Rare: the index is behind or wrong, or the object is damaged and may have a second copy.
         self.refresh()?;
-        for place in self.survey()?.places(id) {
-            match self.read_place(place)? {
-                Ok(bytes) => {
-                    self.with_index(|index| index.replace(place))?;
-                    return Ok(Answer::Bytes(place.shape.kind, bytes));
-                }
-                Err(what) => damage = Some(what),
+        let second = self.with_index(|index| index.find(id))?;
+        let survey = self.survey()?;
+        for place in second.iter().chain(survey.places(id)).filter(|place| Some(*place) != first.as_ref()) {
+            answer = self.read_at(Some(place))?;
+            if let Answer::Bytes(..) = answer {
+                self.with_index(|index| index.replace(place))?;
+                break;
             }
         }
-        Ok(damage.map_or(Answer::Missing, Answer::Damaged))
+        Ok(answer)
+    }
+
+    fn read_at(&self, place: Option<&Place>) -> Result<Answer, StoreError> {
+        let Some(place) = place else { return Ok(Answer::Missing) };
+        Ok(match self.read_place(place)? {
+            Ok(bytes) => Answer::Bytes(place.shape.kind, bytes),
+            Err(what) => Answer::Damaged(what),
+        })
     }
 
     /// The object at a place, or what is wrong with it.

@@ -67,3 +67,41 @@ fn many_handles_write_and_read_at_once() {
     home.remove_index();
     assert_eq!(home.open().usage().unwrap().objects, 6 * 8 + 8);
 }
+
+#[test]
+fn more_threads_than_segments_on_their_way_wait_for_each_other() {
+    let home = Home::new();
+    let store = home.open();
+    let writer = store.writer().unwrap();
+    std::thread::scope(|scope| {
+        for seed in 0..16 {
+            let writer = &writer;
+            scope.spawn(move || {
+                let bytes = noise(seed, 9 << 20);
+                let id = writer.put(ObjectKind::Chunk, &bytes).unwrap();
+                assert!(writer.get(ObjectKind::Chunk, id).unwrap() == bytes);
+            });
+        }
+    });
+    assert_eq!(writer.finish().unwrap().objects, 16);
+    assert_eq!(store.validate(Depth::Quick, &|_, _| {}).unwrap().damaged, []);
+}
+
+#[test]
+fn threads_that_wait_for_a_writer_that_fails_all_come_back() {
+    let home = Home::new();
+    let store = home.open();
+    let writer = store.writer().unwrap();
+    std::fs::remove_dir(home.dir().join("packs")).unwrap();
+    std::thread::scope(|scope| {
+        for seed in 0..8 {
+            let writer = &writer;
+            scope.spawn(move || {
+                for part in 0..3 {
+                    let _ = writer.put(ObjectKind::Chunk, &noise(100 * seed + part, 8 << 20));
+                }
+            });
+        }
+    });
+    assert!(writer.finish().is_err());
+}

@@ -66,6 +66,34 @@ fn a_finish_whose_rows_were_lost_is_found_again() {
 }
 
 #[test]
+fn a_writer_indexes_what_it_finds_behind_the_index_before_it_goes_on() {
+    let home = Home::new();
+    put_chunks(&home.open(), &[b"one"]);
+    let copy = Home::new();
+    copy_dir(&home.dir(), &copy.dir());
+    let known = put_chunks(&home.open(), &[b"two"]);
+    let behind = copy.open();
+    fs::copy(&home.packs()[0], &copy.packs()[0]).unwrap();
+    assert!(!behind.contains(known[0].1).unwrap());
+    put_chunks(&behind, &[b"three"]);
+    assert!(behind.contains(known[0].1).unwrap());
+    assert_eq!((copy.packs().len(), behind.usage().unwrap().objects), (1, 3));
+    assert_eq!(behind.validate(Depth::Deep, &|_, _| {}).unwrap().damaged, []);
+}
+
+#[test]
+fn what_is_read_is_found_behind_the_index_too() {
+    let home = Home::new();
+    put_chunks(&home.open(), &[b"one"]);
+    let copy = Home::new();
+    copy_dir(&home.dir(), &copy.dir());
+    let known = put_chunks(&home.open(), &[b"two"]);
+    let behind = copy.open();
+    fs::copy(&home.packs()[0], &copy.packs()[0]).unwrap();
+    assert_eq!(behind.get(ObjectKind::Chunk, known[0].1).unwrap(), b"two");
+}
+
+#[test]
 fn a_store_that_was_just_being_made_opens() {
     let home = Home::new();
     fs::create_dir(home.dir()).unwrap();

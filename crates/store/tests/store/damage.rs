@@ -204,3 +204,14 @@ fn asking_for_many_lost_objects_reads_the_packs_once() {
     home.sql("DELETE FROM objects");
     assert_eq!(store.get(ObjectKind::Chunk, late[0].1).unwrap(), b"late", "a pack that grew is read again");
 }
+
+#[test]
+fn a_pack_that_vanishes_under_an_open_store_is_damage() {
+    let home = Home::new();
+    let known = put_chunks(&home.open(), &[b"one"]);
+    let store = home.open();
+    fs::remove_file(&home.packs()[0]).unwrap();
+    assert!(matches!(store.check(Depth::Quick, known[0].1).unwrap(), Health::Damaged(_)));
+    assert!(matches!(store.check(Depth::Deep, known[0].1).unwrap(), Health::Damaged(_)));
+    assert_eq!(home.open().check(Depth::Deep, known[0].1).unwrap(), Health::Missing);
+}
