@@ -120,7 +120,8 @@ fn reopen(store: &Store, name: String) -> Result<Option<OpenPack>, StoreError> {
     if indexed.is_some_and(|indexed| indexed > len) || !pack::has_head(&file).map_err(failed)? {
         return Ok(None);
     }
-    let tail = recover::scan(store.dir(), &name, &file, indexed)?;
+    // A pack with which the disk has trouble is left alone.
+    let Ok(tail) = recover::scan(store.dir(), &name, &file, indexed) else { return Ok(None) };
     if tail.unreadable || tail.end >= PACK_BYTES_MAX {
         return Ok(None);
     }
