@@ -94,6 +94,8 @@ impl Index {
     pub(crate) fn create(path: &Path) -> rusqlite::Result<()> {
         let mut conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         conn.busy_timeout(BUSY_WAIT)?;
+        // Without flushes: an index that a power cut spoils while it is new is replaced like any other.
+        conn.pragma_update(None, "synchronous", "OFF")?;
         conn.pragma_update(None, "journal_mode", "WAL")?;
         let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         tx.execute_batch(SCHEMA)?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 #[test]
 fn a_tail_torn_at_any_length_loses_nothing_that_was_finished() {
-    let home = Home::new();
+    let home = Home::in_memory();
     let store = home.open();
     let first = put_chunks(&store, &[b"one", &[5; 200]]);
     let pack = home.packs().remove(0);

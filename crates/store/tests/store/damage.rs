@@ -46,7 +46,7 @@ fn flip(path: &Path, at: usize, good: &[u8]) {
 
 #[test]
 fn every_single_byte_flip_is_detected_and_others_still_read() {
-    let home = Home::new();
+    let home = Home::in_memory();
     let known = small_store(&home);
     let store = home.open();
     let mut flips = 0;
@@ -72,7 +72,7 @@ fn every_single_byte_flip_is_detected_and_others_still_read() {
 
 #[test]
 fn every_single_byte_flip_costs_one_object_at_most_without_the_index_too() {
-    let home = Home::new();
+    let home = Home::in_memory();
     let known = small_store(&home);
     for path in home.packs() {
         let good = fs::read(&path).unwrap();
@@ -90,7 +90,7 @@ fn every_single_byte_flip_costs_one_object_at_most_without_the_index_too() {
 
 #[test]
 fn a_writer_never_cuts_off_a_damaged_pack_that_counted() {
-    let home = Home::new();
+    let home = Home::in_memory();
     let known = put_chunks(&home.open(), &[b"one", b"two"]);
     let path = home.packs().remove(0);
     let good = fs::read(&path).unwrap();

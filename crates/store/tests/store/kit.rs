@@ -16,6 +16,13 @@ impl Home {
         Self { root: tempfile::tempdir().unwrap() }
     }
 
+    /// For loops over every byte: thousands of flushes, which on a busy disk take minutes and prove nothing more.
+    pub(crate) fn in_memory() -> Self {
+        let memory = Path::new("/dev/shm");
+        let root = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        Self { root: root.unwrap() }
+    }
+
     pub(crate) fn dir(&self) -> PathBuf {
         self.root.path().join("store")
     }
