@@ -283,7 +283,7 @@ impl CheckpointManager {
                 restored.warnings.extend(settling.warnings);
             }
             Err(error) => {
-                restored.warnings.push(format!("what was displaced is still kept in .safepoint: {error}"))
+                restored.warnings.push(format!("what was displaced is still kept in .safepoint: {error}"));
             }
         }
     }

@@ -64,7 +64,7 @@ impl CheckpointManager {
         progress.begin(Activity::Checking, None);
         match checkpoint {
             Some(checkpoint) => {
-                self.validate_one(checkpoint, depth, &mut known, progress, &mut validation)?
+                self.validate_one(checkpoint, depth, &mut known, progress, &mut validation)?;
             }
             None => {
                 self.validate_store(depth, progress, &mut validation)?;

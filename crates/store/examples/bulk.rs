@@ -50,6 +50,6 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let check = Instant::now();
     let report = store.validate(Depth::Deep, &|_, _| {})?;
     seconds("validate", check);
-    println!("damaged: {}", report.damaged.len());
+    println!("damaged: {:?}", report.damaged);
     Ok(())
 }

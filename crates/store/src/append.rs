@@ -4,11 +4,12 @@
 //! A pack is locked by the kernel for as long as it is appended to. What is cut off is only ever behind the last
 //! segment that counts.
 
+use crate::linux::Locked;
+use crate::open;
 use crate::pack::{self, PACK_HEAD, PACK_HEAD_BYTES};
 use crate::segment::Sealed;
-use crate::store::{self, Store};
+use crate::store::Store;
 use crate::{PACK_BYTES_MAX, StoreError, linux, recover};
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 pub(crate) struct OpenPack {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
-    pub(crate) file: Arc<File>,
+    pub(crate) file: Arc<Locked>,
     /// Where our part begins.
     pub(crate) start: u64,
     /// Where our part ends.
@@ -37,7 +38,7 @@ pub(crate) struct Spot {
     /// The number of the pack among those of the appender.
     pub(crate) pack: usize,
     pub(crate) path: PathBuf,
-    pub(crate) file: Arc<File>,
+    pub(crate) file: Arc<Locked>,
     pub(crate) at: u64,
 }
 
@@ -73,7 +74,7 @@ impl Appender {
                 .map_err(|source| StoreError::SyncPack { path: pack.path.clone(), source })?;
         }
         if self.packs.iter().any(|pack| pack.fresh) {
-            let path = store::packs_dir(store.dir());
+            let path = open::packs_dir(store.dir());
             linux::sync_dir(&path).map_err(|source| StoreError::SyncPack { path, source })?;
         }
         Ok(())
@@ -89,7 +90,7 @@ impl Appender {
 
 /// A pack to append to: one with room that nobody holds, else a new one.
 fn acquire(store: &Store) -> Result<OpenPack, StoreError> {
-    for (name, len) in store::list_packs(store.dir())? {
+    for (name, len) in open::list_packs(store.dir())? {
         if len >= PACK_BYTES_MAX {
             continue;
         }
@@ -109,9 +110,7 @@ fn reopen(store: &Store, name: String) -> Result<Option<OpenPack>, StoreError> {
     let path = store.pack_path(&name);
     let failed = |source| StoreError::AppendPack { path: path.clone(), source };
     let Ok(file) = linux::open_write(&path) else { return Ok(None) };
-    if !linux::try_lock(&file).map_err(failed)? {
-        return Ok(None);
-    }
+    let Some(file) = linux::try_lock(file).map_err(failed)? else { return Ok(None) };
     let len = file.metadata().map_err(failed)?.len();
     if len < PACK_HEAD_BYTES {
         return start(name, path, file).map(Some);
@@ -121,7 +120,8 @@ fn reopen(store: &Store, name: String) -> Result<Option<OpenPack>, StoreError> {
     if indexed.is_some_and(|indexed| indexed > len) || !pack::has_head(&file).map_err(failed)? {
         return Ok(None);
     }
-    let tail = recover::scan(store.dir(), &name, &file, indexed)?;
+    // A pack with which the disk has trouble is left alone.
+    let Ok(tail) = recover::scan(store.dir(), &name, &file, indexed) else { return Ok(None) };
     if tail.unreadable || tail.end >= PACK_BYTES_MAX {
         return Ok(None);
     }
@@ -137,19 +137,17 @@ fn reopen(store: &Store, name: String) -> Result<Option<OpenPack>, StoreError> {
 
 /// Makes a new pack. Nothing where someone else was quicker to lock it.
 fn create(store: &Store) -> Result<Option<OpenPack>, StoreError> {
-    let dir = store::packs_dir(store.dir());
+    let dir = open::packs_dir(store.dir());
     let name = linux::new_name().map_err(|source| StoreError::CreatePack { path: dir, source })?;
     let path = store.pack_path(&name);
     let failed = |source| StoreError::CreatePack { path: path.clone(), source };
     let file = linux::create(&path).map_err(failed)?;
-    if !linux::try_lock(&file).map_err(failed)? {
-        return Ok(None);
-    }
+    let Some(file) = linux::try_lock(file).map_err(failed)? else { return Ok(None) };
     start(name, path, file).map(Some)
 }
 
 /// Begins a pack that holds nothing yet.
-fn start(name: String, path: PathBuf, file: File) -> Result<OpenPack, StoreError> {
+fn start(name: String, path: PathBuf, file: Locked) -> Result<OpenPack, StoreError> {
     let (start, end) = (PACK_HEAD_BYTES, PACK_HEAD_BYTES);
     match file.write_all_at(&PACK_HEAD, 0) {
         Ok(()) => Ok(OpenPack { name, path, file: Arc::new(file), start, end, fresh: true }),

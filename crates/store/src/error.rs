@@ -131,6 +131,8 @@ impl StoreError {
         match self {
             Self::Index { source, .. } => {
                 matches!(source.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
+                    // Our statements are right, so that it is the tables that are wrong.
+                    || source.sqlite_error().is_some_and(|e| e.extended_code == rusqlite::ffi::SQLITE_ERROR)
                     || matches!(
                         source,
                         rusqlite::Error::InvalidColumnType(..)

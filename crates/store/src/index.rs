@@ -8,7 +8,7 @@ use crate::linux;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use safepoint_model::{ObjectId, ObjectKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const SCHEMA_VERSION: i64 = 1;
@@ -33,7 +33,7 @@ const SCHEMA: &str = "
 const PLACE: &str = "o.id, o.kind, o.codec, o.stored_len, o.raw_len, o.offset, p.name";
 const BUSY_WAIT: Duration = Duration::from_secs(10);
 /// The first one to open the file reads its log from end to end, so that the log must stay short.
-const LOG_PAGES_MAX: i64 = 256;
+const LOG_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Where an object is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +69,7 @@ pub(crate) enum Recorded {
 pub(crate) struct Index {
     conn: Connection,
     identity: Option<(u64, u64)>,
+    log: PathBuf,
 }
 
 impl Index {
@@ -83,15 +84,18 @@ impl Index {
         // Closing would otherwise flush the log each time, where a small capture should cost one flush in all.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         conn.pragma_update(None, "synchronous", "NORMAL")?;
-        conn.pragma_update(None, "wal_autocheckpoint", LOG_PAGES_MAX)?;
+        conn.pragma_update(None, "wal_autocheckpoint", 0)?;
         let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        Ok((version == SCHEMA_VERSION).then_some(Self { conn, identity }))
+        let log = path.with_extension("db-wal");
+        Ok((version == SCHEMA_VERSION).then_some(Self { conn, identity, log }))
     }
 
     /// Gives a new, empty file its schema.
     pub(crate) fn create(path: &Path) -> rusqlite::Result<()> {
         let mut conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         conn.busy_timeout(BUSY_WAIT)?;
+        // Without flushes: an index that a power cut spoils while it is new is replaced like any other.
+        conn.pragma_update(None, "synchronous", "OFF")?;
         conn.pragma_update(None, "journal_mode", "WAL")?;
         let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         tx.execute_batch(SCHEMA)?;
@@ -163,7 +167,18 @@ impl Index {
             add_rows(&tx, pack)?;
         }
         tx.commit()?;
+        self.shorten_log();
         Ok(Recorded::Done)
+    }
+
+    /// Moves a long log into the file and cuts it. SQLite itself would copy without cutting, and a process that
+    /// lives for one capture would find it as long the next time. Where somebody reads just now, a later one does it.
+    fn shorten_log(&self) {
+        if linux::len(&self.log).is_some_and(|len| len > LOG_BYTES_MAX) {
+            let _ = self.conn.busy_timeout(Duration::ZERO);
+            let _ = self.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+            let _ = self.conn.busy_timeout(BUSY_WAIT);
+        }
     }
 
     /// Puts the row of one object right.

@@ -16,10 +16,12 @@ mod frame;
 mod index;
 mod linux;
 mod measure;
+mod open;
 mod pack;
 mod recover;
 mod segment;
 mod store;
+mod survey;
 mod validate;
 mod writer;
 

@@ -8,6 +8,7 @@ use rustix::fs::{Advice, FlockOperation, Mode, OFlags};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::num::NonZeroU64;
+use std::ops::Deref;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -89,21 +90,44 @@ pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
+/// How long a file is, if it is there.
+pub(crate) fn len(path: &Path) -> Option<u64> {
+    fs::metadata(path).ok().map(|meta| meta.len())
+}
+
+/// A file whose exclusive lock we hold.
+pub(crate) struct Locked(File);
+
+impl Deref for Locked {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Closing is not enough: a program that is just being started has a copy of our open file until its `exec`.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 /// Takes the exclusive lock if nobody holds it.
-pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(true),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+pub(crate) fn try_lock(file: File) -> io::Result<Option<Locked>> {
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(Locked(file))),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Takes the exclusive lock, waiting for it.
-pub(crate) fn lock(file: &File) -> io::Result<()> {
+pub(crate) fn lock(file: File) -> io::Result<Locked> {
     loop {
-        match rustix::fs::flock(file, FlockOperation::LockExclusive) {
+        match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
             Err(rustix::io::Errno::INTR) => {}
-            other => return Ok(other?),
+            other => return Ok(other.map(|()| Locked(file))?),
         }
     }
 }
@@ -172,17 +196,19 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_keeps_a_second_open_file_out_and_ends_with_the_first() {
+    fn a_lock_keeps_a_second_open_file_out_until_it_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         let first = create(&path).unwrap();
         assert!(create(&path).is_err());
-        let second = open_write(&path).unwrap();
-        assert!(try_lock(&first).unwrap());
-        assert!(!try_lock(&second).unwrap());
-        drop(first);
-        lock(&second).unwrap();
-        assert!(!try_lock(&open_write(&path).unwrap()).unwrap());
+        let copy = first.try_clone().unwrap();
+        let open = || open_write(&path).unwrap();
+        let held = try_lock(first).unwrap().unwrap();
+        assert!(try_lock(open()).unwrap().is_none());
+        drop(held);
+        let held = lock(open()).unwrap();
+        assert!(try_lock(copy).unwrap().is_none(), "a copy of the open file does not keep the lock");
+        assert!(held.metadata().is_ok());
     }
 
     #[test]

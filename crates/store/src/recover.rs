@@ -6,8 +6,10 @@
 
 use crate::frame::Shape;
 use crate::index::{Index, PackRows};
+use crate::linux::Locked;
+use crate::open::{self, index_error};
 use crate::pack::{self, Found, PACK_HEAD_BYTES, Step};
-use crate::store::{self, Store, index_error};
+use crate::store::Store;
 use crate::validate::Report;
 use crate::{Depth, StoreError, linux};
 use std::collections::HashMap;
@@ -19,35 +21,61 @@ use std::path::Path;
 pub(crate) struct Tail {
     /// The end of the last segment that is kept.
     pub(crate) end: u64,
-    /// The objects that can be read.
-    pub(crate) rows: Vec<(u64, Shape)>,
+    segments: Vec<Kept>,
     /// Whether the disk could not be read to the end, so that nothing may be cut off.
     pub(crate) unreadable: bool,
 }
 
+/// A segment that is kept.
+struct Kept {
+    start: u64,
+    /// Whether all of it is as it was written.
+    sound: bool,
+    /// The objects in it that can be read.
+    rows: Vec<(u64, Shape)>,
+}
+
 impl Tail {
+    /// Gives up what is not sound at the very end: behind what the index covers, that is an append which a power
+    /// cut tore. Where there is no index it may as well be damage to something that counted, and stays.
+    fn without_torn_end(mut self) -> Self {
+        while let Some(torn) = self.segments.pop_if(|kept| !kept.sound) {
+            self.end = torn.start;
+        }
+        self
+    }
+
+    /// The objects that can be read.
+    pub(crate) fn rows(self) -> Vec<(u64, Shape)> {
+        self.segments.into_iter().flat_map(|kept| kept.rows).collect()
+    }
+
     /// What the index is to be told; nothing where there is nothing new.
     pub(crate) fn into_rows(self, name: &str, indexed: Option<u64>) -> Option<PackRows> {
         let from = indexed.unwrap_or(0);
         let news = self.end > from.max(PACK_HEAD_BYTES);
-        news.then(|| PackRows { name: name.to_owned(), from, to: self.end, rows: self.rows })
+        news.then(|| PackRows { name: name.to_owned(), from, to: self.end, rows: self.rows() })
     }
 }
 
 /// Brings the index up to what the packs hold. Costs a list of the folder where nothing is to be done.
 pub(crate) fn refresh(dir: &Path, index: &mut Index) -> Result<(), StoreError> {
-    let packs = store::list_packs(dir)?;
+    let packs = open::list_packs(dir)?;
     let known = index.packs().map_err(|source| index_error(dir, source))?;
     let mut known: HashMap<String, u64> = known.into_iter().collect();
     for (name, len) in packs {
         let indexed = known.remove(&name).unwrap_or(PACK_HEAD_BYTES);
         if len > indexed {
-            catch_up(dir, index, &name)?;
+            match catch_up(dir, index, &name) {
+                // One pack that the disk will not give must not close the store; validation reports it.
+                Err(StoreError::ReadPack { .. } | StoreError::SyncPack { .. }) => {}
+                other => other?,
+            }
         }
     }
     for name in known.into_keys() {
         // It may have been made after the folder was listed.
-        if linux::identity(&store::pack_path(dir, &name)).is_none() {
+        if linux::identity(&open::pack_path(dir, &name)).is_none() {
             index.forget_pack(&name).map_err(|source| index_error(dir, source))?;
         }
     }
@@ -66,10 +94,9 @@ fn catch_up(dir: &Path, index: &mut Index, name: &str) -> Result<(), StoreError>
 }
 
 /// The pack with its lock held; nothing where someone else holds it or it is gone.
-fn lock_pack(dir: &Path, name: &str) -> Result<Option<File>, StoreError> {
-    let path = store::pack_path(dir, name);
-    let locked = linux::open_write(&path).and_then(|file| Ok(linux::try_lock(&file)?.then_some(file)));
-    match locked {
+fn lock_pack(dir: &Path, name: &str) -> Result<Option<Locked>, StoreError> {
+    let path = open::pack_path(dir, name);
+    match linux::open_write(&path).and_then(linux::try_lock) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         other => other.map_err(|source| StoreError::ReadPack { path, source }),
     }
@@ -77,53 +104,51 @@ fn lock_pack(dir: &Path, name: &str) -> Result<Option<File>, StoreError> {
 
 /// Reads a pack from where the index ends. What it returns is durable.
 pub(crate) fn scan(dir: &Path, name: &str, file: &File, indexed: Option<u64>) -> Result<Tail, StoreError> {
-    let path = store::pack_path(dir, name);
+    let path = open::pack_path(dir, name);
     let from = indexed.unwrap_or(0).max(PACK_HEAD_BYTES);
     let len = file.metadata().map_err(|source| StoreError::ReadPack { path: path.clone(), source })?.len();
     if len > from {
         file.sync_data().map_err(|source| StoreError::SyncPack { path, source })?;
         if indexed.is_none() {
-            let path = store::packs_dir(dir);
+            let path = open::packs_dir(dir);
             linux::sync_dir(&path).map_err(|source| StoreError::SyncPack { path, source })?;
         }
         linux::drop_cache(file, from);
     }
-    Ok(read_tail(file, from, len))
+    let tail = read_tail(file, from, len);
+    Ok(if indexed.is_some() { tail.without_torn_end() } else { tail })
 }
 
 /// Which segments between `from` and `len` are kept: those before the first gap, and those behind it if a writer
 /// finished there. A gap in what nobody finished is what a crash left of it.
 pub(crate) fn read_tail(file: &File, from: u64, len: u64) -> Tail {
-    let mut tail = Tail { end: from, rows: Vec::new(), unreadable: false };
-    let (mut at, mut behind_gap) = (from, Vec::new());
-    let mut gap = false;
+    let mut tail = Tail { end: from, segments: Vec::new(), unreadable: false };
+    let (mut at, mut gap, mut waiting) = (from, false, Vec::new());
     loop {
         match pack::next(file, at, len) {
-            Err(_) => tail.unreadable = true,
-            Ok(None) => {}
-            Ok(Some(Step::Gap { to })) => {
-                (at, gap) = (to, true);
-                continue;
-            }
+            Ok(None) => return tail,
+            Ok(Some(Step::Gap { to })) => (at, gap) = (to, true),
             Ok(Some(Step::Segment(found))) => {
                 at = found.end();
-                let closing = found.head.closing;
-                behind_gap.push(found);
-                if (closing || !gap) && keep(file, &mut tail, &mut behind_gap).is_err() {
-                    tail.unreadable = true;
-                } else {
-                    continue;
+                let finished = found.head.closing;
+                waiting.push(found);
+                if (finished || !gap) && keep(file, &mut tail, &mut waiting).is_err() {
+                    break;
                 }
             }
+            Err(_) => break,
         }
-        return tail;
     }
+    tail.unreadable = true;
+    tail
 }
 
 fn keep(file: &File, tail: &mut Tail, segments: &mut Vec<Found>) -> io::Result<()> {
     for found in segments.drain(..) {
-        let intact = found.intact_entries(file)?;
-        tail.rows.extend(intact.iter().map(|entry| (found.frame_at(entry), entry.shape)));
+        let sound = found.fault.is_none() && found.payload_is_sound(file)?;
+        let entries = if sound { found.entries.clone() } else { found.intact_entries(file)? };
+        let rows = entries.iter().map(|entry| (found.frame_at(entry), entry.shape)).collect();
+        tail.segments.push(Kept { start: found.start, sound, rows });
         tail.end = found.end();
     }
     Ok(())
@@ -136,7 +161,7 @@ impl Store {
     /// # Errors
     /// When the packs cannot be listed, or the index fails.
     pub fn rebuild_index(&self) -> Result<Report, StoreError> {
-        for (name, _) in store::list_packs(self.dir())? {
+        for (name, _) in open::list_packs(self.dir())? {
             let Some(file) = lock_pack(self.dir(), &name)? else { continue };
             let tail = scan(self.dir(), &name, &file, None)?;
             self.with_index(|index| index.forget_pack(&name))?;
@@ -146,5 +171,103 @@ impl Store {
         }
         self.refresh()?;
         self.validate(Depth::Quick, &|_, _| {})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Codec;
+    use crate::segment::Entry;
+    use crate::segment::tests::{forged, segment};
+    use crate::{Health, linux};
+    use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSource};
+    use std::os::unix::fs::FileExt;
+
+    fn plant(dir: &Path, segments: &[Vec<u8>]) {
+        let file = linux::create(&open::pack_path(dir, "planted")).unwrap();
+        file.write_all_at(&[&pack::PACK_HEAD[..], &segments.concat()].concat(), 0).unwrap();
+    }
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        (dir, store)
+    }
+
+    #[test]
+    fn hostile_numbers_with_right_hashes_are_damage_and_nothing_worse() {
+        let good = Shape {
+            kind: ObjectKind::Chunk,
+            codec: Codec::Raw,
+            stored_len: 4,
+            raw_len: 4,
+            id: ObjectId::of(ObjectKind::Chunk, b"good"),
+        };
+        let entry = |offset, shape| Entry { shape, offset };
+        let bad = |stored_len, raw_len, codec| Shape { stored_len, raw_len, codec, ..good };
+        let lies = [
+            vec![entry(1, good)],
+            vec![entry(u32::MAX, good)],
+            vec![entry(0, good), entry(0, good), entry(2, good)],
+            vec![entry(0, bad(u32::MAX, u32::MAX, Codec::Raw))],
+            vec![entry(0, bad(8, 256 << 20, Codec::Zstd))],
+            vec![entry(0, bad(8, u32::MAX, Codec::Zstd))],
+            vec![entry(0, bad(0, 0, Codec::Raw))],
+            vec![],
+        ];
+        for lie in lies {
+            let (dir, empty) = store();
+            drop(empty);
+            plant(dir.path(), &[forged(b"good1234", &lie), segment(&[b"neighbour"], true)]);
+            let store = Store::open(dir.path()).unwrap();
+            match store.get(ObjectKind::Chunk, good.id) {
+                Ok(bytes) => assert_eq!(bytes, b"good"),
+                Err(ObjectError::Damaged { .. } | ObjectError::Missing { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+            assert!(!store.validate(Depth::Deep, &|_, _| {}).unwrap().damaged.is_empty(), "{lie:?}");
+            let neighbour = ObjectId::of(ObjectKind::Chunk, b"neighbour");
+            assert_eq!(store.get(ObjectKind::Chunk, neighbour).unwrap(), b"neighbour");
+        }
+    }
+
+    #[test]
+    fn a_forged_name_is_found_out_when_it_is_read() {
+        let (dir, store) = store();
+        let id = ObjectId::of(ObjectKind::Chunk, b"good");
+        let shape = Shape { kind: ObjectKind::Chunk, codec: Codec::Raw, stored_len: 4, raw_len: 4, id };
+        plant(dir.path(), &[forged(b"evil", &[Entry { shape, offset: 0 }])]);
+        store.refresh().unwrap();
+        assert_eq!(store.check(Depth::Quick, id).unwrap(), Health::Intact);
+        assert!(matches!(store.check(Depth::Deep, id).unwrap(), Health::Damaged(_)));
+        assert!(matches!(store.get(ObjectKind::Chunk, id), Err(ObjectError::Damaged { .. })));
+        assert_eq!(store.validate(Depth::Deep, &|_, _| {}).unwrap().damaged[0].object, Some(id));
+    }
+
+    #[test]
+    fn what_is_behind_a_hole_is_kept_only_if_somebody_finished_there() {
+        let (dir, store) = store();
+        let hole = vec![0; 500];
+        let (one, open_end, closed) =
+            (segment(&[b"one"], false), segment(&[b"two"], false), segment(&[b"three"], true));
+        plant(dir.path(), &[one.clone(), hole.clone(), open_end.clone()]);
+        let file = linux::open_write(&open::pack_path(dir.path(), "planted")).unwrap();
+        let tail = scan(dir.path(), "planted", &file, None).unwrap();
+        assert_eq!((tail.end, tail.unreadable), (16 + one.len() as u64, false));
+        let bytes = [&one[..], &hole, &open_end, &closed, &hole].concat();
+        file.write_all_at(&bytes, 16).unwrap();
+        let tail = scan(dir.path(), "planted", &file, None).unwrap();
+        assert_eq!(tail.end, 16 + (bytes.len() - hole.len()) as u64);
+        assert_eq!(tail.rows().len(), 3);
+        drop(store);
+    }
+
+    #[test]
+    fn a_pack_that_cannot_be_read_is_not_to_be_cut() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&segment(&[b"one"], true), 0).unwrap();
+        let tail = read_tail(&file, 0, 10_000);
+        assert!(tail.unreadable);
     }
 }

@@ -266,6 +266,16 @@ pub(crate) mod tests {
         sealed.into_buffer()
     }
 
+    /// A segment whose hashes are right and whose index says whatever it likes.
+    pub(crate) fn forged(payload: &[u8], entries: &[Entry]) -> Vec<u8> {
+        let mut builder = Builder::new(Vec::new());
+        builder.buffer.extend_from_slice(payload);
+        builder.entries.extend_from_slice(entries);
+        let mut sealed = builder.seal();
+        sealed.close(true);
+        sealed.into_buffer()
+    }
+
     #[test]
     fn a_segment_reads_back() {
         let bytes = segment(&[b"one", &[0; 500], b""], true);

@@ -5,7 +5,9 @@
 
 use crate::frame::{self, Codec};
 use crate::index::{Index, Place};
-use crate::pack::{self, Step};
+use crate::open::{self, index_error};
+use crate::pack;
+use crate::survey::Survey;
 use crate::{StoreError, Writer, linux, recover};
 use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSource};
 use std::collections::HashMap;
@@ -14,9 +16,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-const FORMAT: u64 = 1;
-const FORMAT_FILE: &str = "format";
-const FORMAT_PREFIX: &str = "safepoint store ";
 /// So many packs stay open; a process has about a thousand files in all.
 const OPEN_FILES_MAX: usize = 64;
 
@@ -56,6 +55,7 @@ pub struct Store {
     dir: PathBuf,
     index: Mutex<Index>,
     files: Mutex<HashMap<String, Arc<File>>>,
+    pub(crate) surveyed: Mutex<Option<Arc<Survey>>>,
 }
 
 /// What asking for an object gave.
@@ -84,13 +84,18 @@ impl Store {
     /// # Errors
     /// When the folder cannot be used, or holds a newer format.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
-        prepare(dir)?;
-        let mut index = open_index(dir)?;
+        open::prepare(dir)?;
+        let mut index = open::open_index(dir)?;
         match recover::refresh(dir, &mut index) {
-            Err(error) if error.is_corrupt_index() => index = replace_index(dir, &index)?,
+            Err(error) if error.is_corrupt_index() => index = open::replace_index(dir, &index)?,
             other => other?,
         }
-        Ok(Self { dir: dir.to_owned(), index: Mutex::new(index), files: Mutex::default() })
+        Ok(Self {
+            dir: dir.to_owned(),
+            index: Mutex::new(index),
+            files: Mutex::default(),
+            surveyed: Mutex::default(),
+        })
     }
 
     /// A writer for one capture. It takes no lock before it has something to write.
@@ -98,7 +103,7 @@ impl Store {
     /// # Errors
     /// When the index fails.
     pub fn writer(&self) -> Result<Writer<'_>, StoreError> {
-        let stale = !self.lock_index().is_current(&index_path(&self.dir));
+        let stale = !self.lock_index().is_current(&open::index_path(&self.dir));
         if stale {
             self.heal()?;
         }
@@ -164,7 +169,7 @@ impl Store {
     /// # Errors
     /// When they cannot be listed.
     pub fn pack_names(&self) -> Result<Vec<String>, StoreError> {
-        let mut names: Vec<String> = list_packs(&self.dir)?.into_iter().map(|(name, _)| name).collect();
+        let mut names: Vec<String> = crate::open::list_packs(&self.dir)?.into_iter().map(|(name, _)| name).collect();
         names.sort();
         Ok(names)
     }
@@ -174,7 +179,7 @@ impl Store {
     /// # Errors
     /// When the packs cannot be listed, or the index fails.
     pub fn usage(&self) -> Result<Usage, StoreError> {
-        let packs = list_packs(&self.dir)?;
+        let packs = open::list_packs(&self.dir)?;
         Ok(Usage {
             pack_bytes: packs.iter().map(|(_, len)| len).sum(),
             packs: packs.len() as u64,
@@ -187,7 +192,7 @@ impl Store {
     }
 
     pub(crate) fn pack_path(&self, name: &str) -> PathBuf {
-        pack_path(&self.dir, name)
+        open::pack_path(&self.dir, name)
     }
 
     fn lock_index(&self) -> MutexGuard<'_, Index> {
@@ -222,7 +227,7 @@ impl Store {
     /// Makes the index good again, from the packs.
     fn heal(&self) -> Result<(), StoreError> {
         let mut index = self.lock_index();
-        *index = replace_index(&self.dir, &index)?;
+        *index = open::replace_index(&self.dir, &index)?;
         Ok(())
     }
 
@@ -242,25 +247,31 @@ impl Store {
 
     /// The bytes of an object, from where the index says, or from anywhere else in the packs.
     pub(crate) fn read(&self, id: ObjectId) -> Result<Answer, StoreError> {
-        let mut damage = None;
-        if let Some(place) = self.with_index(|index| index.find(id))? {
-            match self.read_place(&place)? {
-                Ok(bytes) => return Ok(Answer::Bytes(place.shape.kind, bytes)),
-                Err(what) => damage = Some(what),
-            }
+        let first = self.with_index(|index| index.find(id))?;
+        let mut answer = self.read_at(first.as_ref())?;
+        if let Answer::Bytes(..) = answer {
+            return Ok(answer);
         }
-        // Rare: the index is wrong or behind, or the object is damaged and may have a second copy.
+        // Rare: the index is behind or wrong, or the object is damaged and may have a second copy.
         self.refresh()?;
-        for place in self.places_in_packs(id)? {
-            match self.read_place(&place)? {
-                Ok(bytes) => {
-                    self.with_index(|index| index.replace(&place))?;
-                    return Ok(Answer::Bytes(place.shape.kind, bytes));
-                }
-                Err(what) => damage = Some(what),
+        let second = self.with_index(|index| index.find(id))?;
+        let survey = self.survey()?;
+        for place in second.iter().chain(survey.places(id)).filter(|place| Some(*place) != first.as_ref()) {
+            answer = self.read_at(Some(place))?;
+            if let Answer::Bytes(..) = answer {
+                self.with_index(|index| index.replace(place))?;
+                break;
             }
         }
-        Ok(damage.map_or(Answer::Missing, Answer::Damaged))
+        Ok(answer)
+    }
+
+    fn read_at(&self, place: Option<&Place>) -> Result<Answer, StoreError> {
+        let Some(place) = place else { return Ok(Answer::Missing) };
+        Ok(match self.read_place(place)? {
+            Ok(bytes) => Answer::Bytes(place.shape.kind, bytes),
+            Err(what) => Answer::Damaged(what),
+        })
     }
 
     /// The object at a place, or what is wrong with it.
@@ -284,32 +295,6 @@ impl Store {
             Err(what) => Err(what.to_owned()),
         })
     }
-
-    /// Every place where the packs themselves have this object, as far as they count.
-    fn places_in_packs(&self, id: ObjectId) -> Result<Vec<Place>, StoreError> {
-        let mut places = Vec::new();
-        for (name, len) in self.with_index(|index| index.packs())? {
-            let Ok(file) = self.file(&name) else { continue };
-            let len = len.min(file.metadata().map_or(0, |meta| meta.len()));
-            let mut at = pack::PACK_HEAD_BYTES;
-            // A pack that cannot be read any further has nothing more to offer.
-            while let Ok(Some(step)) = pack::next(&file, at, len) {
-                at = match step {
-                    Step::Gap { to } => to,
-                    Step::Segment(found) => {
-                        let same = found.entries.iter().filter(|entry| entry.shape.id == id);
-                        places.extend(same.map(|entry| Place {
-                            pack: name.clone(),
-                            at: found.frame_at(entry),
-                            shape: entry.shape,
-                        }));
-                        found.end()
-                    }
-                };
-            }
-        }
-        Ok(places)
-    }
 }
 
 impl ObjectSource for Store {
@@ -322,115 +307,4 @@ impl ObjectSource for Store {
 fn is_loss(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::NotFound)
         || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
-}
-
-pub(crate) fn packs_dir(dir: &Path) -> PathBuf {
-    dir.join("packs")
-}
-
-pub(crate) fn pack_path(dir: &Path, name: &str) -> PathBuf {
-    packs_dir(dir).join(linux::pack_file(name))
-}
-
-pub(crate) fn list_packs(dir: &Path) -> Result<Vec<(String, u64)>, StoreError> {
-    let path = packs_dir(dir);
-    linux::list_packs(&path).map_err(|source| StoreError::ListPacks { path, source })
-}
-
-fn index_path(dir: &Path) -> PathBuf {
-    dir.join("index.db")
-}
-
-pub(crate) fn index_error(dir: &Path, source: rusqlite::Error) -> StoreError {
-    StoreError::Index { path: index_path(dir), source }
-}
-
-/// Makes what is missing of the folder, and refuses one that is not ours to read.
-fn prepare(dir: &Path) -> Result<(), StoreError> {
-    let failed = |source| StoreError::Open { path: dir.to_owned(), source };
-    linux::make_dir(dir).map_err(failed)?;
-    let handle = linux::open_dir(dir).map_err(failed)?;
-    linux::make_private(&handle)
-        .map_err(|source| StoreError::MakePrivate { path: dir.to_owned(), source })?;
-    let path = dir.join(FORMAT_FILE);
-    match linux::read_small(&path).map_err(failed)? {
-        Some(text) => check_format(dir, &path, &text)?,
-        None => {
-            let text = format!("{FORMAT_PREFIX}{FORMAT}\n");
-            linux::put_file(dir, FORMAT_FILE, text.as_bytes()).map_err(failed)?;
-        }
-    }
-    linux::make_dir(&packs_dir(dir)).map_err(failed)
-}
-
-fn check_format(dir: &Path, path: &Path, text: &str) -> Result<(), StoreError> {
-    let number = text.strip_prefix(FORMAT_PREFIX).and_then(|rest| rest.strip_suffix('\n'));
-    match number.and_then(|number| number.parse::<u64>().ok()) {
-        Some(FORMAT) => Ok(()),
-        Some(found) if found > FORMAT => {
-            Err(StoreError::NewerFormat { path: dir.to_owned(), found, known: FORMAT })
-        }
-        _ => Err(StoreError::NotAStore { path: path.to_owned() }),
-    }
-}
-
-/// Opens the index, or an empty one where it is missing, corrupt, or of another schema.
-fn open_index(dir: &Path) -> Result<Index, StoreError> {
-    match try_index(dir)? {
-        Some(index) => Ok(index),
-        None => {
-            let _only_one = lock_dir(dir)?;
-            match try_index(dir)? {
-                Some(index) => Ok(index),
-                None => new_index(dir),
-            }
-        }
-    }
-}
-
-/// An index in the place of one that was found corrupt, or whose file is gone.
-fn replace_index(dir: &Path, old: &Index) -> Result<Index, StoreError> {
-    let only_one = lock_dir(dir)?;
-    // Someone else may have done it already; theirs is not to be thrown away again.
-    let mut index = match old.is_current(&index_path(dir)) {
-        true => new_index(dir)?,
-        false => match try_index(dir)? {
-            Some(index) => index,
-            None => new_index(dir)?,
-        },
-    };
-    drop(only_one);
-    recover::refresh(dir, &mut index)?;
-    Ok(index)
-}
-
-fn try_index(dir: &Path) -> Result<Option<Index>, StoreError> {
-    let path = index_path(dir);
-    if linux::identity(&path).is_none() {
-        return Ok(None);
-    }
-    match Index::open(&path).map_err(|source| index_error(dir, source)) {
-        Err(error) if error.is_corrupt_index() => Ok(None),
-        other => other,
-    }
-}
-
-fn new_index(dir: &Path) -> Result<Index, StoreError> {
-    let path = index_path(dir);
-    let failed = |source| StoreError::Open { path: path.clone(), source };
-    for suffix in ["", "-wal", "-shm"] {
-        linux::remove_cache(&dir.join(format!("index.db{suffix}"))).map_err(failed)?;
-    }
-    linux::create(&path).map_err(failed)?;
-    Index::create(&path).map_err(|source| index_error(dir, source))?;
-    let index = Index::open(&path).map_err(|source| index_error(dir, source))?;
-    index.ok_or_else(|| failed(io::Error::other("a new index has no schema")))
-}
-
-/// Keeps every other process from replacing the index, until it is dropped.
-fn lock_dir(dir: &Path) -> Result<File, StoreError> {
-    let failed = |source| StoreError::Open { path: dir.to_owned(), source };
-    let handle = linux::open_dir(dir).map_err(failed)?;
-    linux::lock(&handle).map_err(failed)?;
-    Ok(handle)
 }

@@ -4,11 +4,12 @@
 //! Packs are read as far as they count at the beginning; what a writer adds meanwhile is not looked at.
 
 use crate::frame::{self, Shape};
+use crate::open;
 use crate::pack::{self, Found, PACK_HEAD_BYTES, Step};
-use crate::store::{self, Depth, Store};
+use crate::store::{Depth, Store};
 use crate::{StoreError, linux};
 use safepoint_model::ObjectId;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 
 /// Something that is wrong.
@@ -41,8 +42,8 @@ struct Inspection<'a> {
     progress: &'a dyn Fn(u64, u64),
     bytes_total: u64,
     report: Report,
-    /// What the packs have, by pack and place: the index must say the same.
-    found: HashMap<(String, u64), Shape>,
+    /// What the packs have, by the number of the pack and the place in it: the index must say the same.
+    found: HashSet<(usize, u64, Shape)>,
 }
 
 impl Store {
@@ -52,21 +53,22 @@ impl Store {
     /// # Errors
     /// When the store itself fails; damage is reported, and never ends the walk.
     pub fn validate(&self, depth: Depth, progress: &dyn Fn(u64, u64)) -> Result<Report, StoreError> {
-        let packs = store::list_packs(self.dir())?;
+        let packs = open::list_packs(self.dir())?;
         let indexed: HashMap<String, u64> = self.with_index(|index| index.packs())?.into_iter().collect();
         let mut inspection = Inspection {
             depth,
             progress,
             bytes_total: packs.iter().map(|(_, len)| len).sum(),
             report: Report::default(),
-            found: HashMap::new(),
+            found: HashSet::new(),
         };
-        for (name, len) in &packs {
-            inspection.pack(self, name, *len, indexed.get(name).copied());
+        for (number, (name, len)) in packs.iter().enumerate() {
+            inspection.pack(self, (number, name), *len, indexed.get(name).copied());
             inspection.report.bytes += len;
             progress(inspection.report.bytes, inspection.bytes_total);
         }
-        inspection.compare(self, &indexed)?;
+        let numbers = packs.iter().enumerate().map(|(number, (name, _))| (name.as_str(), number)).collect();
+        inspection.compare(self, &indexed, &numbers)?;
         Ok(inspection.report)
     }
 }
@@ -76,14 +78,16 @@ impl Inspection<'_> {
         self.report.damaged.push(Damage { object, pack: pack.to_owned(), what: what.into() });
     }
 
-    fn pack(&mut self, store: &Store, name: &str, len: u64, indexed: Option<u64>) {
+    fn pack(&mut self, store: &Store, (number, name): (usize, &str), len: u64, indexed: Option<u64>) {
         self.report.packs += 1;
         let file = match linux::open_read(&store.pack_path(name)) {
             Ok(file) => file,
             Err(error) => return self.damage(name, None, format!("the pack cannot be opened: {error}")),
         };
         // What is not indexed may still be in a writer's hands; then it is not ours to judge.
-        let busy = len > indexed.unwrap_or(PACK_HEAD_BYTES) && !linux::try_lock(&file).unwrap_or(false);
+        let lock = || linux::open_read(&store.pack_path(name)).and_then(linux::try_lock);
+        let held = if len > indexed.unwrap_or(PACK_HEAD_BYTES) { Some(lock()) } else { None };
+        let busy = matches!(held, Some(Ok(None) | Err(_)));
         let len = if busy { indexed.unwrap_or(0) } else { len };
         if busy && indexed.is_none() {
             return;
@@ -96,10 +100,10 @@ impl Inspection<'_> {
             Ok(false) => self.damage(name, None, "the header of the pack is damaged"),
             Err(error) => self.damage(name, None, format!("the pack cannot be read: {error}")),
         }
-        self.segments(name, &file, len);
+        self.segments((number, name), &file, len);
     }
 
-    fn segments(&mut self, name: &str, file: &File, len: u64) {
+    fn segments(&mut self, (number, name): (usize, &str), file: &File, len: u64) {
         let mut at = PACK_HEAD_BYTES;
         loop {
             match pack::next(file, at, len) {
@@ -110,7 +114,7 @@ impl Inspection<'_> {
                     at = to;
                 }
                 Ok(Some(Step::Segment(found))) => {
-                    self.segment(name, file, &found);
+                    self.segment((number, name), file, &found);
                     at = found.end();
                 }
                 Err(error) => return self.damage(name, None, format!("the pack cannot be read: {error}")),
@@ -119,7 +123,7 @@ impl Inspection<'_> {
         }
     }
 
-    fn segment(&mut self, name: &str, file: &File, found: &Found) {
+    fn segment(&mut self, (number, name): (usize, &str), file: &File, found: &Found) {
         self.report.objects += u64::from(found.head.count);
         if let Some(fault) = found.fault {
             self.damage(name, None, fault);
@@ -129,7 +133,7 @@ impl Inspection<'_> {
         let mut lost = 0;
         for entry in &found.entries {
             let at = found.frame_at(entry);
-            self.found.insert((name.to_owned(), at), entry.shape);
+            self.found.insert((number, at, entry.shape));
             if self.depth == Depth::Quick {
                 continue;
             }
@@ -153,31 +157,33 @@ impl Inspection<'_> {
     }
 
     /// Compares the rows of the index with what the packs have.
-    fn compare(&mut self, store: &Store, indexed: &HashMap<String, u64>) -> Result<(), StoreError> {
-        let mut wrong = Vec::new();
-        let found = &self.found;
-        let mut named = std::collections::HashSet::new();
+    fn compare(
+        &mut self,
+        store: &Store,
+        indexed: &HashMap<String, u64>,
+        numbers: &HashMap<&str, usize>,
+    ) -> Result<(), StoreError> {
+        let found = std::mem::take(&mut self.found);
+        let (mut wrong, mut named) = (Vec::new(), HashSet::new());
         store.with_index(|index| {
             wrong.clear();
-            named.clear();
             index.each(|place| {
                 named.insert(place.shape.id);
+                let number = numbers.get(place.pack.as_str()).copied().unwrap_or(usize::MAX);
                 // Rows that came after the walk began are not ours to judge.
                 let counted = indexed.get(&place.pack).is_some_and(|indexed| place.at < *indexed);
-                if counted && found.get(&(place.pack.clone(), place.at)) != Some(&place.shape) {
+                if counted && !found.contains(&(number, place.at, place.shape)) {
                     wrong.push((place.pack, place.shape.id));
                 }
             })
         })?;
-        let unnamed: Vec<_> = (found.iter())
-            .filter(|(_, shape)| !named.contains(&shape.id))
-            .map(|((pack, _), shape)| (pack.clone(), shape.id))
-            .collect();
         for (pack, id) in wrong {
             self.damage(&pack, Some(id), "the index says that it is where it is not");
         }
-        for (pack, id) in unnamed {
-            self.damage(&pack, Some(id), "the index does not name it");
+        for (name, number) in numbers {
+            let of_pack =
+                found.iter().filter(|(pack, _, shape)| pack == number && !named.contains(&shape.id));
+            of_pack.for_each(|(_, _, shape)| self.damage(name, Some(shape.id), "the index does not name it"));
         }
         Ok(())
     }

@@ -128,7 +128,7 @@ impl<'s> Writer<'s> {
         while let Recorded::Behind { pack, indexed } = self.store.with_index(|index| index.record(&packs))? {
             let from = indexed.max(PACK_HEAD_BYTES);
             let tail = recover::read_tail(&held.packs[pack].file, from, packs[pack].from);
-            packs[pack].rows.extend(tail.rows);
+            packs[pack].rows.extend(tail.rows());
             packs[pack].from = indexed;
         }
         Ok(written)
@@ -328,5 +328,51 @@ impl ObjectSource for Writer<'_> {
 impl Drop for Writer<'_> {
     fn drop(&mut self) {
         self.appender.get_mut().unwrap_or_else(PoisonError::into_inner).abandon();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linux;
+    use crate::segment::tests::segment;
+    use std::sync::Arc;
+
+    fn spot() -> Spot {
+        let file = linux::lock(tempfile::tempfile().unwrap()).unwrap();
+        Spot { pack: 0, path: "pack".into(), file: Arc::new(file), at: 0 }
+    }
+
+    #[test]
+    fn what_does_not_read_back_as_it_was_written_is_refused() {
+        let good = segment(&[b"one", &[0; 300]], true);
+        for at in 0..good.len() {
+            let mut bytes = good.clone();
+            bytes[at] ^= 4;
+            let spot = spot();
+            spot.file.write_all_at(&bytes, 0).unwrap();
+            let result = verify(&spot, &mut good.clone());
+            assert!(matches!(result, Err(StoreError::VerifyPack { .. })), "byte {at}");
+        }
+        let spot = spot();
+        assert!(matches!(verify(&spot, &mut good.clone()), Err(StoreError::ReadPack { .. })));
+    }
+
+    #[test]
+    fn a_writer_that_failed_once_keeps_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let writer = store.writer().unwrap();
+        let id = writer.put(ObjectKind::Chunk, b"one").unwrap();
+        writer.fail();
+        for result in
+            [writer.put(ObjectKind::Chunk, b"two").map(drop), writer.get(ObjectKind::Chunk, id).map(drop)]
+        {
+            let Err(ObjectError::Store(error)) = result else { panic!("went on") };
+            assert!(matches!(error.downcast_ref(), Some(StoreError::WriterFailed)));
+        }
+        assert!(writer.holds(id).is_err());
+        assert!(matches!(writer.finish(), Err(StoreError::WriterFailed)));
+        assert!(!store.contains(id).unwrap());
     }
 }

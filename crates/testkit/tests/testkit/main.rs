@@ -1,5 +1,7 @@
 //! The testkit's own tests: small programs in, counts, kills, faults and
 //! disks after a power cut out.
+
+#![allow(clippy::disallowed_methods, reason = "tests set up folders")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod common;

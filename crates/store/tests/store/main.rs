@@ -1,0 +1,11 @@
+//! The laws of the store, seen from outside.
+#![allow(clippy::disallowed_methods, reason = "tests damage files on purpose")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails in a test should fail loudly")]
+
+mod concurrency;
+mod content;
+mod crash;
+mod damage;
+mod index;
+mod kit;
+mod laws;
