@@ -58,15 +58,17 @@ fn run(arguments: Arguments) -> u8 {
     let out = Printer::new(&global, json);
     let stop = signals::listen(stopping(&command));
     let progress = Bars::new(out.is_watched() && !global.no_progress, stop);
-    let (name, attempt) = (command.name(), command.attempt());
-    match Surroundings::read(global.directory.as_deref(), global.home.as_deref()) {
+    let (name, attempt, changes) = (command.name(), command.attempt(), command.changes_things());
+    let (out, result) = match Surroundings::read(global.directory.as_deref(), global.home.as_deref()) {
         Ok(surroundings) => {
             let context = Context { surroundings, out, progress };
             let result = guarded(|| dispatch(&context, &command));
-            context.out.finish(name, &attempt, result)
+            (context.out, result)
         }
-        Err(problem) => out.finish(name, &attempt, Err(problem)),
-    }
+        Err(problem) => (out, Err(problem)),
+    };
+    let result = result.map_err(|problem| if changes { problem } else { problem.silent_about_change() });
+    out.finish(name, &attempt, &result)
 }
 
 fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
@@ -127,11 +129,17 @@ fn refuse(typed: &[OsString], error: &clap::Error) -> u8 {
     let named = |word: &&OsString| commands.find_subcommand(word).is_some();
     let command = before_paths().find(named).map(|word| word.to_string_lossy().into_owned());
     let text = error.to_string();
-    let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-    let hint = "`safepoint help` lists the commands, and each has `--help`.";
+    let mut paragraphs = text.strip_prefix("error: ").unwrap_or(&text).split("\n\n").map(str::trim);
+    let mut problem = Problem::usage(
+        paragraphs.next().unwrap_or_default(),
+        "`safepoint help` lists the commands, and each has `--help`.",
+    );
+    for tip in paragraphs.filter_map(|paragraph| paragraph.strip_prefix("tip: ")) {
+        problem = problem.hint(tip);
+    }
     let out = Printer::new(&Global { json: true, ..Global::default() }, true);
-    let problem = Problem::usage(message, hint);
-    out.finish(command.as_deref().unwrap_or(""), "understand the command line", Err(problem))
+    let attempt = "understand the command line";
+    out.finish(command.as_deref().unwrap_or(""), attempt, &Err(problem.silent_about_change()))
 }
 
 impl Context {

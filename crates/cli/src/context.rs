@@ -25,7 +25,8 @@ pub(crate) struct Surroundings {
     pub(crate) user_home: Option<PathBuf>,
     /// The session that everything belongs to unless told otherwise.
     pub(crate) session_id: Option<String>,
-    user: String,
+    /// Who asks, unless a tool does.
+    pub(crate) user: String,
 }
 
 impl Surroundings {

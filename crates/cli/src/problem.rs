@@ -17,7 +17,7 @@ pub(crate) const OWN_CODES: &[(&str, FailureKind)] = &[
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) failure: Failure,
-    /// Whether "Nothing was changed." is true.
+    /// Whether "Nothing was changed." is true and worth saying.
     pub(crate) nothing_changed: bool,
 }
 
@@ -72,6 +72,14 @@ impl Problem {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.failure.hints.push(hint.into());
         self
+    }
+}
+
+impl Problem {
+    /// The same where change was never in question.
+    #[must_use]
+    pub(crate) fn silent_about_change(self) -> Self {
+        Self { nothing_changed: false, ..self }
     }
 }
 

@@ -377,7 +377,10 @@ impl Command {
             Command::Init(_) => "register the folder".to_owned(),
             Command::Create(_) => "take a checkpoint".to_owned(),
             Command::List(_) => "list checkpoints".to_owned(),
-            Command::Show(args) => on("show checkpoint", args.which.given()),
+            Command::Show(args) => match args.which.given() {
+                Some(id) => on("show checkpoint", Some(id)),
+                None => "show a checkpoint".to_owned(),
+            },
             Command::Cat(args) => format!("write out {:?}", args.path),
             Command::Diff(args) => on("compare with checkpoint", args.old.as_deref()),
             Command::Rollback(args) => match args.which.given() {
@@ -397,6 +400,19 @@ impl Command {
             Command::Completions(_) => "print completions".to_owned(),
             Command::Version => "print the version".to_owned(),
         }
+    }
+
+    /// Whether it changes anything: then a failure says that nothing was changed.
+    pub(crate) fn changes_things(&self) -> bool {
+        matches!(
+            self,
+            Command::Init(_)
+                | Command::Create(_)
+                | Command::Rollback(_)
+                | Command::Undo(_)
+                | Command::Redo(_)
+                | Command::Recover
+        )
     }
 
     /// Whether the answer is to be JSON because the command itself says so.

@@ -21,7 +21,7 @@ pub(crate) fn run(context: &Context, args: &InitArgs) -> Result<Reply, Problem> 
     let root = workspace.root_path().display().to_string();
     match around {
         Some(known) if known.id == workspace.id => {
-            out.line(format!("{} is registered already.", printable(&root)))
+            out.line(format!("{} is registered already.", printable(&root)));
         }
         around => {
             out.line(format!("Registered {} as a workspace.", printable(&root)));

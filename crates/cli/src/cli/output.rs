@@ -11,6 +11,7 @@ use crate::json;
 use crate::problem::Problem;
 use safepoint::Failure;
 use safepoint::model::Timestamp;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
@@ -32,6 +33,20 @@ impl Reply {
     pub(crate) fn done(data: Value) -> Self {
         Self { data, exit: exit::DONE, failure: None }
     }
+}
+
+/// Every answer to a program.
+#[derive(Serialize)]
+struct Envelope<'a> {
+    version: u32,
+    command: &'a str,
+    status: &'static str,
+    exit_code: u8,
+    data: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a Failure>,
+    messages: Vec<Value>,
+    timing: Value,
 }
 
 /// What the output is for.
@@ -161,18 +176,18 @@ impl Printer {
     }
 
     /// Ends the answer; gives the exit code.
-    pub(crate) fn finish(&self, command: &str, attempt: &str, result: Result<Reply, Problem>) -> u8 {
-        let code = match &result {
+    pub(crate) fn finish(&self, command: &str, attempt: &str, result: &Result<Reply, Problem>) -> u8 {
+        let code = match result {
             Ok(reply) => reply.exit,
             // Whoever read the answer had enough; that is not a failure.
             Err(_) if self.failed.get() == Some(ErrorKind::BrokenPipe) => return exit::DONE,
             Err(problem) => exit::code(problem.failure.kind),
         };
         if self.form == Form::Json {
-            self.envelope(command, code, &result);
+            self.envelope(command, code, result);
         }
         self.flush();
-        if let Err(problem) = &result {
+        if let Err(problem) = result {
             self.tell(attempt, problem);
         }
         match (self.failed.get(), self.failure.take()) {
@@ -186,24 +201,29 @@ impl Printer {
     }
 
     fn envelope(&self, command: &str, code: u8, result: &Result<Reply, Problem>) {
-        let (data, failure) = match result {
-            Ok(reply) => (reply.data.clone(), reply.failure.as_ref()),
-            Err(problem) => (Value::Null, Some(&problem.failure)),
+        let (data, error) = match result {
+            Ok(reply) => (&reply.data, reply.failure.as_ref()),
+            Err(problem) => (&Value::Null, Some(&problem.failure)),
         };
-        let mut envelope = json!({
-            "version": json::VERSION,
-            "command": command,
-            "status": if failure.is_some() { "error" } else { "ok" },
-            "exit_code": code,
-            "data": data,
-            "messages": self.messages.take(),
-            "timing": { "started": self.started, "duration_ms": self.elapsed_ms() },
-        });
-        if let (Some(failure), Value::Object(fields)) = (failure, &mut envelope) {
-            fields.insert("error".to_owned(), json::value(failure));
-        }
+        let envelope = Envelope {
+            version: json::VERSION,
+            command,
+            status: if error.is_some() { "error" } else { "ok" },
+            exit_code: code,
+            data,
+            error,
+            messages: self.messages.take(),
+            timing: json!({ "started": self.started, "duration_ms": self.elapsed_ms() }),
+        };
         let pretty = io::stdout().is_terminal();
-        self.write(|out| if pretty { writeln!(out, "{envelope:#}") } else { writeln!(out, "{envelope}") });
+        self.write(|out| {
+            if pretty {
+                serde_json::to_writer_pretty(&mut *out, &envelope)?;
+            } else {
+                serde_json::to_writer(&mut *out, &envelope)?;
+            }
+            out.write_all(b"\n")
+        });
     }
 
     /// A failure, for people.

@@ -226,7 +226,8 @@ impl Stat {
         }
         if !self.rows.is_empty() {
             let files = counted(self.rows.len() as u64, "file", "files");
-            out.line(format!(" {files} changed, {all_added} lines added, {all_removed} removed"));
+            let added = counted(all_added, "line", "lines");
+            out.line(format!(" {files} changed, {added} added, {all_removed} removed"));
         }
     }
 }

@@ -79,12 +79,11 @@ fn choose(context: &Context, manager: &CheckpointManager, workspace: &Workspace)
     let filter = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
     let checkpoints = manager.list(&filter)?;
     table(context, manager, Some(workspace), &checkpoints)?;
-    match checkpoints.is_empty() {
-        true => context.out.remark("There is nothing to roll back to yet. Take one: safepoint create"),
-        false => {
-            context.out.remark("Choose one: safepoint rollback ID (add --dry-run to see what it would do)")
-        }
-    }
+    context.out.remark(if checkpoints.is_empty() {
+        "There is nothing to roll back to yet. Take one: safepoint create"
+    } else {
+        "Choose one: safepoint rollback ID (add --dry-run to see what it would do)"
+    });
     let list: Value = checkpoints.iter().map(json::checkpoint).collect();
     Ok(Reply::done(json!({ "rollback": null, "checkpoints": list })))
 }
@@ -118,13 +117,16 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
         out.line(format!("Nothing differs from {name}."));
         return;
     }
-    let (did, would) = match record.verb {
-        Verb::Rollback => ("Rolled back", "Would roll back"),
-        Verb::Undo => ("Undid the last rollback: back", "Would undo the last rollback: back"),
-        Verb::Redo => ("Redid the rollback: back", "Would redo the rollback: back"),
-    };
-    let verb = if dry_run == DryRun::Yes { would } else { did };
-    out.line(format!("{verb} {chosen}to {name}"));
+    let done = dry_run == DryRun::No;
+    let all = if record.paths.is_empty() { "everything is" } else { "the chosen paths are" };
+    out.line(match (record.verb, done) {
+        (Verb::Rollback, true) => format!("Rolled back {chosen}to {name}"),
+        (Verb::Rollback, false) => format!("Would roll back {chosen}to {name}"),
+        (Verb::Undo, true) => format!("Undid the last rollback: {all} as just before it ({id})"),
+        (Verb::Undo, false) => format!("Would undo the last rollback, back to {id}"),
+        (Verb::Redo, true) => format!("Redid the rollback that was undone: {all} as after it ({id})"),
+        (Verb::Redo, false) => format!("Would redo the rollback that was undone, back to {id}"),
+    });
     let counts = format!(
         "{} put back, {} removed",
         counted(restored.outline.restored, "file", "files"),

@@ -40,7 +40,7 @@ pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> 
 
 fn facts(out: &Printer, checkpoint: &Checkpoint) {
     let fact = |name: &str, text: String| {
-        out.line(format!("  {:<10}{text}", out.colours.dim(format!("{name:<10}"))).replace("  \n", "\n"))
+        out.line(format!("  {} {text}", out.colours.dim(format!("{name:<9}"))));
     };
     out.line(format!("Checkpoint {}", out.colours.bold(checkpoint.id)));
     for (name, text) in lines(out, checkpoint) {
