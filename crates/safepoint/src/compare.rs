@@ -45,7 +45,33 @@ pub struct Status {
     pub recovery: Recovery,
 }
 
+/// What a checkpoint taken now would hold.
+#[derive(Debug, Clone)]
+pub struct Survey {
+    /// Files, links and directories.
+    pub count: u64,
+    /// Bytes in files.
+    pub bytes: u64,
+    /// What it would leave out.
+    pub coverage: Coverage,
+    /// Rules that could not be understood.
+    pub warnings: Vec<String>,
+}
+
 impl CheckpointManager {
+    /// Looks at the workspace as a checkpoint would, and keeps nothing.
+    ///
+    /// # Errors
+    /// When the workspace is busy or cannot be read.
+    pub fn survey(&self, workspace: &Workspace, progress: &dyn Progress) -> Result<Survey, Error> {
+        let held = self.hold(workspace)?;
+        self.recover_held(workspace, &held.root, progress)?;
+        let measurer = self.store.measurer();
+        let scan = FilesPart::new(self, &held.root, workspace).scan(&measurer, None, progress)?;
+        let coverage = scan.snapshot.coverage;
+        Ok(Survey { count: scan.count, bytes: scan.bytes, coverage, warnings: scan.warnings })
+    }
+
     /// Compares a checkpoint with another one or with the present.
     ///
     /// # Errors

@@ -44,7 +44,7 @@ mod restore;
 mod undo;
 mod validate;
 
-pub use compare::{Against, Comparison, Status};
+pub use compare::{Against, Comparison, Status, Survey};
 pub use create::{CreateOptions, Created};
 pub use environment::{Environment, SystemEnvironment};
 pub use error::Error;

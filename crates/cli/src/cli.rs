@@ -1,0 +1,165 @@
+//! The face for terminals and scripts: reads the command line, runs one verb, prints its answer, chooses the exit code.
+
+mod args;
+mod cat;
+mod completions;
+mod create;
+mod demo;
+mod diff;
+mod exit;
+mod init;
+mod list;
+mod output;
+mod patch;
+mod recover;
+mod rollback;
+mod show;
+mod status;
+mod summary;
+mod terminal;
+mod undo;
+mod validate;
+mod version;
+
+use crate::context::{self, Surroundings};
+use crate::problem::Problem;
+use crate::signals::{self, Stopping};
+use args::{Arguments, Command, Global};
+use clap::{CommandFactory, Parser};
+use output::{Printer, Reply};
+use safepoint::model::checkpoint::Checkpoint;
+use safepoint::{CheckpointManager, Workspace};
+use std::ffi::OsString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use terminal::Bars;
+
+/// What every verb works with.
+pub(crate) struct Context {
+    pub(crate) surroundings: Surroundings,
+    pub(crate) out: Printer,
+    pub(crate) progress: Bars,
+}
+
+/// Runs the command line of this process.
+pub(crate) fn main() -> ExitCode {
+    signals::raise_open_files_limit();
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    match Arguments::try_parse_from(&typed) {
+        Ok(arguments) => ExitCode::from(run(arguments)),
+        Err(error) => ExitCode::from(refuse(&typed, &error)),
+    }
+}
+
+fn run(arguments: Arguments) -> u8 {
+    let Arguments { global, command } = arguments;
+    let json = global.json || command.asks_for_json();
+    let out = Printer::new(&global, json);
+    let stop = signals::listen(stopping(&command));
+    let progress = Bars::new(out.is_watched() && !global.no_progress, stop);
+    let (name, attempt, changes) = (command.name(), command.attempt(), command.changes_things());
+    let (out, result) = match Surroundings::read(global.directory.as_deref(), global.home.as_deref()) {
+        Ok(surroundings) => {
+            let context = Context { surroundings, out, progress };
+            let result = guarded(|| dispatch(&context, &command));
+            (context.out, result)
+        }
+        Err(problem) => (out, Err(problem)),
+    };
+    let result = result.map_err(|problem| if changes { problem } else { problem.silent_about_change() });
+    out.finish(name, &attempt, &result)
+}
+
+fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
+    match command {
+        Command::Init(args) => init::run(context, args),
+        Command::Create(args) => create::run(context, args),
+        Command::List(args) => list::run(context, args),
+        Command::Show(args) => show::run(context, args),
+        Command::Cat(args) => cat::run(context, args),
+        Command::Diff(args) => diff::run(context, args),
+        Command::Rollback(args) => rollback::run(context, args),
+        Command::Undo(args) => undo::undo(context, args),
+        Command::Redo(args) => undo::redo(context, args),
+        Command::Validate(args) => validate::run(context, args),
+        Command::Summary(args) => summary::run(context, args),
+        Command::Status => status::run(context),
+        Command::Recover => recover::run(context),
+        Command::Demo(args) => demo::run(context, args),
+        Command::Completions(args) => completions::run(context, args),
+        Command::Version => version::run(context),
+    }
+}
+
+/// What only looks may end at any moment; what changes things ends where nothing is half done.
+fn stopping(command: &Command) -> Stopping {
+    match command {
+        Command::List(_)
+        | Command::Show(_)
+        | Command::Cat(_)
+        | Command::Validate(_)
+        | Command::Summary(_)
+        | Command::Completions(_)
+        | Command::Version => Stopping::AtOnce,
+        _ => Stopping::WhenSafe,
+    }
+}
+
+/// Runs a verb; a panic in it becomes a failure like others, with its own exit code.
+fn guarded(verb: impl FnOnce() -> Result<Reply, Problem>) -> Result<Reply, Problem> {
+    static WHAT: Mutex<String> = Mutex::new(String::new());
+    std::panic::set_hook(Box::new(|panic| {
+        *WHAT.lock().unwrap_or_else(PoisonError::into_inner) = panic.to_string();
+    }));
+    catch_unwind(AssertUnwindSafe(verb)).unwrap_or_else(|_| {
+        Err(Problem::internal(WHAT.lock().unwrap_or_else(PoisonError::into_inner).clone()))
+    })
+}
+
+/// Answers a command line that cannot be understood, or a wish for help.
+fn refuse(typed: &[OsString], error: &clap::Error) -> u8 {
+    let before_paths = || typed.iter().skip(1).take_while(|word| *word != "--");
+    if !error.use_stderr() || !before_paths().any(|word| word == "--json") {
+        // That nobody reads it is no reason to fail differently.
+        let _ = error.print();
+        return u8::try_from(error.exit_code()).unwrap_or(2);
+    }
+    let commands = Arguments::command();
+    let named = |word: &&OsString| commands.find_subcommand(word).is_some();
+    let command = before_paths().find(named).map(|word| word.to_string_lossy().into_owned());
+    let text = error.to_string();
+    let mut paragraphs = text.strip_prefix("error: ").unwrap_or(&text).split("\n\n").map(str::trim);
+    let mut problem = Problem::usage(
+        paragraphs.next().unwrap_or_default(),
+        "`safepoint help` lists the commands, and each has `--help`.",
+    );
+    for tip in paragraphs.filter_map(|paragraph| paragraph.strip_prefix("tip: ")) {
+        problem = problem.hint(tip);
+    }
+    let out = Printer::new(&Global { json: true, ..Global::default() }, true);
+    let attempt = "understand the command line";
+    out.finish(command.as_deref().unwrap_or(""), attempt, &Err(problem.silent_about_change()))
+}
+
+impl Context {
+    /// The checkpoint that was named, of this workspace or, by its id, of any.
+    pub(crate) fn checkpoint(
+        &self,
+        manager: &CheckpointManager,
+        workspace: Option<&Workspace>,
+        given: &str,
+        session: Option<&str>,
+    ) -> Result<Checkpoint, Problem> {
+        if workspace.is_none() && given.starts_with('@') {
+            self.surroundings.workspace(manager)?;
+        }
+        let checkpoint = manager.get(workspace, given)?;
+        let session = session.map(context::session_id).transpose()?;
+        if session.is_some() && session != checkpoint.session_id {
+            let problem = Problem::from(safepoint::Error::NoCheckpoint { reference: given.to_owned() });
+            return Err(problem.hint("There is one of this name, in another session or in none."));
+        }
+        Ok(checkpoint)
+    }
+}

@@ -1,0 +1,422 @@
+//! The one table of commands and flags. Help, completions and parsing all come from it.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use safepoint::model::checkpoint::{Kind, PartKind, Phase, Reason, Scope};
+use safepoint::model::rollback::Strategy;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// A parser for one of the model's words, with the list of them in the help.
+macro_rules! words {
+    ($type:ty) => {
+        PossibleValuesParser::new(<$type>::ALL.iter().map(|word| word.as_str()))
+            .try_map(|word| word.parse::<$type>())
+    };
+}
+
+const HOW_TO_NAME: &str = "A checkpoint is named by its id, the first 4 or more letters of it, its label, \
+    @ (the newest) or @~2 (two before the newest).";
+
+/// Checkpoints and rollback for the work of AI agents: exact, all or nothing, and crash-safe.
+#[derive(Debug, Parser)]
+#[command(
+    name = "safepoint",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  safepoint create -m \"before the refactoring\"   take a checkpoint of this project
+  safepoint status                               what changed since
+  safepoint rollback @                           go back to the newest checkpoint
+  safepoint undo                                 take that back
+  safepoint demo                                 see it all happen in a temporary folder"
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum ColorWhen {
+    /// On a terminal.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Everywhere")]
+pub(crate) struct Global {
+    /// Answer as JSON on standard output.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say only what was asked for.
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Work in this directory.
+    #[arg(short = 'C', global = true, value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Where the checkpoints are kept [default: $SAFEPOINT_HOME or the XDG data directory].
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) home: Option<PathBuf>,
+    /// Show no progress bars.
+    #[arg(long, global = true)]
+    pub(crate) no_progress: bool,
+    /// Use colours.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
+    pub(crate) color: ColorWhen,
+    /// Answer yes to whatever is asked.
+    #[arg(long, global = true)]
+    pub(crate) yes: bool,
+}
+
+/// Everything that can be done.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Register a folder, and show what a checkpoint of it will hold.
+    #[command(after_help = "Examples:\n  safepoint init\n  safepoint init ~/projects/shop")]
+    Init(InitArgs),
+    /// Take a checkpoint.
+    #[command(after_help = "\
+Examples:
+  safepoint create -m \"tests pass\"
+  safepoint create --reason pre_risky_operation --counter tests_passing=42 --pin
+  id=$(safepoint create -q)        with -q, the id is all that is printed")]
+    Create(CreateArgs),
+    /// List checkpoints, newest first.
+    #[command(
+        after_help = "Examples:\n  safepoint list\n  safepoint list -n 5 --kind manual\n  safepoint list --all --json"
+    )]
+    List(ListArgs),
+    /// Show one checkpoint.
+    #[command(visible_alias = "get", after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint show @\n  safepoint show \"tests pass\" --files"))]
+    Show(ShowArgs),
+    /// Write out a file as it was.
+    #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint cat @ src/main.rs\n  safepoint cat @~3 notes.txt > notes.old"))]
+    Cat(CatArgs),
+    /// Show what differs between a checkpoint and another one, or the present.
+    #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint diff                  what changed since the newest checkpoint\n  safepoint diff @~1 @ --stat\n  safepoint diff @ -- src docs    only these paths"))]
+    Diff(DiffArgs),
+    /// Make the workspace equal to a checkpoint again: all of it, or the paths you choose.
+    #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       list where you can go\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path"))]
+    Rollback(RollbackArgs),
+    /// Take the last rollback back. Again for the one before it.
+    #[command(after_help = "Examples:\n  safepoint undo --dry-run\n  safepoint undo")]
+    Undo(AgainArgs),
+    /// Do the rollback again that was last undone.
+    #[command(after_help = "Examples:\n  safepoint redo")]
+    Redo(AgainArgs),
+    /// Check that checkpoints are whole: one of them, or all and the store.
+    #[command(
+        visible_alias = "verify",
+        after_help = "Examples:\n  safepoint validate           is everything there?\n  safepoint validate --deep    read every byte\n  safepoint validate @"
+    )]
+    Validate(ValidateArgs),
+    /// Count checkpoints, by kind and by reason.
+    #[command(after_help = "Examples:\n  safepoint summary\n  safepoint summary --json")]
+    Summary(SummaryArgs),
+    /// Say whether the workspace is covered: what changed since the newest checkpoint, and what is left out.
+    #[command(after_help = "Examples:\n  safepoint status\n  safepoint -C ~/projects/shop status")]
+    Status,
+    /// Finish or undo what a crash left. Every command does so by itself; this one shows it.
+    #[command(after_help = "Examples:\n  safepoint recover")]
+    Recover,
+    /// Tell the story in a temporary folder: a project, a disaster, and the way back.
+    #[command(
+        after_help = "Examples:\n  safepoint demo\n  safepoint demo --keep    leave the folder for you to look at"
+    )]
+    Demo(DemoArgs),
+    /// Print a completion script for your shell.
+    #[command(
+        after_help = "Examples:\n  safepoint completions bash > ~/.local/share/bash-completion/completions/safepoint"
+    )]
+    Completions(CompletionsArgs),
+    /// Print the version.
+    #[command(after_help = "Examples:\n  safepoint version --json")]
+    Version,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// The folder [default: the current directory].
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+    /// Take even `/` or the home directory.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// What to call it.
+    #[arg(short = 'm', long = "label", visible_alias = "description", value_name = "LABEL")]
+    pub(crate) label: Option<String>,
+    /// Why it exists.
+    #[arg(long, value_parser = words!(Kind), default_value = "manual")]
+    pub(crate) kind: Kind,
+    /// What gave the occasion.
+    #[arg(long, visible_alias = "checkpoint-type", value_parser = words!(Reason), default_value = "manual")]
+    pub(crate) reason: Reason,
+    /// Where in the work.
+    #[arg(long, value_parser = words!(Phase))]
+    pub(crate) phase: Option<Phase>,
+    /// What to take.
+    #[arg(long, value_parser = words!(Scope), default_value = "project")]
+    pub(crate) scope: Scope,
+    /// The session it belongs to [default: $SAFEPOINT_SESSION_ID].
+    #[arg(long, value_name = "ID")]
+    pub(crate) session_id: Option<String>,
+    /// The tool that asks.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) source_tool: Option<String>,
+    /// Never prune it.
+    #[arg(long)]
+    pub(crate) pin: bool,
+    /// How far the work is, such as tests_passing=42. Can be given again.
+    #[arg(long = "counter", value_name = "NAME=NUMBER")]
+    pub(crate) counters: Vec<String>,
+}
+
+/// How a list is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputForm {
+    /// For people.
+    Pretty,
+    /// For programs, as with --json.
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// At most so many.
+    #[arg(short = 'n', value_name = "COUNT")]
+    pub(crate) limit: Option<u64>,
+    /// Only those of this plan.
+    #[arg(long, value_name = "ID")]
+    pub(crate) plan: Option<String>,
+    /// Only those of this session.
+    #[arg(long, value_name = "ID")]
+    pub(crate) session_id: Option<String>,
+    /// Only those of this kind.
+    #[arg(long, value_parser = words!(Kind))]
+    pub(crate) kind: Option<Kind>,
+    /// Only those of this scope.
+    #[arg(long, value_parser = words!(Scope))]
+    pub(crate) scope: Option<Scope>,
+    /// Those of all workspaces.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// For people or for programs.
+    #[arg(long, value_name = "FORM")]
+    pub(crate) output: Option<OutputForm>,
+}
+
+/// Which checkpoint.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// The checkpoint.
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// The same, for programs.
+    #[arg(long, value_name = "ID", conflicts_with = "id")]
+    pub(crate) checkpoint_id: Option<String>,
+    /// Refuse a checkpoint of another session.
+    #[arg(long, value_name = "ID")]
+    pub(crate) session_id: Option<String>,
+}
+
+impl Which {
+    /// What was typed, whichever way.
+    pub(crate) fn given(&self) -> Option<&str> {
+        self.id.as_deref().or(self.checkpoint_id.as_deref())
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// List every file that it holds.
+    #[arg(long)]
+    pub(crate) files: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CatArgs {
+    /// The checkpoint.
+    pub(crate) id: String,
+    /// The file.
+    pub(crate) path: OsString,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// The old side [default: the newest checkpoint].
+    #[arg(value_name = "A")]
+    pub(crate) old: Option<String>,
+    /// The new side [default: the present].
+    #[arg(value_name = "B")]
+    pub(crate) new: Option<String>,
+    /// Count lines in place of showing them.
+    #[arg(long, conflicts_with = "name_only")]
+    pub(crate) stat: bool,
+    /// Only the names of what differs.
+    #[arg(long)]
+    pub(crate) name_only: bool,
+    /// Only these paths.
+    #[arg(last = true, value_name = "PATH")]
+    pub(crate) paths: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RollbackArgs {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// How to go about it.
+    #[arg(long, value_parser = words!(Strategy))]
+    pub(crate) strategy: Option<Strategy>,
+    /// Only this path. Can be given again.
+    #[arg(long = "path", value_name = "PATH")]
+    pub(crate) paths: Vec<OsString>,
+    /// Only this part. Can be given again.
+    #[arg(long = "part", value_parser = words!(PartKind))]
+    pub(crate) parts: Vec<PartKind>,
+    /// Show what would happen, and change nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Give restored files the time they had; otherwise it is the present, so that build tools notice.
+    #[arg(long)]
+    pub(crate) keep_times: bool,
+    #[arg(long, value_name = "CMD", hide = true)]
+    pub(crate) verify: Option<String>,
+    #[arg(long, value_name = "CMD", hide = true)]
+    pub(crate) until: Option<String>,
+    #[arg(long, hide = true)]
+    pub(crate) hard_reset: bool,
+}
+
+/// What undo and redo take.
+#[derive(Debug, Args)]
+pub(crate) struct AgainArgs {
+    /// Show what would happen, and change nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Give restored files the time they had.
+    #[arg(long)]
+    pub(crate) keep_times: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ValidateArgs {
+    /// The checkpoint [default: all of them, and the store].
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// Read every byte.
+    #[arg(long)]
+    pub(crate) deep: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SummaryArgs {
+    /// Only those of this session.
+    #[arg(long, value_name = "ID")]
+    pub(crate) session_id: Option<String>,
+    /// Only those of this plan.
+    #[arg(long, value_name = "ID")]
+    pub(crate) plan: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Leave the folder there.
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+impl Command {
+    /// The name as it stands in the contract.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Command::Init(_) => "init",
+            Command::Create(_) => "create",
+            Command::List(_) => "list",
+            Command::Show(_) => "show",
+            Command::Cat(_) => "cat",
+            Command::Diff(_) => "diff",
+            Command::Rollback(_) => "rollback",
+            Command::Undo(_) => "undo",
+            Command::Redo(_) => "redo",
+            Command::Validate(_) => "validate",
+            Command::Summary(_) => "summary",
+            Command::Status => "status",
+            Command::Recover => "recover",
+            Command::Demo(_) => "demo",
+            Command::Completions(_) => "completions",
+            Command::Version => "version",
+        }
+    }
+
+    /// What it tries, for the sentence "cannot ...".
+    pub(crate) fn attempt(&self) -> String {
+        let on = |verb: &str, which: Option<&str>| format!("{verb} {:?}", which.unwrap_or("@"));
+        match self {
+            Command::Init(_) => "register the folder".to_owned(),
+            Command::Create(_) => "take a checkpoint".to_owned(),
+            Command::List(_) => "list checkpoints".to_owned(),
+            Command::Show(args) => match args.which.given() {
+                Some(id) => on("show checkpoint", Some(id)),
+                None => "show a checkpoint".to_owned(),
+            },
+            Command::Cat(args) => format!("write out {:?}", args.path),
+            Command::Diff(args) => on("compare with checkpoint", args.old.as_deref()),
+            Command::Rollback(args) => match args.which.given() {
+                Some(id) => on("roll back to checkpoint", Some(id)),
+                None => "roll back".to_owned(),
+            },
+            Command::Undo(_) => "undo".to_owned(),
+            Command::Redo(_) => "redo".to_owned(),
+            Command::Validate(args) => match &args.id {
+                Some(id) => on("validate checkpoint", Some(id)),
+                None => "validate the store".to_owned(),
+            },
+            Command::Summary(_) => "count checkpoints".to_owned(),
+            Command::Status => "tell the status".to_owned(),
+            Command::Recover => "recover".to_owned(),
+            Command::Demo(_) => "show the demo".to_owned(),
+            Command::Completions(_) => "print completions".to_owned(),
+            Command::Version => "print the version".to_owned(),
+        }
+    }
+
+    /// Whether it changes anything: then a failure says that nothing was changed.
+    pub(crate) fn changes_things(&self) -> bool {
+        matches!(
+            self,
+            Command::Init(_)
+                | Command::Create(_)
+                | Command::Rollback(_)
+                | Command::Undo(_)
+                | Command::Redo(_)
+                | Command::Recover
+        )
+    }
+
+    /// Whether the answer is to be JSON because the command itself says so.
+    pub(crate) fn asks_for_json(&self) -> bool {
+        matches!(self, Command::List(ListArgs { output: Some(OutputForm::Json), .. }))
+    }
+}

@@ -1,0 +1,151 @@
+//! `create`: takes a checkpoint; where no workspace is registered yet, registers one and says so.
+
+use crate::cli::args::CreateArgs;
+use crate::cli::output::{Printer, Reply};
+use crate::cli::terminal::{counted, printable, size};
+use crate::cli::{Context, exit};
+use crate::context::Surroundings;
+use crate::json;
+use crate::problem::Problem;
+use safepoint::model::checkpoint::{Checkpoint, Progress, Scope};
+use safepoint::model::coverage::{Coverage, Skipped, Why};
+use safepoint::{CheckpointManager, CreateOptions, Created, Workspace};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem> {
+    if args.scope != Scope::Project {
+        return Err(Problem::not_available(&format!("scope {}", args.scope), "Use --scope project."));
+    }
+    let options = options(context, args)?;
+    let manager = context.surroundings.open(args.source_tool.as_deref())?;
+    let workspace = match context.surroundings.workspace_if_any(&manager)? {
+        Some(workspace) => workspace,
+        None => register(context, &manager)?,
+    };
+    let created = manager
+        .create(&workspace, &options, &context.progress)
+        .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
+    tell(&context.out, &created);
+    let data = json!({
+        "checkpoint": json::checkpoint_with_coverage(&created.checkpoint, &created.coverage),
+        "workspace": json::workspace(&workspace),
+    });
+    let exit = if is_whole(&created.coverage) { exit::DONE } else { exit::IN_PART };
+    Ok(Reply { data, exit, failure: None })
+}
+
+fn options(context: &Context, args: &CreateArgs) -> Result<CreateOptions, Problem> {
+    let mut progress = Progress::default();
+    for counter in &args.counters {
+        let parsed = counter.split_once('=').and_then(|(name, count)| Some((name, count.parse().ok()?)));
+        let Some((name, count)) = parsed else {
+            return Err(Problem::usage(
+                format!("{counter:?} is not a counter"),
+                "Write the name, an equals sign and a number, as in tests_passing=42.",
+            ));
+        };
+        progress.set(name, count)?;
+    }
+    Ok(CreateOptions {
+        label: args.label.clone().filter(|label| !label.is_empty()),
+        kind: args.kind,
+        reason: args.reason,
+        phase: args.phase,
+        session_id: context.surroundings.session(args.session_id.as_deref())?,
+        source_tool: args.source_tool.clone(),
+        pinned: args.pin,
+        progress,
+    })
+}
+
+fn register(context: &Context, manager: &CheckpointManager) -> Result<Workspace, Problem> {
+    let folder = project_folder(&context.surroundings);
+    let workspace = manager.register(&folder)?;
+    context.out.note(format!("Registered {} as a workspace.", workspace.root_path().display()));
+    Ok(workspace)
+}
+
+/// The nearest folder upwards with a `.git` in it, else the directory itself. A home directory under git is not one project.
+fn project_folder(surroundings: &Surroundings) -> PathBuf {
+    let start = &surroundings.directory;
+    let refused =
+        |folder: &Path| folder == Path::new("/") || Some(folder) == surroundings.user_home.as_deref();
+    let mut above = start.ancestors().take_while(|folder| !refused(folder));
+    above.find(|folder| folder.join(".git").symlink_metadata().is_ok()).unwrap_or(start).to_owned()
+}
+
+/// Whether everything that was to be taken was taken, at one moment.
+fn is_whole(coverage: &Coverage) -> bool {
+    coverage.unsettled.is_empty() && !coverage.skipped.iter().any(is_lack)
+}
+
+/// Left out against our will.
+fn is_lack(skipped: &Skipped) -> bool {
+    matches!(skipped.why, Why::Unreadable | Why::TooDeep)
+}
+
+fn tell(out: &Printer, created: &Created) {
+    let checkpoint = &created.checkpoint;
+    if out.quiet {
+        out.line(checkpoint.id);
+    } else {
+        let label = checkpoint.label.as_deref().map(|label| format!(" \"{}\"", printable(label)));
+        out.line(format!("Checkpoint {}{}", out.colours.bold(checkpoint.id), label.unwrap_or_default()));
+        let held = counted(checkpoint.files.count, "file or folder", "files and folders");
+        let stored = format!("{} new in the store, {} ms", size(checkpoint.size_bytes), out.elapsed_ms());
+        out.line(format!("  {held}, {}; {stored}", size(checkpoint.files.bytes)));
+        out.line(format!("  {}", since_parent(out, checkpoint)));
+        left_out(out, &created.coverage);
+    }
+    for warning in &checkpoint.warnings {
+        out.warn(printable(warning));
+    }
+}
+
+/// What changed since the checkpoint before.
+fn since_parent(out: &Printer, checkpoint: &Checkpoint) -> String {
+    let totals = &checkpoint.files;
+    match (checkpoint.parent, totals.added + totals.modified + totals.removed) {
+        (None, _) => "the first of this workspace".to_owned(),
+        (Some(_), 0) => "nothing changed since the last one".to_owned(),
+        (Some(_), _) => format!("since the last one: {}", changed(out, checkpoint)),
+    }
+}
+
+/// `+added ~modified -removed`, in colour.
+pub(crate) fn changed(out: &Printer, checkpoint: &Checkpoint) -> String {
+    let (totals, colours) = (&checkpoint.files, out.colours);
+    let part = |sign: char, count: u64, paint: &dyn Fn(String) -> String| {
+        let text = format!("{sign}{count}");
+        if count == 0 { colours.dim(text) } else { paint(text) }
+    };
+    [
+        part('+', totals.added, &|text| colours.green(text)),
+        part('~', totals.modified, &|text| colours.yellow(text)),
+        part('-', totals.removed, &|text| colours.red(text)),
+    ]
+    .join(" ")
+}
+
+/// How many lines of a list people get to see.
+pub(crate) const SHOWN_MAX: usize = 12;
+
+/// What is not in a checkpoint, and why.
+pub(crate) fn left_out(out: &Printer, coverage: &Coverage) {
+    if coverage.skipped.is_empty() {
+        return;
+    }
+    out.line("  left out:");
+    for Skipped { path, why } in coverage.skipped.iter().take(SHOWN_MAX) {
+        out.line(format!("    {path}  {}", out.colours.dim(why)));
+    }
+    more(out, coverage.skipped.len());
+}
+
+/// Says how much of a list is not shown.
+pub(crate) fn more(out: &Printer, all: usize) {
+    if all > SHOWN_MAX {
+        out.line(out.colours.dim(format!("    and {} more; --json shows all", all - SHOWN_MAX)));
+    }
+}

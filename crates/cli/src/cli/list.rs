@@ -1,0 +1,170 @@
+//! `list`: checkpoints, newest first, as a table.
+
+use crate::cli::Context;
+use crate::cli::args::ListArgs;
+use crate::cli::create::changed;
+use crate::cli::output::{Printer, Reply};
+use crate::cli::terminal::{ago, moment, printable, shortened, size, width};
+use crate::context::{Surroundings, session_id};
+use crate::json;
+use crate::problem::Problem;
+use safepoint::model::checkpoint::{Checkpoint, Kind};
+use safepoint::{CheckpointManager, Filter, RoleFilter, Workspace};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+pub(crate) fn run(context: &Context, args: &ListArgs) -> Result<Reply, Problem> {
+    let manager = context.surroundings.open(None)?;
+    let workspace = if args.all { None } else { Some(context.surroundings.workspace(&manager)?) };
+    let filter = Filter {
+        workspace: workspace.as_ref().map(|workspace| workspace.id),
+        plan_id: args.plan.clone(),
+        session_id: args.session_id.as_deref().map(session_id).transpose()?,
+        kind: args.kind,
+        scope: args.scope,
+        role: RoleFilter::Any,
+        limit: args.limit,
+        ..Filter::default()
+    };
+    let checkpoints = manager.list(&filter)?;
+    if checkpoints.is_empty() {
+        context.out.remark("There are no checkpoints yet. Take one: safepoint create -m \"a label\"");
+    }
+    table(context, &manager, workspace.as_ref(), &checkpoints)?;
+    let list: Value = checkpoints.iter().map(json::checkpoint).collect();
+    Ok(Reply::done(json!({ "checkpoints": list })))
+}
+
+/// Prints checkpoints as a table; of all workspaces where none is given.
+pub(crate) fn table(
+    context: &Context,
+    manager: &CheckpointManager,
+    workspace: Option<&Workspace>,
+    checkpoints: &[Checkpoint],
+) -> Result<(), Problem> {
+    if checkpoints.is_empty() {
+        return Ok(());
+    }
+    let names: HashMap<_, _> = match workspace {
+        Some(_) => HashMap::new(),
+        None => manager.workspaces()?.into_iter().map(|found| (found.id, found.name)).collect(),
+    };
+    let id_letters = if context.out.terminal { unique_letters(manager, workspace)? } else { 26 };
+    let rows: Vec<Row> = checkpoints.iter().map(|checkpoint| row(&context.out, checkpoint, &names)).collect();
+    let table = Table { out: &context.out, id_letters, rows };
+    table.print();
+    Ok(())
+}
+
+/// How many letters tell all ids apart; never fewer than 8, so that new ones seldom change it.
+fn unique_letters(manager: &CheckpointManager, workspace: Option<&Workspace>) -> Result<usize, Problem> {
+    let filter = Filter {
+        workspace: workspace.map(|workspace| workspace.id),
+        role: RoleFilter::Any,
+        ..Filter::default()
+    };
+    let mut ids: Vec<String> = manager.list(&filter)?.iter().map(|found| found.id.to_string()).collect();
+    ids.sort_unstable();
+    let same = |pair: &[String]| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count();
+    Ok(ids.windows(2).map(|pair| same(pair) + 1).max().unwrap_or(0).max(8))
+}
+
+struct Row {
+    id: String,
+    when: String,
+    kind: String,
+    kind_colour: Kind,
+    own: bool,
+    changed: String,
+    changed_letters: usize,
+    size: String,
+    label: String,
+}
+
+fn row(
+    out: &Printer,
+    checkpoint: &Checkpoint,
+    names: &HashMap<safepoint::model::WorkspaceId, String>,
+) -> Row {
+    let totals = &checkpoint.files;
+    let mut label = checkpoint.label.as_deref().map(printable).unwrap_or_default();
+    if checkpoint.pinned {
+        label = format!("{label} (pinned)").trim_start().to_owned();
+    }
+    if let Some(name) = checkpoint.workspace_id.and_then(|id| names.get(&id)) {
+        label = format!("[{}] {label}", printable(name));
+    }
+    Row {
+        id: checkpoint.id.to_string(),
+        when: if out.terminal {
+            ago(Surroundings::now(), checkpoint.created_at)
+        } else {
+            moment(checkpoint.created_at)
+        },
+        kind: checkpoint.role.map_or_else(|| checkpoint.kind.to_string(), |role| format!("({role})")),
+        kind_colour: checkpoint.kind,
+        own: checkpoint.role.is_some(),
+        changed: changed(out, checkpoint),
+        changed_letters: format!("+{} ~{} -{}", totals.added, totals.modified, totals.removed).len(),
+        size: size(checkpoint.size_bytes),
+        label,
+    }
+}
+
+struct Table<'a> {
+    out: &'a Printer,
+    id_letters: usize,
+    rows: Vec<Row>,
+}
+
+impl Table<'_> {
+    fn print(&self) {
+        let widest = |column: &dyn Fn(&Row) -> usize, title: &str| {
+            self.rows.iter().map(column).max().unwrap_or(0).max(title.len())
+        };
+        let id = self.id_letters.max("CHECKPOINT".len());
+        let when = widest(&|row| row.when.len(), "WHEN");
+        let kind = widest(&|row| row.kind.len(), "KIND");
+        let changed = widest(&|row| row.changed_letters, "CHANGED");
+        let stored = widest(&|row| row.size.len(), "STORED");
+        let before_label = id + when + kind + changed + stored + 10;
+        let label_max =
+            if self.out.terminal { width().saturating_sub(before_label).max(12) } else { usize::MAX };
+        let title = format!(
+            "{:id$}  {:when$}  {:kind$}  {:changed$}  {:>stored$}  LABEL",
+            "CHECKPOINT", "WHEN", "KIND", "CHANGED", "STORED"
+        );
+        self.out.remark(self.out.colours.dim(title));
+        for row in &self.rows {
+            let label = shortened(&row.label, label_max);
+            let id_text = &row.id[..self.id_letters.min(row.id.len())];
+            let pad = " ".repeat(changed - row.changed_letters);
+            let line = format!(
+                "{}{}  {:when$}  {}  {}{pad}  {:>stored$}  {}",
+                self.id(row, id_text),
+                " ".repeat(id - id_text.len()),
+                row.when,
+                self.kind(row, kind),
+                row.changed,
+                row.size,
+                if row.own { self.out.colours.dim(label) } else { label },
+            );
+            self.out.line(line.trim_end());
+        }
+    }
+
+    fn id(&self, row: &Row, text: &str) -> String {
+        if row.own { self.out.colours.dim(text) } else { self.out.colours.bold(text) }
+    }
+
+    fn kind(&self, row: &Row, letters: usize) -> String {
+        let (colours, text) = (self.out.colours, format!("{:letters$}", row.kind));
+        match row.kind_colour {
+            _ if row.own => colours.dim(text),
+            Kind::Manual => colours.green(text),
+            Kind::Automatic => colours.blue(text),
+            Kind::Workflow => colours.cyan(text),
+            Kind::Emergency => colours.red(text),
+        }
+    }
+}

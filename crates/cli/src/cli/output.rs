@@ -1,0 +1,263 @@
+//! The one printer. Data goes to standard output, everything else to standard error; with `--json` standard output is one
+//! JSON value and nothing else.
+
+#![allow(clippy::print_stderr, reason = "this is the one place that prints")]
+
+use crate::cli::args::{ColorWhen, Global};
+use crate::cli::exit;
+use crate::cli::terminal::{Colours, printable};
+use crate::context::{Surroundings, colours_off};
+use crate::json;
+use crate::problem::Problem;
+use safepoint::Failure;
+use safepoint::model::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::cell::{Cell, RefCell};
+use std::fmt::Display;
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Stdout, Write};
+use std::time::Instant;
+
+/// What a verb gives back.
+pub(crate) struct Reply {
+    /// For programs.
+    pub(crate) data: Value,
+    /// How the process ends.
+    pub(crate) exit: u8,
+    /// A finding that makes the whole a failure although there is a result.
+    pub(crate) failure: Option<Failure>,
+}
+
+impl Reply {
+    /// Everything went well.
+    pub(crate) fn done(data: Value) -> Self {
+        Self { data, exit: exit::DONE, failure: None }
+    }
+}
+
+/// Every answer to a program.
+#[derive(Serialize)]
+struct Envelope<'a> {
+    version: u32,
+    command: &'a str,
+    status: &'static str,
+    exit_code: u8,
+    data: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a Failure>,
+    messages: Vec<Value>,
+    timing: Value,
+}
+
+/// What the output is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Text,
+    Json,
+}
+
+/// Writes everything that this process has to say.
+pub(crate) struct Printer {
+    form: Form,
+    pub(crate) quiet: bool,
+    /// Colours on standard output.
+    pub(crate) colours: Colours,
+    error_colours: Colours,
+    /// Whether standard output is a terminal, and so a person.
+    pub(crate) terminal: bool,
+    out: RefCell<BufWriter<Stdout>>,
+    failed: Cell<Option<ErrorKind>>,
+    failure: RefCell<Option<io::Error>>,
+    messages: RefCell<Vec<Value>>,
+    started: Timestamp,
+    clock: Instant,
+}
+
+impl Printer {
+    pub(crate) fn new(global: &Global, json: bool) -> Self {
+        let terminal = io::stdout().is_terminal();
+        let colours = |terminal: bool| match global.color {
+            ColorWhen::Always => Colours { on: true },
+            ColorWhen::Never => Colours { on: false },
+            ColorWhen::Auto => Colours { on: terminal && !colours_off() },
+        };
+        Self {
+            form: if json { Form::Json } else { Form::Text },
+            quiet: global.quiet,
+            colours: colours(terminal),
+            error_colours: colours(io::stderr().is_terminal()),
+            terminal: terminal && !json,
+            out: RefCell::new(BufWriter::new(io::stdout())),
+            failed: Cell::new(None),
+            failure: RefCell::new(None),
+            messages: RefCell::default(),
+            started: Surroundings::now(),
+            clock: Instant::now(),
+        }
+    }
+
+    /// Whether a program reads the answer.
+    pub(crate) fn is_json(&self) -> bool {
+        self.form == Form::Json
+    }
+
+    /// Whether a progress bar makes sense.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.form == Form::Text && !self.quiet && io::stderr().is_terminal()
+    }
+
+    /// How long it took so far.
+    pub(crate) fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// One line of the answer, for people.
+    pub(crate) fn line(&self, text: impl Display) {
+        if self.form == Form::Text {
+            self.write(|out| writeln!(out, "{text}"));
+        }
+    }
+
+    /// The same, left out with `--quiet`.
+    pub(crate) fn remark(&self, text: impl Display) {
+        if !self.quiet {
+            self.line(text);
+        }
+    }
+
+    /// Whether nobody reads the answer any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.failed.get().is_some()
+    }
+
+    fn write(&self, write: impl FnOnce(&mut BufWriter<Stdout>) -> io::Result<()>) {
+        if self.is_closed() {
+            return;
+        }
+        if let Err(error) = write(&mut self.out.borrow_mut()) {
+            self.failed.set(Some(error.kind()));
+            *self.failure.borrow_mut() = Some(error);
+        }
+    }
+
+    fn flush(&self) {
+        self.write(BufWriter::flush);
+    }
+
+    /// Standard output for bytes as they are.
+    pub(crate) fn bytes(&self) -> impl Write + '_ {
+        Bytes { printer: self }
+    }
+
+    /// Something to know.
+    pub(crate) fn note(&self, text: impl Display) {
+        self.message("info", &text.to_string());
+        if !self.quiet {
+            self.flush();
+            self.complain(&text.to_string());
+        }
+    }
+
+    /// Something to heed.
+    pub(crate) fn warn(&self, text: impl Display) {
+        let text = text.to_string();
+        self.message("warning", &text);
+        self.flush();
+        self.complain(&format!("{} {text}", self.error_colours.yellow("warning:")));
+    }
+
+    fn message(&self, level: &str, text: &str) {
+        self.messages.borrow_mut().push(json!({ "level": level, "text": text }));
+    }
+
+    /// A line on standard error. That nobody reads it is no reason to fail.
+    fn complain(&self, text: &str) {
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+
+    /// Ends the answer; gives the exit code.
+    pub(crate) fn finish(&self, command: &str, attempt: &str, result: &Result<Reply, Problem>) -> u8 {
+        let code = match result {
+            Ok(reply) => reply.exit,
+            // Whoever read the answer had enough; that is not a failure.
+            Err(_) if self.failed.get() == Some(ErrorKind::BrokenPipe) => return exit::DONE,
+            Err(problem) => exit::code(problem.failure.kind),
+        };
+        if self.form == Form::Json {
+            self.envelope(command, code, result);
+        }
+        self.flush();
+        if let Err(problem) = result {
+            self.tell(attempt, problem);
+        }
+        match (self.failed.get(), self.failure.take()) {
+            (None | Some(ErrorKind::BrokenPipe), _) | (_, None) => code,
+            (Some(_), Some(error)) => {
+                let problem = Problem::output(&error);
+                self.tell(attempt, &problem);
+                exit::code(problem.failure.kind)
+            }
+        }
+    }
+
+    fn envelope(&self, command: &str, code: u8, result: &Result<Reply, Problem>) {
+        let (data, error) = match result {
+            Ok(reply) => (&reply.data, reply.failure.as_ref()),
+            Err(problem) => (&Value::Null, Some(&problem.failure)),
+        };
+        let envelope = Envelope {
+            version: json::VERSION,
+            command,
+            status: if error.is_some() { "error" } else { "ok" },
+            exit_code: code,
+            data,
+            error,
+            messages: self.messages.take(),
+            timing: json!({ "started": self.started, "duration_ms": self.elapsed_ms() }),
+        };
+        let pretty = io::stdout().is_terminal();
+        self.write(|out| {
+            if pretty {
+                serde_json::to_writer_pretty(&mut *out, &envelope)?;
+            } else {
+                serde_json::to_writer(&mut *out, &envelope)?;
+            }
+            out.write_all(b"\n")
+        });
+    }
+
+    /// A failure, for people.
+    fn tell(&self, attempt: &str, problem: &Problem) {
+        let Failure { message, causes, hints, .. } = &problem.failure;
+        let colours = self.error_colours;
+        self.complain(&format!("{} cannot {attempt}: {}", colours.red("error:"), printable(message)));
+        for cause in causes {
+            self.complain(&format!("  because: {}", printable(cause)));
+        }
+        if problem.nothing_changed {
+            self.complain("Nothing was changed.");
+        }
+        for hint in hints {
+            self.complain(&format!("{} {}", colours.cyan("hint:"), printable(hint)));
+        }
+    }
+}
+
+struct Bytes<'p> {
+    printer: &'p Printer,
+}
+
+impl Write for Bytes<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.printer.write(|out| out.write_all(bytes));
+        match self.printer.failed.get() {
+            Some(kind) => Err(kind.into()),
+            None => Ok(bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.printer.flush();
+        Ok(())
+    }
+}

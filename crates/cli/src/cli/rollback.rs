@@ -1,0 +1,180 @@
+//! `rollback`: makes the workspace equal to a checkpoint, or shows what that would do. Without one it lists them.
+
+use crate::cli::Context;
+use crate::cli::args::RollbackArgs;
+use crate::cli::create::{SHOWN_MAX, more};
+use crate::cli::list::table;
+use crate::cli::output::{Printer, Reply};
+use crate::cli::terminal::{ago, counted, printable};
+use crate::context::Surroundings;
+use crate::json;
+use crate::problem::Problem;
+use safepoint::model::checkpoint::{Checkpoint, PartKind};
+use safepoint::model::rollback::{Action, Strategy, Verb};
+use safepoint::{CheckpointManager, DryRun, Filter, RestoreOptions, Restored, RoleFilter, Times, Workspace};
+use serde_json::{Value, json};
+
+pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Problem> {
+    refuse_what_is_to_come(args)?;
+    let manager = context.surroundings.open(None)?;
+    let workspace = context.surroundings.workspace(&manager)?;
+    let Some(given) = args.which.given() else { return choose(context, &manager, &workspace) };
+    let session = args.which.session_id.as_deref();
+    let checkpoint = context.checkpoint(&manager, Some(&workspace), given, session)?;
+    let options = options(context, &workspace, args)?;
+    let restored = manager
+        .restore(&workspace, checkpoint.id, &options, &context.progress)
+        .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
+    Ok(answer(&context.out, &manager, &restored, options.dry_run))
+}
+
+fn refuse_what_is_to_come(args: &RollbackArgs) -> Result<(), Problem> {
+    let refuse = |what: &str, hint: &str| Err(Problem::not_available(what, hint));
+    const PLAIN: &str = "Use --strategy immediate, or selective with --path.";
+    match args.strategy {
+        Some(strategy @ (Strategy::Staged | Strategy::Progressive)) => {
+            return refuse(&format!("strategy {strategy}"), PLAIN);
+        }
+        _ if args.verify.is_some() => return refuse("--verify", PLAIN),
+        _ if args.until.is_some() => return refuse("--until", PLAIN),
+        _ if args.hard_reset => {
+            return refuse("--hard-reset", "Without it the files are put back and git is left alone.");
+        }
+        _ => {}
+    }
+    match args.parts.iter().find(|part| **part != PartKind::Files) {
+        Some(part) => refuse(&format!("part {part}"), "Use --part files."),
+        None => Ok(()),
+    }
+}
+
+fn options(context: &Context, workspace: &Workspace, args: &RollbackArgs) -> Result<RestoreOptions, Problem> {
+    let paths = args.paths.iter().map(|path| context.surroundings.path_in(workspace, path));
+    let paths = paths.collect::<Result<Vec<_>, _>>()?;
+    match args.strategy {
+        Some(Strategy::Selective) if paths.is_empty() && args.parts.is_empty() => {
+            return Err(Problem::usage("nothing is selected", "Choose with --path PATH or --part files."));
+        }
+        Some(Strategy::Immediate) if !paths.is_empty() => {
+            return Err(Problem::usage(
+                "--path chooses a part, and --strategy immediate means everything",
+                "Leave one of them out.",
+            ));
+        }
+        _ => {}
+    }
+    Ok(RestoreOptions { paths, ..plain_options(args.dry_run, args.keep_times) })
+}
+
+/// What undo and redo choose, too.
+pub(crate) fn plain_options(dry_run: bool, keep_times: bool) -> RestoreOptions {
+    RestoreOptions {
+        paths: Vec::new(),
+        dry_run: if dry_run { DryRun::Yes } else { DryRun::No },
+        times: if keep_times { Times::Recorded } else { Times::Present },
+    }
+}
+
+fn choose(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -> Result<Reply, Problem> {
+    let filter = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
+    let checkpoints = manager.list(&filter)?;
+    table(context, manager, Some(workspace), &checkpoints)?;
+    context.out.remark(if checkpoints.is_empty() {
+        "There is nothing to roll back to yet. Take one: safepoint create"
+    } else {
+        "Choose one: safepoint rollback ID (add --dry-run to see what it would do)"
+    });
+    let list: Value = checkpoints.iter().map(json::checkpoint).collect();
+    Ok(Reply::done(json!({ "rollback": null, "checkpoints": list })))
+}
+
+/// Tells what a rollback, an undo or a redo did.
+pub(crate) fn answer(
+    out: &Printer,
+    manager: &CheckpointManager,
+    restored: &Restored,
+    dry_run: DryRun,
+) -> Reply {
+    // Only for its label and age: that it cannot be read hides nothing.
+    let target = manager.checkpoint(restored.rollback.to).ok();
+    if !out.quiet {
+        headline(out, restored, target.as_ref(), dry_run);
+        paths(out, restored);
+    }
+    advise(out, restored, dry_run);
+    Reply::done(json!({ "rollback": json::rollback(restored, dry_run) }))
+}
+
+fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry_run: DryRun) {
+    let record = &restored.rollback;
+    let id = out.colours.bold(record.to);
+    let label =
+        target.and_then(|target| target.label.as_deref()).map(|label| format!(" \"{}\"", printable(label)));
+    let age = target.map(|target| format!(", taken {}", ago(Surroundings::now(), target.created_at)));
+    let name = format!("{id}{}{}", label.unwrap_or_default(), age.unwrap_or_default());
+    let chosen = if record.paths.is_empty() { "" } else { "the chosen paths " };
+    if restored.outline.paths.is_empty() {
+        out.line(format!("Nothing differs from {name}."));
+        return;
+    }
+    let done = dry_run == DryRun::No;
+    let all = if record.paths.is_empty() { "everything is" } else { "the chosen paths are" };
+    out.line(match (record.verb, done) {
+        (Verb::Rollback, true) => format!("Rolled back {chosen}to {name}"),
+        (Verb::Rollback, false) => format!("Would roll back {chosen}to {name}"),
+        (Verb::Undo, true) => format!("Undid the last rollback: {all} as just before it ({id})"),
+        (Verb::Undo, false) => format!("Would undo the last rollback, back to {id}"),
+        (Verb::Redo, true) => format!("Redid the rollback that was undone: {all} as after it ({id})"),
+        (Verb::Redo, false) => format!("Would redo the rollback that was undone, back to {id}"),
+    });
+    let counts = format!(
+        "{} put back, {} removed",
+        counted(restored.outline.restored, "file", "files"),
+        counted(restored.outline.removed, "file", "files")
+    );
+    match dry_run {
+        DryRun::Yes => out.line(format!("  {counts}; a dry run: nothing was changed")),
+        DryRun::No => out.line(format!("  {counts}, read back and verified, in {} ms", out.elapsed_ms())),
+    }
+}
+
+fn paths(out: &Printer, restored: &Restored) {
+    let colours = out.colours;
+    let changed = &restored.outline.paths;
+    for path in changed.iter().take(SHOWN_MAX) {
+        let (sign, word) = match path.action {
+            Action::Created => (colours.green("+"), "put back"),
+            Action::Restored => (colours.yellow("~"), "restored"),
+            Action::Removed => (colours.red("-"), "removed"),
+            Action::Kept => ("=".to_owned(), "kept: it holds things that were never captured"),
+        };
+        out.line(format!("    {sign} {}  {}", path.path, colours.dim(word)));
+    }
+    more(out, changed.len());
+}
+
+/// What people have to know, and what they can do next.
+fn advise(out: &Printer, restored: &Restored, dry_run: DryRun) {
+    restored.warnings.iter().for_each(|warning| out.warn(printable(warning)));
+    for rescued in &restored.rollback.rescued {
+        let (path, id) = (&rescued.path, rescued.checkpoint);
+        out.warn(format!(
+            "{path}: {}; that version is kept: safepoint cat {id} {path}",
+            printable(&rescued.why)
+        ));
+    }
+    for path in &restored.changed_meanwhile {
+        out.warn(format!("{path} was changed by another program meanwhile and is as that program made it"));
+    }
+    for path in &restored.waiting {
+        out.note(format!(
+            "{path} is still open in another program; what it writes is looked at by the next command"
+        ));
+    }
+    if dry_run == DryRun::No && !restored.outline.paths.is_empty() {
+        match restored.rollback.verb {
+            Verb::Undo => out.remark("Do it again with: safepoint redo"),
+            Verb::Rollback | Verb::Redo => out.remark("Take it back with: safepoint undo"),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `show`: one checkpoint whole, with its files where asked for.
+
+use crate::cli::Context;
+use crate::cli::args::ShowArgs;
+use crate::cli::create::{changed, left_out};
+use crate::cli::output::{Printer, Reply};
+use crate::cli::terminal::{ago, counted, moment, printable, size};
+use crate::context::Surroundings;
+use crate::json;
+use crate::problem::Problem;
+use safepoint::ListedEntry;
+use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::tree::Node;
+use serde_json::{Value, json};
+
+pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> {
+    let Some(given) = args.which.given() else {
+        return Err(Problem::usage("no checkpoint is named", "Name one, as in `safepoint show @`."));
+    };
+    let out = &context.out;
+    let manager = context.surroundings.open(None)?;
+    let workspace = context.surroundings.workspace_if_any(&manager)?;
+    let session = args.which.session_id.as_deref();
+    let checkpoint = context.checkpoint(&manager, workspace.as_ref(), given, session)?;
+    let coverage = manager.coverage(&checkpoint)?;
+    facts(out, &checkpoint);
+    left_out(out, &coverage);
+    for path in &coverage.unsettled {
+        out.line(format!("  {} {path} changed all the while it was read", out.colours.yellow("unsettled:")));
+    }
+    let mut data = json!({ "checkpoint": json::checkpoint_with_coverage(&checkpoint, &coverage) });
+    if args.files {
+        let entries = manager.entries(&checkpoint)?;
+        out.line("");
+        entries.iter().for_each(|listed| out.line(entry_line(listed)));
+        data["entries"] = entries.iter().map(json::entry).collect::<Value>();
+    }
+    Ok(Reply::done(data))
+}
+
+fn facts(out: &Printer, checkpoint: &Checkpoint) {
+    let fact = |name: &str, text: String| {
+        out.line(format!("  {} {text}", out.colours.dim(format!("{name:<9}"))));
+    };
+    out.line(format!("Checkpoint {}", out.colours.bold(checkpoint.id)));
+    for (name, text) in lines(out, checkpoint) {
+        if let Some(text) = text {
+            fact(name, text);
+        }
+    }
+    for warning in &checkpoint.warnings {
+        fact("warning", out.colours.yellow(printable(warning)));
+    }
+}
+
+/// Everything there is to say, name by name.
+fn lines(out: &Printer, checkpoint: &Checkpoint) -> Vec<(&'static str, Option<String>)> {
+    let text = |text: &Option<String>| text.as_deref().map(printable);
+    let made = checkpoint.created_at;
+    let role = checkpoint.role.map(|role| format!(" ({role})")).unwrap_or_default();
+    let phase = checkpoint.phase.map(|phase| format!(", phase {phase}")).unwrap_or_default();
+    let files = &checkpoint.files;
+    let held = counted(files.count, "file or folder", "files and folders");
+    let used = checkpoint.rollback_count;
+    vec![
+        ("label", text(&checkpoint.label)),
+        ("created", Some(format!("{}, {}", moment(made), ago(Surroundings::now(), made)))),
+        ("kind", Some(format!("{}{role}, reason {}{phase}", checkpoint.kind, checkpoint.reason))),
+        ("scope", Some(checkpoint.scope.to_string())),
+        ("session", text(&checkpoint.session_id)),
+        ("tool", text(&checkpoint.source_tool)),
+        ("progress", counters(checkpoint)),
+        ("holds", Some(format!("{held}, {}", size(files.bytes)))),
+        ("changed", Some(changed(out, checkpoint))),
+        ("stored", Some(format!("{} new in the store", size(checkpoint.size_bytes)))),
+        ("parent", checkpoint.parent.map(|parent| parent.to_string())),
+        ("pinned", checkpoint.pinned.then(|| "yes: it is never pruned".to_owned())),
+        ("used", (used > 0).then(|| format!("rolled back to {}", counted(used, "time", "times")))),
+        ("uuid", Some(checkpoint.id.to_uuid())),
+        ("integrity", Some(checkpoint.integrity.to_string())),
+    ]
+}
+
+/// The counters that were set.
+fn counters(checkpoint: &Checkpoint) -> Option<String> {
+    let Value::Object(counters) = json::value(checkpoint.progress) else { return None };
+    let set: Vec<String> = counters
+        .into_iter()
+        .filter(|(_, count)| count.as_u64() != Some(0))
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    (!set.is_empty()).then(|| set.join(", "))
+}
+
+/// One entry, as `ls -l` has it.
+fn entry_line(listed: &ListedEntry) -> String {
+    let ListedEntry { path, entry } = listed;
+    let mode = entry.meta.mode;
+    match &entry.node {
+        Node::File(content) => format!("-{mode:04o} {:>9}  {path}", size(content.size)),
+        Node::Directory(_) => format!("d{mode:04o} {:>9}  {path}/", ""),
+        Node::Symlink(target) => {
+            let target = printable(&String::from_utf8_lossy(target));
+            format!("l{mode:04o} {:>9}  {path} -> {target}", "")
+        }
+    }
+}

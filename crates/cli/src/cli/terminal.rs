@@ -1,0 +1,273 @@
+//! How things look to people: colours, sizes, times, progress bars.
+
+use anstyle::{AnsiColor, Effects, Style};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use safepoint::model::Timestamp;
+use safepoint::{Activity, Progress};
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Colours, or none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Colours {
+    pub(crate) on: bool,
+}
+
+impl Colours {
+    fn paint(self, style: Style, text: impl Display) -> String {
+        if self.on { format!("{style}{text}{style:#}") } else { text.to_string() }
+    }
+
+    fn colour(self, colour: AnsiColor, text: impl Display) -> String {
+        self.paint(colour.on_default(), text)
+    }
+
+    pub(crate) fn bold(self, text: impl Display) -> String {
+        self.paint(Style::new().effects(Effects::BOLD), text)
+    }
+
+    pub(crate) fn dim(self, text: impl Display) -> String {
+        self.paint(Style::new().effects(Effects::DIMMED), text)
+    }
+
+    pub(crate) fn red(self, text: impl Display) -> String {
+        self.colour(AnsiColor::Red, text)
+    }
+
+    pub(crate) fn green(self, text: impl Display) -> String {
+        self.colour(AnsiColor::Green, text)
+    }
+
+    pub(crate) fn yellow(self, text: impl Display) -> String {
+        self.colour(AnsiColor::Yellow, text)
+    }
+
+    pub(crate) fn blue(self, text: impl Display) -> String {
+        self.colour(AnsiColor::Blue, text)
+    }
+
+    pub(crate) fn cyan(self, text: impl Display) -> String {
+        self.colour(AnsiColor::Cyan, text)
+    }
+}
+
+/// Text of others, made harmless: what would act on a terminal is spelled out.
+pub(crate) fn printable(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_control() {
+            safe.extend(letter.escape_default());
+        } else {
+            safe.push(letter);
+        }
+    }
+    safe
+}
+
+/// The text, cut where it is longer than so many letters.
+pub(crate) fn shortened(text: &str, letters_max: usize) -> String {
+    if text.chars().count() <= letters_max {
+        return text.to_owned();
+    }
+    let mut cut: String = text.chars().take(letters_max.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}
+
+/// `1 file`, `2 files`.
+pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// A number of bytes as people say it.
+pub(crate) fn size(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    let mut units = ["kB", "MB", "GB", "TB", "PB", "EB"].iter();
+    let mut unit = "B";
+    while value >= 999.5
+        && let Some(next) = units.next()
+    {
+        value /= 1000.0;
+        unit = next;
+    }
+    if unit == "B" || value >= 99.95 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
+}
+
+/// A moment as people say it.
+pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
+    let seconds = now.micros().saturating_sub(then.micros()) / 1_000_000;
+    let (count, unit) = match seconds {
+        i64::MIN..10 => return "just now".to_owned(),
+        10..60 => (seconds, "second"),
+        60..3_600 => (seconds / 60, "minute"),
+        3_600..86_400 => (seconds / 3_600, "hour"),
+        86_400..2_592_000 => (seconds / 86_400, "day"),
+        _ => return then.to_string().chars().take(10).collect(),
+    };
+    format!("{count} {unit}{} ago", if count == 1 { "" } else { "s" })
+}
+
+/// A moment to the second, in UTC.
+pub(crate) fn moment(then: Timestamp) -> String {
+    let text: String = then.to_string().chars().take(19).collect();
+    text.replace('T', " ") + "Z"
+}
+
+/// How wide the terminal is.
+pub(crate) fn width() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 40).unwrap_or(80)
+}
+
+/// Work shorter than this shows no bar.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Shows how far long work is, where somebody watches, and passes on the wish to stop.
+pub(crate) struct Bars {
+    watched: bool,
+    stop: Arc<AtomicBool>,
+    started: Instant,
+    bytes: AtomicU64,
+    bar: Mutex<Option<ProgressBar>>,
+}
+
+impl Bars {
+    pub(crate) fn new(watched: bool, stop: Arc<AtomicBool>) -> Self {
+        Self { watched, stop, started: Instant::now(), bytes: AtomicU64::new(0), bar: Mutex::new(None) }
+    }
+
+    fn bar(&self) -> MutexGuard<'_, Option<ProgressBar>> {
+        self.bar.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn verb(activity: Activity) -> &'static str {
+    match activity {
+        Activity::Scanning => "Reading the workspace",
+        Activity::Staging => "Preparing files",
+        Activity::Verifying => "Reading back",
+        Activity::Settling => "Clearing up",
+        Activity::Checking => "Checking the store",
+    }
+}
+
+fn style(total: Option<u64>) -> ProgressStyle {
+    let template = match total {
+        Some(_) => "{prefix} {bar:30} {pos}/{len} {msg}",
+        None => "{prefix} {spinner} {pos} {msg}",
+    };
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+impl Progress for Bars {
+    fn begin(&self, activity: Activity, total: Option<u64>) {
+        if !self.watched {
+            return;
+        }
+        self.bytes.store(0, Ordering::Relaxed);
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
+        bar.set_style(style(total));
+        bar.set_prefix(verb(activity));
+        *self.bar() = Some(bar);
+    }
+
+    fn advance(&self, entries: u64, bytes: u64) {
+        if !self.watched || self.started.elapsed() < PATIENCE {
+            return;
+        }
+        let all = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if let Some(bar) = &*self.bar() {
+            if bar.is_hidden() {
+                bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
+                bar.enable_steady_tick(Duration::from_millis(100));
+            }
+            bar.set_message(size(all));
+            bar.inc(entries);
+        }
+    }
+
+    fn end(&self) {
+        if let Some(bar) = self.bar().take() {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn interrupted(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_said_with_two_or_three_digits() {
+        let said: Vec<String> = [0, 999, 1_000, 12_345, 999_600, 123_456_789, u64::MAX]
+            .iter()
+            .map(|bytes| size(*bytes))
+            .collect();
+        assert_eq!(said, ["0 B", "999 B", "1.0 kB", "12.3 kB", "1.0 MB", "123 MB", "18.4 EB"]);
+    }
+
+    #[test]
+    fn moments_are_said_by_their_distance() {
+        let then = Timestamp::from_micros(1_763_193_600_000_000);
+        let after = |seconds: i64| ago(Timestamp::from_micros(then.micros() + seconds * 1_000_000), then);
+        assert_eq!(
+            [after(-5), after(9), after(10), after(61)],
+            ["just now", "just now", "10 seconds ago", "1 minute ago"]
+        );
+        assert_eq!(
+            [after(7_200), after(86_400 * 3), after(86_400 * 40)],
+            ["2 hours ago", "3 days ago", "2025-11-15"]
+        );
+        assert_eq!(moment(then), "2025-11-15 08:00:00Z");
+    }
+
+    #[test]
+    fn text_of_others_cannot_act_on_a_terminal() {
+        assert_eq!(printable("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
+        assert_eq!(shortened("abcdef", 4), "abc…");
+        assert_eq!(shortened("abcd", 4), "abcd");
+        assert_eq!(counted(1, "file", "files"), "1 file");
+        assert!(Colours { on: true }.red("x").contains("\u{1b}[31m"));
+    }
+
+    #[test]
+    fn a_bar_appears_only_after_a_while() {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut bars = Bars::new(true, Arc::clone(&stop));
+        for (activity, total) in [
+            (Activity::Scanning, None),
+            (Activity::Staging, Some(3)),
+            (Activity::Verifying, Some(3)),
+            (Activity::Settling, None),
+            (Activity::Checking, None),
+        ] {
+            bars.begin(activity, total);
+            bars.advance(1, 10);
+            assert_eq!(bars.bar().as_ref().unwrap().position(), 0, "too early to be shown");
+            bars.end();
+        }
+        bars.started = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
+        bars.begin(Activity::Staging, Some(3));
+        bars.advance(2, 10);
+        assert_eq!(bars.bar().as_ref().unwrap().position(), 2);
+        bars.end();
+        assert!(bars.bar().is_none() && !bars.interrupted());
+        stop.store(true, Ordering::Relaxed);
+        assert!(bars.interrupted());
+    }
+
+    #[test]
+    fn nobody_watching_means_no_bar() {
+        let bars = Bars::new(false, Arc::default());
+        bars.begin(Activity::Scanning, None);
+        bars.advance(1, 1);
+        assert!(bars.bar().is_none());
+        assert!(width() >= 40);
+    }
+}

@@ -1,0 +1,29 @@
+//! `undo` and `redo`: one more rollback, to where the last one came from.
+
+use crate::cli::Context;
+use crate::cli::args::AgainArgs;
+use crate::cli::output::Reply;
+use crate::cli::rollback::{answer, plain_options};
+use crate::problem::Problem;
+use safepoint::{CheckpointManager, Error, RestoreOptions, Restored, Workspace};
+
+pub(crate) fn undo(context: &Context, args: &AgainArgs) -> Result<Reply, Problem> {
+    run(context, args, |manager, workspace, options| manager.undo(workspace, options, &context.progress))
+}
+
+pub(crate) fn redo(context: &Context, args: &AgainArgs) -> Result<Reply, Problem> {
+    run(context, args, |manager, workspace, options| manager.redo(workspace, options, &context.progress))
+}
+
+fn run(
+    context: &Context,
+    args: &AgainArgs,
+    verb: impl FnOnce(&CheckpointManager, &Workspace, &RestoreOptions) -> Result<Restored, Error>,
+) -> Result<Reply, Problem> {
+    let manager = context.surroundings.open(None)?;
+    let workspace = context.surroundings.workspace(&manager)?;
+    let options = plain_options(args.dry_run, args.keep_times);
+    let restored = verb(&manager, &workspace, &options)
+        .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
+    Ok(answer(&context.out, &manager, &restored, options.dry_run))
+}

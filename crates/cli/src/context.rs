@@ -1,0 +1,228 @@
+//! What the process was started in: the directory, the home, the user, the clock. The only reader of the environment.
+
+#![allow(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
+
+use crate::problem::Problem;
+use safepoint::model::id::SessionId;
+use safepoint::model::{RelPath, Timestamp};
+use safepoint::{
+    Capabilities, CheckpointManager, Environment, Error, Settings, SystemEnvironment, Workspace,
+};
+use std::env;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// Where this process works and for whom.
+#[derive(Debug, Clone)]
+pub(crate) struct Surroundings {
+    /// The directory that commands are about, absolute; links are resolved as long as it exists.
+    pub(crate) directory: PathBuf,
+    /// Safepoint's own folder.
+    pub(crate) home: PathBuf,
+    /// The user's home directory.
+    pub(crate) user_home: Option<PathBuf>,
+    /// The session that everything belongs to unless told otherwise.
+    pub(crate) session_id: Option<String>,
+    /// Who asks, unless a tool does.
+    pub(crate) user: String,
+}
+
+impl Surroundings {
+    /// Reads them. `directory` and `home` are what was typed.
+    pub(crate) fn read(directory: Option<&Path>, home: Option<&Path>) -> Result<Self, Problem> {
+        let started_in = started_in()?;
+        let user_home = variable("HOME").map(PathBuf::from);
+        let home = home.map(Path::to_owned).or_else(|| variable("SAFEPOINT_HOME").map(PathBuf::from));
+        let home = match home.or_else(|| data_directory(user_home.as_deref())) {
+            Some(home) => started_in.join(home),
+            None => {
+                return Err(Problem::usage(
+                    "there is no place for checkpoints: HOME is not set",
+                    "Name a folder with --home or SAFEPOINT_HOME.",
+                ));
+            }
+        };
+        let directory = directory.map_or(started_in.clone(), |directory| started_in.join(directory));
+        let directory = directory.canonicalize().unwrap_or_else(|_| lexical(&directory));
+        let user = variable("USER").or_else(|| variable("LOGNAME"));
+        Ok(Self {
+            directory,
+            home,
+            user_home: user_home.and_then(|path| path.canonicalize().ok()),
+            session_id: variable("SAFEPOINT_SESSION_ID").map(|id| id.to_string_lossy().into_owned()),
+            user: user.map_or_else(|| "unknown".to_owned(), |user| user.to_string_lossy().into_owned()),
+        })
+    }
+
+    /// Opens the home. `tool` is who asks, where a tool does.
+    pub(crate) fn open(&self, tool: Option<&str>) -> Result<CheckpointManager, Problem> {
+        let settings = Settings {
+            refused_roots: self.user_home.iter().cloned().collect(),
+            capabilities: capabilities_left(),
+            ..Settings::default()
+        };
+        let actor = tool.unwrap_or(&self.user).to_owned();
+        Ok(CheckpointManager::open_with(&self.home, settings, environment(actor)?)?)
+    }
+
+    /// The present, as records see it.
+    pub(crate) fn now() -> Timestamp {
+        fixed_now().unwrap_or_else(|| SystemEnvironment::default().now())
+    }
+
+    /// The registered workspace around the directory. One whose folder is gone is still found, by its name.
+    pub(crate) fn workspace(&self, manager: &CheckpointManager) -> Result<Workspace, Problem> {
+        self.workspace_if_any(manager)?
+            .ok_or_else(|| Error::NoWorkspace { path: self.directory.clone() }.into())
+    }
+
+    /// The same, where none is no failure.
+    pub(crate) fn workspace_if_any(&self, manager: &CheckpointManager) -> Result<Option<Workspace>, Problem> {
+        if self.directory.is_dir() {
+            return Ok(manager.workspace_around(&self.directory)?);
+        }
+        let registered = manager.workspaces()?;
+        let above = self.directory.ancestors();
+        Ok(above
+            .filter_map(|above| registered.iter().find(|workspace| workspace.root_path() == above))
+            .next()
+            .cloned())
+    }
+
+    /// What to say when the workspace's folder is gone: the checkpoints are not.
+    pub(crate) fn explain_gone(&self, workspace: &Workspace, problem: Problem) -> Problem {
+        let root = workspace.root_path();
+        if problem.failure.code != "workspace_gone" || root.exists() {
+            return problem;
+        }
+        problem.hint(format!(
+            "If it was deleted: its checkpoints are safe in {}. Make the folder again (mkdir {}) and roll back.",
+            self.home.display(),
+            root.display()
+        ))
+    }
+
+    /// A path that was typed, as a path inside the workspace.
+    pub(crate) fn path_in(&self, workspace: &Workspace, given: &OsStr) -> Result<RelPath, Problem> {
+        let given = Path::new(given);
+        let whole = lexical(&self.directory.join(given));
+        match whole.strip_prefix(workspace.root_path()) {
+            Ok(below) => Ok(RelPath::new(below.as_os_str().as_bytes())?),
+            Err(_) => Err(Problem::outside(given, workspace.root_path())),
+        }
+    }
+
+    /// The session that was named, or the one of the environment, in UUID form.
+    pub(crate) fn session(&self, given: Option<&str>) -> Result<Option<String>, Problem> {
+        match given.or(self.session_id.as_deref()) {
+            Some(id) => Ok(Some(session_id(id)?)),
+            None => Ok(None),
+        }
+    }
+}
+
+/// A session's id in the one form that is kept: that of a UUID.
+pub(crate) fn session_id(given: &str) -> Result<String, Problem> {
+    Ok(given.parse::<SessionId>()?.to_uuid())
+}
+
+fn variable(name: &str) -> Option<std::ffi::OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The current directory. One that was deleted is still what the shell calls it.
+fn started_in() -> Result<PathBuf, Problem> {
+    env::current_dir()
+        .or_else(|_| variable("PWD").map(PathBuf::from).filter(|path| path.is_absolute()).ok_or(()))
+        .map_err(|()| {
+            Problem::usage(
+                "the current directory is gone",
+                "Go to a folder that exists, or name one with -C.",
+            )
+        })
+}
+
+fn data_directory(user_home: Option<&Path>) -> Option<PathBuf> {
+    let data = variable("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    data.or_else(|| user_home.map(|home| home.join(".local/share"))).map(|data| data.join("safepoint"))
+}
+
+/// The path without `.` and `..`, by its letters alone: what is typed may name a file that is gone.
+fn lexical(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                clean.pop();
+            }
+            other => clean.push(other),
+        }
+    }
+    clean
+}
+
+/// Whether colours are unwanted or would not show.
+pub(crate) fn colours_off() -> bool {
+    variable("NO_COLOR").is_some() || variable("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// For tests: the file system as if it could do less.
+fn capabilities_left() -> Capabilities {
+    let mut left = Capabilities::default();
+    let without = variable("SAFEPOINT_TEST_WITHOUT").unwrap_or_default();
+    for word in without.to_string_lossy().split(',') {
+        match word {
+            "exchange" => left.exchange = false,
+            "noreplace" => left.no_replace = false,
+            "leases" => left.leases = false,
+            _ => {}
+        }
+    }
+    left
+}
+
+fn fixed_now() -> Option<Timestamp> {
+    variable("SAFEPOINT_TEST_NOW").and_then(|text| text.to_string_lossy().parse().ok())
+}
+
+fn environment(actor: String) -> Result<Box<dyn Environment>, Problem> {
+    let Some(now) = fixed_now() else { return Ok(Box::new(SystemEnvironment { actor })) };
+    let seed = variable("SAFEPOINT_TEST_SEED").and_then(|text| text.to_string_lossy().parse().ok());
+    Ok(Box::new(FixedEnvironment {
+        micros: AtomicI64::new(now.micros()),
+        seed: AtomicU64::new(seed.unwrap_or(0)),
+        actor,
+    }))
+}
+
+/// For tests: a clock that goes on by a second each time it is looked at, and ids that are the same in each run.
+#[derive(Debug)]
+struct FixedEnvironment {
+    micros: AtomicI64,
+    seed: AtomicU64,
+    actor: String,
+}
+
+impl Environment for FixedEnvironment {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.micros.fetch_add(1_000_000, Ordering::Relaxed))
+    }
+
+    fn random_bits(&self) -> u128 {
+        // Two steps of SplitMix64.
+        let next = || {
+            let mut z = self.seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            u128::from(z ^ (z >> 31))
+        };
+        next() << 64 | next()
+    }
+
+    fn actor(&self) -> String {
+        self.actor.clone()
+    }
+}

@@ -1,0 +1,168 @@
+//! The shapes that programs read. `/docs/cli.md` promises them: add fields freely, never take one away.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use safepoint::model::change::Change;
+use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::coverage::Coverage;
+use safepoint::model::tree::{Entry, Node};
+use safepoint::{DryRun, ListedEntry, Recovery, Restored, Summary, Validation, Workspace};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// The version of the envelope and of everything in it.
+pub(crate) const VERSION: u32 = 1;
+
+/// Anything that serialises, which our own types always do.
+pub(crate) fn value(thing: impl Serialize) -> Value {
+    serde_json::to_value(thing).unwrap_or(Value::Null)
+}
+
+/// Bytes that are usually text: a string where they are, else the bytes in base64.
+pub(crate) fn bytes(bytes: &[u8]) -> Value {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => json!(text),
+        Err(_) => json!({ "bytes": STANDARD.encode(bytes) }),
+    }
+}
+
+pub(crate) fn workspace(workspace: &Workspace) -> Value {
+    json!({
+        "id": workspace.id,
+        "name": workspace.name,
+        "root": bytes(&workspace.root),
+        "created_at": workspace.created_at,
+        "head": workspace.head,
+    })
+}
+
+/// Every field of the record, and its id in UUID form.
+pub(crate) fn checkpoint(checkpoint: &Checkpoint) -> Value {
+    let mut fields = value(checkpoint);
+    set(&mut fields, "uuid", json!(checkpoint.id.to_uuid()));
+    fields
+}
+
+/// The same with what it left out.
+pub(crate) fn checkpoint_with_coverage(record: &Checkpoint, coverage: &Coverage) -> Value {
+    let mut fields = checkpoint(record);
+    set(&mut fields, "coverage", value(coverage));
+    fields
+}
+
+fn set(object: &mut Value, key: &str, field: Value) {
+    if let Value::Object(fields) = object {
+        fields.insert(key.to_owned(), field);
+    }
+}
+
+fn entry_fields(entry: &Entry) -> Map<String, Value> {
+    let (kind, size, hash, target) = match &entry.node {
+        Node::File(content) => ("file", Some(content.size), Some(content.id), None),
+        Node::Directory(tree) => ("directory", None, Some(*tree), None),
+        Node::Symlink(target) => ("symlink", None, None, Some(bytes(target))),
+    };
+    let mut fields = Map::new();
+    fields.insert("type".to_owned(), json!(kind));
+    fields.insert("mode".to_owned(), json!(format!("{:04o}", entry.meta.mode)));
+    fields.insert("size".to_owned(), json!(size));
+    fields.insert("hash".to_owned(), json!(hash));
+    if let Some(target) = target {
+        fields.insert("target".to_owned(), target);
+    }
+    fields
+}
+
+/// One entry of `show --files`.
+pub(crate) fn entry(listed: &ListedEntry) -> Value {
+    let mut fields = entry_fields(&listed.entry);
+    fields.insert("path".to_owned(), value(&listed.path));
+    Value::Object(fields)
+}
+
+/// One path of `diff` and `status`.
+pub(crate) fn change(change: &Change) -> Value {
+    json!({
+        "path": change.path,
+        "change": change.kind,
+        "old": change.old.as_ref().map(entry_fields),
+        "new": change.new.as_ref().map(entry_fields),
+    })
+}
+
+pub(crate) fn changes(changes: &[Change]) -> Value {
+    changes.iter().map(change).collect()
+}
+
+/// What a rollback, an undo or a redo did. A dry run has no id: it is on no record.
+pub(crate) fn rollback(restored: &Restored, dry_run: DryRun) -> Value {
+    let record = &restored.rollback;
+    let dry = dry_run == DryRun::Yes;
+    json!({
+        "id": (!dry).then_some(record.id),
+        "verb": record.verb,
+        "answers": record.answers,
+        "from": record.from,
+        "to": record.to,
+        "safety_checkpoint": record.safety_checkpoint,
+        "strategy": record.strategy,
+        "paths": record.paths,
+        "dry_run": dry,
+        "restored_files_count": restored.outline.restored,
+        "removed_files_count": restored.outline.removed,
+        "changed_paths": restored.outline.paths,
+        "rescued": record.rescued,
+        "plan": null,
+        "effects_not_undone": [],
+        "verified": restored.verified,
+        "changed_meanwhile": restored.changed_meanwhile,
+        "waiting": restored.waiting,
+    })
+}
+
+pub(crate) fn recovery(recovery: &Recovery) -> Value {
+    json!({
+        "undone": recovery.undone,
+        "settled": recovery.settled,
+        "rescued": recovery.rescued,
+        "waiting": recovery.waiting,
+        "warnings": recovery.warnings,
+    })
+}
+
+/// The result of `validate`. What needs git or a test command is not known, and says so by being null.
+pub(crate) fn validation(validation: &Validation, errors: &[String]) -> Value {
+    let damaged: Vec<Value> = validation
+        .damaged
+        .iter()
+        .map(|damage| {
+            json!({
+                "checkpoint": damage.checkpoint,
+                "path": damage.path,
+                "object": damage.object,
+                "what": damage.what,
+            })
+        })
+        .collect();
+    json!({
+        "is_valid": validation.is_valid(),
+        "errors": errors,
+        "warnings": [],
+        "checked": {
+            "checkpoints": validation.checkpoints,
+            "objects": validation.objects,
+            "bytes": validation.bytes,
+        },
+        "damaged": damaged,
+        "restorable": validation.restorable,
+        "git_status": null,
+        "has_uncommitted_changes": null,
+        "tests_passing": null,
+    })
+}
+
+pub(crate) fn summary(summary: &Summary) -> Value {
+    let mut fields = value(summary);
+    set(&mut fields, "latest_checkpoint", value(summary.latest_checkpoint.as_deref().map(checkpoint)));
+    fields
+}

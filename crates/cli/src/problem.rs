@@ -1,0 +1,97 @@
+//! A failure on its way to whoever asked: the library's, or one of the command line's own.
+
+use safepoint::model::ModelError;
+use safepoint::{Error, Failure, FailureKind};
+use std::path::Path;
+
+/// The codes that the library does not know. `docs/errors.md` explains them too.
+pub(crate) const OWN_CODES: &[(&str, FailureKind)] = &[
+    ("usage", FailureKind::Usage),
+    ("not_available", FailureKind::Usage),
+    ("outside_workspace", FailureKind::Usage),
+    ("output", FailureKind::Failed),
+    ("internal", FailureKind::Internal),
+];
+
+/// What went wrong, and whether anything is different now.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) failure: Failure,
+    /// Whether "Nothing was changed." is true and worth saying.
+    pub(crate) nothing_changed: bool,
+}
+
+impl Problem {
+    fn own(code: &'static str, kind: FailureKind, message: String, hints: Vec<String>) -> Self {
+        debug_assert!(OWN_CODES.contains(&(code, kind)), "{code} is not in the table");
+        let failure = Failure { code, kind, message, causes: Vec::new(), hints };
+        Self { failure, nothing_changed: true }
+    }
+
+    /// What was typed cannot be meant.
+    pub(crate) fn usage(message: impl Into<String>, hint: &str) -> Self {
+        Self::own("usage", FailureKind::Usage, message.into(), vec![hint.to_owned()])
+    }
+
+    /// What was asked for is planned and not there.
+    pub(crate) fn not_available(what: &str, hint: &str) -> Self {
+        let message = format!("{what} is not available yet");
+        Self::own("not_available", FailureKind::Usage, message, vec![hint.to_owned()])
+    }
+
+    /// A path that was typed is not in the workspace.
+    pub(crate) fn outside(given: &Path, root: &Path) -> Self {
+        let message = format!("{given:?} is outside the workspace {}", root.display());
+        let hint = "Paths are relative to the current directory, or to the one named with -C.".to_owned();
+        Self::own("outside_workspace", FailureKind::Usage, message, vec![hint])
+    }
+
+    /// The result could not be written out; what was asked for may well be done.
+    pub(crate) fn output(cause: &std::io::Error) -> Self {
+        let message = "cannot write the output".to_owned();
+        let hint =
+            "What was asked for may be done: `safepoint status` and `safepoint list` show it.".to_owned();
+        let mut problem = Self::own("output", FailureKind::Failed, message, vec![hint]);
+        problem.failure.causes.push(cause.to_string());
+        problem.nothing_changed = false;
+        problem
+    }
+
+    /// A defect of Safepoint itself.
+    pub(crate) fn internal(message: String) -> Self {
+        let hints = vec![
+            "This is a defect of Safepoint. Whatever was half done, the next command finishes or undoes it."
+                .to_owned(),
+            "Please report it, with the command that you typed.".to_owned(),
+        ];
+        Self { nothing_changed: false, ..Self::own("internal", FailureKind::Internal, message, hints) }
+    }
+
+    /// The same with one more piece of advice.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.failure.hints.push(hint.into());
+        self
+    }
+}
+
+impl Problem {
+    /// The same where change was never in question.
+    #[must_use]
+    pub(crate) fn silent_about_change(self) -> Self {
+        Self { nothing_changed: false, ..self }
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let nothing_changed = !matches!(error, Error::Unfinished { .. });
+        Self { failure: Failure::from(&error), nothing_changed }
+    }
+}
+
+impl From<ModelError> for Problem {
+    fn from(error: ModelError) -> Self {
+        Error::from(error).into()
+    }
+}
