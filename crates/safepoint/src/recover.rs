@@ -62,6 +62,7 @@ impl CheckpointManager {
         let unfinished = self.catalog.unfinished(workspace.id)?;
         let (staged, applied) = Stage::leftovers(root)?;
         if unfinished.is_empty() && staged.is_empty() && applied.is_empty() {
+            root.tidy()?;
             return Ok(recovery);
         }
         part.capabilities = self.probe(root)?;
@@ -124,24 +125,31 @@ impl CheckpointManager {
         recovery: &mut Recovery,
     ) -> Result<(), Error> {
         let (staged, applied) = Stage::leftovers(root)?;
-        for id in staged {
-            // The intent never came, so it holds copies only; and the workspace is ours, so nobody is filling it.
-            if self.catalog.rollback(id)?.is_none_or(|record| record.state == RollbackState::Refused)
-                && let Some(stage) = Stage::open(root, id, part.capabilities)?
-            {
-                stage.discard()?;
-            }
-        }
-        for id in applied {
-            match self.catalog.rollback(id)? {
-                Some(record) if record.state == RollbackState::Aborted => {
-                    let mut prepared = part.resume(id, self.catalog.steps(id)?)?;
-                    recovery.add(self.settle_once(&record, &mut *prepared, Ended::Undone, progress)?);
+        for id in staged.iter().chain(&applied).copied() {
+            let record = self.catalog.rollback(id)?;
+            let ended = match record.as_ref().map(|record| record.state) {
+                // It ended, and deleting its stage was interrupted or forgotten by the disk.
+                Some(RollbackState::Aborted) => Ended::Undone,
+                Some(RollbackState::Settled) => Ended::Done,
+                // What still waits has just been looked at.
+                Some(RollbackState::Applying | RollbackState::Done) => continue,
+                // The intent never came, so it holds copies only; and the workspace is ours, so nobody is filling it.
+                Some(RollbackState::Refused) | None if staged.contains(&id) => {
+                    if let Some(stage) = Stage::open(root, id, part.capabilities)? {
+                        stage.discard()?;
+                    }
+                    continue;
                 }
-                Some(_) => {}
-                None => recovery.warnings.push(format!(
-                    ".safepoint/apply-{id} belongs to a rollback that this home does not know; it is left alone"
-                )),
+                Some(RollbackState::Refused) | None => {
+                    recovery.warnings.push(format!(
+                        ".safepoint/apply-{id} belongs to a rollback that this home does not know; it is left alone"
+                    ));
+                    continue;
+                }
+            };
+            if let Some(record) = record {
+                let mut prepared = part.resume(id, self.catalog.steps(id)?)?;
+                recovery.add(self.settle_once(&record, &mut *prepared, ended, progress)?);
             }
         }
         Ok(())

@@ -311,7 +311,7 @@ impl CheckpointManager {
         let mut settling = Settling::default();
         self.keep_rescued(record, findings, writer, &mut settling)?;
         let complete = prepared.clear()?;
-        if complete && ended == Ended::Done {
+        if complete && ended == Ended::Done && record.state != RollbackState::Settled {
             let at = self.environment.now();
             self.catalog.write(|transaction| {
                 transaction.finish_rollback(record.id, RollbackState::Settled, at, &FinishFacts::default())

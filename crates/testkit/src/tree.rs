@@ -5,7 +5,8 @@
 //! Seen: kinds, permission bits, contents, symlink targets, `user.*`
 //! attributes. Not seen: times, owners, which names are hard links.
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs::{self, FileType, Metadata, Permissions};
 use std::io;
@@ -158,6 +159,8 @@ pub(crate) fn user_xattrs(path: &Path) -> io::Result<BTreeMap<OsString, Vec<u8>>
 /// Copies the folder `from` to `to`, which must not be there yet.
 pub fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
     let mut folders = Vec::new();
+    // Two names of one file stay two names of one file.
+    let mut first_names: HashMap<u64, PathBuf> = HashMap::new();
     walk(from, &[], &mut |path, meta| {
         let relative = path.strip_prefix(from).map_err(io::Error::other)?;
         let target = match relative.as_os_str().is_empty() {
@@ -172,6 +175,12 @@ pub fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
         }
         if kind.is_symlink() {
             return symlink(fs::read_link(path)?, &target);
+        }
+        if meta.nlink() > 1 {
+            match first_names.entry(meta.ino()) {
+                Entry::Occupied(first) => return fs::hard_link(first.get(), &target),
+                Entry::Vacant(vacant) => drop(vacant.insert(target.clone())),
+            }
         }
         if kind.is_fifo() {
             nix::unistd::mkfifo(&target, Mode::S_IRUSR | Mode::S_IWUSR)?;

@@ -25,9 +25,9 @@ impl Default for Capabilities {
     }
 }
 
-const ONE: &[u8] = b"Probe-one";
+pub(crate) const ONE: &[u8] = b"Probe-one";
 const ONE_IN_LOWER_CASE: &[u8] = b"probe-one";
-const TWO: &[u8] = b"probe-two";
+pub(crate) const TWO: &[u8] = b"probe-two";
 
 impl Capabilities {
     /// Tries everything out.

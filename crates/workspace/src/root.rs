@@ -112,13 +112,21 @@ impl Root {
         Ok(fd)
     }
 
-    /// Takes Safepoint's own folder away if nothing is left in it.
+    /// Takes Safepoint's own folder away if nothing is left in it but what it made for itself.
+    ///
+    /// # Errors
+    /// When it cannot be taken away.
+    pub fn tidy(&self) -> Result<(), WorkspaceError> {
+        self.drop_own_folder().map_err(|source| WorkspaceError::Stage { path: RelPath::root(), source })
+    }
+
     pub(crate) fn drop_own_folder(&self) -> io::Result<()> {
         let Some(fd) = self.own_folder()? else { return Ok(()) };
         let left = linux::list(&fd)?;
-        if left.iter().all(|entry| entry.name == b".gitignore") {
-            if !left.is_empty() {
-                linux::remove_file(&fd, b".gitignore")?;
+        let own = [b".gitignore".as_slice(), crate::probe::ONE, crate::probe::TWO];
+        if left.iter().all(|entry| own.contains(&entry.name.as_slice())) {
+            for entry in left {
+                linux::remove_file(&fd, &entry.name)?;
             }
             linux::remove_dir(&self.fd, OWN_FOLDER.as_bytes())?;
         }

@@ -276,6 +276,7 @@ impl Stage<'_> {
             return set_meta(&place, step.old.as_ref().map(|old| &old.entry)).map_err(failed);
         };
         let slot = Slot::of(slot);
+        self.end_half_moves(&place, &slot, step).map_err(failed)?;
         let result = match (&step.old, &step.new) {
             (None, Some(new)) => self.unmake(&place, &slot, &new.entry, source),
             (Some(old), None) => self.bring_back(&place, &slot, &old.entry, &step.path, source),
@@ -288,6 +289,31 @@ impl Stage<'_> {
             Back::Io(source) => failed(source),
             Back::Other(error) => error,
         })
+    }
+
+    /// Where a move is a second name followed by the end of the first, a crash between the two leaves both. The way back knows
+    /// which of the two names is the old one.
+    fn end_half_moves(&self, place: &Place, slot: &Slot, step: &Step) -> io::Result<()> {
+        let doubled = |name: &str| -> io::Result<bool> {
+            let here = linux::facts_if_any(&place.above, &place.name)?;
+            let there = linux::facts_if_any(&self.fd, name.as_bytes())?;
+            Ok(
+                matches!((here, there), (Some(here), Some(there)) if here.ino == there.ino && !here.file_type.is_dir()),
+            )
+        };
+        if doubled(&slot.old)? {
+            linux::remove_file(&self.fd, slot.old.as_bytes())?;
+        }
+        if doubled(&slot.main)? {
+            match step.new {
+                Some(_) => linux::remove_file(&place.above, &place.name)?,
+                None => linux::remove_file(&self.fd, slot.main.as_bytes())?,
+            }
+        }
+        if doubled(&slot.extra)? {
+            linux::remove_file(&place.above, &place.name)?;
+        }
+        Ok(())
     }
 
     /// A path that was made goes back into its slot.

@@ -1,0 +1,61 @@
+//! Every state-changing call fails: once, and from then on. The verb may fail, but never leaves a mixture, and never says that it is
+//! done when it is not.
+
+use crate::scene::{Act, Scene};
+use safepoint_testkit::{End, Fail, calls, fail_at};
+
+const EIO: i32 = 5;
+const EACCES: i32 = 13;
+const ENOSPC: i32 = 28;
+
+fn check(act: Act) {
+    let scene = Scene::new(act);
+    scene.reset();
+    let points = calls(&scene.verb()).unwrap().0.len() as u64;
+    let (mut tried, mut refused) = (0u64, 0u64);
+    for point in 1..=points {
+        for (errno, how) in [
+            (EIO, Fail::Once),
+            (ENOSPC, Fail::Once),
+            (EACCES, Fail::Once),
+            (ENOSPC, Fail::Forever),
+            (EIO, Fail::Forever),
+        ] {
+            scene.reset();
+            let end = fail_at(&scene.verb(), point, errno, how).unwrap();
+            let End::Exited { code, stderr, .. } = &end else {
+                panic!("point {point}, error {errno}: {end:?}")
+            };
+            let said = String::from_utf8_lossy(stderr);
+            assert!(!said.contains("panicked") && *code != 70, "point {point}, error {errno}: {said}");
+            assert!(
+                *code == 0 || said.contains("error:"),
+                "point {point}, error {errno}, exit {code}: {said}"
+            );
+            scene.law(*code == 0).unwrap_or_else(|broken| {
+                panic!("point {point} of {points}, error {errno}, exit {code}: {broken}\n{said}")
+            });
+            tried += 1;
+            refused += u64::from(*code != 0);
+        }
+    }
+    eprintln!(
+        "faults: {act:?}: {points} points, {tried} failures injected, {refused} ended in an error, 0 mixtures"
+    );
+    assert!(refused > points / 2);
+}
+
+#[test]
+fn create_with_any_call_failing_is_there_or_not() {
+    check(Act::Create);
+}
+
+#[test]
+fn rollback_with_any_call_failing_is_old_or_new() {
+    check(Act::Rollback);
+}
+
+#[test]
+fn undo_with_any_call_failing_is_old_or_new() {
+    check(Act::Undo);
+}

@@ -1,0 +1,84 @@
+//! SIGKILL at every state-changing system call, and once more at every one of the recovery that follows.
+
+use crate::scene::{Act, Scene};
+use safepoint_testkit::{End, kill_at};
+
+/// What a loop tried.
+#[derive(Default)]
+struct Tried {
+    points: u64,
+    in_recovery: u64,
+    old: u64,
+    new: u64,
+}
+
+fn killed_everywhere(scene: &Scene) -> Tried {
+    let mut tried = Tried::default();
+    for point in 1.. {
+        scene.reset();
+        let end = kill_at(&scene.verb(), point).unwrap();
+        let done = !matches!(end, End::Killed { .. });
+        assert!(!done || end.is_success(), "{end:?}");
+        scene.keep("killed");
+        recover_killed_everywhere(scene, point, &end, &mut tried);
+        scene.lay("killed");
+        let is_new = scene.law(done).unwrap_or_else(|broken| panic!("killed at {end:?}: {broken}"));
+        *(if is_new { &mut tried.new } else { &mut tried.old }) += 1;
+        if done {
+            break;
+        }
+        tried.points += 1;
+        if point % 16 == 0 {
+            scene.goes_on();
+        }
+    }
+    tried
+}
+
+/// The recovery is killed at its calls as well; what it leaves must still be old or new. Neighbouring points of the verb leave much
+/// the same to do, so each takes another share of the recovery's points; with SAFEPOINT_PROOF=full each takes all.
+fn recover_killed_everywhere(scene: &Scene, verb_point: u64, first: &End, tried: &mut Tried) {
+    let shares = if std::env::var_os("SAFEPOINT_PROOF").is_some_and(|proof| proof == "full") { 1 } else { 7 };
+    for point in (1 + verb_point % shares..).step_by(shares as usize) {
+        scene.lay("killed");
+        let end = kill_at(&scene.recovery(), point).unwrap();
+        if !matches!(end, End::Killed { .. }) {
+            assert!(end.is_success(), "killed at {first:?}, then recovery: {end:?}");
+            return;
+        }
+        scene
+            .law(false)
+            .unwrap_or_else(|broken| panic!("killed at {first:?}, then in recovery at {end:?}: {broken}"));
+        tried.in_recovery += 1;
+    }
+}
+
+fn check(act: Act, without: &'static str) {
+    let scene = Scene::without(act, without);
+    let tried = killed_everywhere(&scene);
+    eprintln!(
+        "kill -9: {act:?} {without}: {} points, and {} in the recoveries that followed: {} old, {} new, 0 mixtures",
+        tried.points, tried.in_recovery, tried.old, tried.new
+    );
+    assert!(tried.points > 10 && tried.old > 0 && tried.new > 0, "the loop must have seen both outcomes");
+}
+
+#[test]
+fn create_killed_anywhere_is_there_or_not() {
+    check(Act::Create, "");
+}
+
+#[test]
+fn rollback_killed_anywhere_is_old_or_new() {
+    check(Act::Rollback, "");
+}
+
+#[test]
+fn undo_killed_anywhere_is_old_or_new() {
+    check(Act::Undo, "");
+}
+
+#[test]
+fn rollback_without_exchange_killed_anywhere_is_old_or_new() {
+    check(Act::Rollback, "exchange,noreplace");
+}

@@ -1,0 +1,15 @@
+//! Crash safety of the real binary, by loops over every point and not by examples.
+//!
+//! - `kill`: SIGKILL at every state-changing system call of a verb, and again at every one of the recovery that follows.
+//! - `power`: every verb is recorded, replayed onto a simulated disk that forgets what was not synced, and cut at every operation.
+//! - `fault`: every state-changing call fails, once or from then on.
+//!
+//! The oracle is outside of what crashes: plain copies of the trees, compared byte by byte.
+
+#![allow(clippy::disallowed_methods, reason = "tests set up folders")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
+
+mod fault;
+mod kill;
+mod power;
+mod scene;

@@ -1,0 +1,96 @@
+//! Power cuts on a simulated disk that forgets what was not synced, at every operation of every verb.
+
+use crate::scene::{Act, Scene};
+use safepoint_testkit::{Disk, Op, Recording, every_cut, record};
+use std::cell::Cell;
+
+/// Random crash states at each point, beside the systematic ones.
+const RANDOM_STATES: u32 = 4;
+
+fn recorded(scene: &Scene) -> (Disk, Recording) {
+    scene.reset();
+    let start = Disk::load(&scene.roots()).unwrap();
+    let recording = record(&scene.verb(), &scene.roots()).unwrap();
+    assert!(recording.end.is_success(), "{:?}", recording.end);
+    (start, recording)
+}
+
+/// Cuts the power everywhere; says how many states held, or what broke the law first.
+fn cut_everywhere(scene: &Scene, start: &Disk, recording: &Recording) -> Result<(usize, u64, u64), String> {
+    let (old, new) = (Cell::new(0), Cell::new(0));
+    let states = every_cut(start, recording, RANDOM_STATES, 7, |cut| {
+        cut.image.lay_out()?;
+        let outcome = scene.law(cut.last).map_err(|broken| {
+            std::io::Error::other(format!(
+                "after {} operations, the last being {:?}, {:?}: {broken}",
+                cut.done, cut.after, cut.how
+            ))
+        })?;
+        let count = if outcome { &new } else { &old };
+        count.set(count.get() + 1);
+        Ok(())
+    });
+    states.map(|states| (states, old.get(), new.get())).map_err(|error| error.to_string())
+}
+
+fn check(act: Act) {
+    let scene = Scene::new(act);
+    let (start, recording) = recorded(&scene);
+    let (states, old, new) =
+        cut_everywhere(&scene, &start, &recording).unwrap_or_else(|broken| panic!("{broken}"));
+    let operations = recording.ops.len();
+    eprintln!(
+        "power cut: {act:?}: {operations} operations, {states} states: {old} old, {new} new, 0 mixtures"
+    );
+    assert!(old > 0 && new > 0);
+}
+
+#[test]
+fn create_after_a_power_cut_is_there_or_not() {
+    check(Act::Create);
+}
+
+#[test]
+fn rollback_after_a_power_cut_is_old_or_new() {
+    check(Act::Rollback);
+}
+
+#[test]
+fn undo_after_a_power_cut_is_old_or_new() {
+    check(Act::Undo);
+}
+
+/// Leaves out every sync, one after the other, and sees which are missed: a suite that misses none of them would prove nothing.
+#[test]
+fn a_left_out_sync_is_caught() {
+    let mut report = Vec::new();
+    for act in [Act::Create, Act::Rollback] {
+        let scene = Scene::new(act);
+        let (start, recording) = recorded(&scene);
+        let syncs: Vec<Op> = recording.ops.iter().filter(|op| op.is_sync()).cloned().collect();
+        for (number, sync) in syncs.iter().enumerate() {
+            let planted = recording.without_sync(number).unwrap();
+            let caught = cut_everywhere(&scene, &start, &planted).is_err();
+            report.push((act, describe(sync), caught));
+        }
+    }
+    for (act, sync, caught) in &report {
+        eprintln!("left out in {act:?}: {sync}: {}", if *caught { "caught" } else { "not needed here" });
+    }
+    let caught = |act: Act, what: &str| {
+        report.iter().any(|(a, sync, caught)| *a == act && sync.contains(what) && *caught)
+    };
+    assert!(caught(Act::Create, ".pack"), "a checkpoint whose pack was not synced");
+    assert!(caught(Act::Create, "catalog.db-wal"), "a checkpoint whose commit was not synced");
+    assert!(caught(Act::Rollback, "catalog.db-wal"), "a rollback whose intent or commit was not synced");
+    assert!(caught(Act::Rollback, "/project"), "a rollback whose files were not synced");
+}
+
+fn describe(op: &Op) -> String {
+    match op {
+        Op::Fsync { path, .. } => format!("fsync {}", path.display()),
+        Op::Fdatasync { path, .. } => format!("fdatasync {}", path.display()),
+        Op::Syncfs { path, .. } => format!("syncfs {}", path.display()),
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,237 @@
+//! A small project with a history, laid out anew for every point, and the law that must hold whatever happened.
+
+use safepoint::model::rollback::{RollbackState, Verb};
+use safepoint::{
+    CheckpointManager, CreateOptions, Depth, Filter, RestoreOptions, RoleFilter, Silent, Workspace,
+};
+use safepoint_testkit::{Program, TreeImage, copy_tree};
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// The verb that is under test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Act {
+    Create,
+    Rollback,
+    Undo,
+}
+
+/// A project and a home, the same ones at every point.
+pub(crate) struct Scene {
+    folder: tempfile::TempDir,
+    pub(crate) act: Act,
+    /// Capabilities that the binary is told to do without.
+    without: &'static str,
+    old: TreeImage,
+    new: TreeImage,
+    /// Checkpoints, and records of finished rollbacks, before the verb.
+    checkpoints: usize,
+    rollbacks: usize,
+}
+
+fn put(root: &Path, name: &str, content: impl AsRef<[u8]>) {
+    fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+    fs::write(root.join(name), content).unwrap();
+}
+
+/// The state that the first checkpoint holds.
+fn first_state(root: &Path) {
+    put(root, "src/main.rs", "fn main() {}\n");
+    put(root, "src/lib/deep.rs", "// deep\n".repeat(40));
+    put(root, "run.sh", "#!/bin/sh\n");
+    fs::set_permissions(root.join("run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("src/main.rs", root.join("link")).unwrap();
+    fs::create_dir(root.join("empty")).unwrap();
+    put(root, "thing", "a file");
+}
+
+/// What an agent made of it: an edit, a deletion, a new folder, a mode, another type, another target.
+fn second_state(root: &Path) {
+    put(root, "src/main.rs", "fn main() { panic!() }\n");
+    fs::remove_dir_all(root.join("src/lib")).unwrap();
+    put(root, "junk/a/b", "junk");
+    put(root, "junk/c", "junk");
+    fs::set_permissions(root.join("run.sh"), fs::Permissions::from_mode(0o644)).unwrap();
+    fs::remove_file(root.join("link")).unwrap();
+    symlink("elsewhere", root.join("link")).unwrap();
+    fs::remove_file(root.join("thing")).unwrap();
+    put(root, "thing/inside", "a folder now");
+    fs::remove_dir(root.join("empty")).unwrap();
+    put(root, "new.txt", "new");
+}
+
+impl Scene {
+    pub(crate) fn new(act: Act) -> Self {
+        Self::without(act, "")
+    }
+
+    pub(crate) fn without(act: Act, without: &'static str) -> Self {
+        let memory = Path::new("/dev/shm");
+        let folder =
+            if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+        let (home, project) = (folder.path().join("home"), folder.path().join("project"));
+        fs::create_dir(&project).unwrap();
+        let manager = CheckpointManager::open(&home).unwrap();
+        let workspace = manager.register(&project).unwrap();
+        first_state(&project);
+        let first = manager.create(&workspace, &CreateOptions::default(), &Silent).unwrap().checkpoint.id;
+        let first_image = image(&project);
+        second_state(&project);
+        let second_image = image(&project);
+        if act == Act::Undo {
+            manager.restore(&workspace, first, &RestoreOptions::default(), &Silent).unwrap();
+        }
+        let (old, new) = match act {
+            Act::Create => (second_image.clone(), second_image),
+            Act::Rollback => (second_image, first_image),
+            Act::Undo => (first_image, second_image),
+        };
+        let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
+        let checkpoints = manager.list(&filter).unwrap().len();
+        let rollbacks = manager.rollbacks(&workspace).unwrap().len();
+        drop(manager);
+        copy_tree(&home, &folder.path().join("home.before")).unwrap();
+        copy_tree(&project, &folder.path().join("project.before")).unwrap();
+        Self { folder, act, without, old, new, checkpoints, rollbacks }
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    pub(crate) fn project(&self) -> PathBuf {
+        self.folder.path().join("project")
+    }
+
+    pub(crate) fn roots(&self) -> [PathBuf; 2] {
+        [self.home(), self.project()]
+    }
+
+    /// Everything as it was before the verb.
+    pub(crate) fn reset(&self) {
+        self.lay("before");
+    }
+
+    /// Keeps everything as it is now under a name, to come back to.
+    pub(crate) fn keep(&self, name: &str) {
+        for folder in ["home", "project"] {
+            let kept = self.folder.path().join(format!("{folder}.{name}"));
+            let _ = fs::remove_dir_all(&kept);
+            copy_tree(&self.folder.path().join(folder), &kept).unwrap();
+        }
+    }
+
+    pub(crate) fn lay(&self, name: &str) {
+        for folder in ["home", "project"] {
+            let here = self.folder.path().join(folder);
+            fs::remove_dir_all(&here).unwrap();
+            copy_tree(&self.folder.path().join(format!("{folder}.{name}")), &here).unwrap();
+        }
+    }
+
+    fn command(&self, args: &[&str]) -> Program {
+        let mut env: Vec<(OsString, OsString)> = vec![
+            ("SAFEPOINT_HOME".into(), self.home().into()),
+            ("HOME".into(), self.folder.path().into()),
+            // One thread: the calls come in the same order at every run.
+            ("RAYON_NUM_THREADS".into(), "1".into()),
+        ];
+        if !self.without.is_empty() {
+            env.push(("SAFEPOINT_TEST_WITHOUT".into(), self.without.into()));
+        }
+        // So that coverage is measured in what the tests start, too.
+        env.extend(std::env::vars_os().filter(|(name, _)| name == "LLVM_PROFILE_FILE"));
+        let exe = PathBuf::from(env!("CARGO_BIN_EXE_safepoint"));
+        let args = args.iter().map(OsString::from).collect();
+        Program { exe, args, env, cwd: self.project() }
+    }
+
+    pub(crate) fn verb(&self) -> Program {
+        match self.act {
+            Act::Create => self.command(&["create", "-m", "second"]),
+            Act::Rollback => self.command(&["rollback", "@"]),
+            Act::Undo => self.command(&["undo"]),
+        }
+    }
+
+    pub(crate) fn recovery(&self) -> Program {
+        self.command(&["recover"])
+    }
+
+    pub(crate) fn open(&self) -> (CheckpointManager, Workspace) {
+        let manager = CheckpointManager::open(&self.home()).unwrap();
+        let workspace = manager.workspace_around(&self.project()).unwrap().unwrap();
+        (manager, workspace)
+    }
+
+    /// The law: exactly old or exactly new, files and database together, and every checkpoint whole. With `must_be_new` only the
+    /// new will do: the verb had said that it was done. Returns what broke it.
+    pub(crate) fn law(&self, must_be_new: bool) -> Result<bool, String> {
+        let failed = |error: safepoint::Error| format!("{error}: {error:?}");
+        let manager = CheckpointManager::open(&self.home()).map_err(failed)?;
+        let workspace = manager
+            .workspace_around(&self.project())
+            .map_err(failed)?
+            .ok_or("the workspace is not on record")?;
+        let recovery = manager.recover(&workspace, &Silent).map_err(failed)?;
+        if !recovery.rescued.is_empty() || !recovery.warnings.is_empty() {
+            return Err(format!("nobody edited anything: {recovery:?}"));
+        }
+        let now = image(&self.project());
+        let is_new = self.is_new(&manager, &workspace).map_err(failed)?;
+        let expected = if is_new { &self.new } else { &self.old };
+        let difference = now.difference(expected);
+        if !difference.is_empty() {
+            return Err(format!(
+                "the database says {}, and the tree differs: {difference:#?}",
+                if is_new { "new" } else { "old" }
+            ));
+        }
+        if must_be_new && !is_new {
+            return Err("it had said that it was done, and it is not".to_owned());
+        }
+        if self.project().join(".safepoint").exists() {
+            return Err("something is left in .safepoint".to_owned());
+        }
+        let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
+        for checkpoint in manager.list(&filter).map_err(failed)? {
+            let validation = manager.validate(Some(&checkpoint), Depth::Deep, &Silent).map_err(failed)?;
+            if !validation.is_valid() {
+                return Err(format!("checkpoint {} is not whole: {:?}", checkpoint.id, validation.damaged));
+            }
+        }
+        Ok(is_new)
+    }
+
+    /// Which state the database takes for the true one.
+    fn is_new(&self, manager: &CheckpointManager, workspace: &Workspace) -> Result<bool, safepoint::Error> {
+        let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
+        if self.act == Act::Create {
+            return Ok(manager.list(&filter)?.len() > self.checkpoints);
+        }
+        let verb = if self.act == Act::Undo { Verb::Undo } else { Verb::Rollback };
+        let rollbacks = manager.rollbacks(workspace)?;
+        Ok(rollbacks[self.rollbacks..].iter().any(|record| {
+            record.verb == verb && matches!(record.state, RollbackState::Done | RollbackState::Settled)
+        }))
+    }
+
+    /// Life goes on: the verb works now, and everything can be gone back to.
+    pub(crate) fn goes_on(&self) {
+        let (manager, workspace) = self.open();
+        let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
+        let now = manager.create(&workspace, &CreateOptions::default(), &Silent).unwrap().checkpoint.id;
+        let image_now = image(&self.project());
+        for checkpoint in manager.list(&filter).unwrap() {
+            manager.restore(&workspace, checkpoint.id, &RestoreOptions::default(), &Silent).unwrap();
+        }
+        manager.restore(&workspace, now, &RestoreOptions::default(), &Silent).unwrap();
+        assert!(image(&self.project()).difference(&image_now).is_empty());
+    }
+}
+
+fn image(project: &Path) -> TreeImage {
+    TreeImage::read(project, &[".safepoint"]).unwrap()
+}
