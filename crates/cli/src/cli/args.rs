@@ -168,8 +168,8 @@ pub(crate) struct CreateArgs {
     /// Where in the work.
     #[arg(long, value_parser = words!(Phase))]
     pub(crate) phase: Option<Phase>,
-    /// What to take.
-    #[arg(long, value_parser = words!(Scope), default_value = "project")]
+    /// What to take: project, the files of this workspace.
+    #[arg(long, value_parser = words!(Scope), default_value = "project", hide_possible_values = true)]
     pub(crate) scope: Scope,
     /// The session it belongs to [default: $SAFEPOINT_SESSION_ID].
     #[arg(long, value_name = "ID")]
@@ -280,14 +280,14 @@ pub(crate) struct DiffArgs {
 pub(crate) struct RollbackArgs {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// How to go about it.
-    #[arg(long, value_parser = words!(Strategy))]
+    /// How: immediate for everything, selective with --path or --part.
+    #[arg(long, value_parser = words!(Strategy), hide_possible_values = true)]
     pub(crate) strategy: Option<Strategy>,
     /// Only this path. Can be given again.
     #[arg(long = "path", value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
-    /// Only this part. Can be given again.
-    #[arg(long = "part", value_parser = words!(PartKind))]
+    /// Only this part: files.
+    #[arg(long = "part", value_name = "PART", value_parser = words!(PartKind), hide_possible_values = true)]
     pub(crate) parts: Vec<PartKind>,
     /// Show what would happen, and change nothing.
     #[arg(long)]

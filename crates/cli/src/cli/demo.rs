@@ -61,9 +61,9 @@ impl Story<'_> {
         self.step(
             "safepoint rollback @",
             &[format!(
-                "{} put back, {} removed, all or nothing, flushed to disk and read back",
+                "{} put back, {} removed: all or nothing, on disk, and read back",
                 counted(back.outline.restored, "file", "files"),
-                counted(back.outline.removed, "file", "files")
+                back.outline.removed
             )],
         );
         let restored = self.compare("Is it really the same?", &before, "before the disaster")?;
