@@ -305,9 +305,10 @@ fn the_demo_tells_its_story_and_leaves_nothing_behind() {
         rm -rf src, a wrong edit, a lost permission, junk files
 
      4  safepoint status N ms
-        34 paths changed since "all tests pass", among them:
+        34 paths changed since "all tests pass":
+          ~ scripts/deploy.sh (mode, owner or attributes)
           ~ shop.toml
-          - src
+          - src/ and 27 below it
           ~ start-here (another type)
           + tmp_1.log
           + tmp_2.log

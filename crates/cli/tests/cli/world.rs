@@ -3,7 +3,7 @@
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
@@ -172,7 +172,7 @@ fn damage_is_found_named_and_has_its_own_exit_code() {
 fn what_cannot_be_read_makes_a_checkpoint_done_in_part() {
     let sandbox = Sandbox::with_checkpoint();
     sandbox.write("secret", "x");
-    fs::set_permissions(sandbox.path("project/secret"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(sandbox.path("project/secret"), fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read(sandbox.path("project/secret")).is_ok() {
         return; // The superuser reads everything.
     }
@@ -192,4 +192,88 @@ fn a_busy_workspace_is_told() {
     hint: Wait until it has finished, then try again.
     --- exit 11
     ");
+}
+
+#[test]
+fn a_wish_to_stop_is_heard_before_anything_changes() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    for (signal, args) in [("INT", &["rollback", "@"][..]), ("TERM", &["create", "-m", "never"])] {
+        // While another holds the workspace the command waits, and so the signal comes in time.
+        let folder = fs::File::open(sandbox.path("project")).unwrap();
+        folder.lock().unwrap();
+        let child = sandbox.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_until_caught(child.id());
+        for _ in 0..2 {
+            Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
+        }
+        drop(folder);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", sandbox.told(&output));
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(errors.contains("interrupted") && errors.contains("Nothing was changed."), "{errors}");
+    }
+    assert_eq!(sandbox.read("notes.txt"), "bad\n");
+    assert_eq!(sandbox.json(&["list", "--json"])["data"]["checkpoints"].as_array().unwrap().len(), 1);
+}
+
+/// Waits until a process has its own answer to SIGTERM, the 15th bit of the mask that the kernel shows.
+fn wait_until_caught(id: u32) {
+    loop {
+        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
+        if u64::from_str_radix(caught, 16).unwrap() >> 14 & 1 == 1 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_a_program_still_writes_into_a_displaced_file_is_kept() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    let mut junk = fs::OpenOptions::new().append(true).open(sandbox.path("project/junk.log")).unwrap();
+    assert_snapshot!(sandbox.run(&["rollback", "@"]), @r#"
+    Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 57 seconds ago
+      2 files put back, 1 file removed, read back and verified, in N ms
+        - junk.log  removed
+        ~ notes.txt  restored
+        + src/main.rs  put back
+    Take it back with: safepoint undo
+    --- stderr
+    junk.log is still open in another program; what it writes is looked at by the next command
+    --- exit 0
+    "#);
+    junk.write_all(b"written late\n").unwrap();
+    assert_snapshot!(sandbox.run(&["status"]), @r#"
+    project  $T/project
+    Covered: nothing changed since 01KG9YS9EGCQT0DH2X3200JHAF "first", 1 minute ago.
+      left out:
+        .git  git's own folder
+        .safepoint  Safepoint's own folder
+      store: 2 checkpoints here; SIZE for all workspaces in $T/home
+    --- stderr
+    junk.log is still open in another program; it is looked at again by the next command
+    --- exit 0
+    "#);
+    drop(junk);
+    let told = sandbox.run(&["recover"]);
+    assert_snapshot!(told, @"
+    Rollback 01KG9YV2300QJS22HDXJ4G4Q61 was done; what it left behind is cleared away.
+    --- stderr
+    warning: junk.log: changed while the rollback ran; that version is kept: safepoint cat 01KG9YYQ9053R1T2RMWKDG33ZD junk.log
+    --- exit 0
+    ");
+    let kept = sandbox.json(&["list", "--json"])["data"]["checkpoints"][0].clone();
+    assert_eq!(kept["role"], "rescue");
+    let id = kept["id"].as_str().unwrap();
+    assert_eq!(sandbox.run(&["cat", id, "junk.log"]), "junk\nwritten late\n--- exit 0\n");
+    assert_snapshot!(sandbox.run(&["rollback", id]), @r#"
+    --- stderr
+    error: cannot roll back to checkpoint "01KG9YYQ9053R1T2RMWKDG33ZD": checkpoint 01KG9YYQ9053R1T2RMWKDG33ZD holds only files that were rescued, not a whole workspace
+    Nothing was changed.
+    hint: Take single files out of it with `safepoint cat ID PATH` or `safepoint rollback ID --path PATH`.
+    --- exit 12
+    "#);
 }
