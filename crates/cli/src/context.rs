@@ -151,12 +151,11 @@ fn data_directory(user_home: Option<&Path>) -> Option<PathBuf> {
     data.or_else(|| user_home.map(|home| home.join(".local/share"))).map(|data| data.join("safepoint"))
 }
 
-/// The path without `.` and `..`, by its letters alone: what is typed may name a file that is gone.
+/// An absolute path without `.` and `..`, by its letters alone: what is typed may name a file that is gone.
 fn lexical(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for component in path.components() {
         match component {
-            Component::CurDir => {}
             Component::ParentDir => {
                 clean.pop();
             }

@@ -10,6 +10,7 @@ use crate::cli::terminal::{ago, counted, printable};
 use crate::context::Surroundings;
 use crate::json;
 use crate::problem::Problem;
+use safepoint::model::RelPath;
 use safepoint::model::checkpoint::{Checkpoint, PartKind};
 use safepoint::model::rollback::{Action, ChangedPath, Strategy, Verb};
 use safepoint::{CheckpointManager, DryRun, Filter, RestoreOptions, Restored, RoleFilter, Times, Workspace};
@@ -65,7 +66,20 @@ fn options(context: &Context, workspace: &Workspace, args: &RollbackArgs) -> Res
         }
         _ => {}
     }
+    let paths = outermost(paths);
     Ok(RestoreOptions { paths, ..plain_options(args.dry_run, args.keep_times) })
+}
+
+/// The paths without those that lie in another one: they come with it.
+fn outermost(mut paths: Vec<RelPath>) -> Vec<RelPath> {
+    paths.sort();
+    let mut chosen: Vec<RelPath> = Vec::new();
+    for path in paths {
+        if !chosen.iter().any(|above| path.is_within(above)) {
+            chosen.push(path);
+        }
+    }
+    chosen
 }
 
 /// What undo and redo choose, too.

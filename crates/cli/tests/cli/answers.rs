@@ -356,3 +356,44 @@ fn completions_know_the_commands() {
     assert!(script.contains("rollback") && script.contains("--keep-times"));
     assert_eq!(sandbox.json(&["completions", "fish", "--json"])["status"], "ok");
 }
+
+#[test]
+fn rules_that_cannot_be_understood_are_told_and_kept_with_the_checkpoint() {
+    let sandbox = Sandbox::new();
+    sandbox.write(".safepointignore", "{a\n");
+    assert_snapshot!(sandbox.run(&["init", "-q"]), @"
+    Registered $T/project as a workspace.
+    A checkpoint of it holds 1 file or folder, 3 B.
+    --- stderr
+    warning: ./.safepointignore: error parsing glob '{a': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["create", "-q"]), @"
+    01KG9YV2300QJS22HDXJ4G4Q61
+    --- stderr
+    warning: ./.safepointignore: error parsing glob '{a': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["show", "@"]), @"
+    Checkpoint 01KG9YV2300QJS22HDXJ4G4Q61
+      created   2026-01-31 12:01:01Z, 59 seconds ago
+      kind      manual, reason manual
+      scope     project
+      holds     1 file or folder, 3 B
+      changed   +1 ~0 -0
+      stored    SIZE new in the store
+      uuid      019c13ed-8860-05e5-910a-2dec89025cc1
+      integrity <hash>
+      warning   ./.safepointignore: error parsing glob '{a': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)
+    --- exit 0
+    ");
+}
+
+#[test]
+fn a_demo_without_a_temporary_folder_says_so() {
+    let sandbox = Sandbox::new();
+    let output = sandbox.command(&["demo"]).env("TMPDIR", sandbox.path("missing")).output().unwrap();
+    let told = sandbox.told(&output);
+    assert!(told.contains("cannot use the temporary folder $T/missing") && told.contains("TMPDIR"), "{told}");
+    assert_eq!(output.status.code(), Some(1));
+}

@@ -171,3 +171,36 @@ fn colours_come_when_asked_for() {
     let plain = sandbox.output(&["--color", "never", "diff"]).stdout;
     assert!(!plain.contains(&0x1b));
 }
+
+#[test]
+fn folders_and_quoted_names_are_shown_as_git_does() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write("a \"quoted\"\t\\name", "x\n");
+    fs::set_permissions(sandbox.path("project/src"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::remove_file(sandbox.path("project/run.sh")).unwrap();
+    sandbox.write("run.sh/inside", "x\n");
+    assert_snapshot!(sandbox.run(&["diff"]), @r#"
+    diff --git "a/a \"quoted\"\t\\name" "b/a \"quoted\"\t\\name"
+    new file mode 100644
+    --- /dev/null
+    +++ "b/a \"quoted\"\t\\name"
+    @@ -0,0 +1 @@
+    +x
+    diff --git a/run.sh b/run.sh
+    deleted file mode 100755
+    --- a/run.sh
+    +++ /dev/null
+    @@ -1 +0,0 @@
+    -#!/bin/sh
+    diff --git a/run.sh/inside b/run.sh/inside
+    new file mode 100644
+    --- /dev/null
+    +++ b/run.sh/inside
+    @@ -0,0 +1 @@
+    +x
+    diff --git a/src b/src
+    old mode 040755
+    new mode 040700
+    --- exit 0
+    "#);
+}

@@ -10,5 +10,6 @@ mod json;
 mod odd;
 mod rollback;
 mod sandbox;
+mod terminal;
 mod world;
 mod wrong;

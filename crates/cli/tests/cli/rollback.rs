@@ -211,3 +211,38 @@ fn long_lists_are_cut_for_people() {
     --- exit 0
     "#);
 }
+
+#[test]
+fn a_folder_with_things_that_were_never_captured_is_kept() {
+    let sandbox = Sandbox::new();
+    sandbox.write(".safepointignore", "*.log\n");
+    sandbox.run(&["create"]);
+    sandbox.write("new/taken", "1");
+    sandbox.write("new/never.log", "1");
+    assert_snapshot!(sandbox.run(&["rollback", "@"]), @"
+    Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF, taken 57 seconds ago
+      0 files put back, 1 file removed, read back and verified, in N ms
+        = new  kept: it holds things that were never captured
+        - new/taken  removed
+    Take it back with: safepoint undo
+    --- exit 0
+    ");
+    assert!(sandbox.path("project/new/never.log").exists() && !sandbox.path("project/new/taken").exists());
+    sandbox.run(&["undo"]);
+    assert_snapshot!(sandbox.run(&["undo", "--dry-run"]), @"
+    --- stderr
+    error: cannot undo: there is no rollback to undo
+    Nothing was changed.
+    hint: Only a rollback can be undone; `safepoint list` shows where you can roll back to.
+    --- exit 10
+    ");
+    sandbox.run(&["redo"]);
+    sandbox.run(&["undo"]);
+    sandbox.run(&["rollback", "@", "--path", "new/taken", "--path", "new", "--path", "new/"]);
+    assert_snapshot!(sandbox.run(&["undo", "--dry-run"]), @"
+    Would undo the last rollback
+      1 file put back, 0 files removed; a dry run: nothing was changed
+        + new/taken  put back
+    --- exit 0
+    ");
+}

@@ -1,14 +1,17 @@
 //! A sealed place to run the program in: its own home, project, clock and ids.
 
 use regex_lite::Regex;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 pub(crate) struct Sandbox {
@@ -78,6 +81,10 @@ impl Sandbox {
             .env("SAFEPOINT_TEST_NOW", format!("2026-01-31T{:02}:{:02}:00Z", 12 + run / 60, run % 60))
             .env("SAFEPOINT_TEST_SEED", run.to_string())
             .current_dir(self.path("project"));
+        // Where coverage is measured, its file must not land in the project.
+        if let Some(file) = std::env::var_os("LLVM_PROFILE_FILE") {
+            command.env("LLVM_PROFILE_FILE", file);
+        }
         command
     }
 
@@ -99,6 +106,27 @@ impl Sandbox {
         }
         told.push_str(&format!("--- exit {}\n", output.status.code().unwrap()));
         told
+    }
+
+    /// What a person sees on a terminal of 80 columns; escapes are shown as `^[`.
+    pub(crate) fn terminal(&self, mut command: Command) -> String {
+        let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&near).unwrap();
+        unlockpt(&near).unwrap();
+        let name = ptsname(&near, Vec::new()).unwrap();
+        let far = fs::OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let size = Winsize { ws_row: 40, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&far, size).unwrap();
+        command.stdin(Stdio::null()).stdout(far.try_clone().unwrap()).stderr(far);
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        let (mut seen, mut near, mut piece) = (Vec::new(), fs::File::from(near), [0; 4096]);
+        // When the last writer is gone, reading fails.
+        while let Ok(count @ 1..) = near.read(&mut piece) {
+            seen.extend_from_slice(&piece[..count]);
+        }
+        assert!(child.wait().unwrap().code().is_some());
+        self.steady(&String::from_utf8_lossy(&seen).replace("\r\n", "\n").replace('\u{1b}', "^["))
     }
 
     /// The one JSON value on standard output.
