@@ -169,7 +169,8 @@ impl Store {
     /// # Errors
     /// When they cannot be listed.
     pub fn pack_names(&self) -> Result<Vec<String>, StoreError> {
-        let mut names: Vec<String> = crate::open::list_packs(&self.dir)?.into_iter().map(|(name, _)| name).collect();
+        let mut names: Vec<String> =
+            crate::open::list_packs(&self.dir)?.into_iter().map(|(name, _)| name).collect();
         names.sort();
         Ok(names)
     }

@@ -1,0 +1,108 @@
+//! The workbench of these tests: a home, a project and a manager, in memory where the machine has such a place.
+
+use safepoint::model::CheckpointId;
+use safepoint::model::checkpoint::Checkpoint;
+use safepoint::{
+    CheckpointManager, CreateOptions, RestoreOptions, Restored, Settings, Silent, SystemEnvironment,
+    Workspace,
+};
+use safepoint_testkit::TreeImage;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub(crate) struct Bench {
+    folder: tempfile::TempDir,
+    pub(crate) manager: CheckpointManager,
+    pub(crate) workspace: Workspace,
+}
+
+/// A temporary folder; in memory if possible, because the laws here are not about disks.
+pub(crate) fn scratch() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        Self::with(Settings::default())
+    }
+
+    pub(crate) fn with(settings: Settings) -> Self {
+        let folder = scratch();
+        fs::create_dir(folder.path().join("project")).unwrap();
+        let manager = open(&folder.path().join("home"), settings);
+        let workspace = manager.register(&folder.path().join("project")).unwrap();
+        Self { folder, manager, workspace }
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.folder.path().join("project")
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root().join(name)
+    }
+
+    /// Writes a file, with the directories above it.
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+        fs::write(self.path(name), content).unwrap();
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    pub(crate) fn create(&self) -> Checkpoint {
+        self.manager.create(&self.workspace, &CreateOptions::default(), &Silent).unwrap().checkpoint
+    }
+
+    pub(crate) fn restore(&self, to: CheckpointId) -> Restored {
+        self.manager.restore(&self.workspace, to, &RestoreOptions::default(), &Silent).unwrap()
+    }
+
+    pub(crate) fn restore_paths(&self, to: CheckpointId, paths: &[&str]) -> Restored {
+        let paths = paths.iter().map(|path| path.parse_path()).collect();
+        let options = RestoreOptions { paths, ..RestoreOptions::default() };
+        self.manager.restore(&self.workspace, to, &options, &Silent).unwrap()
+    }
+
+    pub(crate) fn undo(&self) -> Restored {
+        self.manager.undo(&self.workspace, &RestoreOptions::default(), &Silent).unwrap()
+    }
+
+    pub(crate) fn redo(&self) -> Restored {
+        self.manager.redo(&self.workspace, &RestoreOptions::default(), &Silent).unwrap()
+    }
+
+    /// The project as a plain walk sees it.
+    pub(crate) fn image(&self) -> TreeImage {
+        TreeImage::read(&self.root(), &[".git"]).unwrap()
+    }
+}
+
+pub(crate) fn open(home: &Path, settings: Settings) -> CheckpointManager {
+    let environment = SystemEnvironment { actor: "tester".to_owned() };
+    CheckpointManager::open_with(home, settings, Box::new(environment)).unwrap()
+}
+
+/// Fails with what differs, not with two whole trees.
+#[track_caller]
+pub(crate) fn assert_same(now: &TreeImage, expected: &TreeImage) {
+    let difference = now.difference(expected);
+    assert!(difference.is_empty(), "{difference:#?}");
+}
+
+pub(crate) trait ParsePath {
+    fn parse_path(&self) -> safepoint::model::RelPath;
+}
+
+impl ParsePath for &str {
+    fn parse_path(&self) -> safepoint::model::RelPath {
+        safepoint::model::RelPath::new(*self).unwrap()
+    }
+}

@@ -1,0 +1,139 @@
+//! Wrong bytes are never restored, and one damaged byte never disables the rest.
+
+use crate::bench::{Bench, assert_same, open, scratch};
+use safepoint::model::{CheckpointId, ObjectId};
+use safepoint::{Depth, Failure, FailureKind, RestoreOptions, Settings, Silent};
+use safepoint_testkit::TreeImage;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A project of three checkpoints that share little, with the plain copy of each.
+fn sample() -> (Bench, Vec<(CheckpointId, TreeImage)>) {
+    let bench = Bench::new();
+    let mut states = Vec::new();
+    for (name, text) in [("one", "first"), ("two", "second"), ("three", "third")] {
+        for old in ["one", "two", "three"] {
+            let _ = fs::remove_dir_all(bench.path(old));
+        }
+        bench.write(&format!("{name}/file"), text.repeat(20));
+        states.push((bench.create().id, bench.image()));
+    }
+    (bench, states)
+}
+
+fn packs(home: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(home.join("store/packs")).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn every_single_byte_flip_is_detected_and_never_restored() {
+    let (bench, states) = sample();
+    let copy = scratch();
+    let mut flips = 0u64;
+    let mut still_restored = 0u64;
+    for pack in packs(&bench.home()) {
+        let good = fs::read(&pack).unwrap();
+        for at in 0..good.len() {
+            // A fresh home for each, because damage must be found without any memory of how it was.
+            let home = copy.path().join("home");
+            let _ = fs::remove_dir_all(&home);
+            safepoint_testkit::copy_tree(&bench.home(), &home).unwrap();
+            let mut bad = good.clone();
+            bad[at] ^= 1 << (at % 8);
+            fs::write(home.join("store/packs").join(pack.file_name().unwrap()), &bad).unwrap();
+            if at % 2 == 0 {
+                // Half of them without the index, which is only a cache.
+                for name in ["index.db", "index.db-wal", "index.db-shm"] {
+                    let _ = fs::remove_file(home.join("store").join(name));
+                }
+            }
+            let manager = open(&home, Settings::default());
+            let validation = manager.validate(None, Depth::Deep, &Silent).unwrap();
+            assert!(!validation.is_valid(), "byte {at} of {} was flipped and nobody noticed", good.len());
+            still_restored += restore_all(&bench, &manager, &states, at);
+            flips += 1;
+        }
+    }
+    eprintln!(
+        "damage: {flips} bytes flipped, all detected; {still_restored} restores of unaffected checkpoints were exact"
+    );
+    assert!(still_restored > flips, "one flip must not disable everything");
+}
+
+/// Each restore is exact or refused with nothing changed.
+fn restore_all(
+    bench: &Bench,
+    manager: &safepoint::CheckpointManager,
+    states: &[(CheckpointId, TreeImage)],
+    at: usize,
+) -> u64 {
+    let mut exact = 0;
+    for (id, image) in states.iter().skip(at % 3).take(2) {
+        let before = bench.image();
+        match manager.restore(&bench.workspace, *id, &RestoreOptions::default(), &Silent) {
+            Ok(_) => {
+                assert_same(&bench.image(), image);
+                exact += 1;
+            }
+            Err(error) => {
+                assert_eq!(Failure::from(&error).kind, FailureKind::Damaged, "{error}: {error:?}");
+                assert_same(&bench.image(), &before);
+            }
+        }
+    }
+    exact
+}
+
+#[test]
+fn a_lost_pack_is_reported_by_path_and_the_next_checkpoint_is_whole() {
+    let bench = Bench::new();
+    bench.write("d/a", "1");
+    let checkpoint = bench.create();
+    for pack in packs(&bench.home()) {
+        fs::remove_file(pack).unwrap();
+    }
+    let manager = open(&bench.home(), Settings::default());
+    let validation = manager.validate(Some(&checkpoint), Depth::Quick, &Silent).unwrap();
+    assert!(!validation.is_valid() && validation.restorable.is_empty());
+    let error =
+        manager.restore(&bench.workspace, checkpoint.id, &RestoreOptions::default(), &Silent).unwrap_err();
+    assert_eq!(Failure::from(&error).kind, FailureKind::Damaged);
+    // The stat cache must not vouch for objects that are gone.
+    let image = bench.image();
+    let second = manager.create(&bench.workspace, &Default::default(), &Silent).unwrap().checkpoint;
+    assert!(manager.validate(Some(&second), Depth::Deep, &Silent).unwrap().is_valid());
+    bench.write("d/a", "2");
+    manager.restore(&bench.workspace, second.id, &RestoreOptions::default(), &Silent).unwrap();
+    assert_same(&bench.image(), &image);
+}
+
+#[test]
+fn validation_names_the_path_and_the_checkpoints_that_are_whole() {
+    let (bench, states) = sample();
+    let (first, _) = &states[0];
+    let first = bench.manager.checkpoint(*first).unwrap();
+    let content = "first".repeat(20);
+    let object = ObjectId::of(safepoint::model::ObjectKind::Chunk, content.as_bytes());
+    assert!(bench.manager.validate(Some(&first), Depth::Deep, &Silent).unwrap().is_valid());
+    let pack = packs(&bench.home()).pop().unwrap();
+    let mut bytes = fs::read(&pack).unwrap();
+    // The chunk is short and compresses to something that begins with its own first letters.
+    let at = bytes.windows(5).position(|window| window == b"first").expect("stored as a literal");
+    bytes[at] ^= 0x20;
+    fs::write(&pack, bytes).unwrap();
+    let manager = open(&bench.home(), Settings::default());
+    let validation = manager.validate(None, Depth::Deep, &Silent).unwrap();
+    let paths: BTreeSet<String> = validation
+        .damaged
+        .iter()
+        .filter(|it| it.object == Some(object))
+        .filter_map(|it| it.path.as_ref())
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(paths, BTreeSet::from(["one/file".to_owned()]));
+    assert_eq!(validation.restorable.len(), 2);
+    let one = manager.validate(Some(&first), Depth::Deep, &Silent).unwrap();
+    assert!(!one.is_valid() && one.objects > 3 && one.bytes > 0);
+}

@@ -1,0 +1,57 @@
+//! The same laws on a file system that can do less, and what users are told about it.
+
+use crate::bench::{Bench, assert_same};
+use safepoint::{Capabilities, Settings};
+use std::fs;
+
+fn without(exchange: bool, no_replace: bool, leases: bool) -> Bench {
+    let capabilities = Capabilities { exchange, no_replace, leases, case_matters: true };
+    Bench::with(Settings { capabilities, ..Settings::default() })
+}
+
+#[test]
+fn every_lack_has_a_way_that_works() {
+    for (exchange, no_replace, leases) in [(false, true, true), (true, false, true), (false, false, false)] {
+        let bench = without(exchange, no_replace, leases);
+        bench.write("changed", "1");
+        bench.write("dir/gone", "1");
+        bench.write("type", "a file");
+        std::os::unix::fs::symlink("x", bench.path("link")).unwrap();
+        let checkpoint = bench.create();
+        let then = bench.image();
+        bench.write("changed", "2");
+        fs::remove_dir_all(bench.path("dir")).unwrap();
+        fs::remove_file(bench.path("type")).unwrap();
+        bench.write("type/is/a/directory", "2");
+        bench.write("new", "2");
+        fs::remove_file(bench.path("link")).unwrap();
+        let now = bench.image();
+        let restored = bench.restore(checkpoint.id);
+        assert_same(&bench.image(), &then);
+        let lacking = [exchange, no_replace, leases].iter().filter(|has| !**has).count();
+        assert_eq!(restored.warnings.len(), lacking, "{:?}", restored.warnings);
+        bench.undo();
+        assert_same(&bench.image(), &now);
+        assert!(!bench.path(".safepoint").exists());
+    }
+}
+
+#[test]
+fn names_that_the_file_system_cannot_tell_apart_are_refused() {
+    let bench = Bench::new();
+    bench.write("Read me", "1");
+    bench.write("read me", "2");
+    let checkpoint = bench.create();
+    bench.write("x", "1");
+    let capabilities = Capabilities { case_matters: false, ..Capabilities::default() };
+    let folding = crate::bench::open(&bench.home(), Settings { capabilities, ..Settings::default() });
+    let error = folding
+        .restore(&bench.workspace, checkpoint.id, &Default::default(), &safepoint::Silent)
+        .unwrap_err();
+    let failure = safepoint::Failure::from(&error);
+    assert_eq!(failure.code, "obstructed");
+    assert!(
+        failure.hints.iter().any(|hint| hint.contains("does not tell the two names apart")),
+        "{failure:?}"
+    );
+}

@@ -1,0 +1,15 @@
+//! The laws of the library, on real folders.
+
+#![allow(clippy::disallowed_methods, reason = "tests set up folders")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
+
+mod bench;
+mod coverage;
+mod damage;
+mod fallback;
+mod histories;
+mod obstacles;
+mod records;
+mod recovery;
+mod together;
+mod writers;

@@ -1,0 +1,113 @@
+//! What a crash can leave, laid out by hand: cases that a loop over system calls cannot reach.
+
+use crate::bench::{Bench, assert_same, open};
+use safepoint::model::rollback::{RollbackState, Verb};
+use safepoint::model::{CheckpointId, RollbackId};
+use safepoint::{RestoreOptions, Settings, Silent};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn a_stage_that_never_came_to_its_intent_is_swept_away() {
+    let bench = Bench::new();
+    bench.write("a", "1");
+    bench.create();
+    let stage = bench.path(&format!(".safepoint/stage-{}", RollbackId::from_bits(9)));
+    fs::create_dir_all(stage.join("0/deep")).unwrap();
+    fs::write(stage.join("0/deep/copy"), "x").unwrap();
+    fs::set_permissions(stage.join("0"), fs::Permissions::from_mode(0o500)).unwrap();
+    assert!(bench.manager.recover(&bench.workspace, &Silent).unwrap().is_empty());
+    assert!(!bench.path(".safepoint").exists());
+}
+
+#[test]
+fn what_an_unknown_rollback_displaced_is_never_deleted() {
+    let bench = Bench::new();
+    bench.write("a", "1");
+    let checkpoint = bench.create();
+    let stage = bench.path(&format!(".safepoint/apply-{}", RollbackId::from_bits(9)));
+    fs::create_dir_all(&stage).unwrap();
+    fs::write(stage.join("0"), "somebody's only copy").unwrap();
+    let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
+    assert_eq!(recovery.warnings.len(), 1, "{recovery:?}");
+    bench.write("a", "2");
+    bench.restore(checkpoint.id);
+    assert_eq!(fs::read_to_string(stage.join("0")).unwrap(), "somebody's only copy");
+}
+
+/// Makes a rollback that is under way, as the catalog sees it, by taking its commit back.
+fn reopen_as_applying(bench: &Bench, id: RollbackId) {
+    let sql = rusqlite::Connection::open(bench.home().join("catalog.db")).unwrap();
+    let changed =
+        sql.execute("UPDATE rollbacks SET state = 'applying' WHERE id = ?1", [id.to_string()]).unwrap();
+    assert_eq!(changed, 1);
+}
+
+#[test]
+fn a_rollback_whose_stage_was_deleted_is_undone_from_objects() {
+    let bench = Bench::new();
+    bench.write("changed", "1");
+    bench.write("dir/gone", "1");
+    let checkpoint = bench.create();
+    bench.write("changed", "2");
+    bench.write("new/file", "2");
+    fs::remove_dir_all(bench.path("dir")).unwrap();
+    let before = bench.image();
+    let restored = bench.restore(checkpoint.id);
+    // As if it had been killed before its commit, and somebody had then deleted .safepoint.
+    reopen_as_applying(&bench, restored.rollback.id);
+    let fresh = open(&bench.home(), Settings::default());
+    let recovery = fresh.recover(&bench.workspace, &Silent).unwrap();
+    assert_eq!(recovery.undone, [restored.rollback.id]);
+    assert_same(&bench.image(), &before);
+    let record = fresh.rollbacks(&bench.workspace).unwrap().pop().unwrap();
+    assert_eq!((record.state, record.verb), (RollbackState::Aborted, Verb::Rollback));
+    assert!(fresh.recover(&bench.workspace, &Silent).unwrap().is_empty());
+}
+
+#[test]
+fn rescued_edits_can_be_taken_out_one_by_one_only() {
+    let bench = Bench::new();
+    bench.write("a", "1");
+    bench.write("keep", "1");
+    let checkpoint = bench.create();
+    bench.write("a", "2");
+    let mut open_file = fs::OpenOptions::new().append(true).open(bench.path("a")).unwrap();
+    let restored = bench.restore(checkpoint.id);
+    assert_eq!(restored.waiting.len(), 1, "{restored:?}");
+    assert_eq!(restored.rollback.state, RollbackState::Done);
+    std::io::Write::write_all(&mut open_file, b" and more").unwrap();
+    // Still open: it waits.
+    let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
+    assert_eq!((recovery.waiting.len(), recovery.rescued.len()), (1, 0));
+    drop(open_file);
+    let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
+    assert_eq!(recovery.rescued.len(), 1, "{recovery:?}");
+    let rescue = recovery.rescued[0].checkpoint;
+    let mut out = Vec::new();
+    let checkpoint = bench.manager.checkpoint(rescue).unwrap();
+    bench.manager.cat(&checkpoint, &recovery.rescued[0].path, &mut out).unwrap();
+    assert_eq!(out, b"2 and more");
+    assert!(!bench.path(".safepoint").exists());
+    let whole = bench.manager.restore(&bench.workspace, rescue, &RestoreOptions::default(), &Silent);
+    assert!(matches!(whole, Err(safepoint::Error::OnlyRescued { .. })));
+    bench.restore_paths(rescue, &["a"]);
+    assert_eq!((bench.read("a").as_str(), bench.read("keep").as_str()), ("2 and more", "1"));
+}
+
+#[test]
+fn a_missing_safety_checkpoint_says_so() {
+    let bench = Bench::new();
+    bench.write("a", "1");
+    let checkpoint = bench.create();
+    bench.write("a", "2");
+    let safety = bench.restore(checkpoint.id).rollback.safety_checkpoint.unwrap();
+    let sql = rusqlite::Connection::open(bench.home().join("catalog.db")).unwrap();
+    sql.execute_batch("PRAGMA foreign_keys = OFF").unwrap();
+    sql.execute("DELETE FROM checkpoints WHERE id = ?1", [safety.to_string()]).unwrap();
+    let error = bench.manager.undo(&bench.workspace, &RestoreOptions::default(), &Silent).unwrap_err();
+    assert!(
+        matches!(&error, safepoint::Error::NoCheckpoint { reference } if reference.parse::<CheckpointId>().is_ok()),
+        "{error}"
+    );
+}
