@@ -2,11 +2,13 @@
 
 mod args;
 mod cat;
+mod command;
 mod completions;
 mod create;
 mod demo;
 mod diff;
 mod exit;
+mod fold;
 mod init;
 mod list;
 mod output;
@@ -23,12 +25,12 @@ mod version;
 
 use crate::context::{self, Surroundings};
 use crate::problem::Problem;
-use crate::signals::{self, Stopping};
+use crate::signals;
 use args::{Arguments, Command, Global};
 use clap::{CommandFactory, Parser};
 use output::{Printer, Reply};
 use safepoint::model::checkpoint::Checkpoint;
-use safepoint::{CheckpointManager, Workspace};
+use safepoint::{CheckpointManager, Progress, Workspace};
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -56,13 +58,15 @@ fn run(arguments: Arguments) -> u8 {
     let Arguments { global, command } = arguments;
     let json = global.json || command.asks_for_json();
     let out = Printer::new(&global, json);
-    let stop = signals::listen(stopping(&command));
+    let stop = signals::listen(command.stopping());
     let progress = Bars::new(out.is_watched() && !global.no_progress, stop);
     let (name, attempt, changes) = (command.name(), command.attempt(), command.changes_things());
     let (out, result) = match Surroundings::read(global.directory.as_deref(), global.home.as_deref()) {
         Ok(surroundings) => {
             let context = Context { surroundings, out, progress };
             let result = guarded(|| dispatch(&context, &command));
+            // Work that was cut short leaves its bar.
+            context.progress.end();
             (context.out, result)
         }
         Err(problem) => (out, Err(problem)),
@@ -92,29 +96,15 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
     }
 }
 
-/// What only looks may end at any moment; what changes things ends where nothing is half done.
-fn stopping(command: &Command) -> Stopping {
-    match command {
-        Command::List(_)
-        | Command::Show(_)
-        | Command::Cat(_)
-        | Command::Validate(_)
-        | Command::Summary(_)
-        | Command::Completions(_)
-        | Command::Version => Stopping::AtOnce,
-        _ => Stopping::WhenSafe,
-    }
-}
-
 /// Runs a verb; a panic in it becomes a failure like others, with its own exit code.
 fn guarded(verb: impl FnOnce() -> Result<Reply, Problem>) -> Result<Reply, Problem> {
     static WHAT: Mutex<String> = Mutex::new(String::new());
-    std::panic::set_hook(Box::new(|panic| {
-        *WHAT.lock().unwrap_or_else(PoisonError::into_inner) = panic.to_string();
-    }));
-    catch_unwind(AssertUnwindSafe(verb)).unwrap_or_else(|_| {
-        Err(Problem::internal(WHAT.lock().unwrap_or_else(PoisonError::into_inner).clone()))
-    })
+    let what = || WHAT.lock().unwrap_or_else(PoisonError::into_inner);
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| *what() = panic.to_string()));
+    let result = catch_unwind(AssertUnwindSafe(verb));
+    std::panic::set_hook(usual);
+    result.unwrap_or_else(|_| Err(Problem::internal(what().clone())))
 }
 
 /// Answers a command line that cannot be understood, or a wish for help.
@@ -143,6 +133,19 @@ fn refuse(typed: &[OsString], error: &clap::Error) -> u8 {
 }
 
 impl Context {
+    /// Finishes or undoes what a crash left, as every command does, and says so.
+    pub(crate) fn recover_first(
+        &self,
+        manager: &CheckpointManager,
+        workspace: &Workspace,
+    ) -> Result<(), Problem> {
+        let recovery = manager
+            .recover(workspace, &self.progress)
+            .map_err(|error| self.surroundings.explain_gone(workspace, error.into()))?;
+        recover::tell(&self.out, &recovery);
+        Ok(())
+    }
+
     /// The checkpoint that was named, of this workspace or, by its id, of any.
     pub(crate) fn checkpoint(
         &self,
@@ -161,5 +164,19 @@ impl Context {
             return Err(problem.hint("There is one of this name, in another session or in none."));
         }
         Ok(checkpoint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_failure_with_its_own_exit_code() {
+        let Err(problem) = guarded(|| panic!("the sky fell")) else { panic!("it went well") };
+        assert!(problem.failure.message.contains("the sky fell"), "{}", problem.failure.message);
+        assert!(problem.failure.hints[0].contains("the next command finishes or undoes it"));
+        assert_eq!((exit::code(problem.failure.kind), problem.nothing_changed), (70, false));
+        assert!(guarded(|| Ok(Reply::done(serde_json::Value::Null))).is_ok());
     }
 }

@@ -13,6 +13,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Where this process works and for whom.
 #[derive(Debug, Clone)]
@@ -61,6 +62,7 @@ impl Surroundings {
         let settings = Settings {
             refused_roots: self.user_home.iter().cloned().collect(),
             capabilities: capabilities_left(),
+            lock_wait: lock_wait().unwrap_or(Settings::default().lock_wait),
             ..Settings::default()
         };
         let actor = tool.unwrap_or(&self.user).to_owned();
@@ -149,12 +151,11 @@ fn data_directory(user_home: Option<&Path>) -> Option<PathBuf> {
     data.or_else(|| user_home.map(|home| home.join(".local/share"))).map(|data| data.join("safepoint"))
 }
 
-/// The path without `.` and `..`, by its letters alone: what is typed may name a file that is gone.
+/// An absolute path without `.` and `..`, by its letters alone: what is typed may name a file that is gone.
 fn lexical(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for component in path.components() {
         match component {
-            Component::CurDir => {}
             Component::ParentDir => {
                 clean.pop();
             }
@@ -182,6 +183,12 @@ fn capabilities_left() -> Capabilities {
         }
     }
     left
+}
+
+/// For tests: less patience with another Safepoint.
+fn lock_wait() -> Option<Duration> {
+    let millis = variable("SAFEPOINT_TEST_LOCK_WAIT_MS")?.to_string_lossy().parse().ok()?;
+    Some(Duration::from_millis(millis))
 }
 
 fn fixed_now() -> Option<Timestamp> {

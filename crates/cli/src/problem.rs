@@ -10,6 +10,7 @@ pub(crate) const OWN_CODES: &[(&str, FailureKind)] = &[
     ("not_available", FailureKind::Usage),
     ("outside_workspace", FailureKind::Usage),
     ("output", FailureKind::Failed),
+    ("temporary_folder", FailureKind::Failed),
     ("internal", FailureKind::Internal),
 ];
 
@@ -54,6 +55,15 @@ impl Problem {
         let mut problem = Self::own("output", FailureKind::Failed, message, vec![hint]);
         problem.failure.causes.push(cause.to_string());
         problem.nothing_changed = false;
+        problem
+    }
+
+    /// The demo has no place to happen in.
+    pub(crate) fn temporary_folder(path: &Path, cause: &std::io::Error) -> Self {
+        let message = format!("cannot use the temporary folder {}", path.display());
+        let hint = "Name a folder that you may write with TMPDIR.".to_owned();
+        let mut problem = Self::own("temporary_folder", FailureKind::Failed, message, vec![hint]);
+        problem.failure.causes.push(cause.to_string());
         problem
     }
 

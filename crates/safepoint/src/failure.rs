@@ -85,7 +85,7 @@ fn classify(error: &Error) -> Row {
         Error::RefusedRoot { .. } => (
             "refused_root",
             Conflict,
-            &["Name the project's own folder with -C, or use --force if you mean it."],
+            &["Name the project's own folder with -C, or use `safepoint init --force` if you mean it."],
         ),
         Error::NoWorkspace { .. } => (
             "no_workspace",

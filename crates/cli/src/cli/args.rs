@@ -168,8 +168,8 @@ pub(crate) struct CreateArgs {
     /// Where in the work.
     #[arg(long, value_parser = words!(Phase))]
     pub(crate) phase: Option<Phase>,
-    /// What to take.
-    #[arg(long, value_parser = words!(Scope), default_value = "project")]
+    /// What to take: project, the files of this workspace.
+    #[arg(long, value_parser = words!(Scope), default_value = "project", hide_possible_values = true)]
     pub(crate) scope: Scope,
     /// The session it belongs to [default: $SAFEPOINT_SESSION_ID].
     #[arg(long, value_name = "ID")]
@@ -280,14 +280,14 @@ pub(crate) struct DiffArgs {
 pub(crate) struct RollbackArgs {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// How to go about it.
-    #[arg(long, value_parser = words!(Strategy))]
+    /// How: immediate for everything, selective with --path or --part.
+    #[arg(long, value_parser = words!(Strategy), hide_possible_values = true)]
     pub(crate) strategy: Option<Strategy>,
     /// Only this path. Can be given again.
     #[arg(long = "path", value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
-    /// Only this part. Can be given again.
-    #[arg(long = "part", value_parser = words!(PartKind))]
+    /// Only this part: files.
+    #[arg(long = "part", value_name = "PART", value_parser = words!(PartKind), hide_possible_values = true)]
     pub(crate) parts: Vec<PartKind>,
     /// Show what would happen, and change nothing.
     #[arg(long)]
@@ -345,78 +345,4 @@ pub(crate) struct DemoArgs {
 pub(crate) struct CompletionsArgs {
     /// Which shell.
     pub(crate) shell: clap_complete::Shell,
-}
-
-impl Command {
-    /// The name as it stands in the contract.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Command::Init(_) => "init",
-            Command::Create(_) => "create",
-            Command::List(_) => "list",
-            Command::Show(_) => "show",
-            Command::Cat(_) => "cat",
-            Command::Diff(_) => "diff",
-            Command::Rollback(_) => "rollback",
-            Command::Undo(_) => "undo",
-            Command::Redo(_) => "redo",
-            Command::Validate(_) => "validate",
-            Command::Summary(_) => "summary",
-            Command::Status => "status",
-            Command::Recover => "recover",
-            Command::Demo(_) => "demo",
-            Command::Completions(_) => "completions",
-            Command::Version => "version",
-        }
-    }
-
-    /// What it tries, for the sentence "cannot ...".
-    pub(crate) fn attempt(&self) -> String {
-        let on = |verb: &str, which: Option<&str>| format!("{verb} {:?}", which.unwrap_or("@"));
-        match self {
-            Command::Init(_) => "register the folder".to_owned(),
-            Command::Create(_) => "take a checkpoint".to_owned(),
-            Command::List(_) => "list checkpoints".to_owned(),
-            Command::Show(args) => match args.which.given() {
-                Some(id) => on("show checkpoint", Some(id)),
-                None => "show a checkpoint".to_owned(),
-            },
-            Command::Cat(args) => format!("write out {:?}", args.path),
-            Command::Diff(args) => on("compare with checkpoint", args.old.as_deref()),
-            Command::Rollback(args) => match args.which.given() {
-                Some(id) => on("roll back to checkpoint", Some(id)),
-                None => "roll back".to_owned(),
-            },
-            Command::Undo(_) => "undo".to_owned(),
-            Command::Redo(_) => "redo".to_owned(),
-            Command::Validate(args) => match &args.id {
-                Some(id) => on("validate checkpoint", Some(id)),
-                None => "validate the store".to_owned(),
-            },
-            Command::Summary(_) => "count checkpoints".to_owned(),
-            Command::Status => "tell the status".to_owned(),
-            Command::Recover => "recover".to_owned(),
-            Command::Demo(_) => "show the demo".to_owned(),
-            Command::Completions(_) => "print completions".to_owned(),
-            Command::Version => "print the version".to_owned(),
-        }
-    }
-
-    /// Whether it changes anything: then a failure says that nothing was changed.
-    pub(crate) fn changes_things(&self) -> bool {
-        matches!(
-            self,
-            Command::Init(_)
-                | Command::Create(_)
-                | Command::Rollback(_)
-                | Command::Undo(_)
-                | Command::Redo(_)
-                | Command::Recover
-        )
-    }
-
-    /// Whether the answer is to be JSON because the command itself says so.
-    pub(crate) fn asks_for_json(&self) -> bool {
-        matches!(self, Command::List(ListArgs { output: Some(OutputForm::Json), .. }))
-    }
 }

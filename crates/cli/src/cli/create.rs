@@ -23,6 +23,7 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem
         Some(workspace) => workspace,
         None => register(context, &manager)?,
     };
+    context.recover_first(&manager, &workspace)?;
     let created = manager
         .create(&workspace, &options, &context.progress)
         .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;

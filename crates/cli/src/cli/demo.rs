@@ -4,6 +4,7 @@ mod project;
 
 use crate::cli::Context;
 use crate::cli::args::DemoArgs;
+use crate::cli::fold::folded;
 use crate::cli::output::{Printer, Reply};
 use crate::cli::status::change_line;
 use crate::cli::terminal::{counted, size};
@@ -61,9 +62,9 @@ impl Story<'_> {
         self.step(
             "safepoint rollback @",
             &[format!(
-                "{} put back, {} removed, all or nothing, flushed to disk and read back",
+                "{} put back, {} removed: all or nothing, on disk, and read back",
                 counted(back.outline.restored, "file", "files"),
-                counted(back.outline.removed, "file", "files")
+                back.outline.removed
             )],
         );
         let restored = self.compare("Is it really the same?", &before, "before the disaster")?;
@@ -123,9 +124,14 @@ impl Story<'_> {
         self.begin();
         let status = self.manager.status(workspace, &Silent)?;
         let count = counted(status.changes.len() as u64, "path", "paths");
-        let mut lines = vec![format!("{count} changed since \"all tests pass\", among them:")];
-        let shown = status.changes.iter().filter(|change| change.path.names().count() == 1);
-        lines.extend(shown.map(|change| format!("  {}", change_line(self.out, change))));
+        let mut lines = vec![format!("{count} changed since \"all tests pass\":")];
+        let changes = &status.changes;
+        let shown = folded(changes.iter().map(|change| (&change.path, change.kind)));
+        lines.extend(
+            shown
+                .iter()
+                .map(|line| format!("  {}", change_line(self.out, &changes[line.item], &line.tail()))),
+        );
         self.step("safepoint status", &lines);
         Ok(after)
     }

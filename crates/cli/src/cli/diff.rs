@@ -34,6 +34,9 @@ fn compare(
     let new = args.new.as_deref().map(find).transpose()?;
     let new_id = new.as_ref().map(|new| new.id);
     let against = new.map_or(Against::Present, |new| Against::Checkpoint(Box::new(new)));
+    if new_id.is_none() {
+        context.recover_first(manager, workspace)?;
+    }
     let mut comparison = manager.diff(workspace, &old, &against, &context.progress)?;
     comparison
         .changes

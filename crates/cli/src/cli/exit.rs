@@ -20,3 +20,66 @@ pub(crate) fn code(kind: FailureKind) -> u8 {
         FailureKind::Interrupted => 130,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::OWN_CODES;
+    use std::collections::BTreeMap;
+
+    const KINDS: [FailureKind; 8] = [
+        FailureKind::Failed,
+        FailureKind::Usage,
+        FailureKind::NotFound,
+        FailureKind::Busy,
+        FailureKind::Conflict,
+        FailureKind::Damaged,
+        FailureKind::Internal,
+        FailureKind::Interrupted,
+    ];
+
+    fn row(kind: FailureKind) -> String {
+        let word = serde_json::to_value(kind).unwrap();
+        format!("{} {}", word.as_str().unwrap(), code(kind))
+    }
+
+    /// Every `"code", Kind` of the library's table, and the command line's own.
+    fn in_source() -> BTreeMap<String, String> {
+        let mut found: BTreeMap<String, String> =
+            OWN_CODES.iter().map(|(code, kind)| ((*code).to_owned(), row(*kind))).collect();
+        let source = include_str!("../../../safepoint/src/failure.rs");
+        for piece in source.split('(').map(str::trim_start) {
+            let Some((code, rest)) = piece.strip_prefix('"').and_then(|piece| piece.split_once("\",")) else {
+                continue;
+            };
+            let rest = rest.trim_start().trim_start_matches("FailureKind::");
+            let named = KINDS.into_iter().find(|kind| rest.starts_with(&format!("{kind:?},")));
+            match named {
+                Some(kind) => found.insert(code.to_owned(), row(kind)),
+                None if rest.starts_with("kind,") => found.insert(code.to_owned(), "* *".to_owned()),
+                None => continue,
+            };
+        }
+        found
+    }
+
+    #[test]
+    fn the_page_about_errors_says_what_the_source_says() {
+        let page = include_str!("../../../../docs/errors.md");
+        let documented: BTreeMap<String, String> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
+            .map(|(code, rest)| {
+                let cells: Vec<&str> = rest.split(" | ").collect();
+                assert!(
+                    cells.len() == 4 && cells[2].len() > 9 && cells[3].len() > 9,
+                    "{code} is not explained"
+                );
+                (code.to_owned(), format!("{} {}", cells[0], cells[1]))
+            })
+            .collect();
+        let source = in_source();
+        assert!(source.len() > 30, "{source:?}");
+        assert_eq!(documented, source);
+    }
+}

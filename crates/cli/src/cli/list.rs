@@ -28,7 +28,13 @@ pub(crate) fn run(context: &Context, args: &ListArgs) -> Result<Reply, Problem> 
     };
     let checkpoints = manager.list(&filter)?;
     if checkpoints.is_empty() {
-        context.out.remark("There are no checkpoints yet. Take one: safepoint create -m \"a label\"");
+        let chosen =
+            Filter { workspace: filter.workspace, role: RoleFilter::Any, ..Filter::default() } != filter;
+        context.out.remark(if chosen {
+            "No checkpoint fits what you asked for."
+        } else {
+            "There are no checkpoints yet. Take one: safepoint create -m \"a label\""
+        });
     }
     table(context, &manager, workspace.as_ref(), &checkpoints)?;
     let list: Value = checkpoints.iter().map(json::checkpoint).collect();

@@ -77,6 +77,8 @@ impl Printer {
     pub(crate) fn new(global: &Global, json: bool) -> Self {
         let terminal = io::stdout().is_terminal();
         let colours = |terminal: bool| match global.color {
+            // Escape sequences have no place inside JSON.
+            _ if json => Colours { on: false },
             ColorWhen::Always => Colours { on: true },
             ColorWhen::Never => Colours { on: false },
             ColorWhen::Auto => Colours { on: terminal && !colours_off() },

@@ -79,6 +79,13 @@ impl Patch<'_> {
 
     /// One change. `empty` says that nothing below it follows.
     fn change(&self, change: &Change, empty: bool) -> Result<(), Problem> {
+        if change.kind == ChangeKind::Type {
+            // As git has it: the one goes, the other comes. What is in a directory follows by itself.
+            let gone = Change { kind: ChangeKind::Removed, new: None, ..change.clone() };
+            let come = Change { kind: ChangeKind::Added, old: None, ..change.clone() };
+            self.change(&gone, empty)?;
+            return self.change(&come, empty);
+        }
         let only = change.old.as_ref().or(change.new.as_ref());
         if is_directory(only) && matches!(change.kind, ChangeKind::Added | ChangeKind::Removed) {
             if empty {
@@ -162,13 +169,25 @@ fn harmless(line: &str) -> String {
     line.split('\t').map(printable).collect::<Vec<_>>().join("\t")
 }
 
-/// The path as git writes it: in quotes where it holds something odd.
+/// The path as git writes it: in quotes, with the escapes of C, where it holds something odd.
 fn side(prefix: &str, path: &RelPath) -> String {
-    let shown = path.to_string();
-    if shown.as_bytes() == path.as_bytes() {
-        format!("{prefix}/{shown}")
-    } else {
-        format!("\"{prefix}/{shown}\"")
+    let odd = |byte: &u8| byte.is_ascii_control() || matches!(byte, b'"' | b'\\');
+    match std::str::from_utf8(path.as_bytes()) {
+        Ok(text) if !path.as_bytes().iter().any(odd) => format!("{prefix}/{text}"),
+        _ => {
+            let escaped: String = path.as_bytes().iter().map(|byte| escaped(*byte)).collect();
+            format!("\"{prefix}/{escaped}\"")
+        }
+    }
+}
+
+fn escaped(byte: u8) -> String {
+    match byte {
+        b'"' | b'\\' => format!("\\{}", char::from(byte)),
+        b'\n' => "\\n".to_owned(),
+        b'\t' => "\\t".to_owned(),
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!("\\{byte:03o}"),
     }
 }
 

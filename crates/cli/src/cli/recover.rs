@@ -6,6 +6,7 @@ use crate::cli::terminal::printable;
 use crate::json;
 use crate::problem::Problem;
 use safepoint::Recovery;
+use safepoint::model::RollbackId;
 use serde_json::json;
 
 pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
@@ -14,23 +15,29 @@ pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
     let recovery = manager
         .recover(&workspace, &context.progress)
         .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
+    let out = &context.out;
     if recovery.is_empty() {
-        context.out.line("Nothing was left to recover.");
+        out.line("Nothing was left to recover.");
     }
-    tell(&context.out, &recovery);
-    Ok(Reply::done(json!({ "recovery": json::recovery(&recovery) })))
-}
-
-/// Says what recovery did, if it did anything.
-pub(crate) fn tell(out: &Printer, recovery: &Recovery) {
-    for id in &recovery.undone {
-        out.line(format!(
-            "Rollback {id} was cut short; it is undone, and everything is as it was before it."
-        ));
-    }
+    recovery.undone.iter().for_each(|id| out.line(undone(*id)));
     for id in &recovery.settled {
         out.line(format!("Rollback {id} was done; what it left behind is cleared away."));
     }
+    findings(out, &recovery);
+    Ok(Reply::done(json!({ "recovery": json::recovery(&recovery) })))
+}
+
+fn undone(id: RollbackId) -> String {
+    format!("Rollback {id} was cut short; it is undone, and everything is as it was before it.")
+}
+
+/// Says what recovery did by the way, if it is worth knowing.
+pub(crate) fn tell(out: &Printer, recovery: &Recovery) {
+    recovery.undone.iter().for_each(|id| out.note(undone(*id)));
+    findings(out, recovery);
+}
+
+fn findings(out: &Printer, recovery: &Recovery) {
     for rescued in &recovery.rescued {
         let (path, id) = (&rescued.path, rescued.checkpoint);
         out.warn(format!(

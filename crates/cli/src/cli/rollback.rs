@@ -3,14 +3,16 @@
 use crate::cli::Context;
 use crate::cli::args::RollbackArgs;
 use crate::cli::create::{SHOWN_MAX, more};
+use crate::cli::fold::folded;
 use crate::cli::list::table;
 use crate::cli::output::{Printer, Reply};
 use crate::cli::terminal::{ago, counted, printable};
 use crate::context::Surroundings;
 use crate::json;
 use crate::problem::Problem;
+use safepoint::model::RelPath;
 use safepoint::model::checkpoint::{Checkpoint, PartKind};
-use safepoint::model::rollback::{Action, Strategy, Verb};
+use safepoint::model::rollback::{Action, ChangedPath, Strategy, Verb};
 use safepoint::{CheckpointManager, DryRun, Filter, RestoreOptions, Restored, RoleFilter, Times, Workspace};
 use serde_json::{Value, json};
 
@@ -22,6 +24,7 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
     let session = args.which.session_id.as_deref();
     let checkpoint = context.checkpoint(&manager, Some(&workspace), given, session)?;
     let options = options(context, &workspace, args)?;
+    context.recover_first(&manager, &workspace)?;
     let restored = manager
         .restore(&workspace, checkpoint.id, &options, &context.progress)
         .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
@@ -63,7 +66,20 @@ fn options(context: &Context, workspace: &Workspace, args: &RollbackArgs) -> Res
         }
         _ => {}
     }
+    let paths = outermost(paths);
     Ok(RestoreOptions { paths, ..plain_options(args.dry_run, args.keep_times) })
+}
+
+/// The paths without those that lie in another one: they come with it.
+fn outermost(mut paths: Vec<RelPath>) -> Vec<RelPath> {
+    paths.sort();
+    let mut chosen: Vec<RelPath> = Vec::new();
+    for path in paths {
+        if !chosen.iter().any(|above| path.is_within(above)) {
+            chosen.push(path);
+        }
+    }
+    chosen
 }
 
 /// What undo and redo choose, too.
@@ -114,7 +130,11 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
     let name = format!("{id}{}{}", label.unwrap_or_default(), age.unwrap_or_default());
     let chosen = if record.paths.is_empty() { "" } else { "the chosen paths " };
     if restored.outline.paths.is_empty() {
-        out.line(format!("Nothing differs from {name}."));
+        out.line(match record.verb {
+            Verb::Rollback => format!("Nothing differs from {name}."),
+            Verb::Undo => "Nothing differs from what was there just before the last rollback.".to_owned(),
+            Verb::Redo => "Nothing differs from what was there before the undo.".to_owned(),
+        });
         return;
     }
     let done = dry_run == DryRun::No;
@@ -122,10 +142,10 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
     out.line(match (record.verb, done) {
         (Verb::Rollback, true) => format!("Rolled back {chosen}to {name}"),
         (Verb::Rollback, false) => format!("Would roll back {chosen}to {name}"),
-        (Verb::Undo, true) => format!("Undid the last rollback: {all} as just before it ({id})"),
-        (Verb::Undo, false) => format!("Would undo the last rollback, back to {id}"),
-        (Verb::Redo, true) => format!("Redid the rollback that was undone: {all} as after it ({id})"),
-        (Verb::Redo, false) => format!("Would redo the rollback that was undone, back to {id}"),
+        (Verb::Undo, true) => format!("Undid the last rollback: {all} as just before it"),
+        (Verb::Undo, false) => "Would undo the last rollback".to_owned(),
+        (Verb::Redo, true) => format!("Redid the rollback that was undone: {all} as after it"),
+        (Verb::Redo, false) => "Would redo the rollback that was undone".to_owned(),
     });
     let counts = format!(
         "{} put back, {} removed",
@@ -141,16 +161,18 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
 fn paths(out: &Printer, restored: &Restored) {
     let colours = out.colours;
     let changed = &restored.outline.paths;
-    for path in changed.iter().take(SHOWN_MAX) {
-        let (sign, word) = match path.action {
+    let lines = folded(changed.iter().map(|changed| (&changed.path, changed.action)));
+    for line in lines.iter().take(SHOWN_MAX) {
+        let ChangedPath { path, action } = &changed[line.item];
+        let (sign, word) = match action {
             Action::Created => (colours.green("+"), "put back"),
             Action::Restored => (colours.yellow("~"), "restored"),
             Action::Removed => (colours.red("-"), "removed"),
             Action::Kept => ("=".to_owned(), "kept: it holds things that were never captured"),
         };
-        out.line(format!("    {sign} {}  {}", path.path, colours.dim(word)));
+        out.line(format!("    {sign} {path}{}  {}", line.tail(), colours.dim(word)));
     }
-    more(out, changed.len());
+    more(out, lines.len());
 }
 
 /// What people have to know, and what they can do next.

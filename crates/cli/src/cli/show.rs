@@ -4,7 +4,7 @@ use crate::cli::Context;
 use crate::cli::args::ShowArgs;
 use crate::cli::create::{changed, left_out};
 use crate::cli::output::{Printer, Reply};
-use crate::cli::terminal::{ago, counted, moment, printable, size};
+use crate::cli::terminal::{ago, counted, moment, printable, printable_bytes, size};
 use crate::context::Surroundings;
 use crate::json;
 use crate::problem::Problem;
@@ -100,7 +100,7 @@ fn entry_line(listed: &ListedEntry) -> String {
         Node::File(content) => format!("-{mode:04o} {:>9}  {path}", size(content.size)),
         Node::Directory(_) => format!("d{mode:04o} {:>9}  {path}/", ""),
         Node::Symlink(target) => {
-            let target = printable(&String::from_utf8_lossy(target));
+            let target = printable_bytes(target);
             format!("l{mode:04o} {:>9}  {path} -> {target}", "")
         }
     }

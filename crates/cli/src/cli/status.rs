@@ -2,6 +2,7 @@
 
 use crate::cli::Context;
 use crate::cli::create::{SHOWN_MAX, left_out, more};
+use crate::cli::fold::folded;
 use crate::cli::output::{Printer, Reply};
 use crate::cli::recover;
 use crate::cli::terminal::{ago, counted, printable, size};
@@ -84,16 +85,19 @@ fn covered(out: &Printer, base: &Checkpoint, changes: &[Change]) {
     }
     let count = counted(changes.len() as u64, "path", "paths");
     out.line(format!("{} {count} changed since {name}:", out.colours.yellow("Not covered:")));
-    changes.iter().take(SHOWN_MAX).for_each(|change| out.line(format!("    {}", change_line(out, change))));
-    more(out, changes.len());
+    let lines = folded(changes.iter().map(|change| (&change.path, change.kind)));
+    for line in lines.iter().take(SHOWN_MAX) {
+        out.line(format!("    {}", change_line(out, &changes[line.item], &line.tail())));
+    }
+    more(out, lines.len());
 }
 
-/// A sign and the path.
-pub(crate) fn change_line(out: &Printer, change: &Change) -> String {
+/// A sign, the path, and what is below it.
+pub(crate) fn change_line(out: &Printer, change: &Change, tail: &str) -> String {
     let (colours, path) = (out.colours, &change.path);
     match change.kind {
-        ChangeKind::Added => colours.green(format!("+ {path}")),
-        ChangeKind::Removed => colours.red(format!("- {path}")),
+        ChangeKind::Added => colours.green(format!("+ {path}{tail}")),
+        ChangeKind::Removed => colours.red(format!("- {path}{tail}")),
         ChangeKind::Modified => colours.yellow(format!("~ {path}")),
         ChangeKind::Type => colours.yellow(format!("~ {path} (another type)")),
         ChangeKind::Mode => colours.yellow(format!("~ {path} (mode, owner or attributes)")),

@@ -66,6 +66,16 @@ pub(crate) fn printable(text: &str) -> String {
     safe
 }
 
+/// Bytes of others, made harmless.
+pub(crate) fn printable_bytes(bytes: &[u8]) -> String {
+    let mut safe = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        safe.push_str(&printable(chunk.valid()));
+        safe.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    safe
+}
+
 /// The text, cut where it is longer than so many letters.
 pub(crate) fn shortened(text: &str, letters_max: usize) -> String {
     if text.chars().count() <= letters_max {

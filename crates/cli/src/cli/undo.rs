@@ -22,6 +22,7 @@ fn run(
 ) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
     let workspace = context.surroundings.workspace(&manager)?;
+    context.recover_first(&manager, &workspace)?;
     let options = plain_options(args.dry_run, args.keep_times);
     let restored = verb(&manager, &workspace, &options)
         .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;

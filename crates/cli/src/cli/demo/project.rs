@@ -3,7 +3,6 @@
 #![allow(clippy::disallowed_methods, reason = "the demo makes and breaks a temporary folder of its own")]
 
 use crate::problem::Problem;
-use safepoint::Error;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io;
@@ -17,11 +16,7 @@ pub(super) type Picture = BTreeMap<PathBuf, (u32, Vec<u8>)>;
 
 pub(super) fn temporary_folder() -> Result<TempDir, Problem> {
     let made = tempfile::Builder::new().prefix("safepoint-demo-").tempdir();
-    made.map_err(|source| failed(&std::env::temp_dir(), source))
-}
-
-fn failed(path: &Path, source: io::Error) -> Problem {
-    Error::Home { path: path.to_owned(), source }.into()
+    made.map_err(|source| Problem::temporary_folder(&std::env::temp_dir(), &source))
 }
 
 pub(super) struct Project {
@@ -38,7 +33,7 @@ impl Project {
     }
 
     pub(super) fn make(&self) -> Result<(), Problem> {
-        self.try_make().map_err(|source| failed(&self.root, source))
+        self.try_make().map_err(|source| Problem::temporary_folder(&self.root, &source))
     }
 
     fn try_make(&self) -> io::Result<()> {
@@ -64,7 +59,7 @@ impl Project {
     }
 
     pub(super) fn wreck(&self) -> Result<(), Problem> {
-        self.try_wreck().map_err(|source| failed(&self.root, source))
+        self.try_wreck().map_err(|source| Problem::temporary_folder(&self.root, &source))
     }
 
     fn try_wreck(&self) -> io::Result<()> {
@@ -82,7 +77,8 @@ impl Project {
     /// What is there, read afresh; what checkpoints leave out is not looked at.
     pub(super) fn picture(&self) -> Result<Picture, Problem> {
         let mut picture = Picture::new();
-        look(&self.root, &self.root, &mut picture).map_err(|source| failed(&self.root, source))?;
+        look(&self.root, &self.root, &mut picture)
+            .map_err(|source| Problem::temporary_folder(&self.root, &source))?;
         Ok(picture)
     }
 }

@@ -1,0 +1,92 @@
+//! What is known about a command before it runs: its name, what it tries, whether it changes anything, how it stops.
+
+use crate::cli::args::{Command, ListArgs, OutputForm};
+use crate::signals::Stopping;
+
+impl Command {
+    /// The name as it stands in the contract.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Command::Init(_) => "init",
+            Command::Create(_) => "create",
+            Command::List(_) => "list",
+            Command::Show(_) => "show",
+            Command::Cat(_) => "cat",
+            Command::Diff(_) => "diff",
+            Command::Rollback(_) => "rollback",
+            Command::Undo(_) => "undo",
+            Command::Redo(_) => "redo",
+            Command::Validate(_) => "validate",
+            Command::Summary(_) => "summary",
+            Command::Status => "status",
+            Command::Recover => "recover",
+            Command::Demo(_) => "demo",
+            Command::Completions(_) => "completions",
+            Command::Version => "version",
+        }
+    }
+
+    /// What it tries, for the sentence "cannot ...".
+    pub(crate) fn attempt(&self) -> String {
+        let on = |verb: &str, which: Option<&str>| format!("{verb} {:?}", which.unwrap_or("@"));
+        match self {
+            Command::Init(_) => "register the folder".to_owned(),
+            Command::Create(_) => "take a checkpoint".to_owned(),
+            Command::List(_) => "list checkpoints".to_owned(),
+            Command::Show(args) => match args.which.given() {
+                Some(id) => on("show checkpoint", Some(id)),
+                None => "show a checkpoint".to_owned(),
+            },
+            Command::Cat(args) => format!("write out {:?}", args.path),
+            Command::Diff(args) => on("compare with checkpoint", args.old.as_deref()),
+            Command::Rollback(args) => match args.which.given() {
+                Some(id) => on("roll back to checkpoint", Some(id)),
+                None => "roll back".to_owned(),
+            },
+            Command::Undo(_) => "undo".to_owned(),
+            Command::Redo(_) => "redo".to_owned(),
+            Command::Validate(args) => match &args.id {
+                Some(id) => on("validate checkpoint", Some(id)),
+                None => "validate the store".to_owned(),
+            },
+            Command::Summary(_) => "count checkpoints".to_owned(),
+            Command::Status => "tell the status".to_owned(),
+            Command::Recover => "recover".to_owned(),
+            Command::Demo(_) => "show the demo".to_owned(),
+            Command::Completions(_) => "print completions".to_owned(),
+            Command::Version => "print the version".to_owned(),
+        }
+    }
+
+    /// Whether it changes anything: then a failure says that nothing was changed.
+    pub(crate) fn changes_things(&self) -> bool {
+        matches!(
+            self,
+            Command::Init(_)
+                | Command::Create(_)
+                | Command::Rollback(_)
+                | Command::Undo(_)
+                | Command::Redo(_)
+                | Command::Recover
+        )
+    }
+
+    /// Whether the answer is to be JSON because the command itself says so.
+    pub(crate) fn asks_for_json(&self) -> bool {
+        matches!(self, Command::List(ListArgs { output: Some(OutputForm::Json), .. }))
+    }
+
+    /// What only looks may end at any moment; what changes things ends where nothing is half done.
+    pub(crate) fn stopping(&self) -> Stopping {
+        match self {
+            Command::List(_)
+            | Command::Show(_)
+            | Command::Cat(_)
+            | Command::Validate(_)
+            | Command::Summary(_)
+            | Command::Completions(_)
+            | Command::Version => Stopping::AtOnce,
+            _ => Stopping::WhenSafe,
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Every command, plain.
+
+use crate::sandbox::Sandbox;
+use insta::assert_snapshot;
+use std::fs;
+
+#[test]
+fn init_shows_what_a_checkpoint_will_hold() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a.txt", "12345");
+    sandbox.write(".safepointignore", "*.log\n");
+    sandbox.write("x.log", "");
+    fs::create_dir(sandbox.path("project/.git")).unwrap();
+    assert_snapshot!(sandbox.run(&["init"]), @r#"
+    Registered $T/project as a workspace.
+    A checkpoint of it holds 2 files and folders, 11 B.
+      left out:
+        .git  git's own folder
+        x.log  excluded by .safepointignore or the configuration
+    Leave more out with a file .safepointignore, written like a .gitignore.
+    Take the first one: safepoint create -m "a label"
+    --- exit 0
+    "#);
+    assert_snapshot!(sandbox.run(&["init"]), @r#"
+    $T/project is registered already.
+    A checkpoint of it holds 2 files and folders, 11 B.
+      left out:
+        .git  git's own folder
+        x.log  excluded by .safepointignore or the configuration
+    Leave more out with a file .safepointignore, written like a .gitignore.
+    Take the first one: safepoint create -m "a label"
+    --- exit 0
+    "#);
+    sandbox.write("sub/b", "");
+    assert_snapshot!(sandbox.run(&["init", "sub", "-q"]), @"
+    Registered $T/project/sub as a workspace.
+    A checkpoint of it holds 1 file or folder, 0 B.
+    --- exit 0
+    ");
+}
+
+#[test]
+fn create_registers_the_nearest_git_folder_and_says_so() {
+    let sandbox = Sandbox::new();
+    sandbox.write("src/deep/a.txt", "1");
+    fs::create_dir(sandbox.path("project/.git")).unwrap();
+    let mut command = sandbox.command(&["create", "-m", "first"]);
+    let output = command.current_dir(sandbox.path("project/src/deep")).output().unwrap();
+    assert_snapshot!(sandbox.told(&output), @r#"
+    Checkpoint 01KG9YS9EGCQT0DH2X3200JHAF "first"
+      3 files and folders, 1 B; SIZE new in the store, N ms
+      the first of this workspace
+      left out:
+        .git  git's own folder
+    --- stderr
+    Registered $T/project as a workspace.
+    --- exit 0
+    "#);
+    assert_snapshot!(sandbox.run(&["create"]), @"
+    Checkpoint 01KG9YV2300QJS22HDXJ4G4Q61
+      3 files and folders, 1 B; SIZE new in the store, N ms
+      nothing changed since the last one
+      left out:
+        .git  git's own folder
+    --- exit 0
+    ");
+    sandbox.write("b", "");
+    assert_snapshot!(sandbox.run(&["create", "-q"]), @"
+    01KG9YWWP02J59EP1NVRE9ENPE
+    --- exit 0
+    ");
+}
+
+#[test]
+fn every_flag_of_create_is_on_record() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a", "1");
+    let told = sandbox.run(&[
+        "create",
+        "--description",
+        "with all",
+        "--kind",
+        "workflow",
+        "--checkpoint-type",
+        "phase_complete",
+        "--phase",
+        "implement",
+        "--scope",
+        "project",
+        "--session-id",
+        "0193277C-8f00-1234-5678-9abcdef01122",
+        "--source-tool",
+        "agent-x",
+        "--pin",
+        "--counter",
+        "tests_passing=42",
+        "--counter",
+        "files_created=1",
+        "-q",
+    ]);
+    assert_snapshot!(told, @"
+    01KG9YS9EGCQT0DH2X3200JHAF
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["show", "with all", "--files"]), @"
+    Checkpoint 01KG9YS9EGCQT0DH2X3200JHAF
+      label     with all
+      created   2026-01-31 12:00:03Z, 57 seconds ago
+      kind      workflow, reason phase_complete, phase implement
+      scope     project
+      session   0193277c-8f00-1234-5678-9abcdef01122
+      tool      agent-x
+      progress  files_created 1, tests_passing 42
+      holds     1 file or folder, 1 B
+      changed   +1 ~0 -0
+      stored    SIZE new in the store
+      pinned    yes: it is never pruned
+      uuid      019c13ec-a5d0-65f4-06c4-5d188009454f
+      integrity <hash>
+
+    -0644       1 B  a
+    --- exit 0
+    ");
+}
+
+#[test]
+fn the_session_of_the_environment_is_the_default() {
+    let sandbox = Sandbox::new();
+    let session = "01932b7c-8f00-1234-5678-9abcdef01122";
+    let mut command = sandbox.command(&["create", "--json"]);
+    let output = command.env("SAFEPOINT_SESSION_ID", session).output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["data"]["checkpoint"]["session_id"], session);
+}
+
+#[test]
+fn list_and_summary_count_everything() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    sandbox.run(&["create", "-m", "a bad one", "--kind", "emergency", "--reason", "error_recovery"]);
+    sandbox.run(&["rollback", "first"]);
+    assert_snapshot!(sandbox.run(&["list"]), @"
+    CHECKPOINT                  WHEN                  KIND       CHANGED   STORED  LABEL
+    01KG9YWYMG3S19GYXWQZEQWMSF  2026-01-31 12:02:03Z  (safety)   +0 ~0 -0  SIZE  before rollback to 01KG9YS9EGCQT0DH2X3200JHAF
+    01KG9YV2300QJS22HDXJ4G4Q61  2026-01-31 12:01:01Z  emergency  +1 ~1 -1  SIZE  a bad one
+    01KG9YS9EGCQT0DH2X3200JHAF  2026-01-31 12:00:03Z  manual     +6 ~0 -0  SIZE  first
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["list", "-n", "1", "--kind", "manual"]), @"
+    CHECKPOINT                  WHEN                  KIND    CHANGED   STORED  LABEL
+    01KG9YS9EGCQT0DH2X3200JHAF  2026-01-31 12:00:03Z  manual  +6 ~0 -0  SIZE  first
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["list", "--all", "--scope", "project", "-q"]), @"
+    01KG9YWYMG3S19GYXWQZEQWMSF  2026-01-31 12:02:03Z  (safety)   +0 ~0 -0  SIZE  [project] before rollback to 01KG9YS9EGCQT0DH2X3200JHAF
+    01KG9YV2300QJS22HDXJ4G4Q61  2026-01-31 12:01:01Z  emergency  +1 ~1 -1  SIZE  [project] a bad one
+    01KG9YS9EGCQT0DH2X3200JHAF  2026-01-31 12:00:03Z  manual     +6 ~0 -0  SIZE  [project] first
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["list", "--plan", "none"]), @"
+    No checkpoint fits what you asked for.
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["summary"]), @"
+    3 checkpoints
+      kind    automatic                 1
+      kind    manual                    1
+      kind    emergency                 1
+      reason  pre_risky_operation       1
+      reason  error_recovery            1
+      reason  manual                    1
+      used for rollback                 1
+      latest  01KG9YWYMG3S19GYXWQZEQWMSF, 4 minutes ago  before rollback to 01KG9YS9EGCQT0DH2X3200JHAF
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["summary", "--plan", "none"]), @"
+    0 checkpoints
+      used for rollback                 0
+    --- exit 0
+    ");
+}
+
+#[test]
+fn show_tells_everything_about_one() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    sandbox.run(&["rollback", "@"]);
+    assert_snapshot!(sandbox.run(&["show", "@", "--files"]), @"
+    Checkpoint 01KG9YS9EGCQT0DH2X3200JHAF
+      label     first
+      created   2026-01-31 12:00:03Z, 1 minute ago
+      kind      manual, reason manual
+      scope     project
+      holds     6 files and folders, 50 B
+      changed   +6 ~0 -0
+      stored    SIZE new in the store
+      used      rolled back to 1 time
+      uuid      019c13ec-a5d0-65f4-06c4-5d188009454f
+      integrity <hash>
+      left out:
+        .git  git's own folder
+
+    d0755            empty/
+    l0777            link -> notes.txt
+    -0644       5 B  notes.txt
+    -0755      10 B  run.sh
+    d0755            src/
+    -0644      35 B  src/main.rs
+    --- exit 0
+    ");
+    assert_eq!(sandbox.run(&["cat", "@", "notes.txt"]), "good\n--- exit 0\n");
+    assert_eq!(sandbox.run(&["cat", "@", "link"]), "notes.txt--- exit 0\n");
+}
+
+#[test]
+fn status_answers_whether_one_is_covered() {
+    let sandbox = Sandbox::with_checkpoint();
+    assert_snapshot!(sandbox.run(&["status"]), @r#"
+    project  $T/project
+    Covered: nothing changed since 01KG9YS9EGCQT0DH2X3200JHAF "first", 57 seconds ago.
+      left out:
+        .git  git's own folder
+      store: 1 checkpoint here; SIZE for all workspaces in $T/home
+    --- exit 0
+    "#);
+    sandbox.wreck();
+    assert_snapshot!(sandbox.run(&["status"]), @r#"
+    project  $T/project
+    Not covered: 3 paths changed since 01KG9YS9EGCQT0DH2X3200JHAF "first", 1 minute ago:
+        + junk.log
+        ~ notes.txt
+        - src/main.rs
+      left out:
+        .git  git's own folder
+      store: 1 checkpoint here; SIZE for all workspaces in $T/home
+    Take a checkpoint now: safepoint create -m "a label"
+    --- exit 0
+    "#);
+    let other = Sandbox::new();
+    other.write("a", "1");
+    other.run(&["init"]);
+    assert_snapshot!(other.run(&["status"]), @r#"
+    project  $T/project
+    Not covered: there is no checkpoint of its 1 file or folder yet.
+      store: 0 checkpoints here; SIZE for all workspaces in $T/home
+    Take a checkpoint now: safepoint create -m "a label"
+    --- exit 0
+    "#);
+}
+
+#[test]
+fn validate_says_what_was_checked() {
+    let sandbox = Sandbox::with_checkpoint();
+    assert_snapshot!(sandbox.run(&["validate"]), @"
+    Valid: everything is there (1 checkpoint, 9 objects, SIZE)
+    Read every byte, too, with --deep.
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["verify", "--deep", "-q"]), @"
+    Valid: every byte is as it was written (1 checkpoint, 9 objects, SIZE)
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["validate", "first"]), @"
+    Valid: everything is there (1 checkpoint, 9 objects, SIZE)
+    Read every byte, too, with --deep.
+    --- exit 0
+    ");
+}
+
+#[test]
+fn recover_with_nothing_to_do_says_so() {
+    let sandbox = Sandbox::with_checkpoint();
+    assert_snapshot!(sandbox.run(&["recover"]), @"
+    Nothing was left to recover.
+    --- exit 0
+    ");
+}
+
+#[test]
+fn version_is_short() {
+    assert_snapshot!(Sandbox::new().run(&["version"]), @"
+    safepoint 0.1.0
+    --- exit 0
+    ");
+}
+
+#[test]
+fn the_demo_tells_its_story_and_leaves_nothing_behind() {
+    let sandbox = Sandbox::new();
+    let tmp = sandbox.path("user");
+    let mut command = sandbox.command(&["demo"]);
+    let output = command.env("TMPDIR", &tmp).output().unwrap();
+    let raw = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(raw.lines().all(|line| line.chars().count() <= 80), "{raw}");
+    assert_snapshot!(sandbox.told(&output), @r#"
+    All of this happens in a temporary folder. Your files are not touched.
+
+     1  A small project N ms
+        41 files and folders: code, a script, a link, a .git folder, a build folder
+
+     2  safepoint create -m "all tests pass" N ms
+        41 files and folders kept, SIZE in the store; left out: .git, build
+
+     3  Then an agent has a bad day N ms
+        rm -rf src, a wrong edit, a lost permission, junk files
+
+     4  safepoint status N ms
+        34 paths changed since "all tests pass":
+          ~ scripts/deploy.sh (mode, owner or attributes)
+          ~ shop.toml
+          - src/ and 27 below it
+          ~ start-here (another type)
+          + tmp_1.log
+          + tmp_2.log
+          + tmp_3.log
+
+     5  safepoint rollback @ N ms
+        28 files put back, 3 removed: all or nothing, on disk, and read back
+
+     6  Is it really the same? N ms
+        yes: 41 files and folders, 47.7 kB and every mode as before the disaster
+
+     7  safepoint undo N ms
+        the rollback is taken back: the present had been kept first
+
+     8  Is the mess back, every byte of it? N ms
+        yes: 16 files and folders, 24.0 kB and every mode as in the mess
+
+     9  safepoint redo N ms
+        and done again
+
+    10  And the same once more? N ms
+        yes: 41 files and folders, 47.7 kB and every mode as before the disaster
+
+    The temporary folder is gone again.
+    Now yours. In a project of your own, type:
+        safepoint create -m "before I start"
+        safepoint status
+    --- exit 0
+    "#);
+    assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);
+    let output = sandbox.command(&["demo", "--keep", "--json"]).env("TMPDIR", &tmp).output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&value["data"]["verified"], value["data"]["steps"].as_array().unwrap().len()),
+        (&true.into(), 10)
+    );
+    let kept = value["data"]["folder"].as_str().unwrap();
+    assert!(std::path::Path::new(kept).join("shop/src/part_01.rs").exists());
+}
+
+#[test]
+fn completions_know_the_commands() {
+    let sandbox = Sandbox::new();
+    let script = String::from_utf8(sandbox.output(&["completions", "bash"]).stdout).unwrap();
+    assert!(script.contains("rollback") && script.contains("--keep-times"));
+    assert_eq!(sandbox.json(&["completions", "fish", "--json"])["status"], "ok");
+}
+
+#[test]
+fn rules_that_cannot_be_understood_are_told_and_kept_with_the_checkpoint() {
+    let sandbox = Sandbox::new();
+    sandbox.write(".safepointignore", "{a\n");
+    assert_snapshot!(sandbox.run(&["init", "-q"]), @"
+    Registered $T/project as a workspace.
+    A checkpoint of it holds 1 file or folder, 3 B.
+    --- stderr
+    warning: ./.safepointignore: error parsing glob '{a': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["create", "-q"]), @"
+    01KG9YV2300QJS22HDXJ4G4Q61
+    --- stderr
+    warning: ./.safepointignore: error parsing glob '{a': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["show", "@"]), @"
+    Checkpoint 01KG9YV2300QJS22HDXJ4G4Q61
+      created   2026-01-31 12:01:01Z, 59 seconds ago
+      kind      manual, reason manual
+      scope     project
+      holds     1 file or folder, 3 B
+      changed   +1 ~0 -0
+      stored    SIZE new in the store
+      uuid      019c13ed-8860-05e5-910a-2dec89025cc1
+      integrity <hash>
+      warning   ./.safepointignore: error parsing glob '{a': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)
+    --- exit 0
+    ");
+}
+
+#[test]
+fn a_demo_without_a_temporary_folder_says_so() {
+    let sandbox = Sandbox::new();
+    let output = sandbox.command(&["demo"]).env("TMPDIR", sandbox.path("missing")).output().unwrap();
+    let told = sandbox.told(&output);
+    assert!(told.contains("cannot use the temporary folder $T/missing") && told.contains("TMPDIR"), "{told}");
+    assert_eq!(output.status.code(), Some(1));
+}

@@ -1,0 +1,145 @@
+//! The help: short, friendly, with examples everywhere.
+
+use crate::sandbox::Sandbox;
+use insta::assert_snapshot;
+
+#[test]
+fn the_first_page() {
+    assert_snapshot!(Sandbox::new().run(&["--help"]), @r#"
+    Checkpoints and rollback for the work of AI agents: exact, all or nothing, and crash-safe
+
+    Usage: safepoint [OPTIONS] <COMMAND>
+
+    Commands:
+      init         Register a folder, and show what a checkpoint of it will hold
+      create       Take a checkpoint
+      list         List checkpoints, newest first
+      show         Show one checkpoint [alias: get]
+      cat          Write out a file as it was
+      diff         Show what differs between a checkpoint and another one, or the present
+      rollback     Make the workspace equal to a checkpoint again: all of it, or the paths you choose
+      undo         Take the last rollback back. Again for the one before it
+      redo         Do the rollback again that was last undone
+      validate     Check that checkpoints are whole: one of them, or all and the store [alias: verify]
+      summary      Count checkpoints, by kind and by reason
+      status       Say whether the workspace is covered: what changed since the newest checkpoint, and
+                   what is left out
+      recover      Finish or undo what a crash left. Every command does so by itself; this one shows it
+      demo         Tell the story in a temporary folder: a project, a disaster, and the way back
+      completions  Print a completion script for your shell
+      version      Print the version
+      help         Print this message or the help of the given subcommand(s)
+
+    Options:
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Everywhere:
+          --json
+              Answer as JSON on standard output
+
+      -q, --quiet
+              Say only what was asked for
+
+      -C <DIR>
+              Work in this directory
+
+          --home <DIR>
+              Where the checkpoints are kept [default: $SAFEPOINT_HOME or the XDG data directory]
+
+          --no-progress
+              Show no progress bars
+
+          --color <WHEN>
+              Use colours
+
+              Possible values:
+              - auto:   On a terminal
+              - always: Always
+              - never:  Never
+
+          --yes
+              Answer yes to whatever is asked
+
+    Examples:
+      safepoint create -m "before the refactoring"   take a checkpoint of this project
+      safepoint status                               what changed since
+      safepoint rollback @                           go back to the newest checkpoint
+      safepoint undo                                 take that back
+      safepoint demo                                 see it all happen in a temporary folder
+    --- exit 0
+    "#);
+}
+
+#[test]
+fn every_command_has_examples_and_no_long_lines() {
+    let sandbox = Sandbox::new();
+    for command in [
+        "init",
+        "create",
+        "list",
+        "show",
+        "cat",
+        "diff",
+        "rollback",
+        "undo",
+        "redo",
+        "validate",
+        "summary",
+        "status",
+        "recover",
+        "demo",
+        "completions",
+        "version",
+    ] {
+        let told = sandbox.run(&[command, "-h"]);
+        assert!(told.contains("Examples:") && told.ends_with("--- exit 0\n"), "{told}");
+        assert!(!told.contains("--hard-reset") && !told.contains("SAFEPOINT_TEST"), "{told}");
+    }
+}
+
+#[test]
+fn rollback_explains_how_a_checkpoint_is_named() {
+    assert_snapshot!(Sandbox::new().run(&["rollback", "-h"]), @"
+    Make the workspace equal to a checkpoint again: all of it, or the paths you choose
+
+    Usage: safepoint rollback [OPTIONS] [ID]
+
+    Arguments:
+      [ID]  The checkpoint
+
+    Options:
+          --checkpoint-id <ID>   The same, for programs
+          --session-id <ID>      Refuse a checkpoint of another session
+          --strategy <STRATEGY>  How: immediate for everything, selective with --path or --part
+          --path <PATH>          Only this path. Can be given again
+          --part <PART>          Only this part: files
+          --dry-run              Show what would happen, and change nothing
+          --keep-times           Give restored files the time they had; otherwise it is the present, so
+                                 that build tools notice
+      -h, --help                 Print help (see more with '--help')
+
+    Everywhere:
+          --json          Answer as JSON on standard output
+      -q, --quiet         Say only what was asked for
+      -C <DIR>            Work in this directory
+          --home <DIR>    Where the checkpoints are kept [default: $SAFEPOINT_HOME or the XDG data
+                          directory]
+          --no-progress   Show no progress bars
+          --color <WHEN>  Use colours [possible values: auto, always, never]
+          --yes           Answer yes to whatever is asked
+
+    A checkpoint is named by its id, the first 4 or more letters of it, its label, @ (the newest) or @~2
+    (two before the newest).
+    The present is kept first, so that `safepoint undo` brings it back.
+
+    Examples:
+      safepoint rollback                       list where you can go
+      safepoint rollback @ --dry-run           show what would happen
+      safepoint rollback @ --path src          only this path
+    --- exit 0
+    ");
+}

@@ -1,0 +1,15 @@
+//! The command line as its users meet it: what is printed, where, and the exit code, in a sealed environment.
+
+#![allow(clippy::disallowed_methods, reason = "tests set up folders and start the program")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod answers;
+mod diff;
+mod help;
+mod json;
+mod odd;
+mod rollback;
+mod sandbox;
+mod terminal;
+mod world;
+mod wrong;

@@ -1,0 +1,248 @@
+//! Rollback, undo and redo from the command line.
+
+use crate::sandbox::Sandbox;
+use insta::assert_snapshot;
+use std::fs;
+
+#[test]
+fn without_an_id_it_lists_and_says_how_to_choose() {
+    let sandbox = Sandbox::with_checkpoint();
+    assert_snapshot!(sandbox.run(&["rollback"]), @"
+    CHECKPOINT                  WHEN                  KIND    CHANGED   STORED  LABEL
+    01KG9YS9EGCQT0DH2X3200JHAF  2026-01-31 12:00:03Z  manual  +6 ~0 -0  SIZE  first
+    Choose one: safepoint rollback ID (add --dry-run to see what it would do)
+    --- exit 0
+    ");
+    assert_eq!(sandbox.json(&["rollback", "--json"])["data"]["checkpoints"].as_array().unwrap().len(), 1);
+    let other = Sandbox::new();
+    other.run(&["init"]);
+    assert_snapshot!(other.run(&["rollback"]), @"
+    There is nothing to roll back to yet. Take one: safepoint create
+    --- exit 0
+    ");
+}
+
+#[test]
+fn there_and_back_again() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    assert_snapshot!(sandbox.run(&["rollback", "first", "--dry-run"]), @r#"
+    Would roll back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 57 seconds ago
+      2 files put back, 1 file removed; a dry run: nothing was changed
+        - junk.log  removed
+        ~ notes.txt  restored
+        + src/main.rs  put back
+    --- exit 0
+    "#);
+    assert_eq!(sandbox.read("notes.txt"), "bad\n");
+    assert_snapshot!(sandbox.run(&["rollback", "first"]), @r#"
+    Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 1 minute ago
+      2 files put back, 1 file removed, read back and verified, in N ms
+        - junk.log  removed
+        ~ notes.txt  restored
+        + src/main.rs  put back
+    Take it back with: safepoint undo
+    --- exit 0
+    "#);
+    assert_eq!(sandbox.read("notes.txt"), "good\n");
+    assert_snapshot!(sandbox.run(&["rollback", "first"]), @r#"
+    Nothing differs from 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 2 minutes ago.
+    --- exit 0
+    "#);
+    assert_snapshot!(sandbox.run(&["undo", "--dry-run"]), @"
+    Nothing differs from what was there just before the last rollback.
+    --- exit 0
+    ");
+    sandbox.run(&["undo"]);
+    assert_snapshot!(sandbox.run(&["undo"]), @"
+    Undid the last rollback: everything is as just before it
+      2 files put back, 1 file removed, read back and verified, in N ms
+        + junk.log  put back
+        ~ notes.txt  restored
+        - src/main.rs  removed
+    Do it again with: safepoint redo
+    --- exit 0
+    ");
+    assert_eq!(sandbox.read("notes.txt"), "bad\n");
+    assert_snapshot!(sandbox.run(&["redo", "--dry-run"]), @"
+    Would redo the rollback that was undone
+      2 files put back, 1 file removed; a dry run: nothing was changed
+        - junk.log  removed
+        ~ notes.txt  restored
+        + src/main.rs  put back
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["redo"]), @"
+    Redid the rollback that was undone: everything is as after it
+      2 files put back, 1 file removed, read back and verified, in N ms
+        - junk.log  removed
+        ~ notes.txt  restored
+        + src/main.rs  put back
+    Take it back with: safepoint undo
+    --- exit 0
+    ");
+    assert_eq!(sandbox.read("notes.txt"), "good\n");
+    assert_eq!(sandbox.run(&["undo", "-q"]), "--- exit 0\n");
+}
+
+#[test]
+fn chosen_paths_alone_come_back() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    assert_snapshot!(sandbox.run(&["rollback", "@", "--path", "./src/", "--path", "junk.log", "--part", "files"]), @r#"
+    Rolled back the chosen paths to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 57 seconds ago
+      1 file put back, 1 file removed, read back and verified, in N ms
+        - junk.log  removed
+        + src/main.rs  put back
+    Take it back with: safepoint undo
+    --- exit 0
+    "#);
+    assert_eq!(sandbox.read("notes.txt"), "bad\n");
+    assert!(sandbox.path("project/src/main.rs").exists() && !sandbox.path("project/junk.log").exists());
+    assert_snapshot!(sandbox.run(&["undo"]), @"
+    Undid the last rollback: the chosen paths are as just before it
+      1 file put back, 1 file removed, read back and verified, in N ms
+        + junk.log  put back
+        - src/main.rs  removed
+    Do it again with: safepoint redo
+    --- exit 0
+    ");
+    sandbox.run(&["rollback", "@", "--strategy", "selective", "--path", "."]);
+    assert_eq!(sandbox.read("notes.txt"), "good\n");
+}
+
+#[test]
+fn the_spellings_of_programs_work() {
+    let sandbox = Sandbox::with_checkpoint();
+    let session = "01932b7c-8f00-1234-5678-9abcdef01122";
+    let created = sandbox.json(&[
+        "create",
+        "--session-id",
+        session,
+        "--description",
+        "d",
+        "--phase",
+        "plan",
+        "--checkpoint-type",
+        "phase_complete",
+        "--json",
+    ]);
+    let id = created["data"]["checkpoint"]["id"].as_str().unwrap();
+    let uuid = created["data"]["checkpoint"]["uuid"].as_str().unwrap();
+    let listed = sandbox.json(&["list", "--session-id", session, "--output", "json"]);
+    assert_eq!(listed["data"]["checkpoints"].as_array().unwrap().len(), 1);
+    assert_snapshot!(sandbox.run(&["list", "--session-id", session, "--output", "pretty"]), @"
+    CHECKPOINT                  WHEN                  KIND    CHANGED   STORED  LABEL
+    01KG9YV2300QJS22HDXJ4G4Q61  2026-01-31 12:01:01Z  manual  +0 ~0 -0  SIZE  d
+    --- exit 0
+    ");
+    let got = sandbox.json(&["get", "--session-id", session, "--checkpoint-id", uuid, "--json"]);
+    assert_eq!((got["command"].as_str(), got["data"]["checkpoint"]["id"].as_str()), (Some("show"), Some(id)));
+    sandbox.wreck();
+    let back = sandbox.json(&["rollback", "--session-id", session, "--checkpoint-id", id, "--json"]);
+    assert_eq!(back["data"]["rollback"]["to"], id);
+    assert_snapshot!(sandbox.run(&["get", "--session-id", session, "--checkpoint-id", "first"]), @r#"
+    --- stderr
+    error: cannot show checkpoint "first": no checkpoint is called "first"
+    hint: `safepoint list` shows the checkpoints of this workspace.
+    hint: There is one of this name, in another session or in none.
+    --- exit 10
+    "#);
+}
+
+#[test]
+fn recorded_times_come_back_where_asked_for() {
+    let sandbox = Sandbox::with_checkpoint();
+    let notes = sandbox.path("project/notes.txt");
+    let before = fs::metadata(&notes).unwrap().modified().unwrap();
+    sandbox.wreck();
+    sandbox.run(&["rollback", "@", "--keep-times", "--strategy", "immediate"]);
+    assert_eq!(fs::metadata(&notes).unwrap().modified().unwrap(), before);
+    sandbox.run(&["undo"]);
+    sandbox.run(&["redo"]);
+    assert_ne!(fs::metadata(&notes).unwrap().modified().unwrap(), before);
+}
+
+#[test]
+fn a_file_system_that_can_do_less_is_told_about() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    let mut command = sandbox.command(&["rollback", "@"]);
+    let output = command.env("SAFEPOINT_TEST_WITHOUT", "exchange,noreplace,leases,else").output().unwrap();
+    assert_snapshot!(sandbox.told(&output), @r#"
+    Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 57 seconds ago
+      2 files put back, 1 file removed, read back and verified, in N ms
+        - junk.log  removed
+        ~ notes.txt  restored
+        + src/main.rs  put back
+    Take it back with: safepoint undo
+    --- stderr
+    warning: this file system cannot exchange two files in one step: for an instant during a rollback a file is absent; a crash is still undone completely
+    warning: this file system cannot move without replacing: a file that another program makes in the very instant of a rollback could be replaced
+    warning: this file system does not tell who has a file open: what a program writes into an already open file after a rollback replaced that file can be lost
+    --- exit 0
+    "#);
+    assert_eq!(sandbox.read("notes.txt"), "good\n");
+}
+
+#[test]
+fn long_lists_are_cut_for_people() {
+    let sandbox = Sandbox::with_checkpoint();
+    for number in 0..30 {
+        sandbox.write(&format!("junk{number:02}"), "");
+    }
+    assert_snapshot!(sandbox.run(&["rollback", "@"]), @r#"
+    Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 57 seconds ago
+      0 files put back, 30 files removed, read back and verified, in N ms
+        - junk00  removed
+        - junk01  removed
+        - junk02  removed
+        - junk03  removed
+        - junk04  removed
+        - junk05  removed
+        - junk06  removed
+        - junk07  removed
+        - junk08  removed
+        - junk09  removed
+        - junk10  removed
+        - junk11  removed
+        and 18 more; --json shows all
+    Take it back with: safepoint undo
+    --- exit 0
+    "#);
+}
+
+#[test]
+fn a_folder_with_things_that_were_never_captured_is_kept() {
+    let sandbox = Sandbox::new();
+    sandbox.write(".safepointignore", "*.log\n");
+    sandbox.run(&["create"]);
+    sandbox.write("new/taken", "1");
+    sandbox.write("new/never.log", "1");
+    assert_snapshot!(sandbox.run(&["rollback", "@"]), @"
+    Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF, taken 57 seconds ago
+      0 files put back, 1 file removed, read back and verified, in N ms
+        = new  kept: it holds things that were never captured
+        - new/taken  removed
+    Take it back with: safepoint undo
+    --- exit 0
+    ");
+    assert!(sandbox.path("project/new/never.log").exists() && !sandbox.path("project/new/taken").exists());
+    sandbox.run(&["undo"]);
+    assert_snapshot!(sandbox.run(&["undo", "--dry-run"]), @"
+    --- stderr
+    error: cannot undo: there is no rollback to undo
+    Nothing was changed.
+    hint: Only a rollback can be undone; `safepoint list` shows where you can roll back to.
+    --- exit 10
+    ");
+    sandbox.run(&["redo"]);
+    sandbox.run(&["undo"]);
+    sandbox.run(&["rollback", "@", "--path", "new/taken", "--path", "new", "--path", "new/"]);
+    assert_snapshot!(sandbox.run(&["undo", "--dry-run"]), @"
+    Would undo the last rollback
+      1 file put back, 0 files removed; a dry run: nothing was changed
+        + new/taken  put back
+    --- exit 0
+    ");
+}

@@ -1,0 +1,79 @@
+//! What people see on a terminal.
+
+use crate::sandbox::Sandbox;
+use insta::assert_snapshot;
+
+#[test]
+fn a_list_has_short_ids_ages_and_no_line_over_80() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.run(&["create", "-m", "milestone", "--kind", "workflow", "--pin"]);
+    sandbox.run(&["create", "-m", &"a long label ".repeat(9), "--kind", "automatic"]);
+    sandbox.wreck();
+    sandbox.run(&["rollback", "first"]);
+    let seen = sandbox.terminal(sandbox.command(&["list"]));
+    assert!(seen.lines().all(|line| line.chars().count() <= 80), "{seen}");
+    assert_snapshot!(seen, @"
+    CHECKPOINT  WHEN            KIND       CHANGED   STORED  LABEL
+    01KG9YYS    57 seconds ago  (safety)   +1 ~1 -1  SIZE  before rollback to 01K…
+    01KG9YWW    1 minute ago    automatic  +0 ~0 -0  SIZE  a long label a long la…
+    01KG9YV2    2 minutes ago   workflow   +0 ~0 -0  SIZE  milestone (pinned)
+    01KG9YS9    3 minutes ago   manual     +6 ~0 -0  SIZE  first
+    ");
+    let mut colourful = sandbox.command(&["list", "--kind", "workflow"]);
+    colourful.env_remove("NO_COLOR");
+    assert_snapshot!(sandbox.terminal(colourful), @"
+    ^[[2mCHECKPOINT  WHEN           KIND      CHANGED   STORED  LABEL^[[0m
+    ^[[1m01KG9YV2^[[0m    3 minutes ago  ^[[36mworkflow^[[0m  ^[[2m+0^[[0m ^[[2m~0^[[0m ^[[2m-0^[[0m     0 B  milestone (pinned)
+    ");
+    let mut dumb = sandbox.command(&["list", "--kind", "workflow"]);
+    dumb.env_remove("NO_COLOR").env("TERM", "dumb");
+    assert!(!sandbox.terminal(dumb).contains("^["));
+}
+
+#[test]
+fn the_content_of_a_file_cannot_act_on_a_terminal() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write("notes.txt", "a\ttab and \u{1b}]0;title\u{7}\r\n");
+    assert_snapshot!(sandbox.terminal(sandbox.command(&["diff"])), @r"
+    diff --git a/notes.txt b/notes.txt
+    --- a/notes.txt
+    +++ b/notes.txt
+    @@ -1 +1 @@
+    -good
+    +a	tab and \u{1b}]0;title\u{7}\r
+    ");
+}
+
+#[test]
+fn json_is_laid_out_for_people_on_a_terminal() {
+    let sandbox = Sandbox::new();
+    assert_snapshot!(sandbox.terminal(sandbox.command(&["version", "--json"])), @r#"
+    {
+      "version": 1,
+      "command": "version",
+      "status": "ok",
+      "exit_code": 0,
+      "data": {
+        "json": 1,
+        "version": "0.1.0"
+      },
+      "messages": [],
+      "timing": {
+        "duration_ms": N,
+        "started": "2026-01-31T12:00:00.000000Z"
+      }
+    }
+    "#);
+}
+
+#[test]
+fn failures_are_in_colour() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(&["undo"]);
+    command.env_remove("NO_COLOR");
+    assert_snapshot!(sandbox.terminal(command), @"
+    ^[[31merror:^[[0m cannot undo: no workspace is registered at or above $T/project
+    Nothing was changed.
+    ^[[36mhint:^[[0m Run `safepoint create` or `safepoint init` in the project's folder first.
+    ");
+}

@@ -1,0 +1,284 @@
+//! The world outside: pipes, signals, full disks, folders that are gone, damage.
+
+use crate::sandbox::Sandbox;
+use insta::assert_snapshot;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let sandbox = Sandbox::new();
+    sandbox.write("large", "a line of text\n".repeat(400_000));
+    for number in 0..3000 {
+        sandbox.write(&format!("many/{number}"), "");
+    }
+    sandbox.run(&["create"]);
+    for args in [&["cat", "@", "large"][..], &["show", "@", "--files"], &["show", "@", "--files", "--json"]] {
+        let mut child = sandbox.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut first = String::new();
+        BufReader::with_capacity(16, child.stdout.take().unwrap()).read_line(&mut first).ok();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]), "{args:?}");
+    }
+}
+
+#[test]
+fn an_output_that_is_full_is_told() {
+    let sandbox = Sandbox::with_checkpoint();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = sandbox.command(&["list"]).stdout(full).output().unwrap();
+    assert_snapshot!(sandbox.told(&output), @"
+    --- stderr
+    error: cannot list checkpoints: cannot write the output
+      because: No space left on device (os error 28)
+    hint: What was asked for may be done: `safepoint status` and `safepoint list` show it.
+    --- exit 1
+    ");
+}
+
+#[test]
+fn a_home_that_cannot_be_used() {
+    let sandbox = Sandbox::new();
+    sandbox.write("file", "");
+    assert_snapshot!(sandbox.run(&["--home", "file/home", "create"]), @"
+    --- stderr
+    error: cannot take a checkpoint: cannot use Safepoint's home $T/project/file/home
+      because: Not a directory (os error 20)
+    Nothing was changed.
+    hint: Name a folder that you may write with --home or SAFEPOINT_HOME.
+    --- exit 1
+    ");
+    let nowhere =
+        sandbox.command(&["create"]).env_remove("SAFEPOINT_HOME").env_remove("HOME").output().unwrap();
+    assert_snapshot!(sandbox.told(&nowhere), @"
+    --- stderr
+    error: cannot take a checkpoint: there is no place for checkpoints: HOME is not set
+    Nothing was changed.
+    hint: Name a folder with --home or SAFEPOINT_HOME.
+    --- exit 2
+    ");
+}
+
+#[test]
+fn the_home_is_where_the_environment_says() {
+    let sandbox = Sandbox::new();
+    sandbox.command(&["create"]).env_remove("SAFEPOINT_HOME").output().unwrap();
+    assert!(sandbox.path("user/.local/share/safepoint/catalog.db").exists());
+    let data = sandbox.path("data");
+    let mut command = sandbox.command(&["create"]);
+    command.env_remove("SAFEPOINT_HOME").env_remove("USER").env("XDG_DATA_HOME", &data).output().unwrap();
+    assert!(data.join("safepoint/catalog.db").exists());
+    sandbox.run(&["--home", "../third", "create"]);
+    assert!(sandbox.path("third/catalog.db").exists());
+}
+
+#[test]
+fn a_workspace_that_is_gone_keeps_its_checkpoints() {
+    let sandbox = Sandbox::with_checkpoint();
+    let project = sandbox.path("project");
+    fs::remove_dir_all(&project).unwrap();
+    let gone = |args: &[&str]| {
+        let mut command = sandbox.command(&[&["-C", project.to_str().unwrap()], args].concat());
+        sandbox.told(&command.current_dir(sandbox.path("user")).output().unwrap())
+    };
+    assert_snapshot!(gone(&["list"]), @"
+    CHECKPOINT                  WHEN                  KIND    CHANGED   STORED  LABEL
+    01KG9YS9EGCQT0DH2X3200JHAF  2026-01-31 12:00:03Z  manual  +6 ~0 -0  SIZE  first
+    --- exit 0
+    ");
+    assert_eq!(gone(&["cat", "@", "notes.txt"]), "good\n--- exit 0\n");
+    assert_snapshot!(gone(&["rollback", "@"]), @r#"
+    --- stderr
+    error: cannot roll back to checkpoint "@": cannot open the workspace $T/project
+      because: No such file or directory (os error 2)
+    Nothing was changed.
+    hint: Is the folder still there, and may you read it?
+    hint: If it was deleted: its checkpoints are safe in $T/home. Make the folder again (mkdir $T/project) and roll back.
+    --- exit 10
+    "#);
+    assert_snapshot!(gone(&["status"]), @"
+    --- stderr
+    error: cannot tell the status: cannot open the workspace $T/project
+      because: No such file or directory (os error 2)
+    hint: Is the folder still there, and may you read it?
+    hint: If it was deleted: its checkpoints are safe in $T/home. Make the folder again (mkdir $T/project) and roll back.
+    --- exit 10
+    ");
+    fs::create_dir(&project).unwrap();
+    gone(&["rollback", "@"]);
+    assert_eq!(sandbox.read("notes.txt"), "good\n");
+}
+
+#[test]
+fn a_current_directory_that_was_deleted_is_known_by_its_name() {
+    let sandbox = Sandbox::with_checkpoint();
+    let project = sandbox.path("project");
+    let script = format!(
+        "rm -rf {0}; exec {1} --home {2} list --json",
+        project.display(),
+        env!("CARGO_BIN_EXE_safepoint"),
+        sandbox.path("home").display()
+    );
+    let output =
+        Command::new("sh").arg("-c").arg(script).current_dir(&project).env("PWD", &project).output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["data"]["checkpoints"][0]["label"], "first");
+    let output = Command::new("sh")
+        .args([
+            "-c",
+            "mkdir x && cd x && rmdir ../x && unset PWD && exec \"$0\" list",
+            env!("CARGO_BIN_EXE_safepoint"),
+        ])
+        .current_dir(sandbox.path("user"))
+        .output()
+        .unwrap();
+    assert_snapshot!(sandbox.told(&output), @"
+    --- stderr
+    error: cannot list checkpoints: the current directory is gone
+    hint: Go to a folder that exists, or name one with -C.
+    --- exit 2
+    ");
+}
+
+#[test]
+fn damage_is_found_named_and_has_its_own_exit_code() {
+    let sandbox = Sandbox::with_checkpoint();
+    let packs = sandbox.path("home/store/packs");
+    let pack = fs::read_dir(packs).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = fs::read(&pack).unwrap();
+    let at = bytes.windows(5).position(|window| window == b"good\n").unwrap();
+    bytes[at] ^= 1;
+    fs::write(&pack, bytes).unwrap();
+    let output = sandbox.output(&["validate", "--deep"]);
+    let told = sandbox.told(&output);
+    assert!(told.starts_with("Damaged: ") && told.ends_with("--- exit 13\n"), "{told}");
+    assert!(
+        told.contains("notes.txt") && told.contains("0 of 1 checkpoint can still be restored whole."),
+        "{told}"
+    );
+    let value = sandbox.json(&["validate", "--deep", "--json"]);
+    assert_eq!((&value["status"], &value["data"]["is_valid"]), (&"error".into(), &false.into()));
+    assert_eq!((&value["error"]["code"], &value["error"]["kind"]), (&"damaged".into(), &"damaged".into()));
+    assert!(value["data"]["damaged"].as_array().unwrap().iter().any(|damage| damage["path"] == "notes.txt"));
+    sandbox.write("notes.txt", "bad");
+    let told = sandbox.run(&["rollback", "@"]);
+    assert!(told.contains("Nothing was changed.") && told.ends_with("--- exit 13\n"), "{told}");
+    assert_eq!(sandbox.read("notes.txt"), "bad");
+}
+
+#[test]
+fn what_cannot_be_read_makes_a_checkpoint_done_in_part() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write("secret", "x");
+    fs::set_permissions(sandbox.path("project/secret"), fs::Permissions::from_mode(0o000)).unwrap();
+    if fs::read(sandbox.path("project/secret")).is_ok() {
+        return; // The superuser reads everything.
+    }
+    assert_snapshot!(sandbox.run(&["create", "-q"]), @"
+    01KG9YV2300QJS22HDXJ4G4Q61
+    --- stderr
+    warning: secret is not in the checkpoint: it could not be read
+    --- exit 3
+    ");
+}
+
+#[test]
+fn a_busy_workspace_is_told() {
+    let sandbox = Sandbox::with_checkpoint();
+    let folder = fs::File::open(sandbox.path("project")).unwrap();
+    folder.lock().unwrap();
+    let output = sandbox.command(&["create"]).env("SAFEPOINT_TEST_LOCK_WAIT_MS", "50").output().unwrap();
+    assert_snapshot!(sandbox.told(&output), @"
+    --- stderr
+    error: cannot take a checkpoint: another Safepoint is at work in $T/project
+    Nothing was changed.
+    hint: Wait until it has finished, then try again.
+    --- exit 11
+    ");
+}
+
+#[test]
+fn a_wish_to_stop_is_heard_before_anything_changes() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    for (signal, args) in [("INT", &["rollback", "@"][..]), ("TERM", &["create", "-m", "never"])] {
+        // While another holds the workspace the command waits, and so the signal comes in time.
+        let folder = fs::File::open(sandbox.path("project")).unwrap();
+        folder.lock().unwrap();
+        let child = sandbox.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_until_caught(child.id());
+        for _ in 0..2 {
+            Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
+        }
+        drop(folder);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", sandbox.told(&output));
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(errors.contains("interrupted") && errors.contains("Nothing was changed."), "{errors}");
+    }
+    assert_eq!(sandbox.read("notes.txt"), "bad\n");
+    assert_eq!(sandbox.json(&["list", "--json"])["data"]["checkpoints"].as_array().unwrap().len(), 1);
+}
+
+/// Waits until a process has its own answer to SIGTERM, the 15th bit of the mask that the kernel shows.
+fn wait_until_caught(id: u32) {
+    loop {
+        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
+        if u64::from_str_radix(caught, 16).unwrap() >> 14 & 1 == 1 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_a_program_still_writes_into_a_displaced_file_is_kept() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    let mut junk = fs::OpenOptions::new().append(true).open(sandbox.path("project/junk.log")).unwrap();
+    assert_snapshot!(sandbox.run(&["rollback", "@"]), @r#"
+    Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 57 seconds ago
+      2 files put back, 1 file removed, read back and verified, in N ms
+        - junk.log  removed
+        ~ notes.txt  restored
+        + src/main.rs  put back
+    Take it back with: safepoint undo
+    --- stderr
+    junk.log is still open in another program; what it writes is looked at by the next command
+    --- exit 0
+    "#);
+    junk.write_all(b"written late\n").unwrap();
+    assert_snapshot!(sandbox.run(&["status"]), @r#"
+    project  $T/project
+    Covered: nothing changed since 01KG9YS9EGCQT0DH2X3200JHAF "first", 1 minute ago.
+      left out:
+        .git  git's own folder
+        .safepoint  Safepoint's own folder
+      store: 2 checkpoints here; SIZE for all workspaces in $T/home
+    --- stderr
+    junk.log is still open in another program; it is looked at again by the next command
+    --- exit 0
+    "#);
+    drop(junk);
+    let told = sandbox.run(&["recover"]);
+    assert_snapshot!(told, @"
+    Rollback 01KG9YV2300QJS22HDXJ4G4Q61 was done; what it left behind is cleared away.
+    --- stderr
+    warning: junk.log: changed while the rollback ran; that version is kept: safepoint cat 01KG9YYQ9053R1T2RMWKDG33ZD junk.log
+    --- exit 0
+    ");
+    let kept = sandbox.json(&["list", "--json"])["data"]["checkpoints"][0].clone();
+    assert_eq!(kept["role"], "rescue");
+    let id = kept["id"].as_str().unwrap();
+    assert_eq!(sandbox.run(&["cat", id, "junk.log"]), "junk\nwritten late\n--- exit 0\n");
+    assert_snapshot!(sandbox.run(&["rollback", id]), @r#"
+    --- stderr
+    error: cannot roll back to checkpoint "01KG9YYQ9053R1T2RMWKDG33ZD": checkpoint 01KG9YYQ9053R1T2RMWKDG33ZD holds only files that were rescued, not a whole workspace
+    Nothing was changed.
+    hint: Take single files out of it with `safepoint cat ID PATH` or `safepoint rollback ID --path PATH`.
+    --- exit 12
+    "#);
+}

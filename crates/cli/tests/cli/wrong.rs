@@ -1,0 +1,355 @@
+//! Wrong use: each is refused with a sentence, a hint, and its exit code, and changes nothing.
+
+use crate::sandbox::Sandbox;
+use insta::assert_snapshot;
+use std::fs;
+
+#[test]
+fn references_that_lead_nowhere() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.run(&["create", "-m", "twice"]);
+    sandbox.run(&["create", "-m", "twice"]);
+    assert_snapshot!(sandbox.run(&["rollback", "nothing"]), @r#"
+    --- stderr
+    error: cannot roll back to checkpoint "nothing": no checkpoint is called "nothing"
+    Nothing was changed.
+    hint: `safepoint list` shows the checkpoints of this workspace.
+    --- exit 10
+    "#);
+    assert_snapshot!(sandbox.run(&["show", "@~x"]), @r#"
+    --- stderr
+    error: cannot show checkpoint "@~x": "@~x" does not name a checkpoint: after @~ comes a number, as in @~2
+    --- exit 2
+    "#);
+    assert_snapshot!(sandbox.run(&["show", "@~9"]), @r#"
+    --- stderr
+    error: cannot show checkpoint "@~9": no checkpoint is called "@~9"
+    hint: `safepoint list` shows the checkpoints of this workspace.
+    --- exit 10
+    "#);
+    assert_snapshot!(sandbox.run(&["show", ""]), @r#"
+    --- stderr
+    error: cannot show checkpoint "": "" does not name a checkpoint: it is empty
+    --- exit 2
+    "#);
+    assert_snapshot!(sandbox.run(&["rollback", "twice"]), @r#"
+    --- stderr
+    error: cannot roll back to checkpoint "twice": "twice" names several checkpoints
+    Nothing was changed.
+    hint: Type more of the id.
+    hint: It could be 01KG9YWWP02J59EP1NVRE9ENPE, 01KG9YV2300QJS22HDXJ4G4Q61.
+    --- exit 2
+    "#);
+    assert_snapshot!(sandbox.run(&["show", "01KG"]), @r#"
+    --- stderr
+    error: cannot show checkpoint "01KG": "01KG" names several checkpoints
+    hint: Type more of the id.
+    hint: It could be 01KG9YWWP02J59EP1NVRE9ENPE, 01KG9YV2300QJS22HDXJ4G4Q61, 01KG9YS9EGCQT0DH2X3200JHAF.
+    --- exit 2
+    "#);
+    assert_snapshot!(sandbox.run(&["show"]), @"
+    --- stderr
+    error: cannot show a checkpoint: no checkpoint is named
+    hint: Name one, as in `safepoint show @`.
+    --- exit 2
+    ");
+    assert_snapshot!(sandbox.run(&["show", "@", "--checkpoint-id", "@"]), @"
+    --- stderr
+    error: the argument '[ID]' cannot be used with '--checkpoint-id <ID>'
+
+    Usage: safepoint show <ID>
+
+    For more information, try '--help'.
+    --- exit 2
+    ");
+}
+
+#[test]
+fn no_workspace() {
+    let sandbox = Sandbox::new();
+    assert_snapshot!(sandbox.run(&["rollback", "@"]), @r#"
+    --- stderr
+    error: cannot roll back to checkpoint "@": no workspace is registered at or above $T/project
+    Nothing was changed.
+    hint: Run `safepoint create` or `safepoint init` in the project's folder first.
+    --- exit 10
+    "#);
+    for command in [
+        &["status"][..],
+        &["list"],
+        &["show", "@"],
+        &["cat", "@", "x"],
+        &["diff"],
+        &["undo"],
+        &["redo"],
+        &["recover"],
+        &["summary"],
+        &["rollback"],
+        &["validate", "@"],
+    ] {
+        let output = sandbox.output(command);
+        assert_eq!(output.status.code(), Some(10), "{command:?}");
+        assert!(
+            String::from_utf8_lossy(&output.stderr).contains("no workspace is registered"),
+            "{command:?}"
+        );
+    }
+    assert_snapshot!(sandbox.run(&["list", "--all"]), @r#"
+    There are no checkpoints yet. Take one: safepoint create -m "a label"
+    --- exit 0
+    "#);
+}
+
+#[test]
+fn folders_that_are_not_taken() {
+    let sandbox = Sandbox::new();
+    let in_home = |args: &[&str]| {
+        let mut command = sandbox.command(args);
+        sandbox.told(&command.current_dir(sandbox.path("user")).output().unwrap())
+    };
+    fs::create_dir(sandbox.path("user/.git")).unwrap();
+    assert_snapshot!(in_home(&["create"]), @"
+    --- stderr
+    error: cannot take a checkpoint: $T/user is not taken as a workspace: it is a home directory, with far more in it than one project
+    Nothing was changed.
+    hint: Name the project's own folder with -C, or use `safepoint init --force` if you mean it.
+    --- exit 12
+    ");
+    assert_snapshot!(in_home(&["init"]), @"
+    --- stderr
+    error: cannot register the folder: $T/user is not taken as a workspace: it is a home directory, with far more in it than one project
+    Nothing was changed.
+    hint: Name the project's own folder with -C, or use `safepoint init --force` if you mean it.
+    --- exit 12
+    ");
+    assert_snapshot!(in_home(&["init", "--force"]), @r#"
+    Registered $T/user as a workspace.
+    A checkpoint of it holds 0 files and folders, 0 B.
+      left out:
+        .git  git's own folder
+    Leave more out with a file .safepointignore, written like a .gitignore.
+    Take the first one: safepoint create -m "a label"
+    --- exit 0
+    "#);
+    assert_snapshot!(sandbox.run(&["-C", "/", "create"]), @"
+    --- stderr
+    error: cannot take a checkpoint: / is not taken as a workspace: it is the root of the whole system
+    Nothing was changed.
+    hint: Name the project's own folder with -C, or use `safepoint init --force` if you mean it.
+    --- exit 12
+    ");
+    assert_snapshot!(sandbox.run(&["init", "missing"]), @"
+    --- stderr
+    error: cannot register the folder: cannot open the workspace $T/project/missing
+      because: No such file or directory (os error 2)
+    Nothing was changed.
+    hint: Is the folder still there, and may you read it?
+    --- exit 10
+    ");
+}
+
+#[test]
+fn a_project_in_a_home_under_git_is_its_own_workspace() {
+    let sandbox = Sandbox::new();
+    fs::create_dir_all(sandbox.path("user/.git")).unwrap();
+    fs::create_dir_all(sandbox.path("user/shop")).unwrap();
+    let mut command = sandbox.command(&["create", "--json"]);
+    let output = command.current_dir(sandbox.path("user/shop")).output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["data"]["workspace"]["name"], "shop");
+}
+
+#[test]
+fn paths_that_climb_out() {
+    let sandbox = Sandbox::with_checkpoint();
+    assert_snapshot!(sandbox.run(&["rollback", "@", "--path", "../user"]), @r#"
+    --- stderr
+    error: cannot roll back to checkpoint "@": "../user" is outside the workspace $T/project
+    Nothing was changed.
+    hint: Paths are relative to the current directory, or to the one named with -C.
+    --- exit 2
+    "#);
+    assert_snapshot!(sandbox.run(&["cat", "@", "/etc/passwd"]), @r#"
+    --- stderr
+    error: cannot write out "/etc/passwd": "/etc/passwd" is outside the workspace $T/project
+    hint: Paths are relative to the current directory, or to the one named with -C.
+    --- exit 2
+    "#);
+    assert_snapshot!(sandbox.run(&["diff", "--", "src/../../.."]), @r#"
+    --- stderr
+    error: cannot compare with checkpoint "@": "src/../../.." is outside the workspace $T/project
+    hint: Paths are relative to the current directory, or to the one named with -C.
+    --- exit 2
+    "#);
+    assert_snapshot!(sandbox.run(&["cat", "@", "missing"]), @r#"
+    --- stderr
+    error: cannot write out "missing": missing is not in checkpoint 01KG9YS9EGCQT0DH2X3200JHAF
+    hint: `safepoint show ID --files` lists what is in it.
+    --- exit 10
+    "#);
+    assert_snapshot!(sandbox.run(&["cat", "@", "src"]), @r#"
+    --- stderr
+    error: cannot write out "src": src is not a file in checkpoint 01KG9YS9EGCQT0DH2X3200JHAF
+    hint: `safepoint show ID --files` lists what is in it.
+    --- exit 2
+    "#);
+    assert_snapshot!(sandbox.run(&["rollback", "@", "--path", "missing"]), @r#"
+    --- stderr
+    error: cannot roll back to checkpoint "@": missing is neither in the checkpoint nor in the workspace
+    Nothing was changed.
+    hint: `safepoint show ID --files` lists what is in it.
+    --- exit 10
+    "#);
+}
+
+#[test]
+fn words_that_are_none() {
+    let sandbox = Sandbox::with_checkpoint();
+    assert_snapshot!(sandbox.run(&["create", "--kind", "odd"]), @"
+    --- stderr
+    error: invalid value 'odd' for '--kind <KIND>'
+      [possible values: automatic, manual, workflow, emergency]
+
+    For more information, try '--help'.
+    --- exit 2
+    ");
+    assert_snapshot!(sandbox.run(&["create", "--reason", "odd"]), @"
+    --- stderr
+    error: invalid value 'odd' for '--reason <REASON>'
+      [possible values: phase_complete, task_group_complete, safe_state, pre_risky_operation, error_recovery, manual]
+
+    For more information, try '--help'.
+    --- exit 2
+    ");
+    assert_snapshot!(sandbox.run(&["create", "--counter", "tests_passing"]), @r#"
+    --- stderr
+    error: cannot take a checkpoint: "tests_passing" is not a counter
+    Nothing was changed.
+    hint: Write the name, an equals sign and a number, as in tests_passing=42.
+    --- exit 2
+    "#);
+    assert_snapshot!(sandbox.run(&["create", "--counter", "tests_passing=many"]), @r#"
+    --- stderr
+    error: cannot take a checkpoint: "tests_passing=many" is not a counter
+    Nothing was changed.
+    hint: Write the name, an equals sign and a number, as in tests_passing=42.
+    --- exit 2
+    "#);
+    assert_snapshot!(sandbox.run(&["create", "--counter", "tests=1"]), @r#"
+    --- stderr
+    error: cannot take a checkpoint: "tests" is not a counter: expected one of tasks_completed, decisions_made, files_modified, files_created, tests_passing, tests_failing
+    Nothing was changed.
+    --- exit 2
+    "#);
+    assert_snapshot!(sandbox.run(&["create", "--session-id", "../x"]), @r#"
+    --- stderr
+    error: cannot take a checkpoint: "../x" is not an id: expected 26 letters and digits (ULID) or the UUID form
+    Nothing was changed.
+    --- exit 2
+    "#);
+    assert_snapshot!(sandbox.run(&["rollbak"]), @"
+    --- stderr
+    error: unrecognized subcommand 'rollbak'
+
+      tip: a similar subcommand exists: 'rollback'
+
+    Usage: safepoint [OPTIONS] <COMMAND>
+
+    For more information, try '--help'.
+    --- exit 2
+    ");
+}
+
+#[test]
+fn what_is_to_come_says_so() {
+    let sandbox = Sandbox::with_checkpoint();
+    assert_snapshot!(sandbox.run(&["create", "--scope", "framework"]), @"
+    --- stderr
+    error: cannot take a checkpoint: scope framework is not available yet
+    Nothing was changed.
+    hint: Use --scope project.
+    --- exit 2
+    ");
+    assert_snapshot!(sandbox.run(&["rollback", "@", "--strategy", "staged"]), @r#"
+    --- stderr
+    error: cannot roll back to checkpoint "@": strategy staged is not available yet
+    Nothing was changed.
+    hint: Use --strategy immediate, or selective with --path.
+    --- exit 2
+    "#);
+    for args in [
+        &["--strategy", "progressive"][..],
+        &["--verify", "true"],
+        &["--until", "true"],
+        &["--hard-reset"],
+        &["--part", "git"],
+    ] {
+        let output = sandbox.output(&[&["rollback", "@"][..], args].concat());
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("not available yet"), "{args:?}");
+    }
+}
+
+#[test]
+fn choices_that_contradict_each_other() {
+    let sandbox = Sandbox::with_checkpoint();
+    assert_snapshot!(sandbox.run(&["rollback", "@", "--strategy", "selective"]), @r#"
+    --- stderr
+    error: cannot roll back to checkpoint "@": nothing is selected
+    Nothing was changed.
+    hint: Choose with --path PATH or --part files.
+    --- exit 2
+    "#);
+    assert_snapshot!(sandbox.run(&["rollback", "@", "--strategy", "immediate", "--path", "src"]), @r#"
+    --- stderr
+    error: cannot roll back to checkpoint "@": --path chooses a part, and --strategy immediate means everything
+    Nothing was changed.
+    hint: Leave one of them out.
+    --- exit 2
+    "#);
+    assert_eq!(sandbox.output(&["diff", "--stat", "--name-only"]).status.code(), Some(2));
+}
+
+#[test]
+fn nothing_to_undo_and_nothing_to_redo() {
+    let sandbox = Sandbox::with_checkpoint();
+    assert_snapshot!(sandbox.run(&["undo"]), @"
+    --- stderr
+    error: cannot undo: there is no rollback to undo
+    Nothing was changed.
+    hint: Only a rollback can be undone; `safepoint list` shows where you can roll back to.
+    --- exit 10
+    ");
+    assert_snapshot!(sandbox.run(&["redo"]), @"
+    --- stderr
+    error: cannot redo: there is nothing to redo
+    Nothing was changed.
+    hint: Only an undo can be redone, and only until the next rollback.
+    --- exit 10
+    ");
+}
+
+#[test]
+fn a_checkpoint_of_another_workspace() {
+    let sandbox = Sandbox::with_checkpoint();
+    fs::create_dir(sandbox.path("other")).unwrap();
+    let there = sandbox.path("other");
+    let there = there.to_str().unwrap();
+    sandbox.run(&["-C", there, "create", "-m", "elsewhere"]);
+    let listed = sandbox.json(&["-C", there, "list", "--json"]);
+    let id = listed["data"]["checkpoints"][0]["id"].as_str().unwrap();
+    assert_snapshot!(sandbox.run(&["rollback", id]), @r#"
+    --- stderr
+    error: cannot roll back to checkpoint "01KG9YV41GXHKZH4X2XVXK4NAY": checkpoint 01KG9YV41GXHKZH4X2XVXK4NAY belongs to another workspace
+    Nothing was changed.
+    hint: Go to that workspace, or name its folder with -C.
+    --- exit 12
+    "#);
+    assert_eq!(sandbox.json(&["show", id, "--json"])["data"]["checkpoint"]["label"], "elsewhere");
+    assert_snapshot!(sandbox.run(&["list", "--all"]), @"
+    CHECKPOINT                  WHEN                  KIND    CHANGED   STORED  LABEL
+    01KG9YV41GXHKZH4X2XVXK4NAY  2026-01-31 12:01:03Z  manual  +0 ~0 -0  SIZE  [other] elsewhere
+    01KG9YS9EGCQT0DH2X3200JHAF  2026-01-31 12:00:03Z  manual  +6 ~0 -0  SIZE  [project] first
+    --- exit 0
+    ");
+}
