@@ -173,14 +173,14 @@ pub fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
             folders.push((path.to_path_buf(), target, meta.mode() & 0o7777));
             return Ok(());
         }
-        if kind.is_symlink() {
-            return symlink(fs::read_link(path)?, &target);
-        }
         if meta.nlink() > 1 {
             match first_names.entry(meta.ino()) {
                 Entry::Occupied(first) => return fs::hard_link(first.get(), &target),
                 Entry::Vacant(vacant) => drop(vacant.insert(target.clone())),
             }
+        }
+        if kind.is_symlink() {
+            return symlink(fs::read_link(path)?, &target);
         }
         if kind.is_fifo() {
             nix::unistd::mkfifo(&target, Mode::S_IRUSR | Mode::S_IWUSR)?;
