@@ -297,7 +297,14 @@ pub fn graft<S: ObjectSource + ObjectSink>(
     paths: &[RelPath],
 ) -> Result<ObjectId, GraftError> {
     let mut root = base;
-    for path in paths {
+    // What lies within another chosen path, or is chosen twice, comes with the other.
+    let covered = |at: usize, path: &RelPath| {
+        let comes_with = |(other_at, other): (usize, &RelPath)| {
+            other_at != at && path.is_within(other) && (path != other || other_at < at)
+        };
+        paths.iter().enumerate().any(comes_with)
+    };
+    for (_, path) in paths.iter().enumerate().filter(|(at, path)| !covered(*at, path)) {
         if path.is_root() {
             return Ok(donor);
         }
@@ -500,6 +507,11 @@ mod tests {
             told(&memory, now, graft(&["a", "f"]).unwrap()),
             ["modified a/x", "removed a/y", "type f", "added f/inside"]
         );
+        assert_eq!(
+            told(&memory, now, graft(&["only-now", "a/y", "only-now", "a", "a/y"]).unwrap()),
+            ["modified a/x", "removed a/y", "removed only-now"]
+        );
+        assert_eq!(graft(&["a", ""]).unwrap(), then);
         assert_eq!(graft(&[""]).unwrap(), then);
         assert!(matches!(graft(&["nothing/here"]), Err(GraftError::Nowhere { .. })));
         assert!(matches!(graft(&["f/inside"]), Err(GraftError::Blocked { .. })));

@@ -9,7 +9,8 @@ use safepoint_model::reference::Reference;
 use safepoint_model::rollback::Rollback;
 use safepoint_model::{RelPath, WorkspaceId};
 use safepoint_store::{Store, Usage};
-use safepoint_workspace::{Capabilities, Lock, Root};
+use safepoint_workspace::{Capabilities, Lock, Obstacle, Root, WorkspaceError};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -211,8 +212,12 @@ impl CheckpointManager {
     }
 
     pub(crate) fn probe(&self, root: &Root) -> Result<Capabilities, Error> {
-        let found = Capabilities::probe(root).map_err(|source| {
-            Error::Workspace(safepoint_workspace::WorkspaceError::Stage { path: RelPath::root(), source })
+        let found = Capabilities::probe(root).map_err(|source| match source.kind() {
+            // New content has to be written there first, so a root that forbids it is in the way like any other.
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                WorkspaceError::Obstructed(vec![Obstacle::ReadOnly(RelPath::root())])
+            }
+            _ => WorkspaceError::Stage { path: RelPath::root(), source },
         })?;
         Ok(found.and(self.settings.capabilities))
     }
@@ -232,7 +237,6 @@ impl CheckpointManager {
 }
 
 fn canonical(path: &Path) -> Result<PathBuf, Error> {
-    std::fs::canonicalize(path).map_err(|source| {
-        Error::Workspace(safepoint_workspace::WorkspaceError::Open { path: path.to_owned(), source })
-    })
+    std::fs::canonicalize(path)
+        .map_err(|source| Error::Workspace(WorkspaceError::Open { path: path.to_owned(), source }))
 }

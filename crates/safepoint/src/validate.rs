@@ -9,6 +9,7 @@ use safepoint_model::progress::Activity;
 use safepoint_model::tree::Node;
 use safepoint_model::{CheckpointId, ObjectError, ObjectId, Progress, RelPath, document};
 use safepoint_store::{Depth, Health};
+use safepoint_workspace::WorkspaceError;
 use std::collections::{HashMap, HashSet};
 
 /// Something that a checkpoint needs and that is missing or damaged.
@@ -220,6 +221,9 @@ impl Check<'_> {
 
     fn content(&mut self, path: &RelPath, content: &Content) -> Result<(), Error> {
         self.progress.advance(1, 0);
+        if self.progress.interrupted() {
+            return Err(WorkspaceError::Interrupted.into());
+        }
         if !self.object(Some(path), content.id)? {
             return Ok(());
         }

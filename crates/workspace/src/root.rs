@@ -22,13 +22,13 @@ pub struct Root {
 }
 
 impl Root {
-    /// Opens a folder. The path may be reached through links; nothing below it will be.
+    /// Opens a folder. The last name of the path must not be a link, and nothing below it will be followed as one.
     ///
     /// # Errors
     /// When it is not a directory or may not be read.
     pub fn open(path: &Path) -> Result<Self, WorkspaceError> {
         let failed = |source: io::Error| WorkspaceError::Open { path: path.to_owned(), source };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
         let facts = linux::facts_of(&fd).map_err(failed)?;
         Ok(Self { fd, path: path.to_owned(), facts })
@@ -160,6 +160,14 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let error = Root::open(file.path()).unwrap_err();
         assert!(matches!(error, WorkspaceError::Open { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_workspace_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("real")).unwrap();
+        std::os::unix::fs::symlink("real", folder.path().join("link")).unwrap();
+        assert!(Root::open(&folder.path().join("link")).is_err());
     }
 
     #[test]

@@ -423,7 +423,7 @@ impl Walk<'_> {
         let fd = match linux::open_dir(&here.fd, &name) {
             Ok(fd) => fd,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Outcome::Gone),
-            Err(error) if is_out_of_handles(&error) => {
+            Err(error) if file::is_out_of_handles(&error) => {
                 return Err(unreadable(&join(&here.path, &name)?, error));
             }
             Err(_) => return Ok(Outcome::LeftOut(name, Why::Unreadable)),
@@ -508,10 +508,6 @@ fn unreadable(path: &RelPath, source: io::Error) -> WorkspaceError {
 /// Names from a directory listing are names; the model checks all the same.
 fn join(above: &RelPath, name: &[u8]) -> Result<RelPath, WorkspaceError> {
     above.join(name).map_err(|error| unreadable(above, io::Error::other(error)))
-}
-
-fn is_out_of_handles(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
 /// The first bytes of a regular file.

@@ -193,8 +193,9 @@ impl Stage<'_> {
         progress: &dyn Progress,
     ) -> Result<Vec<Meanwhile>, WorkspaceError> {
         progress.begin(Activity::Verifying, Some(steps.len() as u64));
-        // A directory's final mode may come with a later step than the directory itself.
-        let finals: HashMap<&RelPath, &Entry> = steps
+        // A directory's final mode comes with a step after all swaps; those before them only lend rights.
+        let last_swap = steps.iter().rposition(|step| step.how != How::Meta).unwrap_or(0);
+        let finals: HashMap<&RelPath, &Entry> = steps[last_swap.min(steps.len())..]
             .iter()
             .filter(|step| step.how == How::Meta)
             .filter_map(|step| Some((&step.path, &step.new.as_ref()?.entry)))

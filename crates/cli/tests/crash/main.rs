@@ -11,5 +11,6 @@
 
 mod fault;
 mod kill;
+mod ordinary;
 mod power;
 mod scene;

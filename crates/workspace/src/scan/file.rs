@@ -5,7 +5,7 @@ use crate::linux::{self, Facts, Lease};
 use rustix::fd::OwnedFd;
 use safepoint_model::content::Content;
 use safepoint_model::tree::Meta;
-use safepoint_model::{ObjectError, ObjectSink};
+use safepoint_model::{ObjectError, ObjectSink, RelPath};
 use std::fs::File;
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -31,6 +31,11 @@ pub(super) enum FileRead {
         trusted: bool,
         settled: bool,
     },
+}
+
+/// Whether it is this process that lacks something, and not the file.
+pub(super) fn is_out_of_handles(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
 /// The present, on the clock that stamps files.
@@ -66,6 +71,9 @@ fn read_once(sink: &dyn ObjectSink, dir: &OwnedFd, name: &[u8]) -> Result<FileRe
         Ok(fd) => fd,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FileRead::Gone),
         Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Ok(FileRead::AnotherType),
+        Err(error) if is_out_of_handles(&error) => {
+            return Err(WorkspaceError::Read { path: RelPath::root(), source: error });
+        }
         Err(_) => return Ok(FileRead::Unreadable),
     };
     let Ok(before) = linux::facts_of(&fd) else { return Ok(FileRead::Unreadable) };

@@ -1,0 +1,183 @@
+//! The same tool in the hands of an ordinary user: folders that forbid writing, folders that belong to somebody else.
+//!
+//! Tests that run as root start the binary as nobody; others are ordinary users already.
+
+use safepoint_testkit::TreeImage;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const NOBODY: u32 = 65_534;
+
+struct User {
+    folder: tempfile::TempDir,
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+impl User {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_safepoint"), folder.path().join("safepoint")).unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let user = Self { folder };
+        fs::create_dir(user.project()).unwrap();
+        for path in [user.folder.path().to_owned(), user.project()] {
+            if is_root() {
+                chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+        }
+        user
+    }
+
+    fn project(&self) -> PathBuf {
+        self.folder.path().join("project")
+    }
+
+    fn run(&self, program: &Path, args: &[&str]) -> Output {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(self.project()).env_clear();
+        command.env("PATH", "/usr/bin:/bin").env("HOME", self.folder.path());
+        command.env("SAFEPOINT_HOME", self.folder.path().join("home"));
+        command.envs(std::env::vars_os().filter(|(name, _)| name == "LLVM_PROFILE_FILE"));
+        if is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.output().unwrap()
+    }
+
+    fn shell(&self, script: &str) {
+        let output = self.run("/bin/sh".as_ref(), &["-ec", script]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn safepoint(&self, args: &[&str]) -> (i32, String) {
+        let output = self.run(&self.folder.path().join("safepoint"), args);
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        (output.status.code().unwrap(), said)
+    }
+
+    #[track_caller]
+    fn succeeds(&self, args: &[&str]) {
+        let (code, said) = self.safepoint(args);
+        assert_eq!(code, 0, "{said}");
+    }
+
+    fn image(&self) -> TreeImage {
+        TreeImage::read(&self.project(), &[]).unwrap()
+    }
+}
+
+#[test]
+fn folders_that_forbid_writing_are_rolled_back_exactly() {
+    let user = User::new();
+    user.shell(
+        "mkdir -p ro/deep gone/deep swap; echo 1 > ro/f; echo 1 > ro/deep/g; echo 1 > gone/deep/h; echo 1 > gone/i
+         echo 1 > secret; chmod 000 secret; chmod 444 ro/f; chmod 555 ro/deep ro gone/deep gone swap",
+    );
+    user.shell("chmod 400 secret");
+    user.succeeds(&["create"]);
+    let then = user.image();
+    user.shell(
+        "chmod -R u+w .; rm ro/f; echo 2 > ro/deep/g; echo 2 > ro/new; rm -r gone; rmdir swap; echo 2 > swap
+         mkdir made; echo 2 > made/x; chmod 555 made ro ro/deep",
+    );
+    let now = user.image();
+    user.succeeds(&["rollback", "@"]);
+    assert!(user.image().difference(&then).is_empty(), "{:#?}", user.image().difference(&then));
+    user.succeeds(&["undo"]);
+    assert!(user.image().difference(&now).is_empty(), "{:#?}", user.image().difference(&now));
+    user.succeeds(&["redo"]);
+    assert!(user.image().difference(&then).is_empty());
+    // The workspace's own folder is where new content is prepared: it has to be writable.
+    user.shell("echo 3 > new; chmod 555 .");
+    let (code, said) = user.safepoint(&["rollback", "@"]);
+    assert_eq!(code, 12, "{said}");
+    assert!(said.contains("may not be written"), "{said}");
+    user.shell("chmod -R u+rwx .");
+}
+
+#[test]
+fn what_may_not_be_read_is_said_and_what_stands_there_is_left_alone() {
+    let user = User::new();
+    user.shell("echo 1 > a; echo 1 > b; mkdir d; echo 1 > d/x");
+    user.succeeds(&["create"]);
+    user.shell("echo 2 > b; chmod 000 a d");
+    let before = user.image_as_root();
+    let (code, said) = user.safepoint(&["create"]);
+    assert_eq!(code, 3, "{said}");
+    assert!(said.contains("could not be read"), "{said}");
+    let (code, said) = user.safepoint(&["rollback", "@~1"]);
+    assert_eq!(code, 12, "{said}");
+    assert!(said.contains("In the way: a"), "{said}");
+    assert_eq!(user.image_as_root(), before);
+    user.shell("chmod 755 d; chmod 644 a");
+    user.succeeds(&["rollback", "@~1"]);
+}
+
+impl User {
+    /// What can be seen without reading: names, types and modes.
+    fn image_as_root(&self) -> Vec<(PathBuf, u32)> {
+        let mut found: Vec<_> = fs::read_dir(self.project())
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|entry| (entry.path(), entry.metadata().unwrap().permissions().mode()))
+            .collect();
+        found.sort();
+        found
+    }
+}
+
+#[test]
+fn a_folder_of_somebody_else_is_not_touched() {
+    if !is_root() {
+        // Only root can make a folder that belongs to somebody else.
+        return;
+    }
+    let user = User::new();
+    let foreign = user.project().join("foreign");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("x"), "1").unwrap();
+    user.succeeds(&["create"]);
+    fs::write(foreign.join("x"), "2").unwrap();
+    let before = user.image();
+    let (code, said) = user.safepoint(&["rollback", "@"]);
+    assert_eq!(code, 12, "{said}");
+    assert!(said.contains("may not be written"), "{said}");
+    assert_eq!(user.image(), before);
+    user.shell("echo 2 > mine");
+    user.succeeds(&["rollback", "@", "--path", "mine"]);
+}
+
+#[test]
+fn files_of_another_owner_come_back_to_their_owner_under_root() {
+    if !is_root() {
+        return;
+    }
+    use std::os::unix::fs::MetadataExt;
+    let user = User::new();
+    user.shell("echo 1 > f; ln -s f link; mkdir d; echo 1 > d/g");
+    let binary = user.folder.path().join("safepoint");
+    let as_root = |args: &[&str]| {
+        let mut command = Command::new(&binary);
+        let home = user.folder.path().join("root-home");
+        let output =
+            command.args(args).current_dir(user.project()).env("SAFEPOINT_HOME", home).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    as_root(&["create"]);
+    user.shell("rm -r f link d");
+    as_root(&["rollback", "@"]);
+    for name in ["f", "link", "d", "d/g"] {
+        let metadata = fs::symlink_metadata(user.project().join(name)).unwrap();
+        assert_eq!((metadata.uid(), metadata.gid()), (NOBODY, NOBODY), "{name}");
+    }
+    chown(user.project().join("f"), Some(0), Some(0)).unwrap();
+    as_root(&["rollback", "@"]);
+    assert_eq!(fs::metadata(user.project().join("f")).unwrap().uid(), NOBODY);
+}
