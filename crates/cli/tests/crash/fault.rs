@@ -9,7 +9,8 @@ const EACCES: i32 = 13;
 const ENOSPC: i32 = 28;
 
 fn check(act: Act) {
-    let scene = Scene::new(act);
+    let mut scene = Scene::new(act);
+    scene.profiled = true;
     scene.reset();
     let points = calls(&scene.verb()).unwrap().0.len() as u64;
     let (mut tried, mut refused) = (0u64, 0u64);

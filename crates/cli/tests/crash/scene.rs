@@ -24,11 +24,21 @@ pub(crate) struct Scene {
     pub(crate) act: Act,
     /// Capabilities that the binary is told to do without.
     without: &'static str,
+    /// Whether coverage, if it is measured, is measured in the binary too.
+    pub(crate) profiled: bool,
     old: TreeImage,
     new: TreeImage,
     /// Checkpoints, and records of finished rollbacks, before the verb.
     checkpoints: usize,
     rollbacks: usize,
+}
+
+/// Where an instrumented binary leaves its counts: in few files that it shares with others, or nowhere. By itself it would leave
+/// them in the workspace.
+fn profile(wanted: bool) -> Option<(OsString, OsString)> {
+    let asked = PathBuf::from(std::env::var_os("LLVM_PROFILE_FILE")?);
+    let file = if wanted { asked.with_file_name("crash-%4m.profraw") } else { "/dev/null".into() };
+    Some(("LLVM_PROFILE_FILE".into(), file.into()))
 }
 
 fn put(root: &Path, name: &str, content: impl AsRef<[u8]>) {
@@ -94,7 +104,7 @@ impl Scene {
         drop(manager);
         copy_tree(&home, &folder.path().join("home.before")).unwrap();
         copy_tree(&project, &folder.path().join("project.before")).unwrap();
-        Self { folder, act, without, old, new, checkpoints, rollbacks }
+        Self { folder, act, without, profiled: false, old, new, checkpoints, rollbacks }
     }
 
     pub(crate) fn home(&self) -> PathBuf {
@@ -141,8 +151,7 @@ impl Scene {
         if !self.without.is_empty() {
             env.push(("SAFEPOINT_TEST_WITHOUT".into(), self.without.into()));
         }
-        // So that coverage is measured in what the tests start, too.
-        env.extend(std::env::vars_os().filter(|(name, _)| name == "LLVM_PROFILE_FILE"));
+        env.extend(profile(self.profiled));
         let exe = PathBuf::from(env!("CARGO_BIN_EXE_safepoint"));
         let args = args.iter().map(OsString::from).collect();
         Program { exe, args, env, cwd: self.project() }
