@@ -239,3 +239,92 @@ fn details(error: &Error) -> Vec<String> {
         _ => Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use safepoint_model::{ModelError, ObjectId, RelPath};
+    use std::io;
+    use std::path::PathBuf;
+
+    fn full() -> io::Error {
+        io::ErrorKind::StorageFull.into()
+    }
+
+    fn model() -> ModelError {
+        ModelError::Id { given: "x".to_owned() }
+    }
+
+    #[test]
+    fn every_sort_of_failure_has_its_code_and_kind() {
+        let (path, object) = (PathBuf::from("p"), ObjectId::from_bytes([0; 32]));
+        let rel = RelPath::root;
+        let store = |error: StoreError| ObjectError::Store(Box::new(error));
+        let rows: Vec<(Error, &str, FailureKind)> = vec![
+            (Error::Home { path: path.clone(), source: full() }, "home", FailureKind::Failed),
+            (Error::Model(model()), "bad_input", FailureKind::Usage),
+            (Error::Graft(GraftError::Model(model())), "damaged", FailureKind::Damaged),
+            (
+                Error::Graft(GraftError::Object(ObjectError::Missing { id: object })),
+                "missing",
+                FailureKind::Damaged,
+            ),
+            (WorkspaceError::Verify { path: rel() }.into(), "verify", FailureKind::Damaged),
+            (WorkspaceError::Sync(full()).into(), "disk_full", FailureKind::Failed),
+            (WorkspaceError::Stage { path: rel(), source: full() }.into(), "disk_full", FailureKind::Failed),
+            (
+                WorkspaceError::Space { needed_bytes: 2, free_bytes: 1 }.into(),
+                "disk_full",
+                FailureKind::Failed,
+            ),
+            (
+                WorkspaceError::Pattern { pattern: "[".into(), why: "x".into() }.into(),
+                "bad_pattern",
+                FailureKind::Usage,
+            ),
+            (
+                WorkspaceError::Read { path: rel(), source: io::ErrorKind::Other.into() }.into(),
+                "workspace",
+                FailureKind::Failed,
+            ),
+            (
+                StoreError::SyncPack { path: path.clone(), source: full() }.into(),
+                "disk_full",
+                FailureKind::Failed,
+            ),
+            (
+                StoreError::NewerFormat { path: path.clone(), found: 2, known: 1 }.into(),
+                "newer_format",
+                FailureKind::Failed,
+            ),
+            (StoreError::NotAStore { path: path.clone() }.into(), "not_a_store", FailureKind::Damaged),
+            (StoreError::WriterFailed.into(), "store", FailureKind::Failed),
+            (
+                CatalogError::Newer { path: path.clone(), found: 2, known: 1 }.into(),
+                "newer_format",
+                FailureKind::Failed,
+            ),
+            (CatalogError::Nested { path }.into(), "catalog", FailureKind::Failed),
+            (ObjectError::Input(full()).into(), "unreadable", FailureKind::Failed),
+            (store(StoreError::WriterFailed).into(), "store", FailureKind::Failed),
+            (ObjectError::Store("odd".into()).into(), "store", FailureKind::Failed),
+        ];
+        for (error, code, kind) in rows {
+            let failure = Failure::from(&error);
+            assert_eq!((failure.code, failure.kind), (code, kind), "{error}");
+            assert!(!failure.message.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_failure_half_way_says_why_and_what_it_met() {
+        let rollback = safepoint_model::RollbackId::from_bits(1);
+        let source = Box::new(Error::Workspace(WorkspaceError::Sync(full())));
+        let failure = Failure::from(&Error::RolledBackHalfway { rollback, source });
+        assert_eq!((failure.code, failure.kind), ("rollback_failed", FailureKind::Failed));
+        assert!(failure.causes.len() >= 2, "{failure:?}");
+        let source = Box::new(Error::NothingToUndo);
+        let failure = Failure::from(&Error::Unfinished { rollback, source });
+        assert!(failure.hints[0].contains("safepoint recover"));
+    }
+}

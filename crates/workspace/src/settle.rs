@@ -98,8 +98,8 @@ impl Stage<'_> {
             let step = parse_slot(&slot.name).and_then(|(number, kind)| Some((*by_slot.get(&number)?, kind)));
             let (path, expected) = match step {
                 Some((step, kind)) => (step.path.clone(), expected_in(step, kind, ended)),
-                // Not a name that we give.
-                None => (RelPath::root(), None),
+                // Not a name that we give: somebody put it there, and it is kept under that name.
+                None => (RelPath::new(slot.name.clone()).unwrap_or_default(), None),
             };
             self.look(&slot.name, &path, expected.as_ref(), store, &mut settled).map_err(
                 |error| match error {

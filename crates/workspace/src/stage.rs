@@ -24,7 +24,7 @@ use std::sync::Mutex;
 
 /// Up to this many files are made durable one by one; beyond, the whole file system at once. With few files the data that
 /// other programs wrote must not make us wait; with many, one call is faster than thousands.
-pub(crate) const SYNC_ONE_BY_ONE_MAX: usize = 64;
+pub(crate) const SYNC_ONE_BY_ONE_MAX: usize = 16;
 
 const STAGE: &str = "stage-";
 const APPLY: &str = "apply-";

@@ -56,6 +56,11 @@ fn rollback_after_a_power_cut_is_old_or_new() {
 }
 
 #[test]
+fn rollback_of_many_files_after_a_power_cut_is_old_or_new() {
+    check(Act::RollbackMany);
+}
+
+#[test]
 fn undo_after_a_power_cut_is_old_or_new() {
     check(Act::Undo);
 }
@@ -64,7 +69,7 @@ fn undo_after_a_power_cut_is_old_or_new() {
 #[test]
 fn a_left_out_sync_is_caught() {
     let mut report = Vec::new();
-    for act in [Act::Create, Act::Rollback] {
+    for act in [Act::Create, Act::Rollback, Act::RollbackMany] {
         let scene = Scene::new(act);
         let (start, recording) = recorded(&scene);
         let syncs: Vec<Op> = recording.ops.iter().filter(|op| op.is_sync()).cloned().collect();
@@ -84,6 +89,9 @@ fn a_left_out_sync_is_caught() {
     assert!(caught(Act::Create, "catalog.db-wal"), "a checkpoint whose commit was not synced");
     assert!(caught(Act::Rollback, "catalog.db-wal"), "a rollback whose intent or commit was not synced");
     assert!(caught(Act::Rollback, "/project"), "a rollback whose files were not synced");
+    let all_syncfs_caught =
+        report.iter().filter(|(_, sync, _)| sync.starts_with("syncfs")).all(|(_, _, caught)| *caught);
+    assert!(all_syncfs_caught, "a rollback of many files that was not synced");
 }
 
 fn describe(op: &Op) -> String {

@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 pub(crate) enum Act {
     Create,
     Rollback,
+    /// With so many files that the whole file system is synced at once.
+    RollbackMany,
     Undo,
 }
 
@@ -72,6 +74,12 @@ fn second_state(root: &Path) {
     put(root, "new.txt", "new");
 }
 
+fn many_files(root: &Path, act: Act, text: &str) {
+    for number in (0..20).filter(|_| act == Act::RollbackMany) {
+        put(root, &format!("many/f{number}"), text.repeat(number));
+    }
+}
+
 impl Scene {
     pub(crate) fn new(act: Act) -> Self {
         Self::without(act, "")
@@ -86,16 +94,18 @@ impl Scene {
         let manager = CheckpointManager::open(&home).unwrap();
         let workspace = manager.register(&project).unwrap();
         first_state(&project);
+        many_files(&project, act, "1");
         let first = manager.create(&workspace, &CreateOptions::default(), &Silent).unwrap().checkpoint.id;
         let first_image = image(&project);
         second_state(&project);
+        many_files(&project, act, "2");
         let second_image = image(&project);
         if act == Act::Undo {
             manager.restore(&workspace, first, &RestoreOptions::default(), &Silent).unwrap();
         }
         let (old, new) = match act {
             Act::Create => (second_image.clone(), second_image),
-            Act::Rollback => (second_image, first_image),
+            Act::Rollback | Act::RollbackMany => (second_image, first_image),
             Act::Undo => (first_image, second_image),
         };
         let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
@@ -160,7 +170,7 @@ impl Scene {
     pub(crate) fn verb(&self) -> Program {
         match self.act {
             Act::Create => self.command(&["create", "-m", "second"]),
-            Act::Rollback => self.command(&["rollback", "@"]),
+            Act::Rollback | Act::RollbackMany => self.command(&["rollback", "@"]),
             Act::Undo => self.command(&["undo"]),
         }
     }

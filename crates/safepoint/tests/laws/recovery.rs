@@ -111,3 +111,105 @@ fn a_missing_safety_checkpoint_says_so() {
         "{error}"
     );
 }
+
+#[test]
+fn nothing_in_a_stage_is_deleted_before_it_is_stored() {
+    let bench = Bench::new();
+    bench.write("a", "1");
+    let checkpoint = bench.create();
+    bench.write("d/held", "2");
+    let held = fs::OpenOptions::new().append(true).open(bench.path("d/held")).unwrap();
+    let id = bench.restore(checkpoint.id).rollback.id;
+    let stage = bench.path(&format!(".safepoint/apply-{id}"));
+    let slot = fs::read_dir(&stage).unwrap().next().unwrap().unwrap().path();
+    // Somebody finds the displaced folder and goes on working in it.
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        slot.join("fifo"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
+    fs::create_dir(slot.join("made")).unwrap();
+    fs::write(slot.join("made/x"), "in a new folder").unwrap();
+    std::os::unix::fs::symlink("target", slot.join("made/link")).unwrap();
+    fs::write(slot.join("loose"), "a new file").unwrap();
+    fs::write(stage.join("stray"), "not even in a slot").unwrap();
+    fs::set_permissions(slot.join("made"), fs::Permissions::from_mode(0o300)).unwrap();
+    let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
+    assert_eq!(recovery.waiting.len(), 1, "{recovery:?}");
+    drop(held);
+    let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
+    assert!(recovery.warnings.iter().any(|warning| warning.contains("FIFO")), "{recovery:?}");
+    assert!(slot.join("loose").exists(), "what stays, stays whole");
+    fs::remove_file(slot.join("fifo")).unwrap();
+    let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
+    let text = |path: &str| {
+        let rescued = recovery.rescued.iter().find(|it| path.starts_with(&it.path.to_string())).unwrap();
+        let checkpoint = bench.manager.checkpoint(rescued.checkpoint).unwrap();
+        let mut out = Vec::new();
+        bench.manager.cat(&checkpoint, &safepoint::model::RelPath::new(path).unwrap(), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(text("d/made/x"), "in a new folder");
+    assert_eq!(text("d/made/link"), "target");
+    assert_eq!(text("d/loose"), "a new file");
+    assert!(!bench.path(".safepoint").exists());
+}
+
+#[test]
+fn a_stray_file_in_a_stage_is_rescued_under_its_name() {
+    let bench = Bench::new();
+    bench.write("a", "1");
+    let checkpoint = bench.create();
+    bench.write("a", "2");
+    let held = fs::OpenOptions::new().append(true).open(bench.path("a")).unwrap();
+    let id = bench.restore(checkpoint.id).rollback.id;
+    fs::write(bench.path(&format!(".safepoint/apply-{id}/stray.txt")), "kept").unwrap();
+    drop(held);
+    let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
+    assert_eq!(recovery.rescued.len(), 1, "{recovery:?}");
+    let rescue = bench.manager.checkpoint(recovery.rescued[0].checkpoint).unwrap();
+    let mut out = Vec::new();
+    bench.manager.cat(&rescue, &recovery.rescued[0].path, &mut out).unwrap();
+    assert_eq!(out, b"kept");
+}
+
+#[test]
+fn a_settled_or_refused_rollback_leaves_nothing_to_trip_over() {
+    let bench = Bench::new();
+    bench.write("a", "1");
+    let checkpoint = bench.create();
+    bench.write("a", "2");
+    let id = bench.restore(checkpoint.id).rollback.id;
+    // The disk forgot that the stage was deleted.
+    let stage = bench.path(&format!(".safepoint/apply-{id}"));
+    fs::create_dir_all(&stage).unwrap();
+    fs::write(stage.join("0"), "2").unwrap();
+    let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
+    assert!(recovery.is_empty() && !bench.path(".safepoint").exists(), "{recovery:?}");
+}
+
+#[test]
+fn what_others_do_while_a_rollback_is_undone_is_respected() {
+    let bench = Bench::new();
+    bench.write("changed", "1");
+    bench.write("dir/gone", "1");
+    let checkpoint = bench.create();
+    bench.write("changed", "2");
+    bench.write("new", "2");
+    fs::remove_dir_all(bench.path("dir")).unwrap();
+    let restored = bench.restore(checkpoint.id);
+    reopen_as_applying(&bench, restored.rollback.id);
+    // After the crash, before the recovery: somebody edits what the rollback had put there, and makes what it had taken away.
+    bench.write("changed", "edited after the crash");
+    bench.write("new", "made after the crash");
+    bench.write("dir/gone", "edited too");
+    let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
+    assert_eq!(recovery.undone.len(), 1);
+    assert_eq!(bench.read("changed"), "2");
+    let rescued: Vec<String> = recovery.rescued.iter().map(|it| it.path.to_string()).collect();
+    assert!(rescued.contains(&"changed".to_owned()), "{rescued:?}");
+    assert!(rescued.contains(&"dir/gone".to_owned()), "{rescued:?}");
+}
