@@ -329,7 +329,7 @@ mod tests {
         refused(&|entry| entry.meta.xattrs = vec![(b"security.x".to_vec(), vec![])]);
         refused(&|entry| entry.meta.xattrs = vec![(b"user.a\0".to_vec(), vec![])]);
         refused(&|entry| {
-            entry.meta.xattrs = vec![(b"user.b".to_vec(), vec![]), (b"user.a".to_vec(), vec![])]
+            entry.meta.xattrs = vec![(b"user.b".to_vec(), vec![]), (b"user.a".to_vec(), vec![])];
         });
         refused(&|entry| entry.node = Node::Symlink(vec![]));
         refused(&|entry| entry.node = Node::Symlink(b"a\0b".to_vec()));

@@ -34,11 +34,13 @@ impl CheckpointManager {
         if rescued.is_empty() {
             return Ok(());
         }
+        let rescued = apart(rescued)?;
         let workspace = self.workspace(record.workspace_id)?;
         let entries = rescued.iter().map(|(path, entry, _)| (path.clone(), entry.clone())).collect();
         let tree = tree_of(&writer, entries)?;
         let root = Entry { name: Vec::new(), meta: plain_directory(), node: Node::Directory(tree) };
-        let (count, bytes) = (rescued.len() as u64, 0);
+        let size = |entry: &Entry| if let Node::File(content) = entry.node { content.size } else { 0 };
+        let (count, bytes) = (rescued.len() as u64, rescued.iter().map(|(_, entry, _)| size(entry)).sum());
         let files = keep_document(&writer, &root, &Coverage::default(), count, bytes)?;
         let part = PartRecord { kind: PartKind::Files, key: workspace.id.to_string(), document: files };
         let manifest = Manifest::new(vec![part]);
@@ -62,6 +64,40 @@ impl CheckpointManager {
         })?;
         Ok(())
     }
+}
+
+/// Something that was rescued: where it was, what it is, and what was noticed.
+type Edit = (RelPath, Entry, String);
+
+/// Gives every edit a path of its own: two may have stood at one path, one after the other, and both are kept.
+fn apart(edits: Vec<Edit>) -> Result<Vec<Edit>, Error> {
+    let mut apart: Vec<Edit> = Vec::with_capacity(edits.len());
+    for (path, mut entry, why) in edits {
+        let is_taken = |path: &RelPath, taken: &[Edit]| {
+            taken.iter().any(|(other, _, _)| path.is_within(other) || other.is_within(path))
+        };
+        let mut free = path.clone();
+        let mut number = 1;
+        while is_taken(&free, &apart) {
+            free = aside(&path, number)?;
+            number += 1;
+        }
+        if let Some((_, name)) = free.split_last() {
+            entry.name = name.to_vec();
+        }
+        apart.push((free, entry, why));
+    }
+    Ok(apart)
+}
+
+/// The same path below another first name, which keeps within what a name may be.
+fn aside(path: &RelPath, number: u32) -> Result<RelPath, Error> {
+    let mut names: Vec<Vec<u8>> = path.names().map(<[u8]>::to_vec).collect();
+    if let Some(first) = names.first_mut() {
+        first.truncate(200);
+        first.extend_from_slice(format!(".rescued-{number}").as_bytes());
+    }
+    Ok(RelPath::new(names.join(&b'/'))?)
 }
 
 fn plain_directory() -> Meta {
@@ -90,4 +126,25 @@ fn tree_of(sink: &dyn ObjectSink, entries: Vec<(RelPath, Entry)>) -> Result<Obje
     let tree =
         Tree::new(here.into_values().collect()).map_err(|error| ObjectError::Store(Box::new(error)))?;
     Ok(sink.put(ObjectKind::Tree, &tree.encode())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use safepoint_model::content::Content;
+
+    #[test]
+    fn two_edits_of_one_path_are_both_kept() {
+        let edit = |path: &str, text: &str| {
+            let path = RelPath::new(path).unwrap();
+            let name = path.split_last().unwrap().1.to_vec();
+            let node = Node::File(Content::whole(text.as_bytes()));
+            (path, Entry { name, meta: plain_directory(), node }, String::new())
+        };
+        let edits =
+            vec![edit("d/a", "1"), edit("d/a", "2"), edit("d", "3"), edit("d/a/b", "4"), edit("x", "5")];
+        let apart = apart(edits).unwrap();
+        let paths: Vec<String> = apart.iter().map(|(path, _, _)| path.to_string()).collect();
+        assert_eq!(paths, ["d/a", "d.rescued-1/a", "d.rescued-2", "d.rescued-3/a/b", "x"]);
+    }
 }

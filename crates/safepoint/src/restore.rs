@@ -184,7 +184,9 @@ impl CheckpointManager {
             transaction.insert_rollback(record, prepared.steps())
         });
         if let Err(error) = intent {
-            return Err(self.abort(record, &mut *prepared, error.into(), progress));
+            let error = self.abort(record, &mut *prepared, error.into(), progress);
+            record.safety_checkpoint = None;
+            return Err(error);
         }
         self.keep_cache(workspace, &mut safety.captured);
         match self.apply_and_publish(workspace, request, record, &mut *prepared, progress) {

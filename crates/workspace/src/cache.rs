@@ -5,7 +5,8 @@
 //! does not match is as good as none. The file is read whole and used in place, not parsed.
 //!
 //! Layout: magic, token, offset of the root's block, blocks, BLAKE3 of all before. A block is one directory:
-//! its tree's id, then per entry the facts, the entry in a tree's encoding, and the offset of its block if it is a directory.
+//! its tree's id and the number of its entries, then per entry the facts, the offset of its block if it is a directory, two lengths,
+//! its name, and the entry in a tree's encoding.
 
 use crate::linux::Facts;
 use safepoint_model::ObjectId;

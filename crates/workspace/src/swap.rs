@@ -237,6 +237,13 @@ impl Stage<'_> {
                 }
             }
             (None, How::Swap { .. }) if place.exists().map_err(unreadable)? => meanwhile(),
+            (Some(new), How::Meta) if finals.get(&step.path) == Some(&&new.entry) => {
+                match has_meta(&place, &new.entry) {
+                    Ok(true) => Ok(None),
+                    Ok(false) => meanwhile(),
+                    Err(error) => Err(unreadable(error)),
+                }
+            }
             _ => Ok(None),
         }
     }
@@ -444,6 +451,18 @@ fn compare_io(result: Result<bool, CompareError>) -> Result<bool, Back> {
         CompareError::Io(error) => Back::Io(error),
         CompareError::Object(error) => Back::Other(error.into()),
     })
+}
+
+/// Whether what stands at a path has the mode, the attributes and, where they count, the owner that it was given.
+fn has_meta(place: &Place, wanted: &Entry) -> io::Result<bool> {
+    let fd = match linux::open_path(&place.above, &place.name) {
+        Err(error) if is_absent(&error) => return Ok(false),
+        other => other?,
+    };
+    let facts = linux::facts_of(&fd)?;
+    let xattrs = linux::read_xattrs_by_path(&fd)?;
+    let now = Meta { mode: facts.mode, uid: facts.uid, gid: facts.gid, mtime_ns: 0, xattrs };
+    Ok(now.same_but_times(&wanted.meta, owners()))
 }
 
 /// Sets mode, owner and attributes of what stands at a path, unless somebody put something else there.

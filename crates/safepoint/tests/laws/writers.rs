@@ -131,7 +131,7 @@ fn no_byte_that_a_writer_was_told_was_written_is_lost() {
         scope.spawn(|| each(&|number| atomic_rename(&bench.path("rename"), number, &told)));
         scope.spawn(|| {
             each(&|number| {
-                HELD.with_borrow_mut(|held| append_held(held, &bench.path("append"), number, &told))
+                HELD.with_borrow_mut(|held| append_held(held, &bench.path("append"), number, &told));
             });
         });
         scope.spawn(|| {

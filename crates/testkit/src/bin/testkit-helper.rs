@@ -1,6 +1,8 @@
 //! A program for the testkit's own tests, doing what shells cannot. In: a
 //! word for what to do and a folder to do it in; out: files in that folder.
 
+#![allow(clippy::disallowed_methods, reason = "a program to be traced")]
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;

@@ -29,7 +29,7 @@ pub(crate) struct Facts {
     pub(crate) size: u64,
     pub(crate) mtime_ns: i64,
     pub(crate) ctime_ns: i64,
-    /// The device in the high half, the mount in the low half: neither may change inside a workspace.
+    /// The device, in two parts, and the mount: neither may change inside a workspace.
     pub(crate) place: (u32, u32, u64),
 }
 
