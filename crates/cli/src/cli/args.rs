@@ -126,7 +126,7 @@ Examples:
     /// Say whether the workspace is covered: what changed since the newest checkpoint, and what is left out.
     #[command(after_help = "Examples:\n  safepoint status\n  safepoint -C ~/projects/shop status")]
     Status,
-    /// Finish or undo what a crash left. Whatever works on a workspace does so first by itself; this one shows it.
+    /// Finish or undo what a crash left. Work on a workspace begins with it anyway.
     #[command(after_help = "Examples:\n  safepoint recover")]
     Recover,
     /// Tell the story in a temporary folder: a project, a disaster, and the way back.

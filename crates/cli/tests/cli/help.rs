@@ -24,7 +24,7 @@ fn the_first_page() {
       summary      Count checkpoints, by kind and by reason
       status       Say whether the workspace is covered: what changed since the newest checkpoint, and
                    what is left out
-      recover      Finish or undo what a crash left. Every command does so by itself; this one shows it
+      recover      Finish or undo what a crash left. Work on a workspace begins with it anyway
       demo         Tell the story in a temporary folder: a project, a disaster, and the way back
       completions  Print a completion script for your shell
       version      Print the version
