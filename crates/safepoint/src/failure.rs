@@ -259,6 +259,8 @@ mod tests {
     fn every_sort_of_failure_has_its_code_and_kind() {
         let (path, object) = (PathBuf::from("p"), ObjectId::from_bytes([0; 32]));
         let rel = RelPath::root;
+        let checkpoint = safepoint_model::CheckpointId::from_bits(1);
+        let rollback = safepoint_model::RollbackId::from_bits(1);
         let store = |error: StoreError| ObjectError::Store(Box::new(error));
         let rows: Vec<(Error, &str, FailureKind)> = vec![
             (Error::Home { path: path.clone(), source: full() }, "home", FailureKind::Failed),
@@ -305,6 +307,8 @@ mod tests {
                 FailureKind::Failed,
             ),
             (CatalogError::Nested { path }.into(), "catalog", FailureKind::Failed),
+            (CatalogError::Needed { checkpoint, rollback }.into(), "needed", FailureKind::Conflict),
+            (Error::NoFiles { checkpoint }, "no_files", FailureKind::Conflict),
             (ObjectError::Input(full()).into(), "unreadable", FailureKind::Failed),
             (store(StoreError::WriterFailed).into(), "store", FailureKind::Failed),
             (ObjectError::Store("odd".into()).into(), "store", FailureKind::Failed),

@@ -82,3 +82,21 @@ fn undo_killed_anywhere_is_old_or_new() {
 fn rollback_without_exchange_killed_anywhere_is_old_or_new() {
     check(Act::Rollback, "exchange,noreplace");
 }
+
+#[test]
+fn recover_tells_what_it_undid() {
+    let mut scene = Scene::new(Act::Rollback);
+    scene.reset();
+    let calls = safepoint_testkit::calls(&scene.verb()).unwrap().0;
+    let first_swap =
+        calls.iter().find(|call| call.detail.contains("EXCHANGE") && !call.detail.contains("robe")).unwrap();
+    scene.reset();
+    assert!(matches!(kill_at(&scene.verb(), first_swap.index + 1).unwrap(), End::Killed { .. }));
+    scene.profiled = true;
+    let (_, end) = safepoint_testkit::calls(&scene.recovery()).unwrap();
+    let End::Exited { code: 0, stdout, .. } = end else { panic!("{end:?}") };
+    let said = String::from_utf8_lossy(&stdout);
+    assert!(said.contains("ndone") || said.contains("ndid"), "{said}");
+    assert!(!said.contains("Nothing was left"), "{said}");
+    assert!(!scene.law(false).unwrap());
+}

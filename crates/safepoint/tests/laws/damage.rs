@@ -150,3 +150,39 @@ fn validation_names_the_path_and_the_checkpoints_that_are_whole() {
     let one = manager.validate(Some(&first), Depth::Deep, &Silent).unwrap();
     assert!(!one.is_valid() && one.objects > 3 && one.bytes > 0);
 }
+
+#[test]
+fn a_catalog_that_lists_other_parts_is_noticed() {
+    let bench = Bench::new();
+    bench.write("a", "1");
+    let first = bench.create();
+    bench.write("a", "2");
+    let second = bench.create();
+    let sql = rusqlite::Connection::open(bench.home().join("catalog.db")).unwrap();
+    let changed = sql.execute(
+        "UPDATE checkpoint_parts SET document = (SELECT document FROM checkpoint_parts WHERE checkpoint_id = ?2)
+         WHERE checkpoint_id = ?1",
+        [first.id.to_string(), second.id.to_string()],
+    );
+    assert_eq!(changed.unwrap(), 1);
+    let first = bench.manager.checkpoint(first.id).unwrap();
+    let validation = bench.manager.validate(Some(&first), Depth::Quick, &Silent).unwrap();
+    assert!(validation.damaged.iter().any(|it| it.what.contains("lists other parts")), "{validation:?}");
+    let all = bench.manager.validate(None, Depth::Quick, &Silent).unwrap();
+    assert!(!all.restorable.contains(&first.id) && all.restorable.contains(&second.id));
+}
+
+#[test]
+fn an_interrupted_validation_says_so() {
+    struct Stop;
+    impl safepoint::Progress for Stop {
+        fn interrupted(&self) -> bool {
+            true
+        }
+    }
+    let bench = Bench::new();
+    bench.write("a", "1");
+    let checkpoint = bench.create();
+    let error = bench.manager.validate(Some(&checkpoint), Depth::Quick, &Stop).unwrap_err();
+    assert_eq!(Failure::from(&error).kind, FailureKind::Interrupted);
+}
