@@ -32,18 +32,15 @@ impl Rules {
         if patterns.is_empty() {
             return Ok(Self::default());
         }
-        let mut builder = GitignoreBuilder::new("");
-        for pattern in patterns {
-            builder.add_line(None, pattern).map_err(|error| WorkspaceError::Pattern {
-                pattern: pattern.clone(),
-                why: error.to_string(),
-            })?;
-        }
-        let failed = |error: ignore::Error| WorkspaceError::Pattern {
-            pattern: patterns.join(", "),
+        let refused = |pattern: &str, error: &ignore::Error| WorkspaceError::Pattern {
+            pattern: pattern.to_owned(),
             why: error.to_string(),
         };
-        let matcher = builder.build().map_err(failed)?;
+        let mut builder = GitignoreBuilder::new("");
+        for pattern in patterns {
+            builder.add_line(None, pattern).map_err(|error| refused(pattern, &error))?;
+        }
+        let matcher = builder.build().map_err(|error| refused(&patterns.join(", "), &error))?;
         Ok(Self(Some(Arc::new(Layer { base_bytes: 0, matcher, above: Self::default() }))))
     }
 
@@ -57,15 +54,10 @@ impl Rules {
             }
         }
         let base_bytes = if base.is_root() { 0 } else { base.as_bytes().len() + 1 };
-        match builder.build() {
-            Ok(matcher) => {
-                (Self(Some(Arc::new(Layer { base_bytes, matcher, above: self.clone() }))), problems)
-            }
-            Err(error) => {
-                problems.push(format!("{base}/.safepointignore: {error}"));
-                (self.clone(), problems)
-            }
-        }
+        let built =
+            builder.build().inspect_err(|error| problems.push(format!("{base}/.safepointignore: {error}")));
+        let Ok(matcher) = built else { return (self.clone(), problems) };
+        (Self(Some(Arc::new(Layer { base_bytes, matcher, above: self.clone() }))), problems)
     }
 
     /// Whether no rule holds at all, so that paths need not be put together.
