@@ -286,7 +286,18 @@ pub enum GraftError {
     Model(#[from] ModelError),
 }
 
+/// What a chosen path means that is in neither of two trees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absent {
+    /// A mistake of whoever chose it.
+    Refused,
+    /// That there is nothing to do.
+    Fine,
+}
+
 /// The tree `base` with the given paths as they are in `donor`: put in, replaced, or taken out.
+///
+/// A directory that `donor` does not have goes with the last that was in it.
 ///
 /// # Errors
 /// See [`GraftError`]; and when the sink fails.
@@ -295,6 +306,7 @@ pub fn graft<S: ObjectSource + ObjectSink>(
     base: ObjectId,
     donor: ObjectId,
     paths: &[RelPath],
+    absent: Absent,
 ) -> Result<ObjectId, GraftError> {
     let mut root = base;
     // What lies within another chosen path, or is chosen twice, comes with the other.
@@ -309,7 +321,7 @@ pub fn graft<S: ObjectSource + ObjectSink>(
             return Ok(donor);
         }
         let wanted = find(store, donor, path)?;
-        if wanted.is_none() && find(store, root, path)?.is_none() {
+        if absent == Absent::Refused && wanted.is_none() && find(store, root, path)?.is_none() {
             return Err(GraftError::Nowhere { path: path.clone() });
         }
         let names: Vec<&[u8]> = path.names().collect();
@@ -372,6 +384,9 @@ impl<S: ObjectSource + ObjectSink> Graft<'_, S> {
             return Ok(None);
         }
         let tree = self.rewrite(directory(base), directory(donor), here, rest)?;
+        if donor.is_none() && Tree::load(self.store, tree)?.entries().is_empty() {
+            return Ok(None);
+        }
         Ok(Some(Entry { node: Node::Directory(tree), ..model.clone() }))
     }
 
@@ -494,7 +509,7 @@ mod tests {
         let then = build(&memory, &[("a/x", "old"), ("deep/down/z", "1"), ("f/inside", "1")]);
         let graft = |paths: &[&str]| {
             let paths: Vec<RelPath> = paths.iter().map(|path| RelPath::new(*path).unwrap()).collect();
-            graft(&memory, now, then, &paths)
+            graft(&memory, now, then, &paths, Absent::Refused)
         };
         assert_eq!(told(&memory, now, graft(&["a/x"]).unwrap()), ["modified a/x"]);
         assert_eq!(told(&memory, now, graft(&["a/y"]).unwrap()), ["removed a/y"]);
@@ -524,6 +539,6 @@ mod tests {
         let now = build(&memory, &[("a", "file")]);
         let path = RelPath::new("a/b").unwrap();
         // The path is nowhere, so it is refused before anything is looked at.
-        assert!(matches!(graft(&memory, now, now, &[path]), Err(GraftError::Nowhere { .. })));
+        assert!(matches!(graft(&memory, now, now, &[path], Absent::Refused), Err(GraftError::Nowhere { .. })));
     }
 }

@@ -51,7 +51,7 @@ pub use error::Error;
 pub use failure::{Failure, FailureKind};
 pub use find::{Entries, ListedEntry};
 pub use manager::{CheckpointManager, Settings};
-pub use part::{Captured, Outline, Part, Prepared};
+pub use part::{Captured, Chosen, Outline, Part, Prepared};
 pub use recover::Recovery;
 pub use restore::{DryRun, RestoreOptions, Restored};
 pub use validate::{DamagedPart, Validation};

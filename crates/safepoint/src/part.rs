@@ -5,6 +5,7 @@
 
 use crate::Error;
 use safepoint_catalog::Transaction;
+use safepoint_model::change::Absent;
 use safepoint_model::checkpoint::{PartKind, PartRecord, Totals};
 use safepoint_model::coverage::Coverage;
 use safepoint_model::rollback::{ChangedPath, Step};
@@ -37,6 +38,15 @@ pub struct Outline {
     pub paths: Vec<ChangedPath>,
 }
 
+/// What of a part is to be put back.
+#[derive(Debug, Clone, Copy)]
+pub struct Chosen<'a> {
+    /// Only these paths; everything where there are none.
+    pub paths: &'a [RelPath],
+    /// What a path means that is in neither state.
+    pub absent: Absent,
+}
+
 /// One thing that can be captured and put back.
 pub trait Part {
     /// What kind of thing it is.
@@ -64,7 +74,7 @@ pub trait Part {
         &'p self,
         now: ObjectId,
         target: ObjectId,
-        paths: &[RelPath],
+        chosen: Chosen<'_>,
         writer: &Writer<'_>,
     ) -> Result<Box<dyn Prepared + 'p>, Error>;
 

@@ -5,10 +5,11 @@
 
 use crate::create::{CreateOptions, files_part};
 use crate::manager::Held;
-use crate::part::{Outline, Part, Prepared};
+use crate::part::{Chosen, Outline, Part, Prepared};
 use crate::parts::files::FilesPart;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{FinishFacts, Workspace};
+use safepoint_model::change::Absent;
 use safepoint_model::checkpoint::{Checkpoint, Kind, PartRecord, Reason, Role};
 use safepoint_model::rollback::{Rescued, Rollback, RollbackState, Strategy, Verb};
 use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, document};
@@ -157,8 +158,10 @@ impl CheckpointManager {
             ..CreateOptions::default()
         };
         let mut safety = self.draft(workspace, &part, Some(&target), &safety, &writer, progress)?;
-        let mut prepared =
-            part.prepare(safety.captured.document, target.document, &request.options.paths, &writer)?;
+        // A path that was put back once and is gone again by the time of the undo is no mistake of the user's.
+        let absent = if request.verb == Verb::Rollback { Absent::Refused } else { Absent::Fine };
+        let chosen = Chosen { paths: &request.options.paths, absent };
+        let mut prepared = part.prepare(safety.captured.document, target.document, chosen, &writer)?;
         let outline = prepared.outline().clone();
         record.restored_files_count = outline.restored;
         record.removed_files_count = outline.removed;

@@ -83,6 +83,8 @@ impl Index {
         conn.busy_timeout(BUSY_WAIT)?;
         // Closing would otherwise flush the log each time, where a small capture should cost one flush in all.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        // Otherwise each new value is a reason to plan the same query again.
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         conn.pragma_update(None, "synchronous", "NORMAL")?;
         conn.pragma_update(None, "wal_autocheckpoint", 0)?;
         let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;

@@ -119,6 +119,14 @@ impl Planner<'_> {
                 let inside = self.now.coverage.left_out_within(path).next();
                 self.obstacles.extend(inside.cloned().map(Obstacle::NotCaptured));
             }
+            Delta::Meta { path, old: old @ Entry { node: Node::File(_), .. }, new } if self.is_shared(path) => {
+                self.effective.push(Delta::Replaced {
+                    path: path.clone(),
+                    old: old.clone(),
+                    new: new.clone(),
+                });
+                return Ok(());
+            }
             Delta::Replaced { .. } | Delta::Meta { .. } => {}
         }
         self.effective.push(delta);
@@ -247,6 +255,15 @@ impl Planner<'_> {
         if !self.effective.is_empty() && !self.may_write(&RelPath::root()) {
             self.obstacles.push(Obstacle::ReadOnly(RelPath::root()));
         }
+    }
+
+    /// Whether a file has other names, which would get its new mode too: one may be in the workspace and due to keep its own,
+    /// another may lie outside. Such a file is replaced instead.
+    fn is_shared(&self, path: &RelPath) -> bool {
+        let Some((above, name)) = path.split_last() else { return false };
+        let facts =
+            linux::open_dir_at(self.root.fd(), &above).and_then(|above| linux::facts_at(&above, name));
+        facts.is_ok_and(|facts| facts.names > 1)
     }
 
     fn may_write(&self, path: &RelPath) -> bool {

@@ -1,6 +1,6 @@
 //! The files of a workspace, as a part.
 
-use crate::part::{Captured, Outline, Part, Prepared};
+use crate::part::{Captured, Chosen, Outline, Part, Prepared};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Transaction, Workspace};
 use safepoint_model::change::graft;
@@ -113,13 +113,13 @@ impl Part for FilesPart<'_> {
         &'p self,
         now: ObjectId,
         target: ObjectId,
-        paths: &[RelPath],
+        chosen: Chosen<'_>,
         writer: &Writer<'_>,
     ) -> Result<Box<dyn Prepared + 'p>, Error> {
         let now = snapshot(writer, now)?;
         let mut target = snapshot(writer, target)?;
-        if let (false, Some(base), Some(donor)) = (paths.is_empty(), now.tree(), target.tree()) {
-            let grafted = graft(writer, base, donor, paths)?;
+        if let (false, Some(base), Some(donor)) = (chosen.paths.is_empty(), now.tree(), target.tree()) {
+            let grafted = graft(writer, base, donor, chosen.paths, chosen.absent)?;
             // The chosen paths as they were, everything else as it is.
             target.root = Entry { node: Node::Directory(grafted), ..now.root.clone() };
         }

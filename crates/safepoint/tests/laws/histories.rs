@@ -224,10 +224,15 @@ fn rollback_path(bench: &Bench, id: safepoint::model::CheckpointId, then: &TreeI
     true
 }
 
+/// How many histories; `PROPTEST_CASES` asks for more.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(48)
+}
+
 static STEPS: AtomicU64 = AtomicU64::new(0);
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn rollback_to_any_checkpoint_is_identical_to_a_plain_copy(deeds in prop::collection::vec(deed(), 20..140)) {

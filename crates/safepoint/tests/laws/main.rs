@@ -8,6 +8,7 @@ mod coverage;
 mod damage;
 mod fallback;
 mod histories;
+mod names;
 mod obstacles;
 mod records;
 mod recovery;

@@ -26,6 +26,8 @@ pub(crate) struct Facts {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) ino: u64,
+    /// How many names it has, here and elsewhere.
+    pub(crate) names: u32,
     pub(crate) size: u64,
     pub(crate) mtime_ns: i64,
     pub(crate) ctime_ns: i64,
@@ -54,6 +56,7 @@ fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> io::Result<Facts> 
         uid: raw.stx_uid,
         gid: raw.stx_gid,
         ino: raw.stx_ino,
+        names: raw.stx_nlink,
         size: raw.stx_size,
         mtime_ns: nanoseconds(raw.stx_mtime),
         ctime_ns: nanoseconds(raw.stx_ctime),
