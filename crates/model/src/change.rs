@@ -539,6 +539,9 @@ mod tests {
         let now = build(&memory, &[("a", "file")]);
         let path = RelPath::new("a/b").unwrap();
         // The path is nowhere, so it is refused before anything is looked at.
-        assert!(matches!(graft(&memory, now, now, &[path], Absent::Refused), Err(GraftError::Nowhere { .. })));
+        assert!(matches!(
+            graft(&memory, now, now, &[path], Absent::Refused),
+            Err(GraftError::Nowhere { .. })
+        ));
     }
 }

@@ -73,9 +73,12 @@ pub(crate) fn content_matches(
     let mut file = File::from(fd);
     let mut buffer = Vec::new();
     for piece in content.pieces(source)? {
-        buffer.clear();
-        (&mut file).take(piece.size).read_to_end(&mut buffer)?;
-        if buffer.len() as u64 != piece.size || ObjectId::of(ObjectKind::Chunk, &buffer) != piece.id {
+        buffer.resize(usize::try_from(piece.size).map_err(io::Error::other)?, 0);
+        match file.read_exact(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+            other => other?,
+        }
+        if ObjectId::of(ObjectKind::Chunk, &buffer) != piece.id {
             return Ok(false);
         }
     }

@@ -119,7 +119,9 @@ impl Planner<'_> {
                 let inside = self.now.coverage.left_out_within(path).next();
                 self.obstacles.extend(inside.cloned().map(Obstacle::NotCaptured));
             }
-            Delta::Meta { path, old: old @ Entry { node: Node::File(_), .. }, new } if self.is_shared(path) => {
+            Delta::Meta { path, old: old @ Entry { node: Node::File(_), .. }, new }
+                if self.is_shared(path) =>
+            {
                 self.effective.push(Delta::Replaced {
                     path: path.clone(),
                     old: old.clone(),

@@ -106,6 +106,7 @@ impl Root {
         }
         linux::make_dir(&self.fd, OWN_FOLDER.as_bytes())?;
         let fd = linux::open_dir(&self.fd, OWN_FOLDER.as_bytes())?;
+        linux::spread_below(&fd);
         // So that git does not offer to commit what is here for a moment only.
         let note = linux::create_file(&fd, b".gitignore")?;
         io::Write::write_all(&mut std::fs::File::from(note), b"*\n")?;

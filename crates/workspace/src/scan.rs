@@ -18,8 +18,9 @@ use rustix::fd::OwnedFd;
 use safepoint_model::coverage::{Coverage, Skipped, Why};
 use safepoint_model::progress::Activity;
 use safepoint_model::tree::{Entry, Meta, Node, Tree};
-use safepoint_model::{ObjectId, ObjectKind, ObjectSink, ObjectSource, Progress, RelPath};
+use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource, Progress, RelPath};
 use std::io::{self, Read};
+use std::sync::OnceLock;
 
 /// Deeper nesting is left out, and said. Each level holds one open directory.
 const DEPTH_MAX: usize = 4_000;
@@ -114,10 +115,49 @@ struct Here<'a> {
     depth: usize,
     rules: Rules,
     /// Entries that are captured whatever the rules say.
-    keep: Option<Tree>,
+    keep: Keep<'a>,
     /// The directory itself is left out by a rule: only what is kept is captured.
     only_kept: bool,
     cached: Option<CachedDir<'a>>,
+}
+
+/// The directory of the tree to keep that answers to the one being walked. Read only when a rule leaves something out, which in
+/// most directories none does.
+struct Keep<'a> {
+    above: Above<'a>,
+    tree: OnceLock<Option<Tree>>,
+}
+
+/// Where a directory of the tree to keep is found.
+enum Above<'a> {
+    /// It is the root's.
+    Root(Option<ObjectId>),
+    Below(&'a Keep<'a>, &'a [u8]),
+}
+
+impl<'a> Keep<'a> {
+    fn new(above: Above<'a>) -> Self {
+        Self { above, tree: OnceLock::new() }
+    }
+
+    fn tree(&self, source: &dyn ObjectSource) -> Result<Option<&Tree>, ObjectError> {
+        if let Some(tree) = self.tree.get() {
+            return Ok(tree.as_ref());
+        }
+        let id = match self.above {
+            Above::Root(id) => id,
+            Above::Below(above, name) => match above.entry(source, name)?.map(|entry| &entry.node) {
+                Some(Node::Directory(tree)) => Some(*tree),
+                _ => None,
+            },
+        };
+        let tree = id.map(|id| Tree::load(source, id)).transpose()?;
+        Ok(self.tree.get_or_init(|| tree).as_ref())
+    }
+
+    fn entry(&self, source: &dyn ObjectSource, name: &[u8]) -> Result<Option<&Entry>, ObjectError> {
+        Ok(self.tree(source)?.and_then(|tree| tree.get(name)))
+    }
 }
 
 /// What a directory gave.
@@ -180,7 +220,7 @@ impl Walk<'_> {
         let fd = linux::open_dir(root.fd(), b".").map_err(failed)?;
         let facts = linux::facts_of(&fd).map_err(failed)?;
         let meta = self.meta_of(&fd, &facts).map_err(failed)?;
-        let keep = options.keep.map(|tree| Tree::load(self.source, tree)).transpose()?;
+        let keep = Keep::new(Above::Root(options.keep));
         let rules = Rules::configured(options.excludes)?;
         let cached = options.cache.and_then(StatCache::root);
         let here = Here { fd, path: RelPath::root(), depth: 0, rules, keep, only_kept: false, cached };
@@ -216,7 +256,7 @@ impl Walk<'_> {
         let Ok(listed) = linux::list(&here.fd) else { return Ok(Err(Why::Unreadable)) };
         let mut found = Found::default();
         if here.depth > 0 && self.is_cache(&here, &listed) && !here.only_kept {
-            if here.keep.is_none() {
+            if here.keep.tree(self.source)?.is_none() {
                 return Ok(Err(Why::CacheDirectory));
             }
             here.only_kept = true;
@@ -340,7 +380,7 @@ impl Walk<'_> {
         }
         let ruled_out = here.only_kept
             || (!here.rules.is_empty() && here.rules.leave_out(&join(&here.path, &name)?, kind.is_dir()));
-        if ruled_out && here.keep.as_ref().and_then(|keep| keep.get(&name)).is_none() {
+        if ruled_out && here.keep.entry(self.source, &name)?.is_none() {
             return Ok(Item::left_out(name, Why::Ignored));
         }
         if kind.is_dir() {
@@ -437,16 +477,12 @@ impl Walk<'_> {
                 Err(_) => return Ok(Outcome::LeftOut(name, Why::Unreadable)),
             },
         };
-        let keep = match here.keep.as_ref().and_then(|keep| keep.get(&name)) {
-            Some(Entry { node: Node::Directory(tree), .. }) => Some(Tree::load(self.source, *tree)?),
-            _ => None,
-        };
         let below = Here {
             fd,
             path: join(&here.path, &name)?,
             depth: here.depth + 1,
             rules: here.rules.clone(),
-            keep,
+            keep: Keep::new(Above::Below(&here.keep, &name)),
             only_kept,
             cached: cached.and_then(CachedEntry::directory),
         };

@@ -9,6 +9,8 @@ use crate::error::WorkspaceError;
 use crate::linux::{self, Lease};
 use crate::plan::owners;
 use crate::stage::{Stage, remove_tree};
+use crate::threads;
+use rayon::prelude::*;
 use rustix::fd::OwnedFd;
 use safepoint_model::progress::Activity;
 use safepoint_model::rollback::{How, Step};
@@ -56,6 +58,18 @@ pub struct Settled {
 }
 
 impl Settled {
+    /// Takes in what was found in one slot.
+    fn take(&mut self, slot: Vec<u8>, mut findings: Vec<Finding>) {
+        if findings.iter().all(|finding| matches!(finding, Finding::Rescued { .. })) {
+            self.clear.push(slot);
+        } else {
+            // What stays will be looked at again; what was found in it would then be found twice.
+            findings.retain(|finding| !matches!(finding, Finding::Rescued { .. }));
+            self.staying += 1;
+        }
+        self.findings.extend(findings);
+    }
+
     /// Whether nothing has to stay.
     pub fn is_complete(&self) -> bool {
         self.staying == 0
@@ -76,7 +90,7 @@ impl Stage<'_> {
     ///
     /// # Errors
     /// When the stage cannot be read or the sink fails.
-    pub fn inspect<S: ObjectSink + ObjectSource>(
+    pub fn inspect<S: ObjectSink + ObjectSource + Sync>(
         &self,
         steps: &[Step],
         ended: Ended,
@@ -93,46 +107,27 @@ impl Stage<'_> {
             .collect();
         let listed = linux::list(&linux::open_dir(&self.fd, b".").map_err(failed)?).map_err(failed)?;
         progress.begin(Activity::Settling, Some(listed.len() as u64));
-        let mut settled = Settled::default();
-        for slot in listed {
+        let look = |slot: &linux::Listed| {
             let step = parse_slot(&slot.name).and_then(|(number, kind)| Some((*by_slot.get(&number)?, kind)));
             let (path, expected) = match step {
                 Some((step, kind)) => (step.path.clone(), expected_in(step, kind, ended)),
                 // Not a name that we give: somebody put it there, and it is kept under that name.
                 None => (RelPath::new(slot.name.clone()).unwrap_or_default(), None),
             };
-            self.look(&slot.name, &path, expected.as_ref(), store, &mut settled).map_err(
-                |error| match error {
-                    CompareError::Io(source) => WorkspaceError::Read { path, source },
-                    CompareError::Object(error) => error.into(),
-                },
-            )?;
+            let mut look = Look { store, leases: self.capabilities.leases, findings: Vec::new() };
+            let looked = look.entry(&self.fd, &slot.name, &path, expected.as_ref());
             progress.advance(1, 0);
-        }
+            match looked {
+                Ok(()) => Ok((slot.name.clone(), look.findings)),
+                Err(CompareError::Io(source)) => Err(WorkspaceError::Read { path, source }),
+                Err(CompareError::Object(error)) => Err(error.into()),
+            }
+        };
+        let looked: Result<Vec<_>, _> = threads::run(|| listed.par_iter().map(look).collect());
         progress.end();
+        let mut settled = Settled::default();
+        looked?.into_iter().for_each(|(slot, findings)| settled.take(slot, findings));
         Ok(settled)
-    }
-
-    fn look<S: ObjectSink + ObjectSource>(
-        &self,
-        slot: &[u8],
-        path: &RelPath,
-        expected: Option<&Entry>,
-        store: &S,
-        settled: &mut Settled,
-    ) -> Result<(), CompareError> {
-        let mut look = Look { store, leases: self.capabilities.leases, findings: Vec::new() };
-        look.entry(&self.fd, slot, path, expected)?;
-        let stays = look.findings.iter().any(|finding| !matches!(finding, Finding::Rescued { .. }));
-        if stays {
-            // What stays will be looked at again; what was found in it would then be found twice.
-            look.findings.retain(|finding| !matches!(finding, Finding::Rescued { .. }));
-            settled.staying += 1;
-        } else {
-            settled.clear.push(slot.to_vec());
-        }
-        settled.findings.extend(look.findings);
-        Ok(())
     }
 
     /// Deletes what may be deleted, and the stage itself if nothing has to stay. The findings must be on record by now.

@@ -211,7 +211,7 @@ impl<'r> Stage<'r> {
     /// When something cannot be deleted; the next recovery tries again.
     pub fn discard(self) -> Result<(), WorkspaceError> {
         let failed = |source| WorkspaceError::Stage { path: RelPath::root(), source };
-        remove_tree(&self.own, self.name.as_bytes()).map_err(failed)?;
+        threads::run(|| remove_tree(&self.own, self.name.as_bytes())).map_err(failed)?;
         self.root.drop_own_folder().map_err(failed)
     }
 }
@@ -295,15 +295,18 @@ impl<'a> StageWriter<'a> {
     ) -> Result<(), WorkspaceError> {
         let failed = |source| WorkspaceError::Stage { path: path.clone(), source };
         let mut file = File::from(linux::create_file(dir, name).map_err(failed)?);
+        let mut ends_in_hole = false;
         for piece in content.pieces(self.source)? {
             let bytes = self.source.get(ObjectKind::Chunk, piece.id)?;
             if bytes.len() as u64 != piece.size {
                 let what = "a piece has another length than its list says".to_owned();
                 return Err(safepoint_model::ObjectError::Damaged { id: piece.id, what }.into());
             }
-            write_sparse(&mut file, &bytes).map_err(failed)?;
+            ends_in_hole = write_sparse(&mut file, &bytes).map_err(failed)?;
         }
-        file.set_len(content.size).map_err(failed)?;
+        if ends_in_hole {
+            file.set_len(content.size).map_err(failed)?;
+        }
         let fd = OwnedFd::from(file);
         linux::set_meta(&fd, &Meta::default(), meta, self.owners).map_err(failed)?;
         if self.times == Times::Recorded {
@@ -327,14 +330,16 @@ impl<'a> StageWriter<'a> {
     }
 }
 
-/// Writes bytes; a long run of zeros becomes a hole.
-fn write_sparse(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+/// Writes bytes; a long run of zeros becomes a hole, and the result says so.
+fn write_sparse(file: &mut File, bytes: &[u8]) -> io::Result<bool> {
     const HOLE_BYTES_MIN: usize = 64 * 1024;
-    if bytes.len() >= HOLE_BYTES_MIN && bytes.iter().all(|byte| *byte == 0) {
-        file.seek(SeekFrom::Current(bytes.len() as i64)).map(drop)
+    let is_hole = bytes.len() >= HOLE_BYTES_MIN && bytes.iter().all(|byte| *byte == 0);
+    if is_hole {
+        file.seek(SeekFrom::Current(bytes.len() as i64))?;
     } else {
-        file.write_all(bytes)
+        file.write_all(bytes)?;
     }
+    Ok(is_hole)
 }
 
 /// Deletes an entry with everything below, never following a link, lending itself the rights that it takes.
@@ -347,8 +352,6 @@ pub(crate) fn remove_tree(dir: &OwnedFd, name: &[u8]) -> io::Result<()> {
         linux::set_mode(&linux::open_path(dir, name)?, facts.mode | 0o700)?;
     }
     let fd = linux::open_dir(dir, name)?;
-    for entry in linux::list(&fd)? {
-        remove_tree(&fd, &entry.name)?;
-    }
+    linux::list(&fd)?.par_iter().try_for_each(|entry| remove_tree(&fd, &entry.name))?;
     linux::remove_dir(dir, name)
 }

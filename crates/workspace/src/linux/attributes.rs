@@ -79,7 +79,12 @@ fn read_xattr(file: &OwnedFd, name: &CStr) -> io::Result<Option<Vec<u8>>> {
 
 /// Sets the permission bits of something open, even of something that may not be read.
 pub(crate) fn set_mode(file: &OwnedFd, mode: u16) -> io::Result<()> {
-    Ok(rustix::fs::chmod(through_proc(file), Mode::from_raw_mode(u32::from(mode)))?)
+    let mode = Mode::from_raw_mode(u32::from(mode));
+    match rustix::fs::fchmod(file, mode) {
+        // It was opened with `O_PATH`.
+        Err(Errno::BADF) => Ok(rustix::fs::chmod(through_proc(file), mode)?),
+        other => Ok(other?),
+    }
 }
 
 /// Makes owner, attributes and mode of something open those of `meta`. It must not be a link.
