@@ -6,6 +6,7 @@
 use crate::checkpoint::word_type;
 use crate::tree::{Entry, Node, Owners, Tree};
 use crate::{ModelError, ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource, RelPath};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::fmt;
@@ -48,7 +49,22 @@ pub enum Delta {
     },
 }
 
-/// Lists the topmost differences, sorted by path.
+impl Delta {
+    /// Where.
+    pub fn path(&self) -> &RelPath {
+        match self {
+            Delta::Added { path, .. }
+            | Delta::Removed { path, .. }
+            | Delta::Replaced { path, .. }
+            | Delta::Meta { path, .. } => path,
+        }
+    }
+}
+
+/// Fewer directories than this are compared by the calling thread alone.
+const PARALLEL_MIN: usize = 16;
+
+/// Lists the topmost differences: parents before children, sorted within each directory.
 ///
 /// # Errors
 /// When a tree is missing or damaged.
@@ -59,74 +75,88 @@ pub fn deltas(
     owners: Owners,
 ) -> Result<Vec<Delta>, ObjectError> {
     let mut out = Vec::new();
-    Comparison { source, owners, out: &mut out }.directories(&RelPath::root(), old, new)?;
+    // Level by level, so that nothing grows with the depth but this list.
+    let mut level = vec![Pair { path: RelPath::root(), old, new }];
+    while !level.is_empty() {
+        let compared: Result<Vec<Compared>, ObjectError> = if level.len() < PARALLEL_MIN {
+            level.iter().map(|pair| pair.compare(source, owners)).collect()
+        } else {
+            level.par_iter().map(|pair| pair.compare(source, owners)).collect()
+        };
+        level.clear();
+        for compared in compared? {
+            out.extend(compared.deltas);
+            level.extend(compared.below);
+        }
+    }
+    out.sort_by(|a, b| a.path().names().cmp(b.path().names()));
     Ok(out)
 }
 
-struct Comparison<'a> {
-    source: &'a dyn ObjectSource,
-    owners: Owners,
-    out: &'a mut Vec<Delta>,
+/// A directory in both trees.
+struct Pair {
+    path: RelPath,
+    old: ObjectId,
+    new: ObjectId,
 }
 
-impl Comparison<'_> {
-    fn directories(&mut self, path: &RelPath, old: ObjectId, new: ObjectId) -> Result<(), ObjectError> {
-        if old == new {
-            return Ok(());
+/// What a directory gave, and the directories below it that are yet to be compared.
+#[derive(Default)]
+struct Compared {
+    deltas: Vec<Delta>,
+    below: Vec<Pair>,
+}
+
+impl Pair {
+    fn compare(&self, source: &dyn ObjectSource, owners: Owners) -> Result<Compared, ObjectError> {
+        let mut compared = Compared::default();
+        if self.old == self.new {
+            return Ok(compared);
         }
-        let (old, new) = (Tree::load(self.source, old)?, Tree::load(self.source, new)?);
+        let (old, new) = (Tree::load(source, self.old)?, Tree::load(source, self.new)?);
         let (mut left, mut right) = (old.entries().iter().peekable(), new.entries().iter().peekable());
         loop {
             let order = match (left.peek(), right.peek()) {
-                (None, None) => return Ok(()),
+                (None, None) => return Ok(compared),
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
                 (Some(old), Some(new)) => old.name.cmp(&new.name),
             };
             let old = if order.is_le() { left.next() } else { None };
             let new = if order.is_ge() { right.next() } else { None };
-            self.entries(path, old, new)?;
+            if let (Some(old), Some(new)) = (old, new)
+                && old == new
+            {
+                continue;
+            }
+            let Some(name) = old.or(new).map(|entry| &entry.name) else { continue };
+            let path = join(&self.path, name)?;
+            match (old, new) {
+                (Some(old), Some(new)) => compared.pair(path, old, new, owners),
+                (Some(old), None) => compared.deltas.push(Delta::Removed { path, old: old.clone() }),
+                (None, Some(new)) => compared.deltas.push(Delta::Added { path, new: new.clone() }),
+                (None, None) => {}
+            }
         }
     }
+}
 
-    fn entries(
-        &mut self,
-        above: &RelPath,
-        old: Option<&Entry>,
-        new: Option<&Entry>,
-    ) -> Result<(), ObjectError> {
-        let Some(name) = old.or(new).map(|entry| &entry.name) else { return Ok(()) };
-        let path = join(above, name)?;
-        match (old, new) {
-            (Some(old), Some(new)) => self.pair(path, old, new),
-            (Some(old), None) => {
-                self.out.push(Delta::Removed { path, old: old.clone() });
-                Ok(())
-            }
-            (None, Some(new)) => {
-                self.out.push(Delta::Added { path, new: new.clone() });
-                Ok(())
-            }
-            (None, None) => Ok(()),
-        }
-    }
-
-    fn pair(&mut self, path: RelPath, old: &Entry, new: &Entry) -> Result<(), ObjectError> {
-        let same_meta = old.meta.same_but_times(&new.meta, self.owners);
+impl Compared {
+    fn pair(&mut self, path: RelPath, old: &Entry, new: &Entry, owners: Owners) {
+        let same_meta = old.meta.same_but_times(&new.meta, owners);
         match (&old.node, &new.node) {
             (Node::Directory(old_tree), Node::Directory(new_tree)) => {
+                self.below.push(Pair { path: path.clone(), old: *old_tree, new: *new_tree });
                 if !same_meta {
-                    self.out.push(Delta::Meta { path: path.clone(), old: old.clone(), new: new.clone() });
+                    self.deltas.push(Delta::Meta { path, old: old.clone(), new: new.clone() });
                 }
-                return self.directories(&path, *old_tree, *new_tree);
             }
             (old_node, new_node) if old_node != new_node => {
-                self.out.push(Delta::Replaced { path, old: old.clone(), new: new.clone() });
+                self.deltas.push(Delta::Replaced { path, old: old.clone(), new: new.clone() });
             }
-            _ if !same_meta => self.out.push(Delta::Meta { path, old: old.clone(), new: new.clone() }),
+            _ if !same_meta => self.deltas.push(Delta::Meta { path, old: old.clone(), new: new.clone() }),
             _ => {}
         }
-        Ok(())
     }
 }
 

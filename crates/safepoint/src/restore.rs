@@ -191,8 +191,12 @@ impl CheckpointManager {
             record.safety_checkpoint = None;
             return Err(error);
         }
-        self.keep_cache(workspace, &mut safety.captured);
-        match self.apply_and_publish(workspace, request, record, &mut *prepared, progress) {
+        let captured = &mut safety.captured;
+        let applied = std::thread::scope(|threads| {
+            threads.spawn(|| self.keep_cache(workspace, captured));
+            self.apply_and_publish(workspace, request, record, &mut *prepared, progress)
+        });
+        match applied {
             Ok(meanwhile) => restored.changed_meanwhile = meanwhile,
             Err(error) => return Err(self.abort(record, &mut *prepared, error, progress)),
         }

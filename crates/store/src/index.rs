@@ -11,7 +11,7 @@ use safepoint_model::{ObjectId, ObjectKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const SCHEMA_VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = 2;
 const SCHEMA: &str = "
     CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
     INSERT INTO meta VALUES ('generation', 0);
@@ -29,8 +29,19 @@ const SCHEMA: &str = "
         stored_len INTEGER NOT NULL,
         raw_len INTEGER NOT NULL
     ) WITHOUT ROWID;
+    CREATE TABLE recent (
+        id BLOB PRIMARY KEY,
+        kind INTEGER NOT NULL,
+        codec INTEGER NOT NULL,
+        pack INTEGER NOT NULL,
+        offset INTEGER NOT NULL,
+        stored_len INTEGER NOT NULL,
+        raw_len INTEGER NOT NULL
+    ) WITHOUT ROWID;
 ";
 const PLACE: &str = "o.id, o.kind, o.codec, o.stored_len, o.raw_len, o.offset, p.name";
+/// Names are hashes, so a thousand new rows touch a thousand pages of a large table. They gather in a small one first.
+const RECENT_ROWS_MAX: u64 = 16_384;
 const BUSY_WAIT: Duration = Duration::from_secs(10);
 /// The first one to open the file reads its log from end to end, so that the log must stay short.
 const LOG_BYTES_MAX: u64 = 1024 * 1024;
@@ -124,28 +135,41 @@ impl Index {
 
     /// Where this object is.
     pub(crate) fn find(&self, id: ObjectId) -> rusqlite::Result<Option<Place>> {
-        let sql = format!("SELECT {PLACE} FROM objects o JOIN packs p ON p.id = o.pack WHERE o.id = ?1");
-        self.conn.prepare_cached(&sql)?.query_row([id.as_bytes()], place).optional()
+        for table in ["recent", "objects"] {
+            let sql = format!("SELECT {PLACE} FROM {table} o JOIN packs p ON p.id = o.pack WHERE o.id = ?1");
+            let found = self.conn.prepare_cached(&sql)?.query_row([id.as_bytes()], place).optional()?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 
     /// Whether there is a row for this object.
     pub(crate) fn contains(&self, id: ObjectId) -> rusqlite::Result<bool> {
-        self.conn.prepare_cached("SELECT 1 FROM objects WHERE id = ?1")?.exists([id.as_bytes()])
+        let sql = "SELECT 1 FROM recent WHERE id = ?1 UNION ALL SELECT 1 FROM objects WHERE id = ?1";
+        self.conn.prepare_cached(sql)?.exists([id.as_bytes()])
     }
 
     /// Whether it names no object at all.
     pub(crate) fn is_empty(&self) -> rusqlite::Result<bool> {
-        Ok(!self.conn.prepare_cached("SELECT 1 FROM objects LIMIT 1")?.exists([])?)
+        let sql = "SELECT EXISTS (SELECT 1 FROM recent) OR EXISTS (SELECT 1 FROM objects)";
+        self.conn.query_row(sql, [], |row| row.get::<_, bool>(0)).map(|any| !any)
     }
 
     /// How many objects it names.
     pub(crate) fn count(&self) -> rusqlite::Result<u64> {
-        self.conn.query_row("SELECT count(*) FROM objects", [], |row| row.get(0))
+        let sql = "SELECT (SELECT count(*) FROM objects) + (SELECT count(*) FROM recent r
+                   WHERE NOT EXISTS (SELECT 1 FROM objects o WHERE o.id = r.id))";
+        self.conn.query_row(sql, [], |row| row.get(0))
     }
 
     /// Shows every place, and every row that points to no pack.
     pub(crate) fn each(&self, mut visit: impl FnMut(Place)) -> rusqlite::Result<()> {
-        let sql = format!("SELECT {PLACE} FROM objects o JOIN packs p ON p.id = o.pack");
+        let sql = format!(
+            "SELECT {PLACE} FROM recent o JOIN packs p ON p.id = o.pack
+             UNION ALL SELECT {PLACE} FROM objects o JOIN packs p ON p.id = o.pack"
+        );
         let mut statement = self.conn.prepare(&sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
@@ -168,6 +192,7 @@ impl Index {
             }
             add_rows(&tx, pack)?;
         }
+        merge(&tx)?;
         tx.commit()?;
         self.shorten_log();
         Ok(Recorded::Done)
@@ -185,9 +210,10 @@ impl Index {
 
     /// Puts the row of one object right.
     pub(crate) fn replace(&mut self, place: &Place) -> rusqlite::Result<()> {
+        self.forget(place.shape.id)?;
         self.conn
             .prepare_cached(
-                "INSERT OR REPLACE INTO objects SELECT ?1, ?2, ?3, id, ?4, ?5, ?6 FROM packs WHERE name = ?7",
+                "INSERT OR REPLACE INTO recent SELECT ?1, ?2, ?3, id, ?4, ?5, ?6 FROM packs WHERE name = ?7",
             )?
             .execute(params![
                 place.shape.id.as_bytes(),
@@ -203,13 +229,20 @@ impl Index {
 
     /// Takes the row of one object out.
     pub(crate) fn forget(&mut self, id: ObjectId) -> rusqlite::Result<bool> {
-        Ok(self.conn.execute("DELETE FROM objects WHERE id = ?1", [id.as_bytes()])? > 0)
+        let mut gone = 0;
+        for table in ["recent", "objects"] {
+            gone += self.conn.execute(&format!("DELETE FROM {table} WHERE id = ?1"), [id.as_bytes()])?;
+        }
+        Ok(gone > 0)
     }
 
     /// Takes everything out that is said about this pack.
     pub(crate) fn forget_pack(&mut self, pack: &str) -> rusqlite::Result<()> {
         let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        tx.execute("DELETE FROM objects WHERE pack = (SELECT id FROM packs WHERE name = ?1)", [pack])?;
+        for table in ["recent", "objects"] {
+            let sql = format!("DELETE FROM {table} WHERE pack = (SELECT id FROM packs WHERE name = ?1)");
+            tx.execute(&sql, [pack])?;
+        }
         tx.execute("DELETE FROM packs WHERE name = ?1", [pack])?;
         tx.commit()
     }
@@ -223,8 +256,10 @@ fn add_rows(tx: &Transaction<'_>, pack: &PackRows) -> rusqlite::Result<()> {
              RETURNING id",
         )?
         .query_row(params![pack.name, pack.to], |row| row.get(0))?;
+    // As many as this are quickest where they will end up anyway.
+    let table = if pack.rows.len() as u64 > RECENT_ROWS_MAX { "objects" } else { "recent" };
     let mut insert =
-        tx.prepare_cached("INSERT OR IGNORE INTO objects VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
+        tx.prepare_cached(&format!("INSERT OR IGNORE INTO {table} VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"))?;
     for (at, shape) in &pack.rows {
         insert.execute(params![
             shape.id.as_bytes(),
@@ -235,6 +270,15 @@ fn add_rows(tx: &Transaction<'_>, pack: &PackRows) -> rusqlite::Result<()> {
             shape.stored_len,
             shape.raw_len
         ])?;
+    }
+    Ok(())
+}
+
+/// Empties the small table into the large one when it has become too large to be quick.
+fn merge(tx: &Transaction<'_>) -> rusqlite::Result<()> {
+    let rows: u64 = tx.prepare_cached("SELECT count(*) FROM recent")?.query_row([], |row| row.get(0))?;
+    if rows > RECENT_ROWS_MAX {
+        tx.execute_batch("INSERT OR REPLACE INTO objects SELECT * FROM recent; DELETE FROM recent;")?;
     }
     Ok(())
 }

@@ -210,6 +210,7 @@ mod tests {
             uid: 1,
             gid: 2,
             ino,
+            names: 1,
             size: 3,
             mtime_ns: -4,
             ctime_ns: 5,

@@ -49,8 +49,11 @@ impl Home {
         }
     }
 
+    /// Does this to the index: to the table of most objects and to that of the newest.
     pub(crate) fn sql(&self, sql: &str) {
-        rusqlite::Connection::open(self.dir().join("index.db")).unwrap().execute_batch(sql).unwrap();
+        let index = rusqlite::Connection::open(self.dir().join("index.db")).unwrap();
+        index.execute_batch(sql).unwrap();
+        index.execute_batch(&sql.replace("objects", "recent")).unwrap();
     }
 }
 
