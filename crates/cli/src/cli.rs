@@ -15,6 +15,7 @@ mod output;
 mod patch;
 mod recover;
 mod rollback;
+mod run;
 mod show;
 mod status;
 mod summary;
@@ -28,7 +29,7 @@ use crate::problem::Problem;
 use crate::signals;
 use args::{Arguments, Command, Global};
 use clap::{CommandFactory, Parser};
-use output::{Printer, Reply};
+use output::{Printer, Reply, Stage};
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::{CheckpointManager, Progress, Workspace};
 use std::ffi::OsString;
@@ -57,7 +58,7 @@ pub(crate) fn main() -> ExitCode {
 fn run(arguments: Arguments) -> u8 {
     let Arguments { global, command } = arguments;
     let json = global.json || command.asks_for_json();
-    let out = Printer::new(&global, json);
+    let out = Printer::new(&global, json, command.stage());
     let stop = signals::listen(command.stopping());
     let progress = Bars::new(out.is_watched() && !global.no_progress, stop);
     let (name, attempt, changes) = (command.name(), command.attempt(), command.changes_things());
@@ -84,6 +85,7 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Cat(args) => cat::run(context, args),
         Command::Diff(args) => diff::run(context, args),
         Command::Rollback(args) => rollback::run(context, args),
+        Command::Run(args) => run::run(context, args),
         Command::Undo(args) => undo::undo(context, args),
         Command::Redo(args) => undo::redo(context, args),
         Command::Validate(args) => validate::run(context, args),
@@ -127,7 +129,7 @@ fn refuse(typed: &[OsString], error: &clap::Error) -> u8 {
     for tip in paragraphs.filter_map(|paragraph| paragraph.strip_prefix("tip: ")) {
         problem = problem.hint(tip);
     }
-    let out = Printer::new(&Global { json: true, ..Global::default() }, true);
+    let out = Printer::new(&Global { json: true, ..Global::default() }, true, Stage::Ours);
     let attempt = "understand the command line";
     out.finish(command.as_deref().unwrap_or(""), attempt, &Err(problem.silent_about_change()))
 }

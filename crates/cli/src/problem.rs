@@ -9,8 +9,11 @@ pub(crate) const OWN_CODES: &[(&str, FailureKind)] = &[
     ("usage", FailureKind::Usage),
     ("not_available", FailureKind::Usage),
     ("outside_workspace", FailureKind::Usage),
+    ("command_not_found", FailureKind::NotFound),
+    ("command_not_started", FailureKind::Failed),
     ("output", FailureKind::Failed),
     ("temporary_folder", FailureKind::Failed),
+    ("interrupted", FailureKind::Interrupted),
     ("internal", FailureKind::Internal),
 ];
 
@@ -20,13 +23,15 @@ pub(crate) struct Problem {
     pub(crate) failure: Failure,
     /// Whether "Nothing was changed." is true and worth saying.
     pub(crate) nothing_changed: bool,
+    /// What was tried, for the sentence "cannot ...", where it is not what the command as a whole tries.
+    pub(crate) attempt: Option<&'static str>,
 }
 
 impl Problem {
     fn own(code: &'static str, kind: FailureKind, message: String, hints: Vec<String>) -> Self {
         debug_assert!(OWN_CODES.contains(&(code, kind)), "{code} is not in the table");
         let failure = Failure { code, kind, message, causes: Vec::new(), hints };
-        Self { failure, nothing_changed: true }
+        Self { failure, nothing_changed: true, attempt: None }
     }
 
     /// What was typed cannot be meant.
@@ -67,6 +72,29 @@ impl Problem {
         problem
     }
 
+    /// Somebody asked to stop between two steps.
+    pub(crate) fn interrupted(hint: &str) -> Self {
+        Self::own("interrupted", FailureKind::Interrupted, "interrupted".to_owned(), vec![hint.to_owned()])
+    }
+
+    /// The program that was to run could not be started. The exit codes are those that shells give.
+    pub(crate) fn command(program: &std::ffi::OsStr, cause: &std::io::Error) -> Self {
+        let hint = "Nothing was run. Is it spelled right, may you execute it, and is it in PATH?".to_owned();
+        let (code, kind, message) = match cause.kind() {
+            std::io::ErrorKind::NotFound => {
+                ("command_not_found", FailureKind::NotFound, format!("there is no program {program:?}"))
+            }
+            _ => (
+                "command_not_started",
+                FailureKind::Failed,
+                format!("the program {program:?} does not start"),
+            ),
+        };
+        let mut problem = Self::own(code, kind, message, vec![hint]);
+        problem.failure.causes.push(cause.to_string());
+        problem
+    }
+
     /// A defect of Safepoint itself.
     pub(crate) fn internal(message: String) -> Self {
         let hints = vec![
@@ -86,6 +114,12 @@ impl Problem {
 }
 
 impl Problem {
+    /// The same, as a failure of one step of the whole.
+    #[must_use]
+    pub(crate) fn while_trying_to(self, attempt: &'static str) -> Self {
+        Self { attempt: Some(attempt), ..self }
+    }
+
     /// The same where change was never in question.
     #[must_use]
     pub(crate) fn silent_about_change(self) -> Self {
@@ -96,7 +130,7 @@ impl Problem {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let nothing_changed = !matches!(error, Error::Unfinished { .. });
-        Self { failure: Failure::from(&error), nothing_changed }
+        Self { failure: Failure::from(&error), nothing_changed, attempt: None }
     }
 }
 

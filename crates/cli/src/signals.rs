@@ -1,9 +1,16 @@
 //! What the kernel may do to this process: ask it to stop, and limit its open files.
 
-use rustix::process::{Resource, getrlimit, setrlimit};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use std::sync::Arc;
+use rustix::fd::OwnedFd;
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal, setrlimit,
+};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+use std::io;
+use std::process::Child;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 
 /// How a verb reacts to being asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +24,7 @@ pub(crate) enum Stopping {
 /// Listens for Ctrl-C and `kill`. The flag is set when one came.
 pub(crate) fn listen(stopping: Stopping) -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    for signal in not_ignored(&[SIGINT, SIGTERM]) {
         // Registration fails only for signals that cannot be caught. Without it the process dies at once, which is safe too.
         let _ = match stopping {
             Stopping::WhenSafe => signal_hook::flag::register(signal, Arc::clone(&flag)),
@@ -29,9 +36,80 @@ pub(crate) fn listen(stopping: Stopping) -> Arc<AtomicBool> {
     flag
 }
 
+/// The signals that this process was not started deaf to. What `nohup` and shells set up for work in the background stays so, and a
+/// program that is started here inherits it.
+fn not_ignored(signals: &[i32]) -> Vec<i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    signals.iter().copied().filter(|signal| mask >> (signal - 1) & 1 == 0).collect()
+}
+
+/// While it lives, signals are a child's business: those that a terminal sends reach the child anyway, since it is in the same
+/// process group; those that were sent to this process alone are handed on.
+pub(crate) struct Deferred {
+    signals: Option<Signals>,
+    handle: Handle,
+    courier: Option<JoinHandle<()>>,
+}
+
+impl Deferred {
+    /// Begins before the child does, so that nothing is missed in between.
+    pub(crate) fn begin() -> io::Result<Self> {
+        let signals = Signals::new(not_ignored(&[SIGINT, SIGQUIT, SIGTERM, SIGHUP]))?;
+        let handle = signals.handle();
+        Ok(Self { signals: Some(signals), handle, courier: None })
+    }
+
+    /// Names the child. It is known by a handle: its number could be another's by the time that a signal comes.
+    pub(crate) fn to(&mut self, child: &Child) -> io::Result<()> {
+        let Some(mut signals) = self.signals.take() else { return Ok(()) };
+        let handle = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+        self.courier = Some(std::thread::spawn(move || {
+            signals.forever().for_each(|signal| hand_on(&handle, signal));
+        }));
+        Ok(())
+    }
+}
+
+fn hand_on(child: &OwnedFd, signal: i32) {
+    let signal = match signal {
+        SIGTERM => Signal::TERM,
+        SIGHUP => Signal::HUP,
+        // Ctrl-C and Ctrl-\ went to the whole group.
+        _ => return,
+    };
+    // One that has ended needs no signal.
+    let _ = pidfd_send_signal(child, signal);
+}
+
+impl Drop for Deferred {
+    fn drop(&mut self) {
+        self.handle.close();
+        if let Some(courier) = self.courier.take() {
+            // It only hands on signals; there is nothing in it to fail.
+            let _ = courier.join();
+        }
+    }
+}
+
 /// Takes as many open files as the system allows: a deep tree is read with one handle per level and thread.
 pub(crate) fn raise_open_files_limit() {
     let mut limit = getrlimit(Resource::Nofile);
+    let _ = FILES_AT_START.set(limit.current);
     limit.current = limit.maximum;
     let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// How many files this process could open when it began.
+static FILES_AT_START: OnceLock<Option<u64>> = OnceLock::new();
+
+/// Starts a program with the limit that we were given: some programs cannot live with a larger one (select(2)).
+pub(crate) fn with_limit_as_given<T>(start: impl FnOnce() -> T) -> T {
+    let ours = getrlimit(Resource::Nofile);
+    let given = FILES_AT_START.get().copied().unwrap_or(ours.current);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: given, maximum: ours.maximum });
+    let started = start();
+    let _ = setrlimit(Resource::Nofile, ours);
+    started
 }

@@ -108,6 +108,11 @@ Examples:
     /// Make the workspace equal to a checkpoint again: all of it, or the paths you choose.
     #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       list where you can go\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path"))]
     Rollback(RollbackArgs),
+    /// Take a checkpoint, then run a command; with --rollback-on-fail, go back if it fails.
+    #[command(
+        after_help = "The command has your terminal, and its exit status is passed on. What Safepoint itself says goes to standard error.\n\nExamples:\n  safepoint run -- make migrate\n  safepoint run --rollback-on-fail -- ./upgrade.sh --all\n  safepoint run -m \"before the agent\" -- agent --task tasks.md"
+    )]
+    Run(RunArgs),
     /// Take the last rollback back. Again for the one before it.
     #[command(after_help = "Examples:\n  safepoint undo --dry-run\n  safepoint undo")]
     Undo(AgainArgs),
@@ -301,6 +306,19 @@ pub(crate) struct RollbackArgs {
     pub(crate) until: Option<String>,
     #[arg(long, hide = true)]
     pub(crate) hard_reset: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// If the command fails, make the workspace as it was before. What it left is kept: `safepoint undo` brings it back.
+    #[arg(long)]
+    pub(crate) rollback_on_fail: bool,
+    /// What to call the checkpoint [default: "before" and the command].
+    #[arg(short = 'm', long = "label", value_name = "LABEL")]
+    pub(crate) label: Option<String>,
+    /// The command and its arguments.
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// What undo and redo take.

@@ -1,6 +1,7 @@
 //! What is known about a command before it runs: its name, what it tries, whether it changes anything, how it stops.
 
 use crate::cli::args::{Command, ListArgs, OutputForm};
+use crate::cli::output::Stage;
 use crate::signals::Stopping;
 
 impl Command {
@@ -14,6 +15,7 @@ impl Command {
             Command::Cat(_) => "cat",
             Command::Diff(_) => "diff",
             Command::Rollback(_) => "rollback",
+            Command::Run(_) => "run",
             Command::Undo(_) => "undo",
             Command::Redo(_) => "redo",
             Command::Validate(_) => "validate",
@@ -43,6 +45,7 @@ impl Command {
                 Some(id) => on("roll back to checkpoint", Some(id)),
                 None => "roll back".to_owned(),
             },
+            Command::Run(_) => "run the command".to_owned(),
             Command::Undo(_) => "undo".to_owned(),
             Command::Redo(_) => "redo".to_owned(),
             Command::Validate(args) => match &args.id {
@@ -65,6 +68,7 @@ impl Command {
             Command::Init(_)
                 | Command::Create(_)
                 | Command::Rollback(_)
+                | Command::Run(_)
                 | Command::Undo(_)
                 | Command::Redo(_)
                 | Command::Recover
@@ -74,6 +78,11 @@ impl Command {
     /// Whether the answer is to be JSON because the command itself says so.
     pub(crate) fn asks_for_json(&self) -> bool {
         matches!(self, Command::List(ListArgs { output: Some(OutputForm::Json), .. }))
+    }
+
+    /// Whose standard output is.
+    pub(crate) fn stage(&self) -> Stage {
+        if matches!(self, Command::Run(_)) { Stage::Lent } else { Stage::Ours }
     }
 
     /// What only looks may end at any moment; what changes things ends where nothing is half done.

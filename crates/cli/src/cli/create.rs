@@ -19,10 +19,7 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem
     }
     let options = options(context, args)?;
     let manager = context.surroundings.open(args.source_tool.as_deref())?;
-    let workspace = match context.surroundings.workspace_if_any(&manager)? {
-        Some(workspace) => workspace,
-        None => register(context, &manager)?,
-    };
+    let workspace = workspace(context, &manager)?;
     context.recover_first(&manager, &workspace)?;
     let created = manager
         .create(&workspace, &options, &context.progress)
@@ -58,6 +55,14 @@ fn options(context: &Context, args: &CreateArgs) -> Result<CreateOptions, Proble
         pinned: args.pin,
         progress,
     })
+}
+
+/// The workspace around; where there is none, it is registered now.
+pub(crate) fn workspace(context: &Context, manager: &CheckpointManager) -> Result<Workspace, Problem> {
+    match context.surroundings.workspace_if_any(manager)? {
+        Some(workspace) => Ok(workspace),
+        None => register(context, manager),
+    }
 }
 
 fn register(context: &Context, manager: &CheckpointManager) -> Result<Workspace, Problem> {

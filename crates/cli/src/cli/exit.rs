@@ -1,6 +1,6 @@
 //! Exit codes, all in one place (design, section 8).
 
-use safepoint::FailureKind;
+use safepoint::{Failure, FailureKind};
 
 /// Done.
 pub(crate) const DONE: u8 = 0;
@@ -19,6 +19,15 @@ pub(crate) fn code(kind: FailureKind) -> u8 {
         FailureKind::Internal => 70,
         FailureKind::Interrupted => 130,
     }
+}
+
+/// Failures that shells have a code for: whoever runs a program through Safepoint sees what the shell would have given.
+const AS_SHELLS: &[(&str, u8)] = &[("command_not_found", 127), ("command_not_started", 126)];
+
+/// The code of a failure.
+pub(crate) fn of(failure: &Failure) -> u8 {
+    let as_shells = AS_SHELLS.iter().find(|(code, _)| *code == failure.code);
+    as_shells.map_or_else(|| code(failure.kind), |(_, exit)| *exit)
 }
 
 #[cfg(test)]
@@ -43,10 +52,16 @@ mod tests {
         format!("{} {}", word.as_str().unwrap(), code(kind))
     }
 
+    fn own_row(name: &'static str, kind: FailureKind) -> String {
+        let failure =
+            Failure { code: name, kind, message: String::new(), causes: Vec::new(), hints: Vec::new() };
+        row(kind).replace(&code(kind).to_string(), &of(&failure).to_string())
+    }
+
     /// Every `"code", Kind` of the library's table, and the command line's own.
     fn in_source() -> BTreeMap<String, String> {
         let mut found: BTreeMap<String, String> =
-            OWN_CODES.iter().map(|(code, kind)| ((*code).to_owned(), row(*kind))).collect();
+            OWN_CODES.iter().map(|(code, kind)| ((*code).to_owned(), own_row(code, *kind))).collect();
         let source = include_str!("../../../safepoint/src/failure.rs");
         for piece in source.split('(').map(str::trim_start) {
             let Some((code, rest)) = piece.strip_prefix('"').and_then(|piece| piece.split_once("\",")) else {

@@ -53,7 +53,18 @@ struct Envelope<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Text,
+    /// Text on standard error: standard output belongs to another program.
+    Aside,
     Json,
+}
+
+/// Whose standard output is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Safepoint's own, for its answer.
+    Ours,
+    /// A program's that Safepoint runs.
+    Lent,
 }
 
 /// Writes everything that this process has to say.
@@ -74,8 +85,11 @@ pub(crate) struct Printer {
 }
 
 impl Printer {
-    pub(crate) fn new(global: &Global, json: bool) -> Self {
-        let terminal = io::stdout().is_terminal();
+    pub(crate) fn new(global: &Global, json: bool, stage: Stage) -> Self {
+        let terminal = match stage {
+            Stage::Ours => io::stdout().is_terminal(),
+            Stage::Lent => io::stderr().is_terminal(),
+        };
         let colours = |terminal: bool| match global.color {
             // Escape sequences have no place inside JSON.
             _ if json => Colours { on: false },
@@ -84,7 +98,11 @@ impl Printer {
             ColorWhen::Auto => Colours { on: terminal && !colours_off() },
         };
         Self {
-            form: if json { Form::Json } else { Form::Text },
+            form: match stage {
+                _ if json => Form::Json,
+                Stage::Ours => Form::Text,
+                Stage::Lent => Form::Aside,
+            },
             quiet: global.quiet,
             colours: colours(terminal),
             error_colours: colours(io::stderr().is_terminal()),
@@ -105,7 +123,7 @@ impl Printer {
 
     /// Whether a progress bar makes sense.
     pub(crate) fn is_watched(&self) -> bool {
-        self.form == Form::Text && !self.quiet && io::stderr().is_terminal()
+        !self.is_json() && !self.quiet && io::stderr().is_terminal()
     }
 
     /// How long it took so far.
@@ -115,8 +133,10 @@ impl Printer {
 
     /// One line of the answer, for people.
     pub(crate) fn line(&self, text: impl Display) {
-        if self.form == Form::Text {
-            self.write(|out| writeln!(out, "{text}"));
+        match self.form {
+            Form::Text => self.write(|out| writeln!(out, "{text}")),
+            Form::Aside => self.complain(&text.to_string()),
+            Form::Json => {}
         }
     }
 
@@ -183,14 +203,14 @@ impl Printer {
             Ok(reply) => reply.exit,
             // Whoever read the answer had enough; that is not a failure.
             Err(_) if self.failed.get() == Some(ErrorKind::BrokenPipe) => return exit::DONE,
-            Err(problem) => exit::code(problem.failure.kind),
+            Err(problem) => exit::of(&problem.failure),
         };
         if self.form == Form::Json {
             self.envelope(command, code, result);
         }
         self.flush();
         if let Err(problem) = result {
-            self.tell(attempt, problem);
+            self.tell(problem.attempt.unwrap_or(attempt), problem);
         }
         match (self.failed.get(), self.failure.take()) {
             (None | Some(ErrorKind::BrokenPipe), _) | (_, None) => code,
@@ -229,7 +249,7 @@ impl Printer {
     }
 
     /// A failure, for people.
-    fn tell(&self, attempt: &str, problem: &Problem) {
+    pub(crate) fn tell(&self, attempt: &str, problem: &Problem) {
         let Failure { message, causes, hints, .. } = &problem.failure;
         let colours = self.error_colours;
         self.complain(&format!("{} cannot {attempt}: {}", colours.red("error:"), printable(message)));

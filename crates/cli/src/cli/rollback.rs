@@ -31,6 +31,22 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
     Ok(answer(&context.out, &manager, &restored, options.dry_run))
 }
 
+/// Back to a checkpoint, everything of it, and told.
+pub(crate) fn back_to(
+    context: &Context,
+    manager: &CheckpointManager,
+    workspace: &Workspace,
+    checkpoint: &Checkpoint,
+) -> Result<Value, Problem> {
+    context.recover_first(manager, workspace)?;
+    let options = RestoreOptions::default();
+    let restored = manager
+        .restore(workspace, checkpoint.id, &options, &context.progress)
+        .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
+    tell(&context.out, manager, &restored, options.dry_run);
+    Ok(json::rollback(&restored, options.dry_run))
+}
+
 fn refuse_what_is_to_come(args: &RollbackArgs) -> Result<(), Problem> {
     let refuse = |what: &str, hint: &str| Err(Problem::not_available(what, hint));
     const PLAIN: &str = "Use --strategy immediate, or selective with --path.";
@@ -111,6 +127,11 @@ pub(crate) fn answer(
     restored: &Restored,
     dry_run: DryRun,
 ) -> Reply {
+    tell(out, manager, restored, dry_run);
+    Reply::done(json!({ "rollback": json::rollback(restored, dry_run) }))
+}
+
+fn tell(out: &Printer, manager: &CheckpointManager, restored: &Restored, dry_run: DryRun) {
     // Only for its label and age: that it cannot be read hides nothing.
     let target = manager.checkpoint(restored.rollback.to).ok();
     if !out.quiet {
@@ -118,7 +139,6 @@ pub(crate) fn answer(
         paths(out, restored);
     }
     advise(out, restored, dry_run);
-    Reply::done(json!({ "rollback": json::rollback(restored, dry_run) }))
 }
 
 fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry_run: DryRun) {

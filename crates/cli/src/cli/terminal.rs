@@ -148,6 +148,11 @@ impl Bars {
         Self { watched, stop, started: Instant::now(), bytes: AtomicU64::new(0), bar: Mutex::new(None) }
     }
 
+    /// Forgets that somebody asked to stop: it was meant for another program.
+    pub(crate) fn forget_stop(&self) {
+        self.stop.store(false, Ordering::Relaxed);
+    }
+
     fn bar(&self) -> MutexGuard<'_, Option<ProgressBar>> {
         self.bar.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -18,6 +18,7 @@ fn the_first_page() {
       cat          Write out a file as it was
       diff         Show what differs between a checkpoint and another one, or the present
       rollback     Make the workspace equal to a checkpoint again: all of it, or the paths you choose
+      run          Take a checkpoint, then run a command; with --rollback-on-fail, go back if it fails
       undo         Take the last rollback back. Again for the one before it
       redo         Do the rollback again that was last undone
       validate     Check that checkpoints are whole: one of them, or all and the store [alias: verify]
@@ -85,6 +86,7 @@ fn every_command_has_examples_and_no_long_lines() {
         "cat",
         "diff",
         "rollback",
+        "run",
         "undo",
         "redo",
         "validate",

@@ -9,6 +9,7 @@ mod help;
 mod json;
 mod odd;
 mod rollback;
+mod run;
 mod sandbox;
 mod terminal;
 mod world;
