@@ -31,6 +31,7 @@ pub use checkpoints::Pinned;
 pub use error::CatalogError;
 pub use events::{BrokenEvent, Event, EventCheck};
 pub use filter::{Filter, RoleFilter, Summary};
+pub use open::sqlite_version;
 pub use resolve::Resolved;
 pub use rollbacks::FinishFacts;
 pub use workspaces::Workspace;

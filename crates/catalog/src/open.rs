@@ -38,6 +38,11 @@ pub(crate) fn open(path: &Path) -> Result<Connection, CatalogError> {
     Ok(connection)
 }
 
+/// The version of the SQLite that is built in.
+pub fn sqlite_version() -> &'static str {
+    rusqlite::version()
+}
+
 fn check_library(number: i32, text: &str) -> Result<(), CatalogError> {
     if number < LIBRARY_MIN {
         return Err(CatalogError::Library { found: text.to_owned(), needed: LIBRARY_MIN_TEXT });

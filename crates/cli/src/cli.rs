@@ -7,6 +7,7 @@ mod completions;
 mod create;
 mod demo;
 mod diff;
+mod doctor;
 mod exit;
 mod fold;
 mod init;
@@ -92,6 +93,7 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Summary(args) => summary::run(context, args),
         Command::Status => status::run(context),
         Command::Recover => recover::run(context),
+        Command::Doctor => doctor::run(context),
         Command::Demo(args) => demo::run(context, args),
         Command::Completions(args) => completions::run(context, args),
         Command::Version => version::run(context),

@@ -59,6 +59,11 @@ impl Surroundings {
 
     /// Opens the home. `tool` is who asks, where a tool does.
     pub(crate) fn open(&self, tool: Option<&str>) -> Result<CheckpointManager, Problem> {
+        Ok(self.try_open(tool)?)
+    }
+
+    /// The same, with the error as the library gave it.
+    pub(crate) fn try_open(&self, tool: Option<&str>) -> Result<CheckpointManager, Error> {
         let settings = Settings {
             refused_roots: self.user_home.iter().cloned().collect(),
             capabilities: capabilities_left(),
@@ -66,7 +71,7 @@ impl Surroundings {
             ..Settings::default()
         };
         let actor = tool.unwrap_or(&self.user).to_owned();
-        Ok(CheckpointManager::open_with(&self.home, settings, environment(actor)?)?)
+        CheckpointManager::open_with(&self.home, settings, environment(actor))
     }
 
     /// The present, as records see it.
@@ -195,14 +200,14 @@ fn fixed_now() -> Option<Timestamp> {
     variable("SAFEPOINT_TEST_NOW").and_then(|text| text.to_string_lossy().parse().ok())
 }
 
-fn environment(actor: String) -> Result<Box<dyn Environment>, Problem> {
-    let Some(now) = fixed_now() else { return Ok(Box::new(SystemEnvironment { actor })) };
+fn environment(actor: String) -> Box<dyn Environment> {
+    let Some(now) = fixed_now() else { return Box::new(SystemEnvironment { actor }) };
     let seed = variable("SAFEPOINT_TEST_SEED").and_then(|text| text.to_string_lossy().parse().ok());
-    Ok(Box::new(FixedEnvironment {
+    Box::new(FixedEnvironment {
         micros: AtomicI64::new(now.micros()),
         seed: AtomicU64::new(seed.unwrap_or(0)),
         actor,
-    }))
+    })
 }
 
 /// For tests: a clock that goes on by a second each time it is looked at, and ids that are the same in each run.

@@ -56,7 +56,9 @@ pub use recover::Recovery;
 pub use restore::{DryRun, RestoreOptions, Restored};
 pub use validate::{DamagedPart, Validation};
 
-pub use safepoint_catalog::{Event, Filter, RoleFilter, Summary, Workspace};
+pub use safepoint_catalog::{
+    BrokenEvent, Event, EventCheck, Filter, RoleFilter, Summary, Workspace, sqlite_version,
+};
 pub use safepoint_model as model;
 pub use safepoint_model::progress::{Activity, Progress, Silent};
 pub use safepoint_store::{Depth, Usage};

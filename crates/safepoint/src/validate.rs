@@ -1,7 +1,7 @@
 //! VALIDATE: whether what a checkpoint needs is there, and whether it is what was written.
 
 use crate::{CheckpointManager, Error};
-use safepoint_catalog::{Filter, RoleFilter};
+use safepoint_catalog::{EventCheck, Filter, RoleFilter};
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind};
 use safepoint_model::content::Content;
 use safepoint_model::files::FilesDocument;
@@ -79,6 +79,23 @@ impl CheckpointManager {
         }
         progress.end();
         Ok(validation)
+    }
+
+    /// Looks the whole catalog over: its pages, its references and its rows. What is wrong is in the answer, in words; empty
+    /// means fine.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read for a reason other than damage.
+    pub fn check_catalog(&self) -> Result<Vec<String>, Error> {
+        Ok(self.catalog.check()?)
+    }
+
+    /// Follows the chain of events from the first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn check_history(&self) -> Result<EventCheck, Error> {
+        Ok(self.catalog.verify_events()?)
     }
 
     fn validate_store(

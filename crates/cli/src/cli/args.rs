@@ -134,6 +134,11 @@ Examples:
     /// Finish or undo what a crash left. Work on a workspace begins with it anyway.
     #[command(after_help = "Examples:\n  safepoint recover")]
     Recover,
+    /// Look everything over: the home, the records, the kernel, the disks; and say what to do.
+    #[command(
+        after_help = "Ends with 0 when nothing is wrong (warnings may be), with 3 when something is.\n\nExamples:\n  safepoint doctor\n  safepoint doctor --json"
+    )]
+    Doctor,
     /// Tell the story in a temporary folder: a project, a disaster, and the way back.
     #[command(
         after_help = "Examples:\n  safepoint demo\n  safepoint demo --keep    leave the folder for you to look at"

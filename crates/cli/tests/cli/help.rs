@@ -26,6 +26,8 @@ fn the_first_page() {
       status       Say whether the workspace is covered: what changed since the newest checkpoint, and
                    what is left out
       recover      Finish or undo what a crash left. Work on a workspace begins with it anyway
+      doctor       Look everything over: the home, the records, the kernel, the disks; and say what to
+                   do
       demo         Tell the story in a temporary folder: a project, a disaster, and the way back
       completions  Print a completion script for your shell
       version      Print the version
@@ -93,6 +95,7 @@ fn every_command_has_examples_and_no_long_lines() {
         "summary",
         "status",
         "recover",
+        "doctor",
         "demo",
         "completions",
         "version",

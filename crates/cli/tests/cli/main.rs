@@ -5,6 +5,7 @@
 
 mod answers;
 mod diff;
+mod doctor;
 mod help;
 mod json;
 mod odd;

@@ -155,6 +155,11 @@ impl Sandbox {
             (r"(\+\d+ ~\d+ -\d+) +\d+(\.\d+)? k?B", "$1  SIZE"),
             (r"\d+(\.\d+)? k?B in the store", "SIZE in the store"),
             (r"objects?, \d+(\.\d+)? k?B\)", "objects, SIZE)"),
+            (r"\d+(\.\d+)? [kMGTP]?B free", "SIZE free"),
+            (r"objects, \d+(\.\d+)? k?B in", "objects, SIZE in"),
+            (r"up to \d+ at once", "up to N at once"),
+            (r"version \d+\.\d+\.\d+, built in", "version N, built in"),
+            (r"\(\d+ files and folders\) are yours", "(N files and folders) are yours"),
             (r#""checked": \{\s*"bytes": \d+"#, "\"checked\": { \"bytes\": N"),
             (r#""store": \{\s*"bytes": \d+"#, "\"store\": { \"bytes\": N"),
         ] {

@@ -1,0 +1,291 @@
+//! `doctor`: everything that Safepoint relies on, looked over.
+
+use crate::sandbox::Sandbox;
+use insta::assert_snapshot;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+/// Status of a check by its name.
+fn status<'a>(value: &'a Value, name: &str) -> &'a str {
+    let checks = value["data"]["checks"].as_array().unwrap();
+    checks.iter().find(|check| check["name"] == name).unwrap()["status"].as_str().unwrap()
+}
+
+#[test]
+fn everything_is_in_order() {
+    let sandbox = Sandbox::with_checkpoint();
+    assert_snapshot!(sandbox.run(&["doctor"]), @"
+    ok       home              $T/home and all in it (N files and folders) are yours alone
+    ok       store             it opens: 9 objects, SIZE in 1 pack
+    ok       catalog           every page, reference and row is in order
+    ok       history           2 events in an unbroken chain
+    ok       workspace         $T/project is registered and there
+    ok       exchange          two files are exchanged in one step
+    ok       no_replace        a move replaces nothing that is there
+    ok       leases            the kernel tells who has a file open
+    ok       case              names that differ only in case are two names
+    ok       workspace_space   SIZE free on the disk of $T/project
+    ok       unfinished        nothing was left half done
+    ok       other_workspaces  0 other workspaces, none of them gone
+    ok       sqlite            version N, built in
+    ok       home_space        SIZE free on the disk of $T/home
+    ok       open_files        up to N at once
+    Everything is in order.
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.json_text(&["doctor", "--json"]), @r#"
+    {
+      "command": "doctor",
+      "data": {
+        "checks": [
+          {
+            "hint": null,
+            "message": "$T/home and all in it (N files and folders) are yours alone",
+            "name": "home",
+            "status": "ok"
+          },
+          {
+            "hint": null,
+            "message": "it opens: 9 objects, SIZE in 1 pack",
+            "name": "store",
+            "status": "ok"
+          },
+          {
+            "hint": null,
+            "message": "every page, reference and row is in order",
+            "name": "catalog",
+            "status": "ok"
+          },
+          {
+            "hint": null,
+            "message": "2 events in an unbroken chain",
+            "name": "history",
+            "status": "ok"
+          },
+          {
+            "hint": null,
+            "message": "$T/project is registered and there",
+            "name": "workspace",
+            "status": "ok"
+          },
+          {
+            "hint": null,
+            "message": "two files are exchanged in one step",
+            "name": "exchange",
+            "status": "ok"
+          },
+          {
+            "hint": null,
+            "message": "a move replaces nothing that is there",
+            "name": "no_replace",
+            "status": "ok"
+          },
+          {
+            "hint": null,
+            "message": "the kernel tells who has a file open",
+            "name": "leases",
+            "status": "ok"
+          },
+          {
+            "hint": null,
+            "message": "names that differ only in case are two names",
+            "name": "case",
+            "status": "ok"
+          },
+          {
+            "hint": null,
+            "message": "SIZE free on the disk of $T/project",
+            "name": "workspace_space",
+            "status": "ok"
+          },
+          {
+            "hint": null,
+            "message": "nothing was left half done",
+            "name": "unfinished",
+            "status": "ok"
+          },
+          {
+            "hint": null,
+            "message": "0 other workspaces, none of them gone",
+            "name": "other_workspaces",
+            "status": "ok"
+          },
+          {
+            "hint": null,
+            "message": "version N, built in",
+            "name": "sqlite",
+            "status": "ok"
+          },
+          {
+            "hint": null,
+            "message": "SIZE free on the disk of $T/home",
+            "name": "home_space",
+            "status": "ok"
+          },
+          {
+            "hint": null,
+            "message": "up to N at once",
+            "name": "open_files",
+            "status": "ok"
+          }
+        ]
+      },
+      "exit_code": 0,
+      "messages": [],
+      "status": "ok",
+      "timing": {
+        "duration_ms": N,
+        "started": "2026-01-31T12:02:00.000000Z"
+      },
+      "version": 1
+    }
+    "#);
+    assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
+    Everything is in order.
+    --- exit 0
+    ");
+}
+
+#[test]
+fn before_the_first_checkpoint_there_is_little_to_look_at() {
+    let sandbox = Sandbox::new();
+    assert_snapshot!(sandbox.run(&["doctor"]), @"
+    warning  home        $T/home is not there yet
+                         hint: `safepoint create` in a project makes it.
+    ok       sqlite      version N, built in
+    ok       home_space  SIZE free on the disk of $T
+    ok       open_files  up to N at once
+    Nothing is wrong; 1 warning.
+    --- exit 0
+    ");
+    assert!(!sandbox.path("home").exists(), "a look makes nothing");
+    sandbox.run(&["init"]);
+    let mut command = sandbox.command(&["doctor", "-q"]);
+    let output = command.current_dir(sandbox.path("user")).output().unwrap();
+    assert_snapshot!(sandbox.told(&output), @"
+    warning  workspace         no workspace is registered at or above $T/user
+                               hint: `safepoint create` in a project registers it.
+    Nothing is wrong; 1 warning.
+    --- exit 0
+    ");
+}
+
+#[test]
+fn a_home_that_others_can_read_is_told() {
+    let sandbox = Sandbox::with_checkpoint();
+    let open = |path: &str, mode: u32| {
+        fs::set_permissions(sandbox.path(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    open("home/catalog.db", 0o644);
+    assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
+    warning  home              1 thing in $T/home is readable by others if they get there, such as $T/home/catalog.db
+                               hint: Close them with `chmod -R go= $T/home`.
+    Nothing is wrong; 1 warning.
+    --- exit 0
+    ");
+    open("home", 0o755);
+    assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
+    problem  home              others could look into $T/home, where everything that you checkpointed is
+                               hint: Opening it has closed it. Change what was secret in your projects, if others use this machine.
+    1 problem, 0 warnings.
+    --- exit 3
+    ");
+    assert_eq!(status(&sandbox.json(&["doctor", "--json"]), "home"), "ok", "every command closes it");
+}
+
+#[test]
+fn a_file_system_that_can_do_less_is_told() {
+    let sandbox = Sandbox::with_checkpoint();
+    let mut command = sandbox.command(&["doctor", "-q"]);
+    let output = command.env("SAFEPOINT_TEST_WITHOUT", "exchange,noreplace,leases").output().unwrap();
+    assert_snapshot!(sandbox.told(&output), @"
+    warning  exchange          this file system cannot exchange two files in one step: for an instant during a rollback a file is absent; a crash is still undone completely
+                               hint: A rollback goes another way. ext4, xfs, btrfs and tmpfs can do it.
+    warning  no_replace        this file system cannot move without replacing: a file that another program makes in the very instant of a rollback could be replaced
+                               hint: A rollback goes another way. ext4, xfs, btrfs and tmpfs can do it.
+    warning  leases            this file system does not tell who has a file open: what a program writes into an already open file after a rollback replaced that file can be lost
+                               hint: A rollback goes another way. ext4, xfs, btrfs and tmpfs can do it.
+    Nothing is wrong; 3 warnings.
+    --- exit 0
+    ");
+}
+
+#[test]
+fn folders_that_are_gone_are_told() {
+    let sandbox = Sandbox::with_checkpoint();
+    fs::create_dir(sandbox.path("other")).unwrap();
+    sandbox.run(&["-C", "../other", "create"]);
+    fs::remove_dir(sandbox.path("other")).unwrap();
+    assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
+    warning  other_workspaces  1 of 1 other workspace gone: $T/other
+                               hint: Was a folder deleted or moved? Its checkpoints are safe: make it again and roll back, if you want it.
+    Nothing is wrong; 1 warning.
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["-C", "../other", "doctor", "-q"]), @"
+    problem  workspace         $T/other is gone
+                               hint: Its checkpoints are safe. Make the folder again (mkdir $T/other) and roll back.
+    1 problem, 0 warnings.
+    --- exit 3
+    ");
+}
+
+#[test]
+fn a_busy_workspace_is_no_problem() {
+    let sandbox = Sandbox::with_checkpoint();
+    let folder = fs::File::open(sandbox.path("project")).unwrap();
+    folder.lock().unwrap();
+    let mut command = sandbox.command(&["doctor", "-q"]);
+    let output = command.env("SAFEPOINT_TEST_LOCK_WAIT_MS", "20").output().unwrap();
+    assert_snapshot!(sandbox.told(&output), @"
+    warning  file_system       another Safepoint is at work in $T/project
+                               hint: Ask again when it has finished.
+    Nothing is wrong; 1 warning.
+    --- exit 0
+    ");
+}
+
+#[test]
+fn what_still_waits_is_told() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    let junk = fs::OpenOptions::new().append(true).open(sandbox.path("project/junk.log")).unwrap();
+    sandbox.run(&["rollback", "@"]);
+    assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
+    warning  unfinished        rollback 01KG9YV2300QJS22HDXJ4G4Q61 is done; files that it displaced still wait to be looked at
+                               hint: `safepoint recover` looks at them; a program that has one open has to close it first.
+    Nothing is wrong; 1 warning.
+    --- exit 0
+    ");
+    drop(junk);
+    sandbox.run(&["recover"]);
+    assert_eq!(status(&sandbox.json(&["doctor", "--json"]), "unfinished"), "ok");
+}
+
+#[test]
+fn damage_is_a_problem() {
+    let sandbox = Sandbox::with_checkpoint();
+    let format = sandbox.path("home/store/format");
+    let whole = fs::read(&format).unwrap();
+    fs::write(&format, "something else").unwrap();
+    assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
+    problem  store       $T/home/store/format does not name the format of a store
+                         hint: Name another home with --home, or put the right file back.
+    1 problem, 0 warnings.
+    --- exit 3
+    ");
+    fs::write(&format, whole).unwrap();
+    for log in ["home/catalog.db-wal", "home/catalog.db-shm"] {
+        fs::remove_file(sandbox.path(log)).ok();
+    }
+    fs::write(sandbox.path("home/catalog.db"), "not a database, but long enough to look like one".repeat(99))
+        .unwrap();
+    let told = sandbox.run(&["doctor"]);
+    assert!(
+        told.contains("ok       store")
+            && told.contains("problem  catalog")
+            && told.ends_with("--- exit 3\n"),
+        "{told}"
+    );
+}
