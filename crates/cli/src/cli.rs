@@ -12,6 +12,7 @@ mod exit;
 mod fold;
 mod init;
 mod list;
+mod man;
 mod output;
 mod patch;
 mod recover;
@@ -96,6 +97,7 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Doctor => doctor::run(context),
         Command::Demo(args) => demo::run(context, args),
         Command::Completions(args) => completions::run(context, args),
+        Command::Man(args) => man::run(context, args),
         Command::Version => version::run(context),
     }
 }

@@ -12,6 +12,7 @@ pub(crate) const OWN_CODES: &[(&str, FailureKind)] = &[
     ("command_not_found", FailureKind::NotFound),
     ("command_not_started", FailureKind::Failed),
     ("output", FailureKind::Failed),
+    ("not_written", FailureKind::Failed),
     ("temporary_folder", FailureKind::Failed),
     ("interrupted", FailureKind::Interrupted),
     ("internal", FailureKind::Internal),
@@ -60,6 +61,15 @@ impl Problem {
         let mut problem = Self::own("output", FailureKind::Failed, message, vec![hint]);
         problem.failure.causes.push(cause.to_string());
         problem.nothing_changed = false;
+        problem
+    }
+
+    /// A file that was asked for could not be written.
+    pub(crate) fn not_written(path: &Path, cause: &std::io::Error) -> Self {
+        let message = format!("cannot write {}", path.display());
+        let hint = "Name a folder that you may write.".to_owned();
+        let mut problem = Self::own("not_written", FailureKind::Failed, message, vec![hint]);
+        problem.failure.causes.push(cause.to_string());
         problem
     }
 

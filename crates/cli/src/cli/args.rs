@@ -149,6 +149,11 @@ Examples:
         after_help = "Examples:\n  safepoint completions bash > ~/.local/share/bash-completion/completions/safepoint"
     )]
     Completions(CompletionsArgs),
+    /// Print the man page, or write all of them into a folder.
+    #[command(
+        after_help = "Examples:\n  safepoint man | man -l -\n  safepoint man ~/.local/share/man/man1    then: man safepoint-rollback"
+    )]
+    Man(ManArgs),
     /// Print the version.
     #[command(after_help = "Examples:\n  safepoint version --json")]
     Version,
@@ -362,6 +367,13 @@ pub(crate) struct DemoArgs {
     /// Leave the folder there.
     #[arg(long)]
     pub(crate) keep: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write a page for each command into this folder, over older ones; made where it is missing.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

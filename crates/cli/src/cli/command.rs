@@ -25,6 +25,7 @@ impl Command {
             Command::Doctor => "doctor",
             Command::Demo(_) => "demo",
             Command::Completions(_) => "completions",
+            Command::Man(_) => "man",
             Command::Version => "version",
         }
     }
@@ -59,6 +60,7 @@ impl Command {
             Command::Doctor => "look everything over".to_owned(),
             Command::Demo(_) => "show the demo".to_owned(),
             Command::Completions(_) => "print completions".to_owned(),
+            Command::Man(_) => "write the man pages".to_owned(),
             Command::Version => "print the version".to_owned(),
         }
     }
@@ -96,6 +98,7 @@ impl Command {
             | Command::Validate(_)
             | Command::Summary(_)
             | Command::Completions(_)
+            | Command::Man(_)
             | Command::Version => Stopping::AtOnce,
             _ => Stopping::WhenSafe,
         }

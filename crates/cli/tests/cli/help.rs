@@ -30,6 +30,7 @@ fn the_first_page() {
                    do
       demo         Tell the story in a temporary folder: a project, a disaster, and the way back
       completions  Print a completion script for your shell
+      man          Print the man page, or write all of them into a folder
       version      Print the version
       help         Print this message or the help of the given subcommand(s)
 
@@ -98,6 +99,7 @@ fn every_command_has_examples_and_no_long_lines() {
         "doctor",
         "demo",
         "completions",
+        "man",
         "version",
     ] {
         let told = sandbox.run(&[command, "-h"]);

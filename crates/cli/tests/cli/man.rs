@@ -1,0 +1,133 @@
+//! `man`: pages that say what `--help` says.
+
+use crate::sandbox::Sandbox;
+use insta::assert_snapshot;
+use std::fs;
+
+#[test]
+fn a_page_of_a_command() {
+    let sandbox = Sandbox::new();
+    assert_snapshot!(sandbox.run(&["man", "pages"]), @"
+    $T/project/pages/safepoint.1
+    $T/project/pages/safepoint-init.1
+    $T/project/pages/safepoint-create.1
+    $T/project/pages/safepoint-list.1
+    $T/project/pages/safepoint-show.1
+    $T/project/pages/safepoint-cat.1
+    $T/project/pages/safepoint-diff.1
+    $T/project/pages/safepoint-rollback.1
+    $T/project/pages/safepoint-run.1
+    $T/project/pages/safepoint-undo.1
+    $T/project/pages/safepoint-redo.1
+    $T/project/pages/safepoint-validate.1
+    $T/project/pages/safepoint-summary.1
+    $T/project/pages/safepoint-status.1
+    $T/project/pages/safepoint-recover.1
+    $T/project/pages/safepoint-doctor.1
+    $T/project/pages/safepoint-demo.1
+    $T/project/pages/safepoint-completions.1
+    $T/project/pages/safepoint-man.1
+    $T/project/pages/safepoint-version.1
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.read("pages/safepoint-undo.1"), @r#"
+    .ie \n(.g .ds Aq \(aq
+    .el .ds Aq '
+    .TH SAFEPOINT-UNDO 1  "safepoint 0.1.0" Safepoint
+    .SH NAME
+    safepoint\-undo \- Take the last rollback back. Again for the one before it
+    .SH SYNOPSIS
+    \fBsafepoint undo\fR [\fB\-\-dry\-run\fR] [\fB\-\-json\fR] [\fB\-\-keep\-times\fR] [\fB\-q\fR|\fB\-\-quiet\fR] [\fB\-C \fR] [\fB\-\-home\fR] [\fB\-\-no\-progress\fR] [\fB\-\-color\fR] [\fB\-\-yes\fR] [\fB\-h\fR|\fB\-\-help\fR] 
+    .SH DESCRIPTION
+    Take the last rollback back. Again for the one before it
+    .SH OPTIONS
+    .TP
+    \fB\-\-dry\-run\fR
+    Show what would happen, and change nothing
+    .TP
+    \fB\-\-keep\-times\fR
+    Give restored files the time they had
+    .TP
+    \fB\-h\fR, \fB\-\-help\fR
+    Print help (see a summary with \*(Aq\-h\*(Aq)
+    .SH EVERYWHERE
+    .TP
+    \fB\-\-json\fR
+    Answer as JSON on standard output
+    .TP
+    \fB\-q\fR, \fB\-\-quiet\fR
+    Say only what was asked for
+    .TP
+    \fB\-C\fR \fI<DIR>\fR
+    Work in this directory
+    .TP
+    \fB\-\-home\fR \fI<DIR>\fR
+    Where the checkpoints are kept [default: $SAFEPOINT_HOME or the XDG data directory]
+    .TP
+    \fB\-\-no\-progress\fR
+    Show no progress bars
+    .TP
+    \fB\-\-color\fR \fI<WHEN>\fR
+    Use colours
+    .br
+
+    .br
+    \fIPossible values:\fR
+    .RS 14
+    .IP \(bu 2
+    auto: On a terminal
+    .IP \(bu 2
+    always: Always
+    .IP \(bu 2
+    never: Never
+    .RE
+    .TP
+    \fB\-\-yes\fR
+    Answer yes to whatever is asked
+    .SH EXAMPLES
+    .nf
+      safepoint undo \-\-dry\-run
+      safepoint undo
+    .fi
+    "#);
+}
+
+#[test]
+fn every_command_has_a_page_and_every_page_has_examples() {
+    let sandbox = Sandbox::new();
+    let value = sandbox.json(&["man", "pages", "--json"]);
+    let files: Vec<&str> =
+        value["data"]["files"].as_array().unwrap().iter().map(|file| file.as_str().unwrap()).collect();
+    assert!(files.len() > 15, "{files:?}");
+    for file in &files {
+        let page = fs::read_to_string(file).unwrap();
+        assert!(page.contains(".TH SAFEPOINT") && page.contains(".SH EXAMPLES\n.nf\n"), "{file}: {page}");
+        assert!(!page.contains("hard\\-reset"), "{file}: {page}");
+    }
+    // Once more over what is there.
+    assert_eq!(sandbox.json(&["man", "pages", "--json"])["data"]["files"], value["data"]["files"]);
+    let page = String::from_utf8(sandbox.output(&["man"]).stdout).unwrap();
+    assert_eq!(page, fs::read_to_string(files[0]).unwrap());
+    assert_eq!(sandbox.json(&["man", "--json"])["data"]["page"], page);
+}
+
+#[test]
+fn a_folder_that_cannot_be_is_told() {
+    let sandbox = Sandbox::new();
+    sandbox.write("file", "");
+    assert_snapshot!(sandbox.run(&["man", "file"]), @"
+    --- stderr
+    error: cannot write the man pages: cannot write $T/project/file
+      because: File exists (os error 17)
+    hint: Name a folder that you may write.
+    --- exit 1
+    ");
+    fs::create_dir_all(sandbox.path("project/pages/safepoint.1")).unwrap();
+    assert_snapshot!(sandbox.run(&["man", "pages"]), @"
+    --- stderr
+    error: cannot write the man pages: cannot write $T/project/pages/safepoint.1
+      because: Is a directory (os error 21)
+    hint: Name a folder that you may write.
+    --- exit 1
+    ");
+}
