@@ -10,6 +10,8 @@ mod diff;
 mod doctor;
 mod exit;
 mod fold;
+mod graph;
+mod history;
 mod init;
 mod list;
 mod man;

@@ -175,6 +175,13 @@ pub(crate) fn colours_off() -> bool {
     variable("NO_COLOR").is_some() || variable("TERM").is_some_and(|term| term == "dumb")
 }
 
+/// Whether the locale can show more than ASCII. The first of these variables that is set decides (locale(7)).
+pub(crate) fn speaks_unicode() -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable).unwrap_or_default();
+    let locale = locale.to_string_lossy().to_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
 /// For tests: the file system as if it could do less.
 fn capabilities_left() -> Capabilities {
     let mut left = Capabilities::default();

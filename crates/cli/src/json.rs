@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use safepoint::model::change::Change;
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::coverage::Coverage;
+use safepoint::model::rollback::Rollback;
 use safepoint::model::tree::{Entry, Node};
 use safepoint::{DryRun, ListedEntry, Recovery, Restored, Summary, Validation, Workspace};
 use serde::Serialize;
@@ -117,6 +118,24 @@ pub(crate) fn rollback(restored: &Restored, dry_run: DryRun) -> Value {
         "verified": restored.verified,
         "changed_meanwhile": restored.changed_meanwhile,
         "waiting": restored.waiting,
+    })
+}
+
+/// A rollback as it is on record.
+pub(crate) fn rollback_record(record: &Rollback) -> Value {
+    json!({
+        "id": record.id,
+        "verb": record.verb,
+        "answers": record.answers,
+        "from": record.from,
+        "to": record.to,
+        "safety_checkpoint": record.safety_checkpoint,
+        "strategy": record.strategy,
+        "paths": record.paths,
+        "state": record.state,
+        "created_at": record.created_at,
+        "finished_at": record.finished_at,
+        "error": record.error,
     })
 }
 

@@ -93,7 +93,7 @@ Examples:
     Create(CreateArgs),
     /// List checkpoints, newest first.
     #[command(
-        after_help = "Examples:\n  safepoint list\n  safepoint list -n 5 --kind manual\n  safepoint list --all --json"
+        after_help = "Examples:\n  safepoint list\n  safepoint list -n 5 --kind manual\n  safepoint list --graph          the history as a picture, with every rollback\n  safepoint list --all --json"
     )]
     List(ListArgs),
     /// Show one checkpoint.
@@ -229,6 +229,9 @@ pub(crate) struct ListArgs {
     /// Those of all workspaces.
     #[arg(long)]
     pub(crate) all: bool,
+    /// Draw how they came about: branches, rollbacks, undo and redo.
+    #[arg(long, conflicts_with = "all")]
+    pub(crate) graph: bool,
     /// For people or for programs.
     #[arg(long, value_name = "FORM")]
     pub(crate) output: Option<OutputForm>,

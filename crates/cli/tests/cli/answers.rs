@@ -140,21 +140,21 @@ fn list_and_summary_count_everything() {
     sandbox.run(&["create", "-m", "a bad one", "--kind", "emergency", "--reason", "error_recovery"]);
     sandbox.run(&["rollback", "first"]);
     assert_snapshot!(sandbox.run(&["list"]), @"
-    CHECKPOINT                  WHEN                  KIND       CHANGED   STORED  LABEL
-    01KG9YWYMG3S19GYXWQZEQWMSF  2026-01-31 12:02:03Z  (safety)   +0 ~0 -0  SIZE  before rollback to 01KG9YS9EGCQT0DH2X3200JHAF
-    01KG9YV2300QJS22HDXJ4G4Q61  2026-01-31 12:01:01Z  emergency  +1 ~1 -1  SIZE  a bad one
-    01KG9YS9EGCQT0DH2X3200JHAF  2026-01-31 12:00:03Z  manual     +6 ~0 -0  SIZE  first
+    CHECKPOINT                  WHEN            KIND       CHANGED   STORED  LABEL
+    01KG9YWYMG3S19GYXWQZEQWMSF  57 seconds ago  (safety)   +0 ~0 -0  SIZE  before rollback to 01KG9YS9
+    01KG9YV2300QJS22HDXJ4G4Q61  1 minute ago    emergency  +1 ~1 -1  SIZE  a bad one
+    01KG9YS9EGCQT0DH2X3200JHAF  2 minutes ago   manual     +6 ~0 -0  SIZE  first
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["list", "-n", "1", "--kind", "manual"]), @"
-    CHECKPOINT                  WHEN                  KIND    CHANGED   STORED  LABEL
-    01KG9YS9EGCQT0DH2X3200JHAF  2026-01-31 12:00:03Z  manual  +6 ~0 -0  SIZE  first
+    CHECKPOINT                  WHEN           KIND    CHANGED   STORED  LABEL
+    01KG9YS9EGCQT0DH2X3200JHAF  3 minutes ago  manual  +6 ~0 -0  SIZE  first
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["list", "--all", "--scope", "project", "-q"]), @"
-    01KG9YWYMG3S19GYXWQZEQWMSF  2026-01-31 12:02:03Z  (safety)   +0 ~0 -0  SIZE  [project] before rollback to 01KG9YS9EGCQT0DH2X3200JHAF
-    01KG9YV2300QJS22HDXJ4G4Q61  2026-01-31 12:01:01Z  emergency  +1 ~1 -1  SIZE  [project] a bad one
-    01KG9YS9EGCQT0DH2X3200JHAF  2026-01-31 12:00:03Z  manual     +6 ~0 -0  SIZE  [project] first
+    01KG9YWYMG3S19GYXWQZEQWMSF  2 minutes ago  (safety)   +0 ~0 -0  SIZE  [project] before rollback to 01KG9YS9
+    01KG9YV2300QJS22HDXJ4G4Q61  3 minutes ago  emergency  +1 ~1 -1  SIZE  [project] a bad one
+    01KG9YS9EGCQT0DH2X3200JHAF  4 minutes ago  manual     +6 ~0 -0  SIZE  [project] first
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["list", "--plan", "none"]), @"

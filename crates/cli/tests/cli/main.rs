@@ -8,6 +8,7 @@ mod diff;
 mod doctor;
 mod help;
 mod json;
+mod list;
 mod man;
 mod odd;
 mod rollback;

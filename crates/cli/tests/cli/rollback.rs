@@ -8,8 +8,8 @@ use std::fs;
 fn without_an_id_it_lists_and_says_how_to_choose() {
     let sandbox = Sandbox::with_checkpoint();
     assert_snapshot!(sandbox.run(&["rollback"]), @"
-    CHECKPOINT                  WHEN                  KIND    CHANGED   STORED  LABEL
-    01KG9YS9EGCQT0DH2X3200JHAF  2026-01-31 12:00:03Z  manual  +6 ~0 -0  SIZE  first
+    CHECKPOINT                  WHEN            KIND    CHANGED   STORED  LABEL
+    01KG9YS9EGCQT0DH2X3200JHAF  57 seconds ago  manual  +6 ~0 -0  SIZE  first
     Choose one: safepoint rollback ID (add --dry-run to see what it would do)
     --- exit 0
     ");
@@ -132,8 +132,8 @@ fn the_spellings_of_programs_work() {
     let listed = sandbox.json(&["list", "--session-id", session, "--output", "json"]);
     assert_eq!(listed["data"]["checkpoints"].as_array().unwrap().len(), 1);
     assert_snapshot!(sandbox.run(&["list", "--session-id", session, "--output", "pretty"]), @"
-    CHECKPOINT                  WHEN                  KIND    CHANGED   STORED  LABEL
-    01KG9YV2300QJS22HDXJ4G4Q61  2026-01-31 12:01:01Z  manual  +0 ~0 -0  SIZE  d
+    CHECKPOINT                  WHEN          KIND    CHANGED   STORED  LABEL
+    01KG9YV2300QJS22HDXJ4G4Q61  1 minute ago  manual  +0 ~0 -0  SIZE  d
     --- exit 0
     ");
     let got = sandbox.json(&["get", "--session-id", session, "--checkpoint-id", uuid, "--json"]);

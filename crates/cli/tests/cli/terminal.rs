@@ -13,11 +13,12 @@ fn a_list_has_short_ids_ages_and_no_line_over_80() {
     let seen = sandbox.terminal(sandbox.command(&["list"]));
     assert!(seen.lines().all(|line| line.chars().count() <= 80), "{seen}");
     assert_snapshot!(seen, @"
-    CHECKPOINT  WHEN            KIND       CHANGED   STORED  LABEL
-    01KG9YYS    57 seconds ago  (safety)   +1 ~1 -1  SIZE  before rollback to 01K…
-    01KG9YWW    1 minute ago    automatic  +0 ~0 -0  SIZE  a long label a long la…
-    01KG9YV2    2 minutes ago   workflow   +0 ~0 -0  SIZE  milestone (pinned)
-    01KG9YS9    3 minutes ago   manual     +6 ~0 -0  SIZE  first
+      CHECKPOINT  WHEN            KIND       CHANGED   STORED  LABEL
+      01KG9YYS    57 seconds ago  (safety)   +1 ~1 -1  SIZE  before rollback to 0…
+      01KG9YWW    1 minute ago    automatic  +0 ~0 -0  SIZE  a long label a long …
+      01KG9YV2    2 minutes ago   workflow   +0 ~0 -0  SIZE  milestone (pinned)
+    * 01KG9YS9    3 minutes ago   manual     +6 ~0 -0  SIZE  first
+    * is where the workspace is now
     ");
     let mut colourful = sandbox.command(&["list", "--kind", "workflow"]);
     colourful.env_remove("NO_COLOR");

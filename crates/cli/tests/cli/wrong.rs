@@ -347,9 +347,9 @@ fn a_checkpoint_of_another_workspace() {
     "#);
     assert_eq!(sandbox.json(&["show", id, "--json"])["data"]["checkpoint"]["label"], "elsewhere");
     assert_snapshot!(sandbox.run(&["list", "--all"]), @"
-    CHECKPOINT                  WHEN                  KIND    CHANGED   STORED  LABEL
-    01KG9YV41GXHKZH4X2XVXK4NAY  2026-01-31 12:01:03Z  manual  +0 ~0 -0  SIZE  [other] elsewhere
-    01KG9YS9EGCQT0DH2X3200JHAF  2026-01-31 12:00:03Z  manual  +6 ~0 -0  SIZE  [project] first
+    CHECKPOINT                  WHEN           KIND    CHANGED   STORED  LABEL
+    01KG9YV41GXHKZH4X2XVXK4NAY  3 minutes ago  manual  +0 ~0 -0  SIZE  [other] elsewhere
+    01KG9YS9EGCQT0DH2X3200JHAF  4 minutes ago  manual  +6 ~0 -0  SIZE  [project] first
     --- exit 0
     ");
 }
