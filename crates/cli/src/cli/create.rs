@@ -87,7 +87,7 @@ fn is_whole(coverage: &Coverage) -> bool {
 }
 
 /// Left out against our will.
-fn is_lack(skipped: &Skipped) -> bool {
+pub(crate) fn is_lack(skipped: &Skipped) -> bool {
     matches!(skipped.why, Why::Unreadable | Why::TooDeep)
 }
 

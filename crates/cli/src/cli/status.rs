@@ -1,7 +1,7 @@
 //! `status`: answers "am I covered?" at a glance.
 
 use crate::cli::Context;
-use crate::cli::create::{SHOWN_MAX, left_out, more};
+use crate::cli::create::{SHOWN_MAX, is_lack, left_out, more};
 use crate::cli::fold::folded;
 use crate::cli::output::{Printer, Reply};
 use crate::cli::recover;
@@ -13,6 +13,7 @@ use safepoint::model::change::{Change, ChangeKind};
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::coverage::Coverage;
 use safepoint::{CheckpointManager, Filter, RoleFilter, Workspace};
+use serde::Serialize;
 use serde_json::json;
 
 pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
@@ -28,40 +29,32 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
     recover::tell(out, &status.recovery);
     let all = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
     let total = manager.summary(&all)?.total_checkpoints;
-    let root = workspace.root_path().display().to_string();
-    out.line(format!(
-        "{}  {}",
-        out.colours.bold(printable(&workspace.name)),
-        out.colours.dim(printable(&root))
-    ));
     let coverage = match &status.base {
-        Some(base) => {
-            covered(out, base, &status.changes);
-            status.coverage
-        }
-        None => {
-            let survey = manager.survey(workspace, &context.progress)?;
-            let held = counted(survey.count, "file or folder", "files and folders");
-            out.line(format!(
-                "{} there is no checkpoint of its {held} yet.",
-                out.colours.red("Not covered:")
-            ));
-            survey.coverage
-        }
+        Some(_) => status.coverage,
+        None => manager.survey(workspace, &context.progress)?.coverage,
     };
+    let verdict = Verdict::new(status.base.as_ref(), &status.changes, &coverage);
+    out.line(verdict.sentence(out, status.base.as_ref(), &status.changes, &coverage));
+    changed(out, &status.changes);
     unsure(out, &coverage);
     left_out(out, &coverage);
+    out.line(format!(
+        "  workspace: {} in {}",
+        printable(&workspace.name),
+        printable(&workspace.root_path().display().to_string())
+    ));
     out.line(format!(
         "  store: {} here; {} for all workspaces in {}",
         counted(total, "checkpoint", "checkpoints"),
         size(status.usage.pack_bytes),
         printable(&manager.home().display().to_string())
     ));
-    if status.base.is_none() || !status.changes.is_empty() {
+    if verdict == Verdict::Changed {
         out.remark("Take a checkpoint now: safepoint create -m \"a label\"");
     }
     Ok(Reply::done(json!({
         "workspace": json::workspace(workspace),
+        "verdict": verdict,
         "covered": status.base.is_some() && status.changes.is_empty(),
         "base": status.base.as_ref().map(json::checkpoint),
         "changes": json::changes(&status.changes),
@@ -76,15 +69,65 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
     })))
 }
 
-fn covered(out: &Printer, base: &Checkpoint, changes: &[Change]) {
-    let label = base.label.as_deref().map(|label| format!(" \"{}\"", printable(label))).unwrap_or_default();
-    let name = format!("{}{label}, {}", out.colours.bold(base.id), ago(Surroundings::now(), base.created_at));
-    if changes.is_empty() {
-        out.line(format!("{} nothing changed since {name}.", out.colours.green("Covered:")));
-        return;
+/// The answer to "am I covered?".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    /// Everything is in a checkpoint.
+    Covered,
+    /// Everything that can be taken is; some things cannot.
+    Partly,
+    /// There is a checkpoint, and something is different since.
+    Changed,
+    /// There is no checkpoint.
+    Never,
+}
+
+impl Verdict {
+    fn new(base: Option<&Checkpoint>, changes: &[Change], coverage: &Coverage) -> Self {
+        match base {
+            None => Verdict::Never,
+            Some(_) if !changes.is_empty() => Verdict::Changed,
+            Some(_) if coverage.skipped.iter().any(is_lack) => Verdict::Partly,
+            Some(_) => Verdict::Covered,
+        }
     }
-    let count = counted(changes.len() as u64, "path", "paths");
-    out.line(format!("{} {count} changed since {name}:", out.colours.yellow("Not covered:")));
+
+    fn sentence(
+        self,
+        out: &Printer,
+        base: Option<&Checkpoint>,
+        changes: &[Change],
+        coverage: &Coverage,
+    ) -> String {
+        let age = base.map(|base| ago(Surroundings::now(), base.created_at)).unwrap_or_default();
+        let name = base.map(|base| name(out, base)).unwrap_or_default();
+        let colours = out.colours;
+        match self {
+            Verdict::Covered => format!("{} everything is in {name}, {age}.", colours.green("Covered:")),
+            Verdict::Partly => {
+                let lacks = coverage.skipped.iter().filter(|skipped| is_lack(skipped)).count() as u64;
+                let lacks = counted(lacks, "path that cannot be taken", "paths that cannot be taken");
+                format!("{} everything but {lacks} is in {name}, {age}.", colours.yellow("Partly covered:"))
+            }
+            Verdict::Changed => {
+                let count = counted(changes.len() as u64, "path", "paths");
+                let verdict = format!("Covered up to {age}:");
+                format!("{} {count} changed since {name}:", colours.yellow(verdict))
+            }
+            Verdict::Never => {
+                format!("{} no checkpoint yet; `safepoint create` takes one.", colours.red("Not covered:"))
+            }
+        }
+    }
+}
+
+fn name(out: &Printer, base: &Checkpoint) -> String {
+    let label = base.label.as_deref().map(|label| format!(" \"{}\"", printable(label))).unwrap_or_default();
+    format!("{}{label}", out.colours.bold(base.id))
+}
+
+fn changed(out: &Printer, changes: &[Change]) {
     let lines = folded(changes.iter().map(|change| (&change.path, change.kind)));
     for line in lines.iter().take(SHOWN_MAX) {
         out.line(format!("    {}", change_line(out, &changes[line.item], &line.tail())));

@@ -216,22 +216,22 @@ fn show_tells_everything_about_one() {
 fn status_answers_whether_one_is_covered() {
     let sandbox = Sandbox::with_checkpoint();
     assert_snapshot!(sandbox.run(&["status"]), @r#"
-    project  $T/project
-    Covered: nothing changed since 01KG9YS9EGCQT0DH2X3200JHAF "first", 57 seconds ago.
+    Covered: everything is in 01KG9YS9EGCQT0DH2X3200JHAF "first", 57 seconds ago.
       left out:
         .git  git's own folder
+      workspace: project in $T/project
       store: 1 checkpoint here; SIZE for all workspaces in $T/home
     --- exit 0
     "#);
     sandbox.wreck();
     assert_snapshot!(sandbox.run(&["status"]), @r#"
-    project  $T/project
-    Not covered: 3 paths changed since 01KG9YS9EGCQT0DH2X3200JHAF "first", 1 minute ago:
+    Covered up to 1 minute ago: 3 paths changed since 01KG9YS9EGCQT0DH2X3200JHAF "first":
         + junk.log
         ~ notes.txt
         - src/main.rs
       left out:
         .git  git's own folder
+      workspace: project in $T/project
       store: 1 checkpoint here; SIZE for all workspaces in $T/home
     Take a checkpoint now: safepoint create -m "a label"
     --- exit 0
@@ -239,13 +239,12 @@ fn status_answers_whether_one_is_covered() {
     let other = Sandbox::new();
     other.write("a", "1");
     other.run(&["init"]);
-    assert_snapshot!(other.run(&["status"]), @r#"
-    project  $T/project
-    Not covered: there is no checkpoint of its 1 file or folder yet.
+    assert_snapshot!(other.run(&["status"]), @"
+    Not covered: no checkpoint yet; `safepoint create` takes one.
+      workspace: project in $T/project
       store: 0 checkpoints here; SIZE for all workspaces in $T/home
-    Take a checkpoint now: safepoint create -m "a label"
     --- exit 0
-    "#);
+    ");
 }
 
 #[test]

@@ -446,6 +446,7 @@ fn status_and_diff() {
           "objects": 9,
           "packs": 1
         },
+        "verdict": "changed",
         "workspace": {
           "created_at": "2026-01-31T12:00:01.000000Z",
           "head": "01KG9YS9EGCQT0DH2X3200JHAF",

@@ -71,12 +71,12 @@ fn odd_names_print_safely() {
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&["status"]), @r#"
-    project  $T/project
-    Not covered: 4 paths changed since 01KG9YS9EGCQT0DH2X3200JHAF "a\u{1b}[31m label", 2 minutes ago:
+    Covered up to 2 minutes ago: 4 paths changed since 01KG9YS9EGCQT0DH2X3200JHAF "a\u{1b}[31m label":
         ~ -dash
         ~ caf\xe9
         ~ esc\u{1b}[31m
         ~ new\nline
+      workspace: project in $T/project
       store: 1 checkpoint here; SIZE for all workspaces in $T/home
     Take a checkpoint now: safepoint create -m "a label"
     --- exit 0

@@ -252,11 +252,11 @@ fn what_a_program_still_writes_into_a_displaced_file_is_kept() {
     "#);
     junk.write_all(b"written late\n").unwrap();
     assert_snapshot!(sandbox.run(&["status"]), @r#"
-    project  $T/project
-    Covered: nothing changed since 01KG9YS9EGCQT0DH2X3200JHAF "first", 1 minute ago.
+    Covered: everything is in 01KG9YS9EGCQT0DH2X3200JHAF "first", 1 minute ago.
       left out:
         .git  git's own folder
         .safepoint  Safepoint's own folder
+      workspace: project in $T/project
       store: 2 checkpoints here; SIZE for all workspaces in $T/home
     --- stderr
     junk.log is still open in another program; it is looked at again by the next command
