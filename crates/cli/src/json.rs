@@ -1,4 +1,4 @@
-//! The shapes that programs read. `/docs/cli.md` promises them: add fields freely, never take one away.
+//! The shapes that programs read. `docs/schemas` promises them: add fields freely (there too), never take one away.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -14,6 +14,7 @@ mod odd;
 mod rollback;
 mod run;
 mod sandbox;
+mod schemas;
 mod terminal;
 mod world;
 mod wrong;

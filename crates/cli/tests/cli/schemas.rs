@@ -1,0 +1,214 @@
+//! The published schemas, and every command's answer against its own.
+
+use crate::sandbox::{Sandbox, name};
+use jsonschema::{Registry, Validator};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// What is not about one command.
+const SHARED: [&str; 2] = ["envelope", "types"];
+
+/// Every schema that is published, by its name.
+fn published() -> BTreeMap<String, Value> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .map(|path| {
+            let schema = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            (path.file_stem().unwrap().to_str().unwrap().to_owned(), schema)
+        })
+        .collect()
+}
+
+/// Every command that there is, as the man pages know them.
+fn commands(sandbox: &Sandbox) -> BTreeSet<String> {
+    let answer = sandbox.json(&["man", "../pages", "--json"]);
+    let files = answer["data"]["files"].as_array().unwrap().iter();
+    files
+        .filter_map(|file| file.as_str()?.rsplit_once("/safepoint-")?.1.strip_suffix(".1").map(str::to_owned))
+        .collect()
+}
+
+/// Validators of all schemas, and what they have seen.
+struct Judge {
+    validators: BTreeMap<String, Validator>,
+    well: BTreeSet<String>,
+    failed: BTreeSet<String>,
+}
+
+impl Judge {
+    fn new() -> Self {
+        let published = published();
+        let id = |schema: &Value| schema["$id"].as_str().unwrap().to_owned();
+        let registry = published
+            .values()
+            .fold(Registry::new(), |registry, schema| registry.add(id(schema), schema.clone()).unwrap());
+        let registry = registry.prepare().unwrap();
+        let validators = published
+            .iter()
+            .map(|(name, schema)| {
+                assert!(id(schema).ends_with(&format!("/{name}.json")), "{name}");
+                jsonschema::meta::validate(schema).unwrap();
+                let options = jsonschema::options().with_registry(&registry).offline();
+                let validator = options.should_validate_formats(true).build(schema);
+                (name.clone(), validator.unwrap())
+            })
+            .collect();
+        Self { validators, well: BTreeSet::new(), failed: BTreeSet::new() }
+    }
+
+    fn wrong(&self, name: &str, answer: &Value) -> Vec<String> {
+        let validator = &self.validators[name];
+        validator.iter_errors(answer).map(|error| format!("{}: {error}", error.instance_path())).collect()
+    }
+
+    /// The answer of one run fits the schema of its command.
+    fn see(&mut self, answer: &Value) {
+        let command = answer["command"].as_str().unwrap();
+        let wrong = self.wrong(command, answer);
+        assert!(wrong.is_empty(), "{command}: {wrong:#?}\n{answer:#}");
+        let seen = if answer["status"] == "ok" { &mut self.well } else { &mut self.failed };
+        seen.insert(command.to_owned());
+    }
+
+    fn run(&mut self, sandbox: &Sandbox, line: &str) {
+        let args: Vec<&str> = ["--json"].into_iter().chain(line.split(' ')).collect();
+        self.see(&sandbox.json(&args));
+    }
+}
+
+#[test]
+fn every_command_has_a_schema_and_every_schema_a_command() {
+    let mut expected = commands(&Sandbox::new());
+    expected.extend(SHARED.map(str::to_owned));
+    assert_eq!(published().into_keys().collect::<BTreeSet<_>>(), expected);
+}
+
+#[test]
+fn every_answer_fits_its_schema() {
+    let mut judge = Judge::new();
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write("sub/b", "");
+    fs::write(sandbox.path("project").join(name(b"odd \xff")), "1").unwrap();
+    for line in ["init", "init sub", "status", "doctor", "create -m second --phase plan --pin"] {
+        judge.run(&sandbox, line);
+    }
+    sandbox.wreck();
+    for line in [
+        "status",
+        "diff",
+        "diff first @",
+        "rollback",
+        "rollback second --dry-run",
+        "rollback second",
+        "undo --dry-run",
+        "undo",
+        "redo",
+        "rollback first --path notes.txt",
+        "list",
+        "list --graph",
+        "list --all",
+        "list --kind emergency",
+        "show second --files",
+        "cat second notes.txt",
+        "validate --deep",
+        "validate second",
+        "summary",
+        "summary --plan none",
+        "recover",
+        "run -- true",
+        "run --rollback-on-fail -- false",
+        "run --rollback-on-fail -- rm notes.txt no-such-file",
+        "demo",
+        "completions fish",
+        "man",
+        "man ../pages",
+        "version",
+    ] {
+        judge.run(&sandbox, line);
+    }
+    assert_eq!(judge.well, commands(&sandbox));
+}
+
+#[test]
+fn every_failure_fits_its_schema() {
+    let mut judge = Judge::new();
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write("file", "");
+    for line in [
+        "init missing",
+        "show nothing",
+        "cat @ missing",
+        "diff nothing",
+        "rollback nothing",
+        "undo",
+        "redo",
+        "run -- no-such-program",
+        "validate nothing",
+        "man file",
+        "create --counter x",
+        // What cannot go wrong can still be typed wrong.
+        "doctor --odd",
+        "demo --odd",
+        "completions odd",
+        "version --odd",
+    ] {
+        judge.run(&sandbox, line);
+    }
+    let nowhere = Sandbox::new();
+    for line in ["list", "summary", "status", "recover"] {
+        judge.run(&nowhere, line);
+    }
+    assert_eq!(judge.failed, commands(&sandbox));
+    // Where no command was understood, the envelope alone holds.
+    let answer = sandbox.json(&["--json", "rolback"]);
+    assert_eq!(judge.wrong("envelope", &answer), [""; 0]);
+}
+
+#[test]
+fn what_was_rescued_and_what_is_damaged_fits_too() {
+    let mut judge = Judge::new();
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    let mut junk = fs::OpenOptions::new().append(true).open(sandbox.path("project/junk.log")).unwrap();
+    judge.run(&sandbox, "rollback @");
+    std::io::Write::write_all(&mut junk, b"late").unwrap();
+    judge.run(&sandbox, "status");
+    judge.run(&sandbox, "doctor");
+    drop(junk);
+    let answer = sandbox.json(&["recover", "--json"]);
+    assert_eq!(answer["data"]["recovery"]["rescued"].as_array().unwrap().len(), 1);
+    judge.see(&answer);
+    let packs = fs::read_dir(sandbox.path("home/store/packs")).unwrap();
+    packs.for_each(|pack| fs::remove_file(pack.unwrap().path()).unwrap());
+    let answer = sandbox.json(&["validate", "--json"]);
+    assert_eq!((&answer["status"], &answer["data"]["is_valid"]), (&json!("error"), &json!(false)));
+    judge.see(&answer);
+}
+
+#[test]
+fn a_schema_notices_what_is_more_and_what_is_less() {
+    let judge = Judge::new();
+    let sandbox = Sandbox::with_checkpoint();
+    let answer = sandbox.json(&["show", "@", "--json"]);
+    assert!(judge.wrong("show", &answer).is_empty());
+    let spoiled = |spoil: &dyn Fn(&mut Value)| {
+        let mut answer = answer.clone();
+        spoil(&mut answer);
+        !judge.wrong("show", &answer).is_empty()
+    };
+    assert!(spoiled(&|answer| answer["more"] = json!(1)));
+    assert!(spoiled(&|answer| answer["data"]["more"] = json!(1)));
+    assert!(spoiled(&|answer| answer["data"]["checkpoint"]["more"] = json!(1)));
+    assert!(spoiled(&|answer| answer["data"]["checkpoint"]["kind"] = json!("odd")));
+    assert!(spoiled(&|answer| answer["data"]["checkpoint"]["created_at"] = json!("yesterday")));
+    assert!(spoiled(&|answer| answer["command"] = json!("list")));
+    assert!(spoiled(&|answer| answer["status"] = json!("error")));
+    assert!(spoiled(&|answer| answer["data"] = Value::Null));
+    assert!(spoiled(&|answer| drop(
+        answer["data"]["checkpoint"].as_object_mut().unwrap().remove("coverage")
+    )));
+}
