@@ -112,6 +112,49 @@ fn every_command_has_a_page_and_every_page_has_examples() {
 }
 
 #[test]
+fn the_answer_to_a_program() {
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.path("project/pages")).unwrap();
+    let mut answer = sandbox.json(&["man", "pages", "--json"]);
+    answer["data"]["files"].as_array_mut().unwrap().truncate(2);
+    let answer = format!("{:#}", answer["data"]).replace(sandbox.path("").to_str().unwrap(), "$T/");
+    assert_snapshot!(answer, @r#"
+    {
+      "files": [
+        "$T/project/pages/safepoint.1",
+        "$T/project/pages/safepoint-init.1"
+      ],
+      "page": null
+    }
+    "#);
+    assert_snapshot!(sandbox.json_text(&["man", "pages/safepoint.1", "--json"]), @r#"
+    {
+      "command": "man",
+      "data": null,
+      "error": {
+        "causes": [
+          "File exists (os error 17)"
+        ],
+        "code": "not_written",
+        "hints": [
+          "Name a folder that you may write."
+        ],
+        "kind": "failed",
+        "message": "cannot write $T/project/pages/safepoint.1"
+      },
+      "exit_code": 1,
+      "messages": [],
+      "status": "error",
+      "timing": {
+        "duration_ms": N,
+        "started": "2026-01-31T12:01:00.000000Z"
+      },
+      "version": 1
+    }
+    "#);
+}
+
+#[test]
 fn a_folder_that_cannot_be_is_told() {
     let sandbox = Sandbox::new();
     sandbox.write("file", "");

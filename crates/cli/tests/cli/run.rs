@@ -101,6 +101,120 @@ fn the_answer_as_json_is_apart_from_the_output_of_the_command() {
 }
 
 #[test]
+fn the_whole_answer() {
+    let sandbox = Sandbox::with_checkpoint();
+    let args = ["run", "--rollback-on-fail", "--json", "-m", "x", "--", "sh", "-c", "rm notes.txt; exit 3"];
+    assert_snapshot!(sandbox.json_text(&args), @r#"
+    {
+      "command": "run",
+      "data": {
+        "checkpoint": {
+          "commit_message": null,
+          "commit_sha": null,
+          "created_at": "2026-01-31T12:01:01.000000Z",
+          "decision_id": null,
+          "files": {
+            "added": 0,
+            "bytes": 50,
+            "count": 6,
+            "modified": 0,
+            "removed": 0
+          },
+          "id": "01KG9YV2300QJS22HDXJ4G4Q61",
+          "integrity": "<hash>",
+          "kind": "automatic",
+          "label": "x",
+          "parent": "01KG9YS9EGCQT0DH2X3200JHAF",
+          "parts": [
+            {
+              "document": "<hash>",
+              "key": "01KG9YS7G0000E485875XHVKDF",
+              "kind": "files"
+            }
+          ],
+          "phase": null,
+          "pinned": false,
+          "plan_id": null,
+          "progress": {
+            "decisions_made": 0,
+            "files_created": 0,
+            "files_modified": 0,
+            "tasks_completed": 0,
+            "tests_failing": 0,
+            "tests_passing": 0
+          },
+          "reason": "pre_risky_operation",
+          "role": null,
+          "rollback_count": 0,
+          "rollback_used": false,
+          "sandbox_ref": null,
+          "scope": "project",
+          "session_id": null,
+          "size_bytes": N,
+          "source_tool": null,
+          "state_hash": null,
+          "state_snapshot": null,
+          "step_index": null,
+          "tags": [],
+          "uuid": "019c13ed-8860-05e5-910a-2dec89025cc1",
+          "warnings": [],
+          "workspace_id": "01KG9YS7G0000E485875XHVKDF"
+        },
+        "command": [
+          "sh",
+          "-c",
+          "rm notes.txt; exit 3"
+        ],
+        "exit_status": 3,
+        "rollback": {
+          "answers": null,
+          "changed_meanwhile": [],
+          "changed_paths": [
+            {
+              "action": "created",
+              "path": "notes.txt"
+            }
+          ],
+          "dry_run": false,
+          "effects_not_undone": [],
+          "from": "01KG9YV2300QJS22HDXJ4G4Q61",
+          "id": "01KG9YV41GXHKZH4X2XVXK4NAY",
+          "paths": [],
+          "plan": null,
+          "removed_files_count": 0,
+          "rescued": [],
+          "restored_files_count": 1,
+          "safety_checkpoint": "01KG9YV600S45Q3ETMV38G3DDS",
+          "strategy": "immediate",
+          "to": "01KG9YV2300QJS22HDXJ4G4Q61",
+          "verb": "rollback",
+          "verified": true,
+          "waiting": []
+        },
+        "signal": null
+      },
+      "exit_code": 3,
+      "messages": [
+        {
+          "level": "info",
+          "text": "Checkpoint 01KG9YV2300QJS22HDXJ4G4Q61 \"x\""
+        },
+        {
+          "level": "info",
+          "text": "The command failed with status 3."
+        }
+      ],
+      "status": "ok",
+      "timing": {
+        "duration_ms": N,
+        "started": "2026-01-31T12:01:00.000000Z"
+      },
+      "version": 1
+    }
+    "#);
+}
+
+#[test]
 fn a_command_that_does_not_start_has_the_exit_code_of_shells() {
     let sandbox = Sandbox::with_checkpoint();
     assert_snapshot!(sandbox.run(&["run", "--", "no-such-program", "-x"]), @r#"
