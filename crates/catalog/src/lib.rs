@@ -24,6 +24,7 @@ mod query;
 mod resolve;
 mod rollbacks;
 mod steps;
+mod upkeep;
 mod workspaces;
 
 pub use catalog::{Catalog, Transaction};
@@ -33,4 +34,5 @@ pub use events::{BrokenEvent, Event, EventCheck};
 pub use filter::{Filter, RoleFilter, Summary};
 pub use resolve::Resolved;
 pub use rollbacks::FinishFacts;
+pub use upkeep::Purged;
 pub use workspaces::Workspace;
