@@ -143,7 +143,7 @@ impl Transaction<'_> {
         self.change(id, sql, [id.to_string()])
     }
 
-    /// Forgets a checkpoint; where a workspace was at it, it is now at none. Rollbacks and events still name it.
+    /// Forgets a checkpoint; where a workspace was at it, it is now at the one before, if there is one. Rollbacks and events still name it.
     ///
     /// # Errors
     /// When there is no such checkpoint, a rollback that is not finished may need it, or the row cannot be written.
@@ -151,7 +151,13 @@ impl Transaction<'_> {
         if let Some(rollback) = rollbacks::unfinished_with(self.connection, id)? {
             return Err(CatalogError::Needed { checkpoint: id, rollback });
         }
+        // A workspace that was at it is now nearest to what that one came from.
+        let sql = "UPDATE workspaces SET head = (SELECT parent FROM checkpoints c WHERE c.id = ?1
+                       AND EXISTS (SELECT 1 FROM checkpoints p WHERE p.id = c.parent))
+                   WHERE head = ?1";
+        query::run(self.connection, format_args!("what was at checkpoint {id}"), sql, [id.to_string()])?;
         self.change(id, "DELETE FROM checkpoints WHERE id = ?1", [id.to_string()])?;
+        self.count_deleted()?;
         self.append_event(at, "checkpoint.deleted", &id.to_string(), &json!({}))
     }
 

@@ -24,6 +24,7 @@ mod query;
 mod resolve;
 mod rollbacks;
 mod steps;
+mod upkeep;
 mod workspaces;
 
 pub use catalog::{Catalog, Transaction};
@@ -34,4 +35,5 @@ pub use filter::{Filter, RoleFilter, Summary};
 pub use open::sqlite_version;
 pub use resolve::Resolved;
 pub use rollbacks::FinishFacts;
+pub use upkeep::Purged;
 pub use workspaces::Workspace;

@@ -49,6 +49,14 @@ pub enum ModelError {
         /// What was given.
         given: String,
     },
+    /// A length of time is not one.
+    #[error("{given:?} is not a length of time: {why}; expected something like 30s, 90m, 36h, 7d or 2w")]
+    Span {
+        /// What was given.
+        given: String,
+        /// The rule that it breaks.
+        why: &'static str,
+    },
     /// A checkpoint reference cannot be understood.
     #[error("{given:?} does not name a checkpoint: {why}")]
     Reference {

@@ -1,5 +1,6 @@
 //! CREATE: scan, chunks, trees, the store made durable, one catalog transaction. The last is the commit.
 
+use crate::home::Vouchers;
 use crate::part::{Captured, Part};
 use crate::parts::files::FilesPart;
 use crate::{CheckpointManager, Error};
@@ -12,8 +13,9 @@ use safepoint_model::checkpoint::{
 use safepoint_model::coverage::Coverage;
 use safepoint_model::files::FilesDocument;
 use safepoint_model::tree::Owners;
-use safepoint_model::{CheckpointId, ObjectId, ObjectSource, Progress, document};
+use safepoint_model::{CheckpointId, ObjectId, ObjectSource, Progress, WorkspaceId, document};
 use safepoint_store::Writer;
+use safepoint_workspace::StatCache;
 
 /// What a new checkpoint is to say about itself.
 #[derive(Debug, Clone)]
@@ -87,7 +89,7 @@ impl CheckpointManager {
             transaction.insert_checkpoint(&draft.checkpoint)?;
             transaction.set_head(workspace.id, draft.checkpoint.id)
         })?;
-        self.keep_cache(workspace, &mut draft.captured);
+        self.keep_cache(workspace, &draft.checkpoint, &mut draft.captured);
         Ok(Created { checkpoint: draft.checkpoint, coverage: draft.captured.coverage })
     }
 
@@ -197,11 +199,35 @@ impl CheckpointManager {
         Ok(())
     }
 
-    /// Keeps the next stat cache. Losing it costs time only, so a failure is not one.
-    pub(crate) fn keep_cache(&self, workspace: &Workspace, captured: &mut Captured) {
-        if let Some(cache) = captured.cache.take() {
-            let _ = self.store.pack_names().map(|packs| self.home.write_cache(workspace.id, &packs, cache));
+    /// Keeps the next stat cache, once the checkpoint is on record. Losing it costs time only, so a failure is not one.
+    pub(crate) fn keep_cache(&self, workspace: &Workspace, checkpoint: &Checkpoint, captured: &mut Captured) {
+        if let Some(cache) = captured.cache.take()
+            && let Ok(packs) = self.store.pack_names()
+        {
+            let vouchers = Vouchers { checkpoint: checkpoint.id, integrity: checkpoint.integrity, packs };
+            let _ = self.home.write_cache(workspace.id, &vouchers, cache);
         }
+    }
+
+    /// The stat cache, as long as everything that it vouches for is still stored: the checkpoint that it came with is on record as it
+    /// was, and no pack is gone but those that were emptied into others.
+    pub(crate) fn trusted_cache(&self, workspace: WorkspaceId) -> Result<Option<StatCache>, Error> {
+        let Some((vouchers, bytes)) = self.home.read_cache(workspace) else { return Ok(None) };
+        let checkpoint = self.catalog.checkpoint(vouchers.checkpoint)?;
+        if checkpoint.is_none_or(|checkpoint| checkpoint.integrity != vouchers.integrity) {
+            return Ok(None);
+        }
+        let (there, mut retired) = (self.store.pack_names()?, None);
+        for pack in &vouchers.packs {
+            if there.binary_search(pack).is_ok() {
+                continue;
+            }
+            let retired = retired.get_or_insert_with(|| self.store.retired().unwrap_or_default());
+            if !retired.contains(pack) {
+                return Ok(None);
+            }
+        }
+        Ok(bytes.open())
     }
 }
 

@@ -3,11 +3,11 @@
 #![allow(clippy::disallowed_methods, reason = "this module owns the home folder")]
 
 use crate::Error;
-use safepoint_model::{ObjectId, ObjectKind, WorkspaceId};
+use safepoint_model::{CheckpointId, ObjectId, ObjectKind, WorkspaceId};
 use safepoint_workspace::{NextCache, StatCache};
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The folder, and what is where in it.
@@ -41,40 +41,78 @@ impl Home {
         self.path.join("cache").join(format!("{workspace}.stat"))
     }
 
-    /// A workspace's stat cache, if there is one and every pack that it relies on is still there. What it vouches for was stored
-    /// when it was written; a pack that is gone since may have held some of it.
-    pub(crate) fn read_cache(&self, workspace: WorkspaceId, packs_now: &[String]) -> Option<StatCache> {
+    /// A workspace's stat cache and what it relies on, if there is one.
+    pub(crate) fn read_cache(&self, workspace: WorkspaceId) -> Option<(Vouchers, CacheBytes)> {
         let mut bytes = fs::read(self.cache_path(workspace)).ok()?;
         let end = bytes.iter().position(|byte| *byte == 0)?;
+        let head = std::str::from_utf8(&bytes[..end]).ok()?;
+        let mut lines = head.lines();
+        let vouchers = Vouchers {
+            checkpoint: lines.next()?.parse().ok()?,
+            integrity: lines.next()?.parse().ok()?,
+            packs: lines.map(str::to_owned).collect(),
+        };
         let token = cache_token(&bytes[..end]);
-        let listed = std::str::from_utf8(&bytes[..end]).ok()?;
-        let all_there =
-            listed.lines().all(|name| packs_now.binary_search_by(|pack| pack.as_str().cmp(name)).is_ok());
-        if !all_there {
-            return None;
-        }
         bytes.drain(..=end);
-        StatCache::new(bytes, &token)
+        Some((vouchers, CacheBytes { bytes, token }))
     }
 
-    /// Keeps a stat cache, with the packs that hold what it vouches for. It is a cache: it is not made durable, and a failure costs
-    /// time only.
+    /// Keeps a stat cache with what it relies on. It is a cache: it is not made durable, and a failure costs time only.
     pub(crate) fn write_cache(
         &self,
         workspace: WorkspaceId,
-        packs: &[String],
+        vouchers: &Vouchers,
         cache: NextCache,
     ) -> io::Result<()> {
-        let packs = packs.join("\n");
-        let bytes = cache.into_bytes(&cache_token(packs.as_bytes()));
+        let head =
+            format!("{}\n{}\n{}", vouchers.checkpoint, vouchers.integrity, vouchers.packs.join("\n"));
+        let bytes = cache.into_bytes(&cache_token(head.as_bytes()));
         let path = self.cache_path(workspace);
         make_private_dir(&self.path.join("cache"))?;
         let fresh = path.with_extension(format!("{}.new", std::process::id()));
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-        file.write_all(packs.as_bytes())?;
+        file.write_all(head.as_bytes())?;
         file.write_all(&[0])?;
         file.write_all(&bytes)?;
         fs::rename(fresh, path)
+    }
+
+    /// How much everything in the home takes on the disk.
+    pub(crate) fn disk_bytes(&self) -> io::Result<u64> {
+        fn below(dir: &Path) -> io::Result<u64> {
+            let mut sum = 0;
+            for entry in fs::read_dir(dir)? {
+                let entry = entry?;
+                sum += match entry.metadata() {
+                    Ok(metadata) if metadata.is_dir() => below(&entry.path())?,
+                    Ok(metadata) => metadata.blocks() * 512,
+                    // It went away while we looked.
+                    Err(_) => 0,
+                };
+            }
+            Ok(sum)
+        }
+        below(&self.path)
+    }
+}
+
+/// What a stat cache relies on. What it vouches for is what this checkpoint holds, as long as it has this root; and was in these packs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Vouchers {
+    pub(crate) checkpoint: CheckpointId,
+    pub(crate) integrity: ObjectId,
+    pub(crate) packs: Vec<String>,
+}
+
+/// A stat cache that has not been looked into yet.
+pub(crate) struct CacheBytes {
+    bytes: Vec<u8>,
+    token: [u8; 32],
+}
+
+impl CacheBytes {
+    pub(crate) fn open(self) -> Option<StatCache> {
+        StatCache::new(self.bytes, &self.token)
     }
 }
 
@@ -118,19 +156,31 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_without_its_packs_is_none() {
+    fn a_cache_comes_back_with_what_it_relies_on_and_a_strange_one_does_not() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(folder.path()).unwrap();
         let id = WorkspaceId::from_bits(1);
-        let packs = ["a".to_owned(), "b".to_owned(), "c".to_owned()];
-        assert!(home.read_cache(id, &packs).is_none());
+        assert!(home.read_cache(id).is_none());
         let workspace = tempfile::tempdir().unwrap();
         let root = safepoint_workspace::Root::open(workspace.path()).unwrap();
         let store = safepoint_store::Store::open(&home.store()).unwrap();
         let options = safepoint_workspace::ScanOptions::default();
         let scan = safepoint_workspace::scan(&root, &store.measurer(), &options, &crate::Silent).unwrap();
-        home.write_cache(id, &packs[..2], scan.cache.unwrap()).unwrap();
-        assert!(home.read_cache(id, &packs).is_some());
-        assert!(home.read_cache(id, &packs[..1]).is_none());
+        let vouchers = Vouchers {
+            checkpoint: CheckpointId::from_bits(7),
+            integrity: ObjectId::of(ObjectKind::Document, b"root"),
+            packs: vec!["a".to_owned(), "b".to_owned()],
+        };
+        home.write_cache(id, &vouchers, scan.cache.unwrap()).unwrap();
+        let (read, bytes) = home.read_cache(id).unwrap();
+        assert_eq!(read, vouchers);
+        assert!(bytes.open().is_some());
+        let path = home.cache_path(id);
+        let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).replacen("\na", "\nc", 1).into_bytes();
+        fs::write(&path, text).unwrap();
+        assert!(home.read_cache(id).is_none_or(|(_, bytes)| bytes.open().is_none()));
+        fs::write(&path, b"0\nx\0").unwrap();
+        assert!(home.read_cache(id).is_none());
+        assert!(home.disk_bytes().unwrap() > 0);
     }
 }

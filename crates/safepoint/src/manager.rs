@@ -8,7 +8,7 @@ use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::reference::Reference;
 use safepoint_model::rollback::Rollback;
 use safepoint_model::{RelPath, WorkspaceId};
-use safepoint_store::{Store, Usage};
+use safepoint_store::{Store, Usage, Using};
 use safepoint_workspace::{Capabilities, Lock, Obstacle, Root, WorkspaceError};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -52,6 +52,8 @@ pub struct CheckpointManager {
 pub(crate) struct Held {
     pub(crate) root: Root,
     _lock: Lock,
+    /// Nothing that is in the store now is collected while we work with it.
+    _using: Using,
 }
 
 impl CheckpointManager {
@@ -226,7 +228,7 @@ impl CheckpointManager {
     pub(crate) fn hold(&self, workspace: &Workspace) -> Result<Held, Error> {
         let root = Root::open(workspace.root_path())?;
         let lock = root.lock(self.settings.lock_wait)?;
-        Ok(Held { root, _lock: lock })
+        Ok(Held { root, _lock: lock, _using: self.store.using()? })
     }
 
     /// Where Safepoint's home lies in the workspace, if it does.

@@ -3,7 +3,7 @@
 //! The transaction of PUBLISH is the only commit point. Any error before it puts everything back, and a crash before it makes the
 //! next command do so. What a part is does not matter here.
 
-use crate::create::{CreateOptions, files_part};
+use crate::create::{CreateOptions, Draft, files_part};
 use crate::manager::Held;
 use crate::part::{Chosen, Outline, Part, Prepared};
 use crate::parts::files::FilesPart;
@@ -191,9 +191,9 @@ impl CheckpointManager {
             record.safety_checkpoint = None;
             return Err(error);
         }
-        let captured = &mut safety.captured;
+        let Draft { checkpoint: safety, captured } = &mut safety;
         let applied = std::thread::scope(|threads| {
-            threads.spawn(|| self.keep_cache(workspace, captured));
+            threads.spawn(|| self.keep_cache(workspace, safety, captured));
             self.apply_and_publish(workspace, request, record, &mut *prepared, progress)
         });
         match applied {

@@ -9,7 +9,7 @@ use crate::open;
 use crate::pack::{self, PACK_HEAD, PACK_HEAD_BYTES};
 use crate::segment::Sealed;
 use crate::store::Store;
-use crate::{PACK_BYTES_MAX, StoreError, linux, recover};
+use crate::{StoreError, linux, recover};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +31,9 @@ pub(crate) struct OpenPack {
 #[derive(Default)]
 pub(crate) struct Appender {
     pub(crate) packs: Vec<OpenPack>,
+    /// What has to be kept even where the store is as large as it may become: it is on its way to becoming smaller, or holds
+    /// somebody's only copy.
+    pub(crate) beyond_limit: bool,
 }
 
 /// Where a segment was put.
@@ -50,19 +53,33 @@ impl Appender {
         sealed: &mut Sealed,
         last: bool,
     ) -> Result<Spot, StoreError> {
-        if self.packs.last().is_none_or(|pack| pack.end >= PACK_BYTES_MAX) {
+        let limits = store.limits();
+        if self.packs.last().is_none_or(|pack| pack.end >= limits.pack_bytes) {
             self.packs.push(acquire(store)?);
         }
+        self.check_room(store, sealed.bytes().len() as u64)?;
         let number = self.packs.len() - 1;
         let pack = &mut self.packs[number];
         let end = pack.end + sealed.bytes().len() as u64;
-        sealed.close(last || end >= PACK_BYTES_MAX);
+        sealed.close(last || end >= limits.pack_bytes);
         pack.file
             .write_all_at(sealed.bytes(), pack.end)
             .map_err(|source| StoreError::AppendPack { path: pack.path.clone(), source })?;
         let spot = Spot { pack: number, path: pack.path.clone(), file: pack.file.clone(), at: pack.end };
         pack.end = end;
         Ok(spot)
+    }
+
+    /// Refuses what would make the store larger than it may become. Others append at the same time, so the disk is asked each time.
+    fn check_room(&self, store: &Store, more: u64) -> Result<(), StoreError> {
+        let Some(allowed_bytes) = store.limits().bytes else { return Ok(()) };
+        let allowed_bytes = if self.beyond_limit { u64::MAX } else { allowed_bytes };
+        let used_bytes: u64 = open::list_packs(store.dir())?.iter().map(|(_, len)| len).sum();
+        if used_bytes.saturating_add(more) > allowed_bytes {
+            let own: u64 = self.packs.iter().map(|pack| pack.end - pack.start).sum();
+            return Err(StoreError::Full { needed_bytes: own + more, used_bytes: used_bytes - own, allowed_bytes });
+        }
+        Ok(())
     }
 
     /// Makes everything durable that was appended. Not to be tried again where it fails: the kernel may have
@@ -91,7 +108,7 @@ impl Appender {
 /// A pack to append to: one with room that nobody holds, else a new one.
 fn acquire(store: &Store) -> Result<OpenPack, StoreError> {
     for (name, len) in open::list_packs(store.dir())? {
-        if len >= PACK_BYTES_MAX {
+        if len >= store.limits().pack_bytes {
             continue;
         }
         if let Some(pack) = reopen(store, name)? {
@@ -111,6 +128,9 @@ fn reopen(store: &Store, name: String) -> Result<Option<OpenPack>, StoreError> {
     let failed = |source| StoreError::AppendPack { path: path.clone(), source };
     let Ok(file) = linux::open_write(&path) else { return Ok(None) };
     let Some(file) = linux::try_lock(file).map_err(failed)? else { return Ok(None) };
+    if !linux::is_named(&file, &path).map_err(failed)? {
+        return Ok(None);
+    }
     let len = file.metadata().map_err(failed)?.len();
     if len < PACK_HEAD_BYTES {
         return start(name, path, file).map(Some);
@@ -122,7 +142,7 @@ fn reopen(store: &Store, name: String) -> Result<Option<OpenPack>, StoreError> {
     }
     // A pack with which the disk has trouble is left alone.
     let Ok(tail) = recover::scan(store.dir(), &name, &file, indexed) else { return Ok(None) };
-    if tail.unreadable || tail.end >= PACK_BYTES_MAX {
+    if tail.unreadable || tail.end >= store.limits().pack_bytes {
         return Ok(None);
     }
     let end = tail.end;
@@ -143,6 +163,9 @@ fn create(store: &Store) -> Result<Option<OpenPack>, StoreError> {
     let failed = |source| StoreError::CreatePack { path: path.clone(), source };
     let file = linux::create(&path).map_err(failed)?;
     let Some(file) = linux::try_lock(file).map_err(failed)? else { return Ok(None) };
+    if !linux::is_named(&file, &path).map_err(failed)? {
+        return Ok(None);
+    }
     start(name, path, file).map(Some)
 }
 

@@ -56,6 +56,26 @@ pub enum StoreError {
         /// Why not.
         source: io::Error,
     },
+    /// The store would become larger than it may.
+    #[error(
+        "the store may hold {allowed_bytes} bytes and holds {used_bytes}; at least {needed_bytes} more are needed"
+    )]
+    Full {
+        /// How much was to be added when it was refused; more may have followed.
+        needed_bytes: u64,
+        /// How much is in the packs.
+        used_bytes: u64,
+        /// How much may be in the packs.
+        allowed_bytes: u64,
+    },
+    /// What is needed to delete packs could not be read, written or locked.
+    #[error("cannot clear {} of what nobody needs", path.display())]
+    Collect {
+        /// The store, or the pack.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// A pack could not be locked, cut to its valid length, or appended to.
     #[error("cannot append to the pack {}", path.display())]
     AppendPack {

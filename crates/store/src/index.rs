@@ -8,10 +8,11 @@ use crate::linux;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use safepoint_model::{ObjectId, ObjectKind};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const SCHEMA_VERSION: i64 = 2;
+const SCHEMA_VERSION: i64 = 3;
 const SCHEMA: &str = "
     CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
     INSERT INTO meta VALUES ('generation', 0);
@@ -38,8 +39,19 @@ const SCHEMA: &str = "
         stored_len INTEGER NOT NULL,
         raw_len INTEGER NOT NULL
     ) WITHOUT ROWID;
+    CREATE TABLE condemned (
+        id BLOB PRIMARY KEY,
+        kind INTEGER NOT NULL,
+        codec INTEGER NOT NULL,
+        pack INTEGER NOT NULL,
+        offset INTEGER NOT NULL,
+        stored_len INTEGER NOT NULL,
+        raw_len INTEGER NOT NULL
+    ) WITHOUT ROWID;
 ";
 const PLACE: &str = "o.id, o.kind, o.codec, o.stored_len, o.raw_len, o.offset, p.name";
+/// Where rows are, those first that lead to an object. The condemned ones still do, but nothing new may rely on them.
+const TABLES: [&str; 3] = ["recent", "objects", "condemned"];
 /// Names are hashes, so a thousand new rows touch a thousand pages of a large table. They gather in a small one first.
 const RECENT_ROWS_MAX: u64 = 16_384;
 const BUSY_WAIT: Duration = Duration::from_secs(10);
@@ -135,7 +147,7 @@ impl Index {
 
     /// Where this object is.
     pub(crate) fn find(&self, id: ObjectId) -> rusqlite::Result<Option<Place>> {
-        for table in ["recent", "objects"] {
+        for table in TABLES {
             let sql = format!("SELECT {PLACE} FROM {table} o JOIN packs p ON p.id = o.pack WHERE o.id = ?1");
             let found = self.conn.prepare_cached(&sql)?.query_row([id.as_bytes()], place).optional()?;
             if found.is_some() {
@@ -159,23 +171,88 @@ impl Index {
 
     /// How many objects it names.
     pub(crate) fn count(&self) -> rusqlite::Result<u64> {
-        let sql = "SELECT (SELECT count(*) FROM objects) + (SELECT count(*) FROM recent r
-                   WHERE NOT EXISTS (SELECT 1 FROM objects o WHERE o.id = r.id))";
+        let sql = "SELECT count(*) FROM (SELECT id FROM objects UNION SELECT id FROM recent UNION SELECT id FROM condemned)";
         self.conn.query_row(sql, [], |row| row.get(0))
     }
 
-    /// Shows every place, and every row that points to no pack.
+    /// Shows every place; of an object that has several, first the one that leads to it.
     pub(crate) fn each(&self, mut visit: impl FnMut(Place)) -> rusqlite::Result<()> {
-        let sql = format!(
-            "SELECT {PLACE} FROM recent o JOIN packs p ON p.id = o.pack
-             UNION ALL SELECT {PLACE} FROM objects o JOIN packs p ON p.id = o.pack"
-        );
-        let mut statement = self.conn.prepare(&sql)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            visit(place(row)?);
+        for table in TABLES {
+            let sql = format!("SELECT {PLACE} FROM {table} o JOIN packs p ON p.id = o.pack");
+            let mut statement = self.conn.prepare(&sql)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                visit(place(row)?);
+            }
         }
         Ok(())
+    }
+
+    /// What a pack holds that is not condemned and that no other row leads to elsewhere, in the order in which it lies there;
+    /// and how many objects of it are condemned.
+    pub(crate) fn of_pack(&self, pack: &str) -> rusqlite::Result<(Vec<Place>, u64)> {
+        let mut places = Vec::new();
+        for table in ["recent", "objects"] {
+            let sql = format!("SELECT {PLACE} FROM {table} o JOIN packs p ON p.id = o.pack WHERE p.name = ?1");
+            let mut statement = self.conn.prepare(&sql)?;
+            for found in statement.query_map([pack], place)? {
+                let found = found?;
+                if self.find(found.shape.id)?.as_ref() == Some(&found) {
+                    places.push(found);
+                }
+            }
+        }
+        places.sort_unstable_by_key(|place| place.at);
+        let sql = "SELECT count(*) FROM condemned WHERE pack = (SELECT id FROM packs WHERE name = ?1)";
+        Ok((places, self.conn.query_row(sql, [pack], |row| row.get(0))?))
+    }
+
+    /// From now on nothing new may rely on these objects. The token stays for as long as this is so.
+    pub(crate) fn condemn(&mut self, dead: &[ObjectId], token: i64) -> rusqlite::Result<()> {
+        let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for table in ["objects", "recent"] {
+            let copy = format!("INSERT OR REPLACE INTO condemned SELECT * FROM {table} WHERE id = ?1");
+            let delete = format!("DELETE FROM {table} WHERE id = ?1");
+            let (mut copy, mut delete) = (tx.prepare(&copy)?, tx.prepare(&delete)?);
+            for id in dead {
+                copy.execute([id.as_bytes()])?;
+                delete.execute([id.as_bytes()])?;
+            }
+        }
+        tx.execute("INSERT OR REPLACE INTO meta VALUES ('collection', ?1)", [token])?;
+        tx.commit()
+    }
+
+    /// Lets condemned objects be relied on again: those that are live, or all, which ends the collection.
+    pub(crate) fn absolve(&mut self, live: Option<&HashSet<ObjectId>>) -> rusqlite::Result<()> {
+        let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let back = "INSERT OR IGNORE INTO objects SELECT * FROM condemned";
+        match live {
+            None => {
+                tx.execute(back, [])?;
+                tx.execute("DELETE FROM condemned", [])?;
+                tx.execute("DELETE FROM meta WHERE name = 'collection'", [])?;
+            }
+            Some(live) => {
+                let condemned: Vec<[u8; 32]> =
+                    tx.prepare("SELECT id FROM condemned")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+                let mut copy = tx.prepare(&format!("{back} WHERE id = ?1"))?;
+                let mut delete = tx.prepare("DELETE FROM condemned WHERE id = ?1")?;
+                for id in condemned.iter().filter(|id| live.contains(&ObjectId::from_bytes(**id))) {
+                    copy.execute([id])?;
+                    delete.execute([id])?;
+                }
+            }
+        }
+        tx.commit()?;
+        self.shorten_log();
+        Ok(())
+    }
+
+    /// The token of the collection that condemned, if one has.
+    pub(crate) fn collection(&self) -> rusqlite::Result<Option<i64>> {
+        let sql = "SELECT value FROM meta WHERE name = 'collection'";
+        self.conn.query_row(sql, [], |row| row.get(0)).optional()
     }
 
     /// Adds what these packs hold, all of it or nothing.
@@ -230,7 +307,7 @@ impl Index {
     /// Takes the row of one object out.
     pub(crate) fn forget(&mut self, id: ObjectId) -> rusqlite::Result<bool> {
         let mut gone = 0;
-        for table in ["recent", "objects"] {
+        for table in TABLES {
             gone += self.conn.execute(&format!("DELETE FROM {table} WHERE id = ?1"), [id.as_bytes()])?;
         }
         Ok(gone > 0)
@@ -239,7 +316,7 @@ impl Index {
     /// Takes everything out that is said about this pack.
     pub(crate) fn forget_pack(&mut self, pack: &str) -> rusqlite::Result<()> {
         let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for table in ["recent", "objects"] {
+        for table in TABLES {
             let sql = format!("DELETE FROM {table} WHERE pack = (SELECT id FROM packs WHERE name = ?1)");
             tx.execute(&sql, [pack])?;
         }
@@ -259,7 +336,7 @@ fn add_rows(tx: &Transaction<'_>, pack: &PackRows) -> rusqlite::Result<()> {
     // As many as this are quickest where they will end up anyway.
     let table = if pack.rows.len() as u64 > RECENT_ROWS_MAX { "objects" } else { "recent" };
     let mut insert =
-        tx.prepare_cached(&format!("INSERT OR IGNORE INTO {table} VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"))?;
+        tx.prepare_cached(&format!("INSERT OR REPLACE INTO {table} VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"))?;
     for (at, shape) in &pack.rows {
         insert.execute(params![
             shape.id.as_bytes(),

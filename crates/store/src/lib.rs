@@ -10,6 +10,7 @@
 //! - After a crash at any instant, everything that was finished reads back, with no manual step.
 
 mod append;
+mod collect;
 mod content;
 mod error;
 mod frame;
@@ -22,16 +23,19 @@ mod recover;
 mod segment;
 mod store;
 mod survey;
+mod using;
 mod validate;
 mod writer;
 
+pub use collect::{Collected, Collecting, Fate, Outcome};
 pub use error::StoreError;
 pub use measure::Measurer;
-pub use store::{Depth, Health, Store, Usage};
+pub use store::{Depth, Health, Limits, Store, Usage};
+pub use using::Using;
 pub use validate::{Damage, Report};
 pub use writer::{Writer, Written};
 
 /// The largest object that is kept; a larger one is refused.
 pub const OBJECT_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// A pack that has reached this length is not appended to any more.
-pub const PACK_BYTES_MAX: u64 = 256 * 1024 * 1024;
+pub const PACK_BYTES_MAX: u64 = 64 * 1024 * 1024;

@@ -58,6 +58,19 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(PRIVATE_FILE).open(path)
 }
 
+/// Opens a file that is there for its lock alone.
+pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(PRIVATE_FILE)
+        .custom_flags(flags)
+        .open(path)
+}
+
 /// Puts a small file in place, whole or not at all.
 pub(crate) fn put_file(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let draft = dir.join(format!("{name}.{}", new_name()?));
@@ -85,6 +98,26 @@ pub(crate) fn remove_cache(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Removes a file, durably. That it is gone already is no failure.
+pub(crate) fn remove(dir: &Path, name: &str) -> io::Result<()> {
+    remove_cache(&dir.join(name))?;
+    sync_dir(dir)
+}
+
+/// Moves a file into a folder beside it, which is made where it is missing.
+pub(crate) fn move_into(dir: &Path, name: &str, to: &Path) -> io::Result<()> {
+    make_dir(to)?;
+    fs::rename(dir.join(name), to.join(name))?;
+    sync_dir(to)?;
+    sync_dir(dir)
+}
+
+/// Whether the open file is still the one with the name: what was deleted or moved while its lock was waited for is not.
+pub(crate) fn is_named(file: &File, path: &Path) -> io::Result<bool> {
+    let open = file.metadata()?;
+    Ok(identity(path) == Some((open.dev(), open.ino())))
+}
+
 /// What tells one file from another that has taken its name.
 pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
@@ -110,6 +143,25 @@ impl Drop for Locked {
     fn drop(&mut self) {
         // Closing is not enough: a program that is just being started has a copy of our open file until its `exec`.
         let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// A file whose lock we share with others.
+pub(crate) struct Shared(File);
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // As for `Locked`.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Takes a shared lock if nobody holds the exclusive one.
+pub(crate) fn try_lock_shared(file: File) -> io::Result<Option<Shared>> {
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(Some(Shared(file))),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -94,11 +94,15 @@ fn catch_up(dir: &Path, index: &mut Index, name: &str) -> Result<(), StoreError>
 }
 
 /// The pack with its lock held; nothing where someone else holds it or it is gone.
-fn lock_pack(dir: &Path, name: &str) -> Result<Option<Locked>, StoreError> {
+pub(crate) fn lock_pack(dir: &Path, name: &str) -> Result<Option<Locked>, StoreError> {
     let path = open::pack_path(dir, name);
-    match linux::open_write(&path).and_then(linux::try_lock) {
+    let lock = || -> io::Result<Option<Locked>> {
+        let Some(file) = linux::try_lock(linux::open_write(&path)?)? else { return Ok(None) };
+        Ok(linux::is_named(&file, &path)?.then_some(file))
+    };
+    match lock() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        other => other.map_err(|source| StoreError::ReadPack { path, source }),
+        other => other.map_err(|source| StoreError::ReadPack { path: path.clone(), source }),
     }
 }
 

@@ -39,6 +39,21 @@ pub enum Health {
     Damaged(String),
 }
 
+/// How large things may become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// A pack that has reached this length is not appended to any more.
+    pub pack_bytes: u64,
+    /// All packs together; nothing where there is no limit.
+    pub bytes: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { pack_bytes: crate::PACK_BYTES_MAX, bytes: None }
+    }
+}
+
 /// How much a store holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
@@ -53,6 +68,7 @@ pub struct Usage {
 /// A folder that keeps bytes by their hash. Many threads and many processes may use the same one at once.
 pub struct Store {
     dir: PathBuf,
+    limits: Limits,
     index: Mutex<Index>,
     files: Mutex<HashMap<String, Arc<File>>>,
     pub(crate) surveyed: Mutex<Option<Arc<Survey>>>,
@@ -92,10 +108,21 @@ impl Store {
         }
         Ok(Self {
             dir: dir.to_owned(),
+            limits: Limits::default(),
             index: Mutex::new(index),
             files: Mutex::default(),
             surveyed: Mutex::default(),
         })
+    }
+
+    /// Sets how large things may become from now on.
+    pub fn limit(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// How large things may become.
+    pub fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// A writer for one capture. It takes no lock before it has something to write.
@@ -230,6 +257,11 @@ impl Store {
         let mut index = self.lock_index();
         *index = open::replace_index(&self.dir, &index)?;
         Ok(())
+    }
+
+    /// Forgets the open file of a pack that is gone.
+    pub(crate) fn close(&self, name: &str) {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
     /// The open file of a pack.

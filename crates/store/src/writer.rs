@@ -101,6 +101,21 @@ impl<'s> Writer<'s> {
         Self { store, began_empty, state: Mutex::new(state), arrived, appender }
     }
 
+    /// What this one writes is kept even where the store is as large as it may become.
+    #[must_use]
+    pub fn beyond_limit(self) -> Self {
+        self.appender.lock().unwrap_or_else(PoisonError::into_inner).beyond_limit = true;
+        self
+    }
+
+    /// Keeps an object that is known to be good, as it is, whether or not the store has it elsewhere.
+    pub(crate) fn copy(&self, shape: Shape, frame: &[u8]) -> Result<(), StoreError> {
+        match self.push(shape, frame)? {
+            Some(filled) => self.write_out(filled, false),
+            None => Ok(()),
+        }
+    }
+
     /// Makes everything that was put durable, and only then lets it count.
     ///
     /// # Errors

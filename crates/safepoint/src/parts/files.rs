@@ -40,8 +40,7 @@ impl<'m> FilesPart<'m> {
         keep: Option<ObjectId>,
         progress: &dyn Progress,
     ) -> Result<Scan, Error> {
-        let packs = self.manager.store.pack_names()?;
-        let cache = self.manager.home.read_cache(self.workspace.id, &packs);
+        let cache = self.manager.trusted_cache(self.workspace.id)?;
         let own = self.manager.own_folders(self.root);
         let excludes = &self.manager.settings.excludes;
         let options = ScanOptions { excludes, cache: cache.as_ref(), own: &own, keep };

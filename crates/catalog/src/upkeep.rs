@@ -1,0 +1,95 @@
+//! Housekeeping: what objects the records need, what was deleted since the last collection, and records that lose a path.
+
+use crate::fields::{Fields, json};
+use crate::{Catalog, CatalogError, Transaction, query};
+use rusqlite::params;
+use safepoint_model::checkpoint::{PartRecord, Totals};
+use safepoint_model::{CheckpointId, ObjectId, Timestamp};
+use serde_json::json;
+
+/// What of a checkpoint changes when a path is taken out of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Purged {
+    /// The new root hash.
+    pub integrity: ObjectId,
+    /// The new parts.
+    pub parts: Vec<PartRecord>,
+    /// The new totals.
+    pub files: Totals,
+}
+
+impl Catalog {
+    /// Every object that a record other than a checkpoint names.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn objects_of_records(&self) -> Result<Vec<ObjectId>, CatalogError> {
+        self.read(|connection| {
+            let sql = "SELECT id, changed_paths FROM rollbacks WHERE changed_paths IS NOT NULL";
+            let found = query::all(connection, format_args!("the objects of rollbacks"), sql, [], |row| {
+                Fields::with_id(row, "rollbacks").hash_maybe("changed_paths")
+            })?;
+            Ok(found.into_iter().flatten().collect())
+        })
+    }
+
+    /// How many checkpoints were deleted since the last collection.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn deleted_since_gc(&self) -> Result<u64, CatalogError> {
+        self.read(|connection| {
+            let sql = "SELECT only AS id, deleted_since_gc FROM upkeep";
+            let found = query::first(connection, format_args!("what was deleted"), sql, [], |row| {
+                Fields::new(row, "upkeep", "1").number("deleted_since_gc")
+            })?;
+            Ok(found.unwrap_or(0))
+        })
+    }
+}
+
+impl Transaction<'_> {
+    /// Counts a checkpoint that was deleted.
+    pub(crate) fn count_deleted(&self) -> Result<(), CatalogError> {
+        let sql = "UPDATE upkeep SET deleted_since_gc = deleted_since_gc + 1";
+        query::run(self.connection, format_args!("what was deleted"), sql, []).map(drop)
+    }
+
+    /// Notes that what nobody needs was collected, and how much it freed.
+    ///
+    /// # Errors
+    /// When the row cannot be written.
+    pub fn note_collected(&self, freed_bytes: u64, at: Timestamp) -> Result<(), CatalogError> {
+        let sql = "UPDATE upkeep SET deleted_since_gc = 0";
+        query::run(self.connection, format_args!("what was collected"), sql, [])?;
+        self.append_event(at, "store.collected", "store", &json!({ "freed_bytes": freed_bytes }))
+    }
+
+    /// Gives a checkpoint other content: what it was without some paths.
+    ///
+    /// # Errors
+    /// When there is no such checkpoint, or the rows cannot be written.
+    pub fn purge_checkpoint(
+        &self,
+        id: CheckpointId,
+        purged: &Purged,
+        at: Timestamp,
+    ) -> Result<(), CatalogError> {
+        let what = format_args!("checkpoint {id}");
+        let sql = "UPDATE checkpoints SET integrity = ?2, files = ?3 WHERE id = ?1";
+        let files = json("files", &purged.files)?;
+        let changed =
+            query::run(self.connection, what, sql, params![id.to_string(), purged.integrity.as_bytes(), files])?;
+        if changed == 0 {
+            return Err(CatalogError::missing("checkpoint", id));
+        }
+        for part in &purged.parts {
+            let sql = "UPDATE checkpoint_parts SET document = ?4 WHERE checkpoint_id = ?1 AND kind = ?2 AND key = ?3";
+            let document = part.document.as_bytes();
+            let params = params![id.to_string(), part.kind.as_str(), part.key, document];
+            query::run(self.connection, what, sql, params)?;
+        }
+        let payload = json!({ "integrity": purged.integrity });
+        self.append_event(at, "checkpoint.purged", &id.to_string(), &payload)
+    }
+}
