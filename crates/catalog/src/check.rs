@@ -61,11 +61,13 @@ fn history(connection: &Connection) -> Result<Vec<String>, CatalogError> {
     Ok(broken.map(|event| format!("event {}: {}", event.seq, event.why)).into_iter().collect())
 }
 
-/// The history says what each checkpoint held when it was made; a row that says otherwise was edited.
+/// The history says what each checkpoint held when it was made, or when a path was last taken out of it; a row that says otherwise was edited.
 fn integrity(connection: &Connection) -> Result<Vec<String>, CatalogError> {
     let sql = "SELECT id FROM checkpoints WHERE (id, lower(hex(integrity))) NOT IN (
                    SELECT subject, coalesce(CASE WHEN json_valid(payload) THEN payload ->> 'integrity' END, '')
-                   FROM events WHERE kind = 'checkpoint.created')";
+                   FROM events WHERE seq IN (
+                       SELECT max(seq) FROM events WHERE kind IN ('checkpoint.created', 'checkpoint.purged')
+                       GROUP BY subject))";
     query::all(connection, "the integrity of checkpoints", sql, (), |row| {
         line(row).map(|id| format!("checkpoint {id} is not what the history says it was"))
     })

@@ -78,8 +78,12 @@ impl Transaction<'_> {
         let what = format_args!("checkpoint {id}");
         let sql = "UPDATE checkpoints SET integrity = ?2, files = ?3 WHERE id = ?1";
         let files = json("files", &purged.files)?;
-        let changed =
-            query::run(self.connection, what, sql, params![id.to_string(), purged.integrity.as_bytes(), files])?;
+        let changed = query::run(
+            self.connection,
+            what,
+            sql,
+            params![id.to_string(), purged.integrity.as_bytes(), files],
+        )?;
         if changed == 0 {
             return Err(CatalogError::missing("checkpoint", id));
         }

@@ -361,6 +361,34 @@ pub fn graft<S: ObjectSource + ObjectSink>(
     Ok(root)
 }
 
+/// A tree without one path, and what was there; nothing where nothing is. The directories above it stay, even empty.
+///
+/// # Errors
+/// When a tree on the way is missing or damaged, or the sink fails.
+pub fn without<S: ObjectSource + ObjectSink>(
+    store: &S,
+    root: ObjectId,
+    path: &RelPath,
+) -> Result<Option<(ObjectId, Entry)>, GraftError> {
+    let Some(first) = path.names().next() else { return Ok(None) };
+    let mut entries = Tree::load(store, root)?.into_entries();
+    let Some(at) = entries.iter().position(|entry| entry.name == first) else { return Ok(None) };
+    let rest: Vec<&[u8]> = path.names().skip(1).collect();
+    let taken = match (&entries[at].node, rest.is_empty()) {
+        (_, true) => entries.remove(at),
+        (Node::Directory(below), false) => {
+            let Some((below, taken)) = without(store, *below, &RelPath::new(rest.join(&b'/'))?)? else {
+                return Ok(None);
+            };
+            entries[at].node = Node::Directory(below);
+            taken
+        }
+        (_, false) => return Ok(None),
+    };
+    let root = store.put(ObjectKind::Tree, &Tree::new(entries)?.encode())?;
+    Ok(Some((root, taken)))
+}
+
 struct Graft<'a, S> {
     store: &'a S,
     path: &'a RelPath,
@@ -558,6 +586,16 @@ mod tests {
         );
         assert_eq!(graft(&["a", ""]).unwrap(), then);
         assert_eq!(graft(&[""]).unwrap(), then);
+        for (path, left) in [("a/y", 1), ("a", 1), ("only-now", 1), ("f/inside", 0), ("nothing", 0), ("", 0)]
+        {
+            let path = RelPath::new(path).unwrap();
+            let taken = without(&memory, now, &path).unwrap();
+            assert_eq!(taken.is_some(), left == 1, "{path}");
+            if let Some((root, entry)) = taken {
+                assert_eq!(find(&memory, root, &path).unwrap(), None);
+                assert_eq!(find(&memory, now, &path).unwrap(), Some(entry));
+            }
+        }
         assert!(matches!(graft(&["nothing/here"]), Err(GraftError::Nowhere { .. })));
         assert!(matches!(graft(&["f/inside"]), Err(GraftError::Blocked { .. })));
         assert_eq!(listed(&memory, graft(&["a/x"]).unwrap()).len(), 4);

@@ -24,6 +24,8 @@ pub enum Why {
     Unreadable,
     /// It lies below the limit of nesting that is captured.
     TooDeep,
+    /// It was in the checkpoint and was taken out for good.
+    Purged,
 }
 
 impl fmt::Display for Why {
@@ -37,6 +39,7 @@ impl fmt::Display for Why {
             Why::MountPoint => "another file system is mounted there",
             Why::Unreadable => "it could not be read",
             Why::TooDeep => "nested too deeply",
+            Why::Purged => "purged",
         })
     }
 }

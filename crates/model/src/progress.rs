@@ -13,6 +13,8 @@ pub enum Activity {
     Settling,
     /// Checking the store.
     Checking,
+    /// Freeing the space of what nobody needs.
+    Collecting,
 }
 
 /// Somebody who wants to know. Called from many threads.

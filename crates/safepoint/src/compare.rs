@@ -10,6 +10,7 @@ use safepoint_model::coverage::Coverage;
 use safepoint_model::tree::{Node, Owners};
 use safepoint_model::{ObjectSource, Progress};
 use safepoint_store::Usage;
+use safepoint_store::Using;
 use safepoint_workspace::Root;
 
 /// What a checkpoint is compared with.
@@ -29,6 +30,8 @@ pub struct Comparison<'m> {
     pub changes: Vec<Change>,
     /// What the newer side left out.
     pub coverage: Coverage,
+    /// What it shows is not collected while it is looked at.
+    pub(crate) _using: Using,
 }
 
 /// Answers "am I covered?".
@@ -83,12 +86,19 @@ impl CheckpointManager {
         new: &Against,
         progress: &dyn Progress,
     ) -> Result<Comparison<'_>, Error> {
+        let using = self.store.using()?;
         let before = self.snapshot_of(old)?;
         match new {
             Against::Checkpoint(new) => {
                 let after = self.snapshot_of(new)?;
                 let changes = changes(&self.store, before.tree(), after.tree())?;
-                Ok(Comparison { manager: self, present: None, changes, coverage: after.coverage })
+                Ok(Comparison {
+                    manager: self,
+                    present: None,
+                    changes,
+                    coverage: after.coverage,
+                    _using: using,
+                })
             }
             Against::Present => {
                 let held = self.hold(workspace)?;
@@ -101,7 +111,7 @@ impl CheckpointManager {
                 // What was left out then is unknown, not new.
                 let changes =
                     changes.into_iter().filter(|change| !before.coverage.leaves_out(&change.path)).collect();
-                Ok(Comparison { manager: self, present: Some(held.root), changes, coverage })
+                Ok(Comparison { manager: self, present: Some(held.root), changes, coverage, _using: using })
             }
         }
     }

@@ -3,6 +3,7 @@
 use crate::home::Vouchers;
 use crate::part::{Captured, Part};
 use crate::parts::files::FilesPart;
+use crate::upkeep::Tended;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::Workspace;
 use safepoint_model::change::{self, Delta};
@@ -60,6 +61,10 @@ pub struct Created {
     pub checkpoint: Checkpoint,
     /// What it left out.
     pub coverage: Coverage,
+    /// Checkpoints that retention let go after it.
+    pub pruned: Vec<CheckpointId>,
+    /// What went wrong with that.
+    pub warnings: Vec<String>,
 }
 
 /// A checkpoint that is about to be committed: everything but the moment of the commit itself.
@@ -79,6 +84,21 @@ impl CheckpointManager {
         options: &CreateOptions,
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
+        let mut created =
+            self.within_cap(workspace, progress, || self.create_once(workspace, options, progress))?;
+        // The workspace and the store are let go by now, as a collection waits for whoever uses them.
+        let Tended { pruned, warnings } = self.tend(workspace, progress);
+        created.pruned = pruned;
+        created.warnings = warnings;
+        Ok(created)
+    }
+
+    fn create_once(
+        &self,
+        workspace: &Workspace,
+        options: &CreateOptions,
+        progress: &dyn Progress,
+    ) -> Result<Created, Error> {
         let held = self.hold(workspace)?;
         self.recover_held(workspace, &held.root, progress)?;
         let part = FilesPart::new(self, &held.root, workspace);
@@ -90,7 +110,12 @@ impl CheckpointManager {
             transaction.set_head(workspace.id, draft.checkpoint.id)
         })?;
         self.keep_cache(workspace, &draft.checkpoint, &mut draft.captured);
-        Ok(Created { checkpoint: draft.checkpoint, coverage: draft.captured.coverage })
+        Ok(Created {
+            checkpoint: draft.checkpoint,
+            coverage: draft.captured.coverage,
+            pruned: Vec::new(),
+            warnings: Vec::new(),
+        })
     }
 
     /// Captures the present into the writer and fills in its record. `target` is where a rollback is about to go.

@@ -88,6 +88,32 @@ pub enum Error {
     /// There is no undo to take back.
     #[error("there is nothing to redo")]
     NothingToRedo,
+    /// The home may not become larger.
+    #[error(
+        "the cap of {cap_bytes} bytes is reached: at least {needed_bytes} bytes are needed, {over_bytes} more than may be added"
+    )]
+    Capped {
+        /// How much was to be added when it was refused; more may have followed.
+        needed_bytes: u64,
+        /// By how much that is too much.
+        over_bytes: u64,
+        /// The cap.
+        cap_bytes: u64,
+    },
+    /// No checkpoint holds what was to be purged.
+    #[error("no checkpoint of this workspace holds {}", paths.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "))]
+    NoPurge {
+        /// What was to go.
+        paths: Vec<RelPath>,
+    },
+    /// A checkpoint is damaged, so that what it needs is not known and nothing may be deleted.
+    #[error("nothing can be freed while checkpoint {checkpoint} is damaged: what it needs is not known")]
+    CannotCollect {
+        /// Which.
+        checkpoint: CheckpointId,
+        /// What is damaged.
+        source: ObjectError,
+    },
     /// A rollback failed on the way, and everything was put back.
     #[error("rollback {rollback} failed and was undone")]
     RolledBackHalfway {

@@ -119,6 +119,22 @@ fn classify(error: &Error) -> Row {
         Error::NothingToRedo => {
             ("nothing_to_redo", NotFound, &["Only an undo can be redone, and only until the next rollback."])
         }
+        Error::Capped { .. } => (
+            "capped",
+            Failed,
+            &[
+                "`safepoint usage` shows what takes the space, and what deleting each checkpoint would free.",
+                "Delete some and run `safepoint gc`, or raise `cap` under [store] in config.toml in Safepoint's home.",
+            ],
+        ),
+        Error::NoPurge { .. } => {
+            ("no_purge", NotFound, &["`safepoint show ID --files` lists what is in a checkpoint."])
+        }
+        Error::CannotCollect { .. } => (
+            "cannot_collect",
+            Damaged,
+            &["`safepoint repair` mends what can be mended; a checkpoint that stays damaged can be deleted."],
+        ),
         Error::RolledBackHalfway { source, .. } => {
             let (_, kind, hints) = classify(source);
             ("rollback_failed", kind, hints)

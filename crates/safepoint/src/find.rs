@@ -63,6 +63,7 @@ impl CheckpointManager {
     /// # Errors
     /// When it holds no files, or the document is missing or damaged.
     pub fn coverage(&self, checkpoint: &Checkpoint) -> Result<Coverage, Error> {
+        let _using = self.store.using()?;
         Ok(self.snapshot_of(checkpoint)?.coverage)
     }
 
@@ -71,6 +72,7 @@ impl CheckpointManager {
     /// # Errors
     /// When it holds no files, or a tree is missing or damaged.
     pub fn entries(&self, checkpoint: &Checkpoint) -> Result<Entries, Error> {
+        let _using = self.store.using()?;
         let mut entries = Vec::new();
         if let Some(tree) = self.snapshot_of(checkpoint)?.tree() {
             change::walk::<Error>(&self.store, &RelPath::root(), tree, &mut |path, entry| {
@@ -86,6 +88,7 @@ impl CheckpointManager {
     /// # Errors
     /// When the path is not there or not a file, an object is missing or damaged, or the writer fails.
     pub fn cat(&self, checkpoint: &Checkpoint, path: &RelPath, out: &mut dyn Write) -> Result<(), Error> {
+        let _using = self.store.using()?;
         let tree = self.snapshot_of(checkpoint)?.tree();
         let found = tree.map(|tree| change::find(&self.store, tree, path)).transpose()?.flatten();
         match found.map(|entry| entry.node) {
@@ -105,6 +108,7 @@ impl CheckpointManager {
     /// # Errors
     /// When the list is missing or damaged.
     pub fn changed_paths(&self, rollback: &Rollback) -> Result<Vec<ChangedPath>, Error> {
+        let _using = self.store.using()?;
         match rollback.changed_paths {
             Some(id) => Ok(document::load(&self.store, id)?),
             None => Ok(Vec::new()),

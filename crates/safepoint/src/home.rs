@@ -64,8 +64,7 @@ impl Home {
         vouchers: &Vouchers,
         cache: NextCache,
     ) -> io::Result<()> {
-        let head =
-            format!("{}\n{}\n{}", vouchers.checkpoint, vouchers.integrity, vouchers.packs.join("\n"));
+        let head = format!("{}\n{}\n{}", vouchers.checkpoint, vouchers.integrity, vouchers.packs.join("\n"));
         let bytes = cache.into_bytes(&cache_token(head.as_bytes()));
         let path = self.cache_path(workspace);
         make_private_dir(&self.path.join("cache"))?;
@@ -78,7 +77,7 @@ impl Home {
     }
 
     /// How much everything in the home takes on the disk.
-    pub(crate) fn disk_bytes(&self) -> io::Result<u64> {
+    pub(crate) fn disk_bytes(&self) -> Result<u64, Error> {
         fn below(dir: &Path) -> io::Result<u64> {
             let mut sum = 0;
             for entry in fs::read_dir(dir)? {
@@ -92,7 +91,7 @@ impl Home {
             }
             Ok(sum)
         }
-        below(&self.path)
+        below(&self.path).map_err(|source| Error::Home { path: self.path.clone(), source })
     }
 }
 

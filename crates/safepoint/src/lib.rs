@@ -36,12 +36,17 @@ mod failure;
 mod find;
 mod home;
 mod manager;
+mod mark;
 mod part;
 mod parts;
+mod purge;
 mod recover;
+mod repair;
 mod rescue;
 mod restore;
+mod space;
 mod undo;
+mod upkeep;
 mod validate;
 
 pub use compare::{Against, Comparison, Status, Survey};
@@ -52,14 +57,18 @@ pub use failure::{Failure, FailureKind};
 pub use find::{Entries, ListedEntry};
 pub use manager::{CheckpointManager, Settings};
 pub use part::{Captured, Chosen, Outline, Part, Prepared};
+pub use purge::PurgeReport;
 pub use recover::Recovery;
+pub use repair::Repair;
 pub use restore::{DryRun, RestoreOptions, Restored};
+pub use space::{CheckpointSpace, Space, WorkspaceSpace};
+pub use upkeep::{Cap, Judged, Thoroughness};
 pub use validate::{DamagedPart, Validation};
 
 pub use safepoint_catalog::{
-    BrokenEvent, Event, EventCheck, Filter, RoleFilter, Summary, Workspace, sqlite_version,
+    BrokenEvent, Event, EventCheck, Filter, Pinned, RoleFilter, Summary, Workspace, sqlite_version,
 };
 pub use safepoint_model as model;
 pub use safepoint_model::progress::{Activity, Progress, Silent};
-pub use safepoint_store::{Depth, Usage};
+pub use safepoint_store::{Collected, Depth, Outcome, Usage};
 pub use safepoint_workspace::{Capabilities, Times};

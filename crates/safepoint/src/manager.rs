@@ -6,6 +6,7 @@ use crate::{Error, find};
 use safepoint_catalog::{Catalog, Filter, Summary, Workspace};
 use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::reference::Reference;
+use safepoint_model::retention::Policy;
 use safepoint_model::rollback::Rollback;
 use safepoint_model::{RelPath, WorkspaceId};
 use safepoint_store::{Store, Usage, Using};
@@ -24,6 +25,10 @@ pub struct Settings {
     pub excludes: Vec<String>,
     /// Folders that are not taken as a workspace unless forced: the user's home directory.
     pub refused_roots: Vec<PathBuf>,
+    /// How much the home may take on the disk; what suits the disk where it is not given.
+    pub cap_bytes: Option<u64>,
+    /// Which checkpoints stay.
+    pub retention: Policy,
     /// Do not use more of the file system than this, even where it could do more.
     pub capabilities: Capabilities,
 }
@@ -34,6 +39,8 @@ impl Default for Settings {
             lock_wait: Duration::from_secs(10),
             excludes: Vec::new(),
             refused_roots: Vec::new(),
+            cap_bytes: None,
+            retention: Policy::default(),
             capabilities: Capabilities::default(),
         }
     }
@@ -222,6 +229,14 @@ impl CheckpointManager {
             _ => WorkspaceError::Stage { path: RelPath::root(), source },
         })?;
         Ok(found.and(self.settings.capabilities))
+    }
+
+    /// Which checkpoints of a workspace stay.
+    ///
+    /// # Errors
+    /// When the configuration cannot be read.
+    pub fn retention(&self, _workspace: &Workspace) -> Result<Policy, Error> {
+        Ok(self.settings.retention)
     }
 
     /// Opens the workspace for this process alone.

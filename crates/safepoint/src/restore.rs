@@ -74,11 +74,12 @@ impl CheckpointManager {
         options: &RestoreOptions,
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
-        let held = self.hold(workspace)?;
-        self.recover_held(workspace, &held.root, progress)?;
-        let to = self.checkpoint(to)?;
-        let request = Request { verb: Verb::Rollback, answers: None, to, options };
-        self.restore_held(workspace, &held, &request, progress)
+        self.within_cap(workspace, progress, || {
+            let held = self.hold(workspace)?;
+            self.recover_held(workspace, &held.root, progress)?;
+            let request = Request { verb: Verb::Rollback, answers: None, to: self.checkpoint(to)?, options };
+            self.restore_held(workspace, &held, &request, progress)
+        })
     }
 
     pub(crate) fn restore_held(
@@ -315,7 +316,7 @@ impl CheckpointManager {
         ended: Ended,
         progress: &dyn Progress,
     ) -> Result<Settling, Error> {
-        let writer: Writer<'_> = self.store.writer()?;
+        let writer: Writer<'_> = self.store.writer()?.beyond_limit();
         let findings = prepared.settle(ended, &writer, progress)?;
         let mut settling = Settling::default();
         self.keep_rescued(record, findings, writer, &mut settling)?;

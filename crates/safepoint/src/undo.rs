@@ -36,6 +36,12 @@ fn stacks(history: &[Rollback]) -> Stacks<'_> {
     stacks
 }
 
+/// The rollbacks that the next undo and the next redo would answer.
+pub(crate) fn next_answers(history: &[Rollback]) -> Vec<&Rollback> {
+    let stacks = stacks(history);
+    [stacks.undo.last(), stacks.redo.last()].into_iter().flatten().copied().collect()
+}
+
 impl CheckpointManager {
     /// Takes the last rollback back: the workspace, or the paths that were chosen then, is as it was just before.
     ///
@@ -47,7 +53,7 @@ impl CheckpointManager {
         options: &RestoreOptions,
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
-        self.answer(workspace, Verb::Undo, options, progress)
+        self.within_cap(workspace, progress, || self.answer(workspace, Verb::Undo, options, progress))
     }
 
     /// Does the rollback again that was last undone.
@@ -60,7 +66,7 @@ impl CheckpointManager {
         options: &RestoreOptions,
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
-        self.answer(workspace, Verb::Redo, options, progress)
+        self.within_cap(workspace, progress, || self.answer(workspace, Verb::Redo, options, progress))
     }
 
     fn answer(

@@ -65,10 +65,13 @@ impl CheckpointManager {
         progress.begin(Activity::Checking, None);
         match checkpoint {
             Some(checkpoint) => {
+                let _using = self.store.using()?;
                 self.validate_one(checkpoint, depth, &mut known, progress, &mut validation)?;
             }
             None => {
                 self.validate_store(depth, progress, &mut validation)?;
+                // Only now: a collection that runs waits for whoever uses the store, and the look at the store waits for it.
+                let _using = self.store.using()?;
                 validation.errors.extend(self.catalog.check()?);
                 let all = Filter { role: RoleFilter::Any, ..Filter::default() };
                 for checkpoint in self.catalog.checkpoints(&all)? {

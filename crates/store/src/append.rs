@@ -77,7 +77,11 @@ impl Appender {
         let used_bytes: u64 = open::list_packs(store.dir())?.iter().map(|(_, len)| len).sum();
         if used_bytes.saturating_add(more) > allowed_bytes {
             let own: u64 = self.packs.iter().map(|pack| pack.end - pack.start).sum();
-            return Err(StoreError::Full { needed_bytes: own + more, used_bytes: used_bytes - own, allowed_bytes });
+            return Err(StoreError::Full {
+                needed_bytes: own + more,
+                used_bytes: used_bytes - own,
+                allowed_bytes,
+            });
         }
         Ok(())
     }

@@ -76,7 +76,10 @@ struct Contents {
 
 /// What became of one pack.
 enum Emptied {
-    Gone { objects: u64, freed_bytes: u64 },
+    Gone {
+        objects: u64,
+        freed_bytes: u64,
+    },
     Left,
     /// The index is another one than the one in which the dead were condemned.
     Rebuilt,
@@ -107,7 +110,8 @@ impl Store {
             return Ok(collected);
         }
         let token = new_token().map_err(failed)?;
-        let dead: Vec<ObjectId> = chosen.values().flat_map(|contents| contents.dead.iter().copied()).collect();
+        let dead: Vec<ObjectId> =
+            chosen.values().flat_map(|contents| contents.dead.iter().copied()).collect();
         self.with_index(|index| index.condemn(&dead, token))?;
         let result = self.collect_condemned(how, &chosen, token, &mut live, mark, &mut collected);
         // Whatever happened: what is still there may be used again.

@@ -193,7 +193,8 @@ impl Index {
     pub(crate) fn of_pack(&self, pack: &str) -> rusqlite::Result<(Vec<Place>, u64)> {
         let mut places = Vec::new();
         for table in ["recent", "objects"] {
-            let sql = format!("SELECT {PLACE} FROM {table} o JOIN packs p ON p.id = o.pack WHERE p.name = ?1");
+            let sql =
+                format!("SELECT {PLACE} FROM {table} o JOIN packs p ON p.id = o.pack WHERE p.name = ?1");
             let mut statement = self.conn.prepare(&sql)?;
             for found in statement.query_map([pack], place)? {
                 let found = found?;
@@ -234,8 +235,10 @@ impl Index {
                 tx.execute("DELETE FROM meta WHERE name = 'collection'", [])?;
             }
             Some(live) => {
-                let condemned: Vec<[u8; 32]> =
-                    tx.prepare("SELECT id FROM condemned")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+                let condemned: Vec<[u8; 32]> = tx
+                    .prepare("SELECT id FROM condemned")?
+                    .query_map([], |row| row.get(0))?
+                    .collect::<Result<_, _>>()?;
                 let mut copy = tx.prepare(&format!("{back} WHERE id = ?1"))?;
                 let mut delete = tx.prepare("DELETE FROM condemned WHERE id = ?1")?;
                 for id in condemned.iter().filter(|id| live.contains(&ObjectId::from_bytes(**id))) {

@@ -184,6 +184,12 @@ pub(crate) fn lock(file: File) -> io::Result<Locked> {
     }
 }
 
+/// How large the file system is that holds a folder.
+pub(crate) fn disk_bytes(path: &Path) -> io::Result<u64> {
+    let facts = rustix::fs::statvfs(path)?;
+    Ok(facts.f_blocks.saturating_mul(facts.f_frsize))
+}
+
 /// Makes the names in a folder durable.
 pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     open_dir(path)?.sync_all()

@@ -68,7 +68,7 @@ pub struct Usage {
 /// A folder that keeps bytes by their hash. Many threads and many processes may use the same one at once.
 pub struct Store {
     dir: PathBuf,
-    limits: Limits,
+    limits: Mutex<Limits>,
     index: Mutex<Index>,
     files: Mutex<HashMap<String, Arc<File>>>,
     pub(crate) surveyed: Mutex<Option<Arc<Survey>>>,
@@ -108,7 +108,7 @@ impl Store {
         }
         Ok(Self {
             dir: dir.to_owned(),
-            limits: Limits::default(),
+            limits: Mutex::default(),
             index: Mutex::new(index),
             files: Mutex::default(),
             surveyed: Mutex::default(),
@@ -116,13 +116,29 @@ impl Store {
     }
 
     /// Sets how large things may become from now on.
-    pub fn limit(&mut self, limits: Limits) {
-        self.limits = limits;
+    pub fn limit(&self, limits: Limits) {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
     /// How large things may become.
     pub fn limits(&self) -> Limits {
-        self.limits
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How large the disk is on which the store lies.
+    ///
+    /// # Errors
+    /// When the disk cannot be asked.
+    pub fn disk_bytes(&self) -> Result<u64, StoreError> {
+        linux::disk_bytes(&self.dir).map_err(|source| StoreError::Open { path: self.dir.clone(), source })
+    }
+
+    /// The length of all packs.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub fn pack_bytes(&self) -> Result<u64, StoreError> {
+        Ok(open::list_packs(&self.dir)?.iter().map(|(_, len)| len).sum())
     }
 
     /// A writer for one capture. It takes no lock before it has something to write.

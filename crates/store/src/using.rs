@@ -51,6 +51,13 @@ impl Store {
         linux::try_lock(linux::open_or_create(&self.dir().join(COLLECT_FILE))?)
     }
 
+    /// The same, once whoever has it has ended. Not for who uses the store: the other may be waiting for that to end.
+    pub(crate) fn collector_waiting(&self) -> Result<Locked, StoreError> {
+        linux::open_or_create(&self.dir().join(COLLECT_FILE))
+            .and_then(linux::lock)
+            .map_err(|source| StoreError::Open { path: self.dir().to_owned(), source })
+    }
+
     /// Waits until everyone has ended who used the store when this was called. Says whether all have: not when `patience` is over
     /// or `stop` says so. Only for who has the right to collect.
     pub(crate) fn wait_for_users(&self, patience: Duration, stop: &dyn Fn() -> bool) -> io::Result<bool> {

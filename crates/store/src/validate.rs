@@ -53,6 +53,8 @@ impl Store {
     /// # Errors
     /// When the store itself fails; damage is reported, and never ends the walk.
     pub fn validate(&self, depth: Depth, progress: &dyn Fn(u64, u64)) -> Result<Report, StoreError> {
+        // Packs that are being emptied are not as the index has them.
+        let _right = self.collector_waiting()?;
         let packs = open::list_packs(self.dir())?;
         let indexed: HashMap<String, u64> = self.with_index(|index| index.packs())?.into_iter().collect();
         let mut inspection = Inspection {

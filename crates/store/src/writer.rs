@@ -46,7 +46,7 @@ pub struct Writer<'s> {
 }
 
 struct State {
-    failed: bool,
+    failed: Option<Failed>,
     pending: HashMap<ObjectId, Pending>,
     open: Builder,
     /// The segments that were filled, in order; nothing for those that are still on their way.
@@ -54,6 +54,25 @@ struct State {
     flying: usize,
     spare: Vec<Vec<u8>>,
     raw_bytes: u64,
+}
+
+/// Why nothing of a writer counts any more.
+#[derive(Clone, Copy)]
+enum Failed {
+    /// The store may not become larger: what was needed, what is used, what is allowed.
+    Full(u64, u64, u64),
+    Otherwise,
+}
+
+impl Failed {
+    fn error(self) -> StoreError {
+        match self {
+            Failed::Full(needed_bytes, used_bytes, allowed_bytes) => {
+                StoreError::Full { needed_bytes, used_bytes, allowed_bytes }
+            }
+            Failed::Otherwise => StoreError::WriterFailed,
+        }
+    }
 }
 
 /// An object that does not count yet.
@@ -89,7 +108,7 @@ struct Filled {
 impl<'s> Writer<'s> {
     pub(crate) fn new(store: &'s Store, began_empty: bool) -> Self {
         let state = State {
-            failed: false,
+            failed: None,
             pending: HashMap::new(),
             open: Builder::new(Vec::new()),
             filled: Vec::new(),
@@ -129,7 +148,7 @@ impl<'s> Writer<'s> {
             self.write_out(filled, true)?;
         }
         let mut appender = self.appender.lock().map_err(|_| StoreError::WriterFailed)?;
-        appender.sync(self.store).inspect_err(|_| self.fail())?;
+        appender.sync(self.store).inspect_err(|error| self.fail(error))?;
         let state = self.lock()?;
         let mut packs = rows(&state, &appender);
         let written = Written {
@@ -151,14 +170,23 @@ impl<'s> Writer<'s> {
 
     fn lock(&self) -> Result<MutexGuard<'_, State>, StoreError> {
         match self.state.lock() {
-            Ok(state) if !state.failed => Ok(state),
-            _ => Err(StoreError::WriterFailed),
+            Ok(state) => match state.failed {
+                None => Ok(state),
+                Some(failed) => Err(failed.error()),
+            },
+            Err(_) => Err(StoreError::WriterFailed),
         }
     }
 
-    /// From now on nothing of this writer will count.
-    fn fail(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).failed = true;
+    /// From now on nothing of this writer will count, and everyone who asks is told why.
+    fn fail(&self, error: &StoreError) {
+        let failed = match error {
+            StoreError::Full { needed_bytes, used_bytes, allowed_bytes } => {
+                Failed::Full(*needed_bytes, *used_bytes, *allowed_bytes)
+            }
+            _ => Failed::Otherwise,
+        };
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).failed.get_or_insert(failed);
         self.arrived.notify_all();
     }
 
@@ -186,8 +214,8 @@ impl<'s> Writer<'s> {
         let mut state = self.lock()?;
         while state.open.is_full() && state.flying >= FLYING_MAX {
             state = self.arrived.wait(state).map_err(|_| StoreError::WriterFailed)?;
-            if state.failed {
-                return Err(StoreError::WriterFailed);
+            if let Some(failed) = state.failed {
+                return Err(failed.error());
             }
         }
         // Another thread may have had the same bytes meanwhile.
@@ -207,8 +235,8 @@ impl<'s> Writer<'s> {
     /// Brings a segment to the disk and proves that it is there.
     fn write_out(&self, filled: Filled, last: bool) -> Result<(), StoreError> {
         let result = self.write_and_verify(filled, last);
-        if result.is_err() {
-            self.fail();
+        if let Err(error) = &result {
+            self.fail(error);
         }
         result
     }
@@ -254,8 +282,8 @@ impl<'s> Writer<'s> {
                 break;
             }
             state = self.arrived.wait(state).map_err(|_| StoreError::WriterFailed)?;
-            if state.failed {
-                return Err(StoreError::WriterFailed);
+            if let Some(failed) = state.failed {
+                return Err(failed.error());
             }
         }
         drop(state);
@@ -379,7 +407,7 @@ mod tests {
         let store = Store::open(dir.path()).unwrap();
         let writer = store.writer().unwrap();
         let id = writer.put(ObjectKind::Chunk, b"one").unwrap();
-        writer.fail();
+        writer.fail(&StoreError::WriterFailed);
         for result in
             [writer.put(ObjectKind::Chunk, b"two").map(drop), writer.get(ObjectKind::Chunk, id).map(drop)]
         {

@@ -165,6 +165,7 @@ fn verb(activity: Activity) -> &'static str {
         Activity::Verifying => "Reading back",
         Activity::Settling => "Clearing up",
         Activity::Checking => "Checking the store",
+        Activity::Collecting => "Freeing space",
     }
 }
 

@@ -14,8 +14,8 @@ use safepoint_model::{
 };
 use safepoint_store::Writer;
 use safepoint_workspace::{
-    Capabilities, Ended, Finding, Root, Scan, ScanOptions, Settled, Snapshot, Stage, StageOptions, Times,
-    plan, scan,
+    Capabilities, Ended, Finding, Root, Scan, ScanOptions, Settled, Snapshot, Stage, StageOptions, StatCache,
+    Times, plan, scan,
 };
 
 /// The files of one workspace that this process holds.
@@ -41,9 +41,28 @@ impl<'m> FilesPart<'m> {
         progress: &dyn Progress,
     ) -> Result<Scan, Error> {
         let cache = self.manager.trusted_cache(self.workspace.id)?;
+        self.scan_with(cache.as_ref(), sink, keep, progress)
+    }
+
+    /// Reads the whole workspace into a sink, whatever the last capture saw.
+    pub(crate) fn scan_afresh<S: ObjectSink + ObjectSource>(
+        &self,
+        sink: &S,
+        progress: &dyn Progress,
+    ) -> Result<Scan, Error> {
+        self.scan_with(None, sink, None, progress)
+    }
+
+    fn scan_with<S: ObjectSink + ObjectSource>(
+        &self,
+        cache: Option<&StatCache>,
+        sink: &S,
+        keep: Option<ObjectId>,
+        progress: &dyn Progress,
+    ) -> Result<Scan, Error> {
         let own = self.manager.own_folders(self.root);
         let excludes = &self.manager.settings.excludes;
-        let options = ScanOptions { excludes, cache: cache.as_ref(), own: &own, keep };
+        let options = ScanOptions { excludes, cache, own: &own, keep };
         Ok(scan(self.root, sink, &options, progress)?)
     }
 }

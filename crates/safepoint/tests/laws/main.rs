@@ -13,4 +13,5 @@ mod obstacles;
 mod records;
 mod recovery;
 mod together;
+mod upkeep;
 mod writers;

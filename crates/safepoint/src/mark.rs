@@ -1,0 +1,97 @@
+//! MARK: every object that a checkpoint or another record needs.
+
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::{Filter, RoleFilter};
+use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind};
+use safepoint_model::content::{Content, Form};
+use safepoint_model::files::FilesDocument;
+use safepoint_model::tree::{Node, Tree};
+use safepoint_model::{CheckpointId, ObjectError, ObjectId, Progress, document};
+use safepoint_workspace::WorkspaceError;
+use std::collections::HashSet;
+
+/// Visits what checkpoints need, each checkpoint once.
+pub(crate) struct Marker<'m> {
+    manager: &'m CheckpointManager,
+    progress: &'m dyn Progress,
+    done: HashSet<(CheckpointId, ObjectId)>,
+}
+
+impl<'m> Marker<'m> {
+    pub(crate) fn new(manager: &'m CheckpointManager, progress: &'m dyn Progress) -> Self {
+        Self { manager, progress, done: HashSet::new() }
+    }
+
+    /// Adds everything that is needed and was not on record the last time.
+    pub(crate) fn mark(&mut self, live: &mut HashSet<ObjectId>) -> Result<(), Error> {
+        let all = Filter { role: RoleFilter::Any, ..Filter::default() };
+        for checkpoint in self.manager.catalog.checkpoints(&all)? {
+            if self.done.insert((checkpoint.id, checkpoint.integrity)) {
+                each_object(self.manager, &checkpoint, self.progress, &mut |id| live.insert(id)).map_err(
+                    |error| match error {
+                        Error::Object(source) => Error::CannotCollect { checkpoint: checkpoint.id, source },
+                        other => other,
+                    },
+                )?;
+            }
+        }
+        live.extend(self.manager.catalog.objects_of_records()?);
+        Ok(())
+    }
+}
+
+/// Shows every object that a checkpoint needs. What is below an object for which `visit` says no is not looked at.
+///
+/// # Errors
+/// When something that leads to others is missing or damaged, or somebody interrupts.
+pub(crate) fn each_object(
+    manager: &CheckpointManager,
+    checkpoint: &Checkpoint,
+    progress: &dyn Progress,
+    visit: &mut dyn FnMut(ObjectId) -> bool,
+) -> Result<(), Error> {
+    let store = &manager.store;
+    if !visit(checkpoint.integrity) {
+        return Ok(());
+    }
+    let manifest: Manifest = document::load(store, checkpoint.integrity)?;
+    let mut trees = Vec::new();
+    for part in manifest.parts {
+        if visit(part.document) && part.kind == PartKind::Files {
+            let files = FilesDocument::load(store, part.document)?;
+            visit(files.coverage);
+            trees.extend(files.tree());
+        }
+    }
+    while let Some(tree) = trees.pop() {
+        if progress.interrupted() {
+            return Err(WorkspaceError::Interrupted.into());
+        }
+        if !visit(tree) {
+            continue;
+        }
+        let tree = Tree::load(store, tree)?;
+        progress.advance(tree.entries().len() as u64, 0);
+        for entry in tree.entries() {
+            match &entry.node {
+                Node::Directory(below) => trees.push(*below),
+                Node::File(content) => content_objects(manager, content, visit)?,
+                Node::Symlink(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn content_objects(
+    manager: &CheckpointManager,
+    content: &Content,
+    visit: &mut dyn FnMut(ObjectId) -> bool,
+) -> Result<(), ObjectError> {
+    if visit(content.id) && content.form == Form::Pieces {
+        for piece in content.pieces(&manager.store)? {
+            visit(piece.id);
+        }
+    }
+    Ok(())
+}

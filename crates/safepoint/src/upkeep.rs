@@ -1,0 +1,292 @@
+//! UPKEEP: what is pinned, deleted, pruned and collected, and that the store stays within its cap.
+
+use crate::mark::Marker;
+use crate::restore::DryRun;
+use crate::undo::next_answers;
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::{CatalogError, Filter, Pinned, RoleFilter, Workspace};
+use safepoint_model::checkpoint::Checkpoint;
+use safepoint_model::progress::Activity;
+use safepoint_model::retention::{Candidate, Needed, Policy, Verdict, decide};
+use safepoint_model::{CheckpointId, Progress};
+use safepoint_store::{Collected, Collecting, Limits, Outcome, PACK_BYTES_MAX, StoreError};
+use std::collections::HashMap;
+use std::time::Duration;
+
+const GIB: u64 = 1 << 30;
+/// The store is never larger than this unless somebody says so.
+const CAP_BYTES_DEFAULT: u64 = 10 * GIB;
+/// Nor than this part of the disk.
+const CAP_PART_OF_DISK: u64 = 10;
+const PACK_BYTES_MIN: u64 = 512 * 1024;
+/// So many checkpoints deleted are worth a collection.
+const DELETED_WORTH_COLLECTING: u64 = 32;
+/// A pack is emptied when so much of it is dead: less is not worth the copying.
+const DEAD_PERCENT_USUAL: u64 = 30;
+/// How long a collection waits for captures and readers that began before it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How thoroughly to collect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Thoroughness {
+    /// What is worth the work.
+    #[default]
+    Usual,
+    /// Everything that nobody needs, whatever it costs.
+    Everything,
+}
+
+/// A checkpoint, and what retention says of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// Which.
+    pub checkpoint: Checkpoint,
+    /// Whether it stays, and why.
+    pub verdict: Verdict,
+}
+
+/// How much the home may take on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cap {
+    /// It is never larger than this.
+    pub cap_bytes: u64,
+    /// Of that, what checkpoints may not use, so that recovery and collecting always can go on.
+    pub headroom_bytes: u64,
+}
+
+impl Cap {
+    fn new(cap_bytes: u64) -> Self {
+        let headroom_bytes = (cap_bytes / 16).max(2 * pack_bytes(cap_bytes)).min(cap_bytes / 2);
+        Self { cap_bytes, headroom_bytes }
+    }
+}
+
+fn pack_bytes(cap_bytes: u64) -> u64 {
+    (cap_bytes / 32).clamp(PACK_BYTES_MIN, PACK_BYTES_MAX)
+}
+
+impl CheckpointManager {
+    /// Pins a checkpoint, so that it is never pruned, or unpins it.
+    ///
+    /// # Errors
+    /// When there is none, or the catalog fails.
+    pub fn pin(&self, id: CheckpointId, pinned: Pinned) -> Result<Checkpoint, Error> {
+        let at = self.environment.now();
+        self.catalog.write(|transaction| {
+            transaction.set_pinned(id, pinned, at)?;
+            transaction.checkpoint(id)?.ok_or(Error::NoCheckpoint { reference: id.to_string() })
+        })
+    }
+
+    /// Deletes checkpoints: all of them or none. The space that only they took is freed by the next collection.
+    ///
+    /// # Errors
+    /// When one does not exist or unfinished work needs it, or the catalog fails. Nothing is deleted then.
+    pub fn delete(&self, ids: &[CheckpointId]) -> Result<(), Error> {
+        let at = self.environment.now();
+        self.catalog.write(|transaction| {
+            for id in ids {
+                transaction.delete_checkpoint(*id, at)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Judges every checkpoint of a workspace by a policy, and deletes those that may go unless it is only to be shown.
+    ///
+    /// # Errors
+    /// When the catalog fails.
+    pub fn prune(
+        &self,
+        workspace: &Workspace,
+        policy: &Policy,
+        dry_run: DryRun,
+    ) -> Result<Vec<Judged>, Error> {
+        let now = self.environment.now();
+        let filter = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
+        let checkpoints = self.catalog.checkpoints(&filter)?;
+        let needed = self.needed(workspace)?;
+        let candidates: Vec<Candidate> = checkpoints
+            .iter()
+            .map(|checkpoint| Candidate {
+                id: checkpoint.id,
+                created_at: checkpoint.created_at,
+                role: checkpoint.role,
+                pinned: checkpoint.pinned,
+                needed: needed.get(&checkpoint.id).copied(),
+            })
+            .collect();
+        let mut verdicts: HashMap<CheckpointId, Verdict> =
+            decide(&candidates, policy, now).into_iter().collect();
+        let judged: Vec<Judged> = checkpoints
+            .into_iter()
+            .filter_map(|checkpoint| {
+                let verdict = verdicts.remove(&checkpoint.id)?;
+                Some(Judged { checkpoint, verdict })
+            })
+            .collect();
+        if dry_run == DryRun::No {
+            for judged in judged.iter().filter(|judged| !judged.verdict.is_keep()) {
+                self.drop_pruned(judged.checkpoint.id)?;
+            }
+        }
+        Ok(judged)
+    }
+
+    /// Deletes one that may go. That it is gone already, or that work began which needs it, is no failure.
+    fn drop_pruned(&self, id: CheckpointId) -> Result<(), Error> {
+        let at = self.environment.now();
+        let dropped = self.catalog.write(|transaction| match transaction.checkpoint(id)? {
+            Some(checkpoint) if !checkpoint.pinned => transaction.delete_checkpoint(id, at),
+            _ => Ok(()),
+        });
+        match dropped {
+            Err(CatalogError::Needed { .. }) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// What unfinished work and the next undo or redo need.
+    fn needed(&self, workspace: &Workspace) -> Result<HashMap<CheckpointId, Needed>, Error> {
+        let mut needed = HashMap::new();
+        let history = self.catalog.rollbacks(workspace.id)?;
+        for answered in next_answers(&history) {
+            needed.extend(answered.safety_checkpoint.map(|id| (id, Needed::Undo(answered.id))));
+        }
+        for rollback in self.catalog.unfinished(workspace.id)? {
+            let why = Needed::UnfinishedRollback(rollback.id);
+            let rescued = rollback.rescued.iter().map(|rescued| rescued.checkpoint);
+            let named = [rollback.from, Some(rollback.to), rollback.safety_checkpoint];
+            needed.extend(named.into_iter().flatten().chain(rescued).map(|id| (id, why)));
+        }
+        needed.extend(self.workspace(workspace.id)?.head.map(|id| (id, Needed::Head)));
+        Ok(needed)
+    }
+
+    /// Frees the space of what no checkpoint needs any more.
+    ///
+    /// # Errors
+    /// [`Error::CannotCollect`] when a checkpoint is damaged, so that what it needs is not known; or when store or catalog fail.
+    pub fn collect(&self, how: Thoroughness, progress: &dyn Progress) -> Result<Collected, Error> {
+        progress.begin(Activity::Collecting, None);
+        let collecting = Collecting {
+            dead_percent: if how == Thoroughness::Everything { 0 } else { DEAD_PERCENT_USUAL },
+            patience: PATIENCE,
+            stop: &|| progress.interrupted(),
+        };
+        let mut marker = Marker::new(self, progress);
+        let collected = self.store.collect(&collecting, &mut |live| marker.mark(live));
+        progress.end();
+        let collected = collected?;
+        if collected.outcome == Outcome::Done {
+            let at = self.environment.now();
+            self.catalog.write(|transaction| transaction.note_collected(collected.freed_bytes, at))?;
+        }
+        Ok(collected)
+    }
+
+    /// What comes after a checkpoint: what retention lets go goes, and now and then its space is freed. That this fails is told and
+    /// never makes the checkpoint fail.
+    pub(crate) fn tend(&self, workspace: &Workspace, progress: &dyn Progress) -> Tended {
+        let mut tended = Tended::default();
+        let pruned = self.retention(workspace).and_then(|policy| self.prune(workspace, &policy, DryRun::No));
+        match pruned {
+            Ok(judged) => {
+                let dropped = judged.into_iter().filter(|judged| !judged.verdict.is_keep());
+                tended.pruned.extend(dropped.map(|judged| judged.checkpoint.id));
+            }
+            Err(error) => tended.warnings.push(format!("old checkpoints could not be pruned: {error}")),
+        }
+        let worth = self.catalog.deleted_since_gc().is_ok_and(|deleted| deleted >= DELETED_WORTH_COLLECTING);
+        if worth && let Err(error) = self.collect(Thoroughness::Usual, progress) {
+            tended.warnings.push(format!("the space of deleted checkpoints could not be freed: {error}"));
+        }
+        tended
+    }
+
+    /// The cap that holds for this home.
+    ///
+    /// # Errors
+    /// When the disk cannot be asked for its size.
+    pub fn cap(&self) -> Result<Cap, Error> {
+        let cap_bytes = match self.settings.cap_bytes {
+            Some(cap) => cap,
+            None => CAP_BYTES_DEFAULT.min(self.store.disk_bytes()? / CAP_PART_OF_DISK),
+        };
+        Ok(Cap::new(cap_bytes))
+    }
+
+    /// Tells the store how large it may become, which depends on how large everything else in the home is.
+    pub(crate) fn renew_limits(&self) -> Result<(), Error> {
+        let cap = self.cap()?;
+        let pack_total = self.store.pack_bytes()?;
+        let others = self.home.disk_bytes()?.saturating_sub(pack_total);
+        let bytes = cap.cap_bytes.saturating_sub(cap.headroom_bytes).saturating_sub(others);
+        self.store.limit(Limits { pack_bytes: pack_bytes(cap.cap_bytes), bytes: Some(bytes) });
+        Ok(())
+    }
+
+    /// Does something that may run into the cap; if it does, makes what room it can, and does it once more.
+    pub(crate) fn within_cap<T>(
+        &self,
+        workspace: &Workspace,
+        progress: &dyn Progress,
+        mut act: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.renew_limits()?;
+        let error = match act() {
+            Err(error) if cap_hit(&error).is_some() => error,
+            other => return other,
+        };
+        let before = self.store.pack_bytes()?;
+        self.make_room(workspace, progress);
+        if self.store.pack_bytes()? >= before {
+            return Err(self.capped(error));
+        }
+        self.renew_limits()?;
+        act().map_err(|error| self.capped(error))
+    }
+
+    /// Prunes what may go, everywhere, and frees its space. Whatever of it fails, less room is made.
+    fn make_room(&self, workspace: &Workspace, progress: &dyn Progress) {
+        let mut workspaces = self.catalog.workspaces().unwrap_or_default();
+        workspaces.sort_by_key(|other| other.id != workspace.id);
+        for workspace in workspaces {
+            if let Ok(policy) = self.retention(&workspace) {
+                let _ = self.prune(&workspace, &policy, DryRun::No);
+            }
+        }
+        let _ = self.collect(Thoroughness::Everything, progress);
+    }
+
+    /// Says how much was needed, and by how much that is too much.
+    fn capped(&self, error: Error) -> Error {
+        let (Some((needed_bytes, used_bytes, allowed_bytes)), Ok(cap)) = (cap_hit(&error), self.cap()) else {
+            return error;
+        };
+        let over_bytes = (used_bytes + needed_bytes).saturating_sub(allowed_bytes);
+        Error::Capped { needed_bytes, over_bytes, cap_bytes: cap.cap_bytes }
+    }
+}
+
+/// What was done after a checkpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Tended {
+    pub(crate) pruned: Vec<CheckpointId>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Whether an error is, at its bottom, that the store may not become larger: what was needed, what is used, what is allowed.
+fn cap_hit(error: &Error) -> Option<(u64, u64, u64)> {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = match error {
+        Error::Store(error) => Some(error),
+        other => std::error::Error::source(other),
+    };
+    while let Some(error) = next {
+        if let Some(StoreError::Full { needed_bytes, used_bytes, allowed_bytes }) = error.downcast_ref() {
+            return Some((*needed_bytes, *used_bytes, *allowed_bytes));
+        }
+        next = error.source();
+    }
+    None
+}
