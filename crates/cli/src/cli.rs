@@ -4,12 +4,15 @@ mod args;
 mod cat;
 mod command;
 mod completions;
+mod consent;
 mod create;
+mod delete;
 mod demo;
 mod diff;
 mod doctor;
 mod exit;
 mod fold;
+mod gc;
 mod graph;
 mod history;
 mod init;
@@ -17,7 +20,11 @@ mod list;
 mod man;
 mod output;
 mod patch;
+mod pin;
+mod prune;
+mod purge;
 mod recover;
+mod repair;
 mod rollback;
 mod run;
 mod show;
@@ -25,6 +32,7 @@ mod status;
 mod summary;
 mod terminal;
 mod undo;
+mod usage;
 mod validate;
 mod version;
 
@@ -35,7 +43,7 @@ use args::{Arguments, Command, Global};
 use clap::{CommandFactory, Parser};
 use output::{Printer, Reply, Stage};
 use safepoint::model::checkpoint::Checkpoint;
-use safepoint::{CheckpointManager, Progress, Workspace};
+use safepoint::{CheckpointManager, Pinned, Progress, Workspace};
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -47,6 +55,8 @@ pub(crate) struct Context {
     pub(crate) surroundings: Surroundings,
     pub(crate) out: Printer,
     pub(crate) progress: Bars,
+    /// Whatever is asked, the answer is yes.
+    pub(crate) yes: bool,
 }
 
 /// Runs the command line of this process.
@@ -68,7 +78,7 @@ fn run(arguments: Arguments) -> u8 {
     let (name, attempt, changes) = (command.name(), command.attempt(), command.changes_things());
     let (out, result) = match Surroundings::read(global.directory.as_deref(), global.home.as_deref()) {
         Ok(surroundings) => {
-            let context = Context { surroundings, out, progress };
+            let context = Context { surroundings, out, progress, yes: global.yes };
             let result = guarded(|| dispatch(&context, &command));
             // Work that was cut short leaves its bar.
             context.progress.end();
@@ -92,6 +102,14 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Run(args) => run::run(context, args),
         Command::Undo(args) => undo::undo(context, args),
         Command::Redo(args) => undo::redo(context, args),
+        Command::Delete(args) => delete::run(context, args),
+        Command::Pin(args) => pin::run(context, args, Pinned::Yes),
+        Command::Unpin(args) => pin::run(context, args, Pinned::No),
+        Command::Prune(args) => prune::run(context, args),
+        Command::Gc(args) => gc::run(context, args),
+        Command::Usage => usage::run(context),
+        Command::Purge(args) => purge::run(context, args),
+        Command::Repair => repair::run(context),
         Command::Validate(args) => validate::run(context, args),
         Command::Summary(args) => summary::run(context, args),
         Command::Status => status::run(context),

@@ -7,7 +7,7 @@ use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::coverage::Coverage;
 use safepoint::model::rollback::Rollback;
 use safepoint::model::tree::{Entry, Node};
-use safepoint::{DryRun, ListedEntry, Recovery, Restored, Summary, Validation, Workspace};
+use safepoint::{DamagedPart, DryRun, ListedEntry, Recovery, Restored, Summary, Validation, Workspace};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -149,20 +149,19 @@ pub(crate) fn recovery(recovery: &Recovery) -> Value {
     })
 }
 
+/// Something that a checkpoint needs and that is not there as it was.
+pub(crate) fn damaged(damage: &DamagedPart) -> Value {
+    json!({
+        "checkpoint": damage.checkpoint,
+        "path": damage.path,
+        "object": damage.object,
+        "what": damage.what,
+    })
+}
+
 /// The result of `validate`. What needs git or a test command is not known, and says so by being null.
 pub(crate) fn validation(validation: &Validation, errors: &[String]) -> Value {
-    let damaged: Vec<Value> = validation
-        .damaged
-        .iter()
-        .map(|damage| {
-            json!({
-                "checkpoint": damage.checkpoint,
-                "path": damage.path,
-                "object": damage.object,
-                "what": damage.what,
-            })
-        })
-        .collect();
+    let damaged: Vec<Value> = validation.damaged.iter().map(damaged).collect();
     json!({
         "is_valid": validation.is_valid(),
         "errors": errors,

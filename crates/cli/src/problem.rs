@@ -15,6 +15,8 @@ pub(crate) const OWN_CODES: &[(&str, FailureKind)] = &[
     ("not_written", FailureKind::Failed),
     ("temporary_folder", FailureKind::Failed),
     ("interrupted", FailureKind::Interrupted),
+    ("declined", FailureKind::Failed),
+    ("busy", FailureKind::Busy),
     ("internal", FailureKind::Internal),
 ];
 
@@ -80,6 +82,18 @@ impl Problem {
         let mut problem = Self::own("temporary_folder", FailureKind::Failed, message, vec![hint]);
         problem.failure.causes.push(cause.to_string());
         problem
+    }
+
+    /// Somebody was asked, and did not say yes.
+    pub(crate) fn declined() -> Self {
+        let hint = "Answer y to go on, or give --yes.".to_owned();
+        Self::own("declined", FailureKind::Failed, "you did not say yes".to_owned(), vec![hint])
+    }
+
+    /// Somebody else does the same at this moment.
+    pub(crate) fn busy(message: &str) -> Self {
+        let hint = "Wait until it has finished, then try again.".to_owned();
+        Self::own("busy", FailureKind::Busy, message.to_owned(), vec![hint])
     }
 
     /// Somebody asked to stop between two steps.

@@ -2,6 +2,7 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use safepoint::model::Span;
 use safepoint::model::checkpoint::{Kind, PartKind, Phase, Reason, Scope};
 use safepoint::model::rollback::Strategy;
 use std::ffi::OsString;
@@ -119,6 +120,34 @@ Examples:
     /// Do the rollback again that was last undone.
     #[command(after_help = "Examples:\n  safepoint redo")]
     Redo(AgainArgs),
+    /// Delete checkpoints.
+    #[command(after_help = format!("{HOW_TO_NAME}\nIt asks first; without a terminal it wants --yes.\n\nExamples:\n  safepoint delete @~3\n  safepoint delete 01KG9YS9 01KG9YV2 --yes"))]
+    Delete(DeleteArgs),
+    /// Keep a checkpoint for good: it is never pruned.
+    #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint pin \"tests pass\""))]
+    Pin(OneArgs),
+    /// Let a checkpoint be pruned again.
+    #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint unpin \"tests pass\""))]
+    Unpin(OneArgs),
+    /// Delete checkpoints that are old and not needed, as each `create` does by itself.
+    #[command(
+        after_help = "Pinned ones, the newest, where the workspace is, and what an undo or unfinished work needs always stay.\n\nExamples:\n  safepoint prune --dry-run                            which would go, and why\n  safepoint prune --keep-last 20 --keep-within 2d --keep-daily-for 14d"
+    )]
+    Prune(PruneArgs),
+    /// Free the space of what no checkpoint needs any more.
+    #[command(after_help = "Examples:\n  safepoint gc\n  safepoint gc --thorough")]
+    Gc(GcArgs),
+    /// Show where the space is, by workspace and by checkpoint.
+    #[command(after_help = "Examples:\n  safepoint usage\n  safepoint usage --json")]
+    Usage,
+    /// Take a path out of every checkpoint of this workspace, for good: a secret, or something huge.
+    #[command(
+        after_help = "The workspace itself is not touched. It asks first; without a terminal it wants --yes.\n\nExamples:\n  safepoint purge .env\n  safepoint purge data/dump.sql secrets --yes"
+    )]
+    Purge(PurgeArgs),
+    /// Mend what is damaged as far as that can be done, and say what is lost.
+    #[command(after_help = "Examples:\n  safepoint repair\n  safepoint repair --json")]
+    Repair,
     /// Check that checkpoints are whole: one of them, or all and the store.
     #[command(
         visible_alias = "verify",
@@ -343,6 +372,54 @@ pub(crate) struct AgainArgs {
     /// Give restored files the time they had.
     #[arg(long)]
     pub(crate) keep_times: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DeleteArgs {
+    /// The checkpoints.
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) ids: Vec<String>,
+    /// Leave git tags alone that name them.
+    #[arg(long, hide = true)]
+    pub(crate) keep_tag: bool,
+}
+
+/// One checkpoint, by its name.
+#[derive(Debug, Args)]
+pub(crate) struct OneArgs {
+    /// The checkpoint.
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PruneArgs {
+    /// Show which would go and why, and change nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Keep this many of the last ones [default: as configured, else 100].
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) keep_last: Option<u64>,
+    /// Keep everything younger than this, such as 36h or 7d [default: as configured, else 7d].
+    #[arg(long, value_name = "TIME")]
+    pub(crate) keep_within: Option<Span>,
+    /// Keep one of each day until it is this old [default: as configured, else 30d].
+    #[arg(long, value_name = "TIME")]
+    pub(crate) keep_daily_for: Option<Span>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GcArgs {
+    /// Free everything, also where it is hardly worth the work.
+    #[arg(long)]
+    pub(crate) thorough: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PurgeArgs {
+    /// The paths, with everything below them.
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -18,6 +18,14 @@ impl Command {
             Command::Run(_) => "run",
             Command::Undo(_) => "undo",
             Command::Redo(_) => "redo",
+            Command::Delete(_) => "delete",
+            Command::Pin(_) => "pin",
+            Command::Unpin(_) => "unpin",
+            Command::Prune(_) => "prune",
+            Command::Gc(_) => "gc",
+            Command::Usage => "usage",
+            Command::Purge(_) => "purge",
+            Command::Repair => "repair",
             Command::Validate(_) => "validate",
             Command::Summary(_) => "summary",
             Command::Status => "status",
@@ -50,6 +58,14 @@ impl Command {
             Command::Run(_) => "run the command".to_owned(),
             Command::Undo(_) => "undo".to_owned(),
             Command::Redo(_) => "redo".to_owned(),
+            Command::Delete(_) => "delete".to_owned(),
+            Command::Pin(args) => on("pin checkpoint", Some(&args.id)),
+            Command::Unpin(args) => on("unpin checkpoint", Some(&args.id)),
+            Command::Prune(_) => "prune".to_owned(),
+            Command::Gc(_) => "free space".to_owned(),
+            Command::Usage => "tell where the space is".to_owned(),
+            Command::Purge(_) => "purge".to_owned(),
+            Command::Repair => "repair".to_owned(),
             Command::Validate(args) => match &args.id {
                 Some(id) => on("validate checkpoint", Some(id)),
                 None => "validate the store".to_owned(),
@@ -76,6 +92,11 @@ impl Command {
                 | Command::Undo(_)
                 | Command::Redo(_)
                 | Command::Recover
+                | Command::Delete(_)
+                | Command::Pin(_)
+                | Command::Unpin(_)
+                | Command::Prune(_)
+                | Command::Purge(_)
         )
     }
 

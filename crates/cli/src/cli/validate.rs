@@ -40,7 +40,8 @@ pub(crate) fn run(context: &Context, args: &ValidateArgs) -> Result<Reply, Probl
     Ok(Reply { data, exit: exit::code(failure.kind), failure: Some(failure) })
 }
 
-fn sentence(damage: &DamagedPart) -> String {
+/// One finding, in words.
+pub(crate) fn sentence(damage: &DamagedPart) -> String {
     let object = damage.object.map(|object| format!("object {object}: ")).unwrap_or_default();
     let path = damage.path.as_ref().map(|path| format!("{path}: ")).unwrap_or_default();
     let checkpoint = damage.checkpoint.map(|id| format!("checkpoint {id}: ")).unwrap_or_default();

@@ -21,6 +21,15 @@ fn the_first_page() {
       run          Take a checkpoint, then run a command; with --rollback-on-fail, go back if it fails
       undo         Take the last rollback back. Again for the one before it
       redo         Do the rollback again that was last undone
+      delete       Delete checkpoints
+      pin          Keep a checkpoint for good: it is never pruned
+      unpin        Let a checkpoint be pruned again
+      prune        Delete checkpoints that are old and not needed, as each `create` does by itself
+      gc           Free the space of what no checkpoint needs any more
+      usage        Show where the space is, by workspace and by checkpoint
+      purge        Take a path out of every checkpoint of this workspace, for good: a secret, or
+                   something huge
+      repair       Mend what is damaged as far as that can be done, and say what is lost
       validate     Check that checkpoints are whole: one of them, or all and the store [alias: verify]
       summary      Count checkpoints, by kind and by reason
       status       Say whether the workspace is covered: what changed since the newest checkpoint, and
@@ -92,6 +101,14 @@ fn every_command_has_examples_and_no_long_lines() {
         "run",
         "undo",
         "redo",
+        "delete",
+        "pin",
+        "unpin",
+        "prune",
+        "gc",
+        "usage",
+        "purge",
+        "repair",
         "validate",
         "summary",
         "status",

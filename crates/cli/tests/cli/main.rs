@@ -16,5 +16,6 @@ mod run;
 mod sandbox;
 mod schemas;
 mod terminal;
+mod upkeep;
 mod world;
 mod wrong;

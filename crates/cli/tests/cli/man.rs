@@ -19,6 +19,14 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-run.1
     $T/project/pages/safepoint-undo.1
     $T/project/pages/safepoint-redo.1
+    $T/project/pages/safepoint-delete.1
+    $T/project/pages/safepoint-pin.1
+    $T/project/pages/safepoint-unpin.1
+    $T/project/pages/safepoint-prune.1
+    $T/project/pages/safepoint-gc.1
+    $T/project/pages/safepoint-usage.1
+    $T/project/pages/safepoint-purge.1
+    $T/project/pages/safepoint-repair.1
     $T/project/pages/safepoint-validate.1
     $T/project/pages/safepoint-summary.1
     $T/project/pages/safepoint-status.1

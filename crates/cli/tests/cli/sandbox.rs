@@ -110,6 +110,16 @@ impl Sandbox {
 
     /// What a person sees on a terminal of 80 columns; escapes are shown as `^[`.
     pub(crate) fn terminal(&self, mut command: Command) -> String {
+        command.stdin(Stdio::null());
+        self.watched(command, None)
+    }
+
+    /// The same, where the person types something.
+    pub(crate) fn typed(&self, command: Command, text: &str) -> String {
+        self.watched(command, Some(text))
+    }
+
+    fn watched(&self, mut command: Command, typed: Option<&str>) -> String {
         let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&near).unwrap();
         unlockpt(&near).unwrap();
@@ -117,7 +127,11 @@ impl Sandbox {
         let far = fs::OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
         let size = Winsize { ws_row: 40, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&far, size).unwrap();
-        command.stdin(Stdio::null()).stdout(far.try_clone().unwrap()).stderr(far);
+        if let Some(text) = typed {
+            command.stdin(far.try_clone().unwrap());
+            rustix::io::write(&near, text.as_bytes()).unwrap();
+        }
+        command.stdout(far.try_clone().unwrap()).stderr(far);
         let mut child = command.spawn().unwrap();
         drop(command);
         let (mut seen, mut near, mut piece) = (Vec::new(), fs::File::from(near), [0; 4096]);
@@ -157,6 +171,8 @@ impl Sandbox {
             (r"objects?, \d+(\.\d+)? k?B\)", "objects, SIZE)"),
             (r"\d+(\.\d+)? [kMGTP]?B free", "SIZE free"),
             (r"objects, \d+(\.\d+)? k?B in", "objects, SIZE in"),
+            (r"Freed \d+(\.\d+)? k?B", "Freed SIZE"),
+            (r#""(freed_bytes|dead_bytes)": \d+"#, "\"$1\": N"),
             (r"up to \d+ at once", "up to N at once"),
             (r"version \d+\.\d+\.\d+, built in", "version N, built in"),
             (r"\(\d+ files and folders\) are yours", "(N files and folders) are yours"),

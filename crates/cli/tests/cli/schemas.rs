@@ -122,6 +122,15 @@ fn every_answer_fits_its_schema() {
         "run -- true",
         "run --rollback-on-fail -- false",
         "run --rollback-on-fail -- rm notes.txt no-such-file",
+        "pin first",
+        "unpin first",
+        "prune --dry-run",
+        "prune --keep-last 3 --keep-within 0s --keep-daily-for 0s",
+        "usage",
+        "gc --thorough",
+        "--yes purge run.sh",
+        "--yes delete second",
+        "repair",
         "demo",
         "completions fish",
         "man",
@@ -149,6 +158,14 @@ fn every_failure_fits_its_schema() {
         "run -- no-such-program",
         "validate nothing",
         "man file",
+        "delete first",
+        "pin nothing",
+        "unpin nothing",
+        "prune --keep-within soon",
+        "--yes purge missing",
+        "gc --odd",
+        "usage --odd",
+        "repair --odd",
         "create --counter x",
         // What cannot go wrong can still be typed wrong.
         "doctor --odd",
@@ -187,6 +204,9 @@ fn what_was_rescued_and_what_is_damaged_fits_too() {
     let answer = sandbox.json(&["validate", "--json"]);
     assert_eq!((&answer["status"], &answer["data"]["is_valid"]), (&json!("error"), &json!(false)));
     judge.see(&answer);
+    judge.run(&sandbox, "usage");
+    judge.run(&sandbox, "gc");
+    judge.run(&sandbox, "repair");
 }
 
 #[test]

@@ -1,0 +1,45 @@
+//! `delete`: checkpoints that are wanted no more. All that were named, or none.
+
+use crate::cli::args::DeleteArgs;
+use crate::cli::output::Reply;
+use crate::cli::terminal::{ago, counted, printable};
+use crate::cli::{Context, consent};
+use crate::context::Surroundings;
+use crate::json;
+use crate::problem::Problem;
+use safepoint::model::CheckpointId;
+use safepoint::model::checkpoint::Checkpoint;
+use serde_json::{Value, json};
+
+pub(crate) fn run(context: &Context, args: &DeleteArgs) -> Result<Reply, Problem> {
+    let out = &context.out;
+    let manager = context.surroundings.open(None)?;
+    let workspace = context.surroundings.workspace_if_any(&manager)?;
+    let mut chosen: Vec<Checkpoint> = Vec::new();
+    for given in &args.ids {
+        let checkpoint = context.checkpoint(&manager, workspace.as_ref(), given, None)?;
+        if !chosen.iter().any(|other| other.id == checkpoint.id) {
+            chosen.push(checkpoint);
+        }
+    }
+    let question = format!(
+        "{}\nDelete {}? This cannot be undone.",
+        chosen.iter().map(line).collect::<Vec<_>>().join("\n"),
+        counted(chosen.len() as u64, "checkpoint", "checkpoints")
+    );
+    consent::ask(context, &question)?;
+    let ids: Vec<CheckpointId> = chosen.iter().map(|checkpoint| checkpoint.id).collect();
+    manager.delete(&ids)?;
+    out.line(format!("Deleted {}:", counted(chosen.len() as u64, "checkpoint", "checkpoints")));
+    chosen.iter().for_each(|checkpoint| out.line(line(checkpoint)));
+    out.remark("Free the space that only they took: safepoint gc");
+    let deleted: Value = chosen.iter().map(json::checkpoint).collect();
+    Ok(Reply::done(json!({ "deleted": deleted })))
+}
+
+fn line(checkpoint: &Checkpoint) -> String {
+    let label = checkpoint.label.as_deref().map(printable).unwrap_or_default();
+    let pinned = if checkpoint.pinned { " (pinned)" } else { "" };
+    let age = ago(Surroundings::now(), checkpoint.created_at);
+    format!("  {}  {age}  {label}{pinned}", checkpoint.id).trim_end().to_owned()
+}

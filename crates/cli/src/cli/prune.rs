@@ -1,0 +1,78 @@
+//! `prune`: retention, when somebody asks for it, and with the reason for each checkpoint.
+
+use crate::cli::Context;
+use crate::cli::args::PruneArgs;
+use crate::cli::output::{Printer, Reply};
+use crate::cli::terminal::{ago, counted, printable};
+use crate::context::Surroundings;
+use crate::problem::Problem;
+use safepoint::model::retention::Policy;
+use safepoint::{DryRun, Judged};
+use serde_json::{Value, json};
+
+pub(crate) fn run(context: &Context, args: &PruneArgs) -> Result<Reply, Problem> {
+    let manager = context.surroundings.open(None)?;
+    let workspace = context.surroundings.workspace(&manager)?;
+    let usual = manager.retention(&workspace)?;
+    let policy = Policy {
+        keep_last: args.keep_last.unwrap_or(usual.keep_last),
+        keep_within: args.keep_within.unwrap_or(usual.keep_within),
+        thin_daily_for: args.keep_daily_for.unwrap_or(usual.thin_daily_for),
+    };
+    let dry_run = if args.dry_run { DryRun::Yes } else { DryRun::No };
+    let judged = manager.prune(&workspace, &policy, dry_run)?;
+    tell(&context.out, &judged, dry_run);
+    let verdicts: Vec<Value> = judged.iter().map(verdict).collect();
+    let dropped = judged.iter().filter(|judged| !judged.verdict.is_keep()).count();
+    Ok(Reply::done(json!({
+        "dry_run": args.dry_run,
+        "policy": {
+            "keep_last": policy.keep_last,
+            "keep_within": policy.keep_within,
+            "keep_daily_for": policy.thin_daily_for,
+        },
+        "dropped": dropped,
+        "checkpoints": verdicts,
+    })))
+}
+
+fn verdict(judged: &Judged) -> Value {
+    let checkpoint = &judged.checkpoint;
+    json!({
+        "id": checkpoint.id,
+        "label": checkpoint.label,
+        "created_at": checkpoint.created_at,
+        "role": checkpoint.role,
+        "verdict": if judged.verdict.is_keep() { "keep" } else { "drop" },
+        "reason": judged.verdict.to_string(),
+    })
+}
+
+/// A dry run gives the reason for each; otherwise those that went are enough.
+fn tell(out: &Printer, judged: &[Judged], dry_run: DryRun) {
+    let dropped = judged.iter().filter(|judged| !judged.verdict.is_keep()).count() as u64;
+    let kept = judged.len() as u64 - dropped;
+    let dry = dry_run == DryRun::Yes;
+    for judged in judged.iter().filter(|judged| dry || !judged.verdict.is_keep()) {
+        out.remark(line(out, judged));
+    }
+    let all = counted(kept, "checkpoint", "checkpoints");
+    out.line(match (dropped, dry) {
+        (0, _) => format!("Nothing may go: {all} kept."),
+        (_, true) => format!("{dropped} would go, {kept} would stay; a dry run: nothing was changed."),
+        (_, false) => format!("Pruned {}, kept {kept}.", counted(dropped, "checkpoint", "checkpoints")),
+    });
+    if dropped > 0 && !dry {
+        out.remark("Free the space that only they took: safepoint gc");
+    }
+}
+
+fn line(out: &Printer, judged: &Judged) -> String {
+    let checkpoint = &judged.checkpoint;
+    let word = if judged.verdict.is_keep() { out.colours.green("keep") } else { out.colours.red("drop") };
+    let age = ago(Surroundings::now(), checkpoint.created_at);
+    let label =
+        checkpoint.label.as_deref().map(|label| format!("  \"{}\"", printable(label))).unwrap_or_default();
+    let reason = out.colours.dim(judged.verdict.to_string());
+    format!("  {word}  {}  {age:<14}  {reason}{label}", checkpoint.id)
+}

@@ -1,0 +1,39 @@
+//! `purge`: takes paths out of every checkpoint, for good.
+
+use crate::cli::args::PurgeArgs;
+use crate::cli::output::Reply;
+use crate::cli::terminal::counted;
+use crate::cli::{Context, consent, exit, gc};
+use crate::problem::Problem;
+use safepoint::model::RelPath;
+use safepoint::{Outcome, Thoroughness};
+use serde_json::json;
+
+pub(crate) fn run(context: &Context, args: &PurgeArgs) -> Result<Reply, Problem> {
+    let out = &context.out;
+    let manager = context.surroundings.open(None)?;
+    let workspace = context.surroundings.workspace(&manager)?;
+    let paths: Vec<RelPath> = args
+        .paths
+        .iter()
+        .map(|path| context.surroundings.path_in(&workspace, path))
+        .collect::<Result<_, _>>()?;
+    let named = paths.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let question = format!(
+        "Take {named} out of every checkpoint of {}? This cannot be undone.",
+        workspace.root_path().display()
+    );
+    consent::ask(context, &question)?;
+    let report = manager.purge(&workspace, &paths, &context.progress)?;
+    let count = counted(report.checkpoints.len() as u64, "checkpoint", "checkpoints");
+    out.line(format!("Took {named} out of {count}."));
+    gc::tell(out, &report.collected, Thoroughness::Everything);
+    out.remark("The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.");
+    let exit = if report.collected.outcome == Outcome::Done { exit::DONE } else { exit::IN_PART };
+    let data = json!({
+        "paths": paths,
+        "checkpoints": report.checkpoints,
+        "collected": gc::value(&report.collected),
+    });
+    Ok(Reply { data, exit, failure: None })
+}

@@ -1,0 +1,72 @@
+//! `repair`: mends what can be mended, and says what is lost, path by path.
+
+use crate::cli::create::{SHOWN_MAX, more};
+use crate::cli::output::{Printer, Reply};
+use crate::cli::terminal::{counted, printable};
+use crate::cli::validate::sentence;
+use crate::cli::{Context, exit};
+use crate::json;
+use crate::problem::Problem;
+use safepoint::{Failure, FailureKind, Repair};
+use serde_json::json;
+use std::os::unix::ffi::OsStrExt;
+
+pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
+    let manager = context.surroundings.open(None)?;
+    let repair = manager.repair(&context.progress)?;
+    let errors: Vec<String> = repair.errors.iter().cloned().chain(repair.lost.iter().map(sentence)).collect();
+    tell(&context.out, &repair, &errors);
+    let data = json!({
+        "is_whole": repair.is_whole(),
+        "damaged_objects": repair.damaged_objects,
+        "stored_anew": repair.stored_anew,
+        "quarantined": repair.quarantined,
+        "quarantine": json::bytes(repair.quarantine.as_os_str().as_bytes()),
+        "skipped": repair.skipped,
+        "lost": repair.lost.iter().map(json::damaged).collect::<Vec<_>>(),
+        "errors": repair.errors,
+        "restorable": repair.restorable,
+    });
+    if repair.is_whole() {
+        return Ok(Reply::done(data));
+    }
+    let failure = Failure {
+        code: "damaged",
+        kind: FailureKind::Damaged,
+        message: format!("{} could not be mended", counted(errors.len() as u64, "thing", "things")),
+        causes: errors,
+        hints: vec![format!(
+            "{} can be restored whole; delete those that are of no use any more.",
+            counted(repair.restorable.len() as u64, "checkpoint", "checkpoints")
+        )],
+    };
+    Ok(Reply { data, exit: exit::code(failure.kind), failure: Some(failure) })
+}
+
+fn tell(out: &Printer, repair: &Repair, errors: &[String]) {
+    for skipped in &repair.skipped {
+        out.warn(format!("not looked at for what is missing: {}", printable(skipped)));
+    }
+    if repair.damaged_objects > 0 {
+        out.line(format!("{} could not be read.", counted(repair.damaged_objects, "object", "objects")));
+    }
+    if repair.stored_anew > 0 {
+        let objects = counted(repair.stored_anew, "object was", "objects were");
+        out.line(format!("{objects} stored anew from workspaces that still have the content."));
+    }
+    if !repair.quarantined.is_empty() {
+        let packs = counted(repair.quarantined.len() as u64, "pack", "packs");
+        let place = printable(&repair.quarantine.display().to_string());
+        out.line(format!("{packs} with damage put aside in {place}."));
+    }
+    let whole = counted(repair.restorable.len() as u64, "checkpoint", "checkpoints");
+    if errors.is_empty() {
+        out.line(format!("{} {whole}, and all can be restored.", out.colours.green("Whole:")));
+        return;
+    }
+    let lost = counted(errors.len() as u64, "thing is", "things are");
+    out.line(format!("{} {lost} beyond repair:", out.colours.red("Lost:")));
+    errors.iter().take(SHOWN_MAX).for_each(|error| out.line(format!("    {}", printable(error))));
+    more(out, errors.len());
+    out.line(format!("{whole} can be restored whole."));
+}

@@ -1,0 +1,83 @@
+//! `usage`: where the space is, and what deleting would free.
+
+use crate::cli::Context;
+use crate::cli::create::{SHOWN_MAX, more};
+use crate::cli::output::{Printer, Reply};
+use crate::cli::terminal::{ago, counted, printable, size};
+use crate::context::Surroundings;
+use crate::json;
+use crate::problem::Problem;
+use safepoint::{CheckpointSpace, Space};
+use serde_json::{Value, json};
+
+pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
+    let manager = context.surroundings.open(None)?;
+    let space = manager.space(&context.progress)?;
+    tell(&context.out, &space);
+    Ok(Reply::done(json!({
+        "home_bytes": space.home_bytes,
+        "cap": { "cap_bytes": space.cap.cap_bytes, "headroom_bytes": space.cap.headroom_bytes },
+        "store": {
+            "bytes": space.store.pack_bytes,
+            "packs": space.store.packs,
+            "objects": space.store.objects,
+        },
+        "dead_bytes": space.dead_bytes,
+        "shared_bytes": space.shared_bytes,
+        "workspaces": space.workspaces.iter().map(|of| json!({
+            "workspace": json::workspace(&of.workspace),
+            "checkpoints": of.checkpoints,
+            "frees_bytes": of.frees_bytes,
+        })).collect::<Value>(),
+        "checkpoints": space.checkpoints.iter().map(|of| json!({
+            "id": of.checkpoint.id,
+            "label": of.checkpoint.label,
+            "created_at": of.checkpoint.created_at,
+            "workspace_id": of.checkpoint.workspace_id,
+            "pinned": of.checkpoint.pinned,
+            "frees_bytes": of.frees_bytes,
+            "damaged": of.damaged,
+        })).collect::<Value>(),
+    })))
+}
+
+fn tell(out: &Printer, space: &Space) {
+    out.line(format!(
+        "{} of at most {} on the disk",
+        out.colours.bold(size(space.home_bytes)),
+        size(space.cap.cap_bytes)
+    ));
+    out.line(format!("  {:>9}  in packs", size(space.store.pack_bytes)));
+    out.line(format!("  {:>9}  of that, needed by several checkpoints", size(space.shared_bytes)));
+    out.line(format!(
+        "  {:>9}  of that, needed by none, or for order in the packs; `safepoint gc` frees what can go",
+        size(space.dead_bytes)
+    ));
+    if !space.workspaces.is_empty() {
+        out.line("What deleting all checkpoints of a workspace would free:");
+    }
+    for of in &space.workspaces {
+        let root = printable(&of.workspace.root_path().display().to_string());
+        let held = counted(of.checkpoints, "checkpoint", "checkpoints");
+        out.line(format!("  {:>9}  {}  {held}", size(of.frees_bytes), out.colours.bold(root)));
+    }
+    let mut largest: Vec<&CheckpointSpace> = space.checkpoints.iter().collect();
+    // The order of those that free as much stays: the newest first.
+    largest.sort_by_key(|of| std::cmp::Reverse(of.frees_bytes));
+    if !largest.is_empty() {
+        out.line("What deleting one checkpoint would free, the largest first:");
+    }
+    largest.iter().take(SHOWN_MAX).for_each(|of| out.line(line(out, of)));
+    more(out, largest.len());
+}
+
+fn line(out: &Printer, of: &CheckpointSpace) -> String {
+    let checkpoint = &of.checkpoint;
+    let label = checkpoint.label.as_deref().map(printable).unwrap_or_default();
+    let pinned = if checkpoint.pinned { " (pinned)" } else { "" };
+    let damaged = if of.damaged { out.colours.red(" damaged") } else { String::new() };
+    let age = ago(Surroundings::now(), checkpoint.created_at);
+    format!("  {:>9}  {}  {age:<14}  {label}{pinned}{damaged}", size(of.frees_bytes), checkpoint.id)
+        .trim_end()
+        .to_owned()
+}

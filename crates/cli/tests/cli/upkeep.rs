@@ -1,0 +1,372 @@
+//! Keeping house: deleting, pinning, pruning, freeing, purging, mending.
+
+use crate::sandbox::Sandbox;
+use insta::assert_snapshot;
+use regex_lite::Regex;
+use std::fs;
+
+#[test]
+fn delete_wants_a_yes() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write("notes.txt", "second\n");
+    sandbox.run(&["create", "-m", "second"]);
+    assert_snapshot!(sandbox.run(&["delete", "first"]), @"
+    --- stderr
+    error: cannot delete: this cannot be taken back, and there is no terminal to ask on
+    Nothing was changed.
+    hint: If you mean it, say so with --yes.
+    --- exit 2
+    ");
+    assert_snapshot!(sandbox.run(&["delete", "first", "nothing", "--yes"]), @r#"
+    --- stderr
+    error: cannot delete: no checkpoint is called "nothing"
+    Nothing was changed.
+    hint: `safepoint list` shows the checkpoints of this workspace.
+    --- exit 10
+    "#);
+    assert_eq!(sandbox.json(&["list", "--json"])["data"]["checkpoints"].as_array().unwrap().len(), 2);
+    assert_snapshot!(sandbox.run(&["delete", "first", "@~1", "--yes", "--keep-tag"]), @"
+    Deleted 1 checkpoint:
+      01KG9YS9EGCQT0DH2X3200JHAF  4 minutes ago  first
+    Free the space that only they took: safepoint gc
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["list"]), @"
+    CHECKPOINT                  WHEN           KIND    CHANGED   STORED  LABEL
+    01KG9YV2300QJS22HDXJ4G4Q61  4 minutes ago  manual  +0 ~1 -0  SIZE  second
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["delete", "first", "--yes"]), @r#"
+    --- stderr
+    error: cannot delete: no checkpoint is called "first"
+    Nothing was changed.
+    hint: `safepoint list` shows the checkpoints of this workspace.
+    --- exit 10
+    "#);
+}
+
+#[test]
+fn on_a_terminal_delete_asks() {
+    let sandbox = Sandbox::with_checkpoint();
+    let left = || sandbox.json(&["list", "--json"])["data"]["checkpoints"].as_array().unwrap().len();
+    assert_snapshot!(sandbox.typed(sandbox.command(&["delete", "first"]), "n\n"), @"
+    n
+      01KG9YS9EGCQT0DH2X3200JHAF  57 seconds ago  first
+    Delete 1 checkpoint? This cannot be undone. [y/N] error: cannot delete: you did not say yes
+    Nothing was changed.
+    hint: Answer y to go on, or give --yes.
+    ");
+    assert_eq!(left(), 1);
+    assert_snapshot!(sandbox.typed(sandbox.command(&["delete", "first"]), "y\n"), @"
+    y
+      01KG9YS9EGCQT0DH2X3200JHAF  2 minutes ago  first
+    Delete 1 checkpoint? This cannot be undone. [y/N] Deleted 1 checkpoint:
+      01KG9YS9EGCQT0DH2X3200JHAF  2 minutes ago  first
+    Free the space that only they took: safepoint gc
+    ");
+    assert_eq!(left(), 0);
+}
+
+#[test]
+fn a_pin_is_on_record() {
+    let sandbox = Sandbox::with_checkpoint();
+    assert_snapshot!(sandbox.run(&["pin", "first"]), @r#"
+    Pinned 01KG9YS9EGCQT0DH2X3200JHAF "first": it is never pruned.
+    --- exit 0
+    "#);
+    assert_eq!(sandbox.json(&["show", "@", "--json"])["data"]["checkpoint"]["pinned"], true);
+    assert_snapshot!(sandbox.run(&["unpin", "first"]), @r#"
+    Unpinned 01KG9YS9EGCQT0DH2X3200JHAF "first": it may be pruned when it is old.
+    --- exit 0
+    "#);
+    assert_eq!(sandbox.json(&["pin", "@", "--json"])["data"]["checkpoint"]["pinned"], true);
+    assert_snapshot!(sandbox.run(&["pin", "nothing"]), @r#"
+    --- stderr
+    error: cannot pin checkpoint "nothing": no checkpoint is called "nothing"
+    Nothing was changed.
+    hint: `safepoint list` shows the checkpoints of this workspace.
+    --- exit 10
+    "#);
+}
+
+#[test]
+fn prune_gives_the_reason_for_each() {
+    let sandbox = Sandbox::with_checkpoint();
+    for label in ["second", "third", "fourth"] {
+        sandbox.write("notes.txt", label);
+        sandbox.run(&["create", "-m", label]);
+    }
+    sandbox.run(&["pin", "first"]);
+    let flags = ["--keep-last", "2", "--keep-within", "0s", "--keep-daily-for", "0s"];
+    assert_snapshot!(sandbox.run(&["prune", "--dry-run"]), @r#"
+      keep  01KG9YYQ9053R1T2RMWKDG33ZD  1 minute ago    the workspace stands on it  "fourth"
+      keep  01KG9YWWP02J59EP1NVRE9ENPE  2 minutes ago   one of the last 100  "third"
+      keep  01KG9YV2300QJS22HDXJ4G4Q61  3 minutes ago   one of the last 100  "second"
+      keep  01KG9YS9EGCQT0DH2X3200JHAF  4 minutes ago   pinned  "first"
+    Nothing may go: 4 checkpoints kept.
+    --- exit 0
+    "#);
+    assert_snapshot!(sandbox.run(&[&["prune", "--dry-run"][..], &flags].concat()), @r#"
+      keep  01KG9YYQ9053R1T2RMWKDG33ZD  2 minutes ago   the workspace stands on it  "fourth"
+      keep  01KG9YWWP02J59EP1NVRE9ENPE  3 minutes ago   one of the last 2  "third"
+      drop  01KG9YV2300QJS22HDXJ4G4Q61  4 minutes ago   not one of the last 2  "second"
+      keep  01KG9YS9EGCQT0DH2X3200JHAF  5 minutes ago   pinned  "first"
+    1 would go, 3 would stay; a dry run: nothing was changed.
+    --- exit 0
+    "#);
+    assert_snapshot!(sandbox.json_text(&[&["prune", "--dry-run", "--json"][..], &flags].concat()), @r#"
+    {
+      "command": "prune",
+      "data": {
+        "checkpoints": [
+          {
+            "created_at": "2026-01-31T12:03:01.000000Z",
+            "id": "01KG9YYQ9053R1T2RMWKDG33ZD",
+            "label": "fourth",
+            "reason": "the workspace stands on it",
+            "role": null,
+            "verdict": "keep"
+          },
+          {
+            "created_at": "2026-01-31T12:02:01.000000Z",
+            "id": "01KG9YWWP02J59EP1NVRE9ENPE",
+            "label": "third",
+            "reason": "one of the last 2",
+            "role": null,
+            "verdict": "keep"
+          },
+          {
+            "created_at": "2026-01-31T12:01:01.000000Z",
+            "id": "01KG9YV2300QJS22HDXJ4G4Q61",
+            "label": "second",
+            "reason": "not one of the last 2",
+            "role": null,
+            "verdict": "drop"
+          },
+          {
+            "created_at": "2026-01-31T12:00:03.000000Z",
+            "id": "01KG9YS9EGCQT0DH2X3200JHAF",
+            "label": "first",
+            "reason": "pinned",
+            "role": null,
+            "verdict": "keep"
+          }
+        ],
+        "dropped": 1,
+        "dry_run": true,
+        "policy": {
+          "keep_daily_for": "0s",
+          "keep_last": 2,
+          "keep_within": "0s"
+        }
+      },
+      "exit_code": 0,
+      "messages": [],
+      "status": "ok",
+      "timing": {
+        "duration_ms": N,
+        "started": "2026-01-31T12:07:00.000000Z"
+      },
+      "version": 1
+    }
+    "#);
+    assert_snapshot!(sandbox.run(&[&["prune"][..], &flags].concat()), @r#"
+      drop  01KG9YV2300QJS22HDXJ4G4Q61  6 minutes ago   not one of the last 2  "second"
+    Pruned 1 checkpoint, kept 3.
+    Free the space that only they took: safepoint gc
+    --- exit 0
+    "#);
+    assert_snapshot!(sandbox.run(&[&["prune", "-q"][..], &flags].concat()), @"
+    Nothing may go: 3 checkpoints kept.
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["prune", "--keep-within", "soon"]), @r#"
+    --- stderr
+    error: invalid value 'soon' for '--keep-within <TIME>': "soon" is not a length of time: it does not begin with a whole number; expected something like 30s, 90m, 36h, 7d or 2w
+
+    For more information, try '--help'.
+    --- exit 2
+    "#);
+}
+
+#[test]
+fn gc_frees_what_was_deleted() {
+    let sandbox = Sandbox::with_checkpoint();
+    // Random enough not to be packed away.
+    let mut state = 1u64;
+    let large: Vec<u8> = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    })
+    .take(200_000)
+    .collect();
+    sandbox.write("large", &large);
+    sandbox.run(&["create", "-m", "with large"]);
+    fs::remove_file(sandbox.path("project/large")).unwrap();
+    sandbox.run(&["create", "-m", "without"]);
+    let before = sandbox.json(&["usage", "--json"])["data"].clone();
+    let frees = |data: &serde_json::Value| data["checkpoints"][1]["frees_bytes"].as_u64().unwrap();
+    assert!(frees(&before) > 100_000, "{before:#}");
+    sandbox.run(&["delete", "with large", "--yes"]);
+    let freed =
+        sandbox.json(&["gc", "--thorough", "--json"])["data"]["collected"]["freed_bytes"].as_u64().unwrap();
+    assert!(freed > 100_000);
+    assert_snapshot!(sandbox.run(&["gc"]), @"
+    Freed SIZE: 0 objects that no checkpoint needed.
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.json_text(&["gc", "--json"]), @r#"
+    {
+      "command": "gc",
+      "data": {
+        "collected": {
+          "dead_bytes": N,
+          "freed_bytes": N,
+          "objects": 0,
+          "outcome": "done",
+          "packs": 0,
+          "packs_left": 0
+        }
+      },
+      "exit_code": 0,
+      "messages": [],
+      "status": "ok",
+      "timing": {
+        "duration_ms": N,
+        "started": "2026-01-31T12:07:00.000000Z"
+      },
+      "version": 1
+    }
+    "#);
+    assert_snapshot!(sandbox.run(&["validate", "--deep", "-q"]), @"
+    Valid: every byte is as it was written (2 checkpoints, 9 objects, SIZE)
+    --- exit 0
+    ");
+}
+
+#[test]
+fn usage_shows_where_the_space_is() {
+    let sandbox = Sandbox::with_checkpoint();
+    let told = sandbox.run(&["usage"]);
+    assert_snapshot!(Regex::new(r" *\d+(\.\d+)? [kMG]?B ").unwrap().replace_all(&told, "SIZE "), @"
+    SIZE of at mostSIZE on the disk
+    SIZE  in packs
+    SIZE  of that, needed by several checkpoints
+    SIZE  of that, needed by none, or for order in the packs; `safepoint gc` frees what can go
+    What deleting all checkpoints of a workspace would free:
+    SIZE  $T/project  1 checkpoint
+    What deleting one checkpoint would free, the largest first:
+    SIZE  01KG9YS9EGCQT0DH2X3200JHAF  57 seconds ago  first
+    --- exit 0
+    ");
+}
+
+#[test]
+fn purge_takes_a_secret_out_of_everything() {
+    let sandbox = Sandbox::with_checkpoint();
+    let canary = "canary-6f1c2b";
+    sandbox.write(".env", canary);
+    sandbox.run(&["create", "-m", "with a secret"]);
+    let in_store = || {
+        let packs = fs::read_dir(sandbox.path("home/store/packs")).unwrap();
+        let holds = |bytes: Vec<u8>| bytes.windows(canary.len()).any(|window| window == canary.as_bytes());
+        packs.into_iter().any(|pack| holds(fs::read(pack.unwrap().path()).unwrap()))
+    };
+    assert!(in_store(), "small files are stored as they are");
+    assert_snapshot!(sandbox.run(&["purge", ".env"]), @"
+    --- stderr
+    error: cannot purge: this cannot be taken back, and there is no terminal to ask on
+    Nothing was changed.
+    hint: If you mean it, say so with --yes.
+    --- exit 2
+    ");
+    assert_snapshot!(sandbox.run(&["purge", ".env", "--yes"]), @"
+    Took .env out of 1 checkpoint.
+    Freed SIZE: 4 objects that no checkpoint needed.
+    The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.
+    --- exit 0
+    ");
+    assert!(!in_store());
+    assert_eq!(sandbox.read(".env"), canary, "the workspace is not touched");
+    assert_snapshot!(sandbox.run(&["cat", "with a secret", ".env"]), @r#"
+    --- stderr
+    error: cannot write out ".env": .env is not in checkpoint 01KG9YV2300QJS22HDXJ4G4Q61
+    hint: `safepoint show ID --files` lists what is in it.
+    --- exit 10
+    "#);
+    assert_snapshot!(sandbox.run(&["purge", ".env", "--yes"]), @"
+    --- stderr
+    error: cannot purge: no checkpoint of this workspace holds .env
+    Nothing was changed.
+    hint: `safepoint show ID --files` lists what is in a checkpoint.
+    --- exit 10
+    ");
+    assert_snapshot!(sandbox.json_text(&["purge", "run.sh", "--yes", "--json"]), @r#"
+    {
+      "command": "purge",
+      "data": {
+        "checkpoints": [
+          "01KG9YV2300QJS22HDXJ4G4Q61",
+          "01KG9YS9EGCQT0DH2X3200JHAF"
+        ],
+        "collected": {
+          "dead_bytes": N,
+          "freed_bytes": N,
+          "objects": 8,
+          "outcome": "done",
+          "packs": 1,
+          "packs_left": 0
+        },
+        "paths": [
+          "run.sh"
+        ]
+      },
+      "exit_code": 0,
+      "messages": [],
+      "status": "ok",
+      "timing": {
+        "duration_ms": N,
+        "started": "2026-01-31T12:06:00.000000Z"
+      },
+      "version": 1
+    }
+    "#);
+}
+
+#[test]
+fn repair_takes_what_the_workspace_still_has_and_names_what_is_lost() {
+    let sandbox = Sandbox::with_checkpoint();
+    assert_snapshot!(sandbox.run(&["repair"]), @"
+    Whole: 1 checkpoint, and all can be restored.
+    --- exit 0
+    ");
+    let pack = fs::read_dir(sandbox.path("home/store/packs")).unwrap().next().unwrap().unwrap().path();
+    let damage = |content: &[u8]| {
+        let mut bytes = fs::read(&pack).unwrap();
+        let at = bytes.windows(content.len()).position(|window| window == content).unwrap();
+        bytes[at] ^= 1;
+        fs::write(&pack, bytes).unwrap();
+    };
+    damage(b"good\n");
+    let told = sandbox.run(&["repair"]);
+    assert!(told.contains("stored anew") && told.ends_with("--- exit 0\n"), "{told}");
+    assert!(sandbox.run(&["validate", "--deep"]).ends_with("--- exit 0\n"));
+    assert_eq!(sandbox.run(&["cat", "first", "notes.txt"]), "good\n--- exit 0\n");
+}
+
+#[test]
+fn what_nobody_has_any_more_is_lost_and_said() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    let pack = fs::read_dir(sandbox.path("home/store/packs")).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = fs::read(&pack).unwrap();
+    let at = bytes.windows(5).position(|window| window == b"good\n").unwrap();
+    bytes[at] ^= 1;
+    fs::write(&pack, bytes).unwrap();
+    let told = sandbox.run(&["repair"]);
+    assert!(told.contains("notes.txt") && told.ends_with("--- exit 13\n"), "{told}");
+    let answer = sandbox.json(&["repair", "--json"]);
+    assert_eq!((&answer["error"]["code"], &answer["data"]["is_whole"]), (&"damaged".into(), &false.into()));
+}
