@@ -1,5 +1,6 @@
 //! What differs between two checkpoints, or between one and the present. Nothing is stored for it.
 
+use crate::config::Broken;
 use crate::find::write_content;
 use crate::parts::files::FilesPart;
 use crate::{CheckpointManager, Error, Recovery};
@@ -67,7 +68,9 @@ impl CheckpointManager {
         let held = self.hold(workspace)?;
         self.recover_held(workspace, &held.root, progress)?;
         let measurer = self.store.measurer();
-        let scan = FilesPart::new(self, &held.root, workspace).scan(&measurer, None, progress)?;
+        let config = self.config_at(Some(&held.root), Broken::Refused)?;
+        let part = FilesPart::new(self, &held.root, workspace, config.excludes);
+        let scan = part.scan(&measurer, None, progress)?;
         let coverage = scan.snapshot.coverage;
         Ok(Survey { count: scan.count, bytes: scan.bytes, coverage, warnings: scan.warnings })
     }
@@ -94,8 +97,9 @@ impl CheckpointManager {
                 let held = self.hold(workspace)?;
                 self.recover_held(workspace, &held.root, progress)?;
                 let measurer = self.store.measurer();
-                let scan =
-                    FilesPart::new(self, &held.root, workspace).scan(&measurer, before.tree(), progress)?;
+                let config = self.config_at(Some(&held.root), Broken::Refused)?;
+                let part = FilesPart::new(self, &held.root, workspace, config.excludes);
+                let scan = part.scan(&measurer, before.tree(), progress)?;
                 let changes = changes(&measurer, before.tree(), scan.snapshot.tree())?;
                 let coverage = scan.snapshot.coverage;
                 // What was left out then is unknown, not new.

@@ -1,5 +1,6 @@
 //! The manager: one open home, and the workspaces registered in it.
 
+use crate::config::{self, Broken, CONFIG_BYTES_MAX, ConfigError, ConfigFile, Effective};
 use crate::environment::{Environment, SystemEnvironment};
 use crate::home::Home;
 use crate::{Error, find};
@@ -9,7 +10,7 @@ use safepoint_model::reference::Reference;
 use safepoint_model::rollback::Rollback;
 use safepoint_model::{RelPath, WorkspaceId};
 use safepoint_store::{Store, Usage};
-use safepoint_workspace::{Capabilities, Lock, Obstacle, Root, WorkspaceError};
+use safepoint_workspace::{Capabilities, Lock, Obstacle, Root, SmallFile, WorkspaceError};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use std::time::Duration;
 pub struct Settings {
     /// How long to wait for another Safepoint at the same workspace.
     pub lock_wait: Duration,
-    /// Patterns to leave out of every capture, in gitignore's syntax.
+    /// Patterns to leave out of every capture, in gitignore's syntax; those of the configuration come on top.
     pub excludes: Vec<String>,
     /// Folders that are not taken as a workspace unless forced: the user's home directory.
     pub refused_roots: Vec<PathBuf>,
@@ -192,6 +193,27 @@ impl CheckpointManager {
     /// When the catalog cannot be read.
     pub fn rollbacks(&self, workspace: &Workspace) -> Result<Vec<Rollback>, Error> {
         Ok(self.catalog.rollbacks(workspace.id)?)
+    }
+
+    /// The configuration that holds: everywhere, or in this workspace.
+    ///
+    /// # Errors
+    /// When the workspace cannot be opened, or one of the two files cannot be understood.
+    pub fn config(&self, workspace: Option<&Workspace>) -> Result<Effective, Error> {
+        let root = workspace.map(|workspace| Root::open(workspace.root_path())).transpose()?;
+        self.config_at(root.as_ref(), Broken::Refused)
+    }
+
+    pub(crate) fn config_at(&self, root: Option<&Root>, broken: Broken) -> Result<Effective, Error> {
+        let failed = |file| move |source| ConfigError::Read { file, source };
+        let home = self.home.read_config().map_err(failed(ConfigFile::Home))?;
+        let workspace = match root {
+            Some(root) => root
+                .read_small(ConfigFile::Workspace.name(), CONFIG_BYTES_MAX)
+                .map_err(failed(ConfigFile::Workspace)),
+            None => Ok(SmallFile::Missing),
+        };
+        Ok(config::load(home, workspace, &self.settings.excludes, broken)?)
     }
 
     /// How much the store holds.

@@ -25,12 +25,19 @@ pub(crate) struct FilesPart<'m> {
     pub(crate) workspace: &'m Workspace,
     pub(crate) capabilities: Capabilities,
     pub(crate) times: Times,
+    /// Patterns to leave out of captures.
+    excludes: Vec<String>,
 }
 
 impl<'m> FilesPart<'m> {
-    pub(crate) fn new(manager: &'m CheckpointManager, root: &'m Root, workspace: &'m Workspace) -> Self {
+    pub(crate) fn new(
+        manager: &'m CheckpointManager,
+        root: &'m Root,
+        workspace: &'m Workspace,
+        excludes: Vec<String>,
+    ) -> Self {
         let capabilities = manager.settings.capabilities;
-        Self { manager, root, workspace, capabilities, times: Times::default() }
+        Self { manager, root, workspace, capabilities, times: Times::default(), excludes }
     }
 
     /// Reads the workspace into a sink, with the help of what the last capture saw.
@@ -43,8 +50,7 @@ impl<'m> FilesPart<'m> {
         let packs = self.manager.store.pack_names()?;
         let cache = self.manager.home.read_cache(self.workspace.id, &packs);
         let own = self.manager.own_folders(self.root);
-        let excludes = &self.manager.settings.excludes;
-        let options = ScanOptions { excludes, cache: cache.as_ref(), own: &own, keep };
+        let options = ScanOptions { excludes: &self.excludes, cache: cache.as_ref(), own: &own, keep };
         Ok(scan(self.root, sink, &options, progress)?)
     }
 }
