@@ -113,7 +113,7 @@ pub struct Effective {
 pub(crate) enum Broken {
     /// Refuse.
     Refused,
-    /// Do without it, and say so. For whatever leads back: otherwise one wrong line, which anything in the workspace can write, would
+    /// Do without it, and say so. For whatever only looks or leads back: otherwise one wrong line, which anything in the workspace can write, would
     /// take rollback away. Without its excludes a capture holds more, never less.
     PassedOver,
 }
