@@ -34,10 +34,10 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
         out.colours.bold(printable(&workspace.name)),
         out.colours.dim(printable(&root))
     ));
-    let coverage = match &status.base {
+    let (coverage, warnings) = match &status.base {
         Some(base) => {
             covered(out, base, &status.changes);
-            status.coverage
+            (status.coverage, status.warnings)
         }
         None => {
             let survey = manager.survey(workspace, &context.progress)?;
@@ -46,9 +46,10 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
                 "{} there is no checkpoint of its {held} yet.",
                 out.colours.red("Not covered:")
             ));
-            survey.coverage
+            (survey.coverage, survey.warnings)
         }
     };
+    warnings.iter().for_each(|warning| out.warn(printable(warning)));
     unsure(out, &coverage);
     left_out(out, &coverage);
     out.line(format!(
