@@ -1,5 +1,6 @@
 //! What differs between two checkpoints, or between one and the present. Nothing is stored for it.
 
+use crate::config::Broken;
 use crate::find::write_content;
 use crate::parts::files::FilesPart;
 use crate::{CheckpointManager, Error, Recovery};
@@ -32,6 +33,8 @@ pub struct Comparison<'m> {
     pub coverage: Coverage,
     /// What it shows is not collected while it is looked at.
     pub(crate) _using: Using,
+    /// Settings and rules that could not be understood.
+    pub warnings: Vec<String>,
 }
 
 /// Answers "am I covered?".
@@ -42,6 +45,8 @@ pub struct Status {
     pub changes: Vec<Change>,
     /// What a checkpoint taken now would leave out.
     pub coverage: Coverage,
+    /// Settings and rules that could not be understood.
+    pub warnings: Vec<String>,
     /// How much the store holds.
     pub usage: Usage,
     /// What was left by a crash, and is mended now.
@@ -57,12 +62,12 @@ pub struct Survey {
     pub bytes: u64,
     /// What it would leave out.
     pub coverage: Coverage,
-    /// Rules that could not be understood.
+    /// Settings and rules that could not be understood.
     pub warnings: Vec<String>,
 }
 
 impl CheckpointManager {
-    /// Looks at the workspace as a checkpoint would, and keeps nothing.
+    /// Looks at the workspace as a checkpoint would, and keeps nothing. Settings that a checkpoint would refuse are passed over, and told.
     ///
     /// # Errors
     /// When the workspace is busy or cannot be read.
@@ -70,9 +75,12 @@ impl CheckpointManager {
         let held = self.hold(workspace)?;
         self.recover_held(workspace, &held.root, progress)?;
         let measurer = self.store.measurer();
-        let scan = FilesPart::new(self, &held.root, workspace).scan(&measurer, None, progress)?;
+        let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
+        let part = FilesPart::new(self, &held.root, workspace, config.excludes);
+        let scan = part.scan(&measurer, None, progress)?;
         let coverage = scan.snapshot.coverage;
-        Ok(Survey { count: scan.count, bytes: scan.bytes, coverage, warnings: scan.warnings })
+        let warnings = scan.warnings.into_iter().chain(config.passed_over).collect();
+        Ok(Survey { count: scan.count, bytes: scan.bytes, coverage, warnings })
     }
 
     /// Compares a checkpoint with another one or with the present.
@@ -92,26 +100,24 @@ impl CheckpointManager {
             Against::Checkpoint(new) => {
                 let after = self.snapshot_of(new)?;
                 let changes = changes(&self.store, before.tree(), after.tree())?;
-                Ok(Comparison {
-                    manager: self,
-                    present: None,
-                    changes,
-                    coverage: after.coverage,
-                    _using: using,
-                })
+                let (coverage, warnings) = (after.coverage, Vec::new());
+                Ok(Comparison { manager: self, present: None, changes, coverage, warnings, _using: using })
             }
             Against::Present => {
                 let held = self.hold(workspace)?;
                 self.recover_held(workspace, &held.root, progress)?;
                 let measurer = self.store.measurer();
-                let scan =
-                    FilesPart::new(self, &held.root, workspace).scan(&measurer, before.tree(), progress)?;
+                let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
+                let part = FilesPart::new(self, &held.root, workspace, config.excludes);
+                let scan = part.scan(&measurer, before.tree(), progress)?;
                 let changes = changes(&measurer, before.tree(), scan.snapshot.tree())?;
                 let coverage = scan.snapshot.coverage;
                 // What was left out then is unknown, not new.
                 let changes =
                     changes.into_iter().filter(|change| !before.coverage.leaves_out(&change.path)).collect();
-                Ok(Comparison { manager: self, present: Some(held.root), changes, coverage, _using: using })
+                let warnings = scan.warnings.into_iter().chain(config.passed_over).collect();
+                let present = Some(held.root);
+                Ok(Comparison { manager: self, present, changes, coverage, warnings, _using: using })
             }
         }
     }
@@ -129,13 +135,14 @@ impl CheckpointManager {
                 base: None,
                 changes: Vec::new(),
                 coverage: Coverage::default(),
+                warnings: Vec::new(),
                 usage,
                 recovery,
             });
         };
-        let Comparison { changes, coverage, .. } =
+        let Comparison { changes, coverage, warnings, .. } =
             self.diff(workspace, &base, &Against::Present, progress)?;
-        Ok(Status { base: Some(base), changes, coverage, usage, recovery })
+        Ok(Status { base: Some(base), changes, coverage, warnings, usage, recovery })
     }
 }
 

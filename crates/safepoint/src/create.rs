@@ -1,5 +1,6 @@
 //! CREATE: scan, chunks, trees, the store made durable, one catalog transaction. The last is the commit.
 
+use crate::config::Broken;
 use crate::home::Vouchers;
 use crate::part::{Captured, Part};
 use crate::parts::files::FilesPart;
@@ -21,7 +22,7 @@ use safepoint_workspace::StatCache;
 /// What a new checkpoint is to say about itself.
 #[derive(Debug, Clone)]
 pub struct CreateOptions {
-    /// What a person calls it.
+    /// What a person calls it; where nothing is said, what the workspace's configuration calls it.
     pub label: Option<String>,
     /// Why it exists.
     pub kind: Kind,
@@ -77,7 +78,8 @@ impl CheckpointManager {
     /// Takes a checkpoint of a workspace. When this returns, it is durable.
     ///
     /// # Errors
-    /// When the workspace is busy or cannot be read, or store or catalog fail; there is no checkpoint then.
+    /// When the workspace is busy or cannot be read, its configuration cannot be understood, or store or catalog fail; there is no
+    /// checkpoint then.
     pub fn create(
         &self,
         workspace: &Workspace,
@@ -101,9 +103,11 @@ impl CheckpointManager {
     ) -> Result<Created, Error> {
         let held = self.hold(workspace)?;
         self.recover_held(workspace, &held.root, progress)?;
-        let part = FilesPart::new(self, &held.root, workspace);
+        let config = self.config_at(Some(&held.root), Broken::Refused)?;
+        let part = FilesPart::new(self, &held.root, workspace, config.excludes);
         let writer = self.store.writer()?;
         let mut draft = self.draft(workspace, &part, None, options, &writer, progress)?;
+        draft.checkpoint.label = draft.checkpoint.label.or(config.label);
         draft.checkpoint.size_bytes = writer.finish()?.stored_bytes;
         self.catalog.write(|transaction| {
             transaction.insert_checkpoint(&draft.checkpoint)?;

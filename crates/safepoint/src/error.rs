@@ -1,5 +1,6 @@
 //! What can go wrong with a verb.
 
+use crate::config::ConfigError;
 use safepoint_catalog::CatalogError;
 use safepoint_model::change::GraftError;
 use safepoint_model::{CheckpointId, ModelError, ObjectError, RelPath, RollbackId};
@@ -130,6 +131,9 @@ pub enum Error {
         /// Why putting back failed.
         source: Box<Error>,
     },
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The folder failed.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),

@@ -1,6 +1,7 @@
 //! One table from errors to what every face shows: a code, a kind, the message, its causes, and what to do next.
 
 use crate::Error;
+use crate::config::ConfigError;
 use safepoint_catalog::CatalogError;
 use safepoint_model::ObjectError;
 use safepoint_model::change::GraftError;
@@ -146,6 +147,7 @@ fn classify(error: &Error) -> Row {
                 "Mend the cause, then run `safepoint recover`: it goes on where this stopped. Nothing is lost: what was displaced is kept in .safepoint.",
             ],
         ),
+        Error::Config(error) => classify_config(error),
         Error::Workspace(error) => classify_workspace(error),
         Error::Store(error) => classify_store(error),
         Error::Catalog(error) => classify_catalog(error),
@@ -159,6 +161,22 @@ fn classify(error: &Error) -> Row {
         }
         Error::Graft(GraftError::Object(error)) => classify_object(error),
         Error::Graft(GraftError::Model(_)) => ("damaged", Damaged, DAMAGED),
+    }
+}
+
+fn classify_config(error: &ConfigError) -> Row {
+    match error {
+        ConfigError::Read { .. } => ("unreadable", FailureKind::Failed, &[]),
+        ConfigError::HomeOnly { .. } => (
+            "bad_configuration",
+            FailureKind::Usage,
+            &["Take it out of there; if you want it, put it into config.toml in Safepoint's home."],
+        ),
+        _ => (
+            "bad_configuration",
+            FailureKind::Usage,
+            &["Mend the file and try again; docs/configuration.md lists every key."],
+        ),
     }
 }
 
@@ -259,6 +277,7 @@ fn details(error: &Error) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ConfigFile;
     use safepoint_model::{ModelError, ObjectId, RelPath};
     use std::io;
     use std::path::PathBuf;
@@ -281,6 +300,18 @@ mod tests {
         let rows: Vec<(Error, &str, FailureKind)> = vec![
             (Error::Home { path: path.clone(), source: full() }, "home", FailureKind::Failed),
             (Error::Model(model()), "bad_input", FailureKind::Usage),
+            (ConfigError::NotUtf8 { file: ConfigFile::Home }.into(), "bad_configuration", FailureKind::Usage),
+            (
+                ConfigError::HomeOnly { file: ConfigFile::Workspace, line: 1, key: "checks".to_owned() }
+                    .into(),
+                "bad_configuration",
+                FailureKind::Usage,
+            ),
+            (
+                ConfigError::Read { file: ConfigFile::Home, source: io::ErrorKind::Other.into() }.into(),
+                "unreadable",
+                FailureKind::Failed,
+            ),
             (Error::Graft(GraftError::Model(model())), "damaged", FailureKind::Damaged),
             (
                 Error::Graft(GraftError::Object(ObjectError::Missing { id: object })),

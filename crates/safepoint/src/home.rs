@@ -1,10 +1,11 @@
-//! Safepoint's own folder: the store, the catalog, and the stat cache of each workspace. Private to its owner.
+//! Safepoint's own folder: the store, the catalog, the configuration, and the stat cache of each workspace. Private to its owner.
 
 #![allow(clippy::disallowed_methods, reason = "this module owns the home folder")]
 
 use crate::Error;
+use crate::config::{CONFIG_BYTES_MAX, ConfigFile};
 use safepoint_model::{CheckpointId, ObjectId, ObjectKind, WorkspaceId};
-use safepoint_workspace::{NextCache, StatCache};
+use safepoint_workspace::{NextCache, SmallFile, StatCache};
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -35,6 +36,17 @@ impl Home {
 
     pub(crate) fn catalog(&self) -> PathBuf {
         self.path.join("catalog.db")
+    }
+
+    /// The user's own configuration. The folder is private, so nobody swaps the file between the look and the reading.
+    pub(crate) fn read_config(&self) -> io::Result<SmallFile> {
+        let path = self.path.join(ConfigFile::Home.name());
+        match fs::symlink_metadata(&path) {
+            Ok(metadata) if !metadata.is_file() => Ok(SmallFile::NotAFile),
+            Ok(_) => SmallFile::read(fs::File::open(&path)?, CONFIG_BYTES_MAX),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(SmallFile::Missing),
+            Err(error) => Err(error),
+        }
     }
 
     fn cache_path(&self, workspace: WorkspaceId) -> PathBuf {

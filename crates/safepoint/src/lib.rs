@@ -29,6 +29,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests set up folders"))]
 
 mod compare;
+mod config;
 mod create;
 mod environment;
 mod error;
@@ -50,6 +51,9 @@ mod upkeep;
 mod validate;
 
 pub use compare::{Against, Comparison, Status, Survey};
+pub use config::{
+    Config, ConfigError, ConfigFile, Effective, HomeConfig, RetentionConfig, TestCommand, WorkspaceConfig,
+};
 pub use create::{CreateOptions, Created};
 pub use environment::{Environment, SystemEnvironment};
 pub use error::Error;

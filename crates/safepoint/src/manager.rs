@@ -1,5 +1,6 @@
 //! The manager: one open home, and the workspaces registered in it.
 
+use crate::config::{self, Broken, CONFIG_BYTES_MAX, ConfigError, ConfigFile, Effective};
 use crate::environment::{Environment, SystemEnvironment};
 use crate::home::Home;
 use crate::{Error, find};
@@ -10,7 +11,7 @@ use safepoint_model::retention::Policy;
 use safepoint_model::rollback::Rollback;
 use safepoint_model::{RelPath, WorkspaceId};
 use safepoint_store::{Store, Usage, Using};
-use safepoint_workspace::{Capabilities, Lock, Obstacle, Root, WorkspaceError};
+use safepoint_workspace::{Capabilities, Lock, Obstacle, Root, SmallFile, WorkspaceError};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -21,14 +22,14 @@ use std::time::Duration;
 pub struct Settings {
     /// How long to wait for another Safepoint at the same workspace.
     pub lock_wait: Duration,
-    /// Patterns to leave out of every capture, in gitignore's syntax.
+    /// Patterns to leave out of every capture, in gitignore's syntax; those of the configuration come on top.
     pub excludes: Vec<String>,
     /// Folders that are not taken as a workspace unless forced: the user's home directory.
     pub refused_roots: Vec<PathBuf>,
     /// How much the home may take on the disk; what suits the disk where it is not given.
     pub cap_bytes: Option<u64>,
-    /// Which checkpoints stay.
-    pub retention: Policy,
+    /// Which checkpoints stay; what the configuration says where it is not given.
+    pub retention: Option<Policy>,
     /// Do not use more of the file system than this, even where it could do more.
     pub capabilities: Capabilities,
 }
@@ -40,7 +41,7 @@ impl Default for Settings {
             excludes: Vec::new(),
             refused_roots: Vec::new(),
             cap_bytes: None,
-            retention: Policy::default(),
+            retention: None,
             capabilities: Capabilities::default(),
         }
     }
@@ -203,6 +204,27 @@ impl CheckpointManager {
         Ok(self.catalog.rollbacks(workspace.id)?)
     }
 
+    /// The configuration that holds: everywhere, or in this workspace.
+    ///
+    /// # Errors
+    /// When the workspace cannot be opened, or one of the two files cannot be understood.
+    pub fn config(&self, workspace: Option<&Workspace>) -> Result<Effective, Error> {
+        let root = workspace.map(|workspace| Root::open(workspace.root_path())).transpose()?;
+        self.config_at(root.as_ref(), Broken::Refused)
+    }
+
+    pub(crate) fn config_at(&self, root: Option<&Root>, broken: Broken) -> Result<Effective, Error> {
+        let failed = |file| move |source| ConfigError::Read { file, source };
+        let home = self.home.read_config().map_err(failed(ConfigFile::Home))?;
+        let workspace = match root {
+            Some(root) => root
+                .read_small(ConfigFile::Workspace.name(), CONFIG_BYTES_MAX)
+                .map_err(failed(ConfigFile::Workspace)),
+            None => Ok(SmallFile::Missing),
+        };
+        Ok(config::load(home, workspace, &self.settings.excludes, broken)?)
+    }
+
     /// How much the store holds.
     ///
     /// # Errors
@@ -235,8 +257,13 @@ impl CheckpointManager {
     ///
     /// # Errors
     /// When the configuration cannot be read.
-    pub fn retention(&self, _workspace: &Workspace) -> Result<Policy, Error> {
-        Ok(self.settings.retention)
+    pub fn retention(&self, workspace: &Workspace) -> Result<Policy, Error> {
+        if let Some(policy) = self.settings.retention {
+            return Ok(policy);
+        }
+        // A workspace whose folder is gone has checkpoints all the same.
+        let root = Root::open(workspace.root_path()).ok();
+        Ok(self.config_at(root.as_ref(), Broken::PassedOver)?.retention)
     }
 
     /// Opens the workspace for this process alone.

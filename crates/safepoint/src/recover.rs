@@ -58,7 +58,8 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<Recovery, Error> {
         let mut recovery = Recovery::default();
-        let mut part = FilesPart::new(self, root, workspace);
+        // Nothing is captured here, so no pattern matters, and no wrong line in a configuration stands in the way.
+        let mut part = FilesPart::new(self, root, workspace, Vec::new());
         let unfinished = self.catalog.unfinished(workspace.id)?;
         let (staged, applied) = Stage::leftovers(root)?;
         if unfinished.is_empty() && staged.is_empty() && applied.is_empty() {

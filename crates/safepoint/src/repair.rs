@@ -1,5 +1,6 @@
 //! REPAIR: brings back what the packs, another copy or the workspaces still have, and says what is lost.
 
+use crate::config::Broken;
 use crate::parts::files::FilesPart;
 use crate::validate::DamagedPart;
 use crate::{CheckpointManager, Error};
@@ -75,7 +76,8 @@ impl CheckpointManager {
         let held = self.hold(workspace)?;
         self.recover_held(workspace, &held.root, progress)?;
         let writer = self.store.writer()?.beyond_limit();
-        FilesPart::new(self, &held.root, workspace).scan_afresh(&writer, progress)?;
+        let excludes = self.config_at(Some(&held.root), Broken::PassedOver)?.excludes;
+        FilesPart::new(self, &held.root, workspace, excludes).scan_afresh(&writer, progress)?;
         Ok(writer.finish()?.objects)
     }
 }

@@ -3,6 +3,7 @@
 //! The transaction of PUBLISH is the only commit point. Any error before it puts everything back, and a crash before it makes the
 //! next command do so. What a part is does not matter here.
 
+use crate::config::Broken;
 use crate::create::{CreateOptions, Draft, files_part};
 use crate::manager::Held;
 use crate::part::{Chosen, Outline, Part, Prepared};
@@ -144,7 +145,8 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
         let target = self.target_part(workspace, request)?;
-        let mut part = FilesPart::new(self, &held.root, workspace);
+        let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
+        let mut part = FilesPart::new(self, &held.root, workspace, config.excludes);
         part.times = request.options.times;
         if request.options.dry_run == DryRun::No {
             part.capabilities = self.probe(&held.root)?;
@@ -171,14 +173,17 @@ impl CheckpointManager {
             outline,
             changed_meanwhile: Vec::new(),
             waiting: Vec::new(),
-            warnings: part.capabilities.warnings().iter().map(|warning| (*warning).to_owned()).collect(),
+            warnings: config.passed_over.clone().into_iter().collect(),
             verified: false,
         };
+        let lacking = part.capabilities.warnings();
+        restored.warnings.extend(lacking.iter().map(|warning| (*warning).to_owned()));
         if request.options.dry_run == DryRun::Yes {
             return Ok(restored);
         }
         record.changed_paths = Some(document::store(&writer, &restored.outline.paths)?);
         safety.checkpoint.role = Some(Role::Safety);
+        safety.checkpoint.warnings.extend(config.passed_over);
         safety.checkpoint.size_bytes = writer.finish()?.stored_bytes;
         prepared.stage(record.id, progress)?;
         // INTENT. From here on the record says that work is under way, and recovery knows every step of it.

@@ -207,9 +207,13 @@ impl CheckpointManager {
     /// The cap that holds for this home.
     ///
     /// # Errors
-    /// When the disk cannot be asked for its size.
+    /// When the configuration is broken, or the disk cannot be asked for its size.
     pub fn cap(&self) -> Result<Cap, Error> {
-        let cap_bytes = match self.settings.cap_bytes {
+        let given = match self.settings.cap_bytes {
+            Some(cap) => Some(cap),
+            None => self.config(None)?.cap_bytes,
+        };
+        let cap_bytes = match given {
             Some(cap) => cap,
             None => CAP_BYTES_DEFAULT.min(self.store.disk_bytes()? / CAP_PART_OF_DISK),
         };

@@ -13,6 +13,32 @@ use std::time::{Duration, Instant};
 /// It exists only while there is something in it.
 pub const OWN_FOLDER: &str = ".safepoint";
 
+/// What was found where a short file was looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SmallFile {
+    /// Nothing.
+    Missing,
+    /// A link, a directory, a FIFO, a socket or a device.
+    NotAFile,
+    /// A file that is longer than it may be.
+    TooLong,
+    /// All of its bytes.
+    Bytes(Vec<u8>),
+}
+
+impl SmallFile {
+    /// All of an open file, if it is not longer than this.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(file: impl Read, bytes_max: u64) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        // One byte more than allowed tells that there is more, also of a file that grows meanwhile.
+        file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+        Ok(if bytes.len() as u64 > bytes_max { Self::TooLong } else { Self::Bytes(bytes) })
+    }
+}
+
 /// A workspace, open. Everything else goes through this handle, so a renamed folder stays the same folder.
 #[derive(Debug)]
 pub struct Root {
@@ -88,6 +114,25 @@ impl Root {
         let mut bytes = Vec::new();
         std::fs::File::from(fd).take(bytes_max).read_to_end(&mut bytes)?;
         Ok(Some(bytes))
+    }
+
+    /// A short file directly in the root. Nothing is followed, and nothing but a file is opened for reading.
+    ///
+    /// # Errors
+    /// When there is a file and it cannot be read.
+    pub fn read_small(&self, name: &str, bytes_max: u64) -> io::Result<SmallFile> {
+        // To open a device can already do something, so what it is comes first. What takes its place after that look is still opened
+        // without blocking, and looked at once more.
+        match linux::facts_if_any(&self.fd, name.as_bytes())? {
+            None => return Ok(SmallFile::Missing),
+            Some(facts) if !facts.file_type.is_file() => return Ok(SmallFile::NotAFile),
+            Some(_) => {}
+        }
+        let fd = linux::open_file(&self.fd, name.as_bytes())?;
+        if !linux::facts_of(&fd)?.file_type.is_file() {
+            return Ok(SmallFile::NotAFile);
+        }
+        SmallFile::read(std::fs::File::from(fd), bytes_max)
     }
 
     /// Opens Safepoint's own folder; nothing when there is none, or when something else has its name.
@@ -169,6 +214,25 @@ mod tests {
         std::fs::create_dir(folder.path().join("real")).unwrap();
         std::os::unix::fs::symlink("real", folder.path().join("link")).unwrap();
         assert!(Root::open(&folder.path().join("link")).is_err());
+    }
+
+    #[test]
+    fn a_small_file_is_read_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let small = |name: &str| root.read_small(name, 4).unwrap();
+        assert_eq!(small("missing"), SmallFile::Missing);
+        std::fs::write(folder.path().join("four"), "1234").unwrap();
+        assert_eq!(small("four"), SmallFile::Bytes(b"1234".to_vec()));
+        std::fs::write(folder.path().join("five"), "12345").unwrap();
+        assert_eq!(small("five"), SmallFile::TooLong);
+        std::os::unix::fs::symlink("four", folder.path().join("link")).unwrap();
+        std::fs::create_dir(folder.path().join("folder")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
+        rustix::fs::mknodat(root.fd(), "fifo", rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        for name in ["link", "folder", "socket", "fifo"] {
+            assert_eq!(small(name), SmallFile::NotAFile, "{name}");
+        }
     }
 
     #[test]

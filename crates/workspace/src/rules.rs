@@ -16,6 +16,31 @@ pub(crate) const RULES_FILE: &[u8] = b".safepointignore";
 /// A longer file is not one of rules.
 pub(crate) const RULES_BYTES_MAX: u64 = 1024 * 1024;
 
+/// A longer pattern fits no path that a system call takes.
+const PATTERN_BYTES_MAX: usize = 4_096;
+/// What reads patterns goes one call deeper with each brace: one without end would end the process, and whatever works in a workspace
+/// can write one.
+const BRACES_MAX: usize = 100;
+
+/// Adds a line of a file, or says what is wrong with it.
+fn add(builder: &mut GitignoreBuilder, line: &str) -> Result<(), String> {
+    if line.len() > PATTERN_BYTES_MAX {
+        return Err(format!("a pattern has at most {PATTERN_BYTES_MAX} bytes"));
+    }
+    if line.bytes().filter(|byte| *byte == b'{').count() > BRACES_MAX {
+        return Err(format!("a pattern has at most {BRACES_MAX} braces"));
+    }
+    builder.add_line(None, line).map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// Whether patterns, in gitignore's syntax, can be used together.
+///
+/// # Errors
+/// [`WorkspaceError::Pattern`] when they cannot.
+pub fn check_patterns(patterns: &[String]) -> Result<(), WorkspaceError> {
+    Rules::configured(patterns).map(|_| ())
+}
+
 /// The rules that hold in one directory.
 #[derive(Clone, Default)]
 pub(crate) struct Rules(Option<Arc<Layer>>);
@@ -32,15 +57,12 @@ impl Rules {
         if patterns.is_empty() {
             return Ok(Self::default());
         }
-        let refused = |pattern: &str, error: &ignore::Error| WorkspaceError::Pattern {
-            pattern: pattern.to_owned(),
-            why: error.to_string(),
-        };
+        let refused = |pattern: &str, why| WorkspaceError::Pattern { pattern: pattern.to_owned(), why };
         let mut builder = GitignoreBuilder::new("");
         for pattern in patterns {
-            builder.add_line(None, pattern).map_err(|error| refused(pattern, &error))?;
+            add(&mut builder, pattern).map_err(|why| refused(pattern, why))?;
         }
-        let matcher = builder.build().map_err(|error| refused(&patterns.join(", "), &error))?;
+        let matcher = builder.build().map_err(|error| refused(&patterns.join(", "), error.to_string()))?;
         Ok(Self(Some(Arc::new(Layer { base_bytes: 0, matcher, above: Self::default() }))))
     }
 
@@ -49,7 +71,7 @@ impl Rules {
         let mut builder = GitignoreBuilder::new("");
         let mut problems = Vec::new();
         for line in String::from_utf8_lossy(text).lines() {
-            if let Err(error) = builder.add_line(None, line) {
+            if let Err(error) = add(&mut builder, line) {
                 problems.push(format!("{base}/.safepointignore: {error}"));
             }
         }
@@ -109,6 +131,24 @@ mod tests {
         let rules = Rules::configured(&[]).unwrap();
         assert!(rules.is_empty());
         assert!(!rules.leave_out(&path("a"), false));
+    }
+
+    #[test]
+    fn braces_without_end_are_told_and_the_rest_holds() {
+        for depth in [101, 2_000, 400_000] {
+            let braces = format!("{}a{}", "{".repeat(depth), "}".repeat(depth));
+            assert!(
+                matches!(check_patterns(std::slice::from_ref(&braces)), Err(WorkspaceError::Pattern { .. })),
+                "{depth}"
+            );
+            let text = format!("{braces}\nb\n");
+            let (rules, problems) = Rules::default().with_file(&RelPath::root(), text.as_bytes());
+            assert_eq!(problems.len(), 1);
+            assert!(problems[0].len() < 10_000);
+            assert!(rules.leave_out(&path("b"), false));
+        }
+        let braces = format!("{}a{}", "{".repeat(100), "}".repeat(100));
+        assert!(Rules::configured(&[braces]).unwrap().leave_out(&path("a"), false));
     }
 
     #[test]

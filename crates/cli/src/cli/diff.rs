@@ -4,6 +4,7 @@ use crate::cli::Context;
 use crate::cli::args::DiffArgs;
 use crate::cli::output::Reply;
 use crate::cli::patch::{Patch, Stat};
+use crate::cli::terminal::printable;
 use crate::json;
 use crate::problem::Problem;
 use safepoint::model::RelPath;
@@ -38,6 +39,7 @@ fn compare(
         context.recover_first(manager, workspace)?;
     }
     let mut comparison = manager.diff(workspace, &old, &against, &context.progress)?;
+    comparison.warnings.iter().for_each(|warning| out.warn(printable(warning)));
     comparison
         .changes
         .retain(|change| paths.is_empty() || paths.iter().any(|path| change.path.is_within(path)));

@@ -29,13 +29,17 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
     recover::tell(out, &status.recovery);
     let all = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
     let total = manager.summary(&all)?.total_checkpoints;
-    let coverage = match &status.base {
-        Some(_) => status.coverage,
-        None => manager.survey(workspace, &context.progress)?.coverage,
+    let (coverage, warnings) = match &status.base {
+        Some(_) => (status.coverage, status.warnings),
+        None => {
+            let survey = manager.survey(workspace, &context.progress)?;
+            (survey.coverage, survey.warnings)
+        }
     };
     let verdict = Verdict::new(status.base.as_ref(), &status.changes, &coverage);
     out.line(verdict.sentence(out, status.base.as_ref(), &status.changes, &coverage));
     changed(out, &status.changes);
+    warnings.iter().for_each(|warning| out.warn(printable(warning)));
     unsure(out, &coverage);
     left_out(out, &coverage);
     out.line(format!(

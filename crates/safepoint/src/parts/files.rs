@@ -25,12 +25,19 @@ pub(crate) struct FilesPart<'m> {
     pub(crate) workspace: &'m Workspace,
     pub(crate) capabilities: Capabilities,
     pub(crate) times: Times,
+    /// Patterns to leave out of captures.
+    excludes: Vec<String>,
 }
 
 impl<'m> FilesPart<'m> {
-    pub(crate) fn new(manager: &'m CheckpointManager, root: &'m Root, workspace: &'m Workspace) -> Self {
+    pub(crate) fn new(
+        manager: &'m CheckpointManager,
+        root: &'m Root,
+        workspace: &'m Workspace,
+        excludes: Vec<String>,
+    ) -> Self {
         let capabilities = manager.settings.capabilities;
-        Self { manager, root, workspace, capabilities, times: Times::default() }
+        Self { manager, root, workspace, capabilities, times: Times::default(), excludes }
     }
 
     /// Reads the workspace into a sink, with the help of what the last capture saw.
@@ -61,8 +68,7 @@ impl<'m> FilesPart<'m> {
         progress: &dyn Progress,
     ) -> Result<Scan, Error> {
         let own = self.manager.own_folders(self.root);
-        let excludes = &self.manager.settings.excludes;
-        let options = ScanOptions { excludes, cache, own: &own, keep };
+        let options = ScanOptions { excludes: &self.excludes, cache, own: &own, keep };
         Ok(scan(self.root, sink, &options, progress)?)
     }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
 mod bench;
+mod configuration;
 mod coverage;
 mod damage;
 mod fallback;

@@ -84,7 +84,7 @@ fn a_cache_does_not_vouch_for_what_was_deleted() {
 
 #[test]
 fn retention_drops_what_may_go_and_says_why() {
-    let settings = Settings { retention: strict(), ..Settings::default() };
+    let settings = Settings { retention: Some(strict()), ..Settings::default() };
     let bench = Bench::with(settings);
     let mut made = Vec::new();
     for number in 0..6u32 {
@@ -110,7 +110,7 @@ fn retention_drops_what_may_go_and_says_why() {
 
 #[test]
 fn the_last_rollback_can_be_undone_whatever_retention_says() {
-    let settings = Settings { retention: Policy { keep_last: 1, ..strict() }, ..Settings::default() };
+    let settings = Settings { retention: Some(Policy { keep_last: 1, ..strict() }), ..Settings::default() };
     let bench = Bench::with(settings);
     bench.write("file", "one");
     let one = bench.create();
@@ -131,7 +131,7 @@ fn the_cap_holds_and_old_checkpoints_make_room() {
     let cap = 12 << 20;
     let settings = Settings {
         cap_bytes: Some(cap),
-        retention: Policy { keep_last: 2, ..strict() },
+        retention: Some(Policy { keep_last: 2, ..strict() }),
         ..Settings::default()
     };
     let bench = Bench::with(settings);

@@ -31,6 +31,7 @@ pub(super) fn checks(surroundings: &Surroundings, manager: &CheckpointManager) -
             None
         }
     };
+    checks.push(configuration(manager, here.as_ref()));
     checks.push(others(manager, here.as_ref()));
     checks
 }
@@ -93,6 +94,15 @@ fn capabilities(found: Capabilities) -> Vec<Check> {
             Some(warning) => Check::warning(name, *warning, hint),
         })
         .collect()
+}
+
+/// The settings of the home and of the workspace, if its folder is there.
+fn configuration(manager: &CheckpointManager, here: Option<&Workspace>) -> Check {
+    let here = here.filter(|here| here.root_path().is_dir());
+    match manager.config(here) {
+        Ok(_) => Check::ok("configuration", "every setting is understood"),
+        Err(error) => Check::failed("configuration", &error),
+    }
 }
 
 fn unfinished(manager: &CheckpointManager, workspace: &Workspace) -> Check {

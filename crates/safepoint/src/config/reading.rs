@@ -1,0 +1,315 @@
+//! From TOML to settings. Each key is looked at by hand, in the order of the lines, so that each complaint can name its line.
+
+use super::error::{ConfigError, ConfigFile};
+use super::{HomeConfig, RetentionConfig, WorkspaceConfig, bytes};
+use safepoint_model::Span;
+use safepoint_workspace::check_patterns;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A key that is known, and those below it where it is a table.
+pub(super) type Known = (&'static str, &'static [&'static str]);
+
+const RETENTION: Known = ("retention", &["keep_last", "keep_within", "thin_daily_for"]);
+const CAPTURE: Known = ("capture", &["excludes"]);
+const STORE: Known = ("store", &["cap"]);
+const CHECKS: Known = ("checks", &["test", "test_timeout"]);
+
+/// Every key of `config.toml`.
+pub(super) const IN_HOME: &[Known] = &[RETENTION, STORE, CAPTURE, CHECKS];
+/// Every key of `.safepoint.toml`.
+pub(super) const IN_WORKSPACE: &[Known] = &[("label", &[]), RETENTION, CAPTURE];
+
+/// Words by which somebody may try to name a command or a limit in a workspace. They are unknown anyway; the answer says why they
+/// always will be.
+const HOME_ONLY: &[&str] = &[
+    "checks",
+    "test",
+    "test_timeout",
+    "store",
+    "cap",
+    "command",
+    "commands",
+    "run",
+    "exec",
+    "hook",
+    "hooks",
+];
+
+/// A label longer than this is no name.
+const LABEL_CHARS_MAX: usize = 200;
+/// A key is shown, and compared, up to here.
+const KEY_CHARS_MAX: usize = 60;
+
+/// Reads `config.toml`.
+pub(super) fn home(text: &str) -> Result<HomeConfig, ConfigError> {
+    let file = File { which: ConfigFile::Home, text, known: IN_HOME };
+    let mut config = HomeConfig::default();
+    for key in file.keys()? {
+        match key.path.as_str() {
+            "store.cap" => config.cap_bytes = Some(key.bytes()?),
+            "capture.excludes" => config.excludes = key.patterns()?,
+            "checks.test" => config.test = Some(key.command()?),
+            "checks.test_timeout" => config.test_timeout = Some(key.some_time()?),
+            _ => key.retention(&mut config.retention)?,
+        }
+    }
+    Ok(config)
+}
+
+/// Reads `.safepoint.toml`.
+pub(super) fn workspace(text: &str) -> Result<WorkspaceConfig, ConfigError> {
+    let file = File { which: ConfigFile::Workspace, text, known: IN_WORKSPACE };
+    let mut config = WorkspaceConfig::default();
+    for key in file.keys()? {
+        match key.path.as_str() {
+            "label" => config.label = Some(key.label()?),
+            "capture.excludes" => config.excludes = key.patterns()?,
+            _ => key.retention(&mut config.retention)?,
+        }
+    }
+    Ok(config)
+}
+
+struct File<'t> {
+    which: ConfigFile,
+    text: &'t str,
+    known: &'static [Known],
+}
+
+/// A key that is known, with its value.
+struct Key<'f, 't> {
+    file: &'f File<'t>,
+    /// With the table's name before it.
+    path: String,
+    value: Spanned<DeValue<'t>>,
+}
+
+impl<'t> File<'t> {
+    /// Every key with its value, tables opened, in the order of the lines.
+    fn keys(&self) -> Result<Vec<Key<'_, 't>>, ConfigError> {
+        let table = DeTable::parse(self.text).map_err(|error| ConfigError::Syntax {
+            file: self.which,
+            line: self.line(error.span().map_or(0, |span| span.start)),
+            why: printable(error.message()),
+        })?;
+        let mut keys = Vec::new();
+        for (name, value) in in_order(table.into_inner()) {
+            let Some((section, below)) = self.known.iter().find(|(known, _)| known == name.get_ref()) else {
+                return Err(self.unknown(None, &name));
+            };
+            if below.is_empty() {
+                keys.push(Key { file: self, path: (*section).to_owned(), value });
+                continue;
+            }
+            let line = self.line(value.span().start);
+            let DeValue::Table(table) = value.into_inner() else {
+                let key = (*section).to_owned();
+                let (found, expected) = ("no table", "a table");
+                return Err(ConfigError::WrongType { file: self.which, line, key, found, expected });
+            };
+            for (name, value) in in_order(table) {
+                if !below.contains(&name.get_ref().as_ref()) {
+                    return Err(self.unknown(Some((section, below)), &name));
+                }
+                keys.push(Key { file: self, path: format!("{section}.{}", name.get_ref()), value });
+            }
+        }
+        Ok(keys)
+    }
+
+    /// The line of a place in the text, counted from one.
+    fn line(&self, offset: usize) -> usize {
+        1 + self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+    }
+
+    fn unknown(
+        &self,
+        section: Option<(&'static str, &'static [&'static str])>,
+        name: &Spanned<std::borrow::Cow<'_, str>>,
+    ) -> ConfigError {
+        let (file, line) = (self.which, self.line(name.span().start));
+        let short = printable(name.get_ref());
+        let key = section.map_or_else(|| short.clone(), |(section, _)| format!("{section}.{short}"));
+        if file == ConfigFile::Workspace && HOME_ONLY.contains(&name.get_ref().as_ref()) {
+            return ConfigError::HomeOnly { file, line, key };
+        }
+        let known: Vec<&str> = match section {
+            Some((_, below)) => below.to_vec(),
+            None => self.known.iter().map(|(known, _)| *known).collect(),
+        };
+        let nearest = self.elsewhere(&short).or_else(|| nearest(&short, &known).map(str::to_owned));
+        ConfigError::UnknownKey { file, line, key, nearest, known: known.join(", ") }
+    }
+
+    /// The full name of a key that is spelled right and stands in the wrong table.
+    fn elsewhere(&self, name: &str) -> Option<String> {
+        self.known.iter().find_map(|(section, below)| match below {
+            [] => (*section == name).then(|| name.to_owned()),
+            below => below.contains(&name).then(|| format!("{section}.{name}")),
+        })
+    }
+}
+
+/// The entries of a table as the file has them.
+fn in_order<K, V>(table: toml::map::Map<Spanned<K>, V>) -> Vec<(Spanned<K>, V)>
+where
+    toml::map::Map<Spanned<K>, V>: IntoIterator<Item = (Spanned<K>, V)>,
+{
+    let mut entries: Vec<_> = table.into_iter().collect();
+    entries.sort_by_key(|(name, _)| name.span().start);
+    entries
+}
+
+/// The known word that is most like this one, if one is.
+fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+    let distance = |known: &str| strsim::damerau_levenshtein(name, known);
+    let best = known.iter().copied().min_by_key(|known| distance(known))?;
+    // Half of the letters wrong is another word.
+    (distance(best) * 2 <= best.chars().count()).then_some(best)
+}
+
+/// A text of somebody else's, fit for one line of a message.
+fn printable(text: &str) -> String {
+    let mut shown: String = text.chars().take(KEY_CHARS_MAX).flat_map(char::escape_debug).collect();
+    if text.chars().nth(KEY_CHARS_MAX).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+/// What a value is, in words.
+fn type_of(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a point",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date or time",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+impl Key<'_, '_> {
+    fn wrong_type(&self, value: &Spanned<DeValue<'_>>, expected: &'static str) -> ConfigError {
+        ConfigError::WrongType {
+            file: self.file.which,
+            line: self.file.line(value.span().start),
+            key: self.path.clone(),
+            found: type_of(value.get_ref()),
+            expected,
+        }
+    }
+
+    fn wrong_value(&self, why: impl Into<String>) -> ConfigError {
+        self.wrong_value_at(self.value.span().start, why)
+    }
+
+    fn wrong_value_at(&self, offset: usize, why: impl Into<String>) -> ConfigError {
+        ConfigError::WrongValue {
+            file: self.file.which,
+            line: self.file.line(offset),
+            key: self.path.clone(),
+            why: why.into(),
+        }
+    }
+
+    fn retention(&self, retention: &mut RetentionConfig) -> Result<(), ConfigError> {
+        match self.path.as_str() {
+            "retention.keep_last" => retention.keep_last = Some(self.number()?),
+            "retention.keep_within" => retention.keep_within = Some(self.time()?),
+            _ => retention.thin_daily_for = Some(self.time()?),
+        }
+        Ok(())
+    }
+
+    fn text(&self, expected: &'static str) -> Result<&str, ConfigError> {
+        match self.value.get_ref() {
+            DeValue::String(text) => Ok(text),
+            _ => Err(self.wrong_type(&self.value, expected)),
+        }
+    }
+
+    fn number(&self) -> Result<u64, ConfigError> {
+        match self.value.get_ref() {
+            DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix())
+                .map_err(|_| self.wrong_value("a number from 0 to 18446744073709551615 is expected")),
+            _ => Err(self.wrong_type(&self.value, "a whole number")),
+        }
+    }
+
+    fn time(&self) -> Result<Span, ConfigError> {
+        let text = self.text("a length of time such as \"7d\"")?;
+        printable(text)
+            .parse()
+            .map_err(|error: safepoint_model::ModelError| self.wrong_value(error.to_string()))
+    }
+
+    fn some_time(&self) -> Result<Span, ConfigError> {
+        match self.time()? {
+            Span::ZERO => Err(self.wrong_value("some time must be left for it")),
+            span => Ok(span),
+        }
+    }
+
+    fn bytes(&self) -> Result<u64, ConfigError> {
+        let bytes = match self.value.get_ref() {
+            DeValue::Integer(_) => self.number()?,
+            _ => {
+                let text = self.text("a number of bytes, or a text such as \"10GiB\"")?;
+                let refuse =
+                    |why| self.wrong_value(format!("\"{}\" is no number of bytes: {why}", printable(text)));
+                bytes::parse(text).map_err(refuse)?
+            }
+        };
+        if bytes == 0 { Err(self.wrong_value("nothing at all could be kept")) } else { Ok(bytes) }
+    }
+
+    fn command(&self) -> Result<String, ConfigError> {
+        match self.text("a command as a text, such as \"cargo test\"")? {
+            text if text.trim().is_empty() => Err(self.wrong_value("the command is empty")),
+            text if text.contains('\0') => Err(self.wrong_value("a command holds no NUL")),
+            text => Ok(text.to_owned()),
+        }
+    }
+
+    fn label(&self) -> Result<String, ConfigError> {
+        match self.text("a text")? {
+            text if text.trim().is_empty() => Err(self.wrong_value("the label is empty")),
+            text if text.chars().any(char::is_control) => {
+                Err(self.wrong_value("a label is one line without control characters"))
+            }
+            text if text.chars().nth(LABEL_CHARS_MAX).is_some() => {
+                Err(self.wrong_value(format!("a label has at most {LABEL_CHARS_MAX} characters")))
+            }
+            text => Ok(text.to_owned()),
+        }
+    }
+
+    fn patterns(&self) -> Result<Vec<String>, ConfigError> {
+        let expected = "a list of texts, such as [\"*.log\"]";
+        let DeValue::Array(items) = self.value.get_ref() else {
+            return Err(self.wrong_type(&self.value, expected));
+        };
+        let mut patterns = Vec::new();
+        for item in items {
+            match item.get_ref() {
+                DeValue::String(pattern) => patterns.push(pattern.clone().into_owned()),
+                _ => return Err(self.wrong_type(item, expected)),
+            }
+        }
+        if let Err(error) = check_patterns(&patterns) {
+            let is_wrong = |pattern: &String| check_patterns(std::slice::from_ref(pattern)).is_err();
+            let culprit = items.iter().zip(&patterns).find(|(_, pattern)| is_wrong(pattern));
+            return Err(match culprit {
+                Some((item, pattern)) => {
+                    let why = format!("\"{}\" is no pattern as in a .gitignore", printable(pattern));
+                    self.wrong_value_at(item.span().start, why)
+                }
+                None => self.wrong_value(printable(&error.to_string())),
+            });
+        }
+        Ok(patterns)
+    }
+}
