@@ -24,23 +24,6 @@ impl Transaction<'_> {
     pub fn steps(&self, id: RollbackId) -> Result<Vec<Step>, CatalogError> {
         list(self.connection, id)
     }
-
-    /// Forgets the steps of a rollback that is over, to save space; the record itself stays.
-    ///
-    /// # Errors
-    /// When there is no such rollback, recovery may still need its steps, or the rows cannot be written.
-    pub fn drop_steps(&self, id: RollbackId) -> Result<(), CatalogError> {
-        let state = self.rollback_state(id)?;
-        if matches!(state, RollbackState::Applying | RollbackState::Done) {
-            return Err(CatalogError::Value {
-                what: format!("that the steps of rollback {id} are gone"),
-                why: format!("it is {state}, and recovery may need them"),
-            });
-        }
-        let sql = "DELETE FROM rollback_steps WHERE rollback_seq = (SELECT seq FROM rollbacks WHERE id = ?1)";
-        query::run(self.connection, format_args!("the steps of rollback {id}"), sql, [id.to_string()])?;
-        Ok(())
-    }
 }
 
 /// Writes the steps of the rollback whose row has this number.
