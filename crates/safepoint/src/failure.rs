@@ -2,8 +2,8 @@
 
 use crate::Error;
 use safepoint_catalog::CatalogError;
-use safepoint_model::ObjectError;
 use safepoint_model::change::GraftError;
+use safepoint_model::{ModelError, ObjectError};
 use safepoint_store::StoreError;
 use safepoint_workspace::WorkspaceError;
 use serde::Serialize;
@@ -99,7 +99,9 @@ fn classify(error: &Error) -> Row {
         Error::OtherWorkspace { .. } => {
             ("other_workspace", Conflict, &["Go to that workspace, or name its folder with -C."])
         }
-        Error::NoFiles { .. } => ("no_files", Conflict, &[]),
+        Error::NoFiles { .. } => {
+            ("no_files", Conflict, &["Choose another one; `safepoint list` shows the checkpoints."])
+        }
         Error::OnlyRescued { .. } => (
             "only_rescued",
             Conflict,
@@ -134,7 +136,7 @@ fn classify(error: &Error) -> Row {
         Error::Store(error) => classify_store(error),
         Error::Catalog(error) => classify_catalog(error),
         Error::Object(error) => classify_object(error),
-        Error::Model(_) => ("bad_input", Usage, &[]),
+        Error::Model(error) => ("bad_input", Usage, how_to_write(error)),
         Error::Graft(GraftError::Nowhere { .. }) => {
             ("no_path", NotFound, &["`safepoint show ID --files` lists what is in it."])
         }
@@ -149,6 +151,23 @@ fn classify(error: &Error) -> Row {
 const FULL: &[&str] = &["The disk is full. Free some space and try again; nothing was lost."];
 const DAMAGED: &[&str] =
     &["`safepoint validate --deep` shows what is damaged and which checkpoints are still whole."];
+
+const MEND: &[&str] = &["Mend the cause, then try again."];
+const MEND_HOME: &[&str] = &[
+    "Mend the cause, then try again. If Safepoint's home is not yours, name another one with --home or SAFEPOINT_HOME.",
+];
+
+/// What to type instead.
+fn how_to_write(error: &ModelError) -> &'static [&'static str] {
+    match error {
+        ModelError::Reference { .. } => {
+            &["`safepoint list` shows the checkpoints; @ is the newest one, and @~1 the one before it."]
+        }
+        ModelError::Word { .. } => &["Use one of these words."],
+        ModelError::Path { .. } => &["Name a path inside the workspace."],
+        _ => &["Write it as the sentence says."],
+    }
+}
 
 fn classify_workspace(error: &WorkspaceError) -> Row {
     use FailureKind::{Busy, Conflict, Damaged, Failed, Interrupted, Usage};
@@ -165,7 +184,7 @@ fn classify_workspace(error: &WorkspaceError) -> Row {
         WorkspaceError::Verify { .. } => {
             ("verify", Damaged, &["The disk did not keep what was written. Check it before you go on."])
         }
-        WorkspaceError::Interrupted => ("interrupted", Interrupted, &[]),
+        WorkspaceError::Interrupted => ("interrupted", Interrupted, &["Run it again when you like."]),
         WorkspaceError::Pattern { .. } => {
             ("bad_pattern", Usage, &["Patterns are written as in a .gitignore."])
         }
@@ -174,7 +193,7 @@ fn classify_workspace(error: &WorkspaceError) -> Row {
         | WorkspaceError::Swap { .. }
         | WorkspaceError::Sync(_)
         | WorkspaceError::PutBack { .. }
-        | WorkspaceError::Space { .. } => ("workspace", Failed, &[]),
+        | WorkspaceError::Space { .. } => ("workspace", Failed, MEND),
     }
 }
 
@@ -186,7 +205,7 @@ fn classify_store(error: &StoreError) -> Row {
         StoreError::NotAStore { .. } => {
             ("not_a_store", Damaged, &["Name another home with --home, or put the right file back."])
         }
-        _ => ("store", Failed, &[]),
+        _ => ("store", Failed, MEND_HOME),
     }
 }
 
@@ -199,14 +218,18 @@ fn classify_catalog(error: &CatalogError) -> Row {
             ("busy", Busy, &["Wait until the other Safepoint has finished, then try again."])
         }
         error if error.is_full() => ("disk_full", Failed, FULL),
-        error if error.is_damaged() => {
-            ("catalog_damaged", Damaged, &["The packs in the store are not affected."])
-        }
+        error if error.is_damaged() => (
+            "catalog_damaged",
+            Damaged,
+            &[
+                "The packs in the store are not affected. Put catalog.db back from a backup, or name another home with --home.",
+            ],
+        ),
         CatalogError::Newer { .. } => ("newer_format", Failed, NEWER),
         CatalogError::Needed { .. } | CatalogError::Unfinished { .. } => {
             ("needed", Conflict, &["Run `safepoint recover` first."])
         }
-        _ => ("catalog", Failed, &[]),
+        _ => ("catalog", Failed, MEND_HOME),
     }
 }
 
@@ -215,10 +238,10 @@ fn classify_object(error: &ObjectError) -> Row {
     match error {
         ObjectError::Missing { .. } => ("missing", Damaged, DAMAGED),
         ObjectError::Damaged { .. } => ("damaged", Damaged, DAMAGED),
-        ObjectError::Input(_) => ("unreadable", Failed, &[]),
+        ObjectError::Input(_) => ("unreadable", Failed, MEND),
         ObjectError::Store(source) => match source.downcast_ref::<StoreError>() {
             Some(error) => classify_store(error),
-            None => ("store", Failed, &[]),
+            None => ("store", Failed, MEND_HOME),
         },
     }
 }
@@ -243,7 +266,7 @@ fn details(error: &Error) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use safepoint_model::{ModelError, ObjectId, RelPath};
+    use safepoint_model::{ObjectId, RelPath};
     use std::io;
     use std::path::PathBuf;
 
@@ -317,6 +340,7 @@ mod tests {
             let failure = Failure::from(&error);
             assert_eq!((failure.code, failure.kind), (code, kind), "{error}");
             assert!(!failure.message.is_empty());
+            assert!(!failure.hints.is_empty(), "{error}: what to do next?");
         }
     }
 
