@@ -200,7 +200,7 @@ impl CheckpointManager {
     /// Keeps the next stat cache. Losing it costs time only, so a failure is not one.
     pub(crate) fn keep_cache(&self, workspace: &Workspace, captured: &mut Captured) {
         if let Some(cache) = captured.cache.take() {
-            let _ = self.store.pack_names().map(|packs| self.home.write_cache(workspace.id, &packs, cache));
+            let _ = self.store.pack_lengths().map(|packs| self.home.write_cache(workspace.id, &packs, cache));
         }
     }
 }

@@ -41,15 +41,23 @@ impl Home {
         self.path.join("cache").join(format!("{workspace}.stat"))
     }
 
-    /// A workspace's stat cache, if there is one and every pack that it relies on is still there. What it vouches for was stored
-    /// when it was written; a pack that is gone since may have held some of it.
-    pub(crate) fn read_cache(&self, workspace: WorkspaceId, packs_now: &[String]) -> Option<StatCache> {
+    /// A workspace's stat cache, if there is one and every pack that it relies on is still there and no shorter. What it vouches for
+    /// was stored when it was written; a pack that is gone or was cut short since may have held some of it.
+    pub(crate) fn read_cache(
+        &self,
+        workspace: WorkspaceId,
+        packs_now: &[(String, u64)],
+    ) -> Option<StatCache> {
         let mut bytes = fs::read(self.cache_path(workspace)).ok()?;
         let end = bytes.iter().position(|byte| *byte == 0)?;
         let token = cache_token(&bytes[..end]);
         let listed = std::str::from_utf8(&bytes[..end]).ok()?;
-        let all_there =
-            listed.lines().all(|name| packs_now.binary_search_by(|pack| pack.as_str().cmp(name)).is_ok());
+        let is_there = |line: &str| {
+            let (name, len) = line.split_once(' ')?;
+            let found = packs_now.binary_search_by(|pack| pack.0.as_str().cmp(name)).ok()?;
+            (packs_now[found].1 >= len.parse().ok()?).then_some(())
+        };
+        let all_there = listed.lines().all(|line| is_there(line).is_some());
         if !all_there {
             return None;
         }
@@ -62,9 +70,10 @@ impl Home {
     pub(crate) fn write_cache(
         &self,
         workspace: WorkspaceId,
-        packs: &[String],
+        packs: &[(String, u64)],
         cache: NextCache,
     ) -> io::Result<()> {
+        let packs: Vec<String> = packs.iter().map(|(name, len)| format!("{name} {len}")).collect();
         let packs = packs.join("\n");
         let bytes = cache.into_bytes(&cache_token(packs.as_bytes()));
         let path = self.cache_path(workspace);
@@ -122,7 +131,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(folder.path()).unwrap();
         let id = WorkspaceId::from_bits(1);
-        let packs = ["a".to_owned(), "b".to_owned(), "c".to_owned()];
+        let packs = [("a".to_owned(), 10), ("b".to_owned(), 20), ("c".to_owned(), 30)];
         assert!(home.read_cache(id, &packs).is_none());
         let workspace = tempfile::tempdir().unwrap();
         let root = safepoint_workspace::Root::open(workspace.path()).unwrap();
@@ -132,5 +141,7 @@ mod tests {
         home.write_cache(id, &packs[..2], scan.cache.unwrap()).unwrap();
         assert!(home.read_cache(id, &packs).is_some());
         assert!(home.read_cache(id, &packs[..1]).is_none());
+        assert!(home.read_cache(id, &[packs[0].clone(), ("b".to_owned(), 21)]).is_some());
+        assert!(home.read_cache(id, &[packs[0].clone(), ("b".to_owned(), 19)]).is_none());
     }
 }

@@ -40,7 +40,7 @@ impl<'m> FilesPart<'m> {
         keep: Option<ObjectId>,
         progress: &dyn Progress,
     ) -> Result<Scan, Error> {
-        let packs = self.manager.store.pack_names()?;
+        let packs = self.manager.store.pack_lengths()?;
         let cache = self.manager.home.read_cache(self.workspace.id, &packs);
         let own = self.manager.own_folders(self.root);
         let excludes = &self.manager.settings.excludes;
