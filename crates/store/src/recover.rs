@@ -64,8 +64,9 @@ pub(crate) fn refresh(dir: &Path, index: &mut Index) -> Result<(), StoreError> {
     let known = index.packs().map_err(|source| index_error(dir, source))?;
     let mut known: HashMap<String, u64> = known.into_iter().collect();
     for (name, len) in packs {
-        let indexed = known.remove(&name).unwrap_or(PACK_HEAD_BYTES);
-        if len != indexed {
+        let indexed = known.remove(&name);
+        let is_shorter = indexed.is_some_and(|indexed| len < indexed);
+        if is_shorter || len > indexed.unwrap_or(PACK_HEAD_BYTES) {
             match catch_up(dir, index, &name) {
                 // One pack that the disk will not give must not close the store; validation reports it.
                 Err(StoreError::ReadPack { .. } | StoreError::SyncPack { .. }) => {}
