@@ -197,3 +197,37 @@ fn a_home_on_a_full_disk_of_its_own() {
         assert_eq!(run(&["validate", "--deep"]).succeeds()["is_valid"], true);
     }
 }
+
+/// What counts is what it takes on disk, not how long it is.
+#[test]
+fn a_sparse_file_that_is_longer_than_the_disk() {
+    let Some(mount) = Mount::memory("8m") else {
+        return skip("a_sparse_file_that_is_longer_than_the_disk", "it takes the right to mount");
+    };
+    let place = Place::at(&mount.path());
+    let home = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let args = [&["--json"], args].concat();
+        Answer::of(&args, &place.command(&args).env("SAFEPOINT_HOME", home.path()).output().unwrap())
+    };
+    place.write("image", noise(1, 10_000));
+    fs::File::options().write(true).open(place.file("image")).unwrap().set_len(64 << 20).unwrap();
+    run(&["create"]).succeeds();
+    let then = place.image();
+    fs::remove_file(place.file("image")).unwrap();
+    let now = place.image();
+    run(&["rollback", "@"]).succeeds();
+    assert_same(&place.image(), &then);
+    run(&["undo"]).succeeds();
+    assert_same(&place.image(), &now);
+    // What is really too much is refused before anything is written, and says how much it takes.
+    place.write("too much", noise(2, 5 << 20));
+    run(&["create"]).succeeds();
+    fs::remove_file(place.file("too much")).unwrap();
+    fill(&mount.path().join("filler"), 2 << 20);
+    let now = place.image();
+    let answer = run(&["rollback", "@"]);
+    answer.fails(1, "disk_full");
+    assert!(answer.errors.contains("bytes are needed"), "{}", answer.errors);
+    assert_same(&place.image(), &now);
+}
