@@ -3,6 +3,7 @@
 use crate::place::{Place, assert_same};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use safepoint_testkit::TreeImage;
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -78,11 +79,8 @@ fn a_link_in_place_of_a_directory_before_the_rollback() {
     assert_same(&TreeImage::read(&place.path("canary"), &[]).unwrap(), &alive);
 }
 
-/// Somebody exchanges a directory of the project with a link to a folder outside, again and again, while rollbacks run.
-#[test]
-fn a_directory_that_is_swapped_with_a_link_while_rollbacks_run() {
-    let place = Place::new();
-    let alive = canary(&place);
+/// Two states of a project with a folder in a folder, and links to the canary that wait outside.
+fn two_states(place: &Place) -> Vec<(String, TreeImage)> {
     let mut states = Vec::new();
     for state in ["one", "two"] {
         for name in ["dir/file", "dir/deep/file", "still"] {
@@ -96,6 +94,14 @@ fn a_directory_that_is_swapped_with_a_link_while_rollbacks_run() {
         fs::remove_dir_all(place.file("dir")).unwrap();
     }
     place.rollback(&states[0].0);
+    states
+}
+
+/// Somebody exchanges this path of the project with a link to a folder outside, again and again, while rollbacks run.
+fn under_attack(path: &str, pause_micros_max: u64) {
+    let place = Place::new();
+    let alive = canary(&place);
+    let states = two_states(&place);
     let link = place.path("link");
     symlink(place.path("canary"), &link).unwrap();
     let (done, swaps) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -104,31 +110,34 @@ fn a_directory_that_is_swapped_with_a_link_while_rollbacks_run() {
             let mut pause = 1;
             while !done.load(Ordering::Relaxed) {
                 // Where the rollback has just moved the directory away, there is nothing to exchange.
-                if renameat_with(CWD, place.file("dir"), CWD, &link, RenameFlags::EXCHANGE).is_ok() {
+                if renameat_with(CWD, place.file(path), CWD, &link, RenameFlags::EXCHANGE).is_ok() {
                     swaps.fetch_add(1, Ordering::Relaxed);
                 }
                 pause = pause * 7 % 1_009;
-                std::thread::sleep(std::time::Duration::from_micros(pause * 3));
+                if pause_micros_max > 0 {
+                    std::thread::sleep(std::time::Duration::from_micros(pause * pause_micros_max / 1_009));
+                }
             }
         });
-        let ends: Vec<i32> = (0..24)
-            .map(|round| {
-                let answer = place.run(&["rollback", &states[round % 2].0]);
-                // Whatever it met: an end that is meant, and words for it.
-                assert!([0, 1, 3, 10, 12].contains(&answer.exit), "{} {}", answer.exit, answer.errors);
-                if answer.exit != 0 && answer.exit != 3 {
-                    answer.is_a_clear_error();
-                }
-                assert_same(&TreeImage::read(&place.path("canary"), &[]).unwrap(), &alive);
-                answer.exit
-            })
-            .collect();
+        let mut ends = BTreeMap::new();
+        for round in 0..20 {
+            let answer = place.run(&["rollback", &states[round % 2].0]);
+            // Whatever it met: an end that is meant, and words for it.
+            assert!([0, 1, 3, 10, 12].contains(&answer.exit), "{} {}", answer.exit, answer.errors);
+            let code = match answer.exit {
+                0 | 3 => "done",
+                _ => answer.is_a_clear_error(),
+            };
+            *ends.entry(code.to_owned()).or_insert(0) += 1;
+            assert_same(&TreeImage::read(&place.path("canary"), &[]).unwrap(), &alive);
+        }
         done.store(true, Ordering::Relaxed);
         ends
     });
-    eprintln!("{} swaps; the rollbacks ended with {ends:?}", swaps.load(Ordering::Relaxed));
-    assert!(swaps.load(Ordering::Relaxed) > 20);
-    // Afterwards: whatever stands there now, everything can be had again, and nothing went out.
+    let swaps = swaps.load(Ordering::Relaxed);
+    eprintln!("{path} swapped {swaps} times; the rollbacks ended with {ends:?}");
+    assert!(swaps > 20, "{swaps}");
+    // Afterwards, whatever stands there now: everything can be had again, and nothing went out.
     place.run(&["recover"]).succeeds();
     for (id, then) in &states {
         place.rollback(id);
@@ -136,4 +145,22 @@ fn a_directory_that_is_swapped_with_a_link_while_rollbacks_run() {
     }
     place.is_whole();
     assert_same(&TreeImage::read(&place.path("canary"), &[]).unwrap(), &alive);
+}
+
+#[test]
+fn a_directory_that_is_swapped_with_a_link_while_rollbacks_run() {
+    under_attack("dir", 3_000);
+    under_attack("dir", 0);
+}
+
+#[test]
+fn a_directory_far_below_that_is_swapped_with_a_link_while_rollbacks_run() {
+    under_attack("dir/deep", 3_000);
+    under_attack("dir/deep", 0);
+}
+
+/// Safepoint's own folder is no safer place to hide a link in.
+#[test]
+fn the_own_folder_that_is_swapped_with_a_link_while_rollbacks_run() {
+    under_attack(".safepoint", 0);
 }
