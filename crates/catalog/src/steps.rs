@@ -4,7 +4,7 @@ use crate::fields::{Fields, json};
 use crate::{Catalog, CatalogError, Transaction, query};
 use rusqlite::{Connection, params};
 use safepoint_model::RollbackId;
-use safepoint_model::rollback::{RollbackState, Step};
+use safepoint_model::rollback::Step;
 
 impl Catalog {
     /// The steps of a rollback, in order.
