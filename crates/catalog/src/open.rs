@@ -5,6 +5,7 @@
 
 use crate::{CatalogError, migrate};
 use rusqlite::config::DbConfig;
+use rusqlite::ffi::SQLITE_CORRUPT;
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, chmodat, mknodat, statat};
 use rustix::io::Errno;
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 /// SQLite before 3.51.3 can lose a commit when a WAL is reset (<https://sqlite.org/wal.html#walresetbug>).
 const LIBRARY_MIN: i32 = 3_051_003;
 const LIBRARY_MIN_TEXT: &str = "3.51.3";
+/// No database has smaller pages (<https://sqlite.org/fileformat.html>).
+const PAGE_BYTES_MIN: i64 = 512;
 /// How long a statement waits for another process before it gives up as busy.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// After this many pages the log is copied into the database: the log is read whole when a process opens the
@@ -28,6 +31,7 @@ pub(crate) fn open(path: &Path) -> Result<Connection, CatalogError> {
     check_library(rusqlite::version_number(), rusqlite::version())?;
     keep_private(path)
         .map_err(|errno| CatalogError::Create { path: path.to_owned(), source: errno.into() })?;
+    check_emptiness(path)?;
     // Without SQLITE_OPEN_URI: a path is a path, whatever its letters.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection =
@@ -48,6 +52,20 @@ fn check_library(number: i32, text: &str) -> Result<(), CatalogError> {
         return Err(CatalogError::Library { found: text.to_owned(), needed: LIBRARY_MIN_TEXT });
     }
     Ok(())
+}
+
+/// A file without a whole page beside a log that is not empty was cut short: a log begins after the file's first page. SQLite would
+/// take the file for a new one and delete the log, and with it all that is on record.
+fn check_emptiness(path: &Path) -> Result<(), CatalogError> {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let len = |path: &Path| statat(CWD, path, AtFlags::empty()).map_or(0, |stat| stat.st_size);
+    if len(path) >= PAGE_BYTES_MIN || len(Path::new(&log)) == 0 {
+        return Ok(());
+    }
+    let what = "the file was cut short: it is empty, although its log is not".to_owned();
+    let corrupt = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(SQLITE_CORRUPT), Some(what));
+    Err(CatalogError::open(path, corrupt))
 }
 
 /// Makes the file if it is not there, and takes it away from everyone but its owner. SQLite gives its log and its

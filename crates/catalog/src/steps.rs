@@ -4,7 +4,7 @@ use crate::fields::{Fields, json};
 use crate::{Catalog, CatalogError, Transaction, query};
 use rusqlite::{Connection, params};
 use safepoint_model::RollbackId;
-use safepoint_model::rollback::{RollbackState, Step};
+use safepoint_model::rollback::Step;
 
 impl Catalog {
     /// The steps of a rollback, in order.
@@ -23,23 +23,6 @@ impl Transaction<'_> {
     /// When the catalog cannot be read.
     pub fn steps(&self, id: RollbackId) -> Result<Vec<Step>, CatalogError> {
         list(self.connection, id)
-    }
-
-    /// Forgets the steps of a rollback that is over, to save space; the record itself stays.
-    ///
-    /// # Errors
-    /// When there is no such rollback, recovery may still need its steps, or the rows cannot be written.
-    pub fn drop_steps(&self, id: RollbackId) -> Result<(), CatalogError> {
-        let state = self.rollback_state(id)?;
-        if matches!(state, RollbackState::Applying | RollbackState::Done) {
-            return Err(CatalogError::Value {
-                what: format!("that the steps of rollback {id} are gone"),
-                why: format!("it is {state}, and recovery may need them"),
-            });
-        }
-        let sql = "DELETE FROM rollback_steps WHERE rollback_seq = (SELECT seq FROM rollbacks WHERE id = ?1)";
-        query::run(self.connection, format_args!("the steps of rollback {id}"), sql, [id.to_string()])?;
-        Ok(())
     }
 }
 

@@ -62,6 +62,13 @@ impl Transaction<'_> {
     pub fn note_collected(&self, freed_bytes: u64, at: Timestamp) -> Result<(), CatalogError> {
         let sql = "UPDATE upkeep SET deleted_since_gc = 0";
         query::run(self.connection, format_args!("what was collected"), sql, [])?;
+        // The steps of a rollback that ended are asked for only where a power cut brought its stage back, and a later rollback has
+        // made the deletion of that durable.
+        let sql = "DELETE FROM rollback_steps WHERE rollback_seq IN (
+                       SELECT seq FROM rollbacks r WHERE state IN ('settled', 'aborted') AND EXISTS (
+                           SELECT 1 FROM rollbacks later WHERE later.workspace_id = r.workspace_id
+                               AND later.seq > r.seq AND later.state = 'settled'))";
+        query::run(self.connection, format_args!("the steps of old rollbacks"), sql, [])?;
         self.append_event(at, "store.collected", "store", &json!({ "freed_bytes": freed_bytes }))
     }
 

@@ -81,8 +81,20 @@ impl Surroundings {
 
     /// The registered workspace around the directory. One whose folder is gone is still found, by its name.
     pub(crate) fn workspace(&self, manager: &CheckpointManager) -> Result<Workspace, Problem> {
-        self.workspace_if_any(manager)?
-            .ok_or_else(|| Error::NoWorkspace { path: self.directory.clone() }.into())
+        self.workspace_if_any(manager)?.ok_or_else(|| self.explain_nowhere(manager))
+    }
+
+    /// What to say when no workspace is registered: a store without records is what a lost catalog leaves.
+    fn explain_nowhere(&self, manager: &CheckpointManager) -> Problem {
+        let problem = Problem::from(Error::NoWorkspace { path: self.directory.clone() });
+        let nothing_on_record = manager.workspaces().is_ok_and(|workspaces| workspaces.is_empty());
+        if !(nothing_on_record && manager.usage().is_ok_and(|usage| usage.packs > 0)) {
+            return problem;
+        }
+        problem.hint(format!(
+            "The store in {} holds data, but nothing is on record there: if its catalog.db was lost, put it back from a backup first.",
+            self.home.display()
+        ))
     }
 
     /// The same, where none is no failure.

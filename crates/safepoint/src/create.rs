@@ -231,7 +231,7 @@ impl CheckpointManager {
     /// Keeps the next stat cache, once the checkpoint is on record. Losing it costs time only, so a failure is not one.
     pub(crate) fn keep_cache(&self, workspace: &Workspace, checkpoint: &Checkpoint, captured: &mut Captured) {
         if let Some(cache) = captured.cache.take()
-            && let Ok(packs) = self.store.pack_names()
+            && let Ok(packs) = self.store.pack_lengths()
         {
             let vouchers = Vouchers { checkpoint: checkpoint.id, integrity: checkpoint.integrity, packs };
             let _ = self.home.write_cache(workspace.id, &vouchers, cache);
@@ -246,10 +246,12 @@ impl CheckpointManager {
         if checkpoint.is_none_or(|checkpoint| checkpoint.integrity != vouchers.integrity) {
             return Ok(None);
         }
-        let (there, mut retired) = (self.store.pack_names()?, None);
-        for pack in &vouchers.packs {
-            if there.binary_search(pack).is_ok() {
-                continue;
+        let (there, mut retired) = (self.store.pack_lengths()?, None);
+        for (pack, len) in &vouchers.packs {
+            match there.binary_search_by(|(name, _)| name.cmp(pack)) {
+                Ok(at) if there[at].1 >= *len => continue,
+                Ok(_) => return Ok(None),
+                Err(_) => {}
             }
             let retired = retired.get_or_insert_with(|| self.store.retired().unwrap_or_default());
             if !retired.contains(pack) {

@@ -3,8 +3,8 @@
 use crate::Error;
 use crate::config::ConfigError;
 use safepoint_catalog::CatalogError;
-use safepoint_model::ObjectError;
 use safepoint_model::change::GraftError;
+use safepoint_model::{ModelError, ObjectError};
 use safepoint_store::StoreError;
 use safepoint_workspace::WorkspaceError;
 use serde::Serialize;
@@ -100,7 +100,9 @@ fn classify(error: &Error) -> Row {
         Error::OtherWorkspace { .. } => {
             ("other_workspace", Conflict, &["Go to that workspace, or name its folder with -C."])
         }
-        Error::NoFiles { .. } => ("no_files", Conflict, &[]),
+        Error::NoFiles { .. } => {
+            ("no_files", Conflict, &["Choose another one; `safepoint list` shows the checkpoints."])
+        }
         Error::OnlyRescued { .. } => (
             "only_rescued",
             Conflict,
@@ -152,7 +154,7 @@ fn classify(error: &Error) -> Row {
         Error::Store(error) => classify_store(error),
         Error::Catalog(error) => classify_catalog(error),
         Error::Object(error) => classify_object(error),
-        Error::Model(_) => ("bad_input", Usage, &[]),
+        Error::Model(error) => ("bad_input", Usage, how_to_write(error)),
         Error::Graft(GraftError::Nowhere { .. }) => {
             ("no_path", NotFound, &["`safepoint show ID --files` lists what is in it."])
         }
@@ -184,6 +186,23 @@ const FULL: &[&str] = &["The disk is full. Free some space and try again; nothin
 const DAMAGED: &[&str] =
     &["`safepoint validate --deep` shows what is damaged and which checkpoints are still whole."];
 
+const MEND: &[&str] = &["Mend the cause, then try again."];
+const MEND_HOME: &[&str] = &[
+    "Mend the cause, then try again. If Safepoint's home is not yours, name another one with --home or SAFEPOINT_HOME.",
+];
+
+/// What to type instead.
+fn how_to_write(error: &ModelError) -> &'static [&'static str] {
+    match error {
+        ModelError::Reference { .. } => {
+            &["`safepoint list` shows the checkpoints; @ is the newest one, and @~1 the one before it."]
+        }
+        ModelError::Word { .. } => &["Use one of these words."],
+        ModelError::Path { .. } => &["Name a path inside the workspace."],
+        _ => &["Write it as the sentence says."],
+    }
+}
+
 fn classify_workspace(error: &WorkspaceError) -> Row {
     use FailureKind::{Busy, Conflict, Damaged, Failed, Interrupted, Usage};
     match error {
@@ -199,7 +218,7 @@ fn classify_workspace(error: &WorkspaceError) -> Row {
         WorkspaceError::Verify { .. } => {
             ("verify", Damaged, &["The disk did not keep what was written. Check it before you go on."])
         }
-        WorkspaceError::Interrupted => ("interrupted", Interrupted, &[]),
+        WorkspaceError::Interrupted => ("interrupted", Interrupted, &["Run it again when you like."]),
         WorkspaceError::Pattern { .. } => {
             ("bad_pattern", Usage, &["Patterns are written as in a .gitignore."])
         }
@@ -208,7 +227,7 @@ fn classify_workspace(error: &WorkspaceError) -> Row {
         | WorkspaceError::Swap { .. }
         | WorkspaceError::Sync(_)
         | WorkspaceError::PutBack { .. }
-        | WorkspaceError::Space { .. } => ("workspace", Failed, &[]),
+        | WorkspaceError::Space { .. } => ("workspace", Failed, MEND),
     }
 }
 
@@ -220,7 +239,7 @@ fn classify_store(error: &StoreError) -> Row {
         StoreError::NotAStore { .. } => {
             ("not_a_store", Damaged, &["Name another home with --home, or put the right file back."])
         }
-        _ => ("store", Failed, &[]),
+        _ => ("store", Failed, MEND_HOME),
     }
 }
 
@@ -233,14 +252,18 @@ fn classify_catalog(error: &CatalogError) -> Row {
             ("busy", Busy, &["Wait until the other Safepoint has finished, then try again."])
         }
         error if error.is_full() => ("disk_full", Failed, FULL),
-        error if error.is_damaged() => {
-            ("catalog_damaged", Damaged, &["The packs in the store are not affected."])
-        }
+        error if error.is_damaged() => (
+            "catalog_damaged",
+            Damaged,
+            &[
+                "The packs in the store are not affected. Put catalog.db back from a backup, or name another home with --home.",
+            ],
+        ),
         CatalogError::Newer { .. } => ("newer_format", Failed, NEWER),
         CatalogError::Needed { .. } | CatalogError::Unfinished { .. } => {
             ("needed", Conflict, &["Run `safepoint recover` first."])
         }
-        _ => ("catalog", Failed, &[]),
+        _ => ("catalog", Failed, MEND_HOME),
     }
 }
 
@@ -249,10 +272,10 @@ fn classify_object(error: &ObjectError) -> Row {
     match error {
         ObjectError::Missing { .. } => ("missing", Damaged, DAMAGED),
         ObjectError::Damaged { .. } => ("damaged", Damaged, DAMAGED),
-        ObjectError::Input(_) => ("unreadable", Failed, &[]),
+        ObjectError::Input(_) => ("unreadable", Failed, MEND),
         ObjectError::Store(source) => match source.downcast_ref::<StoreError>() {
             Some(error) => classify_store(error),
-            None => ("store", Failed, &[]),
+            None => ("store", Failed, MEND_HOME),
         },
     }
 }
@@ -364,6 +387,7 @@ mod tests {
             let failure = Failure::from(&error);
             assert_eq!((failure.code, failure.kind), (code, kind), "{error}");
             assert!(!failure.message.is_empty());
+            assert!(!failure.hints.is_empty(), "{error}: what to do next?");
         }
     }
 

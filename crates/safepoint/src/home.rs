@@ -62,7 +62,7 @@ impl Home {
         let vouchers = Vouchers {
             checkpoint: lines.next()?.parse().ok()?,
             integrity: lines.next()?.parse().ok()?,
-            packs: lines.map(str::to_owned).collect(),
+            packs: lines.map(pack_line).collect::<Option<_>>()?,
         };
         let token = cache_token(&bytes[..end]);
         bytes.drain(..=end);
@@ -76,7 +76,8 @@ impl Home {
         vouchers: &Vouchers,
         cache: NextCache,
     ) -> io::Result<()> {
-        let head = format!("{}\n{}\n{}", vouchers.checkpoint, vouchers.integrity, vouchers.packs.join("\n"));
+        let packs: Vec<String> = vouchers.packs.iter().map(|(name, len)| format!("{name} {len}")).collect();
+        let head = format!("{}\n{}\n{}", vouchers.checkpoint, vouchers.integrity, packs.join("\n"));
         let bytes = cache.into_bytes(&cache_token(head.as_bytes()));
         let path = self.cache_path(workspace);
         make_private_dir(&self.path.join("cache"))?;
@@ -112,7 +113,13 @@ impl Home {
 pub(crate) struct Vouchers {
     pub(crate) checkpoint: CheckpointId,
     pub(crate) integrity: ObjectId,
-    pub(crate) packs: Vec<String>,
+    /// With the lengths that they had.
+    pub(crate) packs: Vec<(String, u64)>,
+}
+
+fn pack_line(line: &str) -> Option<(String, u64)> {
+    let (name, len) = line.split_once(' ')?;
+    Some((name.to_owned(), len.parse().ok()?))
 }
 
 /// A stat cache that has not been looked into yet.
@@ -180,7 +187,7 @@ mod tests {
         let vouchers = Vouchers {
             checkpoint: CheckpointId::from_bits(7),
             integrity: ObjectId::of(ObjectKind::Document, b"root"),
-            packs: vec!["a".to_owned(), "b".to_owned()],
+            packs: vec![("a".to_owned(), 10), ("b".to_owned(), 20)],
         };
         home.write_cache(id, &vouchers, scan.cache.unwrap()).unwrap();
         let (read, bytes) = home.read_cache(id).unwrap();

@@ -136,12 +136,16 @@ fn reopen(store: &Store, name: String) -> Result<Option<OpenPack>, StoreError> {
         return Ok(None);
     }
     let len = file.metadata().map_err(failed)?.len();
+    // Asked under the lock: whoever held it before has written its rows before it let go.
+    let indexed = store.with_index(|index| index.indexed_bytes(&name))?;
+    // One that lost bytes is left as it is, even where it lost all of them: rows still tell what was in it.
+    if indexed.is_some_and(|indexed| indexed > len) {
+        return Ok(None);
+    }
     if len < PACK_HEAD_BYTES {
         return start(name, path, file).map(Some);
     }
-    // Asked under the lock: whoever held it before has written its rows before it let go.
-    let indexed = store.with_index(|index| index.indexed_bytes(&name))?;
-    if indexed.is_some_and(|indexed| indexed > len) || !pack::has_head(&file).map_err(failed)? {
+    if !pack::has_head(&file).map_err(failed)? {
         return Ok(None);
     }
     // A pack with which the disk has trouble is left alone.

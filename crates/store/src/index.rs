@@ -316,6 +316,18 @@ impl Index {
         Ok(gone > 0)
     }
 
+    /// Forgets what lay behind this length of a pack that was cut short. That the pack was longer stays known.
+    pub(crate) fn forget_behind(&mut self, pack: &str, len: u64) -> rusqlite::Result<()> {
+        let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for table in ["recent", "objects"] {
+            let sql = format!(
+                "DELETE FROM {table} WHERE pack = (SELECT id FROM packs WHERE name = ?1) AND offset + stored_len > ?2"
+            );
+            tx.execute(&sql, params![pack, len])?;
+        }
+        tx.commit()
+    }
+
     /// Takes everything out that is said about this pack.
     pub(crate) fn forget_pack(&mut self, pack: &str) -> rusqlite::Result<()> {
         let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;

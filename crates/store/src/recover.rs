@@ -64,8 +64,9 @@ pub(crate) fn refresh(dir: &Path, index: &mut Index) -> Result<(), StoreError> {
     let known = index.packs().map_err(|source| index_error(dir, source))?;
     let mut known: HashMap<String, u64> = known.into_iter().collect();
     for (name, len) in packs {
-        let indexed = known.remove(&name).unwrap_or(PACK_HEAD_BYTES);
-        if len > indexed {
+        let indexed = known.remove(&name);
+        let is_shorter = indexed.is_some_and(|indexed| len < indexed);
+        if is_shorter || len > indexed.unwrap_or(PACK_HEAD_BYTES) {
             match catch_up(dir, index, &name) {
                 // One pack that the disk will not give must not close the store; validation reports it.
                 Err(StoreError::ReadPack { .. } | StoreError::SyncPack { .. }) => {}
@@ -82,10 +83,16 @@ pub(crate) fn refresh(dir: &Path, index: &mut Index) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Indexes the end of a pack, unless a writer is at it.
+/// Indexes the end of a pack, or forgets the end that it lost; unless a writer is at it.
 fn catch_up(dir: &Path, index: &mut Index, name: &str) -> Result<(), StoreError> {
     let Some(file) = lock_pack(dir, name)? else { return Ok(()) };
     let indexed = index.indexed_bytes(name).map_err(|source| index_error(dir, source))?;
+    let path = open::pack_path(dir, name);
+    let len = file.metadata().map_err(|source| StoreError::ReadPack { path, source })?.len();
+    if indexed.is_some_and(|indexed| len < indexed) {
+        // What is no longer there must not keep the next capture from storing it again.
+        return index.forget_behind(name, len).map_err(|source| index_error(dir, source));
+    }
     let tail = scan(dir, name, &file, indexed)?;
     if let Some(rows) = tail.into_rows(name, indexed) {
         index.record(&[rows]).map_err(|source| index_error(dir, source))?;

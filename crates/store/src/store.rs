@@ -207,15 +207,15 @@ impl Store {
         }
     }
 
-    /// The names of all packs. As long as each of them is there, everything that counted still counts: packs only grow.
+    /// The names of all packs, and how long each is. As long as each of them is there and no shorter, everything that counted
+    /// still counts: packs only grow.
     ///
     /// # Errors
     /// When they cannot be listed.
-    pub fn pack_names(&self) -> Result<Vec<String>, StoreError> {
-        let mut names: Vec<String> =
-            crate::open::list_packs(&self.dir)?.into_iter().map(|(name, _)| name).collect();
-        names.sort();
-        Ok(names)
+    pub fn pack_lengths(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        let mut packs = open::list_packs(&self.dir)?;
+        packs.sort();
+        Ok(packs)
     }
 
     /// How much the store holds.

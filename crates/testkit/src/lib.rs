@@ -8,6 +8,7 @@
 //! * [`disk`] replays such a recording into a model of a disk which forgets
 //!   what was not synced, and lays the states after a power cut out for real.
 //! * [`tree`] reads a folder into a value that can be compared.
+//! * [`memory`] tells how much memory programs took.
 //!
 //! # The three loops
 //!
@@ -54,6 +55,7 @@
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
 pub mod disk;
+pub mod memory;
 pub mod op;
 pub mod record;
 pub mod trace;

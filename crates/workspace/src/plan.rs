@@ -10,10 +10,11 @@ use crate::probe::Capabilities;
 use crate::root::Root;
 use crate::scan::Snapshot;
 use rustix::fd::OwnedFd;
-use safepoint_model::change::{self, ChangeKind, Delta};
+use safepoint_model::change::{self, Change, ChangeKind, Delta};
+use safepoint_model::content::{Content, PIECE_BYTES_MAX};
 use safepoint_model::rollback::{Action, ChangedPath, Expected, How, Step};
 use safepoint_model::tree::{Entry, Node, Owners, Tree};
-use safepoint_model::{ObjectError, ObjectId, ObjectSource, RelPath};
+use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSource, RelPath};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 
@@ -75,22 +76,13 @@ pub fn plan(
     }
     let mut plan = planner.report()?;
     plan.steps = steps;
-    check_space(root, &plan)?;
+    planner.check_space(&plan)?;
     Ok(plan)
 }
 
 fn tree_of(snapshot: &Snapshot) -> Result<ObjectId, WorkspaceError> {
     let wrong = || ObjectError::Store("the root of a snapshot is not a directory".into());
     Ok(snapshot.tree().ok_or_else(wrong)?)
-}
-
-fn check_space(root: &Root, plan: &Plan) -> Result<(), WorkspaceError> {
-    let free_bytes = linux::free_bytes(root.fd())
-        .map_err(|source| WorkspaceError::Read { path: RelPath::root(), source })?;
-    if plan.stage_bytes > free_bytes {
-        return Err(WorkspaceError::Space { needed_bytes: plan.stage_bytes, free_bytes });
-    }
-    Ok(())
 }
 
 struct Planner<'a> {
@@ -280,6 +272,34 @@ impl Planner<'_> {
         change::find(self.source, self.now_tree, path)
     }
 
+    /// Whether there is room for all that has to be written first.
+    fn check_space(&self, plan: &Plan) -> Result<(), WorkspaceError> {
+        let free_bytes = linux::free_bytes(self.root.fd())
+            .map_err(|source| WorkspaceError::Read { path: RelPath::root(), source })?;
+        if plan.stage_bytes <= free_bytes {
+            return Ok(());
+        }
+        // Perhaps much of it are holes. To know takes reading the lists of pieces, so it is looked at only now.
+        let needed_bytes = plan.stage_bytes - self.hole_bytes()?;
+        if needed_bytes > free_bytes {
+            return Err(WorkspaceError::Space { needed_bytes, free_bytes });
+        }
+        Ok(())
+    }
+
+    /// How much of what is to be written are zeros in pieces of the greatest length, which are never written.
+    fn hole_bytes(&self) -> Result<u64, WorkspaceError> {
+        let hole = ObjectId::of(ObjectKind::Chunk, &vec![0; PIECE_BYTES_MAX]);
+        let mut bytes = 0;
+        for change in change::changes(self.source, &self.effective)? {
+            if let Some(content) = written(&change).filter(|content| content.size >= PIECE_BYTES_MAX as u64) {
+                let pieces = content.pieces(self.source)?;
+                bytes += pieces.iter().filter(|piece| piece.id == hole).map(|piece| piece.size).sum::<u64>();
+            }
+        }
+        Ok(bytes)
+    }
+
     /// Every path that changes, and the counts.
     fn report(&self) -> Result<Plan, WorkspaceError> {
         let mut plan = Plan::default();
@@ -294,11 +314,7 @@ impl Planner<'_> {
             };
             plan.restored += u64::from(is_leaf(&change.new));
             plan.removed += u64::from(change.new.is_none() && is_leaf(&change.old));
-            if let (Some(Entry { node: Node::File(content), .. }), false) =
-                (&change.new, change.kind == ChangeKind::Mode)
-            {
-                plan.stage_bytes += content.size;
-            }
+            plan.stage_bytes += written(&change).map_or(0, |content| content.size);
             plan.paths.push(ChangedPath { path: change.path, action });
         }
         if !self.now.root.meta.same_but_times(&self.target.root.meta, owners()) {
@@ -308,6 +324,14 @@ impl Planner<'_> {
             .extend(self.kept.iter().map(|path| ChangedPath { path: path.clone(), action: Action::Kept }));
         plan.paths.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(plan)
+    }
+}
+
+/// The content that a change puts in place.
+fn written(change: &Change) -> Option<&Content> {
+    match &change.new {
+        Some(Entry { node: Node::File(content), .. }) if change.kind != ChangeKind::Mode => Some(content),
+        _ => None,
     }
 }
 

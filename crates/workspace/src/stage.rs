@@ -295,14 +295,15 @@ impl<'a> StageWriter<'a> {
     ) -> Result<(), WorkspaceError> {
         let failed = |source| WorkspaceError::Stage { path: path.clone(), source };
         let mut file = File::from(linux::create_file(dir, name).map_err(failed)?);
-        let mut ends_in_hole = false;
+        let (mut at, mut ends_in_hole) = (0, false);
         for piece in content.pieces(self.source)? {
             let bytes = self.source.get(ObjectKind::Chunk, piece.id)?;
             if bytes.len() as u64 != piece.size {
                 let what = "a piece has another length than its list says".to_owned();
                 return Err(safepoint_model::ObjectError::Damaged { id: piece.id, what }.into());
             }
-            ends_in_hole = write_sparse(&mut file, &bytes).map_err(failed)?;
+            ends_in_hole = write_sparse(&mut file, at, &bytes).map_err(failed)?;
+            at += piece.size;
         }
         if ends_in_hole {
             file.set_len(content.size).map_err(failed)?;
@@ -330,16 +331,44 @@ impl<'a> StageWriter<'a> {
     }
 }
 
-/// Writes bytes; a long run of zeros becomes a hole, and the result says so.
-fn write_sparse(file: &mut File, bytes: &[u8]) -> io::Result<bool> {
-    const HOLE_BYTES_MIN: usize = 64 * 1024;
-    let is_hole = bytes.len() >= HOLE_BYTES_MIN && bytes.iter().all(|byte| *byte == 0);
-    if is_hole {
-        file.seek(SeekFrom::Current(bytes.len() as i64))?;
-    } else {
-        file.write_all(bytes)?;
+/// A run of zeros of at least this length becomes a hole.
+const HOLE_BYTES_MIN: usize = 32 * 1024;
+/// The smallest hole that file systems make; a hole lies at multiples of it.
+const BLOCK_BYTES: usize = 4096;
+
+/// Writes bytes that begin at this place of the file; long runs of zeros become holes. Whether the last one is such a run.
+fn write_sparse(file: &mut File, at: u64, bytes: &[u8]) -> io::Result<bool> {
+    let (mut written, mut here) = (0, 0);
+    while here < bytes.len() {
+        let zeros = zero_run(at + here as u64, &bytes[here..]);
+        if zeros >= HOLE_BYTES_MIN {
+            file.write_all(&bytes[written..here])?;
+            file.seek(SeekFrom::Current(zeros as i64))?;
+            written = here + zeros;
+        }
+        here += match zeros {
+            0 => until_block(at + here as u64 + 1) + 1,
+            zeros => zeros,
+        };
     }
-    Ok(is_hole)
+    file.write_all(&bytes[written..])?;
+    Ok(written > 0 && written == bytes.len())
+}
+
+/// How many bytes from here to where a block of the file begins.
+fn until_block(at: u64) -> usize {
+    (at.next_multiple_of(BLOCK_BYTES as u64) - at) as usize
+}
+
+/// How many bytes from the beginning are zeros, in whole blocks of the file.
+fn zero_run(at: u64, bytes: &[u8]) -> usize {
+    const ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+    let is_zero = |bytes: &&[u8]| **bytes == ZEROS[..bytes.len()];
+    let (lead, blocks) = bytes.split_at(until_block(at).min(bytes.len()));
+    if !is_zero(&lead) {
+        return 0;
+    }
+    lead.len() + blocks.chunks(BLOCK_BYTES).take_while(is_zero).map(<[u8]>::len).sum::<usize>()
 }
 
 /// Deletes an entry with everything below, never following a link, lending itself the rights that it takes.
@@ -354,4 +383,46 @@ pub(crate) fn remove_tree(dir: &OwnedFd, name: &[u8]) -> io::Result<()> {
     let fd = linux::open_dir(dir, name)?;
     linux::list(&fd)?.par_iter().try_for_each(|entry| remove_tree(&fd, &entry.name))?;
     linux::remove_dir(dir, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::fs::MetadataExt;
+
+    /// Writes pieces of these lengths one after the other; gives the bytes that they take on disk.
+    fn laid_out(content: &[u8], pieces: usize) -> u64 {
+        let mut file = tempfile::tempfile().unwrap();
+        let (mut at, mut ends_in_hole) = (0, false);
+        for piece in content.chunks(pieces) {
+            ends_in_hole = write_sparse(&mut file, at, piece).unwrap();
+            at += piece.len() as u64;
+        }
+        if ends_in_hole {
+            file.set_len(at).unwrap();
+        }
+        let mut found = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut found).unwrap();
+        assert!(found == content, "{pieces}");
+        file.sync_all().unwrap();
+        file.metadata().unwrap().blocks() * 512
+    }
+
+    #[test]
+    fn long_runs_of_zeros_become_holes_and_every_byte_is_right() {
+        let mut content = vec![0; 1 << 20];
+        for at in [0, 5, 70_000, 300_001, 300_500, 900_000, (1 << 20) - 1] {
+            content[at] = 7;
+        }
+        for pieces in [1 << 20, 65_536, 100_003, 4096, 31] {
+            let on_disk = laid_out(&content, pieces);
+            // Five islands; a piece that is shorter than a hole is written as it is.
+            assert!(pieces < HOLE_BYTES_MIN || on_disk <= 20 * HOLE_BYTES_MIN as u64, "{pieces}: {on_disk}");
+        }
+        assert_eq!(laid_out(&[0; 200_000], 200_000), 0);
+        assert_eq!(laid_out(&[], 10), 0);
+        laid_out(&[1; 10_000], 777);
+    }
 }

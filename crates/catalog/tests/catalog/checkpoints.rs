@@ -234,7 +234,6 @@ fn what_is_not_on_record_cannot_be_changed() {
         room.refuse(|t| t.head(nobody)),
         room.refuse(|t| t.remove_workspace(nobody, at(1))),
         room.refuse(|t| t.add_rescued(RollbackId::from_bits(1), &[], at(1))),
-        room.refuse(|t| t.drop_steps(RollbackId::from_bits(1))),
         room.refuse(|t| {
             t.finish_rollback(RollbackId::from_bits(1), RollbackState::Done, at(1), &FinishFacts::default())
         }),

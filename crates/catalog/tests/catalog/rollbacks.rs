@@ -213,16 +213,34 @@ fn a_checkpoint_that_an_unfinished_rollback_needs_stays() {
 }
 
 #[test]
-fn steps_go_only_when_recovery_cannot_need_them() {
+fn steps_go_with_a_collection_once_a_later_rollback_has_settled() {
     let room = room();
-    let record = rollback(1, 1);
-    room.write(|t| t.insert_rollback(&record, &[step(0), step(1)]));
+    let (first, second) = (rollback(1, 1), rollback(2, 1));
+    room.write(|t| t.insert_rollback(&first, &[step(0), step(1)]));
+    let left = |room: &Room, id| {
+        room.write(|t| t.note_collected(1, at(1)));
+        room.catalog.steps(id).unwrap().len()
+    };
     for next in [RollbackState::Done, RollbackState::Settled] {
-        assert!(matches!(room.refuse(|t| t.drop_steps(record.id)), CatalogError::Value { .. }));
-        finish(&room, record.id, next).unwrap();
+        assert_eq!(left(&room, first.id), 2);
+        finish(&room, first.id, next).unwrap();
     }
-    assert_eq!(room.catalog.steps(record.id).unwrap().len(), 2);
-    room.write(|t| t.drop_steps(record.id));
-    assert!(room.catalog.steps(record.id).unwrap().is_empty());
-    assert!(room.catalog.rollback(record.id).unwrap().is_some());
+    assert_eq!(left(&room, first.id), 2, "a power cut may still bring its stage back");
+    room.write(|t| t.insert_rollback(&second, &[step(0)]));
+    for next in [RollbackState::Done, RollbackState::Settled] {
+        assert_eq!(left(&room, first.id), 2);
+        finish(&room, second.id, next).unwrap();
+    }
+    assert_eq!((left(&room, first.id), left(&room, second.id)), (0, 1));
+    assert!(room.catalog.rollback(first.id).unwrap().is_some());
+}
+
+#[test]
+fn what_was_deleted_is_counted_until_it_is_collected() {
+    let room = room();
+    room.insert(&checkpoint(3));
+    room.write(|t| t.delete_checkpoint(id(3), at(1)));
+    assert_eq!(room.catalog.deleted_since_gc().unwrap(), 1);
+    room.write(|t| t.note_collected(1, at(1)));
+    assert_eq!(room.catalog.deleted_since_gc().unwrap(), 0);
 }

@@ -19,6 +19,7 @@ fn references_that_lead_nowhere() {
     assert_snapshot!(sandbox.run(&["show", "@~x"]), @r#"
     --- stderr
     error: cannot show checkpoint "@~x": "@~x" does not name a checkpoint: after @~ comes a number, as in @~2
+    hint: `safepoint list` shows the checkpoints; @ is the newest one, and @~1 the one before it.
     --- exit 2
     "#);
     assert_snapshot!(sandbox.run(&["show", "@~9"]), @r#"
@@ -30,6 +31,7 @@ fn references_that_lead_nowhere() {
     assert_snapshot!(sandbox.run(&["show", ""]), @r#"
     --- stderr
     error: cannot show checkpoint "": "" does not name a checkpoint: it is empty
+    hint: `safepoint list` shows the checkpoints; @ is the newest one, and @~1 the one before it.
     --- exit 2
     "#);
     assert_snapshot!(sandbox.run(&["rollback", "twice"]), @r#"
@@ -239,12 +241,14 @@ fn words_that_are_none() {
     --- stderr
     error: cannot take a checkpoint: "tests" is not a counter: expected one of tasks_completed, decisions_made, files_modified, files_created, tests_passing, tests_failing
     Nothing was changed.
+    hint: Use one of these words.
     --- exit 2
     "#);
     assert_snapshot!(sandbox.run(&["create", "--session-id", "../x"]), @r#"
     --- stderr
     error: cannot take a checkpoint: "../x" is not an id: expected 26 letters and digits (ULID) or the UUID form
     Nothing was changed.
+    hint: Write it as the sentence says.
     --- exit 2
     "#);
     assert_snapshot!(sandbox.run(&["rollbak"]), @"

@@ -3,14 +3,18 @@
 //! - `kill`: SIGKILL at every state-changing system call of a verb, and again at every one of the recovery that follows.
 //! - `power`: every verb is recorded, replayed onto a simulated disk that forgets what was not synced, and cut at every operation.
 //! - `fault`: every state-changing call fails, once or from then on.
+//! - `upkeep`: pruning, collecting, purging and repairing, killed everywhere, with captures beside them.
+//! - `crowd`: several processes at once, doing whatever comes, some killed at random.
 //!
 //! The oracle is outside of what crashes: plain copies of the trees, compared byte by byte.
 
 #![allow(clippy::disallowed_methods, reason = "tests set up folders")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
+mod crowd;
 mod fault;
 mod kill;
 mod ordinary;
 mod power;
 mod scene;
+mod upkeep;

@@ -173,6 +173,23 @@ fn a_pack_that_is_gone_or_cut_short_costs_only_what_was_in_it() {
 }
 
 #[test]
+fn what_a_pack_lost_is_stored_again_by_the_next_writer() {
+    for keep in [0, 1, 7, 8, 50, 300] {
+        let home = Home::new();
+        let bytes: Vec<Vec<u8>> = (0..20).map(|seed| noise(seed, 100)).collect();
+        let slices: Vec<&[u8]> = bytes.iter().map(|bytes| &bytes[..]).collect();
+        let known = put_chunks(&home.open(), &slices);
+        let pack = home.packs().remove(0);
+        let good = fs::read(&pack).unwrap();
+        fs::write(&pack, &good[..keep]).unwrap();
+        assert!(!lost(&home.open(), &known).is_empty());
+        put_chunks(&home.open(), &slices);
+        assert_eq!(lost(&home.open(), &known), [], "cut to {keep}");
+        assert_eq!(fs::read(&pack).unwrap(), &good[..keep], "a pack that lost bytes is never written to");
+    }
+}
+
+#[test]
 fn an_unreadable_name_among_the_packs_is_reported_and_skipped() {
     let home = Home::new();
     let store = home.open();

@@ -1,0 +1,205 @@
+//! Pruning, collecting, purging and repairing, killed at every state-changing system call, with captures running beside them.
+//! Whatever is listed afterwards restores exactly.
+
+use safepoint::{
+    CheckpointManager, CreateOptions, Depth, Filter, RestoreOptions, RoleFilter, Silent, Workspace,
+};
+use safepoint_testkit::{End, Program, TreeImage, copy_tree, kill_at};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A home with two workspaces: one whose old checkpoints are in the way, and one in which somebody captures meanwhile.
+struct Yard {
+    folder: tempfile::TempDir,
+    /// What each checkpoint must hold. After a purge, what it holds without the path will do as well.
+    images: BTreeMap<String, Vec<TreeImage>>,
+}
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+impl Yard {
+    fn new() -> Self {
+        let memory = Path::new("/dev/shm");
+        let folder =
+            if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+        let mut yard = Self { folder, images: BTreeMap::new() };
+        let manager = CheckpointManager::open(&yard.path("home")).unwrap();
+        for name in ["old", "busy"] {
+            fs::create_dir(yard.path(name)).unwrap();
+            let workspace = manager.register(&yard.path(name)).unwrap();
+            for round in 0..6u64 {
+                fs::write(yard.path(name).join("big"), noise(round, 30_000)).unwrap();
+                fs::write(yard.path(name).join("small"), round.to_string()).unwrap();
+                fs::write(yard.path(name).join("secret"), noise(100, 500)).unwrap();
+                let made = manager.create(&workspace, &CreateOptions::default(), &Silent).unwrap();
+                let whole = yard.image(name);
+                let mut purged = whole.clone();
+                purged.0.retain(|path, _| path.as_slice() != b"secret");
+                yard.images.insert(made.checkpoint.id.to_string(), vec![whole, purged]);
+            }
+        }
+        let old = manager.workspace_around(&yard.path("old")).unwrap().unwrap();
+        let all = manager.list(&Filter { workspace: Some(old.id), ..Filter::default() }).unwrap();
+        manager.delete(&[all[3].id, all[5].id]).unwrap();
+        drop(manager);
+        for name in ["home", "old", "busy"] {
+            copy_tree(&yard.path(name), &yard.path(&format!("{name}.before"))).unwrap();
+        }
+        yard
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn image(&self, name: &str) -> TreeImage {
+        TreeImage::read(&self.path(name), &[".safepoint"]).unwrap()
+    }
+
+    fn reset(&self) {
+        for name in ["home", "old", "busy"] {
+            fs::remove_dir_all(self.path(name)).unwrap();
+            copy_tree(&self.path(&format!("{name}.before")), &self.path(name)).unwrap();
+        }
+    }
+
+    fn environment(&self) -> Vec<(OsString, OsString)> {
+        vec![
+            ("SAFEPOINT_HOME".into(), self.path("home").into()),
+            ("HOME".into(), self.folder.path().into()),
+            ("RAYON_NUM_THREADS".into(), "1".into()),
+            ("LLVM_PROFILE_FILE".into(), "/dev/null".into()),
+        ]
+    }
+
+    fn program(&self, args: &[&str]) -> Program {
+        let exe = PathBuf::from(env!("CARGO_BIN_EXE_safepoint"));
+        let args = args.iter().map(OsString::from).collect();
+        Program { exe, args, env: self.environment(), cwd: self.path("old") }
+    }
+
+    /// Somebody captures in the other workspace: what they just had, so that much of it is neither new nor held by a checkpoint.
+    fn capture(&self, round: u64) -> (String, TreeImage) {
+        fs::write(self.path("busy").join("big"), noise(round % 6, 30_000)).unwrap();
+        let image = self.image("busy");
+        let output = Command::new(env!("CARGO_BIN_EXE_safepoint"))
+            .args(["create", "-q"])
+            .envs(self.environment())
+            .current_dir(self.path("busy"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        (String::from_utf8(output.stdout).unwrap().trim().to_owned(), image)
+    }
+
+    /// The law: everything is valid, and every checkpoint that is listed restores exactly. Says how many there are.
+    fn law(&self, captured: &(String, TreeImage)) -> usize {
+        let manager = CheckpointManager::open(&self.path("home")).unwrap();
+        let validation = manager.validate(None, Depth::Deep, &Silent).unwrap();
+        assert!(validation.is_valid(), "{validation:?}");
+        let mut count = 0;
+        for name in ["old", "busy"] {
+            let workspace = manager.workspace_around(&self.path(name)).unwrap().unwrap();
+            let filter =
+                Filter { workspace: Some(workspace.id), role: RoleFilter::Asked, ..Filter::default() };
+            let listed = manager.list(&filter).unwrap();
+            assert!(
+                name == "old" || listed.iter().any(|it| it.id.to_string() == captured.0),
+                "it was promised"
+            );
+            for checkpoint in listed {
+                self.restores(&manager, &workspace, checkpoint.id, name, captured);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    fn restores(
+        &self,
+        manager: &CheckpointManager,
+        workspace: &Workspace,
+        id: safepoint::model::CheckpointId,
+        name: &str,
+        captured: &(String, TreeImage),
+    ) {
+        // Nothing of what stands there helps.
+        for entry in fs::read_dir(self.path(name)).unwrap() {
+            fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+        manager.restore(workspace, id, &RestoreOptions::default(), &Silent).unwrap();
+        let now = self.image(name);
+        let known = self.images.get(&id.to_string());
+        let fits = known.is_some_and(|images| images.contains(&now))
+            || (id.to_string() == captured.0 && now == captured.1);
+        assert!(fits, "checkpoint {id} of {name} is not what it was");
+    }
+}
+
+fn killed_everywhere(what: &str, args: &[&str]) {
+    let yard = Yard::new();
+    // Far apart where there are many, but shifted, so that another run of the same kind of call meets another one of them.
+    let stride = if std::env::var_os("SAFEPOINT_PROOF").is_some_and(|proof| proof == "full") { 1 } else { 2 };
+    let (mut points, mut restored) = (0, 0);
+    for point in (1..).step_by(stride) {
+        yard.reset();
+        let (end, captured) = std::thread::scope(|threads| {
+            let capture = threads.spawn(|| yard.capture(point));
+            let end = kill_at(&yard.program(args), point).unwrap();
+            (end, capture.join().unwrap())
+        });
+        restored += yard.law(&captured);
+        if !matches!(end, End::Killed { .. }) {
+            assert!(end.is_success(), "{end:?}");
+            break;
+        }
+        points += 1;
+        // What was begun can be done, and done again.
+        if point % 8 == 1 {
+            yard.reset();
+            let end = kill_at(&yard.program(args), point).unwrap();
+            assert!(matches!(end, End::Killed { .. }));
+            for _ in 0..2 {
+                let (_, end) = safepoint_testkit::calls(&yard.program(&["gc"])).unwrap();
+                assert!(end.is_success(), "{end:?}");
+            }
+            restored += yard.law(&yard.capture(point));
+        }
+    }
+    eprintln!(
+        "kill -9: {what}: {points} points, captures beside it: {restored} checkpoints restored exactly"
+    );
+    assert!(points > 10);
+}
+
+#[test]
+fn collecting_killed_anywhere_loses_nothing() {
+    killed_everywhere("gc", &["gc"]);
+}
+
+#[test]
+fn pruning_killed_anywhere_loses_nothing() {
+    killed_everywhere("prune", &["prune", "--keep-last", "1", "--keep-within", "0s"]);
+}
+
+#[test]
+fn purging_killed_anywhere_loses_nothing_else() {
+    killed_everywhere("purge", &["purge", "--yes", "secret"]);
+}
+
+#[test]
+fn repairing_killed_anywhere_loses_nothing() {
+    killed_everywhere("repair", &["repair"]);
+}

@@ -1,0 +1,233 @@
+//! Disks that are full.
+
+use crate::place::{Answer, Place, assert_same, noise, skip};
+use safepoint_testkit::TreeImage;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A small file system of its own, until it is dropped.
+pub(crate) struct Mount {
+    folder: TempDir,
+}
+
+fn succeeds(program: &str, args: &[&str]) -> bool {
+    Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
+}
+
+impl Mount {
+    /// In memory. Nothing where this user may not mount.
+    pub(crate) fn memory(size: &str) -> Option<Self> {
+        let mount = Self { folder: tempfile::tempdir().unwrap() };
+        fs::create_dir(mount.path()).unwrap();
+        let options = format!("size={size},mode=755");
+        succeeds("mount", &["-t", "tmpfs", "-o", &options, "none", mount.path().to_str()?]).then_some(mount)
+    }
+
+    /// A real one in a file.
+    fn ext4(bytes: u64) -> Option<Self> {
+        let mount = Self { folder: tempfile::tempdir().unwrap() };
+        fs::create_dir(mount.path()).unwrap();
+        let image = mount.folder.path().join("image");
+        fs::File::create(&image).unwrap().set_len(bytes).unwrap();
+        let image = image.to_str()?;
+        let made = succeeds("mkfs.ext4", &["-q", "-m", "0", image])
+            && succeeds("mount", &["-o", "loop", image, mount.path().to_str()?]);
+        made.then_some(mount)
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("mounted")
+    }
+
+    pub(crate) fn remount(&self, how: &str) {
+        let options = format!("remount,{how}");
+        assert!(succeeds("mount", &["-o", &options, self.path().to_str().unwrap()]));
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Lazily: a program that is just ending may still be there.
+        succeeds("umount", &["-l", self.path().to_str().unwrap()]);
+    }
+}
+
+/// Takes all room but this much.
+fn fill(path: &Path, spare: u64) {
+    let mut file = fs::File::create(path).unwrap();
+    let mut length = 0;
+    for bytes in [1 << 16, 1 << 12, 1 << 9] {
+        while file.write_all(&vec![1; bytes]).is_ok() {
+            length += bytes as u64;
+        }
+        file.set_len(length).unwrap();
+        use std::io::Seek;
+        file.seek(std::io::SeekFrom::Start(length)).unwrap();
+    }
+    let _ = file.sync_all();
+    // Where space is promised before it is taken, the last bytes may not be there.
+    let on_disk = fs::metadata(path).unwrap().len();
+    file.set_len(on_disk.saturating_sub(spare)).unwrap();
+    let _ = file.sync_all();
+}
+
+fn edit(place: &Place, round: u64) {
+    for number in 0..12 {
+        place.write(format!("changes/{number}"), noise(round * 100 + number, 6_000));
+    }
+    place.write("large", noise(round, 400_000));
+    place.write(format!("new/{round}/file"), noise(round + 7, 3_000));
+    if round % 2 == 1 {
+        let _ = fs::remove_dir_all(place.file("new"));
+    }
+}
+
+#[track_caller]
+fn is_done_or_full(answer: &Answer) -> bool {
+    if answer.exit == 0 {
+        return true;
+    }
+    assert_eq!(answer.exit, 1, "{} {}\n{:#}", answer.what, answer.errors, answer.json);
+    let code = answer.is_a_clear_error();
+    assert!(["disk_full", "rollback_failed"].contains(&code), "{}\n{:#}", answer.errors, answer.json);
+    let error = answer.json["error"].to_string();
+    assert!(error.contains("full") || error.contains("free"), "it says that the disk is full: {error}");
+    false
+}
+
+fn at_every_level(disk: &str, mount: &Mount, levels: &[u64]) {
+    let place = Place::at(&mount.path());
+    let filler = mount.path().join("filler");
+    edit(&place, 0);
+    let first = place.create();
+    let then = place.image();
+    let (mut counts, mut taken) = ([0; 4], 1);
+    for (round, spare) in levels.iter().enumerate() {
+        edit(&place, round as u64 + 1);
+        let now = place.image();
+        fill(&filler, *spare);
+        // There if it says so, else not; either way no file is different.
+        let answer = place.run(&["create"]);
+        let created = is_done_or_full(&answer);
+        assert_same(&place.image(), &now);
+        taken += usize::from(created);
+        assert_eq!(place.labels().len(), taken, "{spare} spare: {}\n{:#}", answer.errors, answer.json);
+        let rolled_back = is_done_or_full(&place.run(&["rollback", &first]));
+        // What could not be cleared away may still be in Safepoint's own folder, for the next command.
+        let found = TreeImage::read(&place.project(), &[".safepoint"]).unwrap();
+        assert_same(&found, if rolled_back { &then } else { &now });
+        counts[usize::from(!created)] += 1;
+        counts[2 + usize::from(!rolled_back)] += 1;
+        // With room again, everything works.
+        let _ = fs::remove_file(&filler);
+        place.run(&["recover"]).succeeds();
+        assert_same(&place.image(), if rolled_back { &then } else { &now });
+        place.is_whole();
+    }
+    let [created, no_create, rolled_back, no_rollback] = counts;
+    eprintln!(
+        "{disk}: create done {created} times and refused {no_create} times, rollback {rolled_back} and {no_rollback}"
+    );
+    assert!(no_create > 0 && no_rollback > 0, "it was never full");
+    assert!(created > 0 && rolled_back > 0, "it was always full");
+    edit(&place, 1_000);
+    let last = place.create();
+    let now = place.image();
+    place.goes_to_and_fro(&first, &then);
+    place.goes_to_and_fro(&last, &now);
+    place.is_whole();
+}
+
+#[test]
+fn a_disk_in_memory_that_is_full_at_any_moment() {
+    let Some(mount) = Mount::memory("48m") else {
+        return skip("a_disk_in_memory_that_is_full_at_any_moment", "it takes the right to mount");
+    };
+    let fine = (0..24).map(|step| step * 4096);
+    let coarse = (1..24).map(|step| step * 64 * 1024);
+    let levels: Vec<u64> = fine.chain(coarse).collect();
+    at_every_level("tmpfs", &mount, &levels);
+}
+
+#[test]
+fn a_real_disk_that_is_full_at_any_moment() {
+    let Some(mount) = Mount::ext4(64 << 20) else {
+        return skip("a_real_disk_that_is_full_at_any_moment", "it takes mkfs.ext4 and the right to mount");
+    };
+    let levels: Vec<u64> = (0..16).map(|step| step * 80 * 1024).collect();
+    at_every_level("ext4", &mount, &levels);
+}
+
+/// The project on one disk and the home on another; either may be the full one.
+#[test]
+fn a_home_on_a_full_disk_of_its_own() {
+    let Some(mount) = Mount::memory("8m") else {
+        return skip("a_home_on_a_full_disk_of_its_own", "it takes the right to mount");
+    };
+    let place = Place::new();
+    let home = mount.path().join("home");
+    let run = |args: &[&str]| {
+        let args = [&["--json"], args].concat();
+        Answer::of(&args, &place.command(&args).env("SAFEPOINT_HOME", &home).output().unwrap())
+    };
+    // Not even room for a home.
+    let filler = mount.path().join("filler");
+    place.write("file", "1");
+    fill(&filler, 0);
+    let answer = run(&["create"]);
+    assert_eq!(answer.exit, 1, "{}", answer.errors);
+    answer.is_a_clear_error();
+    fs::remove_file(&filler).unwrap();
+    let first = run(&["create"]).succeeds()["checkpoint"]["id"].as_str().unwrap().to_owned();
+    let then = place.image();
+    for round in 0..12 {
+        place.write("file", noise(round, 200_000));
+        let now = place.image();
+        fill(&filler, round * 24 * 1024);
+        is_done_or_full(&run(&["create"]));
+        assert_same(&place.image(), &now);
+        let done = is_done_or_full(&run(&["rollback", &first]));
+        let found = TreeImage::read(&place.project(), &[".safepoint"]).unwrap();
+        assert_same(&found, if done { &then } else { &now });
+        fs::remove_file(&filler).unwrap();
+        run(&["recover"]).succeeds();
+        assert_eq!(run(&["validate", "--deep"]).succeeds()["is_valid"], true);
+    }
+}
+
+/// What counts is what it takes on disk, not how long it is.
+#[test]
+fn a_sparse_file_that_is_longer_than_the_disk() {
+    let Some(mount) = Mount::memory("8m") else {
+        return skip("a_sparse_file_that_is_longer_than_the_disk", "it takes the right to mount");
+    };
+    let place = Place::at(&mount.path());
+    let home = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let args = [&["--json"], args].concat();
+        Answer::of(&args, &place.command(&args).env("SAFEPOINT_HOME", home.path()).output().unwrap())
+    };
+    place.write("image", noise(1, 10_000));
+    fs::File::options().write(true).open(place.file("image")).unwrap().set_len(64 << 20).unwrap();
+    run(&["create"]).succeeds();
+    let then = place.image();
+    fs::remove_file(place.file("image")).unwrap();
+    let now = place.image();
+    run(&["rollback", "@"]).succeeds();
+    assert_same(&place.image(), &then);
+    run(&["undo"]).succeeds();
+    assert_same(&place.image(), &now);
+    // What is really too much is refused before anything is written, and says how much it takes.
+    place.write("too much", noise(2, 5 << 20));
+    run(&["create"]).succeeds();
+    fs::remove_file(place.file("too much")).unwrap();
+    fill(&mount.path().join("filler"), 2 << 20);
+    let now = place.image();
+    let answer = run(&["rollback", "@"]);
+    answer.fails(1, "disk_full");
+    assert!(answer.errors.contains("bytes are needed"), "{}", answer.errors);
+    assert_same(&place.image(), &now);
+}
