@@ -91,7 +91,8 @@ impl Inspection<'_> {
         let held = if len > indexed.unwrap_or(PACK_HEAD_BYTES) { Some(lock()) } else { None };
         let busy = matches!(held, Some(Ok(None) | Err(_)));
         let len = if busy { indexed.unwrap_or(0) } else { len };
-        if busy && indexed.is_none() {
+        // Nor is what a writer left that was killed before it had written the first byte that counts.
+        if indexed.is_none() && (busy || len < PACK_HEAD_BYTES) {
             return;
         }
         if indexed.is_some_and(|indexed| indexed > len) {
