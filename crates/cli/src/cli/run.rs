@@ -25,6 +25,12 @@ use std::process::{Command, ExitStatus, Stdio};
 const LABEL_LETTERS_MAX: usize = 60;
 
 pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Reply, Problem> {
+    if !context.surroundings.directory.is_dir() {
+        return Err(Problem::usage(
+            format!("there is no directory {}", context.surroundings.directory.display()),
+            "Go to a folder that exists, or name one with -C.",
+        ));
+    }
     let manager = context.surroundings.open(None)?;
     let before = |problem: Problem| {
         problem

@@ -255,6 +255,13 @@ fn without_a_checkpoint_nothing_is_run() {
     --- exit 12
     ");
     assert!(!sandbox.path("user/ran").exists());
+    assert_snapshot!(sandbox.run(&["-C", "missing", "run", "--", "true"]), @"
+    --- stderr
+    error: cannot run the command: there is no directory $T/project/missing
+    Nothing was changed.
+    hint: Go to a folder that exists, or name one with -C.
+    --- exit 2
+    ");
     assert_snapshot!(sandbox.run(&["run"]), @"
     --- stderr
     error: the following required arguments were not provided:

@@ -68,6 +68,19 @@ fn on_a_terminal_delete_asks() {
 }
 
 #[test]
+fn a_question_can_be_left() {
+    let sandbox = Sandbox::with_checkpoint();
+    let seen = sandbox.interrupted(sandbox.command(&["purge", "notes.txt"]), "[y/N]");
+    assert_snapshot!(seen, @"
+    Take notes.txt out of every checkpoint of $T/project? This cannot be undone. [y/N] 
+    error: cannot purge: interrupted
+    Nothing was changed.
+    hint: Run it again when you like.
+    ");
+    assert_eq!(sandbox.run(&["cat", "first", "notes.txt"]), "good\n--- exit 0\n");
+}
+
+#[test]
 fn a_pin_is_on_record() {
     let sandbox = Sandbox::with_checkpoint();
     assert_snapshot!(sandbox.run(&["pin", "first"]), @r#"
