@@ -168,7 +168,9 @@ fn classify(error: &Error) -> Row {
 
 fn classify_config(error: &ConfigError) -> Row {
     match error {
-        ConfigError::Read { .. } => ("unreadable", FailureKind::Failed, &[]),
+        ConfigError::Read { .. } => {
+            ("unreadable", FailureKind::Failed, &["May you read the file? Mend that, or move it away."])
+        }
         ConfigError::HomeOnly { .. } => (
             "bad_configuration",
             FailureKind::Usage,
