@@ -131,7 +131,7 @@ Examples:
     Unpin(OneArgs),
     /// Delete checkpoints that are old and not needed, as each `create` does by itself.
     #[command(
-        after_help = "Pinned ones, the newest, where the workspace is, and what an undo or unfinished work needs always stay.\n\nExamples:\n  safepoint prune --dry-run                            which would go, and why\n  safepoint prune --keep-last 20 --keep-within 2d --keep-daily-for 14d"
+        after_help = "Pinned ones, the newest, where the workspace is, and what an undo or unfinished work needs always stay.\n\nExamples:\n  safepoint prune --dry-run                            which would go, and why\n  safepoint prune --keep-last 20 --keep-within 2d --thin-daily-for 14d"
     )]
     Prune(PruneArgs),
     /// Free the space of what no checkpoint needs any more.
@@ -405,7 +405,7 @@ pub(crate) struct PruneArgs {
     pub(crate) keep_within: Option<Span>,
     /// Keep one of each day until it is this old [default: as configured, else 30d].
     #[arg(long, value_name = "TIME")]
-    pub(crate) keep_daily_for: Option<Span>,
+    pub(crate) thin_daily_for: Option<Span>,
 }
 
 #[derive(Debug, Args)]

@@ -22,11 +22,15 @@ pub(crate) fn ask(context: &Context, question: &str) -> Result<(), Problem> {
         ));
     }
     let mut errors = io::stderr();
-    // Whoever cannot see the question cannot have said yes.
+    // Whoever cannot see the question will not say yes.
     let _ = write!(errors, "{question} [y/N] ").and_then(|()| errors.flush());
-    match answer(context).map_err(|_| Problem::declined())?.trim() {
-        "y" | "Y" | "yes" | "Yes" | "YES" => Ok(()),
-        _ => Err(Problem::declined()),
+    match answer(context) {
+        Ok(line) if ["y", "yes"].contains(&line.trim().to_lowercase().as_str()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            Err(Problem::interrupted("Run it again when you like."))
+        }
+        // Whoever cannot be heard has not said yes.
+        Ok(_) | Err(_) => Err(Problem::declined()),
     }
 }
 

@@ -28,6 +28,7 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem
     let data = json!({
         "checkpoint": json::checkpoint_with_coverage(&created.checkpoint, &created.coverage),
         "workspace": json::workspace(&workspace),
+        "pruned": created.pruned,
     });
     let exit = if is_whole(&created.coverage) { exit::DONE } else { exit::IN_PART };
     Ok(Reply { data, exit, failure: None })
@@ -104,8 +105,19 @@ fn tell(out: &Printer, created: &Created) {
         out.line(format!("  {}", since_parent(out, checkpoint)));
         left_out(out, &created.coverage);
     }
-    for warning in &checkpoint.warnings {
+    tell_upkeep(out, created);
+}
+
+/// What a checkpoint had to say, and what keeping house after it did.
+pub(crate) fn tell_upkeep(out: &Printer, created: &Created) {
+    for warning in created.checkpoint.warnings.iter().chain(&created.warnings) {
         out.warn(printable(warning));
+    }
+    if !created.pruned.is_empty() {
+        let count = counted(created.pruned.len() as u64, "old checkpoint", "old checkpoints");
+        out.note(format!(
+            "{count} pruned; `safepoint prune --dry-run` gives the reasons for those that stay."
+        ));
     }
 }
 

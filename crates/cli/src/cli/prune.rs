@@ -17,7 +17,7 @@ pub(crate) fn run(context: &Context, args: &PruneArgs) -> Result<Reply, Problem>
     let policy = Policy {
         keep_last: args.keep_last.unwrap_or(usual.keep_last),
         keep_within: args.keep_within.unwrap_or(usual.keep_within),
-        thin_daily_for: args.keep_daily_for.unwrap_or(usual.thin_daily_for),
+        thin_daily_for: args.thin_daily_for.unwrap_or(usual.thin_daily_for),
     };
     let dry_run = if args.dry_run { DryRun::Yes } else { DryRun::No };
     let judged = manager.prune(&workspace, &policy, dry_run)?;
@@ -29,7 +29,7 @@ pub(crate) fn run(context: &Context, args: &PruneArgs) -> Result<Reply, Problem>
         "policy": {
             "keep_last": policy.keep_last,
             "keep_within": policy.keep_within,
-            "keep_daily_for": policy.thin_daily_for,
+            "thin_daily_for": policy.thin_daily_for,
         },
         "dropped": dropped,
         "checkpoints": verdicts,

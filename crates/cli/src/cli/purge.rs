@@ -2,7 +2,7 @@
 
 use crate::cli::args::PurgeArgs;
 use crate::cli::output::Reply;
-use crate::cli::terminal::counted;
+use crate::cli::terminal::{counted, printable};
 use crate::cli::{Context, consent, exit, gc};
 use crate::problem::Problem;
 use safepoint::model::RelPath;
@@ -21,7 +21,7 @@ pub(crate) fn run(context: &Context, args: &PurgeArgs) -> Result<Reply, Problem>
     let named = paths.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let question = format!(
         "Take {named} out of every checkpoint of {}? This cannot be undone.",
-        workspace.root_path().display()
+        printable(&workspace.root_path().display().to_string())
     );
     consent::ask(context, &question)?;
     let report = manager.purge(&workspace, &paths, &context.progress)?;

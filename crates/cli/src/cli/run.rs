@@ -25,6 +25,12 @@ use std::process::{Command, ExitStatus, Stdio};
 const LABEL_LETTERS_MAX: usize = 60;
 
 pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Reply, Problem> {
+    if !context.surroundings.directory.is_dir() {
+        return Err(Problem::usage(
+            format!("there is no directory {}", context.surroundings.directory.display()),
+            "Go to a folder that exists, or name one with -C.",
+        ));
+    }
     let manager = context.surroundings.open(None)?;
     let before = |problem: Problem| {
         problem
@@ -74,15 +80,10 @@ fn cover(
     let created = manager
         .create(workspace, &options, &context.progress)
         .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
-    let checkpoint = created.checkpoint;
-    let out = &context.out;
-    out.note(format!(
-        "Checkpoint {} \"{}\"",
-        checkpoint.id,
-        printable(checkpoint.label.as_deref().unwrap_or_default())
-    ));
-    checkpoint.warnings.iter().for_each(|warning| out.warn(printable(warning)));
-    Ok(checkpoint)
+    let label = printable(created.checkpoint.label.as_deref().unwrap_or_default());
+    context.out.note(format!("Checkpoint {} \"{label}\"", created.checkpoint.id));
+    create::tell_upkeep(&context.out, &created);
+    Ok(created.checkpoint)
 }
 
 /// The command as one line, cut where it is long.

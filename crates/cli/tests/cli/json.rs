@@ -67,6 +67,7 @@ fn create() {
           "warnings": [],
           "workspace_id": "01KG9YS7G0000E485875XHVKDF"
         },
+        "pruned": [],
         "workspace": {
           "created_at": "2026-01-31T12:00:01.000000Z",
           "head": null,

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const WRECK: &str = "echo out; echo err >&2; rm -r src; echo bad > notes.txt; touch junk; exit 7";
 
@@ -255,6 +255,13 @@ fn without_a_checkpoint_nothing_is_run() {
     --- exit 12
     ");
     assert!(!sandbox.path("user/ran").exists());
+    assert_snapshot!(sandbox.run(&["-C", "missing", "run", "--", "true"]), @"
+    --- stderr
+    error: cannot run the command: there is no directory $T/project/missing
+    Nothing was changed.
+    hint: Go to a folder that exists, or name one with -C.
+    --- exit 2
+    ");
     assert_snapshot!(sandbox.run(&["run"]), @"
     --- stderr
     error: the following required arguments were not provided:
@@ -307,7 +314,9 @@ fn started(sandbox: &Sandbox, flags: &[&str], script: &str) -> Child {
 }
 
 fn wait_for(path: &Path) {
+    let began = Instant::now();
     while !path.exists() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{} does not appear", path.display());
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -1,6 +1,7 @@
 //! A sealed place to run the program in: its own home, project, clock and ids.
 
 use regex_lite::Regex;
+use rustix::process::{Pid, Signal};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
@@ -109,17 +110,21 @@ impl Sandbox {
     }
 
     /// What a person sees on a terminal of 80 columns; escapes are shown as `^[`.
-    pub(crate) fn terminal(&self, mut command: Command) -> String {
-        command.stdin(Stdio::null());
-        self.watched(command, None)
+    pub(crate) fn terminal(&self, command: Command) -> String {
+        self.watched(command, &Person::Watches)
     }
 
     /// The same, where the person types something.
-    pub(crate) fn typed(&self, command: Command, text: &str) -> String {
-        self.watched(command, Some(text))
+    pub(crate) fn typed(&self, command: Command, text: &'static str) -> String {
+        self.watched(command, &Person::Types(text))
     }
 
-    fn watched(&self, mut command: Command, typed: Option<&str>) -> String {
+    /// The same, where the person stops the program once this is on the screen.
+    pub(crate) fn interrupted(&self, command: Command, sign: &'static str) -> String {
+        self.watched(command, &Person::StopsAt(sign))
+    }
+
+    fn watched(&self, mut command: Command, person: &Person) -> String {
         let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&near).unwrap();
         unlockpt(&near).unwrap();
@@ -127,8 +132,11 @@ impl Sandbox {
         let far = fs::OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
         let size = Winsize { ws_row: 40, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&far, size).unwrap();
-        if let Some(text) = typed {
-            command.stdin(far.try_clone().unwrap());
+        command.stdin(match person {
+            Person::Watches => Stdio::null(),
+            Person::Types(_) | Person::StopsAt(_) => Stdio::from(far.try_clone().unwrap()),
+        });
+        if let Person::Types(text) = person {
             rustix::io::write(&near, text.as_bytes()).unwrap();
         }
         command.stdout(far.try_clone().unwrap()).stderr(far);
@@ -138,6 +146,10 @@ impl Sandbox {
         // When the last writer is gone, reading fails.
         while let Ok(count @ 1..) = near.read(&mut piece) {
             seen.extend_from_slice(&piece[..count]);
+            if matches!(person, Person::StopsAt(sign) if String::from_utf8_lossy(&seen).ends_with(&format!("{sign} ")))
+            {
+                rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+            }
         }
         assert!(child.wait().unwrap().code().is_some());
         self.steady(&String::from_utf8_lossy(&seen).replace("\r\n", "\n").replace('\u{1b}', "^["))
@@ -183,6 +195,13 @@ impl Sandbox {
         }
         text
     }
+}
+
+/// What somebody does at a terminal.
+enum Person {
+    Watches,
+    Types(&'static str),
+    StopsAt(&'static str),
 }
 
 /// A name of bytes.

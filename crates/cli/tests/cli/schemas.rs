@@ -125,7 +125,7 @@ fn every_answer_fits_its_schema() {
         "pin first",
         "unpin first",
         "prune --dry-run",
-        "prune --keep-last 3 --keep-within 0s --keep-daily-for 0s",
+        "prune --keep-last 3 --keep-within 0s --thin-daily-for 0s",
         "usage",
         "gc --thorough",
         "--yes purge run.sh",

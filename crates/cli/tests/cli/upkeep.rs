@@ -68,6 +68,19 @@ fn on_a_terminal_delete_asks() {
 }
 
 #[test]
+fn a_question_can_be_left() {
+    let sandbox = Sandbox::with_checkpoint();
+    let seen = sandbox.interrupted(sandbox.command(&["purge", "notes.txt"]), "[y/N]");
+    assert_snapshot!(seen, @"
+    Take notes.txt out of every checkpoint of $T/project? This cannot be undone. [y/N] 
+    error: cannot purge: interrupted
+    Nothing was changed.
+    hint: Run it again when you like.
+    ");
+    assert_eq!(sandbox.run(&["cat", "first", "notes.txt"]), "good\n--- exit 0\n");
+}
+
+#[test]
 fn a_pin_is_on_record() {
     let sandbox = Sandbox::with_checkpoint();
     assert_snapshot!(sandbox.run(&["pin", "first"]), @r#"
@@ -97,7 +110,7 @@ fn prune_gives_the_reason_for_each() {
         sandbox.run(&["create", "-m", label]);
     }
     sandbox.run(&["pin", "first"]);
-    let flags = ["--keep-last", "2", "--keep-within", "0s", "--keep-daily-for", "0s"];
+    let flags = ["--keep-last", "2", "--keep-within", "0s", "--thin-daily-for", "0s"];
     assert_snapshot!(sandbox.run(&["prune", "--dry-run"]), @r#"
       keep  01KG9YYQ9053R1T2RMWKDG33ZD  1 minute ago    the workspace stands on it  "fourth"
       keep  01KG9YWWP02J59EP1NVRE9ENPE  2 minutes ago   one of the last 100  "third"
@@ -155,9 +168,9 @@ fn prune_gives_the_reason_for_each() {
         "dropped": 1,
         "dry_run": true,
         "policy": {
-          "keep_daily_for": "0s",
           "keep_last": 2,
-          "keep_within": "0s"
+          "keep_within": "0s",
+          "thin_daily_for": "0s"
         }
       },
       "exit_code": 0,
@@ -186,6 +199,33 @@ fn prune_gives_the_reason_for_each() {
 
     For more information, try '--help'.
     --- exit 2
+    "#);
+}
+
+#[test]
+fn what_a_checkpoint_pruned_is_said() {
+    let sandbox = Sandbox::with_checkpoint();
+    fs::write(
+        sandbox.path("home/config.toml"),
+        "[retention]\nkeep_last = 1\nkeep_within = \"0s\"\nthin_daily_for = \"0s\"\n",
+    )
+    .unwrap();
+    assert_snapshot!(sandbox.run(&["create", "-m", "second"]), @r#"
+    Checkpoint 01KG9YV2300QJS22HDXJ4G4Q61 "second"
+      6 files and folders, 50 B; SIZE new in the store, N ms
+      nothing changed since the last one
+      left out:
+        .git  git's own folder
+    --- stderr
+    1 old checkpoint pruned; `safepoint prune --dry-run` gives the reasons for those that stay.
+    --- exit 0
+    "#);
+    assert_eq!(sandbox.json(&["create", "--json"])["data"]["pruned"].as_array().unwrap().len(), 1);
+    assert_snapshot!(sandbox.run(&["run", "--", "true"]), @r#"
+    --- stderr
+    Checkpoint 01KG9YYQ9053R1T2RMWKDG33ZD "before true"
+    1 old checkpoint pruned; `safepoint prune --dry-run` gives the reasons for those that stay.
+    --- exit 0
     "#);
 }
 
