@@ -8,7 +8,7 @@ use crate::error::WorkspaceError;
 use crate::linux;
 use crate::plan::owners;
 use crate::probe::Capabilities;
-use crate::root::Root;
+use crate::root::{OWN_FOLDER, Root};
 use crate::threads;
 use rayon::prelude::*;
 use rustix::fd::{AsFd, OwnedFd};
@@ -40,6 +40,8 @@ pub struct Stage<'r> {
     /// Files as they were staged: by inode, their last change and size. A path that differs from what was put there, in a file
     /// that nobody wrote to since, is damage and not an edit.
     pub(crate) staged: HashMap<u64, (i64, u64)>,
+    /// Whether it was found, left by another process, and not made by this one.
+    pub(crate) found: bool,
 }
 
 /// Which time restored files carry.
@@ -59,6 +61,11 @@ pub struct StageOptions {
     pub capabilities: Capabilities,
     /// Which time restored files carry.
     pub times: Times,
+}
+
+/// Safepoint's own folder as a path, for errors about it.
+fn own_path() -> RelPath {
+    RelPath::new(OWN_FOLDER.as_bytes()).unwrap_or_default()
 }
 
 /// What was found in Safepoint's own folder.
@@ -84,7 +91,7 @@ impl<'r> Stage<'r> {
     /// # Errors
     /// When the folder cannot be read.
     pub fn leftovers(root: &Root) -> Result<(Vec<RollbackId>, Vec<RollbackId>), WorkspaceError> {
-        leftovers(root).map_err(|source| WorkspaceError::Read { path: RelPath::root(), source })
+        leftovers(root).map_err(|source| WorkspaceError::Read { path: own_path(), source })
     }
 
     /// Writes all that the steps put into the workspace, and makes it durable.
@@ -101,12 +108,12 @@ impl<'r> Stage<'r> {
         progress: &dyn Progress,
     ) -> Result<Self, WorkspaceError> {
         let StageOptions { capabilities, times } = options;
-        let failed = |source| WorkspaceError::Stage { path: RelPath::root(), source };
+        let failed = |source| WorkspaceError::Stage { path: own_path(), source };
         let name = format!("{STAGE}{id}");
         let own = root.make_own_folder().map_err(failed)?;
         linux::make_dir(&own, name.as_bytes()).map_err(failed)?;
         let fd = linux::open_dir(&own, name.as_bytes()).map_err(failed)?;
-        let mut stage = Self { root, own, fd, name, id, capabilities, staged: HashMap::new() };
+        let mut stage = Self { root, own, fd, name, id, capabilities, staged: HashMap::new(), found: false };
         match stage.fill(steps, times, source, progress) {
             Ok(()) => Ok(stage),
             Err(error) => {
@@ -126,13 +133,22 @@ impl<'r> Stage<'r> {
         id: RollbackId,
         capabilities: Capabilities,
     ) -> Result<Option<Self>, WorkspaceError> {
-        let failed = |source| WorkspaceError::Read { path: RelPath::root(), source };
+        let failed = |source| WorkspaceError::Read { path: own_path(), source };
         let Some(own) = root.own_folder().map_err(failed)? else { return Ok(None) };
         for prefix in [APPLY, STAGE] {
             let name = format!("{prefix}{id}");
             match linux::open_dir(&own, name.as_bytes()) {
                 Ok(fd) => {
-                    return Ok(Some(Self { root, own, fd, name, id, capabilities, staged: HashMap::new() }));
+                    return Ok(Some(Self {
+                        root,
+                        own,
+                        fd,
+                        name,
+                        id,
+                        capabilities,
+                        staged: HashMap::new(),
+                        found: true,
+                    }));
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(failed(error)),
@@ -154,12 +170,12 @@ impl<'r> Stage<'r> {
         if let Some(stage) = Self::open(root, id, capabilities)? {
             return Ok(stage);
         }
-        let failed = |source| WorkspaceError::Stage { path: RelPath::root(), source };
+        let failed = |source| WorkspaceError::Stage { path: own_path(), source };
         let name = format!("{APPLY}{id}");
         let own = root.make_own_folder().map_err(failed)?;
         linux::make_dir(&own, name.as_bytes()).map_err(failed)?;
         let fd = linux::open_dir(&own, name.as_bytes()).map_err(failed)?;
-        Ok(Self { root, own, fd, name, id, capabilities, staged: HashMap::new() })
+        Ok(Self { root, own, fd, name, id, capabilities, staged: HashMap::new(), found: true })
     }
 
     fn fill(

@@ -77,6 +77,14 @@ impl Stage<'_> {
         }
     }
 
+    /// Whether a directory on the way is no longer one, taken away or replaced by somebody else. That something else stands there
+    /// counts only for a rollback that was found: while it runs, it may be for a moment, and the next command looks again.
+    fn is_no_place(&self, error: &io::Error) -> bool {
+        let replaced = error.kind() == io::ErrorKind::NotADirectory
+            || matches!(error.raw_os_error(), Some(libc::ELOOP | libc::EXDEV));
+        is_absent(error) || (self.found && replaced)
+    }
+
     fn slot<'a>(&'a self, name: &'a str) -> (&'a OwnedFd, &'a [u8]) {
         (&self.fd, name.as_bytes())
     }
@@ -165,7 +173,7 @@ impl Stage<'_> {
             match linux::open_dir_at(self.root.fd(), &path) {
                 Ok(fd) => linux::sync(&fd)?,
                 // Taken away meanwhile: then there is nothing in it to keep.
-                Err(error) if is_absent(&error) => {}
+                Err(error) if self.is_no_place(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -174,7 +182,10 @@ impl Stage<'_> {
     }
 
     fn sync_meta(&self, path: &RelPath) -> io::Result<()> {
-        let place = self.place(path)?;
+        let place = match self.place(path) {
+            Err(error) if self.is_no_place(&error) => return Ok(()),
+            other => other?,
+        };
         match linux::open_file(&place.above, &place.name) {
             Ok(fd) => linux::sync(&fd),
             // What may not be opened cannot be synced alone.
@@ -277,7 +288,7 @@ impl Stage<'_> {
             Ok(place) => place,
             // The directory above is gone, taken away by somebody else: there is no place to put anything back to, and
             // what is in the slot will be rescued.
-            Err(error) if is_absent(&error) => return Ok(()),
+            Err(error) if self.is_no_place(&error) => return Ok(()),
             Err(error) => return Err(failed(error)),
         };
         let How::Swap { slot } = step.how else {

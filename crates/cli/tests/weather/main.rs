@@ -14,6 +14,7 @@ mod homes;
 mod ids;
 mod links;
 mod names;
+mod page;
 mod place;
 mod places;
 mod signals;

@@ -213,3 +213,39 @@ fn what_others_do_while_a_rollback_is_undone_is_respected() {
     assert!(rescued.contains(&"changed".to_owned()), "{rescued:?}");
     assert!(rescued.contains(&"dir/gone".to_owned()), "{rescued:?}");
 }
+
+#[test]
+fn a_folder_that_is_no_folder_any_more_does_not_stop_the_recovery() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    for replacement in ["nothing", "a file", "a link"] {
+        let bench = Bench::new();
+        let outside = crate::bench::scratch();
+        fs::write(outside.path().join("changed"), "alive").unwrap();
+        bench.write("changed", "1");
+        bench.write("dir/changed", "1");
+        bench.write("dir/gone", "1");
+        bench.write("dir/mode", "1");
+        let checkpoint = bench.create();
+        bench.write("changed", "2");
+        bench.write("dir/changed", "2");
+        fs::remove_file(bench.path("dir/gone")).unwrap();
+        fs::set_permissions(bench.path("dir/mode"), fs::Permissions::from_mode(0o600)).unwrap();
+        let restored = bench.restore(checkpoint.id);
+        reopen_as_applying(&bench, restored.rollback.id);
+        // After the crash, before the recovery.
+        fs::remove_dir_all(bench.path("dir")).unwrap();
+        match replacement {
+            "a file" => bench.write("dir", "a file"),
+            "a link" => symlink(outside.path(), bench.path("dir")).unwrap(),
+            _ => {}
+        }
+        let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
+        assert_eq!(recovery.undone, [restored.rollback.id], "{replacement}");
+        assert_eq!(bench.read("changed"), "2");
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_to_string(outside.path().join("changed")).unwrap(), "alive");
+        // Everything can be had again.
+        bench.restore(checkpoint.id);
+        assert_eq!(bench.read("dir/gone"), "1");
+    }
+}
