@@ -3,6 +3,7 @@
 //! No I/O, no clock, no randomness: the same input gives the same bytes, today and in ten years.
 //! Everything that is decoded here was read from a disk and is treated as hostile.
 
+mod bytes;
 pub mod change;
 pub mod checkpoint;
 pub mod content;
@@ -23,6 +24,7 @@ pub mod time;
 pub mod tree;
 mod varint;
 
+pub use bytes::Bytes;
 pub use error::ModelError;
 pub use hash::{ObjectId, ObjectKind};
 pub use id::{CheckpointId, RollbackId, WorkspaceId};

@@ -3,7 +3,7 @@
 use crate::config::ConfigError;
 use safepoint_catalog::CatalogError;
 use safepoint_model::change::GraftError;
-use safepoint_model::{CheckpointId, ModelError, ObjectError, RelPath, RollbackId};
+use safepoint_model::{Bytes, CheckpointId, ModelError, ObjectError, RelPath, RollbackId};
 use safepoint_store::StoreError;
 use safepoint_workspace::WorkspaceError;
 use std::io;
@@ -91,7 +91,10 @@ pub enum Error {
     NothingToRedo,
     /// The home may not become larger.
     #[error(
-        "the cap of {cap_bytes} bytes is reached: at least {needed_bytes} bytes are needed, {over_bytes} more than may be added"
+        "the cap of {} is reached: at least {} are needed, {} more than may be added",
+        Bytes(*cap_bytes),
+        Bytes(*needed_bytes),
+        Bytes(*over_bytes)
     )]
     Capped {
         /// How much was to be added when it was refused; more may have followed.

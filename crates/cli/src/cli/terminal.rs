@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Effects, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use safepoint::model::Timestamp;
+use safepoint::model::{Bytes, Timestamp};
 use safepoint::{Activity, Progress};
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -93,16 +93,7 @@ pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
 
 /// A number of bytes as people say it.
 pub(crate) fn size(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    let mut units = ["kB", "MB", "GB", "TB", "PB", "EB"].iter();
-    let mut unit = "B";
-    while value >= 999.5
-        && let Some(next) = units.next()
-    {
-        value /= 1000.0;
-        unit = next;
-    }
-    if unit == "B" || value >= 99.95 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
+    Bytes(bytes).to_string()
 }
 
 /// A moment as people say it.

@@ -98,11 +98,17 @@ fn is_done_or_full(answer: &Answer) -> bool {
     false
 }
 
+/// The disk is to be full before the cap is reached, which is a tenth of it.
+fn lift_the_cap(home: &Path) {
+    fs::write(home.join("config.toml"), "[store]\ncap = \"1TiB\"\n").unwrap();
+}
+
 fn at_every_level(disk: &str, mount: &Mount, levels: &[u64]) {
     let place = Place::at(&mount.path());
     let filler = mount.path().join("filler");
     edit(&place, 0);
     let first = place.create();
+    lift_the_cap(&place.path("home"));
     let then = place.image();
     let (mut counts, mut taken) = ([0; 4], 1);
     for (round, spare) in levels.iter().enumerate() {
@@ -182,6 +188,7 @@ fn a_home_on_a_full_disk_of_its_own() {
     answer.is_a_clear_error();
     fs::remove_file(&filler).unwrap();
     let first = run(&["create"]).succeeds()["checkpoint"]["id"].as_str().unwrap().to_owned();
+    lift_the_cap(&home);
     let then = place.image();
     for round in 0..12 {
         place.write("file", noise(round, 200_000));
