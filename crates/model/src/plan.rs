@@ -1,0 +1,3 @@
+//! Plans: what is to be done, in steps and subplans.
+
+pub mod spec;
