@@ -1,3 +1,5 @@
 //! Plans: what is to be done, in steps and subplans.
 
+pub mod document;
 pub mod spec;
+pub mod state;
