@@ -225,7 +225,11 @@ impl Transaction<'_> {
         self.plan_version(&plan.id)
     }
 
-    fn plan_version(&self, id: &str) -> Result<u64, CatalogError> {
+    /// The version of a plan.
+    ///
+    /// # Errors
+    /// When there is no such plan, or the catalog cannot be read.
+    pub fn plan_version(&self, id: &str) -> Result<u64, CatalogError> {
         let sql = "SELECT id, version FROM plans WHERE id = ?1";
         query::first(self.connection, format_args!("plan {id}"), sql, [id], |row| {
             Fields::with_id(row, "plans").number("version")

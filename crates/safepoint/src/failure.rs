@@ -78,7 +78,7 @@ type Row = (&'static str, FailureKind, &'static [&'static str]);
 
 /// The table; `docs/errors.md` is its other copy, and a test compares the two.
 fn classify(error: &Error) -> Row {
-    use FailureKind::{Conflict, Damaged, Failed, NotFound, Usage};
+    use FailureKind::{Busy, Conflict, Damaged, Failed, NotFound, Usage};
     match error {
         Error::Home { .. } => {
             ("home", Failed, &["Name a folder that you may write with --home or SAFEPOINT_HOME."])
@@ -130,6 +130,21 @@ fn classify(error: &Error) -> Row {
                 "Delete some and run `safepoint gc`, or raise `cap` under [store] in config.toml in Safepoint's home.",
             ],
         ),
+        Error::NoPlan { .. } => ("no_plan", NotFound, &["`safepoint plan list` shows the plans."]),
+        Error::BadPlanId { .. } => ("bad_plan_id", Usage, &["Leave the id out to get one."]),
+        Error::NoPlanInCheckpoint { .. } => {
+            ("no_plan", NotFound, &["`safepoint plan checkpoint list PLAN` shows those that hold one."])
+        }
+        Error::OtherPlan { .. } => (
+            "other_plan",
+            Conflict,
+            &["`safepoint plan checkpoint list PLAN` shows the checkpoints of the plan."],
+        ),
+        Error::PlanApplied { .. } => {
+            ("plan_applied", Conflict, &["Roll the files back alone with --part files, or begin a new plan."])
+        }
+        Error::PlanChanged { .. } => ("plan_changed", Busy, &["Stop what drives the plan, then try again."]),
+        Error::Plan(_) => ("plan_rule", Conflict, &["`safepoint plan show PLAN` shows where it is."]),
         Error::NoPurge { .. } => {
             ("no_purge", NotFound, &["`safepoint show ID --files` lists what is in a checkpoint."])
         }

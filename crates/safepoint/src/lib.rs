@@ -40,6 +40,7 @@ mod manager;
 mod mark;
 mod part;
 mod parts;
+mod plans;
 mod purge;
 mod recover;
 mod repair;
@@ -61,6 +62,7 @@ pub use failure::{Failure, FailureKind};
 pub use find::{Entries, ListedEntry};
 pub use manager::{CheckpointManager, Settings};
 pub use part::{Captured, Chosen, Outline, Part, Prepared};
+pub use plans::{NewDecision, StepMoved};
 pub use purge::PurgeReport;
 pub use recover::Recovery;
 pub use repair::Repair;
@@ -70,7 +72,8 @@ pub use upkeep::{Cap, Judged, Thoroughness};
 pub use validate::{DamagedPart, Validation};
 
 pub use safepoint_catalog::{
-    BrokenEvent, Event, EventCheck, Filter, Pinned, RoleFilter, Summary, Workspace, sqlite_version,
+    BrokenEvent, Event, EventCheck, Filter, Pinned, PlanNote, PlanRecord, PlanSummary, RoleFilter, Summary,
+    Workspace, sqlite_version,
 };
 pub use safepoint_model as model;
 pub use safepoint_model::progress::{Activity, Progress, Silent};

@@ -653,6 +653,29 @@ impl Plan {
         Ok(())
     }
 
+    /// Sets what the plan knows under a key, or forgets it.
+    ///
+    /// # Errors
+    /// When the plan is over.
+    pub fn set_context(&mut self, key: &str, value: Option<Value>) -> Result<(), PlanRule> {
+        self.not_over()?;
+        match value {
+            Some(value) => self.context.insert(key.to_owned(), value),
+            None => self.context.remove(key),
+        };
+        Ok(())
+    }
+
+    /// Sets what the plan gave under a key.
+    ///
+    /// # Errors
+    /// When the plan is over.
+    pub fn set_output(&mut self, key: &str, value: Value) -> Result<(), PlanRule> {
+        self.not_over()?;
+        self.outputs.insert(key.to_owned(), value);
+        Ok(())
+    }
+
     /// Adds steps behind those that are there, below a step or at the top. A plan that was done is not any more.
     ///
     /// # Errors
