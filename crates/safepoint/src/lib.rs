@@ -40,12 +40,14 @@ mod manager;
 mod mark;
 mod part;
 mod parts;
+mod plan_file;
 mod purge;
 mod recover;
 mod repair;
 mod rescue;
 mod restore;
 mod space;
+mod spelling;
 mod undo;
 mod upkeep;
 mod validate;
@@ -61,6 +63,9 @@ pub use failure::{Failure, FailureKind};
 pub use find::{Entries, ListedEntry};
 pub use manager::{CheckpointManager, Settings};
 pub use part::{Captured, Chosen, Outline, Part, Prepared};
+pub use plan_file::{
+    PLAN_FILE_BYTES_MAX, Place, PlanFile, PlanFileError, PlanFileProblem, PlanFormat, PlanProblemKind,
+};
 pub use purge::PurgeReport;
 pub use recover::Recovery;
 pub use repair::Repair;
