@@ -1,6 +1,7 @@
 //! What can go wrong with a verb.
 
 use crate::config::ConfigError;
+use crate::plan_file::PlanFileError;
 use safepoint_catalog::CatalogError;
 use safepoint_model::change::GraftError;
 use safepoint_model::plan::state::PlanRule;
@@ -179,6 +180,9 @@ pub enum Error {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A plan file is no plan.
+    #[error(transparent)]
+    PlanFile(#[from] PlanFileError),
     /// The folder failed.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),

@@ -165,6 +165,9 @@ fn classify(error: &Error) -> Row {
             ],
         ),
         Error::Config(error) => classify_config(error),
+        Error::PlanFile(_) => {
+            ("bad_plan", Usage, &["Mend the file and try again; docs/plan-files.md lists every key."])
+        }
         Error::Workspace(error) => classify_workspace(error),
         Error::Store(error) => classify_store(error),
         Error::Catalog(error) => classify_catalog(error),
@@ -309,6 +312,9 @@ fn details(error: &Error) -> Vec<String> {
         Error::Workspace(WorkspaceError::Obstructed(obstacles)) => {
             obstacles.iter().take(10).map(|obstacle| format!("In the way: {obstacle}")).collect()
         }
+        Error::PlanFile(error) => {
+            error.others().iter().take(10).map(|problem| format!("Also: {problem}")).collect()
+        }
         Error::RolledBackHalfway { source, .. } => details(source),
         _ => Vec::new(),
     }
@@ -318,6 +324,7 @@ fn details(error: &Error) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::config::ConfigFile;
+    use crate::plan_file::{PlanFile, PlanFileError};
     use safepoint_model::{ModelError, ObjectId, RelPath};
     use std::io;
     use std::path::PathBuf;
@@ -347,6 +354,7 @@ mod tests {
                 "bad_configuration",
                 FailureKind::Usage,
             ),
+            (PlanFileError::TooLarge { bytes_max: 1 }.into(), "bad_plan", FailureKind::Usage),
             (
                 ConfigError::Read { file: ConfigFile::Home, source: io::ErrorKind::Other.into() }.into(),
                 "unreadable",
@@ -406,6 +414,21 @@ mod tests {
             assert!(!failure.message.is_empty());
             assert!(!failure.hints.is_empty(), "{error}: what to do next?");
         }
+    }
+
+    #[test]
+    fn what_else_is_wrong_with_a_plan_is_in_the_hints() {
+        let error = PlanFile::parse(b"titel = 'x'\nrun = 'y'", None).unwrap_err();
+        let failure = Failure::from(&Error::from(error));
+        assert_eq!(failure.message, "`title`, line 1, column 1, is missing: every plan has one");
+        assert_eq!(
+            failure.hints[1..],
+            [
+                "Also: unknown key `titel`, line 1, column 1: did you mean `title`?",
+                "Also: unknown key `run`, line 2, column 1: did you mean `step.run`?",
+            ]
+        );
+        assert!(failure.causes.is_empty());
     }
 
     #[test]

@@ -40,6 +40,7 @@ mod manager;
 mod mark;
 mod part;
 mod parts;
+mod plan_file;
 mod plans;
 mod purge;
 mod recover;
@@ -47,6 +48,7 @@ mod repair;
 mod rescue;
 mod restore;
 mod space;
+mod spelling;
 mod undo;
 mod upkeep;
 mod validate;
@@ -62,6 +64,9 @@ pub use failure::{Failure, FailureKind};
 pub use find::{Entries, ListedEntry};
 pub use manager::{CheckpointManager, Settings};
 pub use part::{Captured, Chosen, Outline, Part, Prepared};
+pub use plan_file::{
+    PLAN_FILE_BYTES_MAX, Place, PlanFile, PlanFileError, PlanFileProblem, PlanFormat, PlanProblemKind,
+};
 pub use plans::{NewDecision, StepMoved};
 pub use purge::PurgeReport;
 pub use recover::Recovery;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 /// What is not about one command.
-const SHARED: [&str; 2] = ["envelope", "types"];
+const SHARED: [&str; 3] = ["envelope", "plan-file", "types"];
 
 /// Every schema that is published, by its name.
 fn published() -> BTreeMap<String, Value> {
