@@ -36,7 +36,7 @@ pub(crate) fn value(collected: &Collected) -> Value {
     })
 }
 
-/// Less than this is mostly the order that packs need.
+/// Less than this is not worth a word.
 const WORTH_SAYING: u64 = 100_000;
 
 /// The same, for people.

@@ -294,7 +294,7 @@ fn usage_shows_where_the_space_is() {
     SIZE of at mostSIZE on the disk
     SIZE  in packs
     SIZE  of that, needed by several checkpoints
-    SIZE  of that, needed by none, or for order in the packs; `safepoint gc` frees what can go
+    SIZE  of that, needed by none; `safepoint gc --thorough` frees it
     What deleting all checkpoints of a workspace would free:
     SIZE  $T/project  1 checkpoint
     What deleting one checkpoint would free, the largest first:
