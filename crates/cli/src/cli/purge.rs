@@ -31,7 +31,7 @@ pub(crate) fn run(context: &Context, args: &PurgeArgs) -> Result<Reply, Problem>
     out.remark("The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.");
     let freed = report.collected.outcome == Outcome::Done && report.collected.packs_left == 0;
     if !freed {
-        out.warn("until then its bytes may still be in the store, though no checkpoint leads to them");
+        out.warn("no checkpoint leads to them any more, but bytes may still be in the store: run `safepoint gc --thorough`, and before it `safepoint repair` where something is damaged");
     }
     let exit = if freed { exit::DONE } else { exit::IN_PART };
     let data = json!({
