@@ -13,3 +13,4 @@ mod resolve;
 mod rollbacks;
 mod speed;
 mod transactions;
+mod upkeep;
