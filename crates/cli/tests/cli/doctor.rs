@@ -5,6 +5,7 @@ use insta::assert_snapshot;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 /// Status of a check by its name.
 fn status<'a>(value: &'a Value, name: &str) -> &'a str {
@@ -307,4 +308,57 @@ fn damage_is_a_problem() {
             && told.ends_with("--- exit 3\n"),
         "{told}"
     );
+}
+
+#[test]
+fn a_home_that_is_no_folder_is_a_problem() {
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.path("home"), "a file").unwrap();
+    assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
+    problem  home        $T/home cannot be looked at: not a directory
+                         hint: Name a folder that you may write with --home or SAFEPOINT_HOME.
+    1 problem, 0 warnings.
+    --- exit 3
+    ");
+}
+
+#[test]
+fn too_few_open_files_are_told() {
+    let sandbox = Sandbox::with_checkpoint();
+    let program = sandbox.command(&["doctor"]).get_program().to_owned();
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "ulimit -n 512; exec \"$0\" doctor -q"]).arg(program);
+    shell
+        .current_dir(sandbox.path("project"))
+        .env("SAFEPOINT_HOME", sandbox.path("home"))
+        .env("NO_COLOR", "1");
+    assert_snapshot!(sandbox.told(&shell.output().unwrap()), @"
+    warning  open_files        this process may open only 512 files at once; a deep tree needs more
+                               hint: Raise the limit, for instance with `ulimit -n 4096`.
+    Nothing is wrong; 1 warning.
+    --- exit 0
+    ");
+}
+
+#[test]
+fn a_catalog_that_was_tampered_with_is_told_with_the_place() {
+    let sandbox = Sandbox::with_checkpoint();
+    let catalog = rusqlite::Connection::open(sandbox.path("home/catalog.db")).unwrap();
+    catalog.execute("UPDATE checkpoints SET kind = 'nonsense'", []).unwrap();
+    assert_snapshot!(sandbox.run(&["doctor", "-q"]), @r#"
+    problem  catalog           1 thing is wrong, the first: the catalog is damaged: checkpoints 01KG9YS9EGCQT0DH2X3200JHAF: kind: "nonsense" is not a kind: expected one of automatic, manual, workflow, emergency
+                               hint: `safepoint validate --deep` shows which checkpoints are still whole. Keep a copy of the home before you go on.
+    1 problem, 0 warnings.
+    --- exit 3
+    "#);
+    catalog.execute("UPDATE checkpoints SET kind = 'manual'", []).unwrap();
+    catalog.execute("UPDATE events SET payload = '{}' WHERE seq = 2", []).unwrap();
+    assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
+    problem  catalog           2 things are wrong, the first: event 2: its content is not what was written
+                               hint: `safepoint validate --deep` shows which checkpoints are still whole. Keep a copy of the home before you go on.
+    problem  history           the chain is broken at event 2: its content is not what was written
+                               hint: Somebody or something changed the catalog behind Safepoint's back. `safepoint validate --deep` shows what can be trusted.
+    2 problems, 0 warnings.
+    --- exit 3
+    ");
 }

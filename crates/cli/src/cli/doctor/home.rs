@@ -33,6 +33,9 @@ pub(super) fn private(home: &Path) -> Check {
         }
         Err(error) => return unreadable(home, &error),
     };
+    if !top.is_dir() {
+        return unreadable(home, &io::ErrorKind::NotADirectory.into());
+    }
     let mut findings = Findings::default();
     if let Err(error) = look(home, &mut findings) {
         return unreadable(home, &error);
