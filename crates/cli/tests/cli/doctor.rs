@@ -362,3 +362,48 @@ fn a_catalog_that_was_tampered_with_is_told_with_the_place() {
     --- exit 3
     ");
 }
+
+#[test]
+fn a_rollback_that_was_cut_short_is_a_problem_and_seen_in_the_graph() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    sandbox.run(&["rollback", "first"]);
+    let catalog = rusqlite::Connection::open(sandbox.path("home/catalog.db")).unwrap();
+    // As a kill on the way leaves it, and as the way back leaves it.
+    catalog.execute("UPDATE rollbacks SET state = 'applying'", []).unwrap();
+    assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
+    problem  unfinished        rollback 01KG9YV2300QJS22HDXJ4G4Q61 was cut short, or is still at work
+                               hint: `safepoint recover` puts everything back as it was before it; the next command would do so too.
+    1 problem, 0 warnings.
+    --- exit 3
+    ");
+    assert_snapshot!(sandbox.run(&["list", "--graph"]), @"
+    .  01KG9YV4  1 minute ago   rollback -> 01KG9YS9 first (unfinished)
+    *  01KG9YS9  2 minutes ago  first
+    * is where the workspace is now
+    --- exit 0
+    ");
+    catalog.execute("UPDATE rollbacks SET state = 'aborted'", []).unwrap();
+    assert_snapshot!(sandbox.run(&["list", "--graph"]), @"
+    .  01KG9YV4  2 minutes ago  rollback -> 01KG9YS9 first (failed; everything was put back)
+    *  01KG9YS9  3 minutes ago  first
+    * is where the workspace is now
+    --- exit 0
+    ");
+}
+
+#[test]
+fn what_others_own_in_the_home_is_a_problem() {
+    // Only root can give things away.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let sandbox = Sandbox::with_checkpoint();
+    std::os::unix::fs::lchown(sandbox.path("home/store/format"), Some(65_534), None).unwrap();
+    assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
+    problem  home              1 thing in $T/home is not yours, such as $T/home/store/format
+                               hint: Take them over with `chown -R` if they should be, or name another home with --home. $T/home may hold another user's checkpoints.
+    1 problem, 0 warnings.
+    --- exit 3
+    ");
+}

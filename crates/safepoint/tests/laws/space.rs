@@ -4,8 +4,8 @@ use crate::bench::{Bench, assert_same, noise, open};
 use safepoint::model::Span;
 use safepoint::model::retention::Policy;
 use safepoint::{
-    Collected, CreateOptions, Depth, Error, Failure, FailureKind, Filter, Outcome, Progress, Settings,
-    Silent, Thoroughness,
+    Collected, CreateOptions, Depth, DryRun, Error, Failure, FailureKind, Filter, Outcome, Progress,
+    Settings, Silent, Thoroughness,
 };
 use std::fs;
 use std::sync::atomic::AtomicU64;
@@ -18,6 +18,15 @@ impl Progress for StopsAfter {
     fn interrupted(&self) -> bool {
         self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err()
     }
+}
+
+/// Changes a byte of where this is stored.
+fn damage(bench: &Bench, content: &[u8]) {
+    let pack = fs::read_dir(bench.home().join("store/packs")).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = fs::read(&pack).unwrap();
+    let at = bytes.windows(content.len()).position(|window| window == content).unwrap();
+    bytes[at] ^= 1;
+    fs::write(&pack, bytes).unwrap();
 }
 
 fn assert_valid(bench: &Bench) {
@@ -64,13 +73,8 @@ fn a_damaged_checkpoint_is_counted_as_far_as_it_can_be_read_and_said() {
     let whole = bench.create();
     bench.write("a-name-that-is-nowhere-else", noise(2, 70_000));
     let broken = bench.create();
-    let pack = fs::read_dir(bench.home().join("store/packs")).unwrap().next().unwrap().unwrap().path();
-    let mut bytes = fs::read(&pack).unwrap();
-    let name = b"a-name-that-is-nowhere-else";
     // In the tree, and nowhere else: a list of what was left out has nothing to say.
-    let at = bytes.windows(name.len()).position(|window| window == name).unwrap();
-    bytes[at] ^= 1;
-    fs::write(&pack, bytes).unwrap();
+    damage(&bench, b"a-name-that-is-nowhere-else");
     let manager = open(&bench.home(), Settings::default());
     let space = manager.space(&Silent).unwrap();
     let of = |id| space.checkpoints.iter().find(|it| it.checkpoint.id == id).unwrap();
@@ -156,6 +160,8 @@ fn where_nothing_may_go_the_cap_refuses_and_says_by_how_much() {
     let Error::Capped { needed_bytes, over_bytes, cap_bytes } = error else { panic!("{error:?}") };
     assert!((1_000_000..1_100_000).contains(&needed_bytes) && over_bytes <= needed_bytes, "{error}");
     assert_eq!(cap_bytes, cap);
+    let failure = Failure::from(&error);
+    assert_eq!((failure.code, failure.kind, failure.hints.len()), ("capped", FailureKind::Failed, 2));
     assert_eq!(bench.manager.list(&Filter::default()).unwrap().len(), made.len(), "none was dropped for it");
     assert_valid(&bench);
     // What somebody deletes makes room, without another word.
@@ -174,4 +180,55 @@ fn without_a_word_the_cap_is_a_part_of_the_disk_and_never_huge() {
     assert_eq!(open(&bench.home(), Settings::default()).cap().unwrap().cap_bytes, 3 << 30);
     let given = Settings { cap_bytes: Some(1 << 20), ..Settings::default() };
     assert_eq!(open(&bench.home(), given).cap().unwrap().cap_bytes, 1 << 20, "who calls has the last word");
+}
+
+#[test]
+fn a_checkpoint_is_taken_even_where_no_space_can_be_freed() {
+    let bench = Bench::with(only_the_last(1));
+    bench.write("a-name-that-is-nowhere-else", "kept");
+    let options = CreateOptions { pinned: true, ..CreateOptions::default() };
+    bench.manager.create(&bench.workspace, &options, &Silent).unwrap();
+    fs::remove_file(bench.path("a-name-that-is-nowhere-else")).unwrap();
+    damage(&bench, b"a-name-that-is-nowhere-else");
+    let manager = open(&bench.home(), only_the_last(1));
+    let mut warned = 0;
+    for number in 0..40u32 {
+        bench.write("file", number.to_string());
+        let created = manager.create(&bench.workspace, &CreateOptions::default(), &Silent).unwrap();
+        let told = created.warnings.iter().filter(|warning| warning.contains("could not be freed"));
+        warned += told.count();
+    }
+    assert!(warned > 0);
+    assert_eq!(manager.list(&Filter::default()).unwrap().len(), 2, "the last and the pinned one");
+}
+
+#[test]
+fn what_an_unfinished_rollback_needs_is_not_pruned() {
+    let bench = Bench::new();
+    bench.write("file", "one");
+    let one = bench.create();
+    bench.write("file", "two");
+    bench.write("other", "two");
+    let two = bench.create();
+    // As long as somebody writes to what was displaced, the rollback is not over.
+    let writer = fs::OpenOptions::new().append(true).open(bench.path("other")).unwrap();
+    bench.restore(one.id);
+    for _ in 0..3 {
+        bench.write("file", "more");
+        bench.create();
+    }
+    let nothing = Policy { keep_last: 0, keep_within: Span::ZERO, thin_daily_for: Span::ZERO };
+    let judged = bench.manager.prune(&bench.workspace, &nothing, DryRun::No).unwrap();
+    let kept = |id| {
+        let of = judged.iter().find(|judged| judged.checkpoint.id == id).unwrap();
+        of.verdict.is_keep().then(|| of.verdict.to_string()).unwrap_or_default()
+    };
+    assert!(kept(one.id).starts_with("needed by the unfinished rollback"), "{judged:?}");
+    assert!(kept(two.id).starts_with("needed by the unfinished rollback"), "{judged:?}");
+    drop(writer);
+    bench.manager.recover(&bench.workspace, &Silent).unwrap();
+    bench.manager.prune(&bench.workspace, &nothing, DryRun::No).unwrap();
+    assert!(matches!(bench.manager.checkpoint(one.id), Err(Error::NoCheckpoint { .. })));
+    bench.undo();
+    assert_valid(&bench);
 }

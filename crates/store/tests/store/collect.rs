@@ -7,6 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 const PATIENT: Duration = Duration::from_secs(30);
@@ -440,9 +442,72 @@ fn what_can_be_read_of_a_pack_that_is_put_aside_stays_in_the_store() {
     assert!(!store.contains(bad[0].1).unwrap(), "it can be stored anew");
     assert_sound(&store);
     assert_eq!(store.quarantine(&name).unwrap(), None, "it is not there any more");
-    // What is elsewhere too is not copied once more.
+}
+
+#[test]
+fn what_is_elsewhere_too_is_not_copied_from_a_pack_that_is_put_aside() {
+    let home = Home::new();
+    let store = home.open();
+    let (good, bad) = half_dead(&store);
+    let pack = home.packs().remove(0);
+    damage(&pack, &bad[0].2);
+    assert!(store.forget_damaged(bad[0].1).unwrap());
+    // As long as the pack is held, what is stored anew comes into another.
+    let held = fs::File::options().write(true).open(&pack).unwrap();
+    held.lock().unwrap();
     put_chunks(&store, &[&bad[0].2]);
-    let name = home.packs()[0].file_stem().unwrap().to_str().unwrap().to_owned();
-    assert_eq!(store.quarantine(&name).unwrap(), Some(3));
+    drop(held);
+    assert_eq!(store.quarantine(pack.file_stem().unwrap().to_str().unwrap()).unwrap(), Some(2));
     assert_there(&store, &bad);
+    assert_there(&store, &good);
+    assert_sound(&store);
+}
+
+#[test]
+fn a_pack_is_put_aside_whole_even_where_a_part_of_it_is_destroyed() {
+    let home = Home::new();
+    let store = home.open();
+    let first = put_chunks(&store, &[&noise(1, 1_000)]);
+    let second = put_chunks(&store, &[&noise(2, 2_000)]);
+    let pack = home.packs().remove(0);
+    let mut bytes = fs::read(&pack).unwrap();
+    bytes[16..16 + 1_000 + 240].fill(0);
+    fs::write(&pack, bytes).unwrap();
+    assert_eq!(store.quarantine(pack.file_stem().unwrap().to_str().unwrap()).unwrap(), Some(1));
+    assert_there(&store, &second);
+    assert_eq!(store.check(Depth::Deep, first[0].1).unwrap(), Health::Missing);
+}
+
+#[test]
+fn what_is_needed_of_a_pack_may_be_more_than_a_segment() {
+    let home = Home::new();
+    let store = home.open();
+    let chunks: Vec<Vec<u8>> = (1..=5).map(|seed| noise(seed, 3 << 20)).collect();
+    let chunks: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
+    let mut all = put_chunks(&store, &chunks);
+    all.pop();
+    let collected = collect(&store, &all);
+    assert_eq!((collected.packs, collected.objects), (1, 1));
+    assert_there(&store, &all);
+    assert_sound(&store);
+}
+
+#[test]
+fn whoever_finds_somebody_looking_whether_anyone_is_here_comes_in_a_moment_later() {
+    let home = Home::new();
+    let store = home.open();
+    let file = home.dir().join("using-0");
+    let looking = fs::File::options().write(true).create(true).truncate(false).open(file).unwrap();
+    looking.lock().unwrap();
+    let came_in = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let _using = store.using().unwrap();
+            came_in.store(true, Relaxed);
+        });
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(!came_in.load(Relaxed), "he is kept out");
+        drop(looking);
+    });
+    assert!(came_in.load(Relaxed));
 }
