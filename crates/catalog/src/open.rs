@@ -29,9 +29,9 @@ const LOG_BYTES_MAX: i64 = 4 * 1024 * 1024;
 /// Opens the catalog, making it where there is none.
 pub(crate) fn open(path: &Path) -> Result<Connection, CatalogError> {
     check_library(rusqlite::version_number(), rusqlite::version())?;
+    check_emptiness(path)?;
     keep_private(path)
         .map_err(|errno| CatalogError::Create { path: path.to_owned(), source: errno.into() })?;
-    check_emptiness(path)?;
     // Without SQLITE_OPEN_URI: a path is a path, whatever its letters.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection =
@@ -54,13 +54,16 @@ fn check_library(number: i32, text: &str) -> Result<(), CatalogError> {
     Ok(())
 }
 
-/// A file without a whole page beside a log that is not empty was cut short: a log begins after the file's first page. SQLite would
-/// take the file for a new one and delete the log, and with it all that is on record.
+/// A file without a whole page beside a log that is not empty was cut short: a log begins after the file's first page is durable.
+/// SQLite would take the file for a new one and delete the log, and with it all that is on record.
+///
+/// Where there is no file at all it is another matter: a power cut in the very first command may have kept the log's name alone.
 fn check_emptiness(path: &Path) -> Result<(), CatalogError> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
-    let len = |path: &Path| statat(CWD, path, AtFlags::empty()).map_or(0, |stat| stat.st_size);
-    if len(path) >= PAGE_BYTES_MIN || len(Path::new(&log)) == 0 {
+    let len = |path: &Path| statat(CWD, path, AtFlags::empty()).ok().map(|stat| stat.st_size);
+    let is_short = len(path).is_some_and(|len| len < PAGE_BYTES_MIN);
+    if !is_short || len(Path::new(&log)).is_none_or(|len| len == 0) {
         return Ok(());
     }
     let what = "the file was cut short: it is empty, although its log is not".to_owned();
@@ -135,6 +138,21 @@ mod tests {
         assert!(check_library(3_051_003, "3.51.3").is_ok());
         let error = check_library(3_051_002, "3.51.2").unwrap_err().to_string();
         assert!(error.contains("3.51.2") && error.contains("3.51.3"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_was_emptied_beside_its_log_is_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("catalog");
+        drop(open(&path).unwrap());
+        let log = folder.path().join("catalog-wal");
+        assert!(std::fs::metadata(&log).unwrap().len() > 0);
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        for len in [511, 1, 0] {
+            file.set_len(len).unwrap();
+            assert!(open(&path).unwrap_err().is_damaged(), "{len}");
+            assert!(std::fs::metadata(&log).unwrap().len() > 0, "the log is kept");
+        }
     }
 
     #[test]

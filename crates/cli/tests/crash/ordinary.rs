@@ -22,7 +22,11 @@ fn is_root() -> bool {
 impl User {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_safepoint"), folder.path().join("safepoint")).unwrap();
+        // By another process: a program that another thread starts meanwhile would inherit the open file, and one that is open for
+        // writing cannot be run (ETXTBSY).
+        let program = folder.path().join("safepoint");
+        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_safepoint")).arg(&program).status();
+        assert!(copied.unwrap().success());
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let user = Self { folder };
         fs::create_dir(user.project()).unwrap();

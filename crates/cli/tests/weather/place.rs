@@ -64,7 +64,10 @@ impl Place {
     pub(crate) fn ordinary() -> Self {
         let mut place = Self::new();
         place.program = place.path("safepoint");
-        fs::copy(env!("CARGO_BIN_EXE_safepoint"), &place.program).unwrap();
+        // By another process: a program that another thread starts meanwhile would inherit the open file, and one that is open for
+        // writing cannot be run (ETXTBSY).
+        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_safepoint")).arg(&place.program).status();
+        assert!(copied.unwrap().success());
         fs::set_permissions(&place.base, fs::Permissions::from_mode(0o755)).unwrap();
         if is_root() {
             place.user = Some(NOBODY);
