@@ -42,14 +42,6 @@ impl Content {
         Self { size: bytes.len() as u64, form: Form::Whole, id: ObjectId::of(ObjectKind::Chunk, bytes) }
     }
 
-    /// The kind of the object that `id` names.
-    pub fn kind(&self) -> ObjectKind {
-        match self.form {
-            Form::Whole => ObjectKind::Chunk,
-            Form::Pieces => ObjectKind::Pieces,
-        }
-    }
-
     /// The pieces in order; a whole file is one piece.
     ///
     /// # Errors

@@ -113,6 +113,9 @@ pub enum Error {
         /// What was to go.
         paths: Vec<RelPath>,
     },
+    /// All of a workspace was to be purged.
+    #[error("a whole workspace cannot be purged, only what is in it")]
+    PurgeRoot,
     /// A checkpoint is damaged, so that what it needs is not known and nothing may be deleted.
     #[error("nothing can be freed while checkpoint {checkpoint} is damaged: what it needs is not known")]
     CannotCollect {

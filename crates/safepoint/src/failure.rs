@@ -155,6 +155,11 @@ fn classify(error: &Error) -> Row {
         Error::NoPurge { .. } => {
             ("no_purge", NotFound, &["`safepoint show ID --files` lists what is in a checkpoint."])
         }
+        Error::PurgeRoot => (
+            "purge_root",
+            Usage,
+            &["Name files or folders in it. `safepoint delete` deletes whole checkpoints."],
+        ),
         Error::CannotCollect { .. } => (
             "cannot_collect",
             Damaged,

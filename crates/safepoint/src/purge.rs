@@ -37,7 +37,7 @@ impl CheckpointManager {
     /// The same bytes under another path stay, as do the names of the paths in the records of rollbacks.
     ///
     /// # Errors
-    /// [`Error::NoPurge`] when no checkpoint holds any of the paths; when store or catalog fail. Unless it fails in collecting,
+    /// [`Error::NoPurge`] when no checkpoint holds any of the paths; [`Error::PurgeRoot`] when one of them is the workspace itself; when store or catalog fail. Unless it fails in collecting,
     /// nothing has changed then.
     pub fn purge(
         &self,
@@ -45,6 +45,9 @@ impl CheckpointManager {
         paths: &[RelPath],
         progress: &dyn Progress,
     ) -> Result<PurgeReport, Error> {
+        if paths.iter().any(RelPath::is_root) {
+            return Err(Error::PurgeRoot);
+        }
         let checkpoints = self.take_out(workspace, paths, progress)?;
         let collected = self.collect(Thoroughness::Everything, progress)?;
         Ok(PurgeReport { checkpoints, collected })

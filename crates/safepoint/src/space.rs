@@ -7,7 +7,7 @@ use safepoint_catalog::{Filter, RoleFilter, Workspace};
 use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::{ObjectId, Progress};
 use safepoint_store::Usage;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Where the space is.
 #[derive(Debug, Clone)]
@@ -18,7 +18,8 @@ pub struct Space {
     pub cap: Cap,
     /// What the store holds.
     pub store: Usage,
-    /// Of the packs, what no checkpoint needs: a collection frees most of it.
+    /// Of the packs, what nobody needs: a thorough collection frees it. Of a damaged checkpoint only a part can be known, so that
+    /// this may be too much where there is one.
     pub dead_bytes: u64,
     /// Of the packs, what several checkpoints need.
     pub shared_bytes: u64,
@@ -84,12 +85,13 @@ impl CheckpointManager {
         let (workspace_owners, _) = self.owners(&checkpoints, &by_workspace, progress)?;
         let workspace_frees = sum(&workspace_owners, &sizes, workspaces.len() + 1);
         let needed_bytes: u64 = sizes.values().sum();
-        let store = self.store.usage()?;
+        let mut live: HashSet<ObjectId> = owners.into_keys().collect();
+        live.extend(self.catalog.objects_of_records()?);
         Ok(Space {
             home_bytes: self.home.disk_bytes()?,
             cap: self.cap()?,
-            store,
-            dead_bytes: store.pack_bytes.saturating_sub(needed_bytes),
+            store: self.store.usage()?,
+            dead_bytes: self.store.dead_bytes(&live)?,
             shared_bytes: needed_bytes.saturating_sub(frees.iter().sum()),
             workspaces: workspaces
                 .into_iter()

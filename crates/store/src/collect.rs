@@ -8,10 +8,10 @@ use crate::index::Place;
 use crate::linux::Locked;
 use crate::open;
 use crate::pack::{self, PACK_HEAD_BYTES, Step};
-use crate::segment::ENTRY_BYTES;
+use crate::weigh::Weighed;
 use crate::{Store, StoreError, linux, recover};
 use safepoint_model::ObjectId;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::time::Duration;
 
@@ -67,13 +67,6 @@ pub enum Fate {
     Quarantined,
 }
 
-/// What is in a pack, as the index has it.
-#[derive(Default)]
-struct Contents {
-    live_bytes: u64,
-    dead: Vec<ObjectId>,
-}
-
 /// What became of one pack.
 enum Emptied {
     Gone {
@@ -100,6 +93,7 @@ impl Store {
         let Some(_right) = self.collector().map_err(failed)? else {
             return Ok(Collected { outcome: Outcome::Busy, ..Collected::default() });
         };
+        self.follow_index()?;
         self.refresh()?;
         self.with_index(|index| index.absolve(None))?;
         let mut live = HashSet::new();
@@ -110,8 +104,7 @@ impl Store {
             return Ok(collected);
         }
         let token = new_token().map_err(failed)?;
-        let dead: Vec<ObjectId> =
-            chosen.values().flat_map(|contents| contents.dead.iter().copied()).collect();
+        let dead: Vec<ObjectId> = chosen.iter().flat_map(|weighed| weighed.dead.iter().copied()).collect();
         self.with_index(|index| index.condemn(&dead, token))?;
         let result = self.collect_condemned(how, &chosen, token, &mut live, mark, &mut collected);
         // Whatever happened: what is still there may be used again.
@@ -122,7 +115,7 @@ impl Store {
     fn collect_condemned<E: From<StoreError>>(
         &self,
         how: &Collecting<'_>,
-        chosen: &HashMap<String, Contents>,
+        chosen: &[Weighed],
         token: i64,
         live: &mut HashSet<ObjectId>,
         mark: &mut dyn FnMut(&mut HashSet<ObjectId>) -> Result<(), E>,
@@ -135,14 +128,12 @@ impl Store {
         }
         mark(live)?;
         self.with_index(|index| index.absolve(Some(live)))?;
-        let mut names: Vec<&String> = chosen.keys().collect();
-        names.sort();
-        for name in names {
+        for Weighed { name, .. } in chosen {
             if (how.stop)() {
                 collected.outcome = Outcome::Stopped;
                 return Ok(());
             }
-            match self.empty_pack(name, token)? {
+            match self.empty_pack(name, token, live)? {
                 Emptied::Gone { objects, freed_bytes } => {
                     collected.packs += 1;
                     collected.objects += objects;
@@ -158,51 +149,32 @@ impl Store {
         Ok(())
     }
 
-    /// The packs in which enough is dead.
+    /// The packs in which enough is dead, oldest first.
     fn choose(
         &self,
         live: &HashSet<ObjectId>,
         dead_percent: u64,
         collected: &mut Collected,
-    ) -> Result<HashMap<String, Contents>, StoreError> {
-        let mut packs: HashMap<String, Contents> = HashMap::new();
-        self.with_index(|index| {
-            packs.clear();
-            let mut seen = HashSet::new();
-            index.each(|place| {
-                // The first row of an object is the one that leads to it.
-                let first = seen.insert(place.shape.id);
-                let contents = packs.entry(place.pack).or_default();
-                if first && live.contains(&place.shape.id) {
-                    contents.live_bytes += u64::from(place.shape.stored_len) + ENTRY_BYTES as u64;
-                } else if !live.contains(&place.shape.id) {
-                    contents.dead.push(place.shape.id);
-                }
-            })
-        })?;
-        let mut chosen = HashMap::new();
-        for (name, len) in open::list_packs(self.dir())? {
-            let contents = packs.remove(&name).unwrap_or_default();
-            let used = len.saturating_sub(PACK_HEAD_BYTES);
-            let dead_bytes = used.saturating_sub(contents.live_bytes);
-            let overhead = contents.live_bytes / 50 + 1024;
-            if contents.live_bytes == 0 && used > 0
-                || dead_bytes > overhead && dead_bytes * 100 >= used * dead_percent.max(1)
-                || !contents.dead.is_empty() && dead_percent == 0
-            {
-                chosen.insert(name, contents);
-            } else {
-                collected.dead_bytes += dead_bytes;
-            }
-        }
+    ) -> Result<Vec<Weighed>, StoreError> {
+        let worth = |weighed: &Weighed| {
+            weighed.dead_bytes > 0 && weighed.dead_bytes * 100 >= weighed.used_bytes * dead_percent
+        };
+        let (mut chosen, others): (Vec<_>, Vec<_>) = self.weigh(live)?.into_iter().partition(worth);
+        chosen.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        collected.dead_bytes = others.iter().map(|weighed| weighed.dead_bytes).sum();
         Ok(chosen)
     }
 
     /// Moves what is not condemned out of a pack, and deletes it.
-    fn empty_pack(&self, name: &str, token: i64) -> Result<Emptied, StoreError> {
+    fn empty_pack(&self, name: &str, token: i64, live: &HashSet<ObjectId>) -> Result<Emptied, StoreError> {
         let Some(file) = recover::lock_pack(self.dir(), name)? else { return Ok(Emptied::Left) };
+        // An index that others replaced is not the one with the name any more, and still has the token.
+        self.follow_index()?;
         if self.with_index(|index| index.collection())? != Some(token) {
             return Ok(Emptied::Rebuilt);
+        }
+        if !self.accounts_for(name, &file, live)? {
+            return Ok(Emptied::Left);
         }
         let (kept, objects) = self.with_index(|index| index.of_pack(name))?;
         let before = file_len(&file);
@@ -220,6 +192,29 @@ impl Store {
         let written = writer.finish()?;
         self.part_with(name, Fate::Deleted)?;
         Ok(Emptied::Gone { objects, freed_bytes: before.saturating_sub(written.stored_bytes) })
+    }
+
+    /// Whether the index leads to every live object of a pack. It does not lead to one that was damaged when the index was built, and
+    /// what is left of that must not go with the pack.
+    fn accounts_for(&self, name: &str, file: &Locked, live: &HashSet<ObjectId>) -> Result<bool, StoreError> {
+        let indexed = self.with_index(|index| index.indexed_bytes(name))?.unwrap_or(PACK_HEAD_BYTES);
+        let (len, mut at) = (file_len(file), PACK_HEAD_BYTES);
+        loop {
+            at = match pack::next(file, at, len) {
+                Ok(None) => return Ok(true),
+                Ok(Some(Step::Segment(found))) => {
+                    for entry in found.entries.iter().filter(|entry| live.contains(&entry.shape.id)) {
+                        if self.with_index(|index| index.find(entry.shape.id))?.is_none() {
+                            return Ok(false);
+                        }
+                    }
+                    found.end()
+                }
+                // Behind what counted it is what a crash left; before, something that counted is destroyed.
+                Ok(Some(Step::Gap { to })) if at >= indexed => to,
+                Ok(Some(Step::Gap { .. })) | Err(_) => return Ok(false),
+            };
+        }
     }
 
     /// Puts a damaged pack aside; what can be read in it is moved to another first. Says how many objects were, or nothing where

@@ -25,6 +25,7 @@ mod store;
 mod survey;
 mod using;
 mod validate;
+mod weigh;
 mod writer;
 
 pub use collect::{Collected, Collecting, Fate, Outcome};

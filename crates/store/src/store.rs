@@ -146,10 +146,7 @@ impl Store {
     /// # Errors
     /// When the index fails.
     pub fn writer(&self) -> Result<Writer<'_>, StoreError> {
-        let stale = !self.lock_index().is_current(&open::index_path(&self.dir));
-        if stale {
-            self.heal()?;
-        }
+        self.follow_index()?;
         Ok(Writer::new(self, self.with_index(|index| index.is_empty())?))
     }
 
@@ -266,6 +263,12 @@ impl Store {
             Err(error) if error.is_corrupt_index() => self.heal(),
             other => other,
         }
+    }
+
+    /// Takes up the index that has the name now, where another has taken the place of ours.
+    pub(crate) fn follow_index(&self) -> Result<(), StoreError> {
+        let stale = !self.lock_index().is_current(&open::index_path(&self.dir));
+        if stale { self.heal() } else { Ok(()) }
     }
 
     /// Makes the index good again, from the packs.

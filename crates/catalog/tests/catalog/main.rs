@@ -14,3 +14,4 @@ mod resolve;
 mod rollbacks;
 mod speed;
 mod transactions;
+mod upkeep;

@@ -66,7 +66,7 @@ pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
     let surroundings = &context.surroundings;
     let mut checks = vec![home::private(&surroundings.home)];
     // Where there is none yet, opening would make one.
-    if surroundings.home.exists() {
+    if surroundings.home.is_dir() {
         match surroundings.try_open(None) {
             Ok(manager) => {
                 checks.extend(records(&manager));

@@ -36,7 +36,7 @@ pub(crate) fn value(collected: &Collected) -> Value {
     })
 }
 
-/// Less than this is mostly the order that packs need.
+/// Less than this is not worth a word.
 const WORTH_SAYING: u64 = 100_000;
 
 /// The same, for people.
@@ -48,9 +48,7 @@ pub(crate) fn tell(out: &Printer, collected: &Collected, how: Thoroughness) {
     }
     if collected.packs_left > 0 {
         let packs = counted(collected.packs_left, "pack was", "packs were");
-        out.warn(format!(
-            "{packs} left as they are: somebody writes to them, or something in them is damaged"
-        ));
+        out.warn(format!("{packs} left as before: somebody writes there, or something there is damaged"));
     }
     if collected.dead_bytes >= WORTH_SAYING && how == Thoroughness::Usual {
         out.remark(format!(

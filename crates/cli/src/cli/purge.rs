@@ -29,7 +29,11 @@ pub(crate) fn run(context: &Context, args: &PurgeArgs) -> Result<Reply, Problem>
     out.line(format!("Took {named} out of {count}."));
     gc::tell(out, &report.collected, Thoroughness::Everything);
     out.remark("The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.");
-    let exit = if report.collected.outcome == Outcome::Done { exit::DONE } else { exit::IN_PART };
+    let freed = report.collected.outcome == Outcome::Done && report.collected.packs_left == 0;
+    if !freed {
+        out.warn("no checkpoint leads to them any more, but bytes may still be in the store: run `safepoint gc --thorough`, and before it `safepoint repair` where something is damaged");
+    }
+    let exit = if freed { exit::DONE } else { exit::IN_PART };
     let data = json!({
         "paths": paths,
         "checkpoints": report.checkpoints,

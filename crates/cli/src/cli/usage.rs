@@ -50,7 +50,7 @@ fn tell(out: &Printer, space: &Space) {
     out.line(format!("  {:>9}  in packs", size(space.store.pack_bytes)));
     out.line(format!("  {:>9}  of that, needed by several checkpoints", size(space.shared_bytes)));
     out.line(format!(
-        "  {:>9}  of that, needed by none, or for order in the packs; `safepoint gc` frees what can go",
+        "  {:>9}  of that, needed by none; `safepoint gc --thorough` frees it",
         size(space.dead_bytes)
     ));
     if !space.workspaces.is_empty() {

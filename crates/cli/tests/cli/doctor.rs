@@ -5,6 +5,7 @@ use insta::assert_snapshot;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 /// Status of a check by its name.
 fn status<'a>(value: &'a Value, name: &str) -> &'a str {
@@ -307,4 +308,102 @@ fn damage_is_a_problem() {
             && told.ends_with("--- exit 3\n"),
         "{told}"
     );
+}
+
+#[test]
+fn a_home_that_is_no_folder_is_a_problem() {
+    let sandbox = Sandbox::new();
+    fs::write(sandbox.path("home"), "a file").unwrap();
+    assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
+    problem  home        $T/home cannot be looked at: not a directory
+                         hint: Name a folder that you may write with --home or SAFEPOINT_HOME.
+    1 problem, 0 warnings.
+    --- exit 3
+    ");
+}
+
+#[test]
+fn too_few_open_files_are_told() {
+    let sandbox = Sandbox::with_checkpoint();
+    let program = sandbox.command(&["doctor"]).get_program().to_owned();
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "ulimit -n 512; exec \"$0\" doctor -q"]).arg(program);
+    shell
+        .current_dir(sandbox.path("project"))
+        .env("SAFEPOINT_HOME", sandbox.path("home"))
+        .env("NO_COLOR", "1");
+    assert_snapshot!(sandbox.told(&shell.output().unwrap()), @"
+    warning  open_files        this process may open only 512 files at once; a deep tree needs more
+                               hint: Raise the limit, for instance with `ulimit -n 4096`.
+    Nothing is wrong; 1 warning.
+    --- exit 0
+    ");
+}
+
+#[test]
+fn a_catalog_that_was_tampered_with_is_told_with_the_place() {
+    let sandbox = Sandbox::with_checkpoint();
+    let catalog = rusqlite::Connection::open(sandbox.path("home/catalog.db")).unwrap();
+    catalog.execute("UPDATE checkpoints SET kind = 'nonsense'", []).unwrap();
+    assert_snapshot!(sandbox.run(&["doctor", "-q"]), @r#"
+    problem  catalog           1 thing is wrong, the first: the catalog is damaged: checkpoints 01KG9YS9EGCQT0DH2X3200JHAF: kind: "nonsense" is not a kind: expected one of automatic, manual, workflow, emergency
+                               hint: `safepoint validate --deep` shows which checkpoints are still whole. Keep a copy of the home before you go on.
+    1 problem, 0 warnings.
+    --- exit 3
+    "#);
+    catalog.execute("UPDATE checkpoints SET kind = 'manual'", []).unwrap();
+    catalog.execute("UPDATE events SET payload = '{}' WHERE seq = 2", []).unwrap();
+    assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
+    problem  catalog           2 things are wrong, the first: event 2: its content is not what was written
+                               hint: `safepoint validate --deep` shows which checkpoints are still whole. Keep a copy of the home before you go on.
+    problem  history           the chain is broken at event 2: its content is not what was written
+                               hint: Somebody or something changed the catalog behind Safepoint's back. `safepoint validate --deep` shows what can be trusted.
+    2 problems, 0 warnings.
+    --- exit 3
+    ");
+}
+
+#[test]
+fn a_rollback_that_was_cut_short_is_a_problem_and_seen_in_the_graph() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    sandbox.run(&["rollback", "first"]);
+    let catalog = rusqlite::Connection::open(sandbox.path("home/catalog.db")).unwrap();
+    // As a kill on the way leaves it, and as the way back leaves it.
+    catalog.execute("UPDATE rollbacks SET state = 'applying'", []).unwrap();
+    assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
+    problem  unfinished        rollback 01KG9YV2300QJS22HDXJ4G4Q61 was cut short, or is still at work
+                               hint: `safepoint recover` puts everything back as it was before it; the next command would do so too.
+    1 problem, 0 warnings.
+    --- exit 3
+    ");
+    assert_snapshot!(sandbox.run(&["list", "--graph"]), @"
+    .  01KG9YV4  1 minute ago   rollback -> 01KG9YS9 first (unfinished)
+    *  01KG9YS9  2 minutes ago  first
+    * is where the workspace is now
+    --- exit 0
+    ");
+    catalog.execute("UPDATE rollbacks SET state = 'aborted'", []).unwrap();
+    assert_snapshot!(sandbox.run(&["list", "--graph"]), @"
+    .  01KG9YV4  2 minutes ago  rollback -> 01KG9YS9 first (failed; everything was put back)
+    *  01KG9YS9  3 minutes ago  first
+    * is where the workspace is now
+    --- exit 0
+    ");
+}
+
+#[test]
+fn what_others_own_in_the_home_is_a_problem() {
+    // Only root can give things away.
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let sandbox = Sandbox::with_checkpoint();
+    std::os::unix::fs::lchown(sandbox.path("home/store/format"), Some(65_534), None).unwrap();
+    assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
+    problem  home              1 thing in $T/home is not yours, such as $T/home/store/format
+                               hint: Take them over with `chown -R` if they should be, or name another home with --home. $T/home may hold another user's checkpoints.
+    1 problem, 0 warnings.
+    --- exit 3
+    ");
 }

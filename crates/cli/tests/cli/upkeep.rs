@@ -3,7 +3,10 @@
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
 use regex_lite::Regex;
+use rustix::process::{Pid, Signal};
 use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
 
 #[test]
 fn delete_wants_a_yes() {
@@ -294,7 +297,7 @@ fn usage_shows_where_the_space_is() {
     SIZE of at mostSIZE on the disk
     SIZE  in packs
     SIZE  of that, needed by several checkpoints
-    SIZE  of that, needed by none, or for order in the packs; `safepoint gc` frees what can go
+    SIZE  of that, needed by none; `safepoint gc --thorough` frees it
     What deleting all checkpoints of a workspace would free:
     SIZE  $T/project  1 checkpoint
     What deleting one checkpoint would free, the largest first:
@@ -409,4 +412,223 @@ fn what_nobody_has_any_more_is_lost_and_said() {
     assert!(told.contains("notes.txt") && told.ends_with("--- exit 13\n"), "{told}");
     let answer = sandbox.json(&["repair", "--json"]);
     assert_eq!((&answer["error"]["code"], &answer["data"]["is_whole"]), (&"damaged".into(), &false.into()));
+}
+
+/// Bytes that do not compress.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+/// A file of the store, to be locked as another Safepoint does.
+fn lock_file(sandbox: &Sandbox, name: &str) -> fs::File {
+    let path = sandbox.path("home/store").join(name);
+    fs::File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+}
+
+/// Changes a byte of where this content is stored.
+fn damage(sandbox: &Sandbox, content: &[u8]) {
+    for pack in fs::read_dir(sandbox.path("home/store/packs")).unwrap() {
+        let path = pack.unwrap().path();
+        let mut bytes = fs::read(&path).unwrap();
+        if let Some(at) = bytes.windows(content.len()).position(|window| window == content) {
+            bytes[at + content.len() / 2] ^= 1;
+            fs::write(&path, bytes).unwrap();
+        }
+    }
+}
+
+#[test]
+fn only_one_frees_space_at_a_time() {
+    let sandbox = Sandbox::with_checkpoint();
+    let other = lock_file(&sandbox, "collect");
+    other.lock().unwrap();
+    assert_snapshot!(sandbox.run(&["gc"]), @"
+    --- stderr
+    error: cannot free space: another Safepoint is freeing space
+    hint: Wait until it has finished, then try again.
+    --- exit 11
+    ");
+    assert_snapshot!(sandbox.run(&["purge", "run.sh", "--yes"]), @"
+    Took run.sh out of 1 checkpoint.
+    Freed SIZE: 0 objects that no checkpoint needed.
+    The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.
+    --- stderr
+    warning: not everything could be freed: somebody used the store all the while, or you asked to stop. Run `safepoint gc` again
+    warning: no checkpoint leads to them any more, but bytes may still be in the store: run `safepoint gc --thorough`, and before it `safepoint repair` where something is damaged
+    --- exit 3
+    ");
+    drop(other);
+    assert_eq!(sandbox.json(&["gc", "--thorough", "--json"])["data"]["collected"]["outcome"], "done");
+    assert_eq!(sandbox.json(&["usage", "--json"])["data"]["dead_bytes"], 0);
+}
+
+#[test]
+fn gc_that_waits_for_somebody_can_be_stopped() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.run(&["delete", "first", "--yes"]);
+    let user = lock_file(&sandbox, "using-0");
+    user.lock_shared().unwrap();
+    let mut command = sandbox.command(&["gc"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The turn is what it does before it waits.
+    while !sandbox.path("home/store/epoch").exists() && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_snapshot!(sandbox.told(&child.wait_with_output().unwrap()), @"
+    Freed SIZE: 0 objects that no checkpoint needed.
+    --- stderr
+    warning: not everything could be freed: somebody used the store all the while, or you asked to stop. Run `safepoint gc` again
+    --- exit 3
+    ");
+    drop(user);
+    assert_eq!(
+        sandbox.json(&["gc", "--json"])["data"]["collected"]["packs"],
+        1,
+        "nothing stood in the way any more"
+    );
+}
+
+#[test]
+fn gc_says_what_it_leaves() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write("large", noise(1, 900_000));
+    sandbox.run(&["create", "-m", "large"]);
+    sandbox.write("small", noise(2, 150_000));
+    sandbox.run(&["create", "-m", "small"]);
+    fs::remove_file(sandbox.path("project/small")).unwrap();
+    sandbox.run(&["create", "-m", "last"]);
+    sandbox.run(&["delete", "small", "--yes"]);
+    assert_snapshot!(sandbox.run(&["gc"]), @"
+    Freed SIZE: 0 objects that no checkpoint needed.
+    151 kB more is too thinly spread to be worth the work; --thorough frees it too.
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["gc", "-q"]), @"
+    Freed SIZE: 0 objects that no checkpoint needed.
+    --- exit 0
+    ");
+    damage(&sandbox, &noise(1, 900_000)[1000..1100]);
+    assert_snapshot!(sandbox.run(&["gc", "--thorough"]), @"
+    Freed SIZE: 0 objects that no checkpoint needed.
+    --- stderr
+    warning: 1 pack was left as before: somebody writes there, or something there is damaged
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["purge", "run.sh", "--yes"]), @"
+    Took run.sh out of 3 checkpoints.
+    Freed SIZE: 0 objects that no checkpoint needed.
+    The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.
+    --- stderr
+    warning: 1 pack was left as before: somebody writes there, or something there is damaged
+    warning: no checkpoint leads to them any more, but bytes may still be in the store: run `safepoint gc --thorough`, and before it `safepoint repair` where something is damaged
+    --- exit 3
+    ");
+}
+
+#[test]
+fn a_whole_workspace_is_not_purged() {
+    let sandbox = Sandbox::with_checkpoint();
+    assert_snapshot!(sandbox.run(&["purge", ".", "--yes"]), @"
+    --- stderr
+    error: cannot purge: a whole workspace cannot be purged, only what is in it
+    Nothing was changed.
+    hint: Name files or folders in it. `safepoint delete` deletes whole checkpoints.
+    --- exit 2
+    ");
+    assert_snapshot!(sandbox.run(&["purge", "src", "run.sh", "--yes"]), @"
+    Took src, run.sh out of 1 checkpoint.
+    Freed SIZE: 8 objects that no checkpoint needed.
+    The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["show", "first", "--files"]), @"
+    Checkpoint 01KG9YS9EGCQT0DH2X3200JHAF
+      label     first
+      created   2026-01-31 12:00:03Z, 2 minutes ago
+      kind      manual, reason manual
+      scope     project
+      holds     3 files and folders, 5 B
+      changed   +6 ~0 -0
+      stored    SIZE new in the store
+      uuid      019c13ec-a5d0-65f4-06c4-5d188009454f
+      integrity <hash>
+      left out:
+        .git  git's own folder
+        run.sh  purged
+        src  purged
+
+    d0755            empty/
+    l0777            link -> notes.txt
+    -0644       5 B  notes.txt
+    --- exit 0
+    ");
+}
+
+#[test]
+fn repair_says_which_workspace_it_could_not_look_at() {
+    let sandbox = Sandbox::with_checkpoint();
+    damage(&sandbox, b"good\n");
+    fs::rename(sandbox.path("project"), sandbox.path("elsewhere")).unwrap();
+    let mut command = sandbox.command(&["repair"]);
+    assert_snapshot!(sandbox.told(&command.current_dir(sandbox.path("elsewhere")).output().unwrap()), @"
+    1 object could not be read.
+    1 pack with damage put aside in $T/home/store/quarantine.
+    Lost: 1 thing is beyond repair:
+        checkpoint 01KG9YS9EGCQT0DH2X3200JHAF: notes.txt: object <hash>: it is missing
+    0 checkpoints can be restored whole.
+    --- stderr
+    warning: not looked at for what is missing: $T/project: cannot open the workspace $T/project
+    --- exit 13
+    ");
+    fs::rename(sandbox.path("elsewhere"), sandbox.path("project")).unwrap();
+    assert_snapshot!(sandbox.run(&["repair"]), @"
+    1 object was stored anew from workspaces that still have the content.
+    Whole: 1 checkpoint, and all can be restored.
+    --- exit 0
+    ");
+}
+
+#[test]
+fn usage_marks_what_is_pinned_and_what_is_damaged() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.run(&["pin", "first"]);
+    sandbox.write("a-name-that-is-nowhere-else", "more\n");
+    sandbox.run(&["create", "-m", "second"]);
+    damage(&sandbox, b"a-name-that-is-nowhere-else");
+    let told = sandbox.run(&["usage"]);
+    let told = Regex::new(r" *\d+(\.\d+)? [kMG]?B ").unwrap().replace_all(&told, "SIZE ").into_owned();
+    assert_snapshot!(told, @"
+    SIZE of at mostSIZE on the disk
+    SIZE  in packs
+    SIZE  of that, needed by several checkpoints
+    SIZE  of that, needed by none; `safepoint gc --thorough` frees it
+    What deleting all checkpoints of a workspace would free:
+    SIZE  $T/project  2 checkpoints
+    What deleting one checkpoint would free, the largest first:
+    SIZE  01KG9YS9EGCQT0DH2X3200JHAF  2 minutes ago   first (pinned)
+    SIZE  01KG9YWWP02J59EP1NVRE9ENPE  59 seconds ago  second damaged
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["gc"]), @"
+    --- stderr
+    error: cannot free space: nothing can be freed while checkpoint 01KG9YWWP02J59EP1NVRE9ENPE is damaged: what it needs is not known
+      because: object <hash> is damaged: its bytes do not have its hash
+    hint: `safepoint repair` mends what can be mended; a checkpoint that stays damaged can be deleted.
+    --- exit 13
+    ");
+    assert_snapshot!(sandbox.run(&["delete", "first", "second", "--yes"]), @"
+    Deleted 2 checkpoints:
+      01KG9YS9EGCQT0DH2X3200JHAF  4 minutes ago  first (pinned)
+      01KG9YWWP02J59EP1NVRE9ENPE  2 minutes ago  second
+    Free the space that only they took: safepoint gc
+    --- exit 0
+    ");
 }

@@ -90,6 +90,18 @@ pub(crate) fn open(home: &Path, settings: Settings) -> CheckpointManager {
     CheckpointManager::open_with(home, settings, Box::new(environment)).unwrap()
 }
 
+/// Bytes that do not compress, other ones for each seed.
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    (0..len.div_ceil(8)).flat_map(|_| next()).take(len).collect()
+}
+
 /// Fails with what differs, not with two whole trees.
 #[track_caller]
 pub(crate) fn assert_same(now: &TreeImage, expected: &TreeImage) {

@@ -1,24 +1,12 @@
 //! Deleting, pruning, collecting, purging, repairing, and the cap.
 
-use crate::bench::{Bench, assert_same, open};
+use crate::bench::{Bench, assert_same, noise, open};
 use safepoint::model::retention::Policy;
 use safepoint::model::{RelPath, Span};
 use safepoint::{
     CreateOptions, Depth, DryRun, Error, Filter, Outcome, Pinned, RoleFilter, Settings, Silent, Thoroughness,
 };
 use std::fs;
-
-/// Bytes that do not compress, other ones for each seed.
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    (0..len.div_ceil(8)).flat_map(|_| next()).take(len).collect()
-}
 
 fn strict() -> Policy {
     Policy { keep_last: 3, keep_within: Span::from_seconds(0), thin_daily_for: Span::from_seconds(0) }

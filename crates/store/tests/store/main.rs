@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests damage files on purpose")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails in a test should fail loudly")]
 
+mod collect;
 mod concurrency;
 mod content;
 mod crash;

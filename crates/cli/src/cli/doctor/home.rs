@@ -33,6 +33,9 @@ pub(super) fn private(home: &Path) -> Check {
         }
         Err(error) => return unreadable(home, &error),
     };
+    if !top.is_dir() {
+        return unreadable(home, &io::ErrorKind::NotADirectory.into());
+    }
     let mut findings = Findings::default();
     if let Err(error) = look(home, &mut findings) {
         return unreadable(home, &error);
@@ -120,16 +123,17 @@ pub(super) fn space(home: &Path) -> Check {
 
 /// How much room there is on the disk of a folder.
 pub(super) fn room(name: &'static str, folder: &Path) -> Check {
-    let free = match rustix::fs::statvfs(folder) {
-        Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
-        Err(error) => {
-            return Check::warning(
-                name,
-                format!("the disk of {} does not say how much is free: {error}", folder.display()),
-                "Look yourself, with `df`.",
-            );
-        }
-    };
+    match rustix::fs::statvfs(folder) {
+        Ok(disk) => judge_room(name, folder, disk.f_bavail.saturating_mul(disk.f_frsize)),
+        Err(error) => Check::warning(
+            name,
+            format!("the disk of {} does not say how much is free: {error}", folder.display()),
+            "Look yourself, with `df`.",
+        ),
+    }
+}
+
+fn judge_room(name: &'static str, folder: &Path, free: u64) -> Check {
     let said = format!("{} free on the disk of {}", size(free), folder.display());
     match free {
         ..ROOM_BYTES_MIN => {
@@ -156,5 +160,24 @@ mod tests {
         assert_eq!(judged(false, path(), vec![]), Health::Warning);
         assert_eq!(judged(true, path(), vec![]), Health::Problem);
         assert_eq!(judged(false, vec![], path()), Health::Problem);
+    }
+
+    #[test]
+    fn the_less_room_the_louder() {
+        let judged = |free| judge_room("home_space", Path::new("/home"), free);
+        assert_eq!(judged(0).status, Health::Problem);
+        assert_eq!(judged(ROOM_BYTES_MIN - 1).status, Health::Problem);
+        assert_eq!(judged(ROOM_BYTES_MIN).status, Health::Warning);
+        assert_eq!(judged(ROOM_BYTES_LOW - 1).status, Health::Warning);
+        assert_eq!(judged(ROOM_BYTES_LOW).status, Health::Ok);
+        assert_eq!(judged(5_000_000).message, "5.0 MB free on the disk of /home");
+        assert_eq!(room("home_space", Path::new("/nowhere/at/all")).status, Health::Warning);
+    }
+
+    #[test]
+    fn a_home_that_is_gone_while_it_is_looked_at_is_no_failure() {
+        let mut findings = Findings::default();
+        look(Path::new("/nowhere/at/all"), &mut findings).unwrap();
+        assert_eq!(findings.entries, 0);
     }
 }

@@ -1,0 +1,234 @@
+//! Where the space is, what a collection frees of it, and the cap.
+
+use crate::bench::{Bench, assert_same, noise, open};
+use safepoint::model::Span;
+use safepoint::model::retention::Policy;
+use safepoint::{
+    Collected, CreateOptions, Depth, DryRun, Error, Failure, FailureKind, Filter, Outcome, Progress,
+    Settings, Silent, Thoroughness,
+};
+use std::fs;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Somebody who asks to stop when he has been asked so many times whether he does.
+struct StopsAfter(AtomicU64);
+
+impl Progress for StopsAfter {
+    fn interrupted(&self) -> bool {
+        self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err()
+    }
+}
+
+/// Changes a byte of where this is stored.
+fn damage(bench: &Bench, content: &[u8]) {
+    let pack = fs::read_dir(bench.home().join("store/packs")).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = fs::read(&pack).unwrap();
+    let at = bytes.windows(content.len()).position(|window| window == content).unwrap();
+    bytes[at] ^= 1;
+    fs::write(&pack, bytes).unwrap();
+}
+
+fn assert_valid(bench: &Bench) {
+    let validation = bench.manager.validate(None, Depth::Deep, &Silent).unwrap();
+    assert!(validation.is_valid(), "{validation:?}");
+}
+
+fn only_the_last(keep_last: u64) -> Settings {
+    let policy = Policy { keep_last, keep_within: Span::ZERO, thin_daily_for: Span::ZERO };
+    Settings { retention: Some(policy), ..Settings::default() }
+}
+
+#[test]
+fn after_a_thorough_collection_nothing_counts_as_dead() {
+    let bench = Bench::new();
+    let mut made = Vec::new();
+    for number in 0..12u64 {
+        bench.write("changing", noise(number, 5_000));
+        bench.write(&format!("dir-{number}/small"), number.to_string());
+        made.push(bench.create().id);
+    }
+    // Records of rollbacks name objects too.
+    bench.restore(made[3]);
+    bench.undo();
+    assert_eq!(bench.manager.space(&Silent).unwrap().dead_bytes, 0, "everything is needed");
+    bench.manager.delete(&made[..6]).unwrap();
+    let dead = bench.manager.space(&Silent).unwrap().dead_bytes;
+    assert!(dead > 25_000, "{dead}");
+    let collected = bench.manager.collect(Thoroughness::Everything, &Silent).unwrap();
+    assert_eq!((collected.outcome, collected.dead_bytes), (Outcome::Done, 0));
+    assert!(
+        (dead..dead + 3_000).contains(&collected.freed_bytes),
+        "{dead}, and segments became one: {collected:?}"
+    );
+    assert_eq!(bench.manager.space(&Silent).unwrap().dead_bytes, 0);
+    assert_eq!(bench.manager.collect(Thoroughness::Everything, &Silent).unwrap(), Collected::default());
+    assert_valid(&bench);
+}
+
+#[test]
+fn a_damaged_checkpoint_is_counted_as_far_as_it_can_be_read_and_said() {
+    let bench = Bench::new();
+    bench.write("shared", noise(1, 50_000));
+    let whole = bench.create();
+    bench.write("a-name-that-is-nowhere-else", noise(2, 70_000));
+    let broken = bench.create();
+    // In the tree, and nowhere else: a list of what was left out has nothing to say.
+    damage(&bench, b"a-name-that-is-nowhere-else");
+    let manager = open(&bench.home(), Settings::default());
+    let space = manager.space(&Silent).unwrap();
+    let of = |id| space.checkpoints.iter().find(|it| it.checkpoint.id == id).unwrap();
+    assert!(of(broken.id).damaged && !of(whole.id).damaged);
+    assert!(of(broken.id).frees_bytes < 70_000, "what is below cannot be known");
+    // As it is not known what it needs, nothing is freed, until it is gone.
+    let error = manager.collect(Thoroughness::Everything, &Silent).unwrap_err();
+    assert!(matches!(error, Error::CannotCollect { checkpoint, .. } if checkpoint == broken.id), "{error}");
+    manager.delete(&[broken.id]).unwrap();
+    let collected = manager.collect(Thoroughness::Everything, &Silent).unwrap();
+    assert_eq!((collected.outcome, collected.packs_left), (Outcome::Done, 0));
+    assert!(collected.freed_bytes > 70_000);
+    assert_valid(&bench);
+}
+
+#[test]
+fn collecting_that_is_interrupted_anywhere_loses_nothing() {
+    let bench = Bench::new();
+    let mut kept = Vec::new();
+    for number in 0..3u64 {
+        bench.write("dir/file", noise(number, 20_000));
+        let checkpoint = bench.create().id;
+        kept.push((checkpoint, bench.image()));
+    }
+    let (gone, _) = kept.remove(1);
+    bench.manager.delete(&[gone]).unwrap();
+    let (mut by_mark, mut stopped) = (0, 0);
+    for asked in 0.. {
+        match bench.manager.collect(Thoroughness::Everything, &StopsAfter(AtomicU64::new(asked))) {
+            Err(error) => {
+                assert_eq!(Failure::from(&error).kind, FailureKind::Interrupted, "{error}");
+                by_mark += 1;
+            }
+            Ok(collected) if collected.outcome == Outcome::Stopped => {
+                assert_eq!(collected.packs, 0);
+                stopped += 1;
+            }
+            Ok(collected) => {
+                assert_eq!(collected.outcome, Outcome::Done);
+                assert!(collected.freed_bytes > 19_000);
+                break;
+            }
+        }
+        assert_valid(&bench);
+    }
+    assert!(by_mark > 0 && stopped > 0, "{by_mark} {stopped}");
+    for (id, image) in kept {
+        bench.restore(id);
+        assert_same(&bench.image(), &image);
+    }
+    let error = bench.manager.space(&StopsAfter(AtomicU64::new(0))).unwrap_err();
+    assert_eq!(Failure::from(&error).kind, FailureKind::Interrupted);
+}
+
+#[test]
+fn when_many_were_deleted_the_next_checkpoint_frees_their_space() {
+    let bench = Bench::with(only_the_last(1));
+    for number in 0..40u64 {
+        bench.write("file", noise(number, 20_000));
+        bench.create();
+    }
+    let bytes = bench.manager.usage().unwrap().pack_bytes;
+    assert!(bytes < 15 * 20_000, "{bytes}: nobody collected");
+    assert!(bytes > 5 * 20_000, "{bytes}: collected after each");
+    assert_eq!(bench.manager.list(&Filter::default()).unwrap().len(), 1);
+    assert_valid(&bench);
+}
+
+#[test]
+fn where_nothing_may_go_the_cap_refuses_and_says_by_how_much() {
+    let cap = 8 << 20;
+    let bench = Bench::with(Settings { cap_bytes: Some(cap), ..Settings::default() });
+    let create = || bench.manager.create(&bench.workspace, &CreateOptions::default(), &Silent);
+    let mut made = Vec::new();
+    let error = loop {
+        assert!(made.len() < 20, "the cap was never reached");
+        bench.write("file", noise(made.len() as u64, 1_000_000));
+        match create() {
+            Ok(created) => made.push(created.checkpoint.id),
+            Err(error) => break error,
+        }
+    };
+    let Error::Capped { needed_bytes, over_bytes, cap_bytes } = error else { panic!("{error:?}") };
+    assert!((1_000_000..1_100_000).contains(&needed_bytes) && over_bytes <= needed_bytes, "{error}");
+    assert_eq!(cap_bytes, cap);
+    let failure = Failure::from(&error);
+    assert_eq!((failure.code, failure.kind, failure.hints.len()), ("capped", FailureKind::Failed, 2));
+    assert_eq!(bench.manager.list(&Filter::default()).unwrap().len(), made.len(), "none was dropped for it");
+    assert_valid(&bench);
+    // What somebody deletes makes room, without another word.
+    bench.manager.delete(&made[..2]).unwrap();
+    create().unwrap();
+    assert_valid(&bench);
+}
+
+#[test]
+fn without_a_word_the_cap_is_a_part_of_the_disk_and_never_huge() {
+    let bench = Bench::new();
+    let usual = bench.manager.cap().unwrap();
+    assert!(usual.cap_bytes > 0 && usual.cap_bytes <= 10 << 30, "{usual:?}");
+    assert!(usual.headroom_bytes > 0 && usual.headroom_bytes <= usual.cap_bytes / 2);
+    fs::write(bench.home().join("config.toml"), "[store]\ncap = \"3 GiB\"\n").unwrap();
+    assert_eq!(open(&bench.home(), Settings::default()).cap().unwrap().cap_bytes, 3 << 30);
+    let given = Settings { cap_bytes: Some(1 << 20), ..Settings::default() };
+    assert_eq!(open(&bench.home(), given).cap().unwrap().cap_bytes, 1 << 20, "who calls has the last word");
+}
+
+#[test]
+fn a_checkpoint_is_taken_even_where_no_space_can_be_freed() {
+    let bench = Bench::with(only_the_last(1));
+    bench.write("a-name-that-is-nowhere-else", "kept");
+    let options = CreateOptions { pinned: true, ..CreateOptions::default() };
+    bench.manager.create(&bench.workspace, &options, &Silent).unwrap();
+    fs::remove_file(bench.path("a-name-that-is-nowhere-else")).unwrap();
+    damage(&bench, b"a-name-that-is-nowhere-else");
+    let manager = open(&bench.home(), only_the_last(1));
+    let mut warned = 0;
+    for number in 0..40u32 {
+        bench.write("file", number.to_string());
+        let created = manager.create(&bench.workspace, &CreateOptions::default(), &Silent).unwrap();
+        let told = created.warnings.iter().filter(|warning| warning.contains("could not be freed"));
+        warned += told.count();
+    }
+    assert!(warned > 0);
+    assert_eq!(manager.list(&Filter::default()).unwrap().len(), 2, "the last and the pinned one");
+}
+
+#[test]
+fn what_an_unfinished_rollback_needs_is_not_pruned() {
+    let bench = Bench::new();
+    bench.write("file", "one");
+    let one = bench.create();
+    bench.write("file", "two");
+    bench.write("other", "two");
+    let two = bench.create();
+    // As long as somebody writes to what was displaced, the rollback is not over.
+    let writer = fs::OpenOptions::new().append(true).open(bench.path("other")).unwrap();
+    bench.restore(one.id);
+    for _ in 0..3 {
+        bench.write("file", "more");
+        bench.create();
+    }
+    let nothing = Policy { keep_last: 0, keep_within: Span::ZERO, thin_daily_for: Span::ZERO };
+    let judged = bench.manager.prune(&bench.workspace, &nothing, DryRun::No).unwrap();
+    let kept = |id| {
+        let of = judged.iter().find(|judged| judged.checkpoint.id == id).unwrap();
+        if of.verdict.is_keep() { of.verdict.to_string() } else { "it may go".to_owned() }
+    };
+    assert!(kept(one.id).starts_with("needed by the unfinished rollback"), "{judged:?}");
+    assert!(kept(two.id).starts_with("needed by the unfinished rollback"), "{judged:?}");
+    drop(writer);
+    bench.manager.recover(&bench.workspace, &Silent).unwrap();
+    bench.manager.prune(&bench.workspace, &nothing, DryRun::No).unwrap();
+    assert!(matches!(bench.manager.checkpoint(one.id), Err(Error::NoCheckpoint { .. })));
+    bench.undo();
+    assert_valid(&bench);
+}
