@@ -148,10 +148,10 @@ Examples:
     /// Mend what is damaged as far as that can be done, and say what is lost.
     #[command(after_help = "Examples:\n  safepoint repair\n  safepoint repair --json")]
     Repair,
-    /// Check that checkpoints are whole: one of them, or all and the store.
+    /// Check that all is whole: checkpoints, store, workspace; or one checkpoint.
     #[command(
         visible_alias = "verify",
-        after_help = "Examples:\n  safepoint validate           is everything there?\n  safepoint validate --deep    read every byte\n  safepoint validate @"
+        after_help = "Without an ID it also tells whether the workspace is ready for a checkpoint, and whether its tests pass:\nthe command is `[checks] test` in config.toml of Safepoint's home.\n\nExamples:\n  safepoint validate           is everything there?\n  safepoint validate --deep    read every byte\n  safepoint validate @"
     )]
     Validate(ValidateArgs),
     /// Count checkpoints, by kind and by reason.
@@ -424,7 +424,7 @@ pub(crate) struct PurgeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
-    /// The checkpoint [default: all of them, and the store].
+    /// The checkpoint [default: all of them, the store, and the workspace].
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
     /// Read every byte.

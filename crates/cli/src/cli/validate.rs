@@ -1,4 +1,6 @@
-//! `validate`: whether checkpoints are whole, and which of them can be restored.
+//! `validate`: whether checkpoints are whole, and which of them can be restored; without an id also the state of the workspace around.
+
+mod state;
 
 use crate::cli::args::ValidateArgs;
 use crate::cli::create::{SHOWN_MAX, more};
@@ -8,36 +10,46 @@ use crate::cli::{Context, exit};
 use crate::json;
 use crate::problem::Problem;
 use safepoint::{DamagedPart, Depth, Failure, FailureKind, Validation};
+use state::State;
 
 pub(crate) fn run(context: &Context, args: &ValidateArgs) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
+    let workspace = context.surroundings.workspace_if_any(&manager)?;
     let checkpoint = match &args.id {
-        Some(given) => {
-            let workspace = context.surroundings.workspace_if_any(&manager)?;
-            Some(context.checkpoint(&manager, workspace.as_ref(), given, None)?)
-        }
+        Some(given) => Some(context.checkpoint(&manager, workspace.as_ref(), given, None)?),
         None => None,
     };
     let depth = if args.deep { Depth::Deep } else { Depth::Quick };
     let validation = manager.validate(checkpoint.as_ref(), depth, &context.progress)?;
-    let errors: Vec<String> =
+    let wrong: Vec<String> =
         validation.errors.iter().cloned().chain(validation.damaged.iter().map(sentence)).collect();
-    tell(&context.out, &validation, &errors, depth);
-    let data = json::validation(&validation, &errors);
-    if validation.is_valid() {
-        return Ok(Reply::done(data));
+    tell(&context.out, &validation, &wrong, depth);
+    let state = match workspace.filter(|_| checkpoint.is_none()) {
+        Some(workspace) => state::look(context, &manager, &workspace)?,
+        None => State::default(),
+    };
+    if depth == Depth::Quick && wrong.is_empty() {
+        context.out.remark("Read every byte, too, with --deep.");
     }
-    let failure = Failure {
+    let errors: Vec<String> = wrong.iter().cloned().chain(state.errors()).collect();
+    let data = json::validation(&validation, &errors, &state.warnings, state.tests_passing);
+    let failure =
+        if wrong.is_empty() { state.into_failure() } else { Some(damage(&validation, wrong, &state)) };
+    let exit = failure.as_ref().map_or(exit::DONE, exit::of);
+    Ok(Reply { data, exit, failure })
+}
+
+fn damage(validation: &Validation, wrong: Vec<String>, state: &State) -> Failure {
+    Failure {
         code: "damaged",
         kind: FailureKind::Damaged,
-        message: format!("{} found", counted(errors.len() as u64, "problem was", "problems were")),
-        causes: errors,
+        message: format!("{} found", counted(wrong.len() as u64, "problem was", "problems were")),
+        causes: wrong.into_iter().chain(state.errors()).collect(),
         hints: vec![format!(
             "{} can still be restored whole.",
             counted(validation.restorable.len() as u64, "checkpoint", "checkpoints")
         )],
-    };
-    Ok(Reply { data, exit: exit::code(failure.kind), failure: Some(failure) })
+    }
 }
 
 /// One finding, in words.
@@ -61,9 +73,6 @@ fn tell(out: &Printer, validation: &Validation, errors: &[String], depth: Depth)
     );
     if errors.is_empty() {
         out.line(format!("{} {how} ({checked})", out.colours.green("Valid:")));
-        if depth == Depth::Quick {
-            out.remark("Read every byte, too, with --deep.");
-        }
         return;
     }
     out.line(format!(

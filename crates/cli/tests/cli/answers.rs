@@ -252,11 +252,14 @@ fn validate_says_what_was_checked() {
     let sandbox = Sandbox::with_checkpoint();
     assert_snapshot!(sandbox.run(&["validate"]), @"
     Valid: everything is there (1 checkpoint, 9 objects, SIZE)
+    Ready: a checkpoint of project would hold 6 files and folders, 50 B.
+    Tests: not known, because no test command is configured.
     Read every byte, too, with --deep.
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["verify", "--deep", "-q"]), @"
     Valid: every byte is as it was written (1 checkpoint, 9 objects, SIZE)
+    Ready: a checkpoint of project would hold 6 files and folders, 50 B.
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["validate", "first"]), @"

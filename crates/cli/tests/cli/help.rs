@@ -30,7 +30,8 @@ fn the_first_page() {
       purge        Take a path out of every checkpoint of this workspace, for good: a secret, or
                    something huge
       repair       Mend what is damaged as far as that can be done, and say what is lost
-      validate     Check that checkpoints are whole: one of them, or all and the store [alias: verify]
+      validate     Check that all is whole: checkpoints, store, workspace; or one checkpoint [alias:
+                   verify]
       summary      Count checkpoints, by kind and by reason
       status       Say whether the workspace is covered: what changed since the newest checkpoint, and
                    what is left out

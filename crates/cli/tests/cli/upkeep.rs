@@ -282,6 +282,7 @@ fn gc_frees_what_was_deleted() {
     "#);
     assert_snapshot!(sandbox.run(&["validate", "--deep", "-q"]), @"
     Valid: every byte is as it was written (2 checkpoints, 9 objects, SIZE)
+    Ready: a checkpoint of project would hold 6 files and folders, 50 B.
     --- exit 0
     ");
 }
