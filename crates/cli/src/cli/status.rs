@@ -3,6 +3,7 @@
 use crate::cli::Context;
 use crate::cli::create::{SHOWN_MAX, is_lack, left_out, more};
 use crate::cli::fold::folded;
+use crate::cli::naming::Naming;
 use crate::cli::output::{Printer, Reply};
 use crate::cli::recover;
 use crate::cli::terminal::{ago, counted, printable, size};
@@ -37,7 +38,9 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
         }
     };
     let verdict = Verdict::new(status.base.as_ref(), &status.changes, &coverage);
-    out.line(verdict.sentence(out, status.base.as_ref(), &status.changes, &coverage));
+    let naming = Naming::new(out, manager, Some(workspace))?;
+    let name = status.base.as_ref().map(|base| name(out, naming, base)).unwrap_or_default();
+    out.line(verdict.sentence(out, (status.base.as_ref(), &name), &status.changes, &coverage));
     changed(out, &status.changes);
     warnings.iter().for_each(|warning| out.warn(printable(warning)));
     unsure(out, &coverage);
@@ -100,12 +103,11 @@ impl Verdict {
     fn sentence(
         self,
         out: &Printer,
-        base: Option<&Checkpoint>,
+        (base, name): (Option<&Checkpoint>, &str),
         changes: &[Change],
         coverage: &Coverage,
     ) -> String {
         let age = base.map(|base| ago(Surroundings::now(), base.created_at)).unwrap_or_default();
-        let name = base.map(|base| name(out, base)).unwrap_or_default();
         let colours = out.colours;
         match self {
             Verdict::Covered => format!("{} everything is in {name}, {age}.", colours.green("Covered:")),
@@ -126,9 +128,12 @@ impl Verdict {
     }
 }
 
-fn name(out: &Printer, base: &Checkpoint) -> String {
-    let label = base.label.as_deref().map(|label| format!(" \"{}\"", printable(label))).unwrap_or_default();
-    format!("{}{label}", out.colours.bold(base.id))
+fn name(out: &Printer, naming: Naming, base: &Checkpoint) -> String {
+    let label = match naming.name(base) {
+        label if label.is_empty() => label,
+        label => format!(" \"{label}\""),
+    };
+    format!("{}{label}", out.colours.bold(naming.id(base.id)))
 }
 
 fn changed(out: &Printer, changes: &[Change]) {

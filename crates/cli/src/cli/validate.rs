@@ -11,6 +11,7 @@ use crate::json;
 use crate::problem::Problem;
 use safepoint::{DamagedPart, Depth, Failure, FailureKind, Validation};
 use state::State;
+use std::collections::HashMap;
 
 pub(crate) fn run(context: &Context, args: &ValidateArgs) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
@@ -45,10 +46,13 @@ fn damage(validation: &Validation, wrong: Vec<String>, state: &State) -> Failure
         kind: FailureKind::Damaged,
         message: format!("{} found", counted(wrong.len() as u64, "problem was", "problems were")),
         causes: wrong.into_iter().chain(state.errors()).collect(),
-        hints: vec![format!(
-            "{} can still be restored whole.",
-            counted(validation.restorable.len() as u64, "checkpoint", "checkpoints")
-        )],
+        hints: vec![
+            format!(
+                "{} can still be restored whole.",
+                counted(validation.restorable.len() as u64, "checkpoint", "checkpoints")
+            ),
+            "`safepoint repair` mends what can be mended.".to_owned(),
+        ],
     }
 }
 
@@ -80,11 +84,47 @@ fn tell(out: &Printer, validation: &Validation, errors: &[String], depth: Depth)
         out.colours.red("Damaged:"),
         counted(errors.len() as u64, "problem", "problems")
     ));
-    errors.iter().take(SHOWN_MAX).for_each(|error| out.line(format!("    {}", printable(error))));
-    more(out, errors.len());
+    let lines: Vec<String> = validation.errors.iter().cloned().chain(grouped(&validation.damaged)).collect();
+    lines.iter().take(SHOWN_MAX).for_each(|line| out.line(format!("    {}", printable(line))));
+    more(out, lines.len());
     let whole = validation.restorable.len();
     out.line(format!(
         "{whole} of {} can still be restored whole.",
         counted(validation.checkpoints, "checkpoint", "checkpoints")
     ));
+    out.remark("Mend what can be mended: safepoint repair");
+}
+
+/// So many letters of a hash are enough for people.
+const HASH_LETTERS: usize = 12;
+
+/// Findings for people: what several checkpoints lack is one line.
+fn grouped(damaged: &[DamagedPart]) -> Vec<String> {
+    let mut groups: Vec<(&DamagedPart, u64)> = Vec::new();
+    let mut known = HashMap::new();
+    for damage in damaged {
+        let same = (&damage.path, damage.object, &damage.what, damage.checkpoint.is_some());
+        let at = *known.entry(same).or_insert_with(|| {
+            groups.push((damage, 0));
+            groups.len() - 1
+        });
+        groups[at].1 += 1;
+    }
+    groups.iter().map(|(damage, count)| group(damage, *count)).collect()
+}
+
+fn group(damage: &DamagedPart, count: u64) -> String {
+    let object =
+        damage.object.map(|object| object.to_string().chars().take(HASH_LETTERS).collect::<String>());
+    let thing = match (&damage.path, object) {
+        (Some(path), _) => format!("{path}: "),
+        (None, Some(object)) => format!("object {object}: "),
+        (None, None) => String::new(),
+    };
+    let place = match damage.checkpoint {
+        Some(id) if count == 1 => format!(" (in checkpoint {id})"),
+        Some(_) => format!(" (in {count} checkpoints)"),
+        None => String::new(),
+    };
+    format!("{thing}{}{place}", damage.what)
 }
