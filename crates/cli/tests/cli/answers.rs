@@ -399,3 +399,25 @@ fn a_demo_without_a_temporary_folder_says_so() {
     assert!(told.contains("cannot use the temporary folder $T/missing") && told.contains("TMPDIR"), "{told}");
     assert_eq!(output.status.code(), Some(1));
 }
+
+#[test]
+fn what_was_left_out_then_and_would_be_taken_now_is_not_covered() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.run(&["purge", "notes.txt", "--yes"]);
+    assert_snapshot!(sandbox.run(&["status"]), @r#"
+    Partly covered: everything but 1 path is in 01KG9YS9EGCQT0DH2X3200JHAF "first", 1 minute ago.
+      not in it, and in the next one:
+        notes.txt  purged
+      left out:
+        .git  git's own folder
+      workspace: project in $T/project
+      store: 1 checkpoint here; SIZE for all workspaces in $T/home
+    Take a checkpoint now: safepoint create -m "a label"
+    --- exit 0
+    "#);
+    let data = sandbox.json(&["status", "--json"])["data"].clone();
+    assert_eq!((&data["covered"], &data["verdict"]), (&false.into(), &"partly".into()));
+    assert_eq!(data["uncovered"], serde_json::json!([{ "path": "notes.txt", "why": "purged" }]));
+    sandbox.run(&["create"]);
+    assert_eq!(sandbox.json(&["status", "--json"])["data"]["verdict"], "covered");
+}

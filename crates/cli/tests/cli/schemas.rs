@@ -130,6 +130,8 @@ fn every_answer_fits_its_schema() {
         "usage",
         "gc --thorough",
         "--yes purge run.sh",
+        "status",
+        "show second",
         "--yes delete second",
         "repair",
         "demo",
