@@ -5,8 +5,7 @@ use crate::home::Vouchers;
 use crate::part::{Captured, Part};
 use crate::parts::files::FilesPart;
 use crate::parts::plan;
-use crate::upkeep::Tended;
-use crate::{CheckpointManager, Error};
+use crate::{CheckpointManager, DryRun, Error};
 use safepoint_catalog::{PlanCheckpoint, PlanRecord, Transaction, Workspace};
 use safepoint_model::change::{self, Delta};
 use safepoint_model::checkpoint::{
@@ -90,12 +89,13 @@ impl CheckpointManager {
         options: &CreateOptions,
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
-        let mut created =
-            self.within_cap(workspace, progress, || self.create_once(workspace, options, progress))?;
+        let act = || self.create_once(workspace, options, progress);
+        let (mut created, mut pruned) = self.within_cap(workspace, DryRun::No, progress, act)?;
         // The workspace and the store are let go by now, as a collection waits for whoever uses them.
-        let Tended { pruned, warnings } = self.tend(workspace, progress);
+        let tended = self.tend(workspace, progress);
+        pruned.extend(tended.pruned);
         created.pruned = pruned;
-        created.warnings = warnings;
+        created.warnings = tended.warnings;
         Ok(created)
     }
 

@@ -108,7 +108,7 @@ pub enum Error {
         cap_bytes: u64,
     },
     /// No checkpoint holds what was to be purged.
-    #[error("no checkpoint of this workspace holds {}", paths.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "))]
+    #[error("no checkpoint of this workspace holds {}", paths.iter().map(|path| format!("\"{path}\"")).collect::<Vec<_>>().join(" or "))]
     NoPurge {
         /// What was to go.
         paths: Vec<RelPath>,

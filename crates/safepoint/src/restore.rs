@@ -82,7 +82,7 @@ impl CheckpointManager {
         options: &RestoreOptions,
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
-        self.within_cap(workspace, progress, || {
+        self.restore_within_cap(workspace, options, progress, || {
             let held = self.hold(workspace)?;
             self.recover_held(workspace, &held.root, progress)?;
             let request = Request {
@@ -94,6 +94,23 @@ impl CheckpointManager {
             };
             self.restore_held(workspace, &held, &request, progress)
         })
+    }
+
+    /// The safety checkpoint may run into the cap. That others were pruned for it is said.
+    pub(crate) fn restore_within_cap(
+        &self,
+        workspace: &Workspace,
+        options: &RestoreOptions,
+        progress: &dyn Progress,
+        act: impl FnMut() -> Result<Restored, Error>,
+    ) -> Result<Restored, Error> {
+        let (mut restored, pruned) = self.within_cap(workspace, options.dry_run, progress, act)?;
+        if !pruned.is_empty() {
+            restored
+                .warnings
+                .push(format!("old checkpoints pruned to make room under the cap: {}", pruned.len()));
+        }
+        Ok(restored)
     }
 
     pub(crate) fn restore_held(

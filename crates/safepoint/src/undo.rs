@@ -53,7 +53,8 @@ impl CheckpointManager {
         options: &RestoreOptions,
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
-        self.within_cap(workspace, progress, || self.answer(workspace, Verb::Undo, options, progress))
+        let act = || self.answer(workspace, Verb::Undo, options, progress);
+        self.restore_within_cap(workspace, options, progress, act)
     }
 
     /// Does the rollback again that was last undone.
@@ -66,7 +67,8 @@ impl CheckpointManager {
         options: &RestoreOptions,
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
-        self.within_cap(workspace, progress, || self.answer(workspace, Verb::Redo, options, progress))
+        let act = || self.answer(workspace, Verb::Redo, options, progress);
+        self.restore_within_cap(workspace, options, progress, act)
     }
 
     fn answer(

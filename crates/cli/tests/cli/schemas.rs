@@ -92,6 +92,7 @@ fn every_answer_fits_its_schema() {
     let mut judge = Judge::new();
     let sandbox = Sandbox::with_checkpoint();
     sandbox.write("sub/b", "");
+    fs::write(sandbox.path("home/config.toml"), "[checks]\ntest = 'false'\n").unwrap();
     fs::write(sandbox.path("project").join(name(b"odd \xff")), "1").unwrap();
     for line in ["init", "init sub", "status", "doctor", "create -m second --phase plan --pin"] {
         judge.run(&sandbox, line);
@@ -129,6 +130,8 @@ fn every_answer_fits_its_schema() {
         "usage",
         "gc --thorough",
         "--yes purge run.sh",
+        "status",
+        "show second",
         "--yes delete second",
         "repair",
         "demo",

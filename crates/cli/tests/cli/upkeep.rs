@@ -74,12 +74,12 @@ fn on_a_terminal_delete_asks() {
 fn a_question_can_be_left() {
     let sandbox = Sandbox::with_checkpoint();
     let seen = sandbox.interrupted(sandbox.command(&["purge", "notes.txt"]), "[y/N]");
-    assert_snapshot!(seen, @"
-    Take notes.txt out of every checkpoint of $T/project? This cannot be undone. [y/N] 
+    assert_snapshot!(seen, @r#"
+    Take "notes.txt" out of every checkpoint of $T/project? This cannot be undone. [y/N] 
     error: cannot purge: interrupted
     Nothing was changed.
     hint: Run it again when you like.
-    ");
+    "#);
     assert_eq!(sandbox.run(&["cat", "first", "notes.txt"]), "good\n--- exit 0\n");
 }
 
@@ -119,7 +119,7 @@ fn prune_gives_the_reason_for_each() {
       keep  01KG9YWWP02J59EP1NVRE9ENPE  2 minutes ago   one of the last 100  "third"
       keep  01KG9YV2300QJS22HDXJ4G4Q61  3 minutes ago   one of the last 100  "second"
       keep  01KG9YS9EGCQT0DH2X3200JHAF  4 minutes ago   pinned  "first"
-    Nothing may go: 4 checkpoints kept.
+    Nothing to prune: 4 checkpoints kept.
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&[&["prune", "--dry-run"][..], &flags].concat()), @r#"
@@ -193,7 +193,7 @@ fn prune_gives_the_reason_for_each() {
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&[&["prune", "-q"][..], &flags].concat()), @"
-    Nothing may go: 3 checkpoints kept.
+    Nothing to prune: 3 checkpoints kept.
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["prune", "--keep-within", "soon"]), @r#"
@@ -257,7 +257,7 @@ fn gc_frees_what_was_deleted() {
         sandbox.json(&["gc", "--thorough", "--json"])["data"]["collected"]["freed_bytes"].as_u64().unwrap();
     assert!(freed > 100_000);
     assert_snapshot!(sandbox.run(&["gc"]), @"
-    Freed SIZE: 0 objects that no checkpoint needed.
+    Nothing to free.
     --- exit 0
     ");
     assert_snapshot!(sandbox.json_text(&["gc", "--json"]), @r#"
@@ -285,6 +285,7 @@ fn gc_frees_what_was_deleted() {
     "#);
     assert_snapshot!(sandbox.run(&["validate", "--deep", "-q"]), @"
     Valid: every byte is as it was written (2 checkpoints, 9 objects, SIZE)
+    Ready: a checkpoint of project would hold 6 files and folders, 50 B.
     --- exit 0
     ");
 }
@@ -295,9 +296,10 @@ fn usage_shows_where_the_space_is() {
     let told = sandbox.run(&["usage"]);
     assert_snapshot!(Regex::new(r" *\d+(\.\d+)? [kMG]?B ").unwrap().replace_all(&told, "SIZE "), @"
     SIZE of at mostSIZE on the disk
-    SIZE  in packs
-    SIZE  of that, needed by several checkpoints
-    SIZE  of that, needed by none; `safepoint gc --thorough` frees it
+    SIZE  in packs: the content of all checkpoints
+    SIZE    needed by several checkpoints
+    SIZE    needed by none; `safepoint gc --thorough` frees it
+    SIZE  beside the packs: records, the index, caches
     What deleting all checkpoints of a workspace would free:
     SIZE  $T/project  1 checkpoint
     What deleting one checkpoint would free, the largest first:
@@ -325,12 +327,12 @@ fn purge_takes_a_secret_out_of_everything() {
     hint: If you mean it, say so with --yes.
     --- exit 2
     ");
-    assert_snapshot!(sandbox.run(&["purge", ".env", "--yes"]), @"
-    Took .env out of 1 checkpoint.
+    assert_snapshot!(sandbox.run(&["purge", ".env", "--yes"]), @r#"
+    Took ".env" out of 1 checkpoint.
     Freed SIZE: 4 objects that no checkpoint needed.
     The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.
     --- exit 0
-    ");
+    "#);
     assert!(!in_store());
     assert_eq!(sandbox.read(".env"), canary, "the workspace is not touched");
     assert_snapshot!(sandbox.run(&["cat", "with a secret", ".env"]), @r#"
@@ -339,13 +341,13 @@ fn purge_takes_a_secret_out_of_everything() {
     hint: `safepoint show ID --files` lists what is in it.
     --- exit 10
     "#);
-    assert_snapshot!(sandbox.run(&["purge", ".env", "--yes"]), @"
+    assert_snapshot!(sandbox.run(&["purge", ".env", "--yes"]), @r#"
     --- stderr
-    error: cannot purge: no checkpoint of this workspace holds .env
+    error: cannot purge: no checkpoint of this workspace holds ".env"
     Nothing was changed.
     hint: `safepoint show ID --files` lists what is in a checkpoint.
     --- exit 10
-    ");
+    "#);
     assert_snapshot!(sandbox.json_text(&["purge", "run.sh", "--yes", "--json"]), @r#"
     {
       "command": "purge",
