@@ -175,7 +175,7 @@ impl CheckpointManager {
         let guidance = revert.guidance.as_ref().map(|text| self.guidance(text));
         let correction = Correction { stay, guidance, attempt, decision: revert.decision.clone() };
         let workspace = self.workspace(record.workspace_id)?;
-        let restored = self.within_cap(&workspace, progress, || {
+        let restored = self.restore_within_cap(&workspace, options, progress, || {
             let held = self.hold(&workspace)?;
             self.recover_held(&workspace, &held.root, progress)?;
             let request = Request {
