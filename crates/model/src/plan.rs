@@ -2,5 +2,7 @@
 
 pub mod clean;
 pub mod document;
+mod happening;
+mod rule;
 pub mod spec;
 pub mod state;

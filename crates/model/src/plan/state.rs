@@ -6,8 +6,10 @@
 //! A plan is what is live: what a rollback puts back is the whole of it, so that equal states have equal hashes. What is kept for the
 //! record alone (superseded decisions, invalidated subplans, errors, corrections) is not part of it.
 
-use super::spec::{Milestone, Milestones, PlanSpec, SandboxKind, StepSpec};
-use crate::checkpoint::{Phase, word_type};
+pub use super::happening::Happening;
+pub use super::rule::PlanRule;
+use super::spec::{Milestones, PlanSpec, SandboxKind, StepSpec};
+use crate::checkpoint::word_type;
 use crate::{ModelError, ObjectId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -179,156 +181,6 @@ pub struct Plan {
     pub context: BTreeMap<String, Value>,
     /// What it gave.
     pub outputs: BTreeMap<String, Value>,
-}
-
-/// Why something may not be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlanRule {
-    /// The plan is in a state in which this cannot happen.
-    #[error("the plan is {from} and cannot become {to}")]
-    Transition {
-        /// Where it is.
-        from: PlanState,
-        /// Where it was to go.
-        to: PlanState,
-    },
-    /// Nothing changes any more.
-    #[error("the plan is {0}: nothing changes any more")]
-    Over(PlanState),
-    /// The plan is done when its steps are.
-    #[error("the plan is not done as long as step {path} is {state}")]
-    Open {
-        /// Which.
-        path: String,
-        /// Where it is.
-        state: StepState,
-    },
-    /// There is no such step.
-    #[error("the plan has no step {path:?}{}", nearest.as_ref().map_or_else(String::new, |near| format!("; did you mean {near:?}?")))]
-    NoStep {
-        /// What was asked for.
-        path: String,
-        /// What may have been meant.
-        nearest: Option<String>,
-    },
-    /// The step is in a state in which this cannot happen.
-    #[error("step {path} is {from} and cannot become {to}")]
-    StepTransition {
-        /// Which.
-        path: String,
-        /// Where it is.
-        from: StepState,
-        /// Where it was to go.
-        to: StepState,
-    },
-    /// Something else has to come first.
-    #[error("step {path} cannot begin before {first} is done")]
-    TooEarly {
-        /// Which.
-        path: String,
-        /// What comes first.
-        first: String,
-    },
-    /// As many run side by side as may.
-    #[error("step {path} cannot begin while {running} of {allowed} steps beside it run")]
-    TooMany {
-        /// Which.
-        path: String,
-        /// How many run.
-        running: usize,
-        /// How many may.
-        allowed: usize,
-    },
-    /// A step with steps below it begins and ends with them.
-    #[error("step {path} has steps of its own, and begins and ends with them")]
-    Subplan {
-        /// Which.
-        path: String,
-    },
-    /// There is no such decision.
-    #[error("the plan has no decision {id}")]
-    NoDecision {
-        /// What was asked for.
-        id: String,
-    },
-    /// A decision of this id is there already.
-    #[error("the plan has a decision {id} already")]
-    DecisionTaken {
-        /// Which.
-        id: String,
-    },
-    /// A step of this path is there already.
-    #[error("the plan has a step {path} already")]
-    StepTaken {
-        /// Which.
-        path: String,
-    },
-}
-
-/// What happened, for milestones and for the record.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happening {
-    /// A step is about to begin.
-    StepStarts {
-        /// Which.
-        path: String,
-        /// It is marked as risky.
-        risky: bool,
-    },
-    /// A step is done.
-    StepDone {
-        /// Which.
-        path: String,
-    },
-    /// A step failed.
-    StepFailed {
-        /// Which.
-        path: String,
-    },
-    /// The first step of a subplan is about to begin.
-    SubplanStarts {
-        /// The step that holds it.
-        path: String,
-    },
-    /// The last step of a subplan is done.
-    SubplanDone {
-        /// The step that holds it.
-        path: String,
-    },
-    /// The last step of a phase is done.
-    PhaseDone {
-        /// Which.
-        phase: Phase,
-    },
-    /// Every step is done.
-    PlanDone,
-}
-
-impl Happening {
-    /// The milestone that this is, if it is one.
-    pub fn milestone(&self) -> Option<Milestone> {
-        match self {
-            Happening::StepStarts { .. } => Some(Milestone::BeforeStep),
-            Happening::StepDone { .. } => Some(Milestone::AfterStep),
-            Happening::StepFailed { .. } => Some(Milestone::OnError),
-            Happening::SubplanStarts { .. } => Some(Milestone::BeforeSubplan),
-            Happening::SubplanDone { .. } => Some(Milestone::AfterSubplan),
-            Happening::PhaseDone { .. } => Some(Milestone::PhaseComplete),
-            Happening::PlanDone => None,
-        }
-    }
-
-    /// Whether a checkpoint is due: before what begins, after what ended.
-    pub fn is_due(&self, milestones: &Milestones) -> bool {
-        let asked = |milestone| milestones.on.contains(&milestone);
-        self.milestone().is_some_and(asked)
-            || (matches!(self, Happening::StepStarts { risky: true, .. }) && asked(Milestone::BeforeRisky))
-    }
-
-    /// Whether the checkpoint comes before it.
-    pub fn is_before(&self) -> bool {
-        matches!(self, Happening::StepStarts { .. } | Happening::SubplanStarts { .. })
-    }
 }
 
 /// What a return to an earlier state takes back.

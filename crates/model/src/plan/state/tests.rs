@@ -1,4 +1,6 @@
 use super::*;
+use crate::checkpoint::Phase;
+use crate::plan::spec::Milestone;
 use proptest::prelude::*;
 use serde_json::json;
 
