@@ -169,6 +169,8 @@ impl CheckpointManager {
     /// [`Error::CannotCollect`] when a checkpoint is damaged, so that what it needs is not known; or when store or catalog fail.
     pub fn collect(&self, how: Thoroughness, progress: &dyn Progress) -> Result<Collected, Error> {
         progress.begin(Activity::Collecting, None);
+        // What is moved goes into packs of the size that suits the cap. Where that is not known, it is freed all the same.
+        let _ = self.renew_limits();
         let collecting = Collecting {
             dead_percent: if how == Thoroughness::Everything { 0 } else { DEAD_PERCENT_USUAL },
             patience: PATIENCE,
