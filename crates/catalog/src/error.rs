@@ -132,6 +132,14 @@ pub enum CatalogError {
         /// Its id.
         id: String,
     },
+    /// The id is in use.
+    #[error("there is a {what} {id} in the catalog already")]
+    Taken {
+        /// What kind of record.
+        what: &'static str,
+        /// Its id.
+        id: String,
+    },
     /// The folder is registered already.
     #[error("{root:?} is already registered as workspace {id}")]
     Registered {

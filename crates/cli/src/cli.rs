@@ -18,6 +18,7 @@ mod history;
 mod init;
 mod list;
 mod man;
+mod naming;
 mod output;
 mod patch;
 mod pin;

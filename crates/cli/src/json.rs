@@ -159,13 +159,18 @@ pub(crate) fn damaged(damage: &DamagedPart) -> Value {
     })
 }
 
-/// The result of `validate`. What needs git or a test command is not known, and says so by being null.
-pub(crate) fn validation(validation: &Validation, errors: &[String]) -> Value {
+/// The result of `validate`. What needs git is not known, and says so by being null; so do tests that nobody named.
+pub(crate) fn validation(
+    validation: &Validation,
+    errors: &[String],
+    warnings: &[String],
+    tests_passing: Option<bool>,
+) -> Value {
     let damaged: Vec<Value> = validation.damaged.iter().map(damaged).collect();
     json!({
-        "is_valid": validation.is_valid(),
+        "is_valid": errors.is_empty(),
         "errors": errors,
-        "warnings": [],
+        "warnings": warnings,
         "checked": {
             "checkpoints": validation.checkpoints,
             "objects": validation.objects,
@@ -175,7 +180,7 @@ pub(crate) fn validation(validation: &Validation, errors: &[String]) -> Value {
         "restorable": validation.restorable,
         "git_status": null,
         "has_uncommitted_changes": null,
-        "tests_passing": null,
+        "tests_passing": tests_passing,
     })
 }
 

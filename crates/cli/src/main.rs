@@ -1,5 +1,6 @@
 //! The program `safepoint`. Its faces stand side by side: `cli` for the terminal; others join here.
 
+mod checks;
 mod cli;
 mod context;
 mod json;

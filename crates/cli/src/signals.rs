@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use std::io;
 use std::process::Child;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
@@ -24,16 +24,26 @@ pub(crate) enum Stopping {
 /// Listens for Ctrl-C and `kill`. The flag is set when one came.
 pub(crate) fn listen(stopping: Stopping) -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
+    let at_once = Arc::new(AtomicBool::new(stopping == Stopping::AtOnce));
     for signal in not_ignored(&[SIGINT, SIGTERM]) {
         // Registration fails only for signals that cannot be caught. Without it the process dies at once, which is safe too.
-        let _ = match stopping {
-            Stopping::WhenSafe => signal_hook::flag::register(signal, Arc::clone(&flag)),
-            Stopping::AtOnce => {
-                signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::new(AtomicBool::new(true)))
-            }
-        };
+        let _ = signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&at_once));
+        let _ = signal_hook::flag::register(signal, Arc::clone(&flag));
     }
+    let _ = LISTENING.set((Arc::clone(&flag), at_once));
     flag
+}
+
+/// The flag of [`listen`], and whether the process ends before anybody looks at it.
+static LISTENING: OnceLock<(Arc<AtomicBool>, Arc<AtomicBool>)> = OnceLock::new();
+
+/// From now on nothing but `kill -9` ends this process at once: a program runs that would stay behind. The flag is set instead.
+pub(crate) fn listen_for_another() {
+    let Some((flag, at_once)) = LISTENING.get() else { return };
+    for signal in not_ignored(&[SIGHUP, SIGQUIT]) {
+        let _ = signal_hook::flag::register(signal, Arc::clone(flag));
+    }
+    at_once.store(false, Ordering::SeqCst);
 }
 
 /// The signals that this process was not started deaf to. What `nohup` and shells set up for work in the background stays so, and a

@@ -9,9 +9,8 @@ macro_rules! word_type {
     ($(#[$doc:meta])* $name:ident, $what:literal, { $($(#[$word_doc:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(rename_all = "snake_case")]
         pub enum $name {
-            $($(#[$word_doc])* $variant,)+
+            $($(#[$word_doc])* #[serde(rename = $word)] $variant,)+
         }
 
         impl $name {

@@ -15,6 +15,7 @@ pub mod hash;
 pub mod id;
 pub mod object;
 pub mod path;
+pub mod plan;
 pub mod progress;
 pub mod reference;
 pub mod retention;

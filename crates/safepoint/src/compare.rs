@@ -7,7 +7,7 @@ use crate::{CheckpointManager, Error, Recovery};
 use safepoint_catalog::Workspace;
 use safepoint_model::change::{self, Change};
 use safepoint_model::checkpoint::Checkpoint;
-use safepoint_model::coverage::Coverage;
+use safepoint_model::coverage::{Coverage, Skipped};
 use safepoint_model::tree::{Node, Owners};
 use safepoint_model::{ObjectSource, Progress};
 use safepoint_store::Usage;
@@ -31,6 +31,8 @@ pub struct Comparison<'m> {
     pub changes: Vec<Change>,
     /// What the newer side left out.
     pub coverage: Coverage,
+    /// What the checkpoint left out and the present would not: it is no change, since nobody knows what was there, and it is not covered.
+    pub uncovered: Vec<Skipped>,
     /// What it shows is not collected while it is looked at.
     pub(crate) _using: Using,
     /// Settings and rules that could not be understood.
@@ -45,6 +47,8 @@ pub struct Status {
     pub changes: Vec<Change>,
     /// What a checkpoint taken now would leave out.
     pub coverage: Coverage,
+    /// What is there, was left out of that checkpoint, and would not be now.
+    pub uncovered: Vec<Skipped>,
     /// Settings and rules that could not be understood.
     pub warnings: Vec<String>,
     /// How much the store holds.
@@ -100,8 +104,15 @@ impl CheckpointManager {
             Against::Checkpoint(new) => {
                 let after = self.snapshot_of(new)?;
                 let changes = changes(&self.store, before.tree(), after.tree())?;
-                let (coverage, warnings) = (after.coverage, Vec::new());
-                Ok(Comparison { manager: self, present: None, changes, coverage, warnings, _using: using })
+                Ok(Comparison {
+                    manager: self,
+                    present: None,
+                    changes,
+                    coverage: after.coverage,
+                    uncovered: Vec::new(),
+                    warnings: Vec::new(),
+                    _using: using,
+                })
             }
             Against::Present => {
                 let held = self.hold(workspace)?;
@@ -113,11 +124,21 @@ impl CheckpointManager {
                 let changes = changes(&measurer, before.tree(), scan.snapshot.tree())?;
                 let coverage = scan.snapshot.coverage;
                 // What was left out then is unknown, not new.
-                let changes =
-                    changes.into_iter().filter(|change| !before.coverage.leaves_out(&change.path)).collect();
-                let warnings = scan.warnings.into_iter().chain(config.passed_over).collect();
-                let present = Some(held.root);
-                Ok(Comparison { manager: self, present, changes, coverage, warnings, _using: using })
+                let (unknown, changes): (Vec<Change>, Vec<Change>) =
+                    changes.into_iter().partition(|change| before.coverage.leaves_out(&change.path));
+                let mut uncovered = before.coverage.skipped;
+                uncovered.retain(|skipped| {
+                    unknown.iter().any(|change| change.new.is_some() && change.path.is_within(&skipped.path))
+                });
+                Ok(Comparison {
+                    manager: self,
+                    present: Some(held.root),
+                    changes,
+                    coverage,
+                    uncovered,
+                    warnings: scan.warnings.into_iter().chain(config.passed_over).collect(),
+                    _using: using,
+                })
             }
         }
     }
@@ -135,14 +156,15 @@ impl CheckpointManager {
                 base: None,
                 changes: Vec::new(),
                 coverage: Coverage::default(),
+                uncovered: Vec::new(),
                 warnings: Vec::new(),
                 usage,
                 recovery,
             });
         };
-        let Comparison { changes, coverage, warnings, .. } =
+        let Comparison { changes, coverage, uncovered, warnings, .. } =
             self.diff(workspace, &base, &Against::Present, progress)?;
-        Ok(Status { base: Some(base), changes, coverage, warnings, usage, recovery })
+        Ok(Status { base: Some(base), changes, coverage, uncovered, warnings, usage, recovery })
     }
 }
 

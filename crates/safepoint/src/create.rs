@@ -4,9 +4,9 @@ use crate::config::Broken;
 use crate::home::Vouchers;
 use crate::part::{Captured, Part};
 use crate::parts::files::FilesPart;
-use crate::upkeep::Tended;
-use crate::{CheckpointManager, Error};
-use safepoint_catalog::Workspace;
+use crate::parts::plan;
+use crate::{CheckpointManager, DryRun, Error};
+use safepoint_catalog::{PlanCheckpoint, PlanRecord, Transaction, Workspace};
 use safepoint_model::change::{self, Delta};
 use safepoint_model::checkpoint::{
     Checkpoint, Kind, Manifest, PartKind, PartRecord, Phase, Progress as Counters, Reason, Role, Scope,
@@ -30,6 +30,8 @@ pub struct CreateOptions {
     pub reason: Reason,
     /// Where in the work.
     pub phase: Option<Phase>,
+    /// The plan that is captured with the files.
+    pub plan_id: Option<String>,
     /// The session it belongs to.
     pub session_id: Option<String>,
     /// The tool that asks.
@@ -47,6 +49,7 @@ impl Default for CreateOptions {
             kind: Kind::Manual,
             reason: Reason::Manual,
             phase: None,
+            plan_id: None,
             session_id: None,
             source_tool: None,
             pinned: false,
@@ -86,12 +89,13 @@ impl CheckpointManager {
         options: &CreateOptions,
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
-        let mut created =
-            self.within_cap(workspace, progress, || self.create_once(workspace, options, progress))?;
+        let act = || self.create_once(workspace, options, progress);
+        let (mut created, mut pruned) = self.within_cap(workspace, DryRun::No, progress, act)?;
         // The workspace and the store are let go by now, as a collection waits for whoever uses them.
-        let Tended { pruned, warnings } = self.tend(workspace, progress);
+        let tended = self.tend(workspace, progress);
+        pruned.extend(tended.pruned);
         created.pruned = pruned;
-        created.warnings = warnings;
+        created.warnings = tended.warnings;
         Ok(created)
     }
 
@@ -107,11 +111,18 @@ impl CheckpointManager {
         let part = FilesPart::new(self, &held.root, workspace, config.excludes);
         let writer = self.store.writer()?;
         let mut draft = self.draft(workspace, &part, None, options, &writer, progress)?;
+        let plan = options.plan_id.as_ref().map(|id| self.plan(id)).transpose()?;
+        if let Some(plan) = &plan {
+            self.add_plan(&mut draft.checkpoint, plan, &writer)?;
+        }
         draft.checkpoint.label = draft.checkpoint.label.or(config.label);
         draft.checkpoint.size_bytes = writer.finish()?.stored_bytes;
-        self.catalog.write(|transaction| {
+        self.catalog.write::<(), Error>(|transaction| {
             transaction.insert_checkpoint(&draft.checkpoint)?;
-            transaction.set_head(workspace.id, draft.checkpoint.id)
+            if let Some(plan) = &plan {
+                link_plan(transaction, &draft.checkpoint, plan)?;
+            }
+            Ok(transaction.set_head(workspace.id, draft.checkpoint.id)?)
         })?;
         self.keep_cache(workspace, &draft.checkpoint, &mut draft.captured);
         Ok(Created {
@@ -151,6 +162,31 @@ impl CheckpointManager {
         checkpoint.parent = parent;
         checkpoint.warnings = captured.warnings.clone();
         Ok(Draft { checkpoint, captured })
+    }
+
+    /// Adds a plan to a checkpoint that is about to be committed.
+    pub(crate) fn add_plan(
+        &self,
+        checkpoint: &mut Checkpoint,
+        record: &PlanRecord,
+        writer: &Writer<'_>,
+    ) -> Result<(), Error> {
+        if Some(record.workspace_id) != checkpoint.workspace_id {
+            return Err(Error::OtherPlan { checkpoint: checkpoint.id, id: record.plan.id.clone() });
+        }
+        let part = plan::capture(writer, &record.plan)?;
+        checkpoint.plan_id = Some(record.plan.id.clone());
+        checkpoint.scope = Scope::Workflow;
+        checkpoint.step_index = Some(record.plan.step_index());
+        // The same plan gives the same document, so that its name is the hash of the state.
+        checkpoint.state_hash = Some(part.document);
+        checkpoint.state_snapshot = Some(part.document);
+        let mut parts = checkpoint.parts.clone();
+        parts.push(part);
+        let manifest = Manifest::new(parts);
+        checkpoint.integrity = document::store(writer, &manifest)?;
+        checkpoint.parts = manifest.parts;
+        Ok(())
     }
 
     /// A record with nothing in it but what every one has.
@@ -260,6 +296,21 @@ impl CheckpointManager {
         }
         Ok(bytes.open())
     }
+}
+
+/// Notes at which version of its plan a checkpoint was taken. A plan that changed since is another state than the one that was kept.
+pub(crate) fn link_plan(
+    transaction: &Transaction<'_>,
+    checkpoint: &Checkpoint,
+    record: &PlanRecord,
+) -> Result<(), Error> {
+    let id = &record.plan.id;
+    let now = transaction.plan_version(id)?;
+    if now != record.version {
+        return Err(Error::PlanChanged { id: id.clone() });
+    }
+    let link = PlanCheckpoint { checkpoint: checkpoint.id, version: now, healthy: record.plan.is_healthy() };
+    Ok(transaction.link_plan_checkpoint(id, &link)?)
 }
 
 /// The part of a checkpoint that holds files.

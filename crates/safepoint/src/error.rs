@@ -1,8 +1,11 @@
 //! What can go wrong with a verb.
 
 use crate::config::ConfigError;
+use crate::plan_file::PlanFileError;
 use safepoint_catalog::CatalogError;
 use safepoint_model::change::GraftError;
+use safepoint_model::plan::clean::NoneClean;
+use safepoint_model::plan::state::PlanRule;
 use safepoint_model::{Bytes, CheckpointId, ModelError, ObjectError, RelPath, RollbackId};
 use safepoint_store::StoreError;
 use safepoint_workspace::WorkspaceError;
@@ -105,7 +108,7 @@ pub enum Error {
         cap_bytes: u64,
     },
     /// No checkpoint holds what was to be purged.
-    #[error("no checkpoint of this workspace holds {}", paths.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "))]
+    #[error("no checkpoint of this workspace holds {}", paths.iter().map(|path| format!("\"{path}\"")).collect::<Vec<_>>().join(" or "))]
     NoPurge {
         /// What was to go.
         paths: Vec<RelPath>,
@@ -121,6 +124,55 @@ pub enum Error {
         /// What is damaged.
         source: ObjectError,
     },
+    /// No plan has this id.
+    #[error("there is no plan {id:?}")]
+    NoPlan {
+        /// What was asked for.
+        id: String,
+    },
+    /// What was given is not the id of a plan.
+    #[error("{id:?} is not an id of a plan: small letters, digits, dots, dashes and underscores, at most 64")]
+    BadPlanId {
+        /// What was given.
+        id: String,
+    },
+    /// The checkpoint holds no plan.
+    #[error("checkpoint {checkpoint} holds no plan")]
+    NoPlanInCheckpoint {
+        /// Which.
+        checkpoint: CheckpointId,
+    },
+    /// The checkpoint is one of another plan, or of none.
+    #[error("checkpoint {checkpoint} is not one of plan {id}")]
+    OtherPlan {
+        /// Which.
+        checkpoint: CheckpointId,
+        /// Which plan was meant.
+        id: String,
+    },
+    /// The plan's result was taken over: it is not rolled back any more.
+    #[error("plan {id} has been applied and is not rolled back any more")]
+    PlanApplied {
+        /// Which.
+        id: String,
+    },
+    /// Somebody changed the plan while it was being captured or rolled back.
+    #[error("plan {id} changed meanwhile")]
+    PlanChanged {
+        /// Which.
+        id: String,
+    },
+    /// There is no clean checkpoint to go back to.
+    #[error("plan {id} has no clean checkpoint to go back to")]
+    NoneClean {
+        /// Which.
+        id: String,
+        /// Why.
+        source: NoneClean,
+    },
+    /// A rule of the plan says no.
+    #[error(transparent)]
+    Plan(#[from] PlanRule),
     /// A rollback failed on the way, and everything was put back.
     #[error("rollback {rollback} failed and was undone")]
     RolledBackHalfway {
@@ -140,6 +192,9 @@ pub enum Error {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A plan file is no plan.
+    #[error(transparent)]
+    PlanFile(#[from] PlanFileError),
     /// The folder failed.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),

@@ -78,7 +78,7 @@ type Row = (&'static str, FailureKind, &'static [&'static str]);
 
 /// The table; `docs/errors.md` is its other copy, and a test compares the two.
 fn classify(error: &Error) -> Row {
-    use FailureKind::{Conflict, Damaged, Failed, NotFound, Usage};
+    use FailureKind::{Busy, Conflict, Damaged, Failed, NotFound, Usage};
     match error {
         Error::Home { .. } => {
             ("home", Failed, &["Name a folder that you may write with --home or SAFEPOINT_HOME."])
@@ -130,6 +130,28 @@ fn classify(error: &Error) -> Row {
                 "Delete some and run `safepoint gc`, or raise `cap` under [store] in config.toml in Safepoint's home.",
             ],
         ),
+        Error::NoPlan { .. } => ("no_plan", NotFound, &["`safepoint plan list` shows the plans."]),
+        Error::BadPlanId { .. } => ("bad_plan_id", Usage, &["Leave the id out to get one."]),
+        Error::NoPlanInCheckpoint { .. } => {
+            ("no_plan", NotFound, &["`safepoint plan checkpoint list PLAN` shows those that hold one."])
+        }
+        Error::OtherPlan { .. } => (
+            "other_plan",
+            Conflict,
+            &["`safepoint plan checkpoint list PLAN` shows the checkpoints of the plan."],
+        ),
+        Error::PlanApplied { .. } => {
+            ("plan_applied", Conflict, &["Roll the files back alone with --part files, or begin a new plan."])
+        }
+        Error::PlanChanged { .. } => ("plan_changed", Busy, &["Stop what drives the plan, then try again."]),
+        Error::NoneClean { .. } => (
+            "none_clean",
+            NotFound,
+            &[
+                "`safepoint plan checkpoint list PLAN` shows what there is; `plan rollback` goes to any of them.",
+            ],
+        ),
+        Error::Plan(_) => ("plan_rule", Conflict, &["`safepoint plan show PLAN` shows where it is."]),
         Error::NoPurge { .. } => {
             ("no_purge", NotFound, &["`safepoint show ID --files` lists what is in a checkpoint."])
         }
@@ -155,6 +177,9 @@ fn classify(error: &Error) -> Row {
             ],
         ),
         Error::Config(error) => classify_config(error),
+        Error::PlanFile(_) => {
+            ("bad_plan", Usage, &["Mend the file and try again; docs/plan-files.md lists every key."])
+        }
         Error::Workspace(error) => classify_workspace(error),
         Error::Store(error) => classify_store(error),
         Error::Catalog(error) => classify_catalog(error),
@@ -299,6 +324,9 @@ fn details(error: &Error) -> Vec<String> {
         Error::Workspace(WorkspaceError::Obstructed(obstacles)) => {
             obstacles.iter().take(10).map(|obstacle| format!("In the way: {obstacle}")).collect()
         }
+        Error::PlanFile(error) => {
+            error.others().iter().take(10).map(|problem| format!("Also: {problem}")).collect()
+        }
         Error::RolledBackHalfway { source, .. } => details(source),
         _ => Vec::new(),
     }
@@ -308,6 +336,7 @@ fn details(error: &Error) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::config::ConfigFile;
+    use crate::plan_file::{PlanFile, PlanFileError};
     use safepoint_model::{ModelError, ObjectId, RelPath};
     use std::io;
     use std::path::PathBuf;
@@ -337,6 +366,7 @@ mod tests {
                 "bad_configuration",
                 FailureKind::Usage,
             ),
+            (PlanFileError::TooLarge { bytes_max: 1 }.into(), "bad_plan", FailureKind::Usage),
             (
                 ConfigError::Read { file: ConfigFile::Home, source: io::ErrorKind::Other.into() }.into(),
                 "unreadable",
@@ -396,6 +426,21 @@ mod tests {
             assert!(!failure.message.is_empty());
             assert!(!failure.hints.is_empty(), "{error}: what to do next?");
         }
+    }
+
+    #[test]
+    fn what_else_is_wrong_with_a_plan_is_in_the_hints() {
+        let error = PlanFile::parse(b"titel = 'x'\nrun = 'y'", None).unwrap_err();
+        let failure = Failure::from(&Error::from(error));
+        assert_eq!(failure.message, "`title`, line 1, column 1, is missing: every plan has one");
+        assert_eq!(
+            failure.hints[1..],
+            [
+                "Also: unknown key `titel`, line 1, column 1: did you mean `title`?",
+                "Also: unknown key `run`, line 2, column 1: did you mean `step.run`?",
+            ]
+        );
+        assert!(failure.causes.is_empty());
     }
 
     #[test]

@@ -30,6 +30,7 @@
 
 mod compare;
 mod config;
+mod correct;
 mod create;
 mod environment;
 mod error;
@@ -40,12 +41,15 @@ mod manager;
 mod mark;
 mod part;
 mod parts;
+mod plan_file;
+mod plans;
 mod purge;
 mod recover;
 mod repair;
 mod rescue;
 mod restore;
 mod space;
+mod spelling;
 mod undo;
 mod upkeep;
 mod validate;
@@ -54,6 +58,7 @@ pub use compare::{Against, Comparison, Status, Survey};
 pub use config::{
     Config, ConfigError, ConfigFile, Effective, HomeConfig, RetentionConfig, TestCommand, WorkspaceConfig,
 };
+pub use correct::{Corrected, Revert};
 pub use create::{CreateOptions, Created};
 pub use environment::{Environment, SystemEnvironment};
 pub use error::Error;
@@ -61,6 +66,10 @@ pub use failure::{Failure, FailureKind};
 pub use find::{Entries, ListedEntry};
 pub use manager::{CheckpointManager, Settings};
 pub use part::{Captured, Chosen, Outline, Part, Prepared};
+pub use plan_file::{
+    PLAN_FILE_BYTES_MAX, Place, PlanFile, PlanFileError, PlanFileProblem, PlanFormat, PlanProblemKind,
+};
+pub use plans::{NewDecision, StepMoved};
 pub use purge::PurgeReport;
 pub use recover::Recovery;
 pub use repair::Repair;
@@ -70,7 +79,8 @@ pub use upkeep::{Cap, Judged, Thoroughness};
 pub use validate::{DamagedPart, Validation};
 
 pub use safepoint_catalog::{
-    BrokenEvent, Event, EventCheck, Filter, Pinned, RoleFilter, Summary, Workspace, sqlite_version,
+    BrokenEvent, Event, EventCheck, Filter, Pinned, PlanNote, PlanRecord, PlanSummary, RoleFilter, Summary,
+    Workspace, sqlite_version,
 };
 pub use safepoint_model as model;
 pub use safepoint_model::progress::{Activity, Progress, Silent};

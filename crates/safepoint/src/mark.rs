@@ -5,6 +5,7 @@ use safepoint_catalog::{Filter, RoleFilter};
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind};
 use safepoint_model::content::{Content, Form};
 use safepoint_model::files::FilesDocument;
+use safepoint_model::plan;
 use safepoint_model::tree::{Node, Tree};
 use safepoint_model::{CheckpointId, ObjectError, ObjectId, Progress, document};
 use safepoint_workspace::WorkspaceError;
@@ -57,7 +58,9 @@ pub(crate) fn each_object(
     let manifest: Manifest = document::load(store, checkpoint.integrity)?;
     let mut trees = Vec::new();
     for part in manifest.parts {
-        if visit(part.document) && part.kind == PartKind::Files {
+        if part.kind == PartKind::Plan {
+            plan::document::objects(store, part.document, visit)?;
+        } else if visit(part.document) && part.kind == PartKind::Files {
             let files = FilesDocument::load(store, part.document)?;
             visit(files.coverage);
             trees.extend(files.tree());

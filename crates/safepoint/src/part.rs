@@ -99,6 +99,14 @@ pub trait Prepared {
     /// Nothing has changed then.
     fn stage(&mut self, id: RollbackId, progress: &dyn Progress) -> Result<(), Error>;
 
+    /// Checks, in the transaction that puts the intent on record, what may have changed since it was prepared.
+    ///
+    /// # Errors
+    /// When it cannot be done any more: nothing has changed then.
+    fn intend(&self, _transaction: &Transaction<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Puts the new in place of the old, makes it durable and reads it back. Tells what somebody changed meanwhile.
     ///
     /// # Errors

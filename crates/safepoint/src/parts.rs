@@ -1,3 +1,4 @@
 //! The kinds of parts there are.
 
 pub(crate) mod files;
+pub(crate) mod plan;

@@ -4,14 +4,17 @@
 //! next command do so. What a part is does not matter here.
 
 use crate::config::Broken;
-use crate::create::{CreateOptions, Draft, files_part};
+use crate::correct::Correction;
+use crate::create::{CreateOptions, Draft, files_part, link_plan};
 use crate::manager::Held;
 use crate::part::{Chosen, Outline, Part, Prepared};
 use crate::parts::files::FilesPart;
+use crate::parts::plan::{PlanRollback, WithPlan};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{FinishFacts, Workspace};
 use safepoint_model::change::Absent;
 use safepoint_model::checkpoint::{Checkpoint, Kind, PartRecord, Reason, Role};
+use safepoint_model::plan::state::TakenBack;
 use safepoint_model::rollback::{Rescued, Rollback, RollbackState, Strategy, Verb};
 use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, document};
 use safepoint_store::Writer;
@@ -53,6 +56,8 @@ pub struct Restored {
     pub warnings: Vec<String>,
     /// Whether every touched path was read back.
     pub verified: bool,
+    /// What of a plan it took back, where it was about one.
+    pub taken_back: Option<TakenBack>,
 }
 
 /// What is asked, whichever verb asks it.
@@ -61,6 +66,8 @@ pub(crate) struct Request<'a> {
     pub(crate) answers: Option<RollbackId>,
     pub(crate) to: Checkpoint,
     pub(crate) options: &'a RestoreOptions,
+    /// What a correction adds to it.
+    pub(crate) correction: Option<&'a Correction>,
 }
 
 impl CheckpointManager {
@@ -75,12 +82,35 @@ impl CheckpointManager {
         options: &RestoreOptions,
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
-        self.within_cap(workspace, progress, || {
+        self.restore_within_cap(workspace, options, progress, || {
             let held = self.hold(workspace)?;
             self.recover_held(workspace, &held.root, progress)?;
-            let request = Request { verb: Verb::Rollback, answers: None, to: self.checkpoint(to)?, options };
+            let request = Request {
+                verb: Verb::Rollback,
+                answers: None,
+                to: self.checkpoint(to)?,
+                options,
+                correction: None,
+            };
             self.restore_held(workspace, &held, &request, progress)
         })
+    }
+
+    /// The safety checkpoint may run into the cap. That others were pruned for it is said.
+    pub(crate) fn restore_within_cap(
+        &self,
+        workspace: &Workspace,
+        options: &RestoreOptions,
+        progress: &dyn Progress,
+        act: impl FnMut() -> Result<Restored, Error>,
+    ) -> Result<Restored, Error> {
+        let (mut restored, pruned) = self.within_cap(workspace, options.dry_run, progress, act)?;
+        if !pruned.is_empty() {
+            restored
+                .warnings
+                .push(format!("old checkpoints pruned to make room under the cap: {}", pruned.len()));
+        }
+        Ok(restored)
     }
 
     pub(crate) fn restore_held(
@@ -161,10 +191,20 @@ impl CheckpointManager {
             ..CreateOptions::default()
         };
         let mut safety = self.draft(workspace, &part, Some(&target), &safety, &writer, progress)?;
+        let (mut taken_back, mut plan_now) = (None, None);
         // A path that was put back once and is gone again by the time of the undo is no mistake of the user's.
         let absent = if request.verb == Verb::Rollback { Absent::Refused } else { Absent::Fine };
         let chosen = Chosen { paths: &request.options.paths, absent };
         let mut prepared = part.prepare(safety.captured.document, target.document, chosen, &writer)?;
+        if chosen.paths.is_empty()
+            && let Some(plan) = PlanRollback::prepare(self, &writer, request, record.id)?
+        {
+            // The plan as it is belongs to what an undo brings back.
+            self.add_plan(&mut safety.checkpoint, plan.now(), &writer)?;
+            taken_back = Some(plan.taken_back());
+            plan_now = Some(plan.now().clone());
+            prepared = Box::new(WithPlan { files: prepared, plan });
+        }
         let outline = prepared.outline().clone();
         record.restored_files_count = outline.restored;
         record.removed_files_count = outline.removed;
@@ -175,6 +215,7 @@ impl CheckpointManager {
             waiting: Vec::new(),
             warnings: config.passed_over.clone().into_iter().collect(),
             verified: false,
+            taken_back,
         };
         let lacking = part.capabilities.warnings();
         restored.warnings.extend(lacking.iter().map(|warning| (*warning).to_owned()));
@@ -188,12 +229,16 @@ impl CheckpointManager {
         prepared.stage(record.id, progress)?;
         // INTENT. From here on the record says that work is under way, and recovery knows every step of it.
         record.safety_checkpoint = Some(safety.checkpoint.id);
-        let intent = self.catalog.write(|transaction| {
+        let intent = self.catalog.write::<(), Error>(|transaction| {
+            prepared.intend(transaction)?;
             transaction.insert_checkpoint(&safety.checkpoint)?;
-            transaction.insert_rollback(record, prepared.steps())
+            if let Some(plan) = &plan_now {
+                link_plan(transaction, &safety.checkpoint, plan)?;
+            }
+            Ok(transaction.insert_rollback(record, prepared.steps())?)
         });
         if let Err(error) = intent {
-            let error = self.abort(record, &mut *prepared, error.into(), progress);
+            let error = self.abort(record, &mut *prepared, error, progress);
             record.safety_checkpoint = None;
             return Err(error);
         }

@@ -53,7 +53,8 @@ impl CheckpointManager {
         options: &RestoreOptions,
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
-        self.within_cap(workspace, progress, || self.answer(workspace, Verb::Undo, options, progress))
+        let act = || self.answer(workspace, Verb::Undo, options, progress);
+        self.restore_within_cap(workspace, options, progress, act)
     }
 
     /// Does the rollback again that was last undone.
@@ -66,7 +67,8 @@ impl CheckpointManager {
         options: &RestoreOptions,
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
-        self.within_cap(workspace, progress, || self.answer(workspace, Verb::Redo, options, progress))
+        let act = || self.answer(workspace, Verb::Redo, options, progress);
+        self.restore_within_cap(workspace, options, progress, act)
     }
 
     fn answer(
@@ -87,7 +89,7 @@ impl CheckpointManager {
         let before = answered.safety_checkpoint.ok_or(Error::NothingToUndo)?;
         let options = RestoreOptions { paths: answered.paths.clone(), ..options.clone() };
         let to = self.checkpoint(before)?;
-        let request = Request { verb, answers: Some(answered.id), to, options: &options };
+        let request = Request { verb, answers: Some(answered.id), to, options: &options, correction: None };
         self.restore_held(workspace, &held, &request, progress)
     }
 }

@@ -169,6 +169,8 @@ impl CheckpointManager {
     /// [`Error::CannotCollect`] when a checkpoint is damaged, so that what it needs is not known; or when store or catalog fail.
     pub fn collect(&self, how: Thoroughness, progress: &dyn Progress) -> Result<Collected, Error> {
         progress.begin(Activity::Collecting, None);
+        // What is moved goes into packs of the size that suits the cap. Where that is not known, it is freed all the same.
+        let _ = self.renew_limits();
         let collecting = Collecting {
             dead_percent: if how == Thoroughness::Everything { 0 } else { DEAD_PERCENT_USUAL },
             patience: PATIENCE,
@@ -191,10 +193,7 @@ impl CheckpointManager {
         let mut tended = Tended::default();
         let pruned = self.retention(workspace).and_then(|policy| self.prune(workspace, &policy, DryRun::No));
         match pruned {
-            Ok(judged) => {
-                let dropped = judged.into_iter().filter(|judged| !judged.verdict.is_keep());
-                tended.pruned.extend(dropped.map(|judged| judged.checkpoint.id));
-            }
+            Ok(judged) => tended.pruned.extend(dropped(judged)),
             Err(error) => tended.warnings.push(format!("old checkpoints could not be pruned: {error}")),
         }
         let worth = self.catalog.deleted_since_gc().is_ok_and(|deleted| deleted >= DELETED_WORTH_COLLECTING);
@@ -230,37 +229,44 @@ impl CheckpointManager {
         Ok(())
     }
 
-    /// Does something that may run into the cap; if it does, makes what room it can, and does it once more.
+    /// Does something that may run into the cap; if it does, makes what room it can, and does it once more. Gives, too, what was
+    /// pruned for it. What only shows something makes no room.
     pub(crate) fn within_cap<T>(
         &self,
         workspace: &Workspace,
+        dry_run: DryRun,
         progress: &dyn Progress,
         mut act: impl FnMut() -> Result<T, Error>,
-    ) -> Result<T, Error> {
+    ) -> Result<(T, Vec<CheckpointId>), Error> {
         self.renew_limits()?;
         let error = match act() {
             Err(error) if cap_hit(&error).is_some() => error,
-            other => return other,
+            other => return Ok((other?, Vec::new())),
         };
+        if dry_run == DryRun::Yes {
+            return Err(self.capped(error));
+        }
         let before = self.store.pack_bytes()?;
-        self.make_room(workspace, progress);
+        let pruned = self.make_room(workspace, progress);
         if self.store.pack_bytes()? >= before {
             return Err(self.capped(error));
         }
         self.renew_limits()?;
-        act().map_err(|error| self.capped(error))
+        Ok((act().map_err(|error| self.capped(error))?, pruned))
     }
 
     /// Prunes what may go, everywhere, and frees its space. Whatever of it fails, less room is made.
-    fn make_room(&self, workspace: &Workspace, progress: &dyn Progress) {
+    fn make_room(&self, workspace: &Workspace, progress: &dyn Progress) -> Vec<CheckpointId> {
+        let mut pruned = Vec::new();
         let mut workspaces = self.catalog.workspaces().unwrap_or_default();
         workspaces.sort_by_key(|other| other.id != workspace.id);
         for workspace in workspaces {
-            if let Ok(policy) = self.retention(&workspace) {
-                let _ = self.prune(&workspace, &policy, DryRun::No);
-            }
+            let judged =
+                self.retention(&workspace).and_then(|policy| self.prune(&workspace, &policy, DryRun::No));
+            pruned.extend(dropped(judged.unwrap_or_default()));
         }
         let _ = self.collect(Thoroughness::Everything, progress);
+        pruned
     }
 
     /// Says how much was needed, and by how much that is too much.
@@ -271,6 +277,11 @@ impl CheckpointManager {
         let over_bytes = (used_bytes + needed_bytes).saturating_sub(allowed_bytes);
         Error::Capped { needed_bytes, over_bytes, cap_bytes: cap.cap_bytes }
     }
+}
+
+/// Those that retention let go.
+fn dropped(judged: Vec<Judged>) -> impl Iterator<Item = CheckpointId> {
+    judged.into_iter().filter(|judged| !judged.verdict.is_keep()).map(|judged| judged.checkpoint.id)
 }
 
 /// What was done after a checkpoint.

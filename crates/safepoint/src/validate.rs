@@ -5,6 +5,7 @@ use safepoint_catalog::{EventCheck, Filter, RoleFilter};
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind};
 use safepoint_model::content::Content;
 use safepoint_model::files::FilesDocument;
+use safepoint_model::plan;
 use safepoint_model::progress::Activity;
 use safepoint_model::tree::Node;
 use safepoint_model::{CheckpointId, ObjectError, ObjectId, Progress, RelPath, document};
@@ -191,11 +192,32 @@ impl Check<'_> {
             });
         }
         for part in manifest.parts {
-            if self.object(None, part.document)? && part.kind == PartKind::Files {
+            if part.kind == PartKind::Plan {
+                self.plan(part.document)?;
+            } else if self.object(None, part.document)? && part.kind == PartKind::Files {
                 self.files(part.document)?;
             }
         }
         Ok(())
+    }
+
+    /// A plan with all its pages.
+    fn plan(&mut self, id: ObjectId) -> Result<(), Error> {
+        let mut needed = Vec::new();
+        let walked = plan::document::objects(&self.manager.store, id, &mut |id| {
+            needed.push(id);
+            true
+        });
+        let found = self.found.len();
+        for id in needed {
+            self.object(None, id)?;
+        }
+        match walked {
+            // What could not be read is among what was just looked at.
+            Err(_) if self.found.len() > found => Ok(()),
+            Err(error) => self.report(None, error),
+            Ok(()) => Ok(()),
+        }
     }
 
     fn files(&mut self, id: ObjectId) -> Result<(), Error> {

@@ -156,8 +156,9 @@ impl Builder {
         self.entries.is_empty()
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.payload().len() >= PAYLOAD_BYTES_TARGET || self.entries.len() >= OBJECTS_MAX
+    /// Whether it is time for the next one; `payload_bytes` is what one should hold.
+    pub(crate) fn is_full(&self, payload_bytes: usize) -> bool {
+        self.payload().len() >= payload_bytes || self.entries.len() >= OBJECTS_MAX
     }
 
     /// The frames so far.

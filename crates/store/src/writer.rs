@@ -54,6 +54,8 @@ struct State {
     flying: usize,
     spare: Vec<Vec<u8>>,
     raw_bytes: u64,
+    /// How much a segment should hold.
+    segment_bytes: usize,
 }
 
 /// Why nothing of a writer counts any more.
@@ -115,6 +117,7 @@ impl<'s> Writer<'s> {
             flying: 0,
             spare: Vec::new(),
             raw_bytes: 0,
+            segment_bytes: segment_bytes(store.limits().pack_bytes),
         };
         let (arrived, appender) = (Condvar::new(), Mutex::default());
         Self { store, began_empty, state: Mutex::new(state), arrived, appender }
@@ -212,7 +215,7 @@ impl<'s> Writer<'s> {
     /// Adds a frame to the open segment. The segment that was full before is the caller's to write out.
     fn push(&self, shape: Shape, frame: &[u8]) -> Result<Option<Filled>, StoreError> {
         let mut state = self.lock()?;
-        while state.open.is_full() && state.flying >= FLYING_MAX {
+        while state.is_full() && state.flying >= FLYING_MAX {
             state = self.arrived.wait(state).map_err(|_| StoreError::WriterFailed)?;
             if let Some(failed) = state.failed {
                 return Err(failed.error());
@@ -222,7 +225,7 @@ impl<'s> Writer<'s> {
         if state.pending.contains_key(&shape.id) {
             return Ok(None);
         }
-        let filled = state.open.is_full().then(|| state.swap_out());
+        let filled = state.is_full().then(|| state.swap_out());
         let segment = state.filled.len() as u32;
         let offset = state.open.push(shape, frame);
         let Shape { kind, codec, stored_len, raw_len, id } = shape;
@@ -297,6 +300,10 @@ impl<'s> Writer<'s> {
 
 impl State {
     /// Takes the open segment out and begins the next one.
+    fn is_full(&self) -> bool {
+        self.open.is_full(self.segment_bytes)
+    }
+
     fn swap_out(&mut self) -> Filled {
         let next = Builder::new(self.spare.pop().unwrap_or_default());
         let builder = std::mem::replace(&mut self.open, next);
@@ -304,6 +311,12 @@ impl State {
         self.flying += 1;
         Filled { number: self.filled.len() - 1, builder }
     }
+}
+
+/// A pack is full when it has reached its size, so the last segment may go beyond that: by no more than half of it. Otherwise emptying
+/// one would need more room than is kept free for it.
+fn segment_bytes(pack_bytes: u64) -> usize {
+    usize::try_from(pack_bytes / 2).unwrap_or(usize::MAX).min(segment::PAYLOAD_BYTES_TARGET)
 }
 
 /// Reads a segment back from the file, and hashes every object in it.

@@ -8,6 +8,7 @@ mod crashes;
 mod damage;
 mod events;
 mod files;
+mod plans;
 mod records;
 mod resolve;
 mod rollbacks;

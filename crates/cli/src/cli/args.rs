@@ -16,6 +16,11 @@ macro_rules! words {
     };
 }
 
+/// Reads a number as people write one.
+fn count(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_err(|_| "expected a whole number, such as 20")
+}
+
 const HOW_TO_NAME: &str = "A checkpoint is named by its id, the first 4 or more letters of it, its label, \
     @ (the newest) or @~2 (two before the newest).";
 
@@ -111,6 +116,7 @@ Examples:
     Rollback(RollbackArgs),
     /// Take a checkpoint, then run a command; with --rollback-on-fail, go back if it fails.
     #[command(
+        override_usage = "safepoint run [OPTIONS] -- <CMD>...",
         after_help = "The command has your terminal, and its exit status is passed on. What Safepoint itself says goes to standard error.\n\nExamples:\n  safepoint run -- make migrate\n  safepoint run --rollback-on-fail -- ./upgrade.sh --all\n  safepoint run -m \"before the agent\" -- agent --task tasks.md"
     )]
     Run(RunArgs),
@@ -140,7 +146,7 @@ Examples:
     /// Show where the space is, by workspace and by checkpoint.
     #[command(after_help = "Examples:\n  safepoint usage\n  safepoint usage --json")]
     Usage,
-    /// Take a path out of every checkpoint of this workspace, for good: a secret, or something huge.
+    /// Take a path out of every checkpoint, for good: a secret, or something huge.
     #[command(
         after_help = "The workspace itself is not touched. It asks first; without a terminal it wants --yes.\n\nExamples:\n  safepoint purge .env\n  safepoint purge data/dump.sql secrets --yes"
     )]
@@ -148,22 +154,22 @@ Examples:
     /// Mend what is damaged as far as that can be done, and say what is lost.
     #[command(after_help = "Examples:\n  safepoint repair\n  safepoint repair --json")]
     Repair,
-    /// Check that checkpoints are whole: one of them, or all and the store.
+    /// Check that all is whole: checkpoints, store, workspace.
     #[command(
         visible_alias = "verify",
-        after_help = "Examples:\n  safepoint validate           is everything there?\n  safepoint validate --deep    read every byte\n  safepoint validate @"
+        after_help = "Without an ID it also tells whether the workspace is ready for a checkpoint, and whether its tests pass:\nthe command is `[checks] test` in config.toml of Safepoint's home.\n\nExamples:\n  safepoint validate           is everything there?\n  safepoint validate --deep    read every byte\n  safepoint validate @"
     )]
     Validate(ValidateArgs),
     /// Count checkpoints, by kind and by reason.
     #[command(after_help = "Examples:\n  safepoint summary\n  safepoint summary --json")]
     Summary(SummaryArgs),
-    /// Say whether the workspace is covered: what changed since the newest checkpoint, and what is left out.
+    /// Say whether the workspace is covered, what changed, and what is left out.
     #[command(after_help = "Examples:\n  safepoint status\n  safepoint -C ~/projects/shop status")]
     Status,
     /// Finish or undo what a crash left. Work on a workspace begins with it anyway.
     #[command(after_help = "Examples:\n  safepoint recover")]
     Recover,
-    /// Look everything over: the home, the records, the kernel, the disks; and say what to do.
+    /// Look everything over that Safepoint relies on, and say what to do.
     #[command(
         after_help = "Ends with 0 when nothing is wrong (warnings may be), with 3 when something is.\n\nExamples:\n  safepoint doctor\n  safepoint doctor --json"
     )]
@@ -241,7 +247,7 @@ pub(crate) enum OutputForm {
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// At most so many.
-    #[arg(short = 'n', value_name = "COUNT")]
+    #[arg(short = 'n', value_name = "COUNT", value_parser = count, allow_negative_numbers = true)]
     pub(crate) limit: Option<u64>,
     /// Only those of this plan.
     #[arg(long, value_name = "ID")]
@@ -398,7 +404,7 @@ pub(crate) struct PruneArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Keep this many of the last ones [default: as configured, else 100].
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count, allow_negative_numbers = true)]
     pub(crate) keep_last: Option<u64>,
     /// Keep everything younger than this, such as 36h or 7d [default: as configured, else 7d].
     #[arg(long, value_name = "TIME")]
@@ -424,7 +430,7 @@ pub(crate) struct PurgeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
-    /// The checkpoint [default: all of them, and the store].
+    /// The checkpoint [default: all of them, the store, and the workspace].
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
     /// Read every byte.

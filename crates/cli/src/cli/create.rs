@@ -51,6 +51,7 @@ fn options(context: &Context, args: &CreateArgs) -> Result<CreateOptions, Proble
         kind: args.kind,
         reason: args.reason,
         phase: args.phase,
+        plan_id: None,
         session_id: context.surroundings.session(args.session_id.as_deref())?,
         source_tool: args.source_tool.clone(),
         pinned: args.pin,

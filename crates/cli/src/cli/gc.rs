@@ -42,7 +42,10 @@ const WORTH_SAYING: u64 = 100_000;
 /// The same, for people.
 pub(crate) fn tell(out: &Printer, collected: &Collected, how: Thoroughness) {
     let objects = counted(collected.objects, "object", "objects");
-    out.line(format!("Freed {}: {objects} that no checkpoint needed.", size(collected.freed_bytes)));
+    out.line(match (collected.objects, collected.freed_bytes) {
+        (0, 0) => "Nothing to free.".to_owned(),
+        (_, freed) => format!("Freed {}: {objects} that no checkpoint needed.", size(freed)),
+    });
     if collected.outcome != Outcome::Done {
         out.warn("not everything could be freed: somebody used the store all the while, or you asked to stop. Run `safepoint gc` again");
     }

@@ -4,8 +4,9 @@ use crate::cli::Context;
 use crate::cli::args::ListArgs;
 use crate::cli::create::changed;
 use crate::cli::history::History;
+use crate::cli::naming::{LABEL_LETTERS_MIN, Naming};
 use crate::cli::output::{Printer, Reply};
-use crate::cli::terminal::{ago, printable, shortened, size, width};
+use crate::cli::terminal::{ago, printable, shortened, size};
 use crate::context::{Surroundings, session_id};
 use crate::json;
 use crate::problem::Problem;
@@ -63,7 +64,7 @@ fn graph(
         checkpoints,
         rollbacks: &rollbacks,
         head: workspace.head,
-        id_letters: unique_letters(manager, Some(workspace))?,
+        id_letters: Naming::new(&context.out, manager, Some(workspace))?.letters,
     }
     .print();
     Ok(rollbacks.iter().map(json::rollback_record).collect())
@@ -83,30 +84,13 @@ pub(crate) fn table(
         Some(_) => HashMap::new(),
         None => manager.workspaces()?.into_iter().map(|found| (found.id, found.name)).collect(),
     };
-    let letters = unique_letters(manager, workspace)?;
+    let naming = Naming::new(&context.out, manager, workspace)?;
     let look =
-        Look { out: &context.out, names, head: workspace.and_then(|workspace| workspace.head), letters };
+        Look { out: &context.out, names, head: workspace.and_then(|workspace| workspace.head), naming };
     let rows: Vec<Row> = checkpoints.iter().map(|checkpoint| look.row(checkpoint)).collect();
-    // Programs get ids whole: what is unique today may not be tomorrow.
-    let id_letters = if context.out.terminal { letters } else { ID_LETTERS };
-    Table { out: &context.out, id_letters, rows }.print();
+    Table { out: &context.out, naming, rows }.print();
     Ok(())
 }
-
-/// How many letters tell all ids apart; never fewer than 8, so that new ones seldom change it.
-fn unique_letters(manager: &CheckpointManager, workspace: Option<&Workspace>) -> Result<usize, Problem> {
-    let filter = Filter {
-        workspace: workspace.map(|workspace| workspace.id),
-        role: RoleFilter::Any,
-        ..Filter::default()
-    };
-    let mut ids: Vec<String> = manager.list(&filter)?.iter().map(|found| found.id.to_string()).collect();
-    ids.sort_unstable();
-    let same = |pair: &[String]| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count();
-    Ok(ids.windows(2).map(|pair| same(pair) + 1).max().unwrap_or(0).max(8))
-}
-
-const ID_LETTERS: usize = 26;
 
 struct Row {
     id: String,
@@ -127,8 +111,7 @@ struct Look<'a> {
     /// Names of workspaces, where there are several.
     names: HashMap<WorkspaceId, String>,
     head: Option<CheckpointId>,
-    /// How many letters of an id are enough.
-    letters: usize,
+    naming: Naming,
 }
 
 impl Look<'_> {
@@ -149,32 +132,17 @@ impl Look<'_> {
     }
 
     fn label(&self, checkpoint: &Checkpoint) -> String {
-        let mut label = checkpoint.label.as_deref().map(printable).unwrap_or_default();
-        if checkpoint.role.is_some() {
-            label = self.with_short_ids(&label);
-        }
-        if checkpoint.pinned {
-            label = format!("{label} (pinned)").trim_start().to_owned();
-        }
+        let label = self.naming.label(checkpoint);
         match checkpoint.workspace_id.and_then(|id| self.names.get(&id)) {
             Some(name) => format!("[{}] {label}", printable(name)),
             None => label,
         }
     }
-
-    /// Safepoint's own labels name checkpoints by their whole ids; a few letters are enough for people.
-    fn with_short_ids(&self, label: &str) -> String {
-        let short = |word: &str| match word.parse::<CheckpointId>() {
-            Ok(id) if word.len() == ID_LETTERS => id.to_string().chars().take(self.letters).collect(),
-            _ => word.to_owned(),
-        };
-        label.split(' ').map(short).collect::<Vec<String>>().join(" ")
-    }
 }
 
 struct Table<'a> {
     out: &'a Printer,
-    id_letters: usize,
+    naming: Naming,
     rows: Vec<Row>,
 }
 
@@ -183,33 +151,48 @@ impl Table<'_> {
         let widest = |column: &dyn Fn(&Row) -> usize, title: &str| {
             self.rows.iter().map(column).max().unwrap_or(0).max(title.len())
         };
-        let id = self.id_letters.max("CHECKPOINT".len());
+        let id_letters = self.naming.id_letters();
+        let id = id_letters.max("CHECKPOINT".len());
         let when = widest(&|row| row.when.len(), "WHEN");
         let kind = widest(&|row| row.kind.len(), "KIND");
         let changed = widest(&|row| row.changed_letters, "CHANGED");
         let stored = widest(&|row| row.size.len(), "STORED");
         let margin = self.margin();
-        let before_label = margin + id + when + kind + changed + stored + 10;
-        let label_max =
-            if self.out.terminal { width().saturating_sub(before_label).max(12) } else { usize::MAX };
+        // On a narrow terminal labels say more than figures do.
+        let least = margin + id + when + kind + 6 + LABEL_LETTERS_MIN;
+        let with_changed = self.naming.left_after(least) >= changed + 2;
+        let with_stored = self.naming.left_after(least + changed + 2) >= stored + 2;
+        let figures = |row_changed: &str, letters: usize, row_stored: &str| {
+            let mut text = String::new();
+            if with_changed {
+                text.push_str(&format!("{row_changed}{}  ", " ".repeat(changed - letters)));
+            }
+            if with_stored {
+                text.push_str(&format!("{row_stored:>stored$}  "));
+            }
+            text
+        };
         let title = format!(
-            "{:margin$}{:id$}  {:when$}  {:kind$}  {:changed$}  {:>stored$}  LABEL",
-            "", "CHECKPOINT", "WHEN", "KIND", "CHANGED", "STORED"
+            "{:margin$}{:id$}  {:when$}  {:kind$}  {}LABEL",
+            "",
+            "CHECKPOINT",
+            "WHEN",
+            "KIND",
+            figures("CHANGED", "CHANGED".len(), "STORED")
         );
-        self.out.remark(self.out.colours.dim(title));
+        self.out.remark(self.out.colours.dim(&title));
+        let label_max = self.naming.left_after(title.len() - "LABEL".len()).max(LABEL_LETTERS_MIN);
         for row in &self.rows {
             let label = shortened(&row.label, label_max);
-            let id_text = &row.id[..self.id_letters.min(row.id.len())];
-            let pad = " ".repeat(changed - row.changed_letters);
+            let id_text = &row.id[..id_letters];
             let line = format!(
-                "{:margin$}{}{}  {:when$}  {}  {}{pad}  {:>stored$}  {}",
+                "{:margin$}{}{}  {:when$}  {}  {}{}",
                 if row.here && margin > 0 { "*" } else { "" },
                 self.id(row, id_text),
                 " ".repeat(id - id_text.len()),
                 row.when,
                 self.kind(row, kind),
-                row.changed,
-                row.size,
+                figures(&row.changed, row.changed_letters, &row.size),
                 if row.own { self.out.colours.dim(label) } else { label },
             );
             self.out.line(line.trim_end());

@@ -5,7 +5,7 @@
 
 use crate::cli::args::{ColorWhen, Global};
 use crate::cli::exit;
-use crate::cli::terminal::{Colours, printable};
+use crate::cli::terminal::{Colours, printable, printable_bytes};
 use crate::context::{Surroundings, colours_off};
 use crate::json;
 use crate::problem::Problem;
@@ -186,6 +186,12 @@ impl Printer {
         self.message("warning", &text);
         self.flush();
         self.complain(&format!("{} {text}", self.error_colours.yellow("warning:")));
+    }
+
+    /// A line that another program printed, for people alone.
+    pub(crate) fn quote(&self, line: &[u8]) {
+        let words: Vec<String> = line.split(|byte| *byte == b'\t').map(printable_bytes).collect();
+        self.complain(&format!("    {}", self.error_colours.dim(words.join("    "))));
     }
 
     fn message(&self, level: &str, text: &str) {

@@ -2,8 +2,9 @@
 
 use crate::cli::Context;
 use crate::cli::args::PruneArgs;
+use crate::cli::naming::Naming;
 use crate::cli::output::{Printer, Reply};
-use crate::cli::terminal::{ago, counted, printable};
+use crate::cli::terminal::{ago, counted};
 use crate::context::Surroundings;
 use crate::problem::Problem;
 use safepoint::model::retention::Policy;
@@ -21,7 +22,7 @@ pub(crate) fn run(context: &Context, args: &PruneArgs) -> Result<Reply, Problem>
     };
     let dry_run = if args.dry_run { DryRun::Yes } else { DryRun::No };
     let judged = manager.prune(&workspace, &policy, dry_run)?;
-    tell(&context.out, &judged, dry_run);
+    tell(&context.out, Naming::new(&context.out, &manager, Some(&workspace))?, &judged, dry_run);
     let verdicts: Vec<Value> = judged.iter().map(verdict).collect();
     let dropped = judged.iter().filter(|judged| !judged.verdict.is_keep()).count();
     Ok(Reply::done(json!({
@@ -49,16 +50,16 @@ fn verdict(judged: &Judged) -> Value {
 }
 
 /// A dry run gives the reason for each; otherwise those that went are enough.
-fn tell(out: &Printer, judged: &[Judged], dry_run: DryRun) {
+fn tell(out: &Printer, naming: Naming, judged: &[Judged], dry_run: DryRun) {
     let dropped = judged.iter().filter(|judged| !judged.verdict.is_keep()).count() as u64;
     let kept = judged.len() as u64 - dropped;
     let dry = dry_run == DryRun::Yes;
     for judged in judged.iter().filter(|judged| dry || !judged.verdict.is_keep()) {
-        out.remark(line(out, judged));
+        out.remark(line(out, naming, judged));
     }
     let all = counted(kept, "checkpoint", "checkpoints");
     out.line(match (dropped, dry) {
-        (0, _) => format!("Nothing may go: {all} kept."),
+        (0, _) => format!("Nothing to prune: {all} kept."),
         (_, true) => format!("{dropped} would go, {kept} would stay; a dry run: nothing was changed."),
         (_, false) => format!("Pruned {}, kept {kept}.", counted(dropped, "checkpoint", "checkpoints")),
     });
@@ -67,12 +68,15 @@ fn tell(out: &Printer, judged: &[Judged], dry_run: DryRun) {
     }
 }
 
-fn line(out: &Printer, judged: &Judged) -> String {
+fn line(out: &Printer, naming: Naming, judged: &Judged) -> String {
     let checkpoint = &judged.checkpoint;
-    let word = if judged.verdict.is_keep() { out.colours.green("keep") } else { out.colours.red("drop") };
+    let (word, keep) = if judged.verdict.is_keep() { ("keep", true) } else { ("drop", false) };
     let age = ago(Surroundings::now(), checkpoint.created_at);
-    let label =
-        checkpoint.label.as_deref().map(|label| format!("  \"{}\"", printable(label))).unwrap_or_default();
-    let reason = out.colours.dim(judged.verdict.to_string());
-    format!("  {word}  {}  {age:<14}  {reason}{label}", checkpoint.id)
+    let (id, reason) = (naming.id(checkpoint.id), naming.said(&judged.verdict.to_string()));
+    let before = format!("  {word}  {id}  {age:<14}  {reason}  ").len();
+    let name = Some(naming.name(checkpoint)).filter(|name| !name.is_empty());
+    let name = name.map(|name| naming.fitted(&format!("\"{name}\""), before)).unwrap_or_default();
+    let word = if keep { out.colours.green(word) } else { out.colours.red(word) };
+    let line = format!("  {word}  {id}  {age:<14}  {}  {name}", out.colours.dim(reason));
+    line.trim_end().to_owned()
 }

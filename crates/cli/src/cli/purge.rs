@@ -18,7 +18,7 @@ pub(crate) fn run(context: &Context, args: &PurgeArgs) -> Result<Reply, Problem>
         .iter()
         .map(|path| context.surroundings.path_in(&workspace, path))
         .collect::<Result<_, _>>()?;
-    let named = paths.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let named = paths.iter().map(|path| format!("\"{path}\"")).collect::<Vec<_>>().join(", ");
     let question = format!(
         "Take {named} out of every checkpoint of {}? This cannot be undone.",
         printable(&workspace.root_path().display().to_string())

@@ -58,6 +58,7 @@ fn tell(out: &Printer, repair: &Repair, errors: &[String]) {
         let packs = counted(repair.quarantined.len() as u64, "pack", "packs");
         let place = printable(&repair.quarantine.display().to_string());
         out.line(format!("{packs} with damage put aside in {place}."));
+        out.remark("It counts towards the cap; delete it when you are sure that nobody needs it any more.");
     }
     let whole = counted(repair.restorable.len() as u64, "checkpoint", "checkpoints");
     if errors.is_empty() {

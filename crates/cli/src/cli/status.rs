@@ -3,6 +3,7 @@
 use crate::cli::Context;
 use crate::cli::create::{SHOWN_MAX, is_lack, left_out, more};
 use crate::cli::fold::folded;
+use crate::cli::naming::Naming;
 use crate::cli::output::{Printer, Reply};
 use crate::cli::recover;
 use crate::cli::terminal::{ago, counted, printable, size};
@@ -11,7 +12,7 @@ use crate::json;
 use crate::problem::Problem;
 use safepoint::model::change::{Change, ChangeKind};
 use safepoint::model::checkpoint::Checkpoint;
-use safepoint::model::coverage::Coverage;
+use safepoint::model::coverage::{Coverage, Skipped};
 use safepoint::{CheckpointManager, Filter, RoleFilter, Workspace};
 use serde::Serialize;
 use serde_json::json;
@@ -36,9 +37,14 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
             (survey.coverage, survey.warnings)
         }
     };
-    let verdict = Verdict::new(status.base.as_ref(), &status.changes, &coverage);
-    out.line(verdict.sentence(out, status.base.as_ref(), &status.changes, &coverage));
+    let lacks = coverage.skipped.iter().filter(|skipped| is_lack(skipped));
+    let lacks: Vec<&Skipped> = lacks.chain(&status.uncovered).collect();
+    let verdict = Verdict::new(status.base.as_ref(), &status.changes, &lacks);
+    let naming = Naming::new(out, manager, Some(workspace))?;
+    let name = status.base.as_ref().map(|base| name(out, naming, base)).unwrap_or_default();
+    out.line(verdict.sentence(out, (status.base.as_ref(), &name), &status.changes, &lacks));
     changed(out, &status.changes);
+    not_in_it(out, &status.uncovered);
     warnings.iter().for_each(|warning| out.warn(printable(warning)));
     unsure(out, &coverage);
     left_out(out, &coverage);
@@ -53,16 +59,17 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
         size(status.usage.pack_bytes),
         printable(&manager.home().display().to_string())
     ));
-    if verdict == Verdict::Changed {
+    if verdict == Verdict::Changed || !status.uncovered.is_empty() {
         out.remark("Take a checkpoint now: safepoint create -m \"a label\"");
     }
     Ok(Reply::done(json!({
         "workspace": json::workspace(workspace),
         "verdict": verdict,
-        "covered": status.base.is_some() && status.changes.is_empty(),
+        "covered": status.base.is_some() && status.changes.is_empty() && status.uncovered.is_empty(),
         "base": status.base.as_ref().map(json::checkpoint),
         "changes": json::changes(&status.changes),
         "coverage": coverage,
+        "uncovered": status.uncovered,
         "checkpoints": total,
         "store": {
             "bytes": status.usage.pack_bytes,
@@ -79,7 +86,7 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
 enum Verdict {
     /// Everything is in a checkpoint.
     Covered,
-    /// Everything that can be taken is; some things cannot.
+    /// Nothing changed, but some things are in no checkpoint.
     Partly,
     /// There is a checkpoint, and something is different since.
     Changed,
@@ -88,11 +95,11 @@ enum Verdict {
 }
 
 impl Verdict {
-    fn new(base: Option<&Checkpoint>, changes: &[Change], coverage: &Coverage) -> Self {
+    fn new(base: Option<&Checkpoint>, changes: &[Change], lacks: &[&Skipped]) -> Self {
         match base {
             None => Verdict::Never,
             Some(_) if !changes.is_empty() => Verdict::Changed,
-            Some(_) if coverage.skipped.iter().any(is_lack) => Verdict::Partly,
+            Some(_) if !lacks.is_empty() => Verdict::Partly,
             Some(_) => Verdict::Covered,
         }
     }
@@ -100,18 +107,16 @@ impl Verdict {
     fn sentence(
         self,
         out: &Printer,
-        base: Option<&Checkpoint>,
+        (base, name): (Option<&Checkpoint>, &str),
         changes: &[Change],
-        coverage: &Coverage,
+        lacks: &[&Skipped],
     ) -> String {
         let age = base.map(|base| ago(Surroundings::now(), base.created_at)).unwrap_or_default();
-        let name = base.map(|base| name(out, base)).unwrap_or_default();
         let colours = out.colours;
         match self {
             Verdict::Covered => format!("{} everything is in {name}, {age}.", colours.green("Covered:")),
             Verdict::Partly => {
-                let lacks = coverage.skipped.iter().filter(|skipped| is_lack(skipped)).count() as u64;
-                let lacks = counted(lacks, "path that cannot be taken", "paths that cannot be taken");
+                let lacks = counted(lacks.len() as u64, "path", "paths");
                 format!("{} everything but {lacks} is in {name}, {age}.", colours.yellow("Partly covered:"))
             }
             Verdict::Changed => {
@@ -126,9 +131,12 @@ impl Verdict {
     }
 }
 
-fn name(out: &Printer, base: &Checkpoint) -> String {
-    let label = base.label.as_deref().map(|label| format!(" \"{}\"", printable(label))).unwrap_or_default();
-    format!("{}{label}", out.colours.bold(base.id))
+fn name(out: &Printer, naming: Naming, base: &Checkpoint) -> String {
+    let label = match naming.name(base) {
+        label if label.is_empty() => label,
+        label => format!(" \"{label}\""),
+    };
+    format!("{}{label}", out.colours.bold(naming.id(base.id)))
 }
 
 fn changed(out: &Printer, changes: &[Change]) {
@@ -149,6 +157,18 @@ pub(crate) fn change_line(out: &Printer, change: &Change, tail: &str) -> String 
         ChangeKind::Type => colours.yellow(format!("~ {path} (another type)")),
         ChangeKind::Mode => colours.yellow(format!("~ {path} (mode, owner or attributes)")),
     }
+}
+
+/// What is there and not in the checkpoint, although nothing changed that it holds.
+fn not_in_it(out: &Printer, uncovered: &[Skipped]) {
+    if uncovered.is_empty() {
+        return;
+    }
+    out.line("  not in it, and in the next one:");
+    for Skipped { path, why } in uncovered.iter().take(SHOWN_MAX) {
+        out.line(format!("    {}  {}", out.colours.yellow(path), out.colours.dim(why)));
+    }
+    more(out, uncovered.len());
 }
 
 fn unsure(out: &Printer, coverage: &Coverage) {

@@ -2,6 +2,7 @@
 
 use crate::cli::Context;
 use crate::cli::create::{SHOWN_MAX, more};
+use crate::cli::naming::Naming;
 use crate::cli::output::{Printer, Reply};
 use crate::cli::terminal::{ago, counted, printable, size};
 use crate::context::Surroundings;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
     let space = manager.space(&context.progress)?;
-    tell(&context.out, &space);
+    tell(&context.out, Naming::new(&context.out, &manager, None)?, &space);
     Ok(Reply::done(json!({
         "home_bytes": space.home_bytes,
         "cap": { "cap_bytes": space.cap.cap_bytes, "headroom_bytes": space.cap.headroom_bytes },
@@ -41,18 +42,21 @@ pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
     })))
 }
 
-fn tell(out: &Printer, space: &Space) {
+fn tell(out: &Printer, naming: Naming, space: &Space) {
     out.line(format!(
         "{} of at most {} on the disk",
         out.colours.bold(size(space.home_bytes)),
         size(space.cap.cap_bytes)
     ));
-    out.line(format!("  {:>9}  in packs", size(space.store.pack_bytes)));
-    out.line(format!("  {:>9}  of that, needed by several checkpoints", size(space.shared_bytes)));
-    out.line(format!(
-        "  {:>9}  of that, needed by none; `safepoint gc --thorough` frees it",
-        size(space.dead_bytes)
-    ));
+    let beside = space.home_bytes.saturating_sub(space.store.pack_bytes);
+    for (bytes, what) in [
+        (space.store.pack_bytes, "in packs: the content of all checkpoints"),
+        (space.shared_bytes, "  needed by several checkpoints"),
+        (space.dead_bytes, "  needed by none; `safepoint gc --thorough` frees it"),
+        (beside, "beside the packs: records, the index, caches"),
+    ] {
+        out.line(format!("  {:>9}  {what}", size(bytes)));
+    }
     if !space.workspaces.is_empty() {
         out.line("What deleting all checkpoints of a workspace would free:");
     }
@@ -67,17 +71,15 @@ fn tell(out: &Printer, space: &Space) {
     if !largest.is_empty() {
         out.line("What deleting one checkpoint would free, the largest first:");
     }
-    largest.iter().take(SHOWN_MAX).for_each(|of| out.line(line(out, of)));
+    largest.iter().take(SHOWN_MAX).for_each(|of| out.line(line(out, naming, of)));
     more(out, largest.len());
 }
 
-fn line(out: &Printer, of: &CheckpointSpace) -> String {
+fn line(out: &Printer, naming: Naming, of: &CheckpointSpace) -> String {
     let checkpoint = &of.checkpoint;
-    let label = checkpoint.label.as_deref().map(printable).unwrap_or_default();
-    let pinned = if checkpoint.pinned { " (pinned)" } else { "" };
-    let damaged = if of.damaged { out.colours.red(" damaged") } else { String::new() };
     let age = ago(Surroundings::now(), checkpoint.created_at);
-    format!("  {:>9}  {}  {age:<14}  {label}{pinned}{damaged}", size(of.frees_bytes), checkpoint.id)
-        .trim_end()
-        .to_owned()
+    let damaged = if of.damaged { "damaged  " } else { "" };
+    let before = format!("  {:>9}  {}  {age:<14}  ", size(of.frees_bytes), naming.id(checkpoint.id));
+    let label = naming.fitted(&naming.label(checkpoint), before.len() + damaged.len());
+    format!("{before}{}{label}", out.colours.red(damaged)).trim_end().to_owned()
 }

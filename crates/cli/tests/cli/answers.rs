@@ -252,11 +252,14 @@ fn validate_says_what_was_checked() {
     let sandbox = Sandbox::with_checkpoint();
     assert_snapshot!(sandbox.run(&["validate"]), @"
     Valid: everything is there (1 checkpoint, 9 objects, SIZE)
+    Ready: a checkpoint of project would hold 6 files and folders, 50 B.
+    Tests: not known, because no test command is configured.
     Read every byte, too, with --deep.
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["verify", "--deep", "-q"]), @"
     Valid: every byte is as it was written (1 checkpoint, 9 objects, SIZE)
+    Ready: a checkpoint of project would hold 6 files and folders, 50 B.
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["validate", "first"]), @"
@@ -395,4 +398,26 @@ fn a_demo_without_a_temporary_folder_says_so() {
     let told = sandbox.told(&output);
     assert!(told.contains("cannot use the temporary folder $T/missing") && told.contains("TMPDIR"), "{told}");
     assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn what_was_left_out_then_and_would_be_taken_now_is_not_covered() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.run(&["purge", "notes.txt", "--yes"]);
+    assert_snapshot!(sandbox.run(&["status"]), @r#"
+    Partly covered: everything but 1 path is in 01KG9YS9EGCQT0DH2X3200JHAF "first", 1 minute ago.
+      not in it, and in the next one:
+        notes.txt  purged
+      left out:
+        .git  git's own folder
+      workspace: project in $T/project
+      store: 1 checkpoint here; SIZE for all workspaces in $T/home
+    Take a checkpoint now: safepoint create -m "a label"
+    --- exit 0
+    "#);
+    let data = sandbox.json(&["status", "--json"])["data"].clone();
+    assert_eq!((&data["covered"], &data["verdict"]), (&false.into(), &"partly".into()));
+    assert_eq!(data["uncovered"], serde_json::json!([{ "path": "notes.txt", "why": "purged" }]));
+    sandbox.run(&["create"]);
+    assert_eq!(sandbox.json(&["status", "--json"])["data"]["verdict"], "covered");
 }

@@ -29,7 +29,7 @@ fn everything_is_in_order() {
     ok       workspace_space   SIZE free on the disk of $T/project
     ok       unfinished        nothing was left half done
     ok       configuration     every setting is understood
-    ok       other_workspaces  0 other workspaces, none of them gone
+    ok       other_workspaces  there are no others
     ok       sqlite            version N, built in
     ok       home_space        SIZE free on the disk of $T/home
     ok       open_files        up to N at once
@@ -115,7 +115,7 @@ fn everything_is_in_order() {
           },
           {
             "hint": null,
-            "message": "0 other workspaces, none of them gone",
+            "message": "there are no others",
             "name": "other_workspaces",
             "status": "ok"
           },

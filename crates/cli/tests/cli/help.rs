@@ -27,16 +27,13 @@ fn the_first_page() {
       prune        Delete checkpoints that are old and not needed, as each `create` does by itself
       gc           Free the space of what no checkpoint needs any more
       usage        Show where the space is, by workspace and by checkpoint
-      purge        Take a path out of every checkpoint of this workspace, for good: a secret, or
-                   something huge
+      purge        Take a path out of every checkpoint, for good: a secret, or something huge
       repair       Mend what is damaged as far as that can be done, and say what is lost
-      validate     Check that checkpoints are whole: one of them, or all and the store [alias: verify]
+      validate     Check that all is whole: checkpoints, store, workspace [alias: verify]
       summary      Count checkpoints, by kind and by reason
-      status       Say whether the workspace is covered: what changed since the newest checkpoint, and
-                   what is left out
+      status       Say whether the workspace is covered, what changed, and what is left out
       recover      Finish or undo what a crash left. Work on a workspace begins with it anyway
-      doctor       Look everything over: the home, the records, the kernel, the disks; and say what to
-                   do
+      doctor       Look everything over that Safepoint relies on, and say what to do
       demo         Tell the story in a temporary folder: a project, a disaster, and the way back
       completions  Print a completion script for your shell
       man          Print the man page, or write all of them into a folder

@@ -447,6 +447,7 @@ fn status_and_diff() {
           "objects": 9,
           "packs": 1
         },
+        "uncovered": [],
         "verdict": "changed",
         "workspace": {
           "created_at": "2026-01-31T12:00:01.000000Z",

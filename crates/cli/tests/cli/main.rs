@@ -17,5 +17,6 @@ mod sandbox;
 mod schemas;
 mod terminal;
 mod upkeep;
+mod validate;
 mod world;
 mod wrong;

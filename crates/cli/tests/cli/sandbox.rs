@@ -18,13 +18,15 @@ use tempfile::TempDir;
 pub(crate) struct Sandbox {
     folder: TempDir,
     runs: Cell<u32>,
+    /// How wide terminals are.
+    pub(crate) columns: Cell<u16>,
 }
 
 impl Sandbox {
     /// An empty project.
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let sandbox = Self { folder, runs: Cell::new(0) };
+        let sandbox = Self { folder, runs: Cell::new(0), columns: Cell::new(80) };
         for name in ["project", "user"] {
             fs::create_dir(sandbox.path(name)).unwrap();
         }
@@ -109,7 +111,7 @@ impl Sandbox {
         told
     }
 
-    /// What a person sees on a terminal of 80 columns; escapes are shown as `^[`.
+    /// What a person sees on a terminal, of 80 columns unless told otherwise; escapes are shown as `^[`.
     pub(crate) fn terminal(&self, command: Command) -> String {
         self.watched(command, &Person::Watches)
     }
@@ -130,7 +132,7 @@ impl Sandbox {
         unlockpt(&near).unwrap();
         let name = ptsname(&near, Vec::new()).unwrap();
         let far = fs::OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-        let size = Winsize { ws_row: 40, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize { ws_row: 40, ws_col: self.columns.get(), ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&far, size).unwrap();
         command.stdin(match person {
             Person::Watches => Stdio::null(),

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 /// What is not about one command.
-const SHARED: [&str; 2] = ["envelope", "types"];
+const SHARED: [&str; 3] = ["envelope", "plan-file", "types"];
 
 /// Every schema that is published, by its name.
 fn published() -> BTreeMap<String, Value> {
@@ -92,6 +92,7 @@ fn every_answer_fits_its_schema() {
     let mut judge = Judge::new();
     let sandbox = Sandbox::with_checkpoint();
     sandbox.write("sub/b", "");
+    fs::write(sandbox.path("home/config.toml"), "[checks]\ntest = 'false'\n").unwrap();
     fs::write(sandbox.path("project").join(name(b"odd \xff")), "1").unwrap();
     for line in ["init", "init sub", "status", "doctor", "create -m second --phase plan --pin"] {
         judge.run(&sandbox, line);
@@ -129,6 +130,8 @@ fn every_answer_fits_its_schema() {
         "usage",
         "gc --thorough",
         "--yes purge run.sh",
+        "status",
+        "show second",
         "--yes delete second",
         "repair",
         "demo",

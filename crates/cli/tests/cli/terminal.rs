@@ -78,3 +78,43 @@ fn failures_are_in_colour() {
     ^[[36mhint:^[[0m Run `safepoint create` or `safepoint init` in the project's folder first.
     ");
 }
+
+#[test]
+fn tables_fit_a_narrow_terminal() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.run(&["pin", "first"]);
+    sandbox.run(&["create", "-m", "a label that is much too long for such a narrow terminal"]);
+    sandbox.wreck();
+    sandbox.run(&["rollback", "@", "--path", "src"]);
+    sandbox.columns.set(60);
+    for args in [&["list"][..], &["list", "--graph"], &["prune", "--dry-run"], &["usage"], &["rollback"]] {
+        let seen = sandbox.terminal(sandbox.command(args));
+        // Whole sentences may wrap; rows of a table may not.
+        let rows: Vec<&str> =
+            seen.lines().filter(|line| line.contains("ago") || line.contains("CHECK")).collect();
+        assert!(rows.len() > 2, "{seen}");
+        assert!(rows.iter().all(|row| row.chars().count() <= 60), "{args:?}\n{seen}");
+    }
+    assert_snapshot!(sandbox.terminal(sandbox.command(&["list"])), @"
+      CHECKPOINT  WHEN           KIND      LABEL
+    * 01KG9YYS    5 minutes ago  (safety)  before rollback to 0…
+      01KG9YWW    6 minutes ago  manual    a label that is much…
+      01KG9YS9    8 minutes ago  manual    first (pinned)
+    * is where the workspace is now
+    ");
+    assert_snapshot!(sandbox.terminal(sandbox.command(&["prune", "--dry-run"])), @r#"
+      keep  01KG9YYS  6 minutes ago   the workspace stands on it
+      keep  01KG9YWW  7 minutes ago   the newest  "a label that…
+      keep  01KG9YS9  9 minutes ago   pinned  "first"
+    Nothing to prune: 3 checkpoints kept.
+    "#);
+    assert_snapshot!(sandbox.terminal(sandbox.command(&["status"])), @r#"
+    Covered up to 7 minutes ago: 1 path changed since 01KG9YYS "before rollback to 01KG9YWW":
+        + src/main.rs
+      left out:
+        .git  git's own folder
+      workspace: project in $T/project
+      store: 3 checkpoints here; SIZE for all workspaces in $T/home
+    Take a checkpoint now: safepoint create -m "a label"
+    "#);
+}

@@ -74,12 +74,12 @@ fn on_a_terminal_delete_asks() {
 fn a_question_can_be_left() {
     let sandbox = Sandbox::with_checkpoint();
     let seen = sandbox.interrupted(sandbox.command(&["purge", "notes.txt"]), "[y/N]");
-    assert_snapshot!(seen, @"
-    Take notes.txt out of every checkpoint of $T/project? This cannot be undone. [y/N] 
+    assert_snapshot!(seen, @r#"
+    Take "notes.txt" out of every checkpoint of $T/project? This cannot be undone. [y/N] 
     error: cannot purge: interrupted
     Nothing was changed.
     hint: Run it again when you like.
-    ");
+    "#);
     assert_eq!(sandbox.run(&["cat", "first", "notes.txt"]), "good\n--- exit 0\n");
 }
 
@@ -119,7 +119,7 @@ fn prune_gives_the_reason_for_each() {
       keep  01KG9YWWP02J59EP1NVRE9ENPE  2 minutes ago   one of the last 100  "third"
       keep  01KG9YV2300QJS22HDXJ4G4Q61  3 minutes ago   one of the last 100  "second"
       keep  01KG9YS9EGCQT0DH2X3200JHAF  4 minutes ago   pinned  "first"
-    Nothing may go: 4 checkpoints kept.
+    Nothing to prune: 4 checkpoints kept.
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&[&["prune", "--dry-run"][..], &flags].concat()), @r#"
@@ -193,7 +193,7 @@ fn prune_gives_the_reason_for_each() {
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&[&["prune", "-q"][..], &flags].concat()), @"
-    Nothing may go: 3 checkpoints kept.
+    Nothing to prune: 3 checkpoints kept.
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["prune", "--keep-within", "soon"]), @r#"
@@ -257,7 +257,7 @@ fn gc_frees_what_was_deleted() {
         sandbox.json(&["gc", "--thorough", "--json"])["data"]["collected"]["freed_bytes"].as_u64().unwrap();
     assert!(freed > 100_000);
     assert_snapshot!(sandbox.run(&["gc"]), @"
-    Freed SIZE: 0 objects that no checkpoint needed.
+    Nothing to free.
     --- exit 0
     ");
     assert_snapshot!(sandbox.json_text(&["gc", "--json"]), @r#"
@@ -285,6 +285,7 @@ fn gc_frees_what_was_deleted() {
     "#);
     assert_snapshot!(sandbox.run(&["validate", "--deep", "-q"]), @"
     Valid: every byte is as it was written (2 checkpoints, 9 objects, SIZE)
+    Ready: a checkpoint of project would hold 6 files and folders, 50 B.
     --- exit 0
     ");
 }
@@ -295,9 +296,10 @@ fn usage_shows_where_the_space_is() {
     let told = sandbox.run(&["usage"]);
     assert_snapshot!(Regex::new(r" *\d+(\.\d+)? [kMG]?B ").unwrap().replace_all(&told, "SIZE "), @"
     SIZE of at mostSIZE on the disk
-    SIZE  in packs
-    SIZE  of that, needed by several checkpoints
-    SIZE  of that, needed by none; `safepoint gc --thorough` frees it
+    SIZE  in packs: the content of all checkpoints
+    SIZE    needed by several checkpoints
+    SIZE    needed by none; `safepoint gc --thorough` frees it
+    SIZE  beside the packs: records, the index, caches
     What deleting all checkpoints of a workspace would free:
     SIZE  $T/project  1 checkpoint
     What deleting one checkpoint would free, the largest first:
@@ -325,12 +327,12 @@ fn purge_takes_a_secret_out_of_everything() {
     hint: If you mean it, say so with --yes.
     --- exit 2
     ");
-    assert_snapshot!(sandbox.run(&["purge", ".env", "--yes"]), @"
-    Took .env out of 1 checkpoint.
+    assert_snapshot!(sandbox.run(&["purge", ".env", "--yes"]), @r#"
+    Took ".env" out of 1 checkpoint.
     Freed SIZE: 4 objects that no checkpoint needed.
     The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.
     --- exit 0
-    ");
+    "#);
     assert!(!in_store());
     assert_eq!(sandbox.read(".env"), canary, "the workspace is not touched");
     assert_snapshot!(sandbox.run(&["cat", "with a secret", ".env"]), @r#"
@@ -339,13 +341,13 @@ fn purge_takes_a_secret_out_of_everything() {
     hint: `safepoint show ID --files` lists what is in it.
     --- exit 10
     "#);
-    assert_snapshot!(sandbox.run(&["purge", ".env", "--yes"]), @"
+    assert_snapshot!(sandbox.run(&["purge", ".env", "--yes"]), @r#"
     --- stderr
-    error: cannot purge: no checkpoint of this workspace holds .env
+    error: cannot purge: no checkpoint of this workspace holds ".env"
     Nothing was changed.
     hint: `safepoint show ID --files` lists what is in a checkpoint.
     --- exit 10
-    ");
+    "#);
     assert_snapshot!(sandbox.json_text(&["purge", "run.sh", "--yes", "--json"]), @r#"
     {
       "command": "purge",
@@ -455,15 +457,15 @@ fn only_one_frees_space_at_a_time() {
     hint: Wait until it has finished, then try again.
     --- exit 11
     ");
-    assert_snapshot!(sandbox.run(&["purge", "run.sh", "--yes"]), @"
-    Took run.sh out of 1 checkpoint.
-    Freed SIZE: 0 objects that no checkpoint needed.
+    assert_snapshot!(sandbox.run(&["purge", "run.sh", "--yes"]), @r#"
+    Took "run.sh" out of 1 checkpoint.
+    Nothing to free.
     The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.
     --- stderr
     warning: not everything could be freed: somebody used the store all the while, or you asked to stop. Run `safepoint gc` again
     warning: no checkpoint leads to them any more, but bytes may still be in the store: run `safepoint gc --thorough`, and before it `safepoint repair` where something is damaged
     --- exit 3
-    ");
+    "#);
     drop(other);
     assert_eq!(sandbox.json(&["gc", "--thorough", "--json"])["data"]["collected"]["outcome"], "done");
     assert_eq!(sandbox.json(&["usage", "--json"])["data"]["dead_bytes"], 0);
@@ -483,7 +485,7 @@ fn gc_that_waits_for_somebody_can_be_stopped() {
     }
     rustix::process::kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_snapshot!(sandbox.told(&child.wait_with_output().unwrap()), @"
-    Freed SIZE: 0 objects that no checkpoint needed.
+    Nothing to free.
     --- stderr
     warning: not everything could be freed: somebody used the store all the while, or you asked to stop. Run `safepoint gc` again
     --- exit 3
@@ -507,30 +509,30 @@ fn gc_says_what_it_leaves() {
     sandbox.run(&["create", "-m", "last"]);
     sandbox.run(&["delete", "small", "--yes"]);
     assert_snapshot!(sandbox.run(&["gc"]), @"
-    Freed SIZE: 0 objects that no checkpoint needed.
+    Nothing to free.
     151 kB more is too thinly spread to be worth the work; --thorough frees it too.
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["gc", "-q"]), @"
-    Freed SIZE: 0 objects that no checkpoint needed.
+    Nothing to free.
     --- exit 0
     ");
     damage(&sandbox, &noise(1, 900_000)[1000..1100]);
     assert_snapshot!(sandbox.run(&["gc", "--thorough"]), @"
-    Freed SIZE: 0 objects that no checkpoint needed.
+    Nothing to free.
     --- stderr
     warning: 1 pack was left as before: somebody writes there, or something there is damaged
     --- exit 0
     ");
-    assert_snapshot!(sandbox.run(&["purge", "run.sh", "--yes"]), @"
-    Took run.sh out of 3 checkpoints.
-    Freed SIZE: 0 objects that no checkpoint needed.
+    assert_snapshot!(sandbox.run(&["purge", "run.sh", "--yes"]), @r#"
+    Took "run.sh" out of 3 checkpoints.
+    Nothing to free.
     The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.
     --- stderr
     warning: 1 pack was left as before: somebody writes there, or something there is damaged
     warning: no checkpoint leads to them any more, but bytes may still be in the store: run `safepoint gc --thorough`, and before it `safepoint repair` where something is damaged
     --- exit 3
-    ");
+    "#);
 }
 
 #[test]
@@ -543,12 +545,12 @@ fn a_whole_workspace_is_not_purged() {
     hint: Name files or folders in it. `safepoint delete` deletes whole checkpoints.
     --- exit 2
     ");
-    assert_snapshot!(sandbox.run(&["purge", "src", "run.sh", "--yes"]), @"
-    Took src, run.sh out of 1 checkpoint.
+    assert_snapshot!(sandbox.run(&["purge", "src", "run.sh", "--yes"]), @r#"
+    Took "src", "run.sh" out of 1 checkpoint.
     Freed SIZE: 8 objects that no checkpoint needed.
     The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.
     --- exit 0
-    ");
+    "#);
     assert_snapshot!(sandbox.run(&["show", "first", "--files"]), @"
     Checkpoint 01KG9YS9EGCQT0DH2X3200JHAF
       label     first
@@ -581,6 +583,7 @@ fn repair_says_which_workspace_it_could_not_look_at() {
     assert_snapshot!(sandbox.told(&command.current_dir(sandbox.path("elsewhere")).output().unwrap()), @"
     1 object could not be read.
     1 pack with damage put aside in $T/home/store/quarantine.
+    It counts towards the cap; delete it when you are sure that nobody needs it any more.
     Lost: 1 thing is beyond repair:
         checkpoint 01KG9YS9EGCQT0DH2X3200JHAF: notes.txt: object <hash>: it is missing
     0 checkpoints can be restored whole.
@@ -607,14 +610,15 @@ fn usage_marks_what_is_pinned_and_what_is_damaged() {
     let told = Regex::new(r" *\d+(\.\d+)? [kMG]?B ").unwrap().replace_all(&told, "SIZE ").into_owned();
     assert_snapshot!(told, @"
     SIZE of at mostSIZE on the disk
-    SIZE  in packs
-    SIZE  of that, needed by several checkpoints
-    SIZE  of that, needed by none; `safepoint gc --thorough` frees it
+    SIZE  in packs: the content of all checkpoints
+    SIZE    needed by several checkpoints
+    SIZE    needed by none; `safepoint gc --thorough` frees it
+    SIZE  beside the packs: records, the index, caches
     What deleting all checkpoints of a workspace would free:
     SIZE  $T/project  2 checkpoints
     What deleting one checkpoint would free, the largest first:
     SIZE  01KG9YS9EGCQT0DH2X3200JHAF  2 minutes ago   first (pinned)
-    SIZE  01KG9YWWP02J59EP1NVRE9ENPE  59 seconds ago  second damaged
+    SIZE  01KG9YWWP02J59EP1NVRE9ENPE  59 seconds ago  damaged  second
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["gc"]), @"

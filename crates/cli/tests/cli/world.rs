@@ -2,6 +2,7 @@
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
+use regex_lite::Regex;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -158,6 +159,18 @@ fn damage_is_found_named_and_has_its_own_exit_code() {
         told.contains("notes.txt") && told.contains("0 of 1 checkpoint can still be restored whole."),
         "{told}"
     );
+    sandbox.run(&["create"]);
+    let told = sandbox.run(&["validate", "--deep"]);
+    assert_snapshot!(Regex::new(r"pack \w{26}").unwrap().replace(&told, "pack ID"), @"
+    Damaged: 3 problems (2 checkpoints, 9 objects, SIZE)
+        object 8aa6049c102e: pack ID: its bytes do not have its hash
+        notes.txt: its bytes are not what was written (in 2 checkpoints)
+    0 of 2 checkpoints can still be restored whole.
+    Mend what can be mended: safepoint repair
+    Ready: a checkpoint of project would hold 6 files and folders, 50 B.
+    Tests: not known, because no test command is configured.
+    --- exit 13
+    ");
     let value = sandbox.json(&["validate", "--deep", "--json"]);
     assert_eq!((&value["status"], &value["data"]["is_valid"]), (&"error".into(), &false.into()));
     assert_eq!((&value["error"]["code"], &value["error"]["kind"]), (&"damaged".into(), &"damaged".into()));

@@ -406,3 +406,22 @@ fn settings_that_cannot_be_used() {
     --- exit 0
     "#);
 }
+
+#[test]
+fn a_number_that_is_none_is_said_in_words() {
+    let sandbox = Sandbox::with_checkpoint();
+    assert_snapshot!(sandbox.run(&["list", "-n", "x"]), @"
+    --- stderr
+    error: invalid value 'x' for '-n <COUNT>': expected a whole number, such as 20
+
+    For more information, try '--help'.
+    --- exit 2
+    ");
+    assert_snapshot!(sandbox.run(&["prune", "--keep-last", "-1"]), @"
+    --- stderr
+    error: invalid value '-1' for '--keep-last <COUNT>': expected a whole number, such as 20
+
+    For more information, try '--help'.
+    --- exit 2
+    ");
+}

@@ -60,3 +60,8 @@ fn rollback_with_any_call_failing_is_old_or_new() {
 fn undo_with_any_call_failing_is_old_or_new() {
     check(Act::Undo);
 }
+
+#[test]
+fn rollback_of_a_plan_with_any_call_failing_is_old_or_new_with_its_files() {
+    check(Act::RollbackPlan);
+}

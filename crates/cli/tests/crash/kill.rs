@@ -74,6 +74,11 @@ fn rollback_killed_anywhere_is_old_or_new() {
 }
 
 #[test]
+fn rollback_of_a_plan_killed_anywhere_is_old_or_new_with_its_files() {
+    check(Act::RollbackPlan, "");
+}
+
+#[test]
 fn undo_killed_anywhere_is_old_or_new() {
     check(Act::Undo, "");
 }

@@ -1,8 +1,11 @@
 //! A small project with a history, laid out anew for every point, and the law that must hold whatever happened.
 
+use safepoint::model::plan::spec::{Milestones, PlanSpec, StepSpec};
+use safepoint::model::plan::state::Plan;
 use safepoint::model::rollback::{RollbackState, Verb};
 use safepoint::{
-    CheckpointManager, CreateOptions, Depth, Filter, RestoreOptions, RoleFilter, Silent, Workspace,
+    CheckpointManager, CreateOptions, Depth, Filter, NewDecision, RestoreOptions, RoleFilter, Silent,
+    Workspace,
 };
 use safepoint_testkit::{Program, TreeImage, copy_tree};
 use std::ffi::OsString;
@@ -18,6 +21,8 @@ pub(crate) enum Act {
     /// With so many files that the whole file system is synced at once.
     RollbackMany,
     Undo,
+    /// Of a plan and the files it works on.
+    RollbackPlan,
 }
 
 /// A project and a home, the same ones at every point.
@@ -30,6 +35,8 @@ pub(crate) struct Scene {
     pub(crate) profiled: bool,
     old: TreeImage,
     new: TreeImage,
+    /// The plan in the two states, where it is about one.
+    plans: Option<[Plan; 2]>,
     /// Checkpoints, and records of finished rollbacks, before the verb.
     checkpoints: usize,
     rollbacks: usize,
@@ -80,6 +87,36 @@ fn many_files(root: &Path, act: Act, text: &str) {
     }
 }
 
+const PLAN: &str = "work";
+
+fn step(id: &str, steps: Vec<StepSpec>) -> StepSpec {
+    StepSpec { steps, ..StepSpec::new(id) }
+}
+
+/// A plan of which one step is done and one thing is decided.
+fn begin_plan(manager: &CheckpointManager, workspace: &Workspace) -> String {
+    let steps = vec![step("one", vec![]), step("two", vec![step("a", vec![]), step("b", vec![])])];
+    let checkpoints = Milestones::none();
+    let spec = PlanSpec { id: Some(PLAN.to_owned()), steps, checkpoints, ..PlanSpec::new("Work") };
+    manager.new_plan(workspace, &spec).unwrap();
+    manager.start_step(PLAN, "one", &Silent).unwrap();
+    manager.finish_step(PLAN, "one", None, &Silent).unwrap();
+    decide(manager, "before");
+    PLAN.to_owned()
+}
+
+/// What happened to it since: a decision, a subplan that was begun, a failure.
+fn go_on_with_plan(manager: &CheckpointManager, id: &str) {
+    decide(manager, "since");
+    manager.start_step(id, "two/a", &Silent).unwrap();
+    manager.fail_step(id, "two/a", "it broke", &Silent).unwrap();
+}
+
+fn decide(manager: &CheckpointManager, question: &str) {
+    let (question, choice) = (question.to_owned(), "yes".to_owned());
+    manager.decide(PLAN, NewDecision { question, choice, ..NewDecision::default() }).unwrap();
+}
+
 impl Scene {
     pub(crate) fn new(act: Act) -> Self {
         Self::without(act, "")
@@ -95,8 +132,15 @@ impl Scene {
         let workspace = manager.register(&project).unwrap();
         first_state(&project);
         many_files(&project, act, "1");
-        let first = manager.create(&workspace, &CreateOptions::default(), &Silent).unwrap().checkpoint.id;
+        let plan_id = (act == Act::RollbackPlan).then(|| begin_plan(&manager, &workspace));
+        let options = CreateOptions { plan_id: plan_id.clone(), ..CreateOptions::default() };
+        let first = manager.create(&workspace, &options, &Silent).unwrap().checkpoint.id;
         let first_image = image(&project);
+        let plans = plan_id.map(|id| {
+            let then = manager.plan(&id).unwrap().plan;
+            go_on_with_plan(&manager, &id);
+            [manager.plan(&id).unwrap().plan, then]
+        });
         second_state(&project);
         many_files(&project, act, "2");
         let second_image = image(&project);
@@ -105,7 +149,7 @@ impl Scene {
         }
         let (old, new) = match act {
             Act::Create => (second_image.clone(), second_image),
-            Act::Rollback | Act::RollbackMany => (second_image, first_image),
+            Act::Rollback | Act::RollbackMany | Act::RollbackPlan => (second_image, first_image),
             Act::Undo => (first_image, second_image),
         };
         let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
@@ -114,7 +158,7 @@ impl Scene {
         drop(manager);
         copy_tree(&home, &folder.path().join("home.before")).unwrap();
         copy_tree(&project, &folder.path().join("project.before")).unwrap();
-        Self { folder, act, without, profiled: false, old, new, checkpoints, rollbacks }
+        Self { folder, act, without, profiled: false, old, new, plans, checkpoints, rollbacks }
     }
 
     pub(crate) fn home(&self) -> PathBuf {
@@ -170,7 +214,7 @@ impl Scene {
     pub(crate) fn verb(&self) -> Program {
         match self.act {
             Act::Create => self.command(&["create", "-m", "second"]),
-            Act::Rollback | Act::RollbackMany => self.command(&["rollback", "@"]),
+            Act::Rollback | Act::RollbackMany | Act::RollbackPlan => self.command(&["rollback", "@"]),
             Act::Undo => self.command(&["undo"]),
         }
     }
@@ -207,6 +251,11 @@ impl Scene {
                 "the database says {}, and the tree differs: {difference:#?}",
                 if is_new { "new" } else { "old" }
             ));
+        }
+        if let Some(plans) = &self.plans
+            && manager.plan(PLAN).map_err(failed)?.plan != plans[usize::from(is_new)]
+        {
+            return Err(format!("the files are {}, and the plan is not", if is_new { "new" } else { "old" }));
         }
         if must_be_new && !is_new {
             return Err("it had said that it was done, and it is not".to_owned());

@@ -2,6 +2,7 @@
 
 use super::error::{ConfigError, ConfigFile};
 use super::{HomeConfig, RetentionConfig, WorkspaceConfig, bytes};
+use crate::spelling::{nearest, printable};
 use safepoint_model::Span;
 use safepoint_workspace::check_patterns;
 use toml::Spanned;
@@ -38,8 +39,6 @@ const HOME_ONLY: &[&str] = &[
 
 /// A label longer than this is no name.
 const LABEL_CHARS_MAX: usize = 200;
-/// A key is shown, and compared, up to here.
-const KEY_CHARS_MAX: usize = 60;
 
 /// Reads `config.toml`.
 pub(super) fn home(text: &str) -> Result<HomeConfig, ConfigError> {
@@ -159,23 +158,6 @@ where
     let mut entries: Vec<_> = table.into_iter().collect();
     entries.sort_by_key(|(name, _)| name.span().start);
     entries
-}
-
-/// The known word that is most like this one, if one is.
-fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
-    let distance = |known: &str| strsim::damerau_levenshtein(name, known);
-    let best = known.iter().copied().min_by_key(|known| distance(known))?;
-    // Half of the letters wrong is another word.
-    (distance(best) * 2 <= best.chars().count()).then_some(best)
-}
-
-/// A text of somebody else's, fit for one line of a message.
-fn printable(text: &str) -> String {
-    let mut shown: String = text.chars().take(KEY_CHARS_MAX).flat_map(char::escape_debug).collect();
-    if text.chars().nth(KEY_CHARS_MAX).is_some() {
-        shown.push_str("...");
-    }
-    shown
 }
 
 /// What a value is, in words.

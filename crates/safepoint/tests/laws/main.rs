@@ -11,6 +11,7 @@ mod fallback;
 mod histories;
 mod names;
 mod obstacles;
+mod plans;
 mod purge;
 mod records;
 mod recovery;

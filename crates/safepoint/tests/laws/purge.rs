@@ -82,7 +82,7 @@ fn what_is_purged_once_is_told_by_the_coverage_and_is_not_there_to_be_purged_aga
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].path, "keys/a".parse_path());
     let error = purge(&bench, &["keys/a"]).unwrap_err();
-    assert_eq!(error.to_string(), "no checkpoint of this workspace holds keys/a");
+    assert_eq!(error.to_string(), "no checkpoint of this workspace holds \"keys/a\"");
     // Nor does a path lead through a file.
     let error = purge(&bench, &["src/main/below", "src/none"]).unwrap_err();
     assert_eq!(Failure::from(&error).kind, FailureKind::NotFound);

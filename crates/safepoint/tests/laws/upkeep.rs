@@ -4,7 +4,8 @@ use crate::bench::{Bench, assert_same, noise, open};
 use safepoint::model::retention::Policy;
 use safepoint::model::{RelPath, Span};
 use safepoint::{
-    CreateOptions, Depth, DryRun, Error, Filter, Outcome, Pinned, RoleFilter, Settings, Silent, Thoroughness,
+    CreateOptions, Depth, DryRun, Error, Filter, Outcome, Pinned, RestoreOptions, RoleFilter, Settings,
+    Silent, Thoroughness,
 };
 use std::fs;
 
@@ -145,6 +146,32 @@ fn the_cap_holds_and_old_checkpoints_make_room() {
     fs::remove_file(bench.path("file")).unwrap();
     bench.restore(all[0].id);
     assert_same(&bench.image(), &image);
+    assert_valid(&bench);
+}
+
+#[test]
+fn what_was_pruned_to_make_room_is_told_and_a_dry_run_prunes_nothing() {
+    let settings = |cap| Settings {
+        cap_bytes: Some(cap),
+        retention: Some(Policy { keep_last: 2, ..strict() }),
+        ..Settings::default()
+    };
+    let mut bench = Bench::with(Settings { retention: None, ..settings(64 << 20) });
+    for number in 0..8u64 {
+        bench.write("file", noise(number, 1_500_000));
+        bench.create();
+    }
+    bench.manager = open(&bench.path("../home"), settings(10 << 20));
+    let count = |bench: &Bench| {
+        bench.manager.list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap().len()
+    };
+    bench.write("file", noise(99, 1_500_000));
+    let first = bench.manager.list(&Filter::default()).unwrap()[1].id;
+    let dry = RestoreOptions { dry_run: DryRun::Yes, ..RestoreOptions::default() };
+    let _ = bench.manager.restore(&bench.workspace, first, &dry, &Silent);
+    assert_eq!(count(&bench), 8);
+    let created = bench.manager.create(&bench.workspace, &CreateOptions::default(), &Silent).unwrap();
+    assert_eq!(created.pruned.len(), 9 - count(&bench), "what went is what is told");
     assert_valid(&bench);
 }
 

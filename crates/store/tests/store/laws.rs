@@ -2,7 +2,7 @@
 
 use crate::kit::{Home, noise, put, put_chunks};
 use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource};
-use safepoint_store::{Depth, Health, Store, StoreError, Written};
+use safepoint_store::{Depth, Health, Limits, Store, StoreError, Written};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -136,6 +136,19 @@ fn small_captures_share_one_pack() {
     }
     assert_eq!(home.packs().len(), 1);
     assert_eq!(home.open().usage().unwrap().objects, 20);
+}
+
+#[test]
+fn packs_stay_near_their_size_however_much_comes_at_once() {
+    let home = Home::new();
+    let store = home.open();
+    let pack_bytes = 600_000;
+    store.limit(Limits { pack_bytes, bytes: None });
+    let chunks: Vec<Vec<u8>> = (0..200).map(|seed| noise(seed, 50_000)).collect();
+    put_chunks(&store, &chunks.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let sizes: Vec<u64> = home.packs().iter().map(|pack| fs::metadata(pack).unwrap().len()).collect();
+    assert!(sizes.iter().all(|size| *size < pack_bytes * 3 / 2 + 100_000), "{sizes:?}");
+    assert!(sizes.len() > 10, "{sizes:?}");
 }
 
 #[test]

@@ -142,6 +142,9 @@ fn others(manager: &CheckpointManager, here: Option<&Workspace>) -> Check {
         .map(|other| other.root_path().display().to_string())
         .collect();
     let count = counted(others.len() as u64, "other workspace", "other workspaces");
+    if others.is_empty() {
+        return Check::ok("other_workspaces", "there are no others");
+    }
     if gone.is_empty() {
         return Check::ok("other_workspaces", format!("{count}, none of them gone"));
     }

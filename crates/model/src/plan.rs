@@ -1,0 +1,8 @@
+//! Plans: what is to be done, in steps and subplans.
+
+pub mod clean;
+pub mod document;
+mod happening;
+mod rule;
+pub mod spec;
+pub mod state;

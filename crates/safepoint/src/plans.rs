@@ -1,0 +1,340 @@
+//! PLANS: what is planned, begun, done and decided, driven from outside; and the checkpoints that are due on the way.
+//!
+//! Every change is one transaction: the plan is read, a rule of the model is applied, and what differs is written. A checkpoint that is
+//! due before something is taken before it is on record, one that is due after it afterwards.
+
+use crate::create::{CreateOptions, Created};
+use crate::restore::{RestoreOptions, Restored};
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::{PlanNote, PlanRecord, PlanSummary, Workspace};
+use safepoint_model::checkpoint::{Kind, Reason};
+use safepoint_model::plan::document;
+use safepoint_model::plan::spec::{PlanSpec, StepSpec, is_slug};
+use safepoint_model::plan::state::{Decision, Happening, Plan, PlanRule};
+use safepoint_model::{CheckpointId, Progress};
+use serde_json::{Value, json};
+
+/// A decision that is about to be made.
+#[derive(Debug, Clone, Default)]
+pub struct NewDecision {
+    /// What was asked.
+    pub question: String,
+    /// What was chosen.
+    pub choice: String,
+    /// What else could have been.
+    pub alternatives: Vec<String>,
+    /// Why.
+    pub rationale: Option<String>,
+    /// The decision that led to this one.
+    pub parent: Option<String>,
+    /// Other decisions that this one depends on.
+    pub depends_on: Vec<String>,
+    /// The step during which it is made.
+    pub step: Option<String>,
+}
+
+/// What a step that moved on brought with it.
+#[derive(Debug, Clone)]
+pub struct StepMoved {
+    /// The plan as it is now.
+    pub record: PlanRecord,
+    /// What happened, in order.
+    pub happened: Vec<Happening>,
+    /// Checkpoints that were due.
+    pub checkpoints: Vec<Created>,
+}
+
+impl CheckpointManager {
+    /// Records a new plan of a workspace.
+    ///
+    /// # Errors
+    /// When the id is taken or not one, or the catalog fails.
+    pub fn new_plan(&self, workspace: &Workspace, spec: &PlanSpec) -> Result<PlanRecord, Error> {
+        let id = match &spec.id {
+            Some(id) if is_slug(id) => id.clone(),
+            Some(id) => return Err(Error::BadPlanId { id: id.clone() }),
+            None => {
+                safepoint_model::CheckpointId::from_bits(self.environment.new_id()).to_string().to_lowercase()
+            }
+        };
+        let (plan, at) = (Plan::new(id, spec), self.environment.now());
+        self.catalog.write(|transaction| {
+            transaction.insert_plan(&plan, workspace.id, at)?;
+            transaction.plan(&plan.id)?.ok_or_else(|| Error::NoPlan { id: plan.id.clone() })
+        })
+    }
+
+    /// The plan of this id.
+    ///
+    /// # Errors
+    /// When there is none, or the catalog cannot be read.
+    pub fn plan(&self, id: &str) -> Result<PlanRecord, Error> {
+        self.catalog.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.to_owned() })
+    }
+
+    /// Every plan, or those of a workspace, newest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn plans(&self, workspace: Option<&Workspace>) -> Result<Vec<PlanSummary>, Error> {
+        Ok(self.catalog.plans(workspace.map(|workspace| workspace.id))?)
+    }
+
+    /// What happened to a plan and is kept for the record: errors, superseded decisions, invalidated subplans.
+    ///
+    /// # Errors
+    /// When there is no such plan, or the catalog cannot be read.
+    pub fn plan_notes(&self, id: &str) -> Result<Vec<PlanNote>, Error> {
+        self.plan(id)?;
+        Ok(self.catalog.plan_notes(id)?)
+    }
+
+    /// Changes a plan by a rule of the model, in one transaction. `what` is for the history.
+    ///
+    /// # Errors
+    /// When there is no such plan, the rule says no, or the catalog fails. Nothing has changed then.
+    pub fn change_plan<T>(
+        &self,
+        id: &str,
+        what: &str,
+        change: impl FnOnce(&mut Plan) -> Result<T, PlanRule>,
+    ) -> Result<(PlanRecord, T), Error> {
+        let at = self.environment.now();
+        self.catalog.write(|transaction| {
+            let mut record = transaction.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.to_owned() })?;
+            let value = change(&mut record.plan)?;
+            record.version = transaction.save_plan(&record.plan, what, at)?;
+            record.updated_at = at;
+            Ok((record, value))
+        })
+    }
+
+    /// A step begins. Checkpoints that are due before it are taken first.
+    ///
+    /// # Errors
+    /// When there is no such plan or step, it may not begin now, or a checkpoint that is due fails: the step has not begun then.
+    pub fn start_step(&self, id: &str, path: &str, progress: &dyn Progress) -> Result<StepMoved, Error> {
+        let record = self.plan(id)?;
+        let coming = record.plan.starts(path)?;
+        let mut checkpoints = Vec::new();
+        if let Some(first) = coming.iter().find(|it| it.is_due(&record.plan.milestones)) {
+            checkpoints.push(self.milestone(&record, first, progress)?);
+        } else if self.is_time(&record)? {
+            checkpoints.push(self.milestone(&record, &coming[0], progress)?);
+        }
+        let now = self.environment.now();
+        let (record, happened) =
+            self.change_plan(id, &format!("step {path} started"), |plan| plan.start(path, now))?;
+        Ok(StepMoved { record, happened, checkpoints })
+    }
+
+    /// A step is done.
+    ///
+    /// # Errors
+    /// When there is no such plan or step, or it was not under way. That a checkpoint which is due afterwards fails is an error, too; the
+    /// step is done all the same.
+    pub fn finish_step(
+        &self,
+        id: &str,
+        path: &str,
+        output: Option<Value>,
+        progress: &dyn Progress,
+    ) -> Result<StepMoved, Error> {
+        let now = self.environment.now();
+        let (record, happened) =
+            self.change_plan(id, &format!("step {path} done"), |plan| plan.finish(path, output, now))?;
+        self.after(record, happened, progress)
+    }
+
+    /// A step failed. The error is kept for the record.
+    ///
+    /// # Errors
+    /// As for [`CheckpointManager::finish_step`].
+    pub fn fail_step(
+        &self,
+        id: &str,
+        path: &str,
+        error: &str,
+        progress: &dyn Progress,
+    ) -> Result<StepMoved, Error> {
+        let now = self.environment.now();
+        let (record, happened) = self.catalog.write(|transaction| {
+            let mut record = transaction.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.to_owned() })?;
+            let happened = record.plan.fail(path, error, now)?;
+            record.version = transaction.save_plan(&record.plan, &format!("step {path} failed"), now)?;
+            record.updated_at = now;
+            transaction.note_plan(id, "error", &json!({ "step": path, "error": error }), now)?;
+            Ok::<_, Error>((record, happened))
+        })?;
+        self.after(record, happened, progress)
+    }
+
+    /// Takes the checkpoints that are due once something happened: one, however much of it was a milestone.
+    fn after(
+        &self,
+        record: PlanRecord,
+        happened: Vec<Happening>,
+        progress: &dyn Progress,
+    ) -> Result<StepMoved, Error> {
+        let milestones = &record.plan.milestones;
+        // The most telling one comes last: a subplan that is done says more than its last step.
+        let due = happened.iter().rfind(|it| it.is_due(milestones));
+        let done = record.plan.step_index();
+        let counted = milestones.every_steps.is_some_and(|every| done > 0 && done.is_multiple_of(every));
+        let ended_well = matches!(happened.first(), Some(Happening::StepDone { .. }));
+        let first = match due {
+            Some(due) => Some(due),
+            None if (counted && ended_well) || self.is_time(&record)? => happened.first(),
+            None => None,
+        };
+        let checkpoints = match first {
+            Some(happening) => vec![self.milestone(&record, happening, progress)?],
+            None => Vec::new(),
+        };
+        Ok(StepMoved { record, happened, checkpoints })
+    }
+
+    /// Whether the last checkpoint of the plan is older than the plan wants it to be.
+    fn is_time(&self, record: &PlanRecord) -> Result<bool, Error> {
+        let Some(every) = record.plan.milestones.every else { return Ok(false) };
+        let last = self.catalog.plan_checkpoints(&record.plan.id)?.first().copied();
+        let last = match last {
+            Some(last) => self.checkpoint(last.checkpoint)?.created_at,
+            None => record.created_at,
+        };
+        let age = self.environment.now().micros().saturating_sub(last.micros());
+        Ok(u64::try_from(age).is_ok_and(|age| age >= every.micros()))
+    }
+
+    fn milestone(
+        &self,
+        record: &PlanRecord,
+        happening: &Happening,
+        progress: &dyn Progress,
+    ) -> Result<Created, Error> {
+        let (label, reason, kind) = match happening {
+            Happening::StepStarts { path, risky: true } => {
+                (format!("before {path}"), Reason::PreRiskyOperation, Kind::Workflow)
+            }
+            Happening::StepStarts { path, .. } => {
+                (format!("before {path}"), Reason::SafeState, Kind::Workflow)
+            }
+            Happening::SubplanStarts { path } => {
+                (format!("before subplan {path}"), Reason::SafeState, Kind::Workflow)
+            }
+            Happening::StepDone { path } => (format!("after {path}"), Reason::SafeState, Kind::Workflow),
+            Happening::SubplanDone { path } => {
+                (format!("after subplan {path}"), Reason::TaskGroupComplete, Kind::Workflow)
+            }
+            Happening::StepFailed { path } => {
+                (format!("{path} failed"), Reason::ErrorRecovery, Kind::Emergency)
+            }
+            Happening::PhaseDone { phase } => {
+                (format!("phase {phase} done"), Reason::PhaseComplete, Kind::Workflow)
+            }
+            Happening::PlanDone => ("all steps done".to_owned(), Reason::PhaseComplete, Kind::Workflow),
+        };
+        let options = CreateOptions { label: Some(label), kind, reason, ..CreateOptions::default() };
+        self.checkpoint_plan(&record.plan.id, &options, progress)
+    }
+
+    /// Takes a checkpoint of a plan and of the files it works on, at one moment.
+    ///
+    /// # Errors
+    /// When there is no such plan; or as [`CheckpointManager::create`].
+    pub fn checkpoint_plan(
+        &self,
+        id: &str,
+        options: &CreateOptions,
+        progress: &dyn Progress,
+    ) -> Result<Created, Error> {
+        let record = self.plan(id)?;
+        let workspace = self.workspace(record.workspace_id)?;
+        let options = CreateOptions { plan_id: Some(id.to_owned()), ..options.clone() };
+        self.create(&workspace, &options, progress)
+    }
+
+    /// The plan as a checkpoint holds it.
+    ///
+    /// # Errors
+    /// When it holds none, or it is missing or damaged.
+    pub fn plan_at(&self, checkpoint: CheckpointId) -> Result<Plan, Error> {
+        let _using = self.store.using()?;
+        let checkpoint = self.checkpoint(checkpoint)?;
+        let part = crate::parts::plan::plan_part(&checkpoint)
+            .ok_or(Error::NoPlanInCheckpoint { checkpoint: checkpoint.id })?;
+        Ok(document::load(&self.store, part.document)?)
+    }
+
+    /// Puts a plan and its files back to a checkpoint of it, both or neither.
+    ///
+    /// # Errors
+    /// When the checkpoint is not one of this plan, the plan was applied, or as [`CheckpointManager::restore`].
+    pub fn rollback_plan(
+        &self,
+        id: &str,
+        to: CheckpointId,
+        options: &RestoreOptions,
+        progress: &dyn Progress,
+    ) -> Result<Restored, Error> {
+        let record = self.plan(id)?;
+        let checkpoint = self.checkpoint(to)?;
+        if checkpoint.plan_id.as_deref() != Some(id) {
+            return Err(Error::OtherPlan { checkpoint: to, id: id.to_owned() });
+        }
+        let workspace = self.workspace(record.workspace_id)?;
+        self.restore(&workspace, to, options, progress)
+    }
+
+    /// Records a decision. Returns its id.
+    ///
+    /// # Errors
+    /// When what it refers to is not there, or the plan is over.
+    pub fn decide(&self, id: &str, new: NewDecision) -> Result<(PlanRecord, String), Error> {
+        let NewDecision { question, choice, alternatives, rationale, parent, depends_on, step } = new;
+        let decision = Decision {
+            id: CheckpointId::from_bits(self.environment.new_id()).to_string(),
+            question,
+            choice,
+            alternatives,
+            rationale,
+            parent,
+            depends_on,
+            step,
+            made_at: self.environment.now(),
+        };
+        let made = decision.id.clone();
+        let (record, ()) = self.change_plan(id, "decision made", |plan| plan.decide(decision))?;
+        Ok((record, made))
+    }
+
+    /// Sets what a plan knows under a key, or forgets it.
+    ///
+    /// # Errors
+    /// When there is no such plan, or it is over.
+    pub fn set_context(&self, id: &str, key: &str, value: Option<Value>) -> Result<PlanRecord, Error> {
+        self.change_plan(id, &format!("context {key}"), |plan| plan.set_context(key, value))
+            .map(|done| done.0)
+    }
+
+    /// Sets what a plan gave under a key.
+    ///
+    /// # Errors
+    /// When there is no such plan, or it is over.
+    pub fn set_output(&self, id: &str, key: &str, value: Value) -> Result<PlanRecord, Error> {
+        self.change_plan(id, &format!("output {key}"), |plan| plan.set_output(key, value)).map(|done| done.0)
+    }
+
+    /// Adds a step behind those that are there, below another one or at the top. Returns its path.
+    ///
+    /// # Errors
+    /// When one of the same path is there, the step above is not, or the plan is over.
+    pub fn append_step(
+        &self,
+        id: &str,
+        above: Option<&str>,
+        spec: &StepSpec,
+    ) -> Result<(PlanRecord, String), Error> {
+        self.change_plan(id, &format!("step {} added", spec.id), |plan| plan.append(above, spec))
+    }
+}

@@ -1,0 +1,329 @@
+//! Plans and files go together: into a checkpoint, and back.
+
+use crate::bench::{Bench, assert_same};
+use safepoint::model::plan::spec::{Milestone, Milestones, PlanSpec, StepSpec};
+use safepoint::model::plan::state::{PlanState, StepState};
+use safepoint::model::{CheckpointId, Span};
+use safepoint::{
+    CreateOptions, Depth, DryRun, Error, NewDecision, PlanRecord, RestoreOptions, Revert, Silent,
+    Thoroughness,
+};
+use serde_json::json;
+
+fn step(id: &str, steps: Vec<StepSpec>) -> StepSpec {
+    StepSpec { steps, ..StepSpec::new(id) }
+}
+
+fn spec(on: &[Milestone]) -> PlanSpec {
+    let api = step("api", vec![step("handlers", vec![]), step("docs", vec![])]);
+    PlanSpec {
+        id: Some("work".to_owned()),
+        steps: vec![step("migrate", vec![]), api, step("ship", vec![])],
+        checkpoints: Milestones { on: on.iter().copied().collect(), every: None, every_steps: None },
+        ..PlanSpec::new("Add rate limiting")
+    }
+}
+
+fn decide(bench: &Bench, question: &str, parent: Option<&str>) -> String {
+    let new = NewDecision {
+        question: question.to_owned(),
+        choice: "yes".to_owned(),
+        parent: parent.map(str::to_owned),
+        ..NewDecision::default()
+    };
+    bench.manager.decide("work", new).unwrap().1
+}
+
+fn run(bench: &Bench, path: &str) {
+    bench.manager.start_step("work", path, &Silent).unwrap();
+    bench.write(path, "done");
+    bench.manager.finish_step("work", path, Some(json!({"step": path})), &Silent).unwrap();
+}
+
+fn now(bench: &Bench) -> PlanRecord {
+    bench.manager.plan("work").unwrap()
+}
+
+fn take(bench: &Bench) -> CheckpointId {
+    bench.manager.checkpoint_plan("work", &CreateOptions::default(), &Silent).unwrap().checkpoint.id
+}
+
+fn back(bench: &Bench, to: CheckpointId) -> safepoint::Restored {
+    bench.manager.rollback_plan("work", to, &RestoreOptions::default(), &Silent).unwrap()
+}
+
+#[test]
+fn a_rollback_brings_plan_and_files_back_together_and_so_does_its_undo() {
+    let bench = Bench::new();
+    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    run(&bench, "migrate");
+    let first = decide(&bench, "which database?", None);
+    bench.manager.set_context("work", "db", Some(json!("postgres"))).unwrap();
+    let checkpoint = take(&bench);
+    let (then, files) = (now(&bench).plan, bench.image());
+
+    let second = decide(&bench, "which driver?", Some(&first));
+    run(&bench, "api/handlers");
+    bench.manager.set_output("work", "url", json!("http://x")).unwrap();
+    bench.manager.start_step("work", "api/docs", &Silent).unwrap();
+    bench.write("migrate", "corrupted");
+    bench.manager.fail_step("work", "api/docs", "it broke", &Silent).unwrap();
+    let (later, later_files) = (now(&bench).plan, bench.image());
+    assert_eq!(later.state, PlanState::Failed);
+
+    let restored = back(&bench, checkpoint);
+    assert_eq!(now(&bench).plan, then, "the plan is as it was, to the last field");
+    assert_same(&bench.image(), &files);
+    let record = bench.manager.checkpoint(checkpoint).unwrap();
+    assert_eq!(bench.manager.plan_at(checkpoint).unwrap(), then);
+    assert_eq!(record.step_index, Some(1));
+    // The same state has the same hash.
+    let again = bench.manager.checkpoint(take(&bench)).unwrap();
+    assert_eq!(again.state_hash, record.state_hash);
+    let taken_back = restored.taken_back.unwrap();
+    assert_eq!(taken_back.decisions, std::slice::from_ref(&second));
+    assert_eq!(taken_back.subplans, ["api"]);
+    assert_eq!(taken_back.steps, ["api/docs", "api/handlers"]);
+    let notes = bench.manager.plan_notes("work").unwrap();
+    let kinds: Vec<&str> = notes.iter().map(|note| note.kind.as_str()).collect();
+    assert_eq!(kinds, ["error", "superseded", "invalidated", "rolled_back"], "kept for the record");
+    assert_eq!(notes[1].body["decisions"][0]["id"], json!(second));
+
+    bench.undo();
+    assert_eq!(now(&bench).plan, later);
+    assert_same(&bench.image(), &later_files);
+    bench.redo();
+    assert_eq!(now(&bench).plan, then);
+    assert_same(&bench.image(), &files);
+    // A path alone leaves the plan alone.
+    bench.undo();
+    bench.restore_paths(checkpoint, &["migrate"]);
+    assert_eq!(now(&bench).plan, later);
+    let validation = bench.manager.validate(None, Depth::Deep, &Silent).unwrap();
+    assert!(validation.is_valid(), "{validation:?}");
+}
+
+#[test]
+fn a_dry_run_of_a_plan_changes_nothing() {
+    let bench = Bench::new();
+    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    let checkpoint = take(&bench);
+    run(&bench, "migrate");
+    let before = (now(&bench), bench.image());
+    let options = RestoreOptions { dry_run: DryRun::Yes, ..RestoreOptions::default() };
+    let shown = bench.manager.rollback_plan("work", checkpoint, &options, &Silent).unwrap();
+    assert_eq!(shown.taken_back.unwrap().steps, ["migrate"]);
+    assert_eq!((now(&bench), bench.image()), before);
+}
+
+#[test]
+fn milestones_take_checkpoints_by_themselves() {
+    let bench = Bench::new();
+    let on = [Milestone::BeforeStep, Milestone::AfterSubplan, Milestone::OnError];
+    bench.manager.new_plan(&bench.workspace, &spec(&on)).unwrap();
+    let labels = |moved: safepoint::StepMoved| -> Vec<String> {
+        moved.checkpoints.into_iter().map(|created| created.checkpoint.label.unwrap()).collect()
+    };
+    let start = |path: &str| labels(bench.manager.start_step("work", path, &Silent).unwrap());
+    let finish = |path: &str| labels(bench.manager.finish_step("work", path, None, &Silent).unwrap());
+    assert_eq!(start("migrate"), ["before migrate"]);
+    assert_eq!(finish("migrate"), Vec::<String>::new());
+    assert_eq!(start("api/handlers"), ["before api/handlers"]);
+    assert_eq!(finish("api/handlers"), Vec::<String>::new());
+    start("api/docs");
+    assert_eq!(finish("api/docs"), ["after subplan api"]);
+    start("ship");
+    let failed = bench.manager.fail_step("work", "ship", "no", &Silent).unwrap();
+    assert_eq!(labels(failed), ["ship failed"]);
+    // What was taken before a step shows the step as not begun.
+    let filter = safepoint::Filter { plan_id: Some("work".to_owned()), ..safepoint::Filter::default() };
+    let listed = bench.manager.list(&filter).unwrap();
+    let before = listed.iter().find(|it| it.label.as_deref() == Some("before ship")).unwrap();
+    let then = bench.manager.plan_at(before.id).unwrap();
+    assert_eq!(then.steps.last().unwrap().state, StepState::Pending);
+    back(&bench, before.id);
+    assert_eq!(start("ship"), ["before ship"], "and it can go on from there");
+}
+
+#[test]
+fn milestones_count_steps_and_time() {
+    let bench = Bench::new();
+    let mut often = spec(&[]);
+    often.checkpoints.every_steps = Some(2);
+    bench.manager.new_plan(&bench.workspace, &often).unwrap();
+    let mut taken = Vec::new();
+    for path in ["migrate", "api/handlers", "api/docs", "ship"] {
+        bench.manager.start_step("work", path, &Silent).unwrap();
+        taken.push(bench.manager.finish_step("work", path, None, &Silent).unwrap().checkpoints.len());
+    }
+    assert_eq!(taken, [0, 1, 0, 1]);
+    let mut hourly = PlanSpec { id: Some("hourly".to_owned()), ..spec(&[]) };
+    hourly.checkpoints.every = Some(Span::from_days(1));
+    bench.manager.new_plan(&bench.workspace, &hourly).unwrap();
+    assert!(bench.manager.start_step("hourly", "migrate", &Silent).unwrap().checkpoints.is_empty());
+}
+
+#[test]
+fn what_may_not_be_rolled_back_is_refused_and_nothing_changes() {
+    let bench = Bench::new();
+    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    let other = PlanSpec { id: Some("other".to_owned()), ..spec(&[]) };
+    bench.manager.new_plan(&bench.workspace, &other).unwrap();
+    let checkpoint = take(&bench);
+    let plain = bench.create().id;
+    for path in ["migrate", "api/handlers", "api/docs", "ship"] {
+        run(&bench, path);
+    }
+    let refused =
+        |id: &str, to| bench.manager.rollback_plan(id, to, &RestoreOptions::default(), &Silent).unwrap_err();
+    assert!(matches!(refused("other", checkpoint), Error::OtherPlan { .. }));
+    assert!(matches!(refused("work", plain), Error::OtherPlan { .. }));
+    assert!(matches!(refused("nothing", checkpoint), Error::NoPlan { .. }));
+    bench.manager.change_plan("work", "applied", |plan| plan.go(PlanState::Applied)).unwrap();
+    let before = (now(&bench), bench.image());
+    assert!(matches!(refused("work", checkpoint), Error::PlanApplied { .. }));
+    assert_eq!((now(&bench), bench.image()), before);
+    assert!(matches!(bench.manager.plan_at(plain), Err(Error::NoPlanInCheckpoint { .. })));
+    let taken = bench.manager.new_plan(&bench.workspace, &spec(&[]));
+    assert!(matches!(taken, Err(Error::Catalog(_))), "{taken:?}");
+    let bad = PlanSpec { id: Some("../x".to_owned()), ..spec(&[]) };
+    assert!(matches!(bench.manager.new_plan(&bench.workspace, &bad), Err(Error::BadPlanId { .. })));
+}
+
+#[test]
+fn collecting_keeps_what_plans_need() {
+    let bench = Bench::new();
+    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    for number in 0..200 {
+        decide(&bench, &format!("question {number}"), None);
+    }
+    let checkpoint = take(&bench);
+    let then = now(&bench).plan;
+    decide(&bench, "one more", None);
+    let gone = take(&bench);
+    bench.manager.delete(&[gone]).unwrap();
+    bench.manager.collect(Thoroughness::Everything, &Silent).unwrap();
+    let validation = bench.manager.validate(None, Depth::Deep, &Silent).unwrap();
+    assert!(validation.is_valid(), "{validation:?}");
+    back(&bench, checkpoint);
+    assert_eq!(now(&bench).plan, then);
+}
+
+fn fail(bench: &Bench, path: &str) {
+    bench.manager.start_step("work", path, &Silent).unwrap();
+    bench.write("broken", path);
+    bench.manager.fail_step("work", path, "it broke", &Silent).unwrap();
+}
+
+#[test]
+fn correct_goes_back_to_the_last_clean_checkpoint() {
+    let bench = Bench::new();
+    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    let early = take(&bench);
+    run(&bench, "migrate");
+    let clean = take(&bench);
+    let (then, files) = (now(&bench).plan, bench.image());
+    fail(&bench, "api/handlers");
+    take(&bench);
+    assert_eq!(bench.manager.last_clean("work").unwrap(), clean);
+
+    let revert = Revert { guidance: Some("mind the lock".to_owned()), ..Revert::default() };
+    let dry = RestoreOptions { dry_run: DryRun::Yes, ..RestoreOptions::default() };
+    let before = (now(&bench), bench.image());
+    assert_eq!(
+        bench.manager.correct_by_revert("work", &revert, &dry, &Silent).unwrap().checkpoint,
+        Some(clean)
+    );
+    assert_eq!((now(&bench), bench.image()), before);
+
+    let corrected =
+        bench.manager.correct_by_revert("work", &revert, &RestoreOptions::default(), &Silent).unwrap();
+    assert_eq!((corrected.attempt, corrected.checkpoint), (1, Some(clean)));
+    assert_same(&bench.image(), &files);
+    let mut plan = now(&bench).plan;
+    let said = plan.decisions.pop().unwrap();
+    assert_eq!((plan, said.choice.as_str()), (then, "mind the lock"));
+    // The error is resolved by that: the next one decides.
+    run(&bench, "api/handlers");
+    let later = take(&bench);
+    fail(&bench, "api/docs");
+    assert_eq!(bench.manager.last_clean("work").unwrap(), later);
+    let again = Revert::default();
+    let corrected =
+        bench.manager.correct_by_revert("work", &again, &RestoreOptions::default(), &Silent).unwrap();
+    assert_eq!((corrected.attempt, corrected.checkpoint), (2, Some(later)));
+    // And it is a rollback like any other.
+    bench.undo();
+    assert!(!now(&bench).plan.is_healthy());
+    bench.manager.delete(&[early, clean, later]).unwrap();
+    assert!(matches!(bench.manager.last_clean("work"), Err(Error::NoneClean { .. })));
+}
+
+#[test]
+fn correct_of_a_decision_takes_back_what_depends_on_it_and_nothing_else() {
+    let bench = Bench::new();
+    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    let kept = decide(&bench, "language?", None);
+    take(&bench);
+    let wrong = decide(&bench, "database?", None);
+    let follows = decide(&bench, "driver?", Some(&wrong));
+    let independent = decide(&bench, "licence?", Some(&kept));
+    run(&bench, "migrate");
+    take(&bench);
+    let revert = Revert { decision: Some(wrong.clone()), guidance: Some("take the other one".to_owned()) };
+    bench.manager.correct_by_revert("work", &revert, &RestoreOptions::default(), &Silent).unwrap();
+    let plan = now(&bench).plan;
+    let ids: Vec<&str> = plan.decisions.iter().map(|it| it.id.as_str()).collect();
+    assert_eq!(ids[..2], [kept.as_str(), independent.as_str()]);
+    assert_eq!(plan.decisions[2].choice, "take the other one");
+    assert_eq!(plan.steps[0].state, StepState::Pending);
+    let notes = bench.manager.plan_notes("work").unwrap();
+    let superseded = notes.iter().find(|note| note.kind == "superseded").unwrap();
+    let gone: Vec<_> =
+        superseded.body["decisions"].as_array().unwrap().iter().map(|it| it["id"].clone()).collect();
+    assert_eq!(gone, [json!(wrong), json!(follows)]);
+    let unknown = Revert { decision: Some("nothing".to_owned()), ..Revert::default() };
+    let refused = bench.manager.correct_by_revert("work", &unknown, &RestoreOptions::default(), &Silent);
+    assert!(matches!(refused, Err(Error::Plan(_))));
+}
+
+#[test]
+fn correct_by_append_adds_a_step_and_changes_nothing_that_is_done() {
+    let bench = Bench::new();
+    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    run(&bench, "migrate");
+    let before = now(&bench).plan;
+    let fix = StepSpec { run: Some("make fix".to_owned()), ..StepSpec::new("fix") };
+    let corrected = bench.manager.correct_by_append("work", &fix, Some("because")).unwrap();
+    assert_eq!((corrected.attempt, corrected.step.as_deref()), (1, Some("fix")));
+    let after = now(&bench).plan;
+    assert_eq!(after.steps[..before.steps.len()], before.steps[..]);
+    assert_eq!(after.steps.last().unwrap().path, "fix");
+    assert_eq!(after.decisions[0].choice, "because");
+    assert!(bench.manager.correct_by_append("work", &fix, None).is_err());
+    assert_eq!(bench.manager.correct_by_append("work", &StepSpec::new("more"), None).unwrap().attempt, 2);
+}
+
+#[test]
+fn a_plan_that_changed_while_it_was_captured_is_not_captured_half() {
+    // The state that is kept and the state that is on record are one: the checkpoint names the version that it holds.
+    let bench = Bench::new();
+    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for number in 0..40 {
+                decide(&bench, &format!("{number}"), None);
+            }
+        });
+        for _ in 0..10 {
+            match bench.manager.checkpoint_plan("work", &CreateOptions::default(), &Silent) {
+                Ok(_) | Err(Error::PlanChanged { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
+    let last = take(&bench);
+    assert_eq!(bench.manager.plan_at(last).unwrap(), now(&bench).plan);
+    let validation = bench.manager.validate(None, Depth::Deep, &Silent).unwrap();
+    assert!(validation.is_valid(), "{validation:?}");
+}
