@@ -511,3 +511,19 @@ fn whoever_finds_somebody_looking_whether_anyone_is_here_comes_in_a_moment_later
     });
     assert!(came_in.load(Relaxed));
 }
+
+#[test]
+fn a_segment_that_no_longer_says_what_is_in_it_is_not_dead() {
+    let home = Home::new();
+    let store = home.open();
+    put_chunks(&store, &[&noise(1, 1_000)]);
+    assert_eq!(store.dead_bytes(&HashSet::new()).unwrap(), 1_000 + 240);
+    let pack = home.packs().remove(0);
+    let mut bytes = fs::read(&pack).unwrap();
+    // In the entry of the object, between the payload and the foot.
+    bytes[16 + 96 + 1_000 + 20] ^= 1;
+    fs::write(&pack, bytes).unwrap();
+    assert_eq!(store.dead_bytes(&HashSet::new()).unwrap(), 0);
+    assert_eq!(collect(&store, &[]), Collected::default());
+    assert!(pack.exists(), "it is for repair");
+}
