@@ -99,6 +99,33 @@ fn every_command_has_examples_and_no_long_lines() {
         "diff",
         "rollback",
         "run",
+        "plan",
+        "plan new",
+        "plan list",
+        "plan show",
+        "plan tree",
+        "plan log",
+        "plan step",
+        "plan step start",
+        "plan step finish",
+        "plan step fail",
+        "plan step add",
+        "plan decide",
+        "plan context",
+        "plan context set",
+        "plan context get",
+        "plan context unset",
+        "plan output",
+        "plan output set",
+        "plan checkpoint",
+        "plan checkpoint create",
+        "plan checkpoint list",
+        "plan checkpoint show",
+        "plan checkpoint delete",
+        "plan rollback",
+        "plan pause",
+        "plan cancel",
+        "plan apply",
         "undo",
         "redo",
         "delete",
@@ -119,7 +146,8 @@ fn every_command_has_examples_and_no_long_lines() {
         "man",
         "version",
     ] {
-        let told = sandbox.run(&[command, "-h"]);
+        let words: Vec<&str> = command.split(' ').chain(["-h"]).collect();
+        let told = sandbox.run(&words);
         assert!(told.contains("Examples:") && told.ends_with("--- exit 0\n"), "{told}");
         assert!(!told.contains("--hard-reset") && !told.contains("SAFEPOINT_TEST"), "{told}");
     }
