@@ -81,20 +81,25 @@ fn go(context: &Context, id: &str, next: PlanState) -> Result<Reply, Problem> {
 
 /// A value that was typed as JSON. `what` is what it is for.
 fn json_value(what: &str, text: &str) -> Result<Value, Problem> {
-    let value = serde_json::from_str(text).map_err(|error| {
+    serde_json::from_str(text).map_err(|error| {
         Problem::usage(
             format!("{what} is not JSON: {error}"),
             "Texts stand in double quotes inside of those of the shell, as in '\"done\"'.",
         )
-    })?;
-    fits(what, &value)?;
-    Ok(value)
+    })
 }
 
 /// A plan keeps what a plan file may hold, and nothing else.
 fn fits(key: &str, value: &Value) -> Result<(), Problem> {
     let context = [(key.to_owned(), value.clone())].into_iter().collect();
-    keeps_the_rules(&PlanSpec { context, ..PlanSpec::new("any") }, "docs/plan-files.md lists the rules.")
+    let spec = PlanSpec { context, ..PlanSpec::new("any") };
+    match spec.check() {
+        Ok(()) => Ok(()),
+        Err(problems) => {
+            let first = problems.into_iter().next().map(|problem| problem.why);
+            Err(Problem::usage(first.unwrap_or_default(), "docs/plan-files.md lists the rules."))
+        }
+    }
 }
 
 fn keeps_the_rules(spec: &PlanSpec, hint: &str) -> Result<(), Problem> {

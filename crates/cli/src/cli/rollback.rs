@@ -84,7 +84,8 @@ fn options(context: &Context, workspace: &Workspace, args: &RollbackArgs) -> Res
         _ => {}
     }
     let paths = outermost(paths);
-    Ok(RestoreOptions { paths, ..plain_options(args.dry_run, args.keep_times) })
+    let part = args.parts.first().copied();
+    Ok(RestoreOptions { paths, part, ..plain_options(args.dry_run, args.keep_times) })
 }
 
 /// The paths without those that lie in another one: they come with it.
@@ -103,6 +104,7 @@ fn outermost(mut paths: Vec<RelPath>) -> Vec<RelPath> {
 pub(crate) fn plain_options(dry_run: bool, keep_times: bool) -> RestoreOptions {
     RestoreOptions {
         paths: Vec::new(),
+        part: None,
         dry_run: if dry_run { DryRun::Yes } else { DryRun::No },
         times: if keep_times { Times::Recorded } else { Times::Present },
     }

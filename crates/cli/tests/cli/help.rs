@@ -19,6 +19,8 @@ fn the_first_page() {
       diff         Show what differs between a checkpoint and another one, or the present
       rollback     Make the workspace equal to a checkpoint again: all of it, or the paths you choose
       run          Take a checkpoint, then run a command; with --rollback-on-fail, go back if it fails
+      plan         Plans: what is to be done, what is done and decided, and the way back, files and plan
+                   together
       undo         Take the last rollback back. Again for the one before it
       redo         Do the rollback again that was last undone
       delete       Delete checkpoints

@@ -748,7 +748,7 @@ impl Plan {
                 steps.push((step.finished_at.or(step.started_at), step));
             }
         }
-        steps.sort_by(|a, b| b.0.cmp(&a.0));
+        steps.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         TakenBack {
             decisions: self.decisions.iter().filter(|it| !had(&it.id)).map(|it| it.id.clone()).collect(),
             subplans,

@@ -6,7 +6,7 @@ use crate::cli::args::plan::NewArgs;
 use crate::cli::create::workspace;
 use crate::cli::output::Reply;
 use crate::problem::Problem;
-use safepoint::model::plan::spec::{PlanSpec, SandboxKind};
+use safepoint::model::plan::spec::{PlanSpec, SandboxKind, is_slug};
 use safepoint::{PLAN_FILE_BYTES_MAX, PlanFile};
 use serde_json::json;
 use std::fs::File;
@@ -22,6 +22,10 @@ pub(crate) fn run(context: &Context, args: &NewArgs) -> Result<Reply, Problem> {
         spec.title.clone_from(title);
     }
     spec.id = args.id.clone().or(spec.id);
+    // Told before a workspace is registered for it.
+    if let Some(id) = spec.id.as_ref().filter(|id| !is_slug(id)) {
+        return Err(safepoint::Error::BadPlanId { id: id.clone() }.into());
+    }
     super::keeps_the_rules(&PlanSpec { id: None, ..spec.clone() }, "docs/plan-files.md lists the rules.")?;
     let manager = context.surroundings.open(None)?;
     let workspace = workspace(context, &manager)?;

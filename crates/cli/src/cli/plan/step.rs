@@ -1,6 +1,6 @@
 //! `plan step`: a step begins, is done, failed; or is added.
 
-use super::{Opened, json_value, keeps_the_rules};
+use super::{Opened, fits, json_value, keeps_the_rules};
 use crate::cli::Context;
 use crate::cli::args::plan::{AddArgs, StepArgs, StepCommand};
 use crate::cli::create::tell_upkeep;
@@ -20,7 +20,8 @@ pub(crate) fn run(context: &Context, command: &StepCommand) -> Result<Reply, Pro
             manager.start_step(&args.plan.plan, &args.step, progress)
         }),
         StepCommand::Finish(args) => {
-            let output = args.output.as_deref().map(|text| json_value("output", text)).transpose()?;
+            let output = args.output.as_deref().map(|text| json_value("the output", text)).transpose()?;
+            output.as_ref().map_or(Ok(()), |output| fits("output", output))?;
             let (plan, step) = (&args.step.plan.plan, &args.step.step);
             moved(context, &args.step, "done", |manager| manager.finish_step(plan, step, output, progress))
         }
