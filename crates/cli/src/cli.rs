@@ -22,6 +22,7 @@ mod naming;
 mod output;
 mod patch;
 mod pin;
+mod plan;
 mod prune;
 mod purge;
 mod recover;
@@ -101,6 +102,7 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Diff(args) => diff::run(context, args),
         Command::Rollback(args) => rollback::run(context, args),
         Command::Run(args) => run::run(context, args),
+        Command::Plan(command) => plan::run(context, command),
         Command::Undo(args) => undo::undo(context, args),
         Command::Redo(args) => undo::redo(context, args),
         Command::Delete(args) => delete::run(context, args),
@@ -142,9 +144,7 @@ fn refuse(typed: &[OsString], error: &clap::Error) -> u8 {
         let _ = error.print();
         return u8::try_from(error.exit_code()).unwrap_or(2);
     }
-    let commands = Arguments::command();
-    let named = |word: &&OsString| commands.find_subcommand(word).is_some();
-    let command = before_paths().find(named).map(|word| word.to_string_lossy().into_owned());
+    let command = named_command(before_paths());
     let text = error.to_string();
     let mut paragraphs = text.strip_prefix("error: ").unwrap_or(&text).split("\n\n").map(str::trim);
     let mut problem = Problem::usage(
@@ -156,7 +156,20 @@ fn refuse(typed: &[OsString], error: &clap::Error) -> u8 {
     }
     let out = Printer::new(&Global { json: true, ..Global::default() }, true, Stage::Ours);
     let attempt = "understand the command line";
-    out.finish(command.as_deref().unwrap_or(""), attempt, &Err(problem.silent_about_change()))
+    out.finish(&command, attempt, &Err(problem.silent_about_change()))
+}
+
+/// The command that the words name, with the groups that it is in; as much of it as was understood.
+fn named_command<'w>(words: impl Iterator<Item = &'w OsString>) -> String {
+    let mut at = &Arguments::command();
+    let mut names: Vec<&str> = Vec::new();
+    for word in words {
+        if let Some(found) = at.find_subcommand(word) {
+            names.push(found.get_name());
+            at = found;
+        }
+    }
+    names.join(" ")
 }
 
 impl Context {

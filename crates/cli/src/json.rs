@@ -1,10 +1,13 @@
 //! The shapes that programs read. `docs/schemas` promises them: add fields freely (there too), never take one away.
 
+pub(crate) mod plan;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use safepoint::model::change::Change;
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::coverage::Coverage;
+use safepoint::model::plan::state::PlanState;
 use safepoint::model::rollback::Rollback;
 use safepoint::model::tree::{Entry, Node};
 use safepoint::{DamagedPart, DryRun, ListedEntry, Recovery, Restored, Summary, Validation, Workspace};
@@ -95,8 +98,8 @@ pub(crate) fn changes(changes: &[Change]) -> Value {
     changes.iter().map(change).collect()
 }
 
-/// What a rollback, an undo or a redo did. A dry run has no id: it is on no record.
-pub(crate) fn rollback(restored: &Restored, dry_run: DryRun) -> Value {
+/// What a rollback, an undo or a redo did; `plan` is where it put a plan. A dry run has no id: it is on no record.
+pub(crate) fn rollback(restored: &Restored, dry_run: DryRun, plan: Option<PlanState>) -> Value {
     let record = &restored.rollback;
     let dry = dry_run == DryRun::Yes;
     json!({
@@ -113,7 +116,13 @@ pub(crate) fn rollback(restored: &Restored, dry_run: DryRun) -> Value {
         "removed_files_count": restored.outline.removed,
         "changed_paths": restored.outline.paths,
         "rescued": record.rescued,
-        "plan": null,
+        "plan": restored.taken_back.as_ref().map(|back| {
+            json!({
+                "decisions_superseded": back.decisions.len(),
+                "subplans_invalidated": back.subplans.len(),
+                "state": plan,
+            })
+        }),
         "effects_not_undone": [],
         "verified": restored.verified,
         "changed_meanwhile": restored.changed_meanwhile,

@@ -11,6 +11,8 @@ pub(crate) const OWN_CODES: &[(&str, FailureKind)] = &[
     ("outside_workspace", FailureKind::Usage),
     ("command_not_found", FailureKind::NotFound),
     ("command_not_started", FailureKind::Failed),
+    ("no_key", FailureKind::NotFound),
+    ("unreadable", FailureKind::Failed),
     ("output", FailureKind::Failed),
     ("not_written", FailureKind::Failed),
     ("temporary_folder", FailureKind::Failed),
@@ -63,6 +65,22 @@ impl Problem {
         let mut problem = Self::own("output", FailureKind::Failed, message, vec![hint]);
         problem.failure.causes.push(cause.to_string());
         problem.nothing_changed = false;
+        problem
+    }
+
+    /// A plan knows nothing under a key.
+    pub(crate) fn no_key(plan: &str, key: &str) -> Self {
+        let message = format!("plan {plan} knows nothing under {key:?}");
+        let hint = "`safepoint plan show PLAN` shows what it knows.".to_owned();
+        Self::own("no_key", FailureKind::NotFound, message, vec![hint])
+    }
+
+    /// A file that was named could not be read.
+    pub(crate) fn unreadable(path: &Path, cause: &std::io::Error) -> Self {
+        let message = format!("cannot read {}", path.display());
+        let hint = "Name a file that you may read, or - for standard input.".to_owned();
+        let mut problem = Self::own("unreadable", FailureKind::Failed, message, vec![hint]);
+        problem.failure.causes.push(cause.to_string());
         problem
     }
 

@@ -295,6 +295,9 @@ fn classify_catalog(error: &CatalogError) -> Row {
         CatalogError::Needed { .. } | CatalogError::Unfinished { .. } => {
             ("needed", Conflict, &["Run `safepoint recover` first."])
         }
+        CatalogError::Taken { .. } => {
+            ("taken", Conflict, &["Choose another id, or leave it out to get one."])
+        }
         _ => ("catalog", Failed, MEND_HOME),
     }
 }

@@ -79,8 +79,8 @@ pub use upkeep::{Cap, Judged, Thoroughness};
 pub use validate::{DamagedPart, Validation};
 
 pub use safepoint_catalog::{
-    BrokenEvent, Event, EventCheck, Filter, Pinned, PlanNote, PlanRecord, PlanSummary, RoleFilter, Summary,
-    Workspace, sqlite_version,
+    BrokenEvent, Event, EventCheck, Filter, Pinned, PlanCheckpoint, PlanNote, PlanRecord, PlanSummary,
+    RoleFilter, Summary, Workspace, sqlite_version,
 };
 pub use safepoint_model as model;
 pub use safepoint_model::progress::{Activity, Progress, Silent};

@@ -6,7 +6,7 @@
 use crate::create::{CreateOptions, Created};
 use crate::restore::{RestoreOptions, Restored};
 use crate::{CheckpointManager, Error};
-use safepoint_catalog::{PlanNote, PlanRecord, PlanSummary, Workspace};
+use safepoint_catalog::{PlanCheckpoint, PlanNote, PlanRecord, PlanSummary, Workspace};
 use safepoint_model::checkpoint::{Kind, Reason};
 use safepoint_model::plan::document;
 use safepoint_model::plan::spec::{PlanSpec, StepSpec, is_slug};
@@ -87,6 +87,15 @@ impl CheckpointManager {
     pub fn plan_notes(&self, id: &str) -> Result<Vec<PlanNote>, Error> {
         self.plan(id)?;
         Ok(self.catalog.plan_notes(id)?)
+    }
+
+    /// The checkpoints of a plan, newest first, each with the version that the plan had.
+    ///
+    /// # Errors
+    /// When there is no such plan, or the catalog cannot be read.
+    pub fn plan_checkpoints(&self, id: &str) -> Result<Vec<PlanCheckpoint>, Error> {
+        self.plan(id)?;
+        Ok(self.catalog.plan_checkpoints(id)?)
     }
 
     /// Changes a plan by a rule of the model, in one transaction. `what` is for the history.

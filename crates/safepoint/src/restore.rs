@@ -13,7 +13,7 @@ use crate::parts::plan::{PlanRollback, WithPlan};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{FinishFacts, Workspace};
 use safepoint_model::change::Absent;
-use safepoint_model::checkpoint::{Checkpoint, Kind, PartRecord, Reason, Role};
+use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, PartRecord, Reason, Role};
 use safepoint_model::plan::state::TakenBack;
 use safepoint_model::rollback::{Rescued, Rollback, RollbackState, Strategy, Verb};
 use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, document};
@@ -35,6 +35,8 @@ pub enum DryRun {
 pub struct RestoreOptions {
     /// Only these paths; everything where there are none.
     pub paths: Vec<RelPath>,
+    /// Only this part; all that the checkpoint holds where none is named.
+    pub part: Option<PartKind>,
     /// Do it or show it.
     pub dry_run: DryRun,
     /// Which time restored files carry.
@@ -197,6 +199,7 @@ impl CheckpointManager {
         let chosen = Chosen { paths: &request.options.paths, absent };
         let mut prepared = part.prepare(safety.captured.document, target.document, chosen, &writer)?;
         if chosen.paths.is_empty()
+            && request.options.part != Some(PartKind::Files)
             && let Some(plan) = PlanRollback::prepare(self, &writer, request, record.id)?
         {
             // The plan as it is belongs to what an undo brings back.

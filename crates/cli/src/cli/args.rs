@@ -1,5 +1,7 @@
 //! The one table of commands and flags. Help, completions and parsing all come from it.
 
+pub(crate) mod plan;
+
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use safepoint::model::Span;
@@ -120,6 +122,12 @@ Examples:
         after_help = "The command has your terminal, and its exit status is passed on. What Safepoint itself says goes to standard error.\n\nExamples:\n  safepoint run -- make migrate\n  safepoint run --rollback-on-fail -- ./upgrade.sh --all\n  safepoint run -m \"before the agent\" -- agent --task tasks.md"
     )]
     Run(RunArgs),
+    /// Plans: what is to be done, what is done and decided, and the way back, files and plan together.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  safepoint plan new plan.toml\n  safepoint plan step start limits migrate\n  safepoint plan rollback limits @    the plan and its files, both or neither"
+    )]
+    Plan(plan::PlanCommand),
     /// Take the last rollback back. Again for the one before it.
     #[command(after_help = "Examples:\n  safepoint undo --dry-run\n  safepoint undo")]
     Undo(AgainArgs),

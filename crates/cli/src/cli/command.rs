@@ -1,5 +1,7 @@
 //! What is known about a command before it runs: its name, what it tries, whether it changes anything, how it stops.
 
+mod plan;
+
 use crate::cli::args::{Command, ListArgs, OutputForm};
 use crate::cli::output::Stage;
 use crate::signals::Stopping;
@@ -16,6 +18,7 @@ impl Command {
             Command::Diff(_) => "diff",
             Command::Rollback(_) => "rollback",
             Command::Run(_) => "run",
+            Command::Plan(command) => command.name(),
             Command::Undo(_) => "undo",
             Command::Redo(_) => "redo",
             Command::Delete(_) => "delete",
@@ -56,6 +59,7 @@ impl Command {
                 None => "roll back".to_owned(),
             },
             Command::Run(_) => "run the command".to_owned(),
+            Command::Plan(command) => command.attempt(),
             Command::Undo(_) => "undo".to_owned(),
             Command::Redo(_) => "redo".to_owned(),
             Command::Delete(_) => "delete".to_owned(),
@@ -83,6 +87,9 @@ impl Command {
 
     /// Whether it changes anything: then a failure says that nothing was changed.
     pub(crate) fn changes_things(&self) -> bool {
+        if let Command::Plan(command) = self {
+            return command.changes_things();
+        }
         matches!(
             self,
             Command::Init(_)
@@ -113,6 +120,7 @@ impl Command {
     /// What only looks may end at any moment; what changes things ends where nothing is half done.
     pub(crate) fn stopping(&self) -> Stopping {
         match self {
+            Command::Plan(command) => command.stopping(),
             Command::List(_)
             | Command::Show(_)
             | Command::Cat(_)

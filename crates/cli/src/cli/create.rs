@@ -84,7 +84,7 @@ fn project_folder(surroundings: &Surroundings) -> PathBuf {
 }
 
 /// Whether everything that was to be taken was taken, at one moment.
-fn is_whole(coverage: &Coverage) -> bool {
+pub(crate) fn is_whole(coverage: &Coverage) -> bool {
     coverage.unsettled.is_empty() && !coverage.skipped.iter().any(is_lack)
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn is_lack(skipped: &Skipped) -> bool {
     matches!(skipped.why, Why::Unreadable | Why::TooDeep)
 }
 
-fn tell(out: &Printer, created: &Created) {
+pub(crate) fn tell(out: &Printer, created: &Created) {
     let checkpoint = &created.checkpoint;
     if out.quiet {
         out.line(checkpoint.id);

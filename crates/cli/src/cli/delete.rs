@@ -7,12 +7,12 @@ use crate::cli::{Context, consent};
 use crate::context::Surroundings;
 use crate::json;
 use crate::problem::Problem;
+use safepoint::CheckpointManager;
 use safepoint::model::CheckpointId;
 use safepoint::model::checkpoint::Checkpoint;
 use serde_json::{Value, json};
 
 pub(crate) fn run(context: &Context, args: &DeleteArgs) -> Result<Reply, Problem> {
-    let out = &context.out;
     let manager = context.surroundings.open(None)?;
     let workspace = context.surroundings.workspace_if_any(&manager)?;
     let mut chosen: Vec<Checkpoint> = Vec::new();
@@ -22,6 +22,16 @@ pub(crate) fn run(context: &Context, args: &DeleteArgs) -> Result<Reply, Problem
             chosen.push(checkpoint);
         }
     }
+    these(context, &manager, &chosen)
+}
+
+/// Deletes checkpoints once that was agreed to.
+pub(crate) fn these(
+    context: &Context,
+    manager: &CheckpointManager,
+    chosen: &[Checkpoint],
+) -> Result<Reply, Problem> {
+    let out = &context.out;
     let question = format!(
         "{}\nDelete {}? This cannot be undone.",
         chosen.iter().map(line).collect::<Vec<_>>().join("\n"),

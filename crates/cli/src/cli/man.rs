@@ -22,12 +22,26 @@ pub(crate) fn run(context: &Context, args: &ManArgs) -> Result<Reply, Problem> {
     let folder = context.surroundings.directory.join(folder);
     std::fs::create_dir_all(&folder).map_err(|error| Problem::not_written(&folder, &error))?;
     let mut written = vec![write(&folder, &whole, "safepoint")?];
-    for command in whole.get_subcommands().filter(|command| !command.is_hide_set()) {
-        let name = format!("safepoint-{}", command.get_name());
-        written.push(write(&folder, command, &name)?);
-    }
+    write_below(&folder, &whole, "safepoint", &mut written)?;
     written.iter().for_each(|path| context.out.remark(path));
     Ok(Reply::done(json!({ "page": null, "files": written })))
+}
+
+/// The pages of the commands in a group, each followed by those in it.
+fn write_below(
+    folder: &Path,
+    group: &Command,
+    above: &str,
+    written: &mut Vec<String>,
+) -> Result<(), Problem> {
+    for command in
+        group.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help")
+    {
+        let name = format!("{above}-{}", command.get_name());
+        written.push(write(folder, command, &name)?);
+        write_below(folder, command, &name, written)?;
+    }
+    Ok(())
 }
 
 fn print(context: &Context, whole: &Command) -> Reply {

@@ -12,6 +12,7 @@ use crate::json;
 use crate::problem::Problem;
 use safepoint::model::RelPath;
 use safepoint::model::checkpoint::{Checkpoint, PartKind};
+use safepoint::model::plan::state::{Plan, TakenBack};
 use safepoint::model::rollback::{Action, ChangedPath, Strategy, Verb};
 use safepoint::{CheckpointManager, DryRun, Filter, RestoreOptions, Restored, RoleFilter, Times, Workspace};
 use serde_json::{Value, json};
@@ -44,7 +45,7 @@ pub(crate) fn back_to(
         .restore(workspace, checkpoint.id, &options, &context.progress)
         .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
     tell(&context.out, manager, &restored, options.dry_run);
-    Ok(json::rollback(&restored, options.dry_run))
+    Ok(shape(manager, &restored, options.dry_run))
 }
 
 fn refuse_what_is_to_come(args: &RollbackArgs) -> Result<(), Problem> {
@@ -83,7 +84,8 @@ fn options(context: &Context, workspace: &Workspace, args: &RollbackArgs) -> Res
         _ => {}
     }
     let paths = outermost(paths);
-    Ok(RestoreOptions { paths, ..plain_options(args.dry_run, args.keep_times) })
+    let part = args.parts.first().copied();
+    Ok(RestoreOptions { paths, part, ..plain_options(args.dry_run, args.keep_times) })
 }
 
 /// The paths without those that lie in another one: they come with it.
@@ -102,6 +104,7 @@ fn outermost(mut paths: Vec<RelPath>) -> Vec<RelPath> {
 pub(crate) fn plain_options(dry_run: bool, keep_times: bool) -> RestoreOptions {
     RestoreOptions {
         paths: Vec::new(),
+        part: None,
         dry_run: if dry_run { DryRun::Yes } else { DryRun::No },
         times: if keep_times { Times::Recorded } else { Times::Present },
     }
@@ -128,14 +131,28 @@ pub(crate) fn answer(
     dry_run: DryRun,
 ) -> Reply {
     tell(out, manager, restored, dry_run);
-    Reply::done(json!({ "rollback": json::rollback(restored, dry_run) }))
+    Reply::done(json!({ "rollback": shape(manager, restored, dry_run) }))
 }
 
-fn tell(out: &Printer, manager: &CheckpointManager, restored: &Restored, dry_run: DryRun) {
+/// The same for programs.
+pub(crate) fn shape(manager: &CheckpointManager, restored: &Restored, dry_run: DryRun) -> Value {
+    json::rollback(restored, dry_run, plan_of(manager, restored).map(|plan| plan.state))
+}
+
+/// The plan as it was put back. That it cannot be read hides nothing of what was done.
+fn plan_of(manager: &CheckpointManager, restored: &Restored) -> Option<Plan> {
+    restored.taken_back.as_ref()?;
+    manager.plan_at(restored.rollback.to).ok()
+}
+
+pub(crate) fn tell(out: &Printer, manager: &CheckpointManager, restored: &Restored, dry_run: DryRun) {
     // Only for its label and age: that it cannot be read hides nothing.
     let target = manager.checkpoint(restored.rollback.to).ok();
     if !out.quiet {
         headline(out, restored, target.as_ref(), dry_run);
+        if let (Some(back), Some(plan)) = (&restored.taken_back, plan_of(manager, restored)) {
+            out.line(format!("  {}", plan_line(&plan, back, dry_run)));
+        }
         paths(out, restored);
     }
     advise(out, restored, dry_run);
@@ -149,7 +166,7 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
     let age = target.map(|target| format!(", taken {}", ago(Surroundings::now(), target.created_at)));
     let name = format!("{id}{}{}", label.unwrap_or_default(), age.unwrap_or_default());
     let chosen = if record.paths.is_empty() { "" } else { "the chosen paths " };
-    if restored.outline.paths.is_empty() {
+    if differs_nowhere(restored) {
         out.line(match record.verb {
             Verb::Rollback => format!("Nothing differs from {name}."),
             Verb::Undo => "Nothing differs from what was there just before the last rollback.".to_owned(),
@@ -176,6 +193,32 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
         DryRun::Yes => out.line(format!("  {counts}; a dry run: nothing was changed")),
         DryRun::No => out.line(format!("  {counts}, read back and verified, in {} ms", out.elapsed_ms())),
     }
+}
+
+/// Whether there was nothing to do.
+fn differs_nowhere(restored: &Restored) -> bool {
+    restored.outline.paths.is_empty() && restored.taken_back.is_none()
+}
+
+/// What becomes of a plan, and what of it is taken back.
+fn plan_line(plan: &Plan, back: &TakenBack, dry_run: DryRun) -> String {
+    let is = if dry_run == DryRun::Yes { "would be" } else { "is" };
+    let mut line = format!("plan {} {is} {} again", plan.id, plan.state);
+    let mut say = |what: String| line.push_str(&format!("; {what}"));
+    if !back.decisions.is_empty() {
+        say(format!("{} superseded", counted(back.decisions.len() as u64, "decision", "decisions")));
+    }
+    if !back.subplans.is_empty() {
+        say(format!("{} invalidated", counted(back.subplans.len() as u64, "subplan", "subplans")));
+    }
+    match back.steps.len() {
+        0 => {}
+        few @ 1..=4 => {
+            say(format!("{} taken back: {}", if few == 1 { "step" } else { "steps" }, back.steps.join(", ")))
+        }
+        many => say(format!("{many} steps taken back")),
+    }
+    line
 }
 
 fn paths(out: &Printer, restored: &Restored) {
@@ -213,7 +256,7 @@ fn advise(out: &Printer, restored: &Restored, dry_run: DryRun) {
             "{path} is still open in another program; what it writes is looked at by the next command"
         ));
     }
-    if dry_run == DryRun::No && !restored.outline.paths.is_empty() {
+    if dry_run == DryRun::No && !differs_nowhere(restored) {
         match restored.rollback.verb {
             Verb::Undo => out.remark("Do it again with: safepoint redo"),
             Verb::Rollback | Verb::Redo => out.remark("Take it back with: safepoint undo"),

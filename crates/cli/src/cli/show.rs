@@ -38,7 +38,7 @@ pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> 
     Ok(Reply::done(data))
 }
 
-fn facts(out: &Printer, checkpoint: &Checkpoint) {
+pub(crate) fn facts(out: &Printer, checkpoint: &Checkpoint) {
     let fact = |name: &str, text: String| {
         out.line(format!("  {} {text}", out.colours.dim(format!("{name:<9}"))));
     };
@@ -67,6 +67,7 @@ fn lines(out: &Printer, checkpoint: &Checkpoint) -> Vec<(&'static str, Option<St
         ("created", Some(format!("{}, {}", moment(made), ago(Surroundings::now(), made)))),
         ("kind", Some(format!("{}{role}, reason {}{phase}", checkpoint.kind, checkpoint.reason))),
         ("scope", Some(checkpoint.scope.to_string())),
+        ("plan", plan(checkpoint)),
         ("session", text(&checkpoint.session_id)),
         ("tool", text(&checkpoint.source_tool)),
         ("progress", counters(checkpoint)),
@@ -79,6 +80,12 @@ fn lines(out: &Printer, checkpoint: &Checkpoint) -> Vec<(&'static str, Option<St
         ("uuid", Some(checkpoint.id.to_uuid())),
         ("integrity", Some(checkpoint.integrity.to_string())),
     ]
+}
+
+/// The plan that it holds, and where that was.
+fn plan(checkpoint: &Checkpoint) -> Option<String> {
+    let steps = counted(checkpoint.step_index?, "step", "steps");
+    Some(format!("{}, {steps} done", printable(checkpoint.plan_id.as_deref()?)))
 }
 
 /// The counters that were set.

@@ -19,6 +19,8 @@ fn the_first_page() {
       diff         Show what differs between a checkpoint and another one, or the present
       rollback     Make the workspace equal to a checkpoint again: all of it, or the paths you choose
       run          Take a checkpoint, then run a command; with --rollback-on-fail, go back if it fails
+      plan         Plans: what is to be done, what is done and decided, and the way back, files and plan
+                   together
       undo         Take the last rollback back. Again for the one before it
       redo         Do the rollback again that was last undone
       delete       Delete checkpoints
@@ -96,6 +98,33 @@ fn every_command_has_examples_and_no_long_lines() {
         "diff",
         "rollback",
         "run",
+        "plan",
+        "plan new",
+        "plan list",
+        "plan show",
+        "plan tree",
+        "plan log",
+        "plan step",
+        "plan step start",
+        "plan step finish",
+        "plan step fail",
+        "plan step add",
+        "plan decide",
+        "plan context",
+        "plan context set",
+        "plan context get",
+        "plan context unset",
+        "plan output",
+        "plan output set",
+        "plan checkpoint",
+        "plan checkpoint create",
+        "plan checkpoint list",
+        "plan checkpoint show",
+        "plan checkpoint delete",
+        "plan rollback",
+        "plan pause",
+        "plan cancel",
+        "plan apply",
         "undo",
         "redo",
         "delete",
@@ -116,7 +145,8 @@ fn every_command_has_examples_and_no_long_lines() {
         "man",
         "version",
     ] {
-        let told = sandbox.run(&[command, "-h"]);
+        let words: Vec<&str> = command.split(' ').chain(["-h"]).collect();
+        let told = sandbox.run(&words);
         assert!(told.contains("Examples:") && told.ends_with("--- exit 0\n"), "{told}");
         assert!(!told.contains("--hard-reset") && !told.contains("SAFEPOINT_TEST"), "{told}");
     }

@@ -11,6 +11,7 @@ mod json;
 mod list;
 mod man;
 mod odd;
+mod plan;
 mod rollback;
 mod run;
 mod sandbox;

@@ -17,6 +17,33 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-diff.1
     $T/project/pages/safepoint-rollback.1
     $T/project/pages/safepoint-run.1
+    $T/project/pages/safepoint-plan.1
+    $T/project/pages/safepoint-plan-new.1
+    $T/project/pages/safepoint-plan-list.1
+    $T/project/pages/safepoint-plan-show.1
+    $T/project/pages/safepoint-plan-tree.1
+    $T/project/pages/safepoint-plan-log.1
+    $T/project/pages/safepoint-plan-step.1
+    $T/project/pages/safepoint-plan-step-start.1
+    $T/project/pages/safepoint-plan-step-finish.1
+    $T/project/pages/safepoint-plan-step-fail.1
+    $T/project/pages/safepoint-plan-step-add.1
+    $T/project/pages/safepoint-plan-decide.1
+    $T/project/pages/safepoint-plan-context.1
+    $T/project/pages/safepoint-plan-context-set.1
+    $T/project/pages/safepoint-plan-context-get.1
+    $T/project/pages/safepoint-plan-context-unset.1
+    $T/project/pages/safepoint-plan-output.1
+    $T/project/pages/safepoint-plan-output-set.1
+    $T/project/pages/safepoint-plan-checkpoint.1
+    $T/project/pages/safepoint-plan-checkpoint-create.1
+    $T/project/pages/safepoint-plan-checkpoint-list.1
+    $T/project/pages/safepoint-plan-checkpoint-show.1
+    $T/project/pages/safepoint-plan-checkpoint-delete.1
+    $T/project/pages/safepoint-plan-rollback.1
+    $T/project/pages/safepoint-plan-pause.1
+    $T/project/pages/safepoint-plan-cancel.1
+    $T/project/pages/safepoint-plan-apply.1
     $T/project/pages/safepoint-undo.1
     $T/project/pages/safepoint-redo.1
     $T/project/pages/safepoint-delete.1

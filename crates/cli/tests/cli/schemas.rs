@@ -27,9 +27,12 @@ fn published() -> BTreeMap<String, Value> {
 fn commands(sandbox: &Sandbox) -> BTreeSet<String> {
     let answer = sandbox.json(&["man", "../pages", "--json"]);
     let files = answer["data"]["files"].as_array().unwrap().iter();
-    files
+    let pages: BTreeSet<String> = files
         .filter_map(|file| file.as_str()?.rsplit_once("/safepoint-")?.1.strip_suffix(".1").map(str::to_owned))
-        .collect()
+        .collect();
+    // A group of commands does nothing by itself.
+    let is_group = |page: &String| pages.iter().any(|other| other.starts_with(&format!("{page}-")));
+    pages.iter().filter(|page| !is_group(page)).cloned().collect()
 }
 
 /// Validators of all schemas, and what they have seen.
@@ -67,7 +70,7 @@ impl Judge {
 
     /// The answer of one run fits the schema of its command.
     fn see(&mut self, answer: &Value) {
-        let command = answer["command"].as_str().unwrap();
+        let command = &answer["command"].as_str().unwrap().replace(' ', "-");
         let wrong = self.wrong(command, answer);
         assert!(wrong.is_empty(), "{command}: {wrong:#?}\n{answer:#}");
         let seen = if answer["status"] == "ok" { &mut self.well } else { &mut self.failed };
@@ -142,7 +145,55 @@ fn every_answer_fits_its_schema() {
     ] {
         judge.run(&sandbox, line);
     }
+    plans(&mut judge, &sandbox);
     assert_eq!(judge.well, commands(&sandbox));
+}
+
+/// Everything that a plan can be asked for.
+fn plans(judge: &mut Judge, sandbox: &Sandbox) {
+    sandbox.write("plan.json", include_str!("../../../../docs/plans/from-an-agent.json"));
+    for line in [
+        "plan new plan.json --id agent",
+        "plan show agent",
+        "plan new --title Empty --id work",
+        "plan step add work one --title One",
+        "plan step add work two",
+        "plan step add work below --below two --run true",
+        "plan list",
+        "plan list --all",
+        "plan step start work one",
+        "plan decide work --question Which --choice this --alternative that --why so --step one",
+        "plan context set work key {\"a\":[1,null]}",
+        "plan context get work key",
+        "plan step finish work one --output {\"a\":1}",
+        "plan checkpoint create work -m middle --pin",
+        "plan context unset work key",
+        "plan output set work url \"x\"",
+        "plan decide work --question And --choice more",
+        "plan step start work two/below",
+        "plan pause work",
+        "plan step fail work two/below --error no",
+        "plan show work",
+        "plan rollback work",
+        "plan rollback work middle --dry-run",
+        "plan rollback work middle",
+        "plan tree work --show-superseded",
+        "plan log work",
+        "undo",
+        "redo",
+        "list --plan work",
+        "plan checkpoint list work",
+        "plan checkpoint show work middle",
+        "plan step start work two/below",
+        "plan step finish work two/below",
+        "plan checkpoint create work -m late",
+        "plan checkpoint create work",
+        "--yes plan checkpoint delete work late",
+        "plan apply work",
+        "plan cancel agent",
+    ] {
+        judge.run(sandbox, line);
+    }
 }
 
 #[test]
@@ -175,11 +226,32 @@ fn every_failure_fits_its_schema() {
         "demo --odd",
         "completions odd",
         "version --odd",
+        "plan new missing.toml",
+        "plan show nothing",
+        "plan tree nothing",
+        "plan log nothing",
+        "plan step start nothing one",
+        "plan step finish nothing one",
+        "plan step fail nothing one",
+        "plan step add nothing one",
+        "plan decide nothing --question a --choice b",
+        "plan context set nothing a {",
+        "plan context get nothing a",
+        "plan context unset nothing a",
+        "plan output set nothing a {",
+        "plan checkpoint create nothing",
+        "plan checkpoint list nothing",
+        "plan checkpoint show nothing @",
+        "plan checkpoint delete nothing",
+        "plan rollback nothing",
+        "plan pause nothing",
+        "plan cancel nothing",
+        "plan apply nothing",
     ] {
         judge.run(&sandbox, line);
     }
     let nowhere = Sandbox::new();
-    for line in ["list", "summary", "status", "recover"] {
+    for line in ["list", "summary", "status", "recover", "plan list"] {
         judge.run(&nowhere, line);
     }
     assert_eq!(judge.failed, commands(&sandbox));

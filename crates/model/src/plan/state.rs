@@ -47,7 +47,7 @@ impl PlanState {
             (Draft, Ready)
             | (Ready | Paused | Failed, Running)
             | (Running, Paused | Failed | Done)
-            | (Paused, Failed)
+            | (Paused, Failed | Done)
             // A correction adds a step to what was done.
             | (Done, Paused)
             | (Done, Applied) => true,

@@ -1,6 +1,7 @@
 //! Plans and files go together: into a checkpoint, and back.
 
 use crate::bench::{Bench, assert_same};
+use safepoint::model::checkpoint::PartKind;
 use safepoint::model::plan::spec::{Milestone, Milestones, PlanSpec, StepSpec};
 use safepoint::model::plan::state::{PlanState, StepState};
 use safepoint::model::{CheckpointId, Span};
@@ -188,6 +189,27 @@ fn what_may_not_be_rolled_back_is_refused_and_nothing_changes() {
     assert!(matches!(taken, Err(Error::Catalog(_))), "{taken:?}");
     let bad = PlanSpec { id: Some("../x".to_owned()), ..spec(&[]) };
     assert!(matches!(bench.manager.new_plan(&bench.workspace, &bad), Err(Error::BadPlanId { .. })));
+}
+
+#[test]
+fn the_files_alone_go_back_and_the_plan_stays_as_it_is() {
+    let bench = Bench::new();
+    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    let checkpoint = take(&bench);
+    let files = bench.image();
+    for path in ["migrate", "api/handlers", "api/docs", "ship"] {
+        run(&bench, path);
+    }
+    bench.manager.change_plan("work", "applied", |plan| plan.go(PlanState::Applied)).unwrap();
+    let (later, later_files) = (now(&bench), bench.image());
+    let options = RestoreOptions { part: Some(PartKind::Files), ..RestoreOptions::default() };
+    let restored = bench.manager.restore(&bench.workspace, checkpoint, &options, &Silent).unwrap();
+    assert_eq!(restored.taken_back, None);
+    assert_eq!(now(&bench), later);
+    assert_same(&bench.image(), &files);
+    bench.undo();
+    assert_eq!(now(&bench), later);
+    assert_same(&bench.image(), &later_files);
 }
 
 #[test]

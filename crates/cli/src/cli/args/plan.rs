@@ -1,0 +1,310 @@
+//! The part of the table that is about plans.
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+const HOW_TO_NAME: &str = "A checkpoint is named by its id, the first 4 or more letters of it, its label, \
+    @ (the newest of the plan) or @~2 (two before the newest).";
+
+/// What can be done with plans.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PlanCommand {
+    /// Record a plan: from a file, or an empty one with a title.
+    #[command(
+        after_help = "The file is TOML or JSON; docs/plan-files.md lists every key.\n\nExamples:\n  safepoint plan new plan.toml\n  safepoint plan new --title \"Add rate limiting\" --id limits\n  agent --plan | safepoint plan new -"
+    )]
+    New(NewArgs),
+    /// List the plans of this workspace, newest first.
+    #[command(after_help = "Examples:\n  safepoint plan list\n  safepoint plan list --all --json")]
+    List(PlanListArgs),
+    /// Show a plan: where it is, its steps, what it knows and what it gave.
+    #[command(after_help = "Examples:\n  safepoint plan show limits\n  safepoint plan show limits --json")]
+    Show(PlanArgs),
+    /// Draw the steps and the decisions of a plan as trees.
+    #[command(
+        after_help = "Examples:\n  safepoint plan tree limits\n  safepoint plan tree limits --show-superseded    also what rollbacks took back"
+    )]
+    Tree(TreeArgs),
+    /// Tell what happened to a plan: errors, rollbacks and checkpoints, oldest first.
+    #[command(after_help = "Examples:\n  safepoint plan log limits")]
+    Log(PlanArgs),
+    /// Say that a step begins, is done or failed; or add one.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  safepoint plan step start limits api/handlers\n  safepoint plan step finish limits api/handlers --output '{\"files\": 3}'"
+    )]
+    Step(StepCommand),
+    /// Record a decision.
+    #[command(
+        after_help = "With -q, the id of the decision is all that is printed.\n\nExamples:\n  safepoint plan decide limits --question \"Which store?\" --choice redis --alternative memory --why \"It is there.\"\n  safepoint plan decide limits --question \"Which client?\" --choice fred --parent 01KG9YS9EGCQT0DH2X3200JHAF"
+    )]
+    Decide(DecideArgs),
+    /// Set, get or forget what a plan knows.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  safepoint plan context set limits database '\"postgres\"'\n  safepoint plan context get limits database"
+    )]
+    Context(ContextCommand),
+    /// Set what a plan gives.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  safepoint plan output set limits url '\"http://localhost:8080\"'"
+    )]
+    Output(OutputCommand),
+    /// Take, list, show and delete checkpoints of a plan.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  safepoint plan checkpoint create limits -m \"tests pass\"\n  safepoint plan checkpoint list limits"
+    )]
+    Checkpoint(CheckpointCommand),
+    /// Put a plan and its files back to a checkpoint of it: both or neither.
+    #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back, plan and files.\n\nExamples:\n  safepoint plan rollback limits                list where you can go\n  safepoint plan rollback limits @ --dry-run    show what would happen\n  safepoint plan rollback limits \"before api/handlers\""))]
+    Rollback(PlanRollbackArgs),
+    /// Stop a plan that is under way, to go on later.
+    #[command(after_help = "Examples:\n  safepoint plan pause limits")]
+    Pause(PlanArgs),
+    /// Give a plan up.
+    #[command(after_help = "Examples:\n  safepoint plan cancel limits")]
+    Cancel(PlanArgs),
+    /// Take over the result of a plan whose steps are all done. It is not rolled back any more.
+    #[command(after_help = "Examples:\n  safepoint plan apply limits")]
+    Apply(PlanArgs),
+}
+
+/// What happens to a step.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StepCommand {
+    /// A step begins. Checkpoints that are due before it are taken first.
+    #[command(after_help = "Examples:\n  safepoint plan step start limits api/handlers")]
+    Start(StepArgs),
+    /// A step is done. Checkpoints that are due after it are taken.
+    #[command(
+        after_help = "Examples:\n  safepoint plan step finish limits migrate\n  safepoint plan step finish limits migrate --output '{\"tables\": 3}'"
+    )]
+    Finish(FinishArgs),
+    /// A step failed. Why is kept for the record.
+    #[command(after_help = "Examples:\n  safepoint plan step fail limits migrate --error \"2 tests fail\"")]
+    Fail(FailArgs),
+    /// Add a step behind those that are there.
+    #[command(
+        after_help = "Examples:\n  safepoint plan step add limits ship --title \"Ship it\"\n  safepoint plan step add limits docs --below api --run \"make docs\""
+    )]
+    Add(AddArgs),
+}
+
+/// What a plan knows.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ContextCommand {
+    /// Set what the plan knows under a key.
+    #[command(
+        after_help = "Examples:\n  safepoint plan context set limits rate 100\n  safepoint plan context set limits database '\"postgres\"'"
+    )]
+    Set(ValueArgs),
+    /// Print what the plan knows under a key.
+    #[command(after_help = "Examples:\n  safepoint plan context get limits rate")]
+    Get(KeyArgs),
+    /// Forget what the plan knows under a key.
+    #[command(after_help = "Examples:\n  safepoint plan context unset limits rate")]
+    Unset(KeyArgs),
+}
+
+/// What a plan gives.
+#[derive(Debug, Subcommand)]
+pub(crate) enum OutputCommand {
+    /// Set what the plan gives under a key.
+    #[command(after_help = "Examples:\n  safepoint plan output set limits url '\"http://localhost:8080\"'")]
+    Set(ValueArgs),
+}
+
+/// Checkpoints of a plan.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CheckpointCommand {
+    /// Take a checkpoint of the plan and of its files, at one moment.
+    #[command(
+        after_help = "Examples:\n  safepoint plan checkpoint create limits -m \"tests pass\"\n  safepoint plan checkpoint create limits --pin"
+    )]
+    Create(CheckpointCreateArgs),
+    /// List the checkpoints of the plan, newest first.
+    #[command(after_help = "Examples:\n  safepoint plan checkpoint list limits")]
+    List(PlanArgs),
+    /// Show a checkpoint, and the plan as it was.
+    #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint plan checkpoint show limits @\n  safepoint plan checkpoint show limits @ --json    with the whole state"))]
+    Show(CheckpointShowArgs),
+    /// Delete checkpoints of the plan.
+    #[command(after_help = format!("{HOW_TO_NAME}\nIt asks first; without a terminal it wants --yes.\n\nExamples:\n  safepoint plan checkpoint delete limits @~3 --yes"))]
+    Delete(CheckpointDeleteArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NewArgs {
+    /// The plan file; - reads it from standard input.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// What people call it [default: as the file says].
+    #[arg(long, value_name = "TITLE", required_unless_present = "file", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) title: Option<String>,
+    /// What it is named by [default: as the file says, or made up].
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanListArgs {
+    /// Those of all workspaces.
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// One plan.
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// The plan.
+    #[arg(value_name = "PLAN")]
+    pub(crate) plan: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TreeArgs {
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+    /// Also decisions that a rollback took back.
+    #[arg(long)]
+    pub(crate) show_superseded: bool,
+}
+
+/// One step of a plan.
+#[derive(Debug, Args)]
+pub(crate) struct StepArgs {
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+    /// The step, with the steps above it, such as api/handlers.
+    #[arg(value_name = "STEP")]
+    pub(crate) step: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FinishArgs {
+    #[command(flatten)]
+    pub(crate) step: StepArgs,
+    /// What it gave back.
+    #[arg(long, value_name = "JSON", allow_negative_numbers = true)]
+    pub(crate) output: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FailArgs {
+    #[command(flatten)]
+    pub(crate) step: StepArgs,
+    /// Why.
+    #[arg(long, value_name = "TEXT", default_value = "no reason was given")]
+    pub(crate) error: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AddArgs {
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+    /// Its name among those beside it.
+    #[arg(value_name = "STEP")]
+    pub(crate) step: String,
+    /// What people call it.
+    #[arg(long, value_name = "TITLE")]
+    pub(crate) title: Option<String>,
+    /// The command that does it.
+    #[arg(long, value_name = "CMD")]
+    pub(crate) run: Option<String>,
+    /// The step that it becomes a part of [default: none, it comes last in the plan].
+    #[arg(long, value_name = "STEP")]
+    pub(crate) below: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DecideArgs {
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+    /// What was asked.
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) question: String,
+    /// What was chosen.
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) choice: String,
+    /// Why.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) why: Option<String>,
+    /// What else could have been. Can be given again.
+    #[arg(long = "alternative", value_name = "TEXT")]
+    pub(crate) alternatives: Vec<String>,
+    /// The decision that led to this one.
+    #[arg(long, value_name = "ID")]
+    pub(crate) parent: Option<String>,
+    /// Another decision that this one depends on. Can be given again.
+    #[arg(long, value_name = "ID")]
+    pub(crate) depends_on: Vec<String>,
+    /// The step during which it is made.
+    #[arg(long, value_name = "STEP")]
+    pub(crate) step: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyArgs {
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+    /// The key.
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ValueArgs {
+    #[command(flatten)]
+    pub(crate) key: KeyArgs,
+    /// The value.
+    #[arg(value_name = "JSON", allow_negative_numbers = true)]
+    pub(crate) value: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckpointCreateArgs {
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+    /// What to call it.
+    #[arg(short = 'm', long = "label", value_name = "LABEL")]
+    pub(crate) label: Option<String>,
+    /// Never prune it.
+    #[arg(long)]
+    pub(crate) pin: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckpointShowArgs {
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+    /// The checkpoint.
+    #[arg(value_name = "CHECKPOINT")]
+    pub(crate) checkpoint: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckpointDeleteArgs {
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+    /// The checkpoints.
+    #[arg(value_name = "CHECKPOINT", required = true)]
+    pub(crate) checkpoints: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanRollbackArgs {
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+    /// The checkpoint.
+    #[arg(value_name = "CHECKPOINT")]
+    pub(crate) checkpoint: Option<String>,
+    /// Show what would happen, and change nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Give restored files the time they had; otherwise it is the present, so that build tools notice.
+    #[arg(long)]
+    pub(crate) keep_times: bool,
+}

@@ -1,0 +1,100 @@
+//! Plans, as programs read them.
+
+use super::{bytes, checkpoint, set, value};
+use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::plan::spec::SandboxKind;
+use safepoint::model::plan::state::{Decision, Plan, PlanState, Step};
+use safepoint::{PlanNote, PlanRecord, Workspace};
+use serde_json::{Value, json};
+
+/// A plan whole. Its steps are nested; each has the keys of a plan file, and how far it is.
+pub(crate) fn plan(record: &PlanRecord, workspace: &Workspace) -> Value {
+    let plan = &record.plan;
+    json!({
+        "id": plan.id,
+        "title": plan.title,
+        "state": plan.state,
+        "step_index": plan.step_index(),
+        "steps": steps(plan),
+        "decisions": plan.decisions,
+        "context": plan.context,
+        "outputs": plan.outputs,
+        "sandbox": sandbox(plan, workspace),
+        "checkpoints": plan.milestones,
+        "version": record.version,
+        "workspace_id": record.workspace_id,
+        "created_at": record.created_at,
+        "updated_at": record.updated_at,
+    })
+}
+
+fn sandbox(plan: &Plan, workspace: &Workspace) -> Value {
+    let (path, state) = match (plan.sandbox.kind, plan.state) {
+        (SandboxKind::Copy, _) => (Value::Null, "missing"),
+        (SandboxKind::InPlace, PlanState::Applied) => (bytes(&workspace.root), "applied"),
+        (SandboxKind::InPlace, _) => (bytes(&workspace.root), "ready"),
+    };
+    json!({ "kind": plan.sandbox.kind, "path": path, "state": state })
+}
+
+/// The steps of a plan, each with those below it.
+pub(crate) fn steps(plan: &Plan) -> Value {
+    Value::Array(nested(&mut plan.steps.iter().peekable(), 0))
+}
+
+fn nested<'p>(steps: &mut std::iter::Peekable<impl Iterator<Item = &'p Step>>, depth: usize) -> Vec<Value> {
+    let mut found = Vec::new();
+    while let Some(next) = steps.next_if(|next| next.path.matches('/').count() == depth) {
+        let mut fields = step(next);
+        let below = nested(steps, depth + 1);
+        if !below.is_empty() {
+            set(&mut fields, "steps", Value::Array(below));
+        }
+        found.push(fields);
+    }
+    found
+}
+
+fn step(step: &Step) -> Value {
+    let mut fields = value(&step.spec);
+    set(&mut fields, "title", json!(step.spec.title));
+    set(&mut fields, "path", json!(step.path));
+    set(&mut fields, "state", json!(step.state));
+    set(&mut fields, "attempts", json!(step.attempts));
+    set(&mut fields, "started_at", json!(step.started_at));
+    set(&mut fields, "finished_at", json!(step.finished_at));
+    let there = [
+        ("error", step.error.as_ref().map(|error| json!(error))),
+        ("output", step.output.clone()),
+        ("log", step.log.map(|log| json!(log))),
+    ];
+    for (key, field) in there {
+        if let Some(field) = field {
+            set(&mut fields, key, field);
+        }
+    }
+    fields
+}
+
+/// A decision in the tree of them: how deep it is, and the rollback that took it back, if one did.
+pub(crate) fn placed(decision: &Decision, depth: usize, superseded_by: Option<&str>) -> Value {
+    let mut fields = value(decision);
+    set(&mut fields, "depth", json!(depth));
+    set(&mut fields, "superseded_by", json!(superseded_by));
+    fields
+}
+
+/// One thing that happened to a plan.
+pub(crate) fn note(note: &PlanNote) -> Value {
+    json!({
+        "kind": note.kind, "at": note.at, "version": note.version, "note": note.body, "checkpoint": null,
+    })
+}
+
+/// A checkpoint among what happened to a plan.
+pub(crate) fn noted(record: &Checkpoint, version: u64) -> Value {
+    json!({
+        "kind": "checkpoint", "at": record.created_at, "version": version, "note": null,
+        "checkpoint": checkpoint(record),
+    })
+}
