@@ -1,6 +1,7 @@
 //! `plan`: plans that somebody outside drives, their decisions and checkpoints, and the way back.
 
 mod checkpoint;
+mod correct;
 mod facts;
 mod look;
 mod new;
@@ -32,6 +33,7 @@ pub(crate) fn run(context: &Context, command: &PlanCommand) -> Result<Reply, Pro
         PlanCommand::Output(command) => facts::output(context, command),
         PlanCommand::Checkpoint(command) => checkpoint::run(context, command),
         PlanCommand::Rollback(args) => rollback::run(context, args),
+        PlanCommand::Correct(args) => correct::run(context, args),
         PlanCommand::Pause(args) => go(context, &args.plan, PlanState::Paused),
         PlanCommand::Cancel(args) => go(context, &args.plan, PlanState::Cancelled),
         PlanCommand::Apply(args) => go(context, &args.plan, PlanState::Applied),

@@ -1,7 +1,7 @@
 //! The part of the table that is about plans.
 
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 const HOW_TO_NAME: &str = "A checkpoint is named by its id, the first 4 or more letters of it, its label, \
@@ -61,6 +61,16 @@ pub(crate) enum PlanCommand {
     /// Put a plan and its files back to a checkpoint of it: both or neither.
     #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back, plan and files.\n\nExamples:\n  safepoint plan rollback limits                list where you can go\n  safepoint plan rollback limits @ --dry-run    show what would happen\n  safepoint plan rollback limits \"before api/handlers\""))]
     Rollback(PlanRollbackArgs),
+    /// Correct a plan that went wrong: go back to its last clean checkpoint, or add a step.
+    #[command(after_help = "\
+The last clean checkpoint is the newest whole one from before the first unresolved error.
+With --decision: back to before that decision; what depends on it is superseded, the rest stays.
+
+Examples:
+  safepoint plan correct limits --mode revert --dry-run
+  safepoint plan correct limits --mode revert --guidance \"mind the lock\"
+  safepoint plan correct limits --mode append --step \"Fix the lock\" --run \"make fix\"")]
+    Correct(CorrectArgs),
     /// Stop a plan that is under way, to go on later.
     #[command(after_help = "Examples:\n  safepoint plan pause limits")]
     Pause(PlanArgs),
@@ -292,6 +302,39 @@ pub(crate) struct CheckpointDeleteArgs {
     /// The checkpoints.
     #[arg(value_name = "CHECKPOINT", required = true)]
     pub(crate) checkpoints: Vec<String>,
+}
+
+/// How a plan is corrected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CorrectMode {
+    /// Go back.
+    Revert,
+    /// Add a step.
+    Append,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CorrectArgs {
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+    /// Go back, or add a step.
+    #[arg(long)]
+    pub(crate) mode: CorrectMode,
+    /// Go back to before this decision.
+    #[arg(long, value_name = "ID")]
+    pub(crate) decision: Option<String>,
+    /// What to bear in mind the next time. Kept as a decision.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) guidance: Option<String>,
+    /// What the new step is called.
+    #[arg(long, value_name = "TITLE")]
+    pub(crate) step: Option<String>,
+    /// What the new step runs.
+    #[arg(long, value_name = "CMD")]
+    pub(crate) run: Option<String>,
+    /// Show what would happen, and change nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Args)]

@@ -26,6 +26,7 @@ impl PlanCommand {
             PlanCommand::Checkpoint(CheckpointCommand::Show(_)) => "plan checkpoint show",
             PlanCommand::Checkpoint(CheckpointCommand::Delete(_)) => "plan checkpoint delete",
             PlanCommand::Rollback(_) => "plan rollback",
+            PlanCommand::Correct(_) => "plan correct",
             PlanCommand::Pause(_) => "plan pause",
             PlanCommand::Cancel(_) => "plan cancel",
             PlanCommand::Apply(_) => "plan apply",
@@ -61,6 +62,7 @@ impl PlanCommand {
                 format!("show checkpoint {:?}", args.checkpoint)
             }
             PlanCommand::Checkpoint(CheckpointCommand::Delete(_)) => "delete".to_owned(),
+            PlanCommand::Correct(args) => format!("correct plan {:?}", args.plan.plan),
             PlanCommand::Rollback(args) => match &args.checkpoint {
                 Some(checkpoint) => {
                     format!("roll plan {:?} back to checkpoint {checkpoint:?}", args.plan.plan)
