@@ -81,7 +81,7 @@ fn a_rollback_brings_plan_and_files_back_together_and_so_does_its_undo() {
     let again = bench.manager.checkpoint(take(&bench)).unwrap();
     assert_eq!(again.state_hash, record.state_hash);
     let taken_back = restored.taken_back.unwrap();
-    assert_eq!(taken_back.decisions, [second.clone()]);
+    assert_eq!(taken_back.decisions, std::slice::from_ref(&second));
     assert_eq!(taken_back.subplans, ["api"]);
     assert_eq!(taken_back.steps, ["api/docs", "api/handlers"]);
     let notes = bench.manager.plan_notes("work").unwrap();
@@ -188,6 +188,29 @@ fn what_may_not_be_rolled_back_is_refused_and_nothing_changes() {
     assert!(matches!(taken, Err(Error::Catalog(_))), "{taken:?}");
     let bad = PlanSpec { id: Some("../x".to_owned()), ..spec(&[]) };
     assert!(matches!(bench.manager.new_plan(&bench.workspace, &bad), Err(Error::BadPlanId { .. })));
+}
+
+#[test]
+fn of_many_that_start_a_step_one_does_and_every_checkpoint_before_it_is_from_before() {
+    let bench = Bench::new();
+    bench.manager.new_plan(&bench.workspace, &spec(&[Milestone::BeforeStep])).unwrap();
+    let started: Vec<bool> = std::thread::scope(|scope| {
+        let starts: Vec<_> = (0..4)
+            .map(|_| {
+                let home = bench.home();
+                scope.spawn(move || {
+                    let manager = safepoint::CheckpointManager::open(&home).unwrap();
+                    manager.start_step("work", "migrate", &Silent).is_ok()
+                })
+            })
+            .collect();
+        starts.into_iter().map(|start| start.join().unwrap()).collect()
+    });
+    assert_eq!(started.iter().filter(|started| **started).count(), 1, "{started:?}");
+    let filter = safepoint::Filter { plan_id: Some("work".to_owned()), ..safepoint::Filter::default() };
+    for before in bench.manager.list(&filter).unwrap() {
+        assert_eq!(bench.manager.plan_at(before.id).unwrap().steps[0].state, StepState::Pending);
+    }
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(crate) fn show(context: &Context, args: &PlanArgs) -> Result<Reply, Problem>
     let (out, plan) = (&context.out, &opened.record.plan);
     let name = titled(context, &opened.record);
     let (done, all) = (plan.step_index(), leaves(plan));
-    out.line(format!("P{} is {}, {done} of {} done", &name[1..], plan.state, counted(all, "step", "steps")));
+    out.line(format!("Plan {name} is {}, {done} of {} done", plan.state, counted(all, "step", "steps")));
     steps(out, plan);
     let fact = |name: &str, text: String| {
         out.line(format!("  {} {text}", out.colours.dim(format!("{name:<9}"))));
