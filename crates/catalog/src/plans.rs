@@ -237,6 +237,17 @@ impl Transaction<'_> {
         .ok_or_else(|| CatalogError::missing("plan", id))
     }
 
+    /// The version of the plan that a checkpoint holds.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn plan_checkpoint_version(&self, id: CheckpointId) -> Result<Option<u64>, CatalogError> {
+        let sql = "SELECT checkpoint_id AS id, version FROM plan_checkpoints WHERE checkpoint_id = ?1";
+        query::first(self.connection, format_args!("checkpoint {id}"), sql, [id.to_string()], |row| {
+            Fields::with_id(row, "plan_checkpoints").number("version")
+        })
+    }
+
     /// Writes the rows that differ.
     fn write_items(&self, plan: &Plan) -> Result<(), CatalogError> {
         let what = format_args!("plan {}", plan.id);

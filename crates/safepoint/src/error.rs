@@ -4,6 +4,7 @@ use crate::config::ConfigError;
 use crate::plan_file::PlanFileError;
 use safepoint_catalog::CatalogError;
 use safepoint_model::change::GraftError;
+use safepoint_model::plan::clean::NoneClean;
 use safepoint_model::plan::state::PlanRule;
 use safepoint_model::{Bytes, CheckpointId, ModelError, ObjectError, RelPath, RollbackId};
 use safepoint_store::StoreError;
@@ -157,6 +158,14 @@ pub enum Error {
     PlanChanged {
         /// Which.
         id: String,
+    },
+    /// There is no clean checkpoint to go back to.
+    #[error("plan {id} has no clean checkpoint to go back to")]
+    NoneClean {
+        /// Which.
+        id: String,
+        /// Why.
+        source: NoneClean,
     },
     /// A rule of the plan says no.
     #[error(transparent)]

@@ -144,6 +144,13 @@ fn classify(error: &Error) -> Row {
             ("plan_applied", Conflict, &["Roll the files back alone with --part files, or begin a new plan."])
         }
         Error::PlanChanged { .. } => ("plan_changed", Busy, &["Stop what drives the plan, then try again."]),
+        Error::NoneClean { .. } => (
+            "none_clean",
+            NotFound,
+            &[
+                "`safepoint plan checkpoint list PLAN` shows what there is; `plan rollback` goes to any of them.",
+            ],
+        ),
         Error::Plan(_) => ("plan_rule", Conflict, &["`safepoint plan show PLAN` shows where it is."]),
         Error::NoPurge { .. } => {
             ("no_purge", NotFound, &["`safepoint show ID --files` lists what is in a checkpoint."])

@@ -30,6 +30,7 @@
 
 mod compare;
 mod config;
+mod correct;
 mod create;
 mod environment;
 mod error;
@@ -57,6 +58,7 @@ pub use compare::{Against, Comparison, Status, Survey};
 pub use config::{
     Config, ConfigError, ConfigFile, Effective, HomeConfig, RetentionConfig, TestCommand, WorkspaceConfig,
 };
+pub use correct::{Corrected, Revert};
 pub use create::{CreateOptions, Created};
 pub use environment::{Environment, SystemEnvironment};
 pub use error::Error;

@@ -4,6 +4,7 @@
 //! next command do so. What a part is does not matter here.
 
 use crate::config::Broken;
+use crate::correct::Correction;
 use crate::create::{CreateOptions, Draft, files_part, link_plan};
 use crate::manager::Held;
 use crate::part::{Chosen, Outline, Part, Prepared};
@@ -67,6 +68,8 @@ pub(crate) struct Request<'a> {
     pub(crate) answers: Option<RollbackId>,
     pub(crate) to: Checkpoint,
     pub(crate) options: &'a RestoreOptions,
+    /// What a correction adds to it.
+    pub(crate) correction: Option<&'a Correction>,
 }
 
 impl CheckpointManager {
@@ -84,7 +87,13 @@ impl CheckpointManager {
         self.within_cap(workspace, progress, || {
             let held = self.hold(workspace)?;
             self.recover_held(workspace, &held.root, progress)?;
-            let request = Request { verb: Verb::Rollback, answers: None, to: self.checkpoint(to)?, options };
+            let request = Request {
+                verb: Verb::Rollback,
+                answers: None,
+                to: self.checkpoint(to)?,
+                options,
+                correction: None,
+            };
             self.restore_held(workspace, &held, &request, progress)
         })
     }
@@ -174,7 +183,7 @@ impl CheckpointManager {
         let mut prepared = part.prepare(safety.captured.document, target.document, chosen, &writer)?;
         if chosen.paths.is_empty()
             && request.options.part != Some(PartKind::Files)
-            && let Some(plan) = PlanRollback::prepare(self, &writer, &request.to, record.id)?
+            && let Some(plan) = PlanRollback::prepare(self, &writer, request, record.id)?
         {
             // The plan as it is belongs to what an undo brings back.
             self.add_plan(&mut safety.checkpoint, plan.now(), &writer)?;

@@ -87,7 +87,7 @@ impl CheckpointManager {
         let before = answered.safety_checkpoint.ok_or(Error::NothingToUndo)?;
         let options = RestoreOptions { paths: answered.paths.clone(), ..options.clone() };
         let to = self.checkpoint(before)?;
-        let request = Request { verb, answers: Some(answered.id), to, options: &options };
+        let request = Request { verb, answers: Some(answered.id), to, options: &options, correction: None };
         self.restore_held(workspace, &held, &request, progress)
     }
 }

@@ -748,7 +748,7 @@ impl Plan {
                 steps.push((step.finished_at.or(step.started_at), step));
             }
         }
-        steps.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+        steps.sort_by_key(|(when, _)| std::cmp::Reverse(*when));
         TakenBack {
             decisions: self.decisions.iter().filter(|it| !had(&it.id)).map(|it| it.id.clone()).collect(),
             subplans,

@@ -1,13 +1,17 @@
 //! A plan as a part of a checkpoint: its state as a document, put back by the transaction that commits everything.
 
+use crate::correct::Correction;
 use crate::part::{Outline, Prepared};
+use crate::restore::Request;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanRecord, Transaction};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
 use safepoint_model::plan::document;
 use safepoint_model::plan::state::{Plan, PlanState, TakenBack};
 use safepoint_model::rollback::Step;
-use safepoint_model::{ObjectError, ObjectSink, ObjectSource, Progress, RelPath, RollbackId, Timestamp};
+use safepoint_model::{
+    CheckpointId, ObjectError, ObjectSink, ObjectSource, Progress, RelPath, RollbackId, Timestamp,
+};
 use safepoint_store::Writer;
 use safepoint_workspace::{Ended, Finding};
 use serde_json::json;
@@ -26,6 +30,8 @@ pub(crate) fn capture(sink: &dyn ObjectSink, plan: &Plan) -> Result<PartRecord, 
 /// What a rollback does to a plan.
 pub(crate) struct PlanRollback {
     then: Plan,
+    to: CheckpointId,
+    correction: Option<Correction>,
     now: PlanRecord,
     rollback: RollbackId,
     at: Timestamp,
@@ -36,13 +42,17 @@ impl PlanRollback {
     pub(crate) fn prepare(
         manager: &CheckpointManager,
         source: &dyn ObjectSource,
-        to: &Checkpoint,
+        request: &Request<'_>,
         rollback: RollbackId,
     ) -> Result<Option<Self>, Error> {
-        let Some(part) = plan_part(to) else { return Ok(None) };
-        let then = document::load(source, part.document)?;
+        let Some(part) = plan_part(&request.to) else { return Ok(None) };
+        let mut then = document::load(source, part.document)?;
+        if let Some(correction) = request.correction {
+            correction.edit(&mut then);
+        }
         let now = manager.catalog.plan(&part.key)?.ok_or_else(|| Error::NoPlan { id: part.key.clone() })?;
-        let prepared = Self { then, now, rollback, at: manager.environment.now() };
+        let (to, correction) = (request.to.id, request.correction.cloned());
+        let prepared = Self { then, to, correction, now, rollback, at: manager.environment.now() };
         guard(&prepared.now)?;
         Ok(Some(prepared))
     }
@@ -84,9 +94,15 @@ impl PlanRollback {
             let body = json!({ "rollback": self.rollback, "subplans": back.subplans });
             transaction.note_plan(id, "invalidated", &body, self.at)?;
         }
-        let body = json!({ "rollback": self.rollback, "steps": back.steps });
+        let to_version = transaction.plan_checkpoint_version(self.to)?;
+        let body = json!({
+            "rollback": self.rollback, "checkpoint": self.to, "to_version": to_version, "steps": back.steps,
+        });
         transaction.note_plan(id, "rolled_back", &body, self.at)?;
-        Ok(())
+        match &self.correction {
+            Some(correction) => correction.note(transaction, id, self.to, self.at),
+            None => Ok(()),
+        }
     }
 }
 

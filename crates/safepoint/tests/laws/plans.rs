@@ -6,7 +6,8 @@ use safepoint::model::plan::spec::{Milestone, Milestones, PlanSpec, StepSpec};
 use safepoint::model::plan::state::{PlanState, StepState};
 use safepoint::model::{CheckpointId, Span};
 use safepoint::{
-    CreateOptions, Depth, DryRun, Error, NewDecision, PlanRecord, RestoreOptions, Silent, Thoroughness,
+    CreateOptions, Depth, DryRun, Error, NewDecision, PlanRecord, RestoreOptions, Revert, Silent,
+    Thoroughness,
 };
 use serde_json::json;
 
@@ -251,4 +252,123 @@ fn collecting_keeps_what_plans_need() {
     assert!(validation.is_valid(), "{validation:?}");
     back(&bench, checkpoint);
     assert_eq!(now(&bench).plan, then);
+}
+
+fn fail(bench: &Bench, path: &str) {
+    bench.manager.start_step("work", path, &Silent).unwrap();
+    bench.write("broken", path);
+    bench.manager.fail_step("work", path, "it broke", &Silent).unwrap();
+}
+
+#[test]
+fn correct_goes_back_to_the_last_clean_checkpoint() {
+    let bench = Bench::new();
+    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    let early = take(&bench);
+    run(&bench, "migrate");
+    let clean = take(&bench);
+    let (then, files) = (now(&bench).plan, bench.image());
+    fail(&bench, "api/handlers");
+    take(&bench);
+    assert_eq!(bench.manager.last_clean("work").unwrap(), clean);
+
+    let revert = Revert { guidance: Some("mind the lock".to_owned()), ..Revert::default() };
+    let dry = RestoreOptions { dry_run: DryRun::Yes, ..RestoreOptions::default() };
+    let before = (now(&bench), bench.image());
+    assert_eq!(
+        bench.manager.correct_by_revert("work", &revert, &dry, &Silent).unwrap().checkpoint,
+        Some(clean)
+    );
+    assert_eq!((now(&bench), bench.image()), before);
+
+    let corrected =
+        bench.manager.correct_by_revert("work", &revert, &RestoreOptions::default(), &Silent).unwrap();
+    assert_eq!((corrected.attempt, corrected.checkpoint), (1, Some(clean)));
+    assert_same(&bench.image(), &files);
+    let mut plan = now(&bench).plan;
+    let said = plan.decisions.pop().unwrap();
+    assert_eq!((plan, said.choice.as_str()), (then, "mind the lock"));
+    // The error is resolved by that: the next one decides.
+    run(&bench, "api/handlers");
+    let later = take(&bench);
+    fail(&bench, "api/docs");
+    assert_eq!(bench.manager.last_clean("work").unwrap(), later);
+    let again = Revert::default();
+    let corrected =
+        bench.manager.correct_by_revert("work", &again, &RestoreOptions::default(), &Silent).unwrap();
+    assert_eq!((corrected.attempt, corrected.checkpoint), (2, Some(later)));
+    // And it is a rollback like any other.
+    bench.undo();
+    assert!(!now(&bench).plan.is_healthy());
+    bench.manager.delete(&[early, clean, later]).unwrap();
+    assert!(matches!(bench.manager.last_clean("work"), Err(Error::NoneClean { .. })));
+}
+
+#[test]
+fn correct_of_a_decision_takes_back_what_depends_on_it_and_nothing_else() {
+    let bench = Bench::new();
+    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    let kept = decide(&bench, "language?", None);
+    take(&bench);
+    let wrong = decide(&bench, "database?", None);
+    let follows = decide(&bench, "driver?", Some(&wrong));
+    let independent = decide(&bench, "licence?", Some(&kept));
+    run(&bench, "migrate");
+    take(&bench);
+    let revert = Revert { decision: Some(wrong.clone()), guidance: Some("take the other one".to_owned()) };
+    bench.manager.correct_by_revert("work", &revert, &RestoreOptions::default(), &Silent).unwrap();
+    let plan = now(&bench).plan;
+    let ids: Vec<&str> = plan.decisions.iter().map(|it| it.id.as_str()).collect();
+    assert_eq!(ids[..2], [kept.as_str(), independent.as_str()]);
+    assert_eq!(plan.decisions[2].choice, "take the other one");
+    assert_eq!(plan.steps[0].state, StepState::Pending);
+    let notes = bench.manager.plan_notes("work").unwrap();
+    let superseded = notes.iter().find(|note| note.kind == "superseded").unwrap();
+    let gone: Vec<_> =
+        superseded.body["decisions"].as_array().unwrap().iter().map(|it| it["id"].clone()).collect();
+    assert_eq!(gone, [json!(wrong), json!(follows)]);
+    let unknown = Revert { decision: Some("nothing".to_owned()), ..Revert::default() };
+    let refused = bench.manager.correct_by_revert("work", &unknown, &RestoreOptions::default(), &Silent);
+    assert!(matches!(refused, Err(Error::Plan(_))));
+}
+
+#[test]
+fn correct_by_append_adds_a_step_and_changes_nothing_that_is_done() {
+    let bench = Bench::new();
+    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    run(&bench, "migrate");
+    let before = now(&bench).plan;
+    let fix = StepSpec { run: Some("make fix".to_owned()), ..StepSpec::new("fix") };
+    let corrected = bench.manager.correct_by_append("work", &fix, Some("because")).unwrap();
+    assert_eq!((corrected.attempt, corrected.step.as_deref()), (1, Some("fix")));
+    let after = now(&bench).plan;
+    assert_eq!(after.steps[..before.steps.len()], before.steps[..]);
+    assert_eq!(after.steps.last().unwrap().path, "fix");
+    assert_eq!(after.decisions[0].choice, "because");
+    assert!(bench.manager.correct_by_append("work", &fix, None).is_err());
+    assert_eq!(bench.manager.correct_by_append("work", &StepSpec::new("more"), None).unwrap().attempt, 2);
+}
+
+#[test]
+fn a_plan_that_changed_while_it_was_captured_is_not_captured_half() {
+    // The state that is kept and the state that is on record are one: the checkpoint names the version that it holds.
+    let bench = Bench::new();
+    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for number in 0..40 {
+                decide(&bench, &format!("{number}"), None);
+            }
+        });
+        for _ in 0..10 {
+            match bench.manager.checkpoint_plan("work", &CreateOptions::default(), &Silent) {
+                Ok(_) | Err(Error::PlanChanged { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
+    let last = take(&bench);
+    assert_eq!(bench.manager.plan_at(last).unwrap(), now(&bench).plan);
+    let validation = bench.manager.validate(None, Depth::Deep, &Silent).unwrap();
+    assert!(validation.is_valid(), "{validation:?}");
 }

@@ -1,0 +1,237 @@
+//! CORRECT: back to the last clean checkpoint of a plan, or to before a decision; or one more step for what is wrong.
+//!
+//! Going back is the rollback of plan and files, and nothing else; what a correction adds to it is in the same commit.
+
+use crate::restore::{Request, RestoreOptions, Restored};
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::{PlanNote, PlanRecord, Transaction};
+use safepoint_model::plan::clean::{Candidate, Event, NoneClean, first_unresolved, last_clean};
+use safepoint_model::plan::spec::StepSpec;
+use safepoint_model::plan::state::{Decision, Plan, StepState};
+use safepoint_model::rollback::Verb;
+use safepoint_model::{CheckpointId, Progress, Timestamp};
+use safepoint_store::Depth;
+use serde_json::{Value, json};
+
+/// What to go back to.
+#[derive(Debug, Clone, Default)]
+pub struct Revert {
+    /// To before this decision; to the last clean checkpoint where there is none.
+    pub decision: Option<String>,
+    /// What to bear in mind the next time, kept as a decision.
+    pub guidance: Option<String>,
+}
+
+/// A correction that was made, or would be.
+#[derive(Debug, Clone)]
+pub struct Corrected {
+    /// How many corrections the plan has had, this one included.
+    pub attempt: u64,
+    /// The plan as it is now.
+    pub record: PlanRecord,
+    /// Where it went back to.
+    pub checkpoint: Option<CheckpointId>,
+    /// The rollback.
+    pub restored: Option<Restored>,
+    /// The step that was added.
+    pub step: Option<String>,
+}
+
+/// What a correction adds to the rollback that it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Correction {
+    /// Decisions that stay although they are newer than the checkpoint.
+    stay: Vec<Decision>,
+    /// What was said about it.
+    guidance: Option<Decision>,
+    attempt: u64,
+    decision: Option<String>,
+}
+
+impl Correction {
+    /// The plan that is published: the one of the checkpoint, with what stays and what was said.
+    pub(crate) fn edit(&self, plan: &mut Plan) {
+        let new = |it: &&Decision| !plan.decisions.iter().any(|known| known.id == it.id);
+        let stay: Vec<Decision> = self.stay.iter().filter(new).cloned().collect();
+        plan.decisions.extend(stay);
+        plan.decisions.extend(self.guidance.clone());
+    }
+
+    /// Puts the correction on record.
+    pub(crate) fn note(
+        &self,
+        transaction: &Transaction<'_>,
+        plan: &str,
+        to: CheckpointId,
+        at: Timestamp,
+    ) -> Result<(), Error> {
+        let body = json!({
+            "mode": "revert",
+            "attempt": self.attempt,
+            "checkpoint": to,
+            "decision": self.decision,
+            "guidance": self.guidance.as_ref().map(|it| &it.choice),
+        });
+        Ok(transaction.note_plan(plan, "correction", &body, at)?)
+    }
+}
+
+/// What happened to a plan, as far as errors go.
+fn events(notes: &[PlanNote]) -> Vec<Event> {
+    let event = |note: &PlanNote| match note.kind.as_str() {
+        "error" => {
+            let step = note.body["step"].as_str().unwrap_or_default().to_owned();
+            Some(Event::Error { version: note.version, step })
+        }
+        "rolled_back" => {
+            note.body["to_version"].as_u64().map(|to| Event::BackTo { version: note.version, to })
+        }
+        _ => None,
+    };
+    notes.iter().filter_map(event).collect()
+}
+
+/// Why no checkpoint was chosen.
+enum Missed {
+    None(NoneClean),
+    Other(Error),
+}
+
+impl From<NoneClean> for Missed {
+    fn from(none: NoneClean) -> Self {
+        Missed::None(none)
+    }
+}
+
+fn attempts(notes: &[PlanNote]) -> u64 {
+    notes.iter().filter(|note| note.kind == "correction").count() as u64
+}
+
+impl CheckpointManager {
+    /// The last clean checkpoint of a plan: the newest whole one that was taken before the first error that is not resolved, while the
+    /// plan was healthy.
+    ///
+    /// # Errors
+    /// [`Error::NoneClean`] when there is none.
+    pub fn last_clean(&self, id: &str) -> Result<CheckpointId, Error> {
+        let plan = self.plan(id)?.plan;
+        let candidates: Vec<Candidate<CheckpointId>> = self
+            .catalog
+            .plan_checkpoints(id)?
+            .into_iter()
+            .map(|it| Candidate { checkpoint: it.checkpoint, version: it.version, healthy: it.healthy })
+            .collect();
+        let is_done =
+            |path: &str| plan.steps.iter().any(|step| step.path == path && step.state == StepState::Done);
+        let error = first_unresolved(&events(&self.catalog.plan_notes(id)?), is_done);
+        let found =
+            last_clean(&candidates, error, |checkpoint| self.is_whole(checkpoint).map_err(Missed::Other));
+        found.map_err(|missed| match missed {
+            Missed::None(source) => Error::NoneClean { id: id.to_owned(), source },
+            Missed::Other(error) => error,
+        })
+    }
+
+    fn is_whole(&self, checkpoint: CheckpointId) -> Result<bool, Error> {
+        let checkpoint = self.checkpoint(checkpoint)?;
+        Ok(self.validate(Some(&checkpoint), Depth::Deep, &crate::Silent)?.is_valid())
+    }
+
+    /// The newest whole checkpoint of a plan in which a decision was not made yet.
+    fn before_decision(&self, id: &str, decision: &str) -> Result<CheckpointId, Error> {
+        for candidate in self.catalog.plan_checkpoints(id)? {
+            if self.is_whole(candidate.checkpoint)? {
+                let plan = self.plan_at(candidate.checkpoint)?;
+                if !plan.decisions.iter().any(|it| it.id == decision) {
+                    return Ok(candidate.checkpoint);
+                }
+            }
+        }
+        Err(Error::NoneClean { id: id.to_owned(), source: NoneClean::AllAfter })
+    }
+
+    /// Goes back to the last clean checkpoint, or to before a decision, with everything that depends on it; the other decisions stay.
+    ///
+    /// # Errors
+    /// When there is no such checkpoint or decision; or as [`CheckpointManager::rollback_plan`].
+    pub fn correct_by_revert(
+        &self,
+        id: &str,
+        revert: &Revert,
+        options: &RestoreOptions,
+        progress: &dyn Progress,
+    ) -> Result<Corrected, Error> {
+        let record = self.plan(id)?;
+        let attempt = attempts(&self.catalog.plan_notes(id)?) + 1;
+        let (to, stay) = match &revert.decision {
+            None => (self.last_clean(id)?, Vec::new()),
+            Some(decision) => {
+                let goes = record.plan.depending_on(decision)?;
+                let stays = |it: &&Decision| !goes.contains(&it.id);
+                let stay = record.plan.decisions.iter().filter(stays).cloned().collect();
+                (self.before_decision(id, decision)?, stay)
+            }
+        };
+        let guidance = revert.guidance.as_ref().map(|text| self.guidance(text));
+        let correction = Correction { stay, guidance, attempt, decision: revert.decision.clone() };
+        let workspace = self.workspace(record.workspace_id)?;
+        let restored = self.within_cap(&workspace, progress, || {
+            let held = self.hold(&workspace)?;
+            self.recover_held(&workspace, &held.root, progress)?;
+            let request = Request {
+                verb: Verb::Rollback,
+                answers: None,
+                to: self.checkpoint(to)?,
+                options,
+                correction: Some(&correction),
+            };
+            self.restore_held(&workspace, &held, &request, progress)
+        })?;
+        let record = self.plan(id)?;
+        Ok(Corrected { attempt, record, checkpoint: Some(to), restored: Some(restored), step: None })
+    }
+
+    /// Adds a step for what is wrong, and changes nothing that is done.
+    ///
+    /// # Errors
+    /// When a step of the same path is there, or the plan is over.
+    pub fn correct_by_append(
+        &self,
+        id: &str,
+        spec: &StepSpec,
+        guidance: Option<&str>,
+    ) -> Result<Corrected, Error> {
+        let at = self.environment.now();
+        let guidance = guidance.map(|text| self.guidance(text));
+        let (attempt, record, step) = self.catalog.write(|transaction| {
+            let mut record = transaction.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.to_owned() })?;
+            let attempt = attempts(&transaction.plan_notes(id)?) + 1;
+            let step = record.plan.append(None, spec)?;
+            let said: Option<Value> = guidance.as_ref().map(|it| json!(it.choice));
+            if let Some(decision) = guidance {
+                record.plan.decide(decision)?;
+            }
+            record.version =
+                transaction.save_plan(&record.plan, &format!("correction: step {step} added"), at)?;
+            record.updated_at = at;
+            let body = json!({ "mode": "append", "attempt": attempt, "step": step, "guidance": said });
+            transaction.note_plan(id, "correction", &body, at)?;
+            Ok::<_, Error>((attempt, record, step))
+        })?;
+        Ok(Corrected { attempt, record, checkpoint: None, restored: None, step: Some(step) })
+    }
+
+    fn guidance(&self, text: &str) -> Decision {
+        Decision {
+            id: CheckpointId::from_bits(self.environment.new_id()).to_string(),
+            question: "What is to be done differently?".to_owned(),
+            choice: text.to_owned(),
+            alternatives: Vec::new(),
+            rationale: None,
+            parent: None,
+            depends_on: Vec::new(),
+            step: None,
+            made_at: self.environment.now(),
+        }
+    }
+}
