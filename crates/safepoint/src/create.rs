@@ -89,7 +89,18 @@ impl CheckpointManager {
         options: &CreateOptions,
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
-        let act = || self.create_once(workspace, options, progress);
+        self.create_at(workspace, options, None, progress)
+    }
+
+    /// The same, where the plan that is captured has to be at this version still.
+    pub(crate) fn create_at(
+        &self,
+        workspace: &Workspace,
+        options: &CreateOptions,
+        version: Option<u64>,
+        progress: &dyn Progress,
+    ) -> Result<Created, Error> {
+        let act = || self.create_once(workspace, options, version, progress);
         let (mut created, mut pruned) = self.within_cap(workspace, DryRun::No, progress, act)?;
         // The workspace and the store are let go by now, as a collection waits for whoever uses them.
         let tended = self.tend(workspace, progress);
@@ -103,6 +114,7 @@ impl CheckpointManager {
         &self,
         workspace: &Workspace,
         options: &CreateOptions,
+        version: Option<u64>,
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
         let held = self.hold(workspace)?;
@@ -110,8 +122,14 @@ impl CheckpointManager {
         let config = self.config_at(Some(&held.root), Broken::Refused)?;
         let part = FilesPart::new(self, &held.root, workspace, config.excludes);
         let writer = self.store.writer()?;
-        let mut draft = self.draft(workspace, &part, None, options, &writer, progress)?;
+        // Read before the files are, and checked once more by the commit: so it holds for all the time between.
         let plan = options.plan_id.as_ref().map(|id| self.plan(id)).transpose()?;
+        if let Some(plan) =
+            plan.as_ref().filter(|plan| version.is_some_and(|version| version != plan.version))
+        {
+            return Err(Error::PlanChanged { id: plan.plan.id.clone() });
+        }
+        let mut draft = self.draft(workspace, &part, None, options, &writer, progress)?;
         if let Some(plan) = &plan {
             self.add_plan(&mut draft.checkpoint, plan, &writer)?;
         }

@@ -416,6 +416,7 @@ mod tests {
                 "newer_format",
                 FailureKind::Failed,
             ),
+            (CatalogError::Taken { what: "plan", id: "x".to_owned() }.into(), "taken", FailureKind::Conflict),
             (CatalogError::Nested { path }.into(), "catalog", FailureKind::Failed),
             (CatalogError::Needed { checkpoint, rollback }.into(), "needed", FailureKind::Conflict),
             (Error::NoFiles { checkpoint }, "no_files", FailureKind::Conflict),

@@ -14,6 +14,9 @@ use safepoint_model::plan::state::{Decision, Happening, Plan, PlanRule};
 use safepoint_model::{CheckpointId, Progress};
 use serde_json::{Value, json};
 
+/// How often a plan that others change is looked at anew.
+const TRIES: u32 = 4;
+
 /// A decision that is about to be made.
 #[derive(Debug, Clone, Default)]
 pub struct NewDecision {
@@ -123,13 +126,24 @@ impl CheckpointManager {
     /// # Errors
     /// When there is no such plan or step, it may not begin now, or a checkpoint that is due fails: the step has not begun then.
     pub fn start_step(&self, id: &str, path: &str, progress: &dyn Progress) -> Result<StepMoved, Error> {
+        // Others may drive the plan as well: then it is looked at anew.
+        for _ in 0..TRIES {
+            match self.try_start_step(id, path, progress) {
+                Err(Error::PlanChanged { .. }) => {}
+                other => return other,
+            }
+        }
+        self.try_start_step(id, path, progress)
+    }
+
+    fn try_start_step(&self, id: &str, path: &str, progress: &dyn Progress) -> Result<StepMoved, Error> {
         let record = self.plan(id)?;
         let coming = record.plan.starts(path)?;
         let mut checkpoints = Vec::new();
         if let Some(first) = coming.iter().find(|it| it.is_due(&record.plan.milestones)) {
-            checkpoints.push(self.milestone(&record, first, progress)?);
+            checkpoints.push(self.milestone(&record, first, Some(record.version), progress)?);
         } else if self.is_time(&record)? {
-            checkpoints.push(self.milestone(&record, &coming[0], progress)?);
+            checkpoints.push(self.milestone(&record, &coming[0], Some(record.version), progress)?);
         }
         let now = self.environment.now();
         let (record, happened) =
@@ -197,7 +211,7 @@ impl CheckpointManager {
             None => None,
         };
         let checkpoints = match first {
-            Some(happening) => vec![self.milestone(&record, happening, progress)?],
+            Some(happening) => vec![self.milestone(&record, happening, None, progress)?],
             None => Vec::new(),
         };
         Ok(StepMoved { record, happened, checkpoints })
@@ -219,6 +233,7 @@ impl CheckpointManager {
         &self,
         record: &PlanRecord,
         happening: &Happening,
+        version: Option<u64>,
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
         let (label, reason, kind) = match happening {
@@ -243,8 +258,18 @@ impl CheckpointManager {
             }
             Happening::PlanDone => ("all steps done".to_owned(), Reason::PhaseComplete, Kind::Workflow),
         };
-        let options = CreateOptions { label: Some(label), kind, reason, ..CreateOptions::default() };
-        self.checkpoint_plan(&record.plan.id, &options, progress)
+        let plan_id = Some(record.plan.id.clone());
+        let options = CreateOptions { label: Some(label), kind, reason, plan_id, ..CreateOptions::default() };
+        let workspace = self.workspace(record.workspace_id)?;
+        // What comes after something may hold what others did since; they may only not do it meanwhile.
+        let tries = if version.is_none() { TRIES } else { 0 };
+        for _ in 0..tries {
+            match self.create_at(&workspace, &options, version, progress) {
+                Err(Error::PlanChanged { .. }) => {}
+                other => return other,
+            }
+        }
+        self.create_at(&workspace, &options, version, progress)
     }
 
     /// Takes a checkpoint of a plan and of the files it works on, at one moment.

@@ -114,7 +114,7 @@ fn keeps_the_rules(spec: &PlanSpec, hint: &str) -> Result<(), Problem> {
     }
 }
 
-/// `plan work "Add rate limiting"`, for people.
+/// `limits "Add rate limiting"`, for people.
 fn titled(context: &Context, record: &PlanRecord) -> String {
-    format!("plan {} \"{}\"", context.out.colours.bold(&record.plan.id), printable(&record.plan.title))
+    format!("{} \"{}\"", context.out.colours.bold(&record.plan.id), printable(&record.plan.title))
 }

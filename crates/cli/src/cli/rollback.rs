@@ -211,12 +211,11 @@ fn plan_line(plan: &Plan, back: &TakenBack, dry_run: DryRun) -> String {
     if !back.subplans.is_empty() {
         say(format!("{} invalidated", counted(back.subplans.len() as u64, "subplan", "subplans")));
     }
-    match back.steps.len() {
-        0 => {}
-        few @ 1..=4 => {
-            say(format!("{} taken back: {}", if few == 1 { "step" } else { "steps" }, back.steps.join(", ")))
-        }
-        many => say(format!("{many} steps taken back")),
+    match back.steps.as_slice() {
+        [] => {}
+        [only] => say(format!("step taken back: {only}")),
+        few if few.len() <= 4 => say(format!("steps taken back: {}", few.join(", "))),
+        many => say(format!("{} steps taken back", many.len())),
     }
     line
 }

@@ -41,6 +41,7 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-plan-checkpoint-show.1
     $T/project/pages/safepoint-plan-checkpoint-delete.1
     $T/project/pages/safepoint-plan-rollback.1
+    $T/project/pages/safepoint-plan-correct.1
     $T/project/pages/safepoint-plan-pause.1
     $T/project/pages/safepoint-plan-cancel.1
     $T/project/pages/safepoint-plan-apply.1

@@ -249,6 +249,7 @@ fn every_failure_fits_its_schema() {
         "plan checkpoint show nothing @",
         "plan checkpoint delete nothing",
         "plan rollback nothing",
+        "plan correct nothing --mode revert",
         "plan pause nothing",
         "plan cancel nothing",
         "plan apply nothing",

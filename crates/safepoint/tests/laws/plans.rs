@@ -192,6 +192,29 @@ fn what_may_not_be_rolled_back_is_refused_and_nothing_changes() {
 }
 
 #[test]
+fn of_many_that_start_a_step_one_does_and_every_checkpoint_before_it_is_from_before() {
+    let bench = Bench::new();
+    bench.manager.new_plan(&bench.workspace, &spec(&[Milestone::BeforeStep])).unwrap();
+    let started: Vec<bool> = std::thread::scope(|scope| {
+        let starts: Vec<_> = (0..4)
+            .map(|_| {
+                let home = bench.home();
+                scope.spawn(move || {
+                    let manager = safepoint::CheckpointManager::open(&home).unwrap();
+                    manager.start_step("work", "migrate", &Silent).is_ok()
+                })
+            })
+            .collect();
+        starts.into_iter().map(|start| start.join().unwrap()).collect()
+    });
+    assert_eq!(started.iter().filter(|started| **started).count(), 1, "{started:?}");
+    let filter = safepoint::Filter { plan_id: Some("work".to_owned()), ..safepoint::Filter::default() };
+    for before in bench.manager.list(&filter).unwrap() {
+        assert_eq!(bench.manager.plan_at(before.id).unwrap().steps[0].state, StepState::Pending);
+    }
+}
+
+#[test]
 fn the_files_alone_go_back_and_the_plan_stays_as_it_is() {
     let bench = Bench::new();
     bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();

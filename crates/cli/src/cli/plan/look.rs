@@ -47,7 +47,7 @@ pub(crate) fn show(context: &Context, args: &PlanArgs) -> Result<Reply, Problem>
     let (out, plan) = (&context.out, &opened.record.plan);
     let name = titled(context, &opened.record);
     let (done, all) = (plan.step_index(), leaves(plan));
-    out.line(format!("P{} is {}, {done} of {} done", &name[1..], plan.state, counted(all, "step", "steps")));
+    out.line(format!("Plan {name} is {}, {done} of {} done", plan.state, counted(all, "step", "steps")));
     steps(out, plan);
     let fact = |name: &str, text: String| {
         out.line(format!("  {} {text}", out.colours.dim(format!("{name:<9}"))));
@@ -170,6 +170,10 @@ fn told(note: &PlanNote) -> String {
         "rolled_back" => match words("steps").join(", ").as_str() {
             "" => format!("rollback {}", text("rollback")),
             steps => format!("rollback {}, taken back: {steps}", text("rollback")),
+        },
+        "correction" => match text("step").as_str() {
+            "" => format!("corrected by going back to checkpoint {}", text("checkpoint")),
+            step => format!("corrected by one more step: {step}"),
         },
         other => format!("{}: {}", printable(other), printable(&note.body.to_string())),
     }

@@ -37,7 +37,7 @@ pub(crate) fn run(context: &Context, args: &NewArgs) -> Result<Reply, Problem> {
     if out.quiet {
         out.line(&record.plan.id);
     } else {
-        out.line(format!("New {}, {}", titled(context, &record), record.plan.state));
+        out.line(format!("New plan {}, {}", titled(context, &record), record.plan.state));
         super::look::steps(out, &record.plan);
         out.line(match record.plan.next().first() {
             Some(first) => format!("Begin with: safepoint plan step start {} {first}", record.plan.id),

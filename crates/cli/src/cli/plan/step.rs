@@ -9,7 +9,7 @@ use crate::cli::terminal::printable;
 use crate::json;
 use crate::problem::Problem;
 use safepoint::model::plan::spec::{PlanSpec, StepSpec};
-use safepoint::model::plan::state::{Happening, Plan};
+use safepoint::model::plan::state::{Happening, Plan, StepState};
 use safepoint::{CheckpointManager, Created, Error, StepMoved};
 use serde_json::{Value, json};
 
@@ -76,13 +76,19 @@ fn told(happening: &Happening) -> Option<String> {
 
 /// That a checkpoint could not be taken after a step does not make the step undone, and must not seem to.
 fn explain(context: &Context, before: &Opened, step: &str, error: Error) -> Problem {
+    // What a rule forbids was not done; a step of that state was brought there by somebody else.
+    let by_rule = matches!(error, Error::Plan(_));
     let problem = context.surroundings.explain_gone(&before.workspace, error.into());
     let state = |plan: &Plan| plan.find(step).ok().map(|at| plan.steps[at].state);
     let now = before.manager.plan(&before.record.plan.id).ok().and_then(|record| state(&record.plan));
     match now {
-        Some(now) if Some(now) != state(&before.record.plan) => problem
-            .silent_about_change()
-            .hint(format!("Step {step} is {now} all the same: only the checkpoint after it was not taken.")),
+        Some(now @ (StepState::Done | StepState::Failed))
+            if !by_rule && Some(now) != state(&before.record.plan) =>
+        {
+            problem.silent_about_change().hint(format!(
+                "Step {step} is {now} all the same: only the checkpoint after it was not taken."
+            ))
+        }
         _ => problem,
     }
 }

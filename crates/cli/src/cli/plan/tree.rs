@@ -33,7 +33,7 @@ pub(crate) fn run(context: &Context, args: &TreeArgs) -> Result<Reply, Problem> 
         superseded(&opened.manager.plan_notes(&plan.id)?, &mut made);
     }
     let name = titled(context, &opened.record);
-    out.line(format!("P{} is {}", &name[1..], plan.state));
+    out.line(format!("Plan {name} is {}", plan.state));
     super::look::steps(out, plan);
     let placed = placed(&made);
     if !placed.is_empty() {
