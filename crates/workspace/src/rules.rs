@@ -1,6 +1,7 @@
 //! Which entries are left out by `.safepointignore` and by the configuration: gitignore's syntax and precedence.
 //!
-//! Rules of a deeper directory win over those above; within one file the last match wins; `!` brings back.
+//! What the configuration leaves out stays out: whatever works in a workspace can write a `.safepointignore` there. Otherwise rules of
+//! a deeper directory win over those above; within one file the last match wins; `!` brings back.
 
 use crate::error::WorkspaceError;
 use ignore::Match;
@@ -43,12 +44,16 @@ pub fn check_patterns(patterns: &[String]) -> Result<(), WorkspaceError> {
 
 /// The rules that hold in one directory.
 #[derive(Clone, Default)]
-pub(crate) struct Rules(Option<Arc<Layer>>);
+pub(crate) struct Rules {
+    configured: Option<Arc<Gitignore>>,
+    files: Option<Arc<Layer>>,
+}
 
+/// The rules of one file, and those of the files above it.
 struct Layer {
     base_bytes: usize,
     matcher: Gitignore,
-    above: Rules,
+    above: Option<Arc<Layer>>,
 }
 
 impl Rules {
@@ -63,7 +68,7 @@ impl Rules {
             add(&mut builder, pattern).map_err(|why| refused(pattern, why))?;
         }
         let matcher = builder.build().map_err(|error| refused(&patterns.join(", "), error.to_string()))?;
-        Ok(Self(Some(Arc::new(Layer { base_bytes: 0, matcher, above: Self::default() }))))
+        Ok(Self { configured: Some(Arc::new(matcher)), files: None })
     }
 
     /// These rules and those of a file in the directory `base`. A line that makes no sense is left out and told.
@@ -79,23 +84,28 @@ impl Rules {
         let built =
             builder.build().inspect_err(|error| problems.push(format!("{base}/.safepointignore: {error}")));
         let Ok(matcher) = built else { return (self.clone(), problems) };
-        (Self(Some(Arc::new(Layer { base_bytes, matcher, above: self.clone() }))), problems)
+        let files = Some(Arc::new(Layer { base_bytes, matcher, above: self.files.clone() }));
+        (Self { configured: self.configured.clone(), files }, problems)
     }
 
     /// Whether no rule holds at all, so that paths need not be put together.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_none()
+        self.configured.is_none() && self.files.is_none()
     }
 
     /// Whether this entry is left out.
     pub(crate) fn leave_out(&self, path: &RelPath, is_dir: bool) -> bool {
-        let mut layer = &self.0;
+        let whole = Path::new(OsStr::from_bytes(path.as_bytes()));
+        if self.configured.as_ref().is_some_and(|matcher| matcher.matched(whole, is_dir).is_ignore()) {
+            return true;
+        }
+        let mut layer = &self.files;
         while let Some(here) = layer {
             let below = Path::new(OsStr::from_bytes(&path.as_bytes()[here.base_bytes..]));
             match here.matcher.matched(below, is_dir) {
                 Match::Ignore(_) => return true,
                 Match::Whitelist(_) => return false,
-                Match::None => layer = &here.above.0,
+                Match::None => layer = &here.above,
             }
         }
         false
@@ -112,8 +122,8 @@ mod tests {
 
     #[test]
     fn the_deeper_rule_and_the_later_line_win() {
-        let configured = Rules::configured(&["*.log".to_owned()]).unwrap();
-        let (root, problems) = configured.with_file(&RelPath::root(), b"# note\nbuild/\n/only-here\n");
+        let (root, problems) =
+            Rules::default().with_file(&RelPath::root(), b"# note\n*.log\nbuild/\n/only-here\n");
         assert!(problems.is_empty());
         let (deep, _) = root.with_file(&path("keep"), b"!*.log\n/x\n");
         assert!(root.leave_out(&path("a/b.log"), false));
@@ -124,6 +134,19 @@ mod tests {
         assert!(!deep.leave_out(&path("keep/a.log"), false));
         assert!(deep.leave_out(&path("keep/x"), false));
         assert!(!deep.leave_out(&path("keep/y/x"), false));
+    }
+
+    #[test]
+    fn what_the_configuration_leaves_out_no_file_brings_back() {
+        let configured = Rules::configured(&["*.pem".to_owned(), "!public.pem".to_owned()]).unwrap();
+        let (rules, _) = configured.with_file(&RelPath::root(), b"!*.pem\n!secret.pem\nother\n");
+        let (deep, _) = rules.with_file(&path("deep"), b"!*\n");
+        for rules in [&configured, &rules, &deep] {
+            assert!(rules.leave_out(&path("deep/secret.pem"), false));
+            assert!(!rules.leave_out(&path("deep/public.pem"), false));
+        }
+        assert!(rules.leave_out(&path("other"), false));
+        assert!(!deep.leave_out(&path("deep/other"), false));
     }
 
     #[test]
