@@ -7,6 +7,7 @@ use crate::{Catalog, Filter, RoleFilter};
 use refinery::Target;
 use rusqlite::types::Value;
 use safepoint_model::checkpoint::Role;
+use safepoint_model::plan::state::PlanState;
 use safepoint_model::rollback::RollbackState;
 use std::fs::{read_dir, read_to_string};
 use std::path::PathBuf;
@@ -50,6 +51,9 @@ fn a_catalog_of_every_older_schema_arrives_whole() {
         let headers = "SELECT user_version, application_id FROM pragma_user_version, pragma_application_id";
         assert_eq!(rows(&old, headers), rows(&fresh, headers), "from schema {version}");
         keeps_its_rows(&catalog);
+        if version >= 3 {
+            keeps_its_plan(&catalog);
+        }
         assert_eq!(catalog.check().unwrap(), Vec::<String>::new(), "from schema {version}");
     }
 }
@@ -74,6 +78,17 @@ fn keeps_its_rows(catalog: &Catalog) {
     assert_eq!(rollbacks[0].rescued[0].checkpoint, all[0].id);
     assert_eq!(catalog.steps(rollbacks[0].id).unwrap().len(), 2);
     assert_eq!(catalog.verify_events().unwrap().whole, 9);
+}
+
+/// What fixtures hold since there are plans.
+fn keeps_its_plan(catalog: &Catalog) {
+    let record = catalog.plan("limits").unwrap().unwrap();
+    let paths: Vec<&str> = record.plan.steps.iter().map(|step| step.path.as_str()).collect();
+    assert_eq!(paths, ["migrate", "api", "api/handlers"]);
+    assert_eq!((record.plan.state, record.plan.decisions.len()), (PlanState::Failed, 1));
+    assert_eq!((record.plan.context.len(), record.plan.outputs.len()), (1, 1));
+    assert_eq!(catalog.plan_notes("limits").unwrap()[0].kind, "error");
+    assert_eq!(catalog.plan_checkpoints("limits").unwrap().len(), 1);
 }
 
 #[test]

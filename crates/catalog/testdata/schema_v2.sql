@@ -1,4 +1,4 @@
--- Rows that a program of schema 1 wrote: a pinned checkpoint, a rollback to it that is not settled and rescued an edit,
+-- Rows that a program of schema 2 wrote: a pinned checkpoint, a rollback to it that is not settled and rescued an edit,
 -- and one that was refused.
 INSERT INTO workspaces (seq, id, root, name, created_at, head, removed_at)
 VALUES (1, '01KA3B90000000000000000001', X'2F686F6D652F736F6D65626F64792F6F646420FF', 'project', 1763193600000000, '01KA3B90000000000000000001', NULL);

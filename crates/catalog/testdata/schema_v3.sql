@@ -1,4 +1,4 @@
--- Rows that a program of schema 1 wrote: a pinned checkpoint, a rollback to it that is not settled and rescued an edit,
+-- Rows that a program of schema 3 wrote: a pinned checkpoint, a rollback to it that is not settled and rescued an edit,
 -- and one that was refused.
 INSERT INTO workspaces (seq, id, root, name, created_at, head, removed_at)
 VALUES (1, '01KA3B90000000000000000001', X'2F686F6D652F736F6D65626F64792F6F646420FF', 'project', 1763193600000000, '01KA3B90000000000000000001', NULL);
@@ -43,3 +43,22 @@ VALUES (8, 1763193632000000, 'rollback.done', '01KA3B90000000000000000001', '{"c
 INSERT INTO events (seq, at, kind, subject, payload, previous, hash)
 VALUES (9, 1763193630000000, 'rollback.refused', '01KA3B90000000000000000002', '{"actor":"somebody","answers":null,"error":"the plan is applied","from":null,"safety_checkpoint":null,"steps":0,"strategy":"immediate","to":"01KA3B90000000000000000001","verb":"rollback","workspace_id":"01KA3B90000000000000000001"}', X'AE2F2D4BB6D5028AF16F4FDDF86921F091F75B149386443B1E70787284C061AE', X'3210F60AE3D514D15172F68DEB36350FB7BE1E190C20DC2B59AD0CEDD508160D');
 UPDATE event_head SET seq = 9, hash = X'3210F60AE3D514D15172F68DEB36350FB7BE1E190C20DC2B59AD0CEDD508160D';
+-- A plan whose first step failed.
+INSERT INTO plans (seq, id, workspace_id, title, state, version, created_at, updated_at, head)
+VALUES (1, 'limits', '01KA3B90000000000000000001', 'Add rate limiting', 'failed', 5, 1763193602000000, 1763193600000000, '{"format":1,"id":"limits","title":"Add rate limiting","state":"failed","milestones":{"on":["before_step","after_subplan","on_error"]},"sandbox":{"kind":"in-place","id":null},"steps":[],"decisions":[],"context":{},"outputs":{}}');
+INSERT INTO plan_items (plan_seq, kind, position, body)
+VALUES (1, 'context', 0, '{"key":"db","value":"postgres"}');
+INSERT INTO plan_items (plan_seq, kind, position, body)
+VALUES (1, 'decision', 0, '{"id":"01KA38EE000QJS22HDXJ4G4Q61","question":"Which","choice":"this","alternatives":[],"rationale":null,"parent":null,"depends_on":[],"step":null,"made_at":"2025-11-15T08:00:01.000000Z"}');
+INSERT INTO plan_items (plan_seq, kind, position, body)
+VALUES (1, 'output', 0, '{"key":"url","value":"x"}');
+INSERT INTO plan_items (plan_seq, kind, position, body)
+VALUES (1, 'step', 0, '{"path":"migrate","spec":{"id":"migrate","on_interrupt":"ask"},"state":"failed","attempts":1,"started_at":"2025-11-15T08:00:03.000000Z","finished_at":"2025-11-15T08:00:00.000000Z","error":"no","output":null,"log":null}');
+INSERT INTO plan_items (plan_seq, kind, position, body)
+VALUES (1, 'step', 1, '{"path":"api","spec":{"id":"api","on_interrupt":"ask"},"state":"pending","attempts":0,"started_at":null,"finished_at":null,"error":null,"output":null,"log":null}');
+INSERT INTO plan_items (plan_seq, kind, position, body)
+VALUES (1, 'step', 2, '{"path":"api/handlers","spec":{"id":"handlers","on_interrupt":"ask"},"state":"pending","attempts":0,"started_at":null,"finished_at":null,"error":null,"output":null,"log":null}');
+INSERT INTO plan_notes (plan_seq, number, kind, version, at, body)
+VALUES (1, 0, 'error', 4, 1763193600000000, '{"error":"no","step":"migrate"}');
+INSERT INTO plan_checkpoints (checkpoint_id, plan_seq, version, healthy)
+VALUES ('01KA3B90000000000000000001', 1, 1, 1);
