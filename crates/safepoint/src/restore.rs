@@ -132,7 +132,7 @@ impl CheckpointManager {
 
     /// The record of this rollback, before anything is known about how it goes.
     fn record_of(&self, workspace: &Workspace, request: &Request<'_>) -> Result<Rollback, Error> {
-        let selective = !request.options.paths.is_empty();
+        let selective = !request.options.paths.is_empty() || request.options.part.is_some();
         Ok(Rollback {
             id: RollbackId::from_bits(self.environment.new_id()),
             workspace_id: workspace.id,
@@ -290,8 +290,8 @@ impl CheckpointManager {
             error: None,
         };
         // A workspace of which only a part was put back is nearest to what it was just before.
-        let head = match (record.strategy, record.safety_checkpoint) {
-            (Strategy::Selective, Some(safety)) => safety,
+        let head = match (record.paths.is_empty(), record.safety_checkpoint) {
+            (false, Some(safety)) => safety,
             _ => request.to.id,
         };
         self.catalog.write::<(), Error>(|transaction| {

@@ -970,6 +970,7 @@ fn the_answers_to_a_program() {
     let path = sandbox.json(&["rollback", "api/handlers failed", "--path", "main.rs", "--json"]);
     assert_eq!(path["data"]["rollback"]["plan"], Value::Null);
     let files = sandbox.json(&["rollback", "api/handlers failed", "--part", "files", "--dry-run", "--json"]);
+    assert_eq!(files["data"]["rollback"]["strategy"], "selective");
     assert_eq!(files["data"]["rollback"]["plan"], Value::Null);
     let plain = sandbox.json(&["rollback", "api/handlers failed", "--dry-run", "--json"]);
     assert_eq!(plain["data"]["rollback"]["plan"]["state"], "failed");
