@@ -79,6 +79,11 @@ fn rollback_of_a_plan_killed_anywhere_is_old_or_new_with_its_files() {
 }
 
 #[test]
+fn correction_of_a_plan_killed_anywhere_is_old_or_new_with_its_files() {
+    check(Act::CorrectPlan, "");
+}
+
+#[test]
 fn undo_killed_anywhere_is_old_or_new() {
     check(Act::Undo, "");
 }

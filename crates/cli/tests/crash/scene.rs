@@ -23,6 +23,14 @@ pub(crate) enum Act {
     Undo,
     /// Of a plan and the files it works on.
     RollbackPlan,
+    /// The same, as a correction.
+    CorrectPlan,
+}
+
+impl Act {
+    fn is_of_plan(self) -> bool {
+        matches!(self, Act::RollbackPlan | Act::CorrectPlan)
+    }
 }
 
 /// A project and a home, the same ones at every point.
@@ -132,7 +140,7 @@ impl Scene {
         let workspace = manager.register(&project).unwrap();
         first_state(&project);
         many_files(&project, act, "1");
-        let plan_id = (act == Act::RollbackPlan).then(|| begin_plan(&manager, &workspace));
+        let plan_id = act.is_of_plan().then(|| begin_plan(&manager, &workspace));
         let options = CreateOptions { plan_id: plan_id.clone(), ..CreateOptions::default() };
         let first = manager.create(&workspace, &options, &Silent).unwrap().checkpoint.id;
         let first_image = image(&project);
@@ -149,8 +157,8 @@ impl Scene {
         }
         let (old, new) = match act {
             Act::Create => (second_image.clone(), second_image),
-            Act::Rollback | Act::RollbackMany | Act::RollbackPlan => (second_image, first_image),
             Act::Undo => (first_image, second_image),
+            _ => (second_image, first_image),
         };
         let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
         let checkpoints = manager.list(&filter).unwrap().len();
@@ -215,6 +223,7 @@ impl Scene {
         match self.act {
             Act::Create => self.command(&["create", "-m", "second"]),
             Act::Rollback | Act::RollbackMany | Act::RollbackPlan => self.command(&["rollback", "@"]),
+            Act::CorrectPlan => self.command(&["plan", "correct", PLAN, "--mode", "revert"]),
             Act::Undo => self.command(&["undo"]),
         }
     }
