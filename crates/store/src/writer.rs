@@ -23,6 +23,9 @@ const FLYING_MAX: usize = 4;
 /// A buffer that one huge object has made larger than this is not kept for the next segment.
 const SPARE_BYTES_MAX: usize = 2 * segment::PAYLOAD_BYTES_TARGET;
 
+/// So much of trees that passed by is remembered: who compares two states asks for the same ones again.
+const TREE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
 /// What a writer added to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Written {
@@ -43,6 +46,22 @@ pub struct Writer<'s> {
     /// Told when a segment has arrived, or when the writer has failed.
     arrived: Condvar,
     appender: Mutex<Appender>,
+    trees: Mutex<Trees>,
+}
+
+/// Trees that were put or read, and proved to be what they are called.
+#[derive(Default)]
+struct Trees {
+    known: HashMap<ObjectId, Vec<u8>>,
+    bytes: usize,
+}
+
+impl Trees {
+    fn remember(&mut self, id: ObjectId, bytes: &[u8]) {
+        if self.bytes + bytes.len() <= TREE_BYTES_MAX && self.known.insert(id, bytes.to_vec()).is_none() {
+            self.bytes += bytes.len();
+        }
+    }
 }
 
 struct State {
@@ -119,8 +138,8 @@ impl<'s> Writer<'s> {
             raw_bytes: 0,
             segment_bytes: segment_bytes(store.limits().pack_bytes),
         };
-        let (arrived, appender) = (Condvar::new(), Mutex::default());
-        Self { store, began_empty, state: Mutex::new(state), arrived, appender }
+        let (arrived, appender, trees) = (Condvar::new(), Mutex::default(), Mutex::default());
+        Self { store, began_empty, state: Mutex::new(state), arrived, appender, trees }
     }
 
     /// What this one writes is kept even where the store is as large as it may become.
@@ -193,6 +212,12 @@ impl<'s> Writer<'s> {
         self.arrived.notify_all();
     }
 
+    fn remember(&self, kind: ObjectKind, id: ObjectId, bytes: &[u8]) {
+        if kind == ObjectKind::Tree {
+            self.trees.lock().unwrap_or_else(PoisonError::into_inner).remember(id, bytes);
+        }
+    }
+
     fn has(&self, id: ObjectId) -> Result<bool, StoreError> {
         if self.lock()?.pending.contains_key(&id) {
             return Ok(true);
@@ -205,6 +230,7 @@ impl<'s> Writer<'s> {
         if self.has(id)? {
             return Ok(id);
         }
+        self.remember(kind, id, bytes);
         let filled = frame::encode(kind, id, bytes, |shape, frame| self.push(shape, frame))??;
         if let Some(filled) = filled {
             self.write_out(filled, false)?;
@@ -374,10 +400,18 @@ impl ObjectSink for Writer<'_> {
 
 impl ObjectSource for Writer<'_> {
     fn get(&self, kind: ObjectKind, id: ObjectId) -> Result<Vec<u8>, ObjectError> {
-        match self.get_pending(id)? {
-            Some(answer) => answer.of_kind(kind, id),
-            None => self.store.get(kind, id),
+        if kind == ObjectKind::Tree {
+            let trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(bytes) = trees.known.get(&id) {
+                return Ok(bytes.clone());
+            }
         }
+        let bytes = match self.get_pending(id)? {
+            Some(answer) => answer.of_kind(kind, id)?,
+            None => self.store.get(kind, id)?,
+        };
+        self.remember(kind, id, &bytes);
+        Ok(bytes)
     }
 }
 
