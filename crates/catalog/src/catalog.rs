@@ -57,6 +57,7 @@ impl Catalog {
             work(&Transaction { connection: &transaction })?
         };
         transaction.commit().map_err(|source| CatalogError::Commit { path: self.path.clone(), source })?;
+        open::shorten_log(&connection, &self.path);
         Ok(value)
     }
 

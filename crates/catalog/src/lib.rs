@@ -37,5 +37,5 @@ pub use open::sqlite_version;
 pub use plans::{PlanCheckpoint, PlanNote, PlanRecord, PlanSummary};
 pub use resolve::Resolved;
 pub use rollbacks::FinishFacts;
-pub use upkeep::Purged;
+pub use upkeep::{Aged, Purged};
 pub use workspaces::Workspace;

@@ -20,11 +20,9 @@ const LIBRARY_MIN_TEXT: &str = "3.51.3";
 const PAGE_BYTES_MIN: i64 = 512;
 /// How long a statement waits for another process before it gives up as busy.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// After this many pages the log is copied into the database: the log is read whole when a process opens the
-/// catalog first, so it is kept short.
-const LOG_PAGES_MAX: i64 = 512;
-/// A log that one large rollback made longer is cut to this afterwards.
-const LOG_BYTES_MAX: i64 = 4 * 1024 * 1024;
+/// A longer log is moved into the file. The first one to open the file reads its log from end to end, and what lives for one command is
+/// always the first.
+const LOG_BYTES_MAX: i64 = 2 * 1024 * 1024;
 
 /// Opens the catalog, making it where there is none.
 pub(crate) fn open(path: &Path) -> Result<Connection, CatalogError> {
@@ -108,8 +106,8 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES_MAX)?;
-    connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)
+    // See `shorten_log`.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)
 }
 
 /// Switches a fresh database to a write-ahead log; one that has it keeps it.
@@ -126,6 +124,18 @@ fn start_log(connection: &Connection, path: &Path) -> Result<(), CatalogError> {
             }
             Err(error) => return Err(error),
         }
+    }
+}
+
+/// Moves a long log into the file and cuts it. SQLite itself would copy and not cut, and the next process, which has to read all of it,
+/// could not know that it was copied: it would grow for ever. Where somebody reads just now, a later one does it.
+pub(crate) fn shorten_log(connection: &Connection, path: &Path) {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    if statat(CWD, Path::new(&log), AtFlags::empty()).is_ok_and(|log| log.st_size > LOG_BYTES_MAX) {
+        let _ = connection.busy_timeout(Duration::ZERO);
+        let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        let _ = connection.busy_timeout(BUSY_TIMEOUT);
     }
 }
 
@@ -164,7 +174,7 @@ mod tests {
         assert_eq!(number("PRAGMA foreign_keys"), 1);
         assert_eq!(number("PRAGMA busy_timeout"), 10_000);
         assert_eq!(number("PRAGMA trusted_schema"), 0);
-        assert_eq!(number("PRAGMA wal_autocheckpoint"), LOG_PAGES_MAX);
+        assert_eq!(number("PRAGMA wal_autocheckpoint"), 0);
         let mode: String = connection.query_row("PRAGMA journal_mode", (), |row| row.get(0)).unwrap();
         assert_eq!(mode, "wal");
     }

@@ -3,8 +3,8 @@
 use crate::fields::{Fields, json};
 use crate::{Catalog, CatalogError, Transaction, query};
 use rusqlite::params;
-use safepoint_model::checkpoint::{PartRecord, Totals};
-use safepoint_model::{CheckpointId, ObjectId, Timestamp};
+use safepoint_model::checkpoint::{PartRecord, Role, Totals};
+use safepoint_model::{CheckpointId, ObjectId, Timestamp, WorkspaceId};
 use serde_json::json;
 
 /// What of a checkpoint changes when a path is taken out of it.
@@ -18,7 +18,51 @@ pub struct Purged {
     pub files: Totals,
 }
 
+/// A checkpoint, as far as retention looks at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Aged {
+    /// Which.
+    pub id: CheckpointId,
+    /// When it was made, as far as the clock knew.
+    pub created_at: Timestamp,
+    /// What Safepoint itself made it for.
+    pub role: Option<Role>,
+    /// Never pruned.
+    pub pinned: bool,
+}
+
 impl Catalog {
+    /// Whether a workspace has a checkpoint that was made before this moment. Costs the same however many it has.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn has_older(&self, workspace: WorkspaceId, moment: Timestamp) -> Result<bool, CatalogError> {
+        self.read(|connection| {
+            let sql = "SELECT id FROM checkpoints WHERE workspace_id = ?1 AND created_at < ?2 LIMIT 1";
+            let params = params![workspace.to_string(), moment.micros()];
+            Ok(query::first(connection, "the oldest checkpoint", sql, params, |_| Ok(()))?.is_some())
+        })
+    }
+
+    /// Every checkpoint of a workspace as retention looks at it, newest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn aged(&self, workspace: WorkspaceId) -> Result<Vec<Aged>, CatalogError> {
+        self.read(|connection| {
+            let sql = "SELECT id, created_at, role, pinned FROM checkpoints WHERE workspace_id = ?1 ORDER BY seq DESC";
+            query::all(connection, "the ages of checkpoints", sql, [workspace.to_string()], |row| {
+                let fields = Fields::with_id(row, "checkpoints");
+                Ok(Aged {
+                    id: fields.parse("id")?,
+                    created_at: fields.time("created_at")?,
+                    role: fields.parse_maybe("role")?,
+                    pinned: fields.flag("pinned")?,
+                })
+            })
+        })
+    }
+
     /// Every object that a record other than a checkpoint names.
     ///
     /// # Errors

@@ -4,11 +4,11 @@ use crate::mark::Marker;
 use crate::restore::DryRun;
 use crate::undo::next_answers;
 use crate::{CheckpointManager, Error};
-use safepoint_catalog::{CatalogError, Filter, Pinned, RoleFilter, Workspace};
+use safepoint_catalog::{Aged, CatalogError, Filter, Pinned, RoleFilter, Workspace};
 use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::progress::Activity;
 use safepoint_model::retention::{Candidate, Needed, Policy, Verdict, decide};
-use safepoint_model::{CheckpointId, Progress};
+use safepoint_model::{CheckpointId, Progress, Timestamp};
 use safepoint_store::{Collected, Collecting, Limits, Outcome, PACK_BYTES_MAX, StoreError};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -102,22 +102,10 @@ impl CheckpointManager {
         policy: &Policy,
         dry_run: DryRun,
     ) -> Result<Vec<Judged>, Error> {
-        let now = self.environment.now();
         let filter = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
         let checkpoints = self.catalog.checkpoints(&filter)?;
-        let needed = self.needed(workspace)?;
-        let candidates: Vec<Candidate> = checkpoints
-            .iter()
-            .map(|checkpoint| Candidate {
-                id: checkpoint.id,
-                created_at: checkpoint.created_at,
-                role: checkpoint.role,
-                pinned: checkpoint.pinned,
-                needed: needed.get(&checkpoint.id).copied(),
-            })
-            .collect();
         let mut verdicts: HashMap<CheckpointId, Verdict> =
-            decide(&candidates, policy, now).into_iter().collect();
+            self.verdicts(workspace, policy)?.into_iter().collect();
         let judged: Vec<Judged> = checkpoints
             .into_iter()
             .filter_map(|checkpoint| {
@@ -131,6 +119,40 @@ impl CheckpointManager {
             }
         }
         Ok(judged)
+    }
+
+    /// Deletes what may go, and tells which. Comes after each checkpoint, so it must cost nothing where nothing is old enough.
+    fn prune_unseen(&self, workspace: &Workspace, policy: &Policy) -> Result<Vec<CheckpointId>, Error> {
+        let within = i64::try_from(policy.keep_within.micros()).unwrap_or(i64::MAX);
+        let young = Timestamp::from_micros(self.environment.now().micros().saturating_sub(within));
+        if !self.catalog.has_older(workspace.id, young)? {
+            return Ok(Vec::new());
+        }
+        let drop = |(id, verdict): (CheckpointId, Verdict)| (!verdict.is_keep()).then_some(id);
+        let dropped: Vec<CheckpointId> =
+            self.verdicts(workspace, policy)?.into_iter().filter_map(drop).collect();
+        dropped.iter().try_for_each(|id| self.drop_pruned(*id))?;
+        Ok(dropped)
+    }
+
+    /// What a policy says of each checkpoint of a workspace, newest first.
+    fn verdicts(
+        &self,
+        workspace: &Workspace,
+        policy: &Policy,
+    ) -> Result<Vec<(CheckpointId, Verdict)>, Error> {
+        let now = self.environment.now();
+        let needed = self.needed(workspace)?;
+        let candidate = |aged: Aged| Candidate {
+            id: aged.id,
+            created_at: aged.created_at,
+            role: aged.role,
+            pinned: aged.pinned,
+            needed: needed.get(&aged.id).copied(),
+        };
+        let candidates: Vec<Candidate> =
+            self.catalog.aged(workspace.id)?.into_iter().map(candidate).collect();
+        Ok(decide(&candidates, policy, now))
     }
 
     /// Deletes one that may go. That it is gone already, or that work began which needs it, is no failure.
@@ -191,9 +213,9 @@ impl CheckpointManager {
     /// never makes the checkpoint fail.
     pub(crate) fn tend(&self, workspace: &Workspace, progress: &dyn Progress) -> Tended {
         let mut tended = Tended::default();
-        let pruned = self.retention(workspace).and_then(|policy| self.prune(workspace, &policy, DryRun::No));
+        let pruned = self.retention(workspace).and_then(|policy| self.prune_unseen(workspace, &policy));
         match pruned {
-            Ok(judged) => tended.pruned.extend(dropped(judged)),
+            Ok(pruned) => tended.pruned = pruned,
             Err(error) => tended.warnings.push(format!("old checkpoints could not be pruned: {error}")),
         }
         let worth = self.catalog.deleted_since_gc().is_ok_and(|deleted| deleted >= DELETED_WORTH_COLLECTING);
@@ -261,9 +283,8 @@ impl CheckpointManager {
         let mut workspaces = self.catalog.workspaces().unwrap_or_default();
         workspaces.sort_by_key(|other| other.id != workspace.id);
         for workspace in workspaces {
-            let judged =
-                self.retention(&workspace).and_then(|policy| self.prune(&workspace, &policy, DryRun::No));
-            pruned.extend(dropped(judged.unwrap_or_default()));
+            let gone = self.retention(&workspace).and_then(|policy| self.prune_unseen(&workspace, &policy));
+            pruned.extend(gone.unwrap_or_default());
         }
         let _ = self.collect(Thoroughness::Everything, progress);
         pruned
@@ -277,11 +298,6 @@ impl CheckpointManager {
         let over_bytes = (used_bytes + needed_bytes).saturating_sub(allowed_bytes);
         Error::Capped { needed_bytes, over_bytes, cap_bytes: cap.cap_bytes }
     }
-}
-
-/// Those that retention let go.
-fn dropped(judged: Vec<Judged>) -> impl Iterator<Item = CheckpointId> {
-    judged.into_iter().filter(|judged| !judged.verdict.is_keep()).map(|judged| judged.checkpoint.id)
 }
 
 /// What was done after a checkpoint.

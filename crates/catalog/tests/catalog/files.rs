@@ -1,6 +1,6 @@
 //! The file: private, refused where it is not ours, recognised where it is damaged.
 
-use crate::records::{Room, checkpoint, id};
+use crate::records::{Room, at, checkpoint, id};
 use safepoint_catalog::{Catalog, CatalogError};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -93,4 +93,23 @@ fn a_name_like_a_uri_is_a_name() {
     let path = folder.path().join("file:x?mode=memory");
     Catalog::open(&path).unwrap();
     assert_eq!(mode(&path), 0o600);
+}
+
+#[test]
+fn the_log_stays_short_also_when_each_command_is_a_process_of_its_own() {
+    let room = Room::new();
+    let Room { folder, catalog } = room;
+    let path = catalog.path().to_owned();
+    drop(catalog);
+    let log = folder.path().join("catalog.db-wal");
+    let mut longest = 0;
+    for number in 1..=60 {
+        // Opened anew each time, as by a command: what an earlier one copied is not known any more.
+        let catalog = Catalog::open(&path).unwrap();
+        let note = serde_json::json!("x".repeat(100_000));
+        catalog.write(|t| t.append_event(at(number), "test", "x", &note)).unwrap();
+        longest = longest.max(std::fs::metadata(&log).unwrap().len());
+    }
+    assert!(longest < 3 << 20, "{longest}");
+    assert_eq!(Catalog::open(&path).unwrap().verify_events().unwrap().broken, None);
 }
