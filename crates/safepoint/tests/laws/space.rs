@@ -158,7 +158,8 @@ fn where_nothing_may_go_the_cap_refuses_and_says_by_how_much() {
         }
     };
     let Error::Capped { needed_bytes, over_bytes, cap_bytes } = error else { panic!("{error:?}") };
-    assert!((1_000_000..1_100_000).contains(&needed_bytes) && over_bytes <= needed_bytes, "{error}");
+    // What is needed at least: a segment of it may have found room before.
+    assert!((100_000..1_100_000).contains(&needed_bytes) && over_bytes <= needed_bytes, "{error}");
     assert_eq!(cap_bytes, cap);
     let failure = Failure::from(&error);
     assert_eq!((failure.code, failure.kind, failure.hints.len()), ("capped", FailureKind::Failed, 2));
