@@ -3,7 +3,7 @@
 //! `seq` grows with every insert and is never used again: it is the order of commits.
 
 use crate::fields::{Fields, integer, json};
-use crate::{Catalog, CatalogError, Transaction, query, rollbacks};
+use crate::{Catalog, CatalogError, Transaction, query, rollbacks, runs};
 use rusqlite::{Connection, Row, named_params, params};
 use safepoint_model::checkpoint::{Checkpoint, PartRecord};
 use safepoint_model::{CheckpointId, Timestamp};
@@ -150,6 +150,9 @@ impl Transaction<'_> {
     pub fn delete_checkpoint(&self, id: CheckpointId, at: Timestamp) -> Result<(), CatalogError> {
         if let Some(rollback) = rollbacks::unfinished_with(self.connection, id)? {
             return Err(CatalogError::Needed { checkpoint: id, rollback });
+        }
+        if let Some(plan) = runs::sandbox_from(self.connection, id)? {
+            return Err(CatalogError::SandboxBase { checkpoint: id, plan });
         }
         // A workspace that was at it is now nearest to what that one came from.
         let sql = "UPDATE workspaces SET head = (SELECT parent FROM checkpoints c WHERE c.id = ?1

@@ -174,6 +174,14 @@ pub enum CatalogError {
         /// The rollback.
         rollback: RollbackId,
     },
+    /// A checkpoint cannot be deleted, because a plan's sandbox was made from it.
+    #[error("checkpoint {checkpoint} is what the sandbox of plan {plan} was made from")]
+    SandboxBase {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// The plan.
+        plan: String,
+    },
     /// A value cannot be recorded.
     #[error("cannot record {what}: {why}")]
     Value {

@@ -24,6 +24,7 @@ mod plans;
 mod query;
 mod resolve;
 mod rollbacks;
+mod runs;
 mod steps;
 mod upkeep;
 mod workspaces;

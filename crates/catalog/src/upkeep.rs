@@ -73,7 +73,17 @@ impl Catalog {
             let found = query::all(connection, format_args!("the objects of rollbacks"), sql, [], |row| {
                 Fields::with_id(row, "rollbacks").hash_maybe("changed_paths")
             })?;
-            Ok(found.into_iter().flatten().collect())
+            let mut objects: Vec<ObjectId> = found.into_iter().flatten().collect();
+            // What steps printed, the last time and before.
+            let sql = "SELECT plan_seq AS id, json_extract(body, '$.log') AS log FROM plan_items
+                           WHERE kind = 'step' AND json_extract(body, '$.log') IS NOT NULL
+                       UNION SELECT plan_seq, json_extract(body, '$.log') FROM plan_notes
+                           WHERE json_extract(body, '$.log') IS NOT NULL";
+            objects.extend(query::all(connection, "what steps printed", sql, [], |row| {
+                let id: i64 = row.get("id").unwrap_or_default();
+                Fields::new(row, "plan_items", id).parse::<ObjectId>("log")
+            })?);
+            Ok(objects)
         })
     }
 

@@ -1,8 +1,10 @@
 //! Plans: what is to be done, in steps and subplans.
 
 pub mod clean;
+mod course;
 pub mod document;
 mod happening;
 mod rule;
+pub mod run;
 pub mod spec;
 pub mod state;

@@ -295,6 +295,9 @@ fn classify_catalog(error: &CatalogError) -> Row {
         CatalogError::Needed { .. } | CatalogError::Unfinished { .. } => {
             ("needed", Conflict, &["Run `safepoint recover` first."])
         }
+        CatalogError::SandboxBase { .. } => {
+            ("needed", Conflict, &["Apply or cancel the plan first: `safepoint plan list --all` shows it."])
+        }
         CatalogError::Taken { .. } => {
             ("taken", Conflict, &["Choose another id, or leave it out to get one."])
         }
@@ -419,6 +422,11 @@ mod tests {
             (CatalogError::Taken { what: "plan", id: "x".to_owned() }.into(), "taken", FailureKind::Conflict),
             (CatalogError::Nested { path }.into(), "catalog", FailureKind::Failed),
             (CatalogError::Needed { checkpoint, rollback }.into(), "needed", FailureKind::Conflict),
+            (
+                CatalogError::SandboxBase { checkpoint, plan: "x".to_owned() }.into(),
+                "needed",
+                FailureKind::Conflict,
+            ),
             (Error::NoFiles { checkpoint }, "no_files", FailureKind::Conflict),
             (ObjectError::Input(full()).into(), "unreadable", FailureKind::Failed),
             (store(StoreError::WriterFailed).into(), "store", FailureKind::Failed),

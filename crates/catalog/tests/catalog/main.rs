@@ -12,6 +12,7 @@ mod plans;
 mod records;
 mod resolve;
 mod rollbacks;
+mod runs;
 mod speed;
 mod transactions;
 mod upkeep;

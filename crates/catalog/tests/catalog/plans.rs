@@ -6,7 +6,7 @@ use safepoint_model::plan::spec::{PlanSpec, StepSpec};
 use safepoint_model::plan::state::{Decision, Plan, PlanState};
 use serde_json::json;
 
-fn plan(id: &str) -> Plan {
+pub(crate) fn plan(id: &str) -> Plan {
     let steps =
         vec![StepSpec::new("one"), StepSpec { steps: vec![StepSpec::new("sub")], ..StepSpec::new("two") }];
     let mut plan = Plan::new(id.to_owned(), &PlanSpec { steps, ..PlanSpec::new("A plan") });

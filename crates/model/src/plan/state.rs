@@ -121,7 +121,7 @@ impl Step {
         self.path.rsplit_once('/').map(|(above, _)| above)
     }
 
-    fn is_below(&self, path: &str) -> bool {
+    pub(super) fn is_below(&self, path: &str) -> bool {
         self.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
     }
 }
@@ -262,7 +262,7 @@ impl Plan {
         })
     }
 
-    fn has_below(&self, at: usize) -> bool {
+    pub(super) fn has_below(&self, at: usize) -> bool {
         self.steps.get(at + 1).is_some_and(|next| next.is_below(&self.steps[at].path))
     }
 
@@ -285,7 +285,7 @@ impl Plan {
         Ok(())
     }
 
-    fn not_over(&self) -> Result<(), PlanRule> {
+    pub(super) fn not_over(&self) -> Result<(), PlanRule> {
         if self.state.is_over() { Err(PlanRule::Over(self.state)) } else { Ok(()) }
     }
 
@@ -311,7 +311,7 @@ impl Plan {
         Ok(begin)
     }
 
-    fn state_of(&self, path: &str) -> Option<StepState> {
+    pub(super) fn state_of(&self, path: &str) -> Option<StepState> {
         self.steps.iter().find(|step| step.path == path).map(|step| step.state)
     }
 
@@ -356,133 +356,6 @@ impl Plan {
             true => Err(PlanRule::TooMany { path: path.to_owned(), running, allowed: parallel }),
             false => Ok(()),
         }
-    }
-
-    /// A step begins.
-    ///
-    /// # Errors
-    /// When it may not; see [`PlanRule`].
-    pub fn start(&mut self, path: &str, now: Timestamp) -> Result<Vec<Happening>, PlanRule> {
-        let happened = self.starts(path)?;
-        if self.state != PlanState::Running {
-            self.go(PlanState::Running)?;
-        }
-        for above in ancestors(path).map(str::to_owned).collect::<Vec<_>>() {
-            let at = self.find(&above)?;
-            if self.steps[at].state != StepState::Running {
-                self.begin(at, now);
-            }
-        }
-        let at = self.find(path)?;
-        self.begin(at, now);
-        Ok(happened)
-    }
-
-    fn begin(&mut self, at: usize, now: Timestamp) {
-        let step = &mut self.steps[at];
-        step.state = StepState::Running;
-        step.attempts += 1;
-        step.started_at = Some(now);
-        step.finished_at = None;
-        step.error = None;
-    }
-
-    fn running(&self, path: &str, to: StepState) -> Result<usize, PlanRule> {
-        self.not_over()?;
-        let at = self.find(path)?;
-        if self.has_below(at) {
-            return Err(PlanRule::Subplan { path: path.to_owned() });
-        }
-        match self.steps[at].state {
-            StepState::Running => Ok(at),
-            from => Err(PlanRule::StepTransition { path: path.to_owned(), from, to }),
-        }
-    }
-
-    /// A step is done, and with it the subplans of which it was the last, and perhaps the plan.
-    ///
-    /// # Errors
-    /// When it was not under way.
-    pub fn finish(
-        &mut self,
-        path: &str,
-        output: Option<Value>,
-        now: Timestamp,
-    ) -> Result<Vec<Happening>, PlanRule> {
-        let at = self.running(path, StepState::Done)?;
-        self.end(at, StepState::Done, now);
-        self.steps[at].output = output;
-        let mut happened = vec![Happening::StepDone { path: path.to_owned() }];
-        happened.extend(self.phase_done(at));
-        let above: Vec<String> = ancestors(path).map(str::to_owned).collect();
-        for above in above.into_iter().rev() {
-            let at = self.find(&above)?;
-            let all_done = self
-                .steps
-                .iter()
-                .filter(|step| step.parent() == Some(&above))
-                .all(|step| step.state == StepState::Done);
-            if !all_done {
-                break;
-            }
-            self.end(at, StepState::Done, now);
-            happened.push(Happening::SubplanDone { path: above });
-            happened.extend(self.phase_done(at));
-        }
-        if self.steps.iter().all(|step| step.state == StepState::Done) {
-            self.go(PlanState::Done)?;
-            happened.push(Happening::PlanDone);
-        }
-        Ok(happened)
-    }
-
-    /// A phase ends with the last step that belongs to it.
-    fn phase_done(&self, at: usize) -> Option<Happening> {
-        let phase = self.steps[at].spec.phase?;
-        let mut of_phase = self.steps.iter().filter(|step| step.spec.phase == Some(phase));
-        of_phase.all(|step| step.state == StepState::Done).then_some(Happening::PhaseDone { phase })
-    }
-
-    fn end(&mut self, at: usize, state: StepState, now: Timestamp) {
-        let step = &mut self.steps[at];
-        step.state = state;
-        step.finished_at = Some(now);
-    }
-
-    /// A step failed, and with it the subplans around it, and the plan.
-    ///
-    /// # Errors
-    /// When it was not under way.
-    pub fn fail(&mut self, path: &str, error: &str, now: Timestamp) -> Result<Vec<Happening>, PlanRule> {
-        let at = self.running(path, StepState::Failed)?;
-        self.end(at, StepState::Failed, now);
-        self.steps[at].error = Some(error.to_owned());
-        for above in ancestors(path).map(str::to_owned).collect::<Vec<_>>() {
-            let at = self.find(&above)?;
-            self.end(at, StepState::Failed, now);
-        }
-        if self.state == PlanState::Running {
-            self.go(PlanState::Failed)?;
-        }
-        Ok(vec![Happening::StepFailed { path: path.to_owned() }])
-    }
-
-    /// What was under way when its process died: nobody knows how far it came. Says which steps those are.
-    pub fn interrupt(&mut self, now: Timestamp) -> Vec<String> {
-        let mut interrupted = Vec::new();
-        for at in 0..self.steps.len() {
-            if self.steps[at].state == StepState::Running {
-                if !self.has_below(at) {
-                    self.steps[at].error = Some("its process died while it was under way".to_owned());
-                    interrupted.push(self.steps[at].path.clone());
-                }
-                self.end(at, StepState::Interrupted, now);
-            }
-        }
-        if self.state == PlanState::Running {
-            self.state = if interrupted.is_empty() { PlanState::Paused } else { PlanState::Failed };
-        }
-        interrupted
     }
 
     /// Adds a decision.
@@ -620,7 +493,7 @@ fn flatten(prefix: &str, specs: &[StepSpec], out: &mut Vec<Step>) {
 }
 
 /// The paths above a path, from the top down.
-fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+pub(super) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').map(|(at, _)| &path[..at])
 }
 

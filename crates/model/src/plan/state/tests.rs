@@ -118,9 +118,20 @@ fn what_was_under_way_when_the_process_died_is_interrupted() {
     let mut plan = plan();
     run(&mut plan, "one", 1);
     plan.start("api/a", at(3)).unwrap();
+    assert_eq!(plan.interrupt(at(4)), Vec::<String>::new(), "somebody outside does it, and may still do so");
+    let a = plan.find("api/a").unwrap();
+    plan.steps[a].spec.run = Some("true".to_owned());
     assert_eq!(plan.interrupt(at(4)), ["api/a"]);
-    assert_eq!((plan.state, plan.is_healthy()), (PlanState::Failed, false));
+    assert_eq!((plan.state, plan.is_healthy()), (PlanState::Paused, false));
+    assert_eq!(plan.state_of("api"), Some(StepState::Interrupted));
     assert_eq!(plan.interrupt(at(5)), Vec::<String>::new());
+    let mut known = plan.clone();
+    known.finish("api/a", None, at(6)).unwrap();
+    assert!(known.is_healthy(), "somebody knew that it had been done");
+    assert_eq!((known.state, known.state_of("api")), (PlanState::Paused, Some(StepState::Running)));
+    let mut bad = plan.clone();
+    bad.fail("api/a", "it was not done", at(6)).unwrap();
+    assert_eq!((bad.state, bad.state_of("api")), (PlanState::Failed, Some(StepState::Failed)));
     run(&mut plan, "api/a", 6);
     assert!(plan.is_healthy());
     assert_eq!(plan.interrupt(at(7)), Vec::<String>::new(), "between two steps nothing was under way");
@@ -226,6 +237,51 @@ fn milestones_come_due_when_they_are_asked_for() {
 }
 
 #[test]
+fn a_subplan_with_a_check_is_done_when_the_check_says_so() {
+    let mut plan = plan();
+    let api = plan.find("api").unwrap();
+    plan.steps[api].spec.verify = Some("make test".to_owned());
+    for (second, path) in [(1, "one"), (3, "api/a"), (5, "api/deep/b")] {
+        run(&mut plan, path, second);
+    }
+    assert_eq!(plan.to_verify(), Vec::<&str>::new());
+    assert!(plan.verified("api", at(6)).is_err() && plan.refuted("api", "no", at(6)).is_err());
+    plan.start("api/deep/c", at(7)).unwrap();
+    let happened = plan.finish_unverified("api/deep/c", None, at(8)).unwrap();
+    assert_eq!(happened.last(), Some(&Happening::SubplanDone { path: "api/deep".to_owned() }));
+    assert_eq!((plan.to_verify(), plan.next()), (vec!["api"], vec![]));
+    let failed = plan.refuted("api", "a test failed", at(9)).unwrap();
+    assert_eq!(failed, [Happening::StepFailed { path: "api".to_owned() }]);
+    assert_eq!((plan.state, plan.is_healthy(), plan.to_verify()), (PlanState::Failed, false, vec!["api"]));
+    let happened = plan.verified("api", at(10)).unwrap();
+    assert_eq!(happened, [Happening::SubplanDone { path: "api".to_owned() }]);
+    assert_eq!((plan.next(), plan.to_verify()), (vec!["last"], vec![]));
+    assert!(plan.verified("api", at(11)).is_err(), "once is enough");
+}
+
+#[test]
+fn a_check_at_the_very_end_ends_the_plan_also_after_it_failed() {
+    let only = StepSpec { verify: Some("true".to_owned()), ..step("all", vec![step("a", vec![])]) };
+    let mut plan = Plan::new("p".to_owned(), &PlanSpec { steps: vec![only], ..PlanSpec::new("Checked") });
+    plan.start("all/a", at(1)).unwrap();
+    plan.finish_unverified("all/a", None, at(2)).unwrap();
+    plan.refuted("all", "no", at(3)).unwrap();
+    assert_eq!(plan.verified("all", at(4)).unwrap().last(), Some(&Happening::PlanDone));
+    assert_eq!((plan.state, plan.is_healthy()), (PlanState::Done, true));
+}
+
+#[test]
+fn a_step_is_tried_again_only_while_it_is_under_way() {
+    let mut plan = plan();
+    assert!(plan.retry("one").is_err());
+    plan.start("one", at(1)).unwrap();
+    plan.retry("one").unwrap();
+    assert_eq!(plan.steps[0].attempts, 2);
+    plan.finish("one", None, at(2)).unwrap();
+    assert!(plan.retry("one").is_err() && plan.retry("nowhere").is_err());
+}
+
+#[test]
 fn a_phase_ends_with_its_last_step() {
     let of = |id: &str, phase| StepSpec { phase: Some(phase), ..step(id, vec![]) };
     let steps = vec![of("a", Phase::Implement), of("b", Phase::Implement), of("c", Phase::Validate)];
@@ -241,6 +297,8 @@ enum Deed {
     Finish(usize),
     Fail(usize),
     Interrupt,
+    Refute(usize),
+    Verify(usize),
     Append(usize),
     Go(PlanState),
 }
@@ -251,6 +309,8 @@ fn deed() -> impl Strategy<Value = Deed> {
         6 => (0usize..12).prop_map(Deed::Finish),
         1 => (0usize..12).prop_map(Deed::Fail),
         1 => Just(Deed::Interrupt),
+        1 => (0usize..12).prop_map(Deed::Refute),
+        2 => (0usize..12).prop_map(Deed::Verify),
         1 => (0usize..4).prop_map(Deed::Append),
         1 => prop::sample::select(PlanState::ALL.to_vec()).prop_map(Deed::Go),
     ]
@@ -263,12 +323,18 @@ proptest! {
         let wide = StepSpec { parallel: Some(parallel), ..step("wide", (0..4).map(|n| step(&format!("w{n}"), vec![])).collect()) };
         let mut plan = plan();
         plan.append(None, &wide).unwrap();
+        let api = plan.find("api").unwrap();
+        plan.steps[api].spec.verify = Some("true".to_owned());
+        let a = plan.find("api/a").unwrap();
+        plan.steps[a].spec.run = Some("true".to_owned());
         for (second, deed) in (1..).zip(deeds) {
             let before = plan.clone();
             let path = |n: usize| before.steps[n % before.steps.len()].path.clone();
             let ok = match deed {
                 Deed::Start(n) => plan.start(&path(n), at(second)).is_ok(),
-                Deed::Finish(n) => plan.finish(&path(n), None, at(second)).is_ok(),
+                Deed::Finish(n) => plan.finish_unverified(&path(n), None, at(second)).is_ok(),
+                Deed::Refute(n) => plan.refuted(&path(n), "no", at(second)).is_ok(),
+                Deed::Verify(n) => plan.verified(&path(n), at(second)).is_ok(),
                 Deed::Fail(n) => plan.fail(&path(n), "no", at(second)).is_ok(),
                 Deed::Interrupt => { plan.interrupt(at(second)); true }
                 Deed::Append(n) => plan.append(None, &step(&format!("x{n}"), vec![])).is_ok(),
