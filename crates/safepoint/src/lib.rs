@@ -43,6 +43,7 @@ mod part;
 mod parts;
 mod plan_file;
 mod plans;
+mod process;
 mod purge;
 mod recover;
 mod repair;
