@@ -15,6 +15,8 @@ pub enum Activity {
     Checking,
     /// Freeing the space of what nobody needs.
     Collecting,
+    /// Copying the workspace into a folder of its own.
+    Copying,
 }
 
 /// Somebody who wants to know. Called from many threads.

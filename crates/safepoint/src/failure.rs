@@ -259,6 +259,9 @@ fn classify_workspace(error: &WorkspaceError) -> Row {
         | WorkspaceError::Swap { .. }
         | WorkspaceError::Sync(_)
         | WorkspaceError::PutBack { .. }
+        | WorkspaceError::Copy { .. }
+        | WorkspaceError::MakeCopy { .. }
+        | WorkspaceError::RemoveCopy { .. }
         | WorkspaceError::Space { .. } => ("workspace", Failed, MEND),
     }
 }

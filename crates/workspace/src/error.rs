@@ -64,6 +64,30 @@ pub enum WorkspaceError {
         /// Why.
         source: io::Error,
     },
+    /// A path cannot be copied.
+    #[error("cannot copy {path}")]
+    Copy {
+        /// Which.
+        path: RelPath,
+        /// Why.
+        source: io::Error,
+    },
+    /// The folder of a copy cannot be made.
+    #[error("cannot make the folder {path}", path = path.display())]
+    MakeCopy {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The folder of a copy cannot be deleted.
+    #[error("cannot delete the folder {path}", path = path.display())]
+    RemoveCopy {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The file system has too little room.
     #[error("{needed_bytes} bytes are needed beside the workspace and {free_bytes} are free")]
     Space {
@@ -123,7 +147,10 @@ impl WorkspaceError {
     /// Whether a full disk is the cause.
     pub fn is_full(&self) -> bool {
         match self {
-            WorkspaceError::Stage { source, .. } | WorkspaceError::Swap { source, .. } => is_full(source),
+            WorkspaceError::Stage { source, .. }
+            | WorkspaceError::Swap { source, .. }
+            | WorkspaceError::Copy { source, .. }
+            | WorkspaceError::MakeCopy { source, .. } => is_full(source),
             WorkspaceError::Sync(source) => is_full(source),
             WorkspaceError::Space { .. } => true,
             _ => false,

@@ -8,6 +8,7 @@
 
 mod cache;
 mod compare;
+mod copy;
 mod error;
 mod linux;
 mod plan;
@@ -21,6 +22,7 @@ mod swap;
 mod threads;
 
 pub use cache::StatCache;
+pub use copy::{Copied, copy_tree, remove_tree};
 pub use error::{Obstacle, WorkspaceError};
 pub use plan::{Plan, plan};
 pub use probe::Capabilities;

@@ -13,6 +13,7 @@ use crate::root::{OWN_FOLDER, Root};
 use crate::rules::{RULES_BYTES_MAX, RULES_FILE, Rules};
 use crate::threads;
 use file::FileRead;
+pub(crate) use file::is_out_of_handles;
 use rayon::prelude::*;
 use rustix::fd::OwnedFd;
 use safepoint_model::coverage::{Coverage, Skipped, Why};
@@ -23,7 +24,7 @@ use std::io::{self, Read};
 use std::sync::OnceLock;
 
 /// Deeper nesting is left out, and said. Each level holds one open directory.
-const DEPTH_MAX: usize = 4_000;
+pub(crate) const DEPTH_MAX: usize = 4_000;
 /// The first bytes of a `CACHEDIR.TAG` (bford.info/cachedir).
 const CACHE_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
@@ -463,7 +464,7 @@ impl Walk<'_> {
         let fd = match linux::open_dir(&here.fd, &name) {
             Ok(fd) => fd,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Outcome::Gone),
-            Err(error) if file::is_out_of_handles(&error) => {
+            Err(error) if is_out_of_handles(&error) => {
                 return Err(unreadable(&join(&here.path, &name)?, error));
             }
             Err(_) => return Ok(Outcome::LeftOut(name, Why::Unreadable)),
@@ -542,7 +543,7 @@ fn unreadable(path: &RelPath, source: io::Error) -> WorkspaceError {
 }
 
 /// Names from a directory listing are names; the model checks all the same.
-fn join(above: &RelPath, name: &[u8]) -> Result<RelPath, WorkspaceError> {
+pub(crate) fn join(above: &RelPath, name: &[u8]) -> Result<RelPath, WorkspaceError> {
     above.join(name).map_err(|error| unreadable(above, io::Error::other(error)))
 }
 

@@ -157,6 +157,7 @@ fn verb(activity: Activity) -> &'static str {
         Activity::Settling => "Clearing up",
         Activity::Checking => "Checking the store",
         Activity::Collecting => "Freeing space",
+        Activity::Copying => "Copying the workspace",
     }
 }
 

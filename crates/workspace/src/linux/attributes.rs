@@ -128,9 +128,18 @@ fn set_xattrs(file: &OwnedFd, now: &[Xattr], wanted: &[Xattr]) -> io::Result<()>
 
 /// Sets when a file was last written.
 pub(crate) fn set_times_to(file: impl AsFd, mtime_ns: i64) -> io::Result<()> {
+    Ok(rustix::fs::futimens(file, &times(mtime_ns))?)
+}
+
+/// Sets when a symbolic link itself was made.
+pub(crate) fn set_link_times_to(dir: &OwnedFd, name: &[u8], mtime_ns: i64) -> io::Result<()> {
+    Ok(rustix::fs::utimensat(dir, name, &times(mtime_ns), rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+fn times(mtime_ns: i64) -> Timestamps {
     let time =
         Timespec { tv_sec: mtime_ns.div_euclid(1_000_000_000), tv_nsec: mtime_ns.rem_euclid(1_000_000_000) };
-    Ok(rustix::fs::futimens(file, &Timestamps { last_access: time, last_modification: time })?)
+    Timestamps { last_access: time, last_modification: time }
 }
 
 #[cfg(test)]

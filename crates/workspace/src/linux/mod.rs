@@ -7,7 +7,7 @@ mod attributes;
 mod lease;
 
 pub(crate) use attributes::{
-    read_xattrs, read_xattrs_by_path, set_link_owner, set_meta, set_mode, set_times_to,
+    read_xattrs, read_xattrs_by_path, set_link_owner, set_link_times_to, set_meta, set_mode, set_times_to,
 };
 pub(crate) use lease::{Lease, try_lease};
 

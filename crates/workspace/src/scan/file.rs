@@ -34,7 +34,7 @@ pub(super) enum FileRead {
 }
 
 /// Whether it is this process that lacks something, and not the file.
-pub(super) fn is_out_of_handles(error: &io::Error) -> bool {
+pub(crate) fn is_out_of_handles(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
