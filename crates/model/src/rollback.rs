@@ -30,6 +30,8 @@ word_type! {
         Undo = "undo",
         /// Does one again.
         Redo = "redo",
+        /// Takes over what a plan made in its sandbox.
+        Apply = "apply",
     }
 }
 

@@ -2,13 +2,12 @@
 //!
 //! Going back is the rollback of plan and files, and nothing else; what a correction adds to it is in the same commit.
 
-use crate::restore::{Request, RestoreOptions, Restored};
+use crate::restore::{RestoreOptions, Restored};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanNote, PlanRecord, Transaction};
 use safepoint_model::plan::clean::{Candidate, Event, NoneClean, first_unresolved, last_clean};
 use safepoint_model::plan::spec::StepSpec;
 use safepoint_model::plan::state::{Decision, Plan, StepState};
-use safepoint_model::rollback::Verb;
 use safepoint_model::{CheckpointId, Progress, Timestamp};
 use safepoint_store::Depth;
 use serde_json::{Value, json};
@@ -174,19 +173,8 @@ impl CheckpointManager {
         };
         let guidance = revert.guidance.as_ref().map(|text| self.guidance(text));
         let correction = Correction { stay, guidance, attempt, decision: revert.decision.clone() };
-        let workspace = self.workspace(record.workspace_id)?;
-        let restored = self.restore_within_cap(&workspace, options, progress, || {
-            let held = self.hold(&workspace)?;
-            self.recover_held(&workspace, &held.root, progress)?;
-            let request = Request {
-                verb: Verb::Rollback,
-                answers: None,
-                to: self.checkpoint(to)?,
-                options,
-                correction: Some(&correction),
-            };
-            self.restore_held(&workspace, &held, &request, progress)
-        })?;
+        let workspace = self.place_of(&record)?;
+        let restored = self.restore_by(&workspace, to, options, Some(&correction), progress)?;
         let record = self.plan(id)?;
         Ok(Corrected { attempt, record, checkpoint: Some(to), restored: Some(restored), step: None })
     }
@@ -201,6 +189,7 @@ impl CheckpointManager {
         spec: &StepSpec,
         guidance: Option<&str>,
     ) -> Result<Corrected, Error> {
+        let _lock = self.hold_plan(id)?;
         let at = self.environment.now();
         let guidance = guidance.map(|text| self.guidance(text));
         let (attempt, record, step) = self.catalog.write(|transaction| {

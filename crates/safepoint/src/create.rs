@@ -172,7 +172,7 @@ impl CheckpointManager {
         checkpoint.kind = options.kind;
         checkpoint.reason = options.reason;
         checkpoint.phase = options.phase;
-        checkpoint.session_id = options.session_id.clone();
+        checkpoint.session_id = options.session_id.clone().or_else(|| self.settings.session_id.clone());
         checkpoint.source_tool = options.source_tool.clone();
         checkpoint.pinned = options.pinned;
         checkpoint.progress = options.progress;
@@ -189,12 +189,13 @@ impl CheckpointManager {
         record: &PlanRecord,
         writer: &Writer<'_>,
     ) -> Result<(), Error> {
-        if Some(record.workspace_id) != checkpoint.workspace_id {
+        if Some(self.place_of(record)?.id) != checkpoint.workspace_id {
             return Err(Error::OtherPlan { checkpoint: checkpoint.id, id: record.plan.id.clone() });
         }
         let part = plan::capture(writer, &record.plan)?;
         checkpoint.plan_id = Some(record.plan.id.clone());
         checkpoint.scope = Scope::Workflow;
+        checkpoint.sandbox_ref = record.plan.sandbox.id.clone();
         checkpoint.step_index = Some(record.plan.step_index());
         // The same plan gives the same document, so that its name is the hash of the state.
         checkpoint.state_hash = Some(part.document);

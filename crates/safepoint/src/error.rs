@@ -5,13 +5,33 @@ use crate::plan_file::PlanFileError;
 use safepoint_catalog::CatalogError;
 use safepoint_model::change::GraftError;
 use safepoint_model::plan::clean::NoneClean;
-use safepoint_model::plan::state::PlanRule;
+use safepoint_model::plan::state::{PlanRule, PlanState};
 use safepoint_model::{Bytes, CheckpointId, ModelError, ObjectError, RelPath, RollbackId};
 use safepoint_store::StoreError;
 use safepoint_workspace::WorkspaceError;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
+
+/// What somebody wanted to do to a plan that is being run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Run it as well.
+    Run,
+    /// Change it under its runner.
+    Change,
+}
+
+/// So many paths are named in a sentence.
+const PATHS_NAMED: usize = 5;
+
+fn some(paths: &[RelPath]) -> String {
+    let mut named: Vec<String> = paths.iter().take(PATHS_NAMED).map(ToString::to_string).collect();
+    if paths.len() > PATHS_NAMED {
+        named.push(format!("and {} more", paths.len() - PATHS_NAMED));
+    }
+    named.join(", ")
+}
 
 /// A verb that failed. Unless it says otherwise, nothing changed.
 #[derive(Debug, Error)]
@@ -161,6 +181,64 @@ pub enum Error {
     PlanChanged {
         /// Which.
         id: String,
+    },
+    /// Somebody runs the plan.
+    #[error("plan {id} is being run{}", pid.map_or_else(String::new, |pid| format!(" by process {pid}")))]
+    PlanRunning {
+        /// Which.
+        id: String,
+        /// By whom, as far as is known.
+        pid: Option<u32>,
+        /// What was to be done to it.
+        wish: Wish,
+    },
+    /// The place where the plan works is gone.
+    #[error("the sandbox of plan {id} is missing: {}", path.display())]
+    SandboxMissing {
+        /// Which plan.
+        id: String,
+        /// Where it was.
+        path: PathBuf,
+    },
+    /// A plan that has begun does not begin.
+    #[error("plan {id} is {state}")]
+    NotReady {
+        /// Which.
+        id: String,
+        /// Where it is.
+        state: PlanState,
+    },
+    /// Nobody knows how far a step came.
+    #[error("nobody knows how far {} came when its process ended", steps.join(", "))]
+    StepInterrupted {
+        /// Which plan.
+        id: String,
+        /// Which steps.
+        steps: Vec<String>,
+    },
+    /// A command that takes a step's effects back did not work.
+    #[error("the undo command of step {step} failed: {why}")]
+    UndoFailed {
+        /// Which step.
+        step: String,
+        /// How.
+        why: String,
+    },
+    /// The project is not what the sandbox was made from.
+    #[error("the project changed since the sandbox of plan {id} was made: {}", some(paths))]
+    ProjectChanged {
+        /// Which plan.
+        id: String,
+        /// Where.
+        paths: Vec<RelPath>,
+    },
+    /// Project and sandbox changed the same thing in different ways.
+    #[error("the project and the sandbox of plan {id} both changed: {}", some(paths))]
+    ApplyConflict {
+        /// Which plan.
+        id: String,
+        /// What.
+        paths: Vec<RelPath>,
     },
     /// There is no clean checkpoint to go back to.
     #[error("plan {id} has no clean checkpoint to go back to")]

@@ -2,8 +2,10 @@
 
 use crate::Error;
 use crate::config::ConfigError;
+use crate::error::Wish;
 use safepoint_catalog::CatalogError;
 use safepoint_model::change::GraftError;
+use safepoint_model::plan::state::{PlanRule, PlanState};
 use safepoint_model::{ModelError, ObjectError};
 use safepoint_store::StoreError;
 use safepoint_workspace::WorkspaceError;
@@ -151,6 +153,65 @@ fn classify(error: &Error) -> Row {
                 "`safepoint plan checkpoint list PLAN` shows what there is; `plan rollback` goes to any of them.",
             ],
         ),
+        Error::PlanRunning { wish: Wish::Run, .. } => (
+            "plan_running",
+            Busy,
+            &["Wait until it has ended, or end it with Ctrl-C or `safepoint plan pause PLAN`."],
+        ),
+        Error::PlanRunning { wish: Wish::Change, .. } => (
+            "plan_live",
+            Conflict,
+            &[
+                "End the run first: Ctrl-C where it runs, or `safepoint plan pause PLAN` and wait for its step.",
+            ],
+        ),
+        Error::SandboxMissing { .. } => (
+            "sandbox_missing",
+            Conflict,
+            &[
+                "Make it again from a checkpoint: safepoint plan rollback PLAN CHECKPOINT --recreate-sandbox",
+                "`safepoint plan checkpoint list PLAN` shows the checkpoints.",
+            ],
+        ),
+        Error::NotReady { state: PlanState::Draft, .. } => {
+            ("not_ready", Conflict, &["It has no steps yet: safepoint plan step add PLAN STEP --run COMMAND"])
+        }
+        Error::NotReady { state: PlanState::Ready, .. } => {
+            ("not_ready", Conflict, &["It has not begun: safepoint plan run PLAN"])
+        }
+        Error::NotReady { .. } => ("not_ready", Conflict, &["It has begun: safepoint plan resume PLAN"]),
+        Error::StepInterrupted { .. } => (
+            "step_interrupted",
+            Conflict,
+            &[
+                "Look at what it did, then say how to go on: safepoint plan resume PLAN --interrupted rerun|done|fail",
+                "`on_interrupt` in the plan file says it beforehand.",
+            ],
+        ),
+        Error::UndoFailed { .. } => (
+            "undo_failed",
+            Failed,
+            &[
+                "Neither files nor plan were changed. Mend the cause and try again: undo commands that worked are not run twice.",
+                "Or go on without it: --skip-failed-undo reports it as not undone.",
+            ],
+        ),
+        Error::ProjectChanged { .. } => (
+            "project_changed",
+            Conflict,
+            &["Take over what does not conflict with: safepoint plan apply PLAN --merge"],
+        ),
+        Error::ApplyConflict { .. } => (
+            "apply_conflict",
+            Conflict,
+            &["Make both the same at these paths, in the project or in the sandbox, then try again."],
+        ),
+        Error::Plan(PlanRule::NoStep { .. }) => {
+            ("no_step", NotFound, &["`safepoint plan show PLAN` shows its steps."])
+        }
+        Error::Plan(PlanRule::NoDecision { .. }) => {
+            ("no_decision", NotFound, &["`safepoint plan tree PLAN` shows its decisions."])
+        }
         Error::Plan(_) => ("plan_rule", Conflict, &["`safepoint plan show PLAN` shows where it is."]),
         Error::NoPurge { .. } => {
             ("no_purge", NotFound, &["`safepoint show ID --files` lists what is in a checkpoint."])

@@ -4,12 +4,34 @@
 
 use crate::Error;
 use crate::config::{CONFIG_BYTES_MAX, ConfigFile};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use safepoint_model::{CheckpointId, ObjectId, ObjectKind, WorkspaceId};
 use safepoint_workspace::{NextCache, SmallFile, StatCache};
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The folder with the copies that plans work in.
+const SANDBOXES: &str = "sandboxes";
+
+/// Who else may have a plan at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// Nobody.
+    Alone,
+    /// Whoever does not run it.
+    WithOthers,
+}
+
+/// A plan belongs to this process until this is dropped.
+#[derive(Debug)]
+pub(crate) struct PlanLock {
+    _file: fs::File,
+}
 
 /// The folder, and what is where in it.
 #[derive(Debug)]
@@ -89,14 +111,70 @@ impl Home {
         fs::rename(fresh, path)
     }
 
-    /// How much everything in the home takes on the disk.
+    /// Where the sandbox of a plan lies: named like the project, because programs print it.
+    pub(crate) fn sandbox(&self, plan: &str, project: &str) -> PathBuf {
+        let plain = !project.is_empty() && !project.contains('/') && project != "." && project != "..";
+        self.sandbox_folder(plan).join(if plain { project } else { "project" })
+    }
+
+    fn sandbox_folder(&self, plan: &str) -> PathBuf {
+        self.path.join(SANDBOXES).join(plan)
+    }
+
+    /// Makes the folder in which the sandbox of a plan is made.
+    pub(crate) fn make_sandbox_folder(&self, plan: &str) -> io::Result<()> {
+        make_private_dir(&self.sandbox_folder(plan))
+    }
+
+    /// Makes an empty folder for a sandbox that is gone.
+    pub(crate) fn make_empty_sandbox(&self, plan: &str, path: &Path) -> io::Result<()> {
+        self.make_sandbox_folder(plan)?;
+        DirBuilder::new().mode(0o700).create(path)
+    }
+
+    /// Takes the folder around a sandbox away, if nothing is in it.
+    pub(crate) fn drop_empty(path: &Path) {
+        let _ = fs::remove_dir(path);
+    }
+
+    /// Takes a plan for this process: alone, or with others that do not run it. Nothing where somebody else has it all the while.
+    ///
+    /// A kernel lock (flock(2)): it goes with the process, whatever ends it.
+    pub(crate) fn lock_plan(&self, plan: &str, share: Share, wait: Duration) -> io::Result<Option<PlanLock>> {
+        let folder = self.path.join("runs");
+        make_private_dir(&folder)?;
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(folder.join(format!("{plan}.lock")))?;
+        let operation = match share {
+            Share::Alone => FlockOperation::NonBlockingLockExclusive,
+            Share::WithOthers => FlockOperation::NonBlockingLockShared,
+        };
+        let deadline = Instant::now() + wait;
+        loop {
+            match flock(&file, operation) {
+                Ok(()) => return Ok(Some(PlanLock { _file: file })),
+                Err(Errno::WOULDBLOCK) if Instant::now() < deadline => sleep(Duration::from_millis(5)),
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// How much everything in the home takes on the disk, but for the copies that plans work in.
     pub(crate) fn disk_bytes(&self) -> Result<u64, Error> {
-        fn below(dir: &Path) -> io::Result<u64> {
+        fn below(dir: &Path, top: &Path) -> io::Result<u64> {
             let mut sum = 0;
             for entry in fs::read_dir(dir)? {
                 let entry = entry?;
+                if dir == top && entry.file_name() == SANDBOXES {
+                    continue;
+                }
                 sum += match entry.metadata() {
-                    Ok(metadata) if metadata.is_dir() => below(&entry.path())?,
+                    Ok(metadata) if metadata.is_dir() => below(&entry.path(), top)?,
                     Ok(metadata) => metadata.blocks() * 512,
                     // It went away while we looked.
                     Err(_) => 0,
@@ -104,7 +182,7 @@ impl Home {
             }
             Ok(sum)
         }
-        below(&self.path).map_err(|source| Error::Home { path: self.path.clone(), source })
+        below(&self.path, &self.path).map_err(|source| Error::Home { path: self.path.clone(), source })
     }
 }
 
@@ -165,6 +243,34 @@ mod tests {
         fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         let home = Home::open(&path).unwrap();
         assert_eq!(fs::metadata(home.path()).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn one_process_runs_a_plan_and_others_that_do_not_share_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        let lock = |share| home.lock_plan("p", share, Duration::from_millis(20)).unwrap();
+        let runner = lock(Share::Alone).unwrap();
+        assert!(lock(Share::Alone).is_none() && lock(Share::WithOthers).is_none());
+        assert!(home.lock_plan("q", Share::Alone, Duration::ZERO).unwrap().is_some());
+        drop(runner);
+        let (_one, _two) = (lock(Share::WithOthers).unwrap(), lock(Share::WithOthers).unwrap());
+        assert!(lock(Share::Alone).is_none());
+    }
+
+    #[test]
+    fn a_sandbox_is_named_like_its_project_where_that_is_a_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        assert!(home.sandbox("p", "shop").ends_with("sandboxes/p/shop"));
+        for odd in ["/", "", ".", "..", "a/b"] {
+            assert!(home.sandbox("p", odd).ends_with("sandboxes/p/project"), "{odd}");
+        }
+        let path = home.sandbox("p", "shop");
+        home.make_empty_sandbox("p", &path).unwrap();
+        let before = home.disk_bytes().unwrap();
+        fs::write(path.join("large"), vec![1; 100_000]).unwrap();
+        assert_eq!(home.disk_bytes().unwrap(), before, "copies are not what the cap is about");
     }
 
     #[test]

@@ -28,14 +28,17 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests set up folders"))]
 
+mod apply;
 mod compare;
 mod config;
 mod correct;
 mod create;
+mod effects;
 mod environment;
 mod error;
 mod failure;
 mod find;
+mod guard;
 mod home;
 mod manager;
 mod mark;
@@ -49,32 +52,40 @@ mod recover;
 mod repair;
 mod rescue;
 mod restore;
+mod runner;
+mod sandbox;
 mod space;
 mod spelling;
 mod undo;
 mod upkeep;
 mod validate;
 
+pub use apply::{Applied, Merge};
 pub use compare::{Against, Comparison, Status, Survey};
 pub use config::{
     Config, ConfigError, ConfigFile, Effective, HomeConfig, RetentionConfig, TestCommand, WorkspaceConfig,
 };
 pub use correct::{Corrected, Revert};
 pub use create::{CreateOptions, Created};
+pub use effects::{FailedUndo, NotUndone, Undone};
 pub use environment::{Environment, SystemEnvironment};
-pub use error::Error;
+pub use error::{Error, Wish};
 pub use failure::{Failure, FailureKind};
 pub use find::{Entries, ListedEntry};
+pub use guard::DeadRun;
 pub use manager::{CheckpointManager, Settings};
 pub use part::{Captured, Chosen, Outline, Part, Prepared};
 pub use plan_file::{
     PLAN_FILE_BYTES_MAX, Place, PlanFile, PlanFileError, PlanFileProblem, PlanFormat, PlanProblemKind,
 };
 pub use plans::{NewDecision, StepMoved};
+pub use process::Stop;
 pub use purge::PurgeReport;
 pub use recover::Recovery;
 pub use repair::Repair;
 pub use restore::{DryRun, RestoreOptions, Restored};
+pub use runner::{Interrupted, RunEvent, RunObserver, RunOptions, RunReport};
+pub use sandbox::Missing;
 pub use space::{CheckpointSpace, Space, WorkspaceSpace};
 pub use upkeep::{Cap, Judged, Thoroughness};
 pub use validate::{DamagedPart, Validation};

@@ -30,6 +30,10 @@ pub struct Settings {
     pub cap_bytes: Option<u64>,
     /// Which checkpoints stay; what the configuration says where it is not given.
     pub retention: Option<Policy>,
+    /// The session that checkpoints belong to where nothing else is said.
+    pub session_id: Option<String>,
+    /// How many files the commands of plans may open, where that is less than this process may.
+    pub open_files: Option<u64>,
     /// Do not use more of the file system than this, even where it could do more.
     pub capabilities: Capabilities,
 }
@@ -42,6 +46,8 @@ impl Default for Settings {
             refused_roots: Vec::new(),
             cap_bytes: None,
             retention: None,
+            session_id: None,
+            open_files: None,
             capabilities: Capabilities::default(),
         }
     }

@@ -4,18 +4,27 @@
 //! due before something is taken before it is on record, one that is due after it afterwards.
 
 use crate::create::{CreateOptions, Created};
-use crate::restore::{RestoreOptions, Restored};
+use crate::restore::{DryRun, RestoreOptions, Restored};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanCheckpoint, PlanNote, PlanRecord, PlanSummary, Workspace};
 use safepoint_model::checkpoint::{Kind, Reason};
 use safepoint_model::plan::document;
 use safepoint_model::plan::spec::{PlanSpec, StepSpec, is_slug};
-use safepoint_model::plan::state::{Decision, Happening, Plan, PlanRule};
+use safepoint_model::plan::state::{Decision, Happening, Plan, PlanRule, PlanState};
 use safepoint_model::{CheckpointId, Progress};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// How often a plan that others change is looked at anew.
 const TRIES: u32 = 4;
+
+/// Who moves a plan on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Driver {
+    /// Somebody who says what happens.
+    Outside,
+    /// The runner.
+    Runner,
+}
 
 /// A decision that is about to be made.
 #[derive(Debug, Clone, Default)]
@@ -126,17 +135,36 @@ impl CheckpointManager {
     /// # Errors
     /// When there is no such plan or step, it may not begin now, or a checkpoint that is due fails: the step has not begun then.
     pub fn start_step(&self, id: &str, path: &str, progress: &dyn Progress) -> Result<StepMoved, Error> {
+        let _lock = self.hold_plan(id)?;
+        self.plan(id)?.plan.starts(path)?;
+        self.with_sandbox(id, progress)?;
+        self.start_step_by(id, path, Driver::Outside, progress)
+    }
+
+    pub(crate) fn start_step_by(
+        &self,
+        id: &str,
+        path: &str,
+        driver: Driver,
+        progress: &dyn Progress,
+    ) -> Result<StepMoved, Error> {
         // Others may drive the plan as well: then it is looked at anew.
         for _ in 0..TRIES {
-            match self.try_start_step(id, path, progress) {
+            match self.try_start_step(id, path, driver, progress) {
                 Err(Error::PlanChanged { .. }) => {}
                 other => return other,
             }
         }
-        self.try_start_step(id, path, progress)
+        self.try_start_step(id, path, driver, progress)
     }
 
-    fn try_start_step(&self, id: &str, path: &str, progress: &dyn Progress) -> Result<StepMoved, Error> {
+    fn try_start_step(
+        &self,
+        id: &str,
+        path: &str,
+        driver: Driver,
+        progress: &dyn Progress,
+    ) -> Result<StepMoved, Error> {
         let record = self.plan(id)?;
         let coming = record.plan.starts(path)?;
         let mut checkpoints = Vec::new();
@@ -147,7 +175,13 @@ impl CheckpointManager {
         }
         let now = self.environment.now();
         let (record, happened) =
-            self.change_plan(id, &format!("step {path} started"), |plan| plan.start(path, now))?;
+            self.change_plan(id, &format!("step {path} started"), |plan| match (driver, plan.state) {
+                // A runner does not go on with a plan that somebody paused.
+                (Driver::Runner, from) if from != PlanState::Running => {
+                    Err(PlanRule::Transition { from, to: PlanState::Running })
+                }
+                _ => plan.start(path, now),
+            })?;
         Ok(StepMoved { record, happened, checkpoints })
     }
 
@@ -163,6 +197,7 @@ impl CheckpointManager {
         output: Option<Value>,
         progress: &dyn Progress,
     ) -> Result<StepMoved, Error> {
+        let _lock = self.hold_plan(id)?;
         let now = self.environment.now();
         let (record, happened) =
             self.change_plan(id, &format!("step {path} done"), |plan| plan.finish(path, output, now))?;
@@ -180,20 +215,12 @@ impl CheckpointManager {
         error: &str,
         progress: &dyn Progress,
     ) -> Result<StepMoved, Error> {
-        let now = self.environment.now();
-        let (record, happened) = self.catalog.write(|transaction| {
-            let mut record = transaction.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.to_owned() })?;
-            let happened = record.plan.fail(path, error, now)?;
-            record.version = transaction.save_plan(&record.plan, &format!("step {path} failed"), now)?;
-            record.updated_at = now;
-            transaction.note_plan(id, "error", &json!({ "step": path, "error": error }), now)?;
-            Ok::<_, Error>((record, happened))
-        })?;
-        self.after(record, happened, progress)
+        let _lock = self.hold_plan(id)?;
+        self.fail_step_by(id, path, error, None, progress)
     }
 
     /// Takes the checkpoints that are due once something happened: one, however much of it was a milestone.
-    fn after(
+    pub(crate) fn after(
         &self,
         record: PlanRecord,
         happened: Vec<Happening>,
@@ -218,7 +245,7 @@ impl CheckpointManager {
     }
 
     /// Whether the last checkpoint of the plan is older than the plan wants it to be.
-    fn is_time(&self, record: &PlanRecord) -> Result<bool, Error> {
+    pub(crate) fn is_time(&self, record: &PlanRecord) -> Result<bool, Error> {
         let Some(every) = record.plan.milestones.every else { return Ok(false) };
         let last = self.catalog.plan_checkpoints(&record.plan.id)?.first().copied();
         let last = match last {
@@ -260,7 +287,7 @@ impl CheckpointManager {
         };
         let plan_id = Some(record.plan.id.clone());
         let options = CreateOptions { label: Some(label), kind, reason, plan_id, ..CreateOptions::default() };
-        let workspace = self.workspace(record.workspace_id)?;
+        let workspace = self.plan_workspace(record)?;
         // What comes after something may hold what others did since; they may only not do it meanwhile.
         let tries = if version.is_none() { TRIES } else { 0 };
         for _ in 0..tries {
@@ -282,8 +309,8 @@ impl CheckpointManager {
         options: &CreateOptions,
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
-        let record = self.plan(id)?;
-        let workspace = self.workspace(record.workspace_id)?;
+        let record = self.with_sandbox(id, progress)?;
+        let workspace = self.plan_workspace(&record)?;
         let options = CreateOptions { plan_id: Some(id.to_owned()), ..options.clone() };
         self.create(&workspace, &options, progress)
     }
@@ -316,8 +343,13 @@ impl CheckpointManager {
         if checkpoint.plan_id.as_deref() != Some(id) {
             return Err(Error::OtherPlan { checkpoint: to, id: id.to_owned() });
         }
-        let workspace = self.workspace(record.workspace_id)?;
-        self.restore(&workspace, to, options, progress)
+        let made = self.mend_sandbox(&record, options.missing_sandbox)?;
+        let workspace = self.place_of(&record)?;
+        let restored = self.restore(&workspace, to, options, progress);
+        if made && (restored.is_err() || options.dry_run == DryRun::Yes) {
+            self.unmend_sandbox(&record);
+        }
+        restored
     }
 
     /// Records a decision. Returns its id.

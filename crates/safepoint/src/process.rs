@@ -142,7 +142,7 @@ pub(crate) fn run(job: &Job<'_>, stop: &dyn Fn() -> Stop, output: &mut dyn FnMut
             return Err(error);
         }
     };
-    Watch { child, pid, handle, pipe: Some(reader) }.to_the_end(job.deadline, stop, output)
+    Watch { child, pid, handle, pipe: Some(reader) }.until_the_end(job.deadline, stop, output)
 }
 
 /// A command that is under way.
@@ -161,7 +161,7 @@ enum Look {
 }
 
 impl Watch {
-    fn to_the_end(
+    fn until_the_end(
         mut self,
         deadline: Option<Instant>,
         stop: &dyn Fn() -> Stop,

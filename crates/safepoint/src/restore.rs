@@ -3,13 +3,16 @@
 //! The transaction of PUBLISH is the only commit point. Any error before it puts everything back, and a crash before it makes the
 //! next command do so. What a part is does not matter here.
 
+use crate::apply::Taking;
 use crate::config::Broken;
 use crate::correct::Correction;
 use crate::create::{CreateOptions, Draft, files_part, link_plan};
+use crate::effects::{FailedUndo, NotUndone, Undone};
 use crate::manager::Held;
 use crate::part::{Chosen, Outline, Part, Prepared};
 use crate::parts::files::FilesPart;
-use crate::parts::plan::{PlanRollback, WithPlan};
+use crate::parts::plan::{PlanRollback, WithRecords};
+use crate::sandbox::Missing;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{FinishFacts, Workspace};
 use safepoint_model::change::Absent;
@@ -41,6 +44,10 @@ pub struct RestoreOptions {
     pub dry_run: DryRun,
     /// Which time restored files carry.
     pub times: Times,
+    /// What becomes of it when an undo command of a plan's step fails.
+    pub failed_undo: FailedUndo,
+    /// What becomes of it when the sandbox of the plan is gone.
+    pub missing_sandbox: Missing,
 }
 
 /// What a rollback did, or would do.
@@ -60,6 +67,10 @@ pub struct Restored {
     pub verified: bool,
     /// What of a plan it took back, where it was about one.
     pub taken_back: Option<TakenBack>,
+    /// Commands that took back what steps did outside of the files.
+    pub undone: Vec<Undone>,
+    /// What steps did outside of the files and was not taken back.
+    pub effects_not_undone: Vec<NotUndone>,
 }
 
 /// What is asked, whichever verb asks it.
@@ -70,6 +81,8 @@ pub(crate) struct Request<'a> {
     pub(crate) options: &'a RestoreOptions,
     /// What a correction adds to it.
     pub(crate) correction: Option<&'a Correction>,
+    /// The result of a plan that is taken over.
+    pub(crate) taking: Option<&'a Taking>,
 }
 
 impl CheckpointManager {
@@ -84,17 +97,27 @@ impl CheckpointManager {
         options: &RestoreOptions,
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
-        self.restore_within_cap(workspace, options, progress, || {
-            let held = self.hold(workspace)?;
-            self.recover_held(workspace, &held.root, progress)?;
-            let request = Request {
-                verb: Verb::Rollback,
-                answers: None,
-                to: self.checkpoint(to)?,
-                options,
-                correction: None,
-            };
-            self.restore_held(workspace, &held, &request, progress)
+        self.restore_by(workspace, to, options, None, progress)
+    }
+
+    /// The same, with what a correction adds to it.
+    pub(crate) fn restore_by(
+        &self,
+        workspace: &Workspace,
+        to: CheckpointId,
+        options: &RestoreOptions,
+        correction: Option<&Correction>,
+        progress: &dyn Progress,
+    ) -> Result<Restored, Error> {
+        self.with_effects(to, options, progress, |options| {
+            self.restore_within_cap(workspace, options, progress, || {
+                let held = self.hold(workspace)?;
+                self.recover_held(workspace, &held.root, progress)?;
+                let to = self.checkpoint(to)?;
+                let request =
+                    Request { verb: Verb::Rollback, answers: None, to, options, correction, taking: None };
+                self.restore_held(workspace, &held, &request, progress)
+            })
         })
     }
 
@@ -187,7 +210,10 @@ impl CheckpointManager {
         // carried out.
         let writer = self.store.writer()?;
         let safety = CreateOptions {
-            label: Some(format!("before {} to {}", request.verb, request.to.id)),
+            label: Some(match request.taking {
+                Some(taking) => format!("before plan {} is applied", taking.plan_id()),
+                None => format!("before {} to {}", request.verb, request.to.id),
+            }),
             kind: Kind::Automatic,
             reason: Reason::PreRiskyOperation,
             ..CreateOptions::default()
@@ -200,13 +226,18 @@ impl CheckpointManager {
         let mut prepared = part.prepare(safety.captured.document, target.document, chosen, &writer)?;
         if chosen.paths.is_empty()
             && request.options.part != Some(PartKind::Files)
+            && request.taking.is_none()
             && let Some(plan) = PlanRollback::prepare(self, &writer, request, record.id)?
         {
             // The plan as it is belongs to what an undo brings back.
             self.add_plan(&mut safety.checkpoint, plan.now(), &writer)?;
             taken_back = Some(plan.taken_back());
             plan_now = Some(plan.now().clone());
-            prepared = Box::new(WithPlan { files: prepared, plan });
+            prepared = Box::new(WithRecords { files: prepared, records: Box::new(plan) });
+        }
+        if let Some(taking) = request.taking {
+            taking.check(&writer, safety.captured.document, target.document)?;
+            prepared = Box::new(WithRecords { files: prepared, records: Box::new(taking) });
         }
         let outline = prepared.outline().clone();
         record.restored_files_count = outline.restored;
@@ -219,6 +250,8 @@ impl CheckpointManager {
             warnings: config.passed_over.clone().into_iter().collect(),
             verified: false,
             taken_back,
+            undone: Vec::new(),
+            effects_not_undone: Vec::new(),
         };
         let lacking = part.capabilities.warnings();
         restored.warnings.extend(lacking.iter().map(|warning| (*warning).to_owned()));
@@ -263,7 +296,7 @@ impl CheckpointManager {
     /// What the checkpoint holds of this workspace, if it may be restored here.
     fn target_part(&self, workspace: &Workspace, request: &Request<'_>) -> Result<PartRecord, Error> {
         let checkpoint = request.to.id;
-        if request.to.workspace_id != Some(workspace.id) {
+        if request.to.workspace_id != Some(workspace.id) && request.taking.is_none() {
             return Err(Error::OtherWorkspace { checkpoint });
         }
         if request.to.role == Some(Role::Rescue) && request.options.paths.is_empty() {
@@ -297,7 +330,9 @@ impl CheckpointManager {
         self.catalog.write::<(), Error>(|transaction| {
             prepared.publish(transaction)?;
             transaction.finish_rollback(record.id, RollbackState::Done, at, &facts)?;
-            transaction.count_rollback(request.to.id)?;
+            if request.taking.is_none() {
+                transaction.count_rollback(request.to.id)?;
+            }
             transaction.set_head(workspace.id, head)?;
             Ok(())
         })?;

@@ -3,8 +3,8 @@
 use crate::restore::{Request, RestoreOptions, Restored};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::Workspace;
-use safepoint_model::Progress;
 use safepoint_model::rollback::{Rollback, RollbackState, Verb};
+use safepoint_model::{CheckpointId, Progress};
 
 /// What can be undone and redone, last first to go.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ fn stacks(history: &[Rollback]) -> Stacks<'_> {
     let done = |record: &&Rollback| matches!(record.state, RollbackState::Done | RollbackState::Settled);
     for record in history.iter().filter(done) {
         match record.verb {
-            Verb::Rollback => {
+            Verb::Rollback | Verb::Apply => {
                 stacks.undo.push(record);
                 stacks.redo.clear();
             }
@@ -53,8 +53,7 @@ impl CheckpointManager {
         options: &RestoreOptions,
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
-        let act = || self.answer(workspace, Verb::Undo, options, progress);
-        self.restore_within_cap(workspace, options, progress, act)
+        self.answer(workspace, Verb::Undo, options, progress)
     }
 
     /// Does the rollback again that was last undone.
@@ -67,8 +66,7 @@ impl CheckpointManager {
         options: &RestoreOptions,
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
-        let act = || self.answer(workspace, Verb::Redo, options, progress);
-        self.restore_within_cap(workspace, options, progress, act)
+        self.answer(workspace, Verb::Redo, options, progress)
     }
 
     fn answer(
@@ -78,18 +76,38 @@ impl CheckpointManager {
         options: &RestoreOptions,
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
-        let held = self.hold(workspace)?;
-        self.recover_held(workspace, &held.root, progress)?;
+        // What a crash left may be the very rollback that is to be undone.
+        self.recover(workspace, progress)?;
+        let (answered, before) = self.answered(workspace, verb)?;
+        let options = RestoreOptions { paths: answered.paths.clone(), ..options.clone() };
+        self.with_effects(before, &options, progress, |options| {
+            self.restore_within_cap(workspace, options, progress, || {
+                let held = self.hold(workspace)?;
+                self.recover_held(workspace, &held.root, progress)?;
+                // Somebody else may have undone it meanwhile.
+                let (answered, before) = self.answered(workspace, verb)?;
+                let options = RestoreOptions { paths: answered.paths.clone(), ..options.clone() };
+                let request = Request {
+                    verb,
+                    answers: Some(answered.id),
+                    to: self.checkpoint(before)?,
+                    options: &options,
+                    correction: None,
+                    taking: None,
+                };
+                self.restore_held(workspace, &held, &request, progress)
+            })
+        })
+    }
+
+    /// The rollback that is answered, and what was there just before it.
+    fn answered(&self, workspace: &Workspace, verb: Verb) -> Result<(Rollback, CheckpointId), Error> {
         let history = self.catalog.rollbacks(workspace.id)?;
         let mut stacks = stacks(&history);
         let answered = match verb {
             Verb::Redo => stacks.redo.pop().ok_or(Error::NothingToRedo)?,
             _ => stacks.undo.pop().ok_or(Error::NothingToUndo)?,
         };
-        let before = answered.safety_checkpoint.ok_or(Error::NothingToUndo)?;
-        let options = RestoreOptions { paths: answered.paths.clone(), ..options.clone() };
-        let to = self.checkpoint(before)?;
-        let request = Request { verb, answers: Some(answered.id), to, options: &options, correction: None };
-        self.restore_held(workspace, &held, &request, progress)
+        Ok((answered.clone(), answered.safety_checkpoint.ok_or(Error::NothingToUndo)?))
     }
 }

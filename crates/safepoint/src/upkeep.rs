@@ -308,7 +308,7 @@ pub(crate) struct Tended {
 }
 
 /// Whether an error is, at its bottom, that the store may not become larger: what was needed, what is used, what is allowed.
-fn cap_hit(error: &Error) -> Option<(u64, u64, u64)> {
+pub(crate) fn cap_hit(error: &Error) -> Option<(u64, u64, u64)> {
     let mut next: Option<&(dyn std::error::Error + 'static)> = match error {
         Error::Store(error) => Some(error),
         other => std::error::Error::source(other),

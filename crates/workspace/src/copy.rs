@@ -45,15 +45,20 @@ pub struct Copied {
 /// so that programs work there as they do here.
 ///
 /// Modes, times, `user.*` attributes and, for root, owners are kept. A file with several names becomes several files. Links
-/// stay as they are, also those that lead out of the workspace. Not copied, and told: Safepoint's own folder; the new
-/// folder, where it lies in the workspace; what is mounted in the workspace; sockets, FIFOs and devices; what may not be
+/// stay as they are, also those that lead out of the workspace. Not copied, and told: Safepoint's own folder, and the
+/// folders in `own`; the new folder, where it lies in the workspace; what is mounted in the workspace; sockets, FIFOs and devices; what may not be
 /// read; what is nested too deeply. A file that is written to meanwhile may be a mixture of two moments.
 ///
 /// # Errors
 /// When something is at `to` already, the root cannot be read, something cannot be written, or somebody interrupts. What
 /// was made so far is deleted again.
-pub fn copy_tree(root: &Root, to: &Path, progress: &dyn Progress) -> Result<Copied, WorkspaceError> {
-    copy_levels(root, to, DEPTH_MAX, progress)
+pub fn copy_tree(
+    root: &Root,
+    to: &Path,
+    own: &[RelPath],
+    progress: &dyn Progress,
+) -> Result<Copied, WorkspaceError> {
+    copy_levels(root, to, own, DEPTH_MAX, progress)
 }
 
 /// Deletes a folder that [`copy_tree`] made, whole, without following links. Missing is no failure.
@@ -98,6 +103,7 @@ fn split(path: &Path) -> io::Result<(OwnedFd, &[u8])> {
 fn copy_levels(
     root: &Root,
     to: &Path,
+    own: &[RelPath],
     depth_max: usize,
     progress: &dyn Progress,
 ) -> Result<Copied, WorkspaceError> {
@@ -109,7 +115,7 @@ fn copy_levels(
         let result = linux::open_dir(&above, name)
             .and_then(|to| Ok((linux::facts_of(&to)?, to)))
             .map_err(failed)
-            .and_then(|(top, to)| Copying::new(root, &top, depth_max, progress).root(root, to));
+            .and_then(|(top, to)| Copying::new(root, &top, own, depth_max, progress).root(root, to));
         if result.is_err() {
             // What is wrong with the copy is worth more than what may be wrong with its end.
             let _ = stage::remove_tree(&above, name);
@@ -125,6 +131,7 @@ struct Copying<'a> {
     place: (u32, u32, u64),
     /// The folder of the copy itself.
     top: (u32, u32, u64),
+    own: &'a [RelPath],
     owners: Owners,
     depth_max: usize,
     progress: &'a dyn Progress,
@@ -152,10 +159,17 @@ enum Found {
 }
 
 impl<'a> Copying<'a> {
-    fn new(root: &Root, top: &Facts, depth_max: usize, progress: &'a dyn Progress) -> Self {
+    fn new(
+        root: &Root,
+        top: &Facts,
+        own: &'a [RelPath],
+        depth_max: usize,
+        progress: &'a dyn Progress,
+    ) -> Self {
         Self {
             place: root.place(),
             top: identity(top),
+            own,
             owners: owners(),
             depth_max,
             progress,
@@ -195,6 +209,10 @@ impl<'a> Copying<'a> {
             return Err(WorkspaceError::Interrupted);
         }
         let path = scan::join(&here.path, name)?;
+        if self.own.contains(&path) {
+            self.leave_out(path, Why::OwnFolder);
+            return Ok(());
+        }
         match self.look(here, name) {
             Ok(Ok(found)) => return self.copy(here, name, path, found),
             Ok(Err(why)) => self.leave_out(path, why),
@@ -401,7 +419,7 @@ mod tests {
         }
 
         fn copy(&self, progress: &dyn Progress) -> Result<Copied, WorkspaceError> {
-            copy_tree(&Root::open(&self.from("")).unwrap(), &self.0.path().join("to"), progress)
+            copy_tree(&Root::open(&self.from("")).unwrap(), &self.0.path().join("to"), &[], progress)
         }
 
         /// What is where the copy was to be.
@@ -682,9 +700,13 @@ mod tests {
         let place = Place::new();
         place.write("a", "x");
         place.write("home/b", "y");
+        place.write("home/store/packs", "z");
         let root = Root::open(&place.from("")).unwrap();
-        let copied = copy_tree(&root, &place.from("home/copy"), &Silent).unwrap();
-        assert_eq!(left_out(&copied), [("home/copy".to_owned(), Why::OwnFolder)]);
+        let copied =
+            copy_tree(&root, &place.from("home/copy"), &[RelPath::new("home/store").unwrap()], &Silent)
+                .unwrap();
+        let own = |path: &str| (path.to_owned(), Why::OwnFolder);
+        assert_eq!(left_out(&copied), [own("home/copy"), own("home/store")]);
         let paths: Vec<_> = image(&place.from("home/copy")).into_keys().collect();
         assert_eq!(paths, ["", "a", "home", "home/b"].map(PathBuf::from));
     }
@@ -699,7 +721,7 @@ mod tests {
         for to in
             [place.to(""), place.to("missing/x"), place.to("kept/x"), PathBuf::from("/"), place.to("..")]
         {
-            let error = copy_tree(&root, &to, &Silent).unwrap_err();
+            let error = copy_tree(&root, &to, &[], &Silent).unwrap_err();
             assert!(matches!(&error, WorkspaceError::MakeCopy { path, .. } if *path == to), "{error}");
         }
         assert_eq!(image(&place.to("")).len(), 2);
@@ -710,7 +732,7 @@ mod tests {
         let place = Place::new();
         let root = Root::open(&place.from("")).unwrap();
         fs::remove_dir(place.from("")).unwrap();
-        let error = copy_tree(&root, &place.to(""), &Silent).unwrap_err();
+        let error = copy_tree(&root, &place.to(""), &[], &Silent).unwrap_err();
         assert!(matches!(error, WorkspaceError::Read { .. }), "{error}");
         assert!(!place.is_left());
     }
@@ -866,7 +888,7 @@ mod tests {
         place.write("1/2/3/x", "x");
         place.write("1/2/y", "y");
         let root = Root::open(&place.from("")).unwrap();
-        let copied = copy_levels(&root, &place.to(""), 2, &Silent).unwrap();
+        let copied = copy_levels(&root, &place.to(""), &[], 2, &Silent).unwrap();
         assert_eq!(left_out(&copied), [("1/2/3".to_owned(), Why::TooDeep)]);
         assert_eq!(fs::read_to_string(place.to("1/2/y")).unwrap(), "y");
     }

@@ -107,6 +107,7 @@ pub(crate) fn plain_options(dry_run: bool, keep_times: bool) -> RestoreOptions {
         part: None,
         dry_run: if dry_run { DryRun::Yes } else { DryRun::No },
         times: if keep_times { Times::Recorded } else { Times::Present },
+        ..RestoreOptions::default()
     }
 }
 
@@ -171,6 +172,7 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
             Verb::Rollback => format!("Nothing differs from {name}."),
             Verb::Undo => "Nothing differs from what was there just before the last rollback.".to_owned(),
             Verb::Redo => "Nothing differs from what was there before the undo.".to_owned(),
+            Verb::Apply => "The project is what the plan made already.".to_owned(),
         });
         return;
     }
@@ -183,6 +185,8 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
         (Verb::Undo, false) => "Would undo the last rollback".to_owned(),
         (Verb::Redo, true) => format!("Redid the rollback that was undone: {all} as after it"),
         (Verb::Redo, false) => "Would redo the rollback that was undone".to_owned(),
+        (Verb::Apply, true) => format!("Took over what the plan made, {name}"),
+        (Verb::Apply, false) => format!("Would take over what the plan made, {name}"),
     });
     let counts = format!(
         "{} put back, {} removed",
@@ -258,7 +262,7 @@ fn advise(out: &Printer, restored: &Restored, dry_run: DryRun) {
     if dry_run == DryRun::No && !differs_nowhere(restored) {
         match restored.rollback.verb {
             Verb::Undo => out.remark("Do it again with: safepoint redo"),
-            Verb::Rollback | Verb::Redo => out.remark("Take it back with: safepoint undo"),
+            Verb::Rollback | Verb::Redo | Verb::Apply => out.remark("Take it back with: safepoint undo"),
         }
     }
 }

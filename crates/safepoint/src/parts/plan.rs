@@ -66,17 +66,25 @@ impl PlanRollback {
     pub(crate) fn taken_back(&self) -> TakenBack {
         self.now.plan.taken_back_by(&self.then)
     }
+}
 
+/// Nobody may have changed a plan since it was looked at.
+pub(crate) fn unchanged(transaction: &Transaction<'_>, then: &PlanRecord) -> Result<(), Error> {
+    let id = &then.plan.id;
+    match transaction.plan_version(id)? == then.version {
+        true => Ok(()),
+        false => Err(Error::PlanChanged { id: id.clone() }),
+    }
+}
+
+impl Records for PlanRollback {
     /// Checked once more with what the database says at the moment of the commit: nobody may have changed the plan since it was
     /// kept in the safety checkpoint.
-    pub(crate) fn check(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
+    fn check(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
         let id = &self.now.plan.id;
         let record = transaction.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.clone() })?;
         guard(&record)?;
-        if record.version != self.now.version {
-            return Err(Error::PlanChanged { id: id.clone() });
-        }
-        Ok(())
+        unchanged(transaction, &self.now)
     }
 
     fn publish(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
@@ -107,20 +115,29 @@ impl PlanRollback {
 }
 
 /// What may never be rolled back (R5.5).
-fn guard(record: &PlanRecord) -> Result<(), Error> {
+pub(crate) fn guard(record: &PlanRecord) -> Result<(), Error> {
     match record.plan.state {
         PlanState::Applied => Err(Error::PlanApplied { id: record.plan.id.clone() }),
         _ => Ok(()),
     }
 }
 
-/// The files of a workspace and the plan that was worked on there, as one.
-pub(crate) struct WithPlan<'p> {
-    pub(crate) files: Box<dyn Prepared + 'p>,
-    pub(crate) plan: PlanRollback,
+/// What lives in the catalog and is put back, or moved on, by the commit that publishes the files.
+pub(crate) trait Records {
+    /// Whether it may still be, as the catalog has it at this moment.
+    fn check(&self, transaction: &Transaction<'_>) -> Result<(), Error>;
+
+    /// Writes it, in the transaction that commits everything.
+    fn publish(&self, transaction: &Transaction<'_>) -> Result<(), Error>;
 }
 
-impl Prepared for WithPlan<'_> {
+/// The files of a workspace and what the catalog holds about the work there, as one.
+pub(crate) struct WithRecords<'p> {
+    pub(crate) files: Box<dyn Prepared + 'p>,
+    pub(crate) records: Box<dyn Records + 'p>,
+}
+
+impl Prepared for WithRecords<'_> {
     fn outline(&self) -> &Outline {
         self.files.outline()
     }
@@ -134,7 +151,7 @@ impl Prepared for WithPlan<'_> {
     }
 
     fn intend(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
-        self.plan.check(transaction)
+        self.records.check(transaction)
     }
 
     fn apply(&mut self, progress: &dyn Progress) -> Result<Vec<RelPath>, Error> {
@@ -143,7 +160,7 @@ impl Prepared for WithPlan<'_> {
 
     fn publish(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
         self.files.publish(transaction)?;
-        self.plan.publish(transaction)
+        self.records.publish(transaction)
     }
 
     fn undo(&mut self) -> Result<(), Error> {

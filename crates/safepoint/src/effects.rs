@@ -1,0 +1,222 @@
+//! EFFECTS: what steps did outside of the files, and the commands that take it back before a rollback.
+//!
+//! The commands run newest first, before anything else changes, and after it is known that the rollback could be carried out. Each is on
+//! record, so that none which worked is run twice when the rollback is tried again.
+
+use crate::parts::plan::{guard, plan_part};
+use crate::process::{self, Exit, Job, Log, Stop};
+use crate::restore::{DryRun, RestoreOptions, Restored};
+use crate::upkeep::cap_hit;
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::PlanRecord;
+use safepoint_model::checkpoint::PartKind;
+use safepoint_model::plan::document;
+use safepoint_model::plan::state::{Plan, Step};
+use safepoint_model::{CheckpointId, ObjectId, ObjectKind, ObjectSink, Progress};
+use serde::Serialize;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// What becomes of a rollback when an undo command fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FailedUndo {
+    /// It stops, and nothing else changes.
+    #[default]
+    Stops,
+    /// It goes on, and what was not undone is reported.
+    IsSkipped,
+}
+
+/// A command that took a step's effects back, or would.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Undone {
+    /// Which step.
+    pub step: String,
+    /// The command.
+    pub command: String,
+    /// Whether it was run now; not where it had worked before, or where this only shows what would be.
+    pub ran: bool,
+}
+
+/// Effects of a step that were not taken back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotUndone {
+    /// Which step.
+    pub step: String,
+    /// Why not.
+    pub why: String,
+}
+
+/// What was done about effects.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Effects {
+    undone: Vec<Undone>,
+    not_undone: Vec<NotUndone>,
+}
+
+impl CheckpointManager {
+    /// Goes back to a checkpoint by `act`, with everything around it that a plan in the checkpoint asks for: nobody runs it meanwhile,
+    /// its sandbox is there, and what its steps did outside is taken back first.
+    pub(crate) fn with_effects(
+        &self,
+        to: CheckpointId,
+        options: &RestoreOptions,
+        progress: &dyn Progress,
+        mut act: impl FnMut(&RestoreOptions) -> Result<Restored, Error>,
+    ) -> Result<Restored, Error> {
+        let checkpoint = self.checkpoint(to)?;
+        let part = plan_part(&checkpoint);
+        let Some(part) = part.filter(|_| options.paths.is_empty() && options.part != Some(PartKind::Files))
+        else {
+            return act(options);
+        };
+        let (_lock, dead) = match options.dry_run {
+            DryRun::Yes => (self.keep_still(&part.key)?, None),
+            DryRun::No => self.hold_plan(&part.key)?,
+        };
+        let record = self.plan(&part.key)?;
+        guard(&record)?;
+        let then = {
+            let _using = self.store.using()?;
+            document::load(&self.store, part.document)?
+        };
+        let effects = self.take_back_effects(&record, &then, options, progress, &mut act)?;
+        let mut restored = act(options)?;
+        restored.undone = effects.undone;
+        restored.effects_not_undone = effects.not_undone;
+        if let Some(dead) = dead.filter(|dead| dead.ended_processes > 0) {
+            let count = dead.ended_processes;
+            restored.warnings.push(format!("processes that a dead run had left were ended: {count}"));
+        }
+        Ok(restored)
+    }
+
+    fn take_back_effects(
+        &self,
+        record: &PlanRecord,
+        then: &Plan,
+        options: &RestoreOptions,
+        progress: &dyn Progress,
+        act: &mut dyn FnMut(&RestoreOptions) -> Result<Restored, Error>,
+    ) -> Result<Effects, Error> {
+        let mut effects = Effects::default();
+        let steps: Vec<&Step> = record
+            .plan
+            .taken_back_by(then)
+            .steps
+            .iter()
+            .filter_map(|path| record.plan.steps.iter().find(|step| step.path == *path))
+            .collect();
+        let mut could = false;
+        for step in steps {
+            let Some(command) = &step.spec.undo else {
+                let why = "it has no undo command".to_owned();
+                effects.not_undone.push(NotUndone { step: step.path.clone(), why });
+                continue;
+            };
+            let mut undone = Undone { step: step.path.clone(), command: command.clone(), ran: false };
+            if options.dry_run == DryRun::No && !self.is_undone(&record.plan.id, step)? {
+                // Nothing is taken back for a rollback that could not be.
+                if !could {
+                    act(&RestoreOptions { dry_run: DryRun::Yes, ..options.clone() })?;
+                    could = true;
+                }
+                undone.ran = true;
+                if let Err(why) = self.run_undo(record, step, command, progress)? {
+                    match options.failed_undo {
+                        FailedUndo::Stops => return Err(Error::UndoFailed { step: step.path.clone(), why }),
+                        FailedUndo::IsSkipped => {
+                            let why = format!("its undo command failed: {why}");
+                            effects.not_undone.push(NotUndone { step: step.path.clone(), why });
+                            continue;
+                        }
+                    }
+                }
+            }
+            effects.undone.push(undone);
+        }
+        Ok(effects)
+    }
+
+    /// Whether what a step did the last time was taken back already.
+    fn is_undone(&self, plan: &str, step: &Step) -> Result<bool, Error> {
+        let begun = json!(step.started_at);
+        let notes = self.catalog.plan_notes(plan)?;
+        Ok(notes.iter().any(|note| {
+            note.kind == "undone"
+                && note.body["step"] == json!(step.path)
+                && note.body["started_at"] == begun
+                && note.body["error"].is_null()
+        }))
+    }
+
+    /// Runs an undo command and puts it on record. The inner error is how it failed.
+    fn run_undo(
+        &self,
+        record: &PlanRecord,
+        step: &Step,
+        command: &str,
+        progress: &dyn Progress,
+    ) -> Result<Result<(), String>, Error> {
+        let place = self.plan_workspace(record)?;
+        let variables = self.variables_for(record, &step.path, place.root_path(), None)?;
+        let timeout = step.spec.timeout.map(|span| Duration::from_micros(span.micros()));
+        let job = Job {
+            line: command,
+            directory: place.root_path(),
+            variables: &variables,
+            deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+            open_files: self.settings.open_files,
+        };
+        let mut log = Log::default();
+        let stop = || if progress.interrupted() { Stop::Soon } else { Stop::No };
+        let ended = process::run(&job, &stop, &mut |bytes: &[u8]| log.push(bytes));
+        let outcome = match ended {
+            Ok(exit) if exit.is_good() => Ok(()),
+            Ok(exit) => Err(in_words(exit, step.spec.timeout.map(|span| span.to_string()), &log)),
+            Err(error) => Err(format!("it cannot be started: {error}")),
+        };
+        let _using = self.store.using()?;
+        let kept = self.keep_log(log)?;
+        let at = self.environment.now();
+        let body = json!({
+            "step": step.path, "command": command, "started_at": step.started_at,
+            "error": outcome.as_ref().err(), "log": kept,
+        });
+        self.catalog.write(|transaction| transaction.note_plan(&record.plan.id, "undone", &body, at))?;
+        Ok(outcome)
+    }
+
+    /// Keeps what was printed; nothing where nothing was, or where there is no room. Whoever asks holds the store in use until it is on record.
+    pub(crate) fn keep_log(&self, log: Log) -> Result<Option<ObjectId>, Error> {
+        let bytes = log.into_bytes();
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let keep = || -> Result<ObjectId, Error> {
+            let writer = self.store.writer()?;
+            let id = writer.put(ObjectKind::Chunk, &bytes)?;
+            writer.finish()?;
+            Ok(id)
+        };
+        match keep() {
+            // What was printed is not worth more than what the cap protects.
+            Err(error) if cap_hit(&error).is_some() => Ok(None),
+            kept => kept.map(Some),
+        }
+    }
+}
+
+/// How a command failed, with the end of what it printed.
+pub(crate) fn in_words(exit: Exit, limit: Option<String>, log: &Log) -> String {
+    let how = match exit {
+        Exit::Status(code) => format!("exit status {code}"),
+        Exit::Signal(signal) => format!("killed by signal {signal}"),
+        Exit::TimedOut => format!("it took longer than {}", limit.unwrap_or_else(|| "it may".to_owned())),
+        Exit::Stopped => "stopped".to_owned(),
+    };
+    match log.last_lines(1) {
+        line if line.is_empty() => how,
+        line => format!("{how}: {line}"),
+    }
+}

@@ -1,0 +1,78 @@
+//! GUARD: a plan that a live process runs is not changed under it, and what a dead one left is put in order first.
+
+use crate::error::Wish;
+use crate::home::{PlanLock, Share};
+use crate::{CheckpointManager, Error, process};
+use safepoint_model::plan::run::RunOutcome;
+use std::time::Duration;
+
+/// What the death of a runner left, once it was put in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeadRun {
+    /// Steps that were under way.
+    pub interrupted: Vec<String>,
+    /// How many of their processes still ran, and were ended.
+    pub ended_processes: usize,
+}
+
+impl CheckpointManager {
+    /// Takes a plan in order to run it.
+    pub(crate) fn take_plan(&self, id: &str) -> Result<(PlanLock, Option<DeadRun>), Error> {
+        self.lock_plan(id, Share::Alone, self.settings.lock_wait, Wish::Run)
+    }
+
+    /// Sees to it that nobody runs a plan while it is looked at.
+    pub(crate) fn keep_still(&self, id: &str) -> Result<PlanLock, Error> {
+        self.try_lock(id, Share::WithOthers, Duration::ZERO, Wish::Change)
+    }
+
+    /// Takes a plan in order to change it as a whole.
+    pub(crate) fn hold_plan(&self, id: &str) -> Result<(PlanLock, Option<DeadRun>), Error> {
+        self.lock_plan(id, Share::WithOthers, Duration::ZERO, Wish::Change)
+    }
+
+    fn lock_plan(
+        &self,
+        id: &str,
+        share: Share,
+        wait: Duration,
+        wish: Wish,
+    ) -> Result<(PlanLock, Option<DeadRun>), Error> {
+        let lock = self.try_lock(id, share, wait, wish)?;
+        let dead = self.bury(id)?;
+        Ok((lock, dead))
+    }
+
+    fn try_lock(&self, id: &str, share: Share, wait: Duration, wish: Wish) -> Result<PlanLock, Error> {
+        self.plan(id)?;
+        let failed = |source| Error::Home { path: self.home().to_owned(), source };
+        match self.home.lock_plan(id, share, wait).map_err(failed)? {
+            Some(lock) => Ok(lock),
+            None => {
+                let pid = self.catalog.last_run(id)?.filter(|run| run.ended_at.is_none()).map(|run| run.pid);
+                Err(Error::PlanRunning { id: id.to_owned(), pid, wish })
+            }
+        }
+    }
+
+    /// The plan is ours, so a run without an end is one whose process died.
+    fn bury(&self, id: &str) -> Result<Option<DeadRun>, Error> {
+        let Some(run) = self.catalog.last_run(id)?.filter(|run| run.ended_at.is_none()) else {
+            return Ok(None);
+        };
+        let ended_processes = process::end_leftovers(&run.id);
+        let now = self.environment.now();
+        let interrupted = self.catalog.write::<_, Error>(|transaction| {
+            let mut record = transaction.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.to_owned() })?;
+            let before = record.plan.clone();
+            let interrupted =
+                if record.plan.state.is_over() { Vec::new() } else { record.plan.interrupt(now) };
+            if record.plan != before {
+                transaction.save_plan(&record.plan, "the runner died", now)?;
+            }
+            transaction.end_run(id, &run.id, RunOutcome::Killed, now)?;
+            Ok(interrupted)
+        })?;
+        Ok(Some(DeadRun { interrupted, ended_processes }))
+    }
+}

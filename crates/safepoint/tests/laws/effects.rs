@@ -1,0 +1,135 @@
+//! What steps did outside of the files is taken back by their own commands, or reported.
+
+use crate::bench::{Bench, assert_same};
+use crate::runner::{plan, resume, run};
+use safepoint::model::plan::run::RunOutcome;
+use safepoint::{
+    CreateOptions, DryRun, Error, FailedUndo, Failure, FailureKind, NotUndone, RestoreOptions, Silent, Undone,
+};
+
+/// A plan whose steps leave a mark outside of the workspace.
+fn scene() -> (Bench, String) {
+    let bench = Bench::new();
+    let outside = bench.root().parent().unwrap().join("outside").to_str().unwrap().to_owned();
+    plan(
+        &bench,
+        &format!(
+            "[[step]]
+             id = 'create'
+             run = 'echo create >> {outside}; echo made > file'
+             undo = 'echo undo create $SAFEPOINT_STEP_ID $(cat file) >> {outside}'
+             [[step]]
+             id = 'quiet'
+             run = 'true'
+             [[step]]
+             id = 'fill'
+             run = 'echo fill >> {outside}; echo filled > file'
+             undo = 'echo undo fill $(cat file) >> {outside}'
+             [[step]]
+             id = 'break'
+             run = 'echo broken > file; exit 1'"
+        ),
+    );
+    (bench, outside)
+}
+
+fn first(bench: &Bench) -> safepoint::model::CheckpointId {
+    bench.manager.plan_checkpoints("work").unwrap().last().unwrap().checkpoint
+}
+
+fn undone(step: &str, command: &str, ran: bool) -> Undone {
+    Undone { step: step.to_owned(), command: command.to_owned(), ran }
+}
+
+#[test]
+fn undo_commands_run_newest_first_before_the_files_change_and_each_once() {
+    let (bench, outside) = scene();
+    assert_eq!(run(&bench).outcome, RunOutcome::Failed);
+    let read = || std::fs::read_to_string(&outside).unwrap();
+    let options = RestoreOptions { dry_run: DryRun::Yes, ..RestoreOptions::default() };
+    let shown = bench.manager.rollback_plan("work", first(&bench), &options, &Silent).unwrap();
+    assert_eq!(read(), "create\nfill\n", "a dry run runs nothing");
+    assert_eq!(shown.undone.len(), 2);
+    let restored =
+        bench.manager.rollback_plan("work", first(&bench), &RestoreOptions::default(), &Silent).unwrap();
+    assert_eq!(read(), "create\nfill\nundo fill broken\nundo create create broken\n");
+    let commands: Vec<(&str, bool)> =
+        restored.undone.iter().map(|undone| (undone.step.as_str(), undone.ran)).collect();
+    assert_eq!(commands, [("fill", true), ("create", true)]);
+    let none = |step: &str| NotUndone { step: step.to_owned(), why: "it has no undo command".to_owned() };
+    assert_eq!(restored.effects_not_undone, [none("break"), none("quiet")]);
+    assert!(!bench.path("file").exists());
+    let notes = bench.manager.plan_notes("work").unwrap();
+    assert_eq!(notes.iter().filter(|note| note.kind == "undone").count(), 2);
+    // There and back again: what was undone once was not done again since.
+    let back = bench.undo();
+    assert_eq!((back.undone.len(), back.effects_not_undone.len()), (0, 0));
+    let again = bench.redo();
+    assert!(again.undone.iter().all(|undone| !undone.ran), "{:?}", again.undone);
+    assert_eq!(read(), "create\nfill\nundo fill broken\nundo create create broken\n");
+    // Done once more, it is undone once more.
+    resume(&bench);
+    bench.manager.rollback_plan("work", first(&bench), &RestoreOptions::default(), &Silent).unwrap();
+    assert!(read().ends_with("create\nfill\nundo fill broken\nundo create create broken\n"));
+    assert_eq!(read().lines().count(), 8);
+}
+
+#[test]
+fn an_undo_command_that_fails_stops_the_rollback_with_nothing_else_changed() {
+    let bench = Bench::new();
+    let outside = bench.root().parent().unwrap().join("outside").to_str().unwrap().to_owned();
+    plan(
+        &bench,
+        &format!(
+            "[[step]]
+             id = 'one'
+             run = 'echo one > file'
+             undo = 'echo no way; exit 4'
+             [[step]]
+             id = 'two'
+             run = 'echo two > file'
+             undo = 'echo two >> {outside}'
+             [[step]]
+             id = 'slow'
+             run = 'true'
+             timeout = '1s'"
+        ),
+    );
+    run(&bench);
+    let (before, files) = (bench.manager.plan("work").unwrap(), bench.image());
+    let to = first(&bench);
+    let error = bench.manager.rollback_plan("work", to, &RestoreOptions::default(), &Silent).unwrap_err();
+    assert_eq!(error.to_string(), "the undo command of step one failed: exit status 4: no way");
+    assert_eq!(Failure::from(&error).kind, FailureKind::Failed);
+    assert_eq!(bench.manager.plan("work").unwrap(), before);
+    assert_same(&bench.image(), &files);
+    let options = RestoreOptions { failed_undo: FailedUndo::IsSkipped, ..RestoreOptions::default() };
+    let restored = bench.manager.rollback_plan("work", to, &options, &Silent).unwrap();
+    assert_eq!(restored.undone, [undone("two", &format!("echo two >> {outside}"), false)]);
+    let why: Vec<&str> = restored.effects_not_undone.iter().map(|it| it.why.as_str()).collect();
+    assert_eq!(why, ["it has no undo command", "its undo command failed: exit status 4: no way"]);
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "two\n", "what had worked was not run twice");
+    assert!(!bench.path("file").exists());
+}
+
+#[test]
+fn nothing_is_taken_back_for_a_rollback_that_cannot_be() {
+    let (bench, outside) = scene();
+    run(&bench);
+    let to = first(&bench);
+    // Something that is never captured stands in the way of what the checkpoint holds.
+    bench.write("taken", "");
+    let taken =
+        bench.manager.checkpoint_plan("work", &CreateOptions::default(), &Silent).unwrap().checkpoint.id;
+    resume(&bench);
+    std::fs::remove_file(bench.path("taken")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(bench.path("taken")).unwrap();
+    let read = || std::fs::read_to_string(&outside).unwrap();
+    let before = read();
+    bench.manager.start_step("work", "break", &Silent).unwrap();
+    let error = bench.manager.rollback_plan("work", taken, &RestoreOptions::default(), &Silent).unwrap_err();
+    assert!(matches!(error, Error::Workspace(_)), "{error}");
+    assert_eq!(read(), before);
+    bench.manager.rollback_plan("work", to, &RestoreOptions::default(), &Silent).unwrap();
+    assert_ne!(read(), before);
+}

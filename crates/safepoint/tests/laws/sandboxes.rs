@@ -1,0 +1,223 @@
+//! Plans that work in a copy, and how their result comes into the project.
+
+use crate::bench::{Bench, assert_same, open};
+use crate::runner::{Unseen, plan, resume, run};
+use safepoint::model::CheckpointId;
+use safepoint::model::plan::run::{RunOutcome, SandboxState};
+use safepoint::model::plan::state::PlanState;
+use safepoint::{
+    CreateOptions, Error, Failure, FailureKind, Filter, Merge, Missing, RestoreOptions, RunOptions, Settings,
+    Silent,
+};
+use std::fs;
+use std::path::PathBuf;
+
+const COPY: &str = "[sandbox]
+    kind = 'copy'
+    [[step]]
+    id = 'edit'
+    run = 'echo new > made; echo edited >> kept; rm gone; mkdir -p deep/er; echo x > deep/er/x'
+    [[step]]
+    id = 'more'
+    run = 'echo more >> made'";
+
+fn project() -> Bench {
+    let bench = Bench::new();
+    for (name, content) in
+        [("kept", "kept\n"), ("gone", "gone\n"), ("other", "other\n"), (".git/HEAD", "ref\n")]
+    {
+        bench.write(name, content);
+    }
+    plan(&bench, COPY);
+    bench
+}
+
+fn place(bench: &Bench) -> PathBuf {
+    let record = bench.manager.plan("work").unwrap();
+    bench.manager.sandbox(&record).unwrap().unwrap().path
+}
+
+fn apply(bench: &Bench, merge: Merge) -> Result<safepoint::Applied, Error> {
+    bench.manager.apply_plan("work", merge, &Silent)
+}
+
+fn first(bench: &Bench) -> CheckpointId {
+    bench.manager.plan_checkpoints("work").unwrap().last().unwrap().checkpoint
+}
+
+#[test]
+fn a_copy_leaves_the_project_alone_until_it_is_applied_and_then_lands_whole() {
+    let bench = project();
+    let before = bench.image();
+    assert_eq!(run(&bench).outcome, RunOutcome::Done);
+    assert_same(&bench.image(), &before);
+    let sandbox = place(&bench);
+    assert_eq!(fs::read_to_string(sandbox.join("made")).unwrap(), "new\nmore\n");
+    assert_eq!(
+        fs::read_to_string(sandbox.join(".git/HEAD")).unwrap(),
+        "ref\n",
+        "programs find what they need"
+    );
+    let checkpoint = bench.manager.checkpoint(first(&bench)).unwrap();
+    let record = bench.manager.plan("work").unwrap();
+    assert_eq!(checkpoint.sandbox_ref, record.plan.sandbox.id);
+
+    let applied = apply(&bench, Merge::Refused).unwrap();
+    assert_eq!(applied.record.plan.state, PlanState::Applied);
+    assert_eq!((applied.kept, sandbox.exists()), (None, false));
+    assert_eq!(
+        (bench.read("made"), bench.read("kept")),
+        ("new\nmore\n".to_owned(), "kept\nedited\n".to_owned())
+    );
+    assert!(!bench.path("gone").exists() && bench.path("deep/er/x").exists());
+    let kept = bench.manager.sandbox(&bench.manager.plan("work").unwrap()).unwrap().unwrap();
+    assert_eq!(kept.state, SandboxState::Applied);
+    for to in [first(&bench), applied.result.unwrap()] {
+        let error = bench.manager.rollback_plan("work", to, &RestoreOptions::default(), &Silent).unwrap_err();
+        assert!(matches!(error, Error::PlanApplied { .. } | Error::SandboxMissing { .. }), "{error}");
+        assert_eq!(Failure::from(&error).kind, FailureKind::Conflict);
+    }
+    // It was a rollback like any other, so it can be taken back; the plan stays closed.
+    let landed = bench.image();
+    bench.undo();
+    assert_same(&bench.image(), &before);
+    bench.redo();
+    assert_same(&bench.image(), &landed);
+    assert_eq!(bench.manager.plan("work").unwrap().plan.state, PlanState::Applied);
+}
+
+#[test]
+fn a_rollback_of_the_plan_is_one_of_its_sandbox() {
+    let bench = project();
+    let before = bench.image();
+    run(&bench);
+    let back =
+        bench.manager.rollback_plan("work", first(&bench), &RestoreOptions::default(), &Silent).unwrap();
+    assert!(back.outline.restored > 0);
+    assert_same(&bench.image(), &before);
+    assert!(!place(&bench).join("made").exists() && place(&bench).join("gone").exists());
+    assert_eq!(resume(&bench).outcome, RunOutcome::Done);
+}
+
+#[test]
+fn a_project_that_changed_is_refused_or_merged_where_nothing_conflicts() {
+    let bench = project();
+    run(&bench);
+    bench.write("other", "theirs\n");
+    bench.write("theirs/new", "theirs\n");
+    let error = apply(&bench, Merge::Refused).unwrap_err();
+    assert!(matches!(&error, Error::ProjectChanged { paths, .. } if paths.len() == 2), "{error}");
+    assert_eq!(
+        error.to_string(),
+        "the project changed since the sandbox of plan work was made: other, theirs"
+    );
+    assert_eq!(bench.manager.plan("work").unwrap().plan.state, PlanState::Done);
+    assert!(!bench.path("made").exists());
+    // The same change on both sides is no conflict; another one is.
+    bench.write("made", "new\nmore\n");
+    fs::remove_file(bench.path("gone")).unwrap();
+    bench.write("kept", "mine\n");
+    let image = bench.image();
+    let error = apply(&bench, Merge::Kept).unwrap_err();
+    assert_eq!(error.to_string(), "the project and the sandbox of plan work both changed: kept");
+    assert_eq!(Failure::from(&error).kind, FailureKind::Conflict);
+    assert_same(&bench.image(), &image);
+    fs::write(place(&bench).join("kept"), "mine\n").unwrap();
+    let applied = apply(&bench, Merge::Kept).unwrap();
+    assert_eq!(applied.record.plan.state, PlanState::Applied);
+    assert_eq!((bench.read("other"), bench.read("kept")), ("theirs\n".to_owned(), "mine\n".to_owned()));
+    assert!(bench.path("theirs/new").exists() && bench.path("deep/er/x").exists());
+}
+
+#[test]
+fn what_is_below_a_folder_that_the_other_side_took_away_is_a_conflict() {
+    let bench = project();
+    bench.write("folder/a", "a");
+    bench.write("folder/b", "b");
+    let file = safepoint::PlanFile::parse(
+        b"title = 'X'\nid = 'drop'\n[sandbox]\nkind = 'copy'\n[[step]]\nid = 'a'\nrun = 'rm -r folder'",
+        None,
+    );
+    bench.manager.new_plan(&bench.workspace, &file.unwrap().spec).unwrap();
+    bench.manager.run_plan("drop", &RunOptions::default(), &Unseen, &Silent).unwrap();
+    bench.write("folder/a", "theirs");
+    let error = bench.manager.apply_plan("drop", Merge::Kept, &Silent).unwrap_err();
+    assert!(matches!(&error, Error::ApplyConflict { .. }), "{error}");
+    assert_eq!(bench.read("folder/a"), "theirs");
+}
+
+#[test]
+fn a_sandbox_that_is_gone_is_told_also_to_a_fresh_process_and_made_again_from_a_checkpoint() {
+    let bench = project();
+    run(&bench);
+    let (sandbox, checkpoint) = (place(&bench), first(&bench));
+    fs::remove_dir_all(&sandbox).unwrap();
+    let fresh = open(&bench.home(), Settings::default());
+    let options = RestoreOptions::default();
+    let error = fresh.rollback_plan("work", checkpoint, &options, &Silent).unwrap_err();
+    assert!(matches!(&error, Error::SandboxMissing { path, .. } if *path == sandbox), "{error}");
+    let failure = Failure::from(&error);
+    assert!(failure.hints[0].contains("--recreate-sandbox"), "{failure:?}");
+    for error in [
+        fresh.checkpoint_plan("work", &CreateOptions::default(), &Silent).map(drop).unwrap_err(),
+        fresh.apply_plan("work", Merge::Refused, &Silent).map(drop).unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::SandboxMissing { .. }), "{error}");
+    }
+    let again = RestoreOptions { missing_sandbox: Missing::MadeAgain, ..options };
+    let show = RestoreOptions { dry_run: safepoint::DryRun::Yes, ..again.clone() };
+    fresh.rollback_plan("work", checkpoint, &show, &Silent).unwrap();
+    assert!(!sandbox.exists(), "a dry run makes nothing");
+    fresh.rollback_plan("work", checkpoint, &again, &Silent).unwrap();
+    assert_eq!(fs::read_to_string(sandbox.join("gone")).unwrap(), "gone\n");
+    assert_eq!(resume(&bench).outcome, RunOutcome::Done);
+    apply(&bench, Merge::Refused).unwrap();
+    assert_eq!(bench.read("made"), "new\nmore\n");
+}
+
+#[test]
+fn a_sandbox_with_commits_of_its_own_is_kept_and_told() {
+    let bench = project();
+    run(&bench);
+    let sandbox = place(&bench);
+    fs::create_dir_all(sandbox.join(".git/refs/heads")).unwrap();
+    fs::write(sandbox.join(".git/refs/heads/main"), "abc\n").unwrap();
+    let (path, why) = apply(&bench, Merge::Refused).unwrap().kept.unwrap();
+    assert_eq!((path, sandbox.exists()), (sandbox, true));
+    assert!(why.contains(".git"), "{why}");
+    assert!(!bench.path(".git/refs").exists(), "the project's .git is not touched");
+}
+
+#[test]
+fn a_plan_that_changed_nothing_is_applied_too() {
+    let bench = Bench::new();
+    bench.write("a", "a");
+    plan(&bench, "[sandbox]\nkind = 'copy'\n[[step]]\nid = 'look'\nrun = 'cat a'");
+    run(&bench);
+    let applied = apply(&bench, Merge::Refused).unwrap();
+    assert!(applied.restored.is_none());
+    assert_eq!(applied.record.plan.state, PlanState::Applied);
+}
+
+#[test]
+fn a_plan_is_applied_when_it_is_done_and_not_before() {
+    let bench = project();
+    assert!(matches!(apply(&bench, Merge::Refused), Err(Error::Plan(_))));
+    assert!(!bench.home().join("sandboxes").exists(), "nothing was copied for it");
+    bench.manager.start_step("work", "edit", &Silent).unwrap();
+    assert!(place(&bench).join("gone").exists(), "who drives it from outside finds the copy, too");
+    assert!(matches!(apply(&bench, Merge::Refused), Err(Error::Plan(_))));
+}
+
+#[test]
+fn what_a_sandbox_was_made_from_is_not_deleted_under_it() {
+    let bench = project();
+    run(&bench);
+    let record = bench.manager.plan("work").unwrap();
+    let base = bench.manager.sandbox(&record).unwrap().unwrap().base;
+    let error = bench.manager.delete(&[base]).unwrap_err();
+    assert_eq!(Failure::from(&error).code, "needed");
+    assert!(bench.manager.list(&Filter::default()).unwrap().iter().any(|it| it.id == base));
+    apply(&bench, Merge::Refused).unwrap();
+    bench.manager.delete(&[base]).unwrap();
+}
