@@ -294,11 +294,21 @@ impl<'a> StageWriter<'a> {
                     let path = path.join(&child.name).map_err(|error| failed(io::Error::other(error)))?;
                     self.entry(&fd, &child.name, &path, child)
                 })?;
-                linux::set_meta(&fd, &Meta::default(), &entry.meta, self.owners).map_err(failed)?;
+                self.set_meta(&fd, &entry.meta).map_err(failed)?;
                 self.note(fd, None);
                 Ok(())
             }
         }
+    }
+
+    /// Gives something new its owner, attributes and mode. Whose it is already depends on the folder that it was made in.
+    fn set_meta(&self, fd: &OwnedFd, meta: &Meta) -> io::Result<()> {
+        let mut now = Meta::default();
+        if self.owners == Owners::Compared {
+            let facts = linux::facts_of(fd)?;
+            (now.uid, now.gid) = (facts.uid, facts.gid);
+        }
+        linux::set_meta(fd, &now, meta, self.owners)
     }
 
     fn file(
@@ -325,7 +335,7 @@ impl<'a> StageWriter<'a> {
             file.set_len(content.size).map_err(failed)?;
         }
         let fd = OwnedFd::from(file);
-        linux::set_meta(&fd, &Meta::default(), meta, self.owners).map_err(failed)?;
+        self.set_meta(&fd, meta).map_err(failed)?;
         if self.times == Times::Recorded {
             linux::set_times_to(&fd, meta.mtime_ns).map_err(failed)?;
         }

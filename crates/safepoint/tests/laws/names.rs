@@ -73,3 +73,30 @@ fn undo_of_a_path_that_is_gone_again_is_no_failure() {
     bench.undo();
     assert_same(&bench.image(), &before);
 }
+
+#[test]
+fn a_file_keeps_its_group_where_the_folder_hands_its_own_on() {
+    let bench = Bench::new();
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root gives files to other groups");
+        return;
+    }
+    let group = |path: &str, id: u32| std::os::unix::fs::chown(bench.path(path), None, Some(id)).unwrap();
+    fs::create_dir(bench.path("folder")).unwrap();
+    for folder in ["", "folder"] {
+        group(folder, 4242);
+        set_mode(&bench.path(folder), 0o2775);
+    }
+    for name in ["a", "folder/b"] {
+        bench.write(name, "then");
+        group(name, 0);
+    }
+    bench.write("folder/c", "of the folder's group");
+    let (then, image) = (bench.create(), bench.image());
+    fs::remove_dir_all(bench.path("folder")).unwrap();
+    bench.write("a", "now");
+    bench.restore(then.id);
+    assert_same(&bench.image(), &image);
+    let group_of = |path: &str| std::os::unix::fs::MetadataExt::gid(&fs::metadata(bench.path(path)).unwrap());
+    assert_eq!(["a", "folder/b", "folder/c", "folder"].map(group_of), [0, 0, 4242, 4242]);
+}
