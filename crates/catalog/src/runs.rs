@@ -34,6 +34,22 @@ impl Catalog {
         })
     }
 
+    /// The sandboxes of the plans of a workspace, each with its plan.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn sandboxes(&self, workspace: WorkspaceId) -> Result<Vec<(String, Sandbox)>, CatalogError> {
+        self.read(|connection| {
+            let sql = "SELECT plans.id AS plan, sandboxes.* FROM plans JOIN sandboxes ON plan_seq = plans.seq
+                       WHERE plans.workspace_id = ?1 ORDER BY plans.seq";
+            let what = format_args!("the sandboxes of workspace {workspace}");
+            query::all(connection, what, sql, [workspace.to_string()], |row| {
+                let plan = Fields::with_id(row, "sandboxes").get("plan")?;
+                Ok((plan, read_sandbox(row)?))
+            })
+        })
+    }
+
     /// The plan whose sandbox a workspace is, if it is one.
     ///
     /// # Errors

@@ -60,6 +60,10 @@ pub enum Needed {
     UnfinishedRollback(RollbackId),
     /// Undoing this rollback, or doing it again, goes to it.
     Undo(RollbackId),
+    /// A plan that went wrong would go back to it.
+    LastClean,
+    /// The sandbox of a plan was made from it.
+    SandboxBase,
 }
 
 impl fmt::Display for Needed {
@@ -68,6 +72,8 @@ impl fmt::Display for Needed {
             Needed::Head => f.write_str("the workspace stands on it"),
             Needed::UnfinishedRollback(id) => write!(f, "needed by the unfinished rollback {id}"),
             Needed::Undo(id) => write!(f, "needed to undo rollback {id}"),
+            Needed::LastClean => f.write_str("the last clean one of a plan"),
+            Needed::SandboxBase => f.write_str("the sandbox of a plan was made from it"),
         }
     }
 }

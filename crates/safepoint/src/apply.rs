@@ -178,7 +178,7 @@ impl CheckpointManager {
             }
             false => Some(self.take_over(&taking, &result, paths, progress)?),
         };
-        let kept = self.clear_sandbox(&taking);
+        let kept = self.clear_sandbox(&taking.record, &taking.sandbox);
         Ok(Applied { record: self.plan(id)?, result: Some(result_id), restored, kept })
     }
 
@@ -207,19 +207,33 @@ impl CheckpointManager {
     }
 
     /// Deletes a sandbox whose result is in the project. What no checkpoint holds and the project has not stays, and is told.
-    fn clear_sandbox(&self, taking: &Taking) -> Option<(PathBuf, String)> {
-        let path = taking.sandbox.path.clone();
-        let project = self.workspace(taking.record.workspace_id).ok()?;
-        if git_refs(&path) != git_refs(project.root_path()) {
-            return Some((path, "its .git has what that of the project has not".to_owned()));
+    fn clear_sandbox(&self, record: &PlanRecord, sandbox: &Sandbox) -> Option<(PathBuf, String)> {
+        let project = self.workspace(record.workspace_id).ok()?;
+        let why = if git_refs(&sandbox.path) != git_refs(project.root_path()) {
+            Some("its .git has what that of the project has not".to_owned())
+        } else {
+            remove_tree(&sandbox.path).err().map(|error| error.to_string())
+        };
+        let state = if why.is_some() { SandboxState::Kept } else { SandboxState::Removed };
+        // That it is not on record costs one more look the next time.
+        let _ = self.catalog.write(|transaction| transaction.set_sandbox_state(&sandbox.id, state));
+        match (why, sandbox.path.parent()) {
+            (Some(why), _) => Some((sandbox.path.clone(), why)),
+            (None, folder) => {
+                folder.into_iter().for_each(crate::home::Home::drop_empty);
+                None
+            }
         }
-        if let Err(error) = remove_tree(&path) {
-            return Some((path, error.to_string()));
+    }
+
+    /// Deletes the sandboxes of a project whose plan was applied by a process that did not come to it.
+    pub(crate) fn sweep_sandboxes(&self, project: safepoint_model::WorkspaceId) -> Result<(), Error> {
+        for (plan, sandbox) in self.catalog.sandboxes(project)? {
+            if sandbox.state == SandboxState::Applied {
+                self.clear_sandbox(&self.plan(&plan)?, &sandbox);
+            }
         }
-        if let Some(folder) = path.parent() {
-            crate::home::Home::drop_empty(folder);
-        }
-        None
+        Ok(())
     }
 }
 

@@ -113,6 +113,24 @@ impl CheckpointManager {
     /// # Errors
     /// [`Error::NoneClean`] when there is none.
     pub fn last_clean(&self, id: &str) -> Result<CheckpointId, Error> {
+        let found = self.choose_clean(id, |checkpoint| self.is_whole(checkpoint).map_err(Missed::Other))?;
+        found.map_err(|missed| match missed {
+            Missed::None(source) => Error::NoneClean { id: id.to_owned(), source },
+            Missed::Other(error) => error,
+        })
+    }
+
+    /// The checkpoint that would be the last clean one if all of them were whole.
+    pub(crate) fn newest_clean(&self, id: &str) -> Result<Option<CheckpointId>, Error> {
+        Ok(self.choose_clean(id, |_| Ok::<_, NoneClean>(true))?.ok())
+    }
+
+    /// The last clean checkpoint, by whoever says which are whole.
+    fn choose_clean<E: From<NoneClean>>(
+        &self,
+        id: &str,
+        is_whole: impl Fn(CheckpointId) -> Result<bool, E>,
+    ) -> Result<Result<CheckpointId, E>, Error> {
         let plan = self.plan(id)?.plan;
         let candidates: Vec<Candidate<CheckpointId>> = self
             .catalog
@@ -123,12 +141,7 @@ impl CheckpointManager {
         let is_done =
             |path: &str| plan.steps.iter().any(|step| step.path == path && step.state == StepState::Done);
         let error = first_unresolved(&events(&self.catalog.plan_notes(id)?), is_done);
-        let found =
-            last_clean(&candidates, error, |checkpoint| self.is_whole(checkpoint).map_err(Missed::Other));
-        found.map_err(|missed| match missed {
-            Missed::None(source) => Error::NoneClean { id: id.to_owned(), source },
-            Missed::Other(error) => error,
-        })
+        Ok(last_clean(&candidates, error, is_whole))
     }
 
     fn is_whole(&self, checkpoint: CheckpointId) -> Result<bool, Error> {

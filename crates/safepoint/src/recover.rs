@@ -58,6 +58,7 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<Recovery, Error> {
         let mut recovery = Recovery::default();
+        self.sweep_sandboxes(workspace.id)?;
         // Nothing is captured here, so no pattern matters, and no wrong line in a configuration stands in the way.
         let mut part = FilesPart::new(self, root, workspace, Vec::new());
         let unfinished = self.catalog.unfinished(workspace.id)?;

@@ -182,7 +182,22 @@ impl CheckpointManager {
             needed.extend(named.into_iter().flatten().chain(rescued).map(|id| (id, why)));
         }
         needed.extend(self.workspace(workspace.id)?.head.map(|id| (id, Needed::Head)));
+        for plan in self.plans_at_work(workspace)? {
+            needed.extend(self.newest_clean(&plan)?.map(|id| (id, Needed::LastClean)));
+            needed
+                .extend(self.sandbox(&self.plan(&plan)?)?.map(|sandbox| (sandbox.base, Needed::SandboxBase)));
+        }
         Ok(needed)
+    }
+
+    /// The plans that are not over and work here: in the workspace, or in it as their sandbox.
+    fn plans_at_work(&self, workspace: &Workspace) -> Result<Vec<String>, Error> {
+        let own = self.catalog.plans(Some(workspace.id))?;
+        let own = own.into_iter().filter(|plan| !plan.state.is_over()).map(|plan| plan.id);
+        let here = self.catalog.plan_of_sandbox(workspace.id)?;
+        let here = here.map(|id| self.plan(&id)).transpose()?;
+        let here = here.filter(|record| !record.plan.state.is_over()).map(|record| record.plan.id);
+        Ok(own.chain(here).collect())
     }
 
     /// Frees the space of what no checkpoint needs any more.
@@ -213,7 +228,14 @@ impl CheckpointManager {
     /// never makes the checkpoint fail.
     pub(crate) fn tend(&self, workspace: &Workspace, progress: &dyn Progress) -> Tended {
         let mut tended = Tended::default();
-        let pruned = self.retention(workspace).and_then(|policy| self.prune_unseen(workspace, &policy));
+        let pruned = self.retention(workspace).and_then(|policy| {
+            let mut pruned = self.prune_unseen(workspace, &policy)?;
+            // Nobody takes checkpoints in a sandbox that is gone.
+            for (_, sandbox) in self.catalog.sandboxes(workspace.id)? {
+                pruned.extend(self.prune_unseen(&self.workspace(sandbox.workspace_id)?, &policy)?);
+            }
+            Ok(pruned)
+        });
         match pruned {
             Ok(pruned) => tended.pruned = pruned,
             Err(error) => tended.warnings.push(format!("old checkpoints could not be pruned: {error}")),

@@ -50,6 +50,8 @@ fn what_a_sandbox_was_made_from_stays_as_long_as_it_is_worked_in() {
     room.write(|t| t.insert_sandbox("p", &sandbox()));
     assert_eq!(room.catalog.sandbox("s").unwrap(), Some(sandbox()));
     assert_eq!(room.catalog.sandbox("t").unwrap(), None);
+    assert_eq!(room.catalog.sandboxes(here()).unwrap(), [("p".to_owned(), sandbox())]);
+    assert_eq!(room.catalog.sandboxes(safepoint_model::WorkspaceId::from_bits(9)).unwrap(), []);
     assert_eq!(room.catalog.plan_of_sandbox(here()).unwrap().as_deref(), Some("p"));
     let error = room.refuse(|t| t.delete_checkpoint(id(1), at(3)));
     assert!(matches!(error, CatalogError::SandboxBase { .. }), "{error}");

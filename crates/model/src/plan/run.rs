@@ -35,8 +35,12 @@ word_type! {
     SandboxState, "sandbox state", {
         /// It is there, to be worked in.
         Ready = "ready",
-        /// Its result was taken over.
+        /// Its result was taken over, and it is about to be deleted.
         Applied = "applied",
+        /// Its result was taken over, and it stays because it holds what nobody else has.
+        Kept = "kept",
+        /// Its result was taken over, and it is gone.
+        Removed = "removed",
     }
 }
 

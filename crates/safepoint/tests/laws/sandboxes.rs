@@ -71,7 +71,7 @@ fn a_copy_leaves_the_project_alone_until_it_is_applied_and_then_lands_whole() {
     );
     assert!(!bench.path("gone").exists() && bench.path("deep/er/x").exists());
     let kept = bench.manager.sandbox(&bench.manager.plan("work").unwrap()).unwrap().unwrap();
-    assert_eq!(kept.state, SandboxState::Applied);
+    assert_eq!(kept.state, SandboxState::Removed);
     for to in [first(&bench), applied.result.unwrap()] {
         let error = bench.manager.rollback_plan("work", to, &RestoreOptions::default(), &Silent).unwrap_err();
         assert!(matches!(error, Error::PlanApplied { .. } | Error::SandboxMissing { .. }), "{error}");
@@ -185,6 +185,8 @@ fn a_sandbox_with_commits_of_its_own_is_kept_and_told() {
     let (path, why) = apply(&bench, Merge::Refused).unwrap().kept.unwrap();
     assert_eq!((path, sandbox.exists()), (sandbox, true));
     assert!(why.contains(".git"), "{why}");
+    bench.create();
+    assert!(place(&bench).exists(), "nor does any later command take it away");
     assert!(!bench.path(".git/refs").exists(), "the project's .git is not touched");
 }
 
@@ -220,4 +222,36 @@ fn what_a_sandbox_was_made_from_is_not_deleted_under_it() {
     assert!(bench.manager.list(&Filter::default()).unwrap().iter().any(|it| it.id == base));
     apply(&bench, Merge::Refused).unwrap();
     bench.manager.delete(&[base]).unwrap();
+}
+
+#[test]
+fn retention_keeps_what_plans_need_and_prunes_the_rest_also_of_sandboxes_that_are_gone() {
+    let policy = safepoint::model::retention::Policy {
+        keep_last: 1,
+        keep_within: safepoint::model::Span::ZERO,
+        thin_daily_for: safepoint::model::Span::ZERO,
+    };
+    let bench = Bench::with(Settings { retention: Some(policy), ..Settings::default() });
+    bench.write("gone", "x");
+    bench.write("kept", "x");
+    plan(&bench, &format!("{COPY}\n[[step]]\nid = 'bad'\nrun = 'exit 1'\n[[step]]\nid = 'last'"));
+    run(&bench);
+    for _ in 0..4 {
+        resume(&bench);
+    }
+    let record = bench.manager.plan("work").unwrap();
+    let sandbox = bench.manager.sandbox(&record).unwrap().unwrap();
+    let clean = bench.manager.last_clean("work").unwrap();
+    let of_place = Filter { workspace: Some(sandbox.workspace_id), ..Filter::default() };
+    let left: Vec<CheckpointId> = bench.manager.list(&of_place).unwrap().iter().map(|it| it.id).collect();
+    assert!(left.contains(&clean) && left.contains(&sandbox.base), "{left:?}");
+    assert_eq!(left.len(), 3, "those and the newest: {left:?}");
+    for step in ["bad", "last"] {
+        bench.manager.start_step("work", step, &Silent).unwrap();
+        bench.manager.finish_step("work", step, None, &Silent).unwrap();
+    }
+    apply(&bench, Merge::Refused).unwrap();
+    bench.create();
+    let left = bench.manager.list(&of_place).unwrap();
+    assert_eq!(left.len(), 1, "the newest stays, as everywhere: {left:?}");
 }
