@@ -65,3 +65,8 @@ fn undo_with_any_call_failing_is_old_or_new() {
 fn rollback_of_a_plan_with_any_call_failing_is_old_or_new_with_its_files() {
     check(Act::RollbackPlan);
 }
+
+#[test]
+fn the_result_of_a_plan_with_any_call_failing_is_there_or_not() {
+    check(Act::ApplyPlan);
+}

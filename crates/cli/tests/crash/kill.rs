@@ -84,6 +84,11 @@ fn correction_of_a_plan_killed_anywhere_is_old_or_new_with_its_files() {
 }
 
 #[test]
+fn the_result_of_a_plan_whose_taking_over_is_killed_anywhere_is_there_or_not() {
+    check(Act::ApplyPlan, "");
+}
+
+#[test]
 fn undo_killed_anywhere_is_old_or_new() {
     check(Act::Undo, "");
 }

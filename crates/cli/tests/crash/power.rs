@@ -70,6 +70,11 @@ fn rollback_of_a_plan_after_a_power_cut_is_old_or_new_with_its_files() {
     check(Act::RollbackPlan);
 }
 
+#[test]
+fn the_result_of_a_plan_after_a_power_cut_is_there_or_not() {
+    check(Act::ApplyPlan);
+}
+
 /// Leaves out every sync, one after the other, and sees which are missed: a suite that misses none of them would prove nothing.
 #[test]
 fn a_left_out_sync_is_caught() {

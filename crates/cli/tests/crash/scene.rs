@@ -1,7 +1,7 @@
 //! A small project with a history, laid out anew for every point, and the law that must hold whatever happened.
 
-use safepoint::model::plan::spec::{Milestones, PlanSpec, StepSpec};
-use safepoint::model::plan::state::Plan;
+use safepoint::model::plan::spec::{Milestones, PlanSpec, SandboxKind, StepSpec};
+use safepoint::model::plan::state::{Plan, PlanState};
 use safepoint::model::rollback::{RollbackState, Verb};
 use safepoint::{
     CheckpointManager, CreateOptions, Depth, Filter, NewDecision, RestoreOptions, RoleFilter, Silent,
@@ -25,6 +25,8 @@ pub(crate) enum Act {
     RollbackPlan,
     /// The same, as a correction.
     CorrectPlan,
+    /// The result of a plan that worked in a copy.
+    ApplyPlan,
 }
 
 impl Act {
@@ -113,6 +115,20 @@ fn begin_plan(manager: &CheckpointManager, workspace: &Workspace) -> String {
     PLAN.to_owned()
 }
 
+/// A plan that made the second state in a copy, and is done with it. Says how it was and will be.
+fn work_in_copy(manager: &CheckpointManager, workspace: &Workspace) -> [Plan; 2] {
+    let (steps, checkpoints) = (vec![step("one", vec![])], Milestones::none());
+    let sandbox = SandboxKind::Copy;
+    let spec = PlanSpec { id: Some(PLAN.to_owned()), steps, checkpoints, sandbox, ..PlanSpec::new("Work") };
+    manager.new_plan(workspace, &spec).unwrap();
+    let begun = manager.start_step(PLAN, "one", &Silent).unwrap().record;
+    second_state(manager.plan_workspace(&begun).unwrap().root_path());
+    let done = manager.finish_step(PLAN, "one", None, &Silent).unwrap().record.plan;
+    let mut applied = done.clone();
+    applied.go(PlanState::Applied).unwrap();
+    [done, applied]
+}
+
 /// What happened to it since: a decision, a subplan that was begun, a failure.
 fn go_on_with_plan(manager: &CheckpointManager, id: &str) {
     decide(manager, "since");
@@ -144,20 +160,30 @@ impl Scene {
         let options = CreateOptions { plan_id: plan_id.clone(), ..CreateOptions::default() };
         let first = manager.create(&workspace, &options, &Silent).unwrap().checkpoint.id;
         let first_image = image(&project);
+        let taken_over = (act == Act::ApplyPlan).then(|| work_in_copy(&manager, &workspace));
         let plans = plan_id.map(|id| {
             let then = manager.plan(&id).unwrap().plan;
             go_on_with_plan(&manager, &id);
             [manager.plan(&id).unwrap().plan, then]
         });
-        second_state(&project);
-        many_files(&project, act, "2");
-        let second_image = image(&project);
+        let plans = plans.or(taken_over);
+        let second_image = match act {
+            Act::ApplyPlan => {
+                let record = manager.plan(PLAN).unwrap();
+                image(manager.plan_workspace(&record).unwrap().root_path())
+            }
+            _ => {
+                second_state(&project);
+                many_files(&project, act, "2");
+                image(&project)
+            }
+        };
         if act == Act::Undo {
             manager.restore(&workspace, first, &RestoreOptions::default(), &Silent).unwrap();
         }
         let (old, new) = match act {
             Act::Create => (second_image.clone(), second_image),
-            Act::Undo => (first_image, second_image),
+            Act::Undo | Act::ApplyPlan => (first_image, second_image),
             _ => (second_image, first_image),
         };
         let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
@@ -224,6 +250,7 @@ impl Scene {
             Act::Create => self.command(&["create", "-m", "second"]),
             Act::Rollback | Act::RollbackMany | Act::RollbackPlan => self.command(&["rollback", "@"]),
             Act::CorrectPlan => self.command(&["plan", "correct", PLAN, "--mode", "revert"]),
+            Act::ApplyPlan => self.command(&["plan", "apply", PLAN]),
             Act::Undo => self.command(&["undo"]),
         }
     }
@@ -288,7 +315,11 @@ impl Scene {
         if self.act == Act::Create {
             return Ok(manager.list(&filter)?.len() > self.checkpoints);
         }
-        let verb = if self.act == Act::Undo { Verb::Undo } else { Verb::Rollback };
+        let verb = match self.act {
+            Act::Undo => Verb::Undo,
+            Act::ApplyPlan => Verb::Apply,
+            _ => Verb::Rollback,
+        };
         let rollbacks = manager.rollbacks(workspace)?;
         Ok(rollbacks[self.rollbacks..].iter().any(|record| {
             record.verb == verb && matches!(record.state, RollbackState::Done | RollbackState::Settled)
@@ -298,7 +329,7 @@ impl Scene {
     /// Life goes on: the verb works now, and everything can be gone back to.
     pub(crate) fn goes_on(&self) {
         let (manager, workspace) = self.open();
-        let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
+        let filter = Filter { role: RoleFilter::Any, workspace: Some(workspace.id), ..Filter::default() };
         let now = manager.create(&workspace, &CreateOptions::default(), &Silent).unwrap().checkpoint.id;
         let image_now = image(&self.project());
         for checkpoint in manager.list(&filter).unwrap() {

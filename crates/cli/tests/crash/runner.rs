@@ -1,0 +1,140 @@
+//! The runner of a plan, killed at random moments: what was done is not done again, and of the rest it is said.
+
+use safepoint::model::plan::state::{PlanState, StepState};
+use safepoint::{CheckpointManager, Depth, PlanFile, Silent};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const MOMENTS: u64 = 200;
+const STEPS: usize = 6;
+
+/// Steps that add a line to a file, some below others and two side by side.
+fn plan() -> String {
+    let mut text = "title = 'Lines'\nid = 'lines'\n".to_owned();
+    let run = |number: usize| format!("run = 'sleep 0.00{number}; echo {number} >> lines'\n");
+    for number in 0..STEPS - 2 {
+        text.push_str(&format!("[[step]]\nid = 's{number}'\n{}", run(number)));
+    }
+    text.push_str("[[step]]\nid = 'sub'\nparallel = 2\nverify = 'test -s lines'\n");
+    for number in STEPS - 2..STEPS {
+        text.push_str(&format!("[[step.step]]\nid = 's{number}'\n{}", run(number)));
+    }
+    text
+}
+
+fn command(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_safepoint"));
+    command
+        .args(args)
+        .current_dir(folder.join("project"))
+        .env("SAFEPOINT_HOME", folder.join("home"))
+        .env("HOME", folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
+fn resume(folder: &Path, how: &[&str]) -> Output {
+    let args: Vec<&str> = ["--json", "plan", "resume", "lines"].iter().chain(how).copied().collect();
+    command(folder, &args).stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap()
+}
+
+fn lines(folder: &Path) -> Vec<usize> {
+    let text = fs::read_to_string(folder.join("project/lines")).unwrap_or_default();
+    text.lines().map(|line| line.parse().unwrap()).collect()
+}
+
+/// One more of a series that looks random and is the same in each run.
+fn next(seed: &mut u64) -> u64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed
+}
+
+#[test]
+fn a_runner_killed_at_any_moment_does_nothing_twice_and_says_what_it_does_not_know() {
+    let memory = Path::new("/dev/shm");
+    let (mut seed, mut longest) = (0x5afe_u64, Duration::from_millis(400));
+    let (mut interrupted, mut finished, mut between) = (0, 0, 0);
+    for moment in 0..MOMENTS {
+        let scratch = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        let scratch = scratch.unwrap();
+        let folder = scratch.path();
+        fs::create_dir(folder.join("project")).unwrap();
+        let manager = CheckpointManager::open(&folder.join("home")).unwrap();
+        let workspace = manager.register(&folder.join("project")).unwrap();
+        let spec = PlanFile::parse(plan().as_bytes(), None).unwrap().spec;
+        manager.new_plan(&workspace, &spec).unwrap();
+
+        let since = Instant::now();
+        let mut runner = command(folder, &["plan", "run", "lines"]).spawn().unwrap();
+        let micros = u64::try_from(longest.as_micros()).unwrap();
+        let kill_after = Duration::from_micros(next(&mut seed) % micros);
+        while since.elapsed() < kill_after && runner.try_wait().unwrap().is_none() {
+            sleep(Duration::from_micros(200));
+        }
+        let ended = runner.try_wait().unwrap().is_some();
+        if ended {
+            // The moments are spread over the time that a run takes.
+            longest = longest.min(since.elapsed());
+        }
+        runner.kill().unwrap();
+        runner.wait().unwrap();
+
+        let state = manager.plan("lines").unwrap().plan.state;
+        if state == PlanState::Ready {
+            // It had not begun.
+            assert_eq!(lines(folder), Vec::<usize>::new(), "moment {moment}");
+            let run = command(folder, &["plan", "run", "lines"]).status().unwrap();
+            assert!(run.success());
+        } else {
+            let first = resume(folder, &[]);
+            let told = String::from_utf8_lossy(&first.stdout).into_owned();
+            match first.status.code() {
+                Some(0) if ended => finished += 1,
+                Some(0) => between += 1,
+                Some(12) => {
+                    interrupted += 1;
+                    assert!(told.contains("step_interrupted"), "moment {moment}: {told}");
+                    // Whoever knows how far it came says so. Two that ran side by side may have come differently far: then each is
+                    // told by itself.
+                    let plan = manager.plan("lines").unwrap().plan;
+                    let open: Vec<String> = plan
+                        .steps
+                        .iter()
+                        .filter(|step| step.state == StepState::Interrupted && step.spec.run.is_some())
+                        .map(|step| step.path.clone())
+                        .collect();
+                    assert!(!open.is_empty());
+                    for path in open {
+                        assert!(told.contains(&path), "moment {moment}: {path} in {told}");
+                        let number: usize = path.rsplit('s').next().unwrap().parse().unwrap();
+                        if lines(folder).contains(&number) {
+                            manager.finish_step("lines", &path, None, &Silent).unwrap();
+                        }
+                    }
+                    let second = resume(folder, &["--interrupted", "rerun"]);
+                    let told = String::from_utf8_lossy(&second.stdout).into_owned();
+                    assert_eq!(second.status.code(), Some(0), "moment {moment}: {told}");
+                }
+                other => panic!("moment {moment}: exit {other:?}: {told}"),
+            }
+        }
+        let mut found = lines(folder);
+        found.sort_unstable();
+        assert_eq!(found, (0..STEPS).collect::<Vec<_>>(), "moment {moment}: each line once");
+        assert_eq!(manager.plan("lines").unwrap().plan.state, PlanState::Done, "moment {moment}");
+        let validation = manager.validate(None, Depth::Quick, &Silent).unwrap();
+        assert!(validation.is_valid(), "moment {moment}: {:?}", validation.errors);
+    }
+    eprintln!(
+        "runner killed at {MOMENTS} moments: {interrupted} times a step was interrupted and said so, {between} times it was \
+         between steps, {finished} times it had ended; every line was there exactly once"
+    );
+    assert!(interrupted > 10 && between > 0, "the moments must have met both");
+}
