@@ -144,6 +144,14 @@ pub enum Error {
         /// What is damaged.
         source: ObjectError,
     },
+    /// Something of a checkpoint is damaged, so that it is not gone back to.
+    #[error("checkpoint {checkpoint} is not whole: {what}")]
+    NotWhole {
+        /// Which.
+        checkpoint: CheckpointId,
+        /// What is wrong with it.
+        what: String,
+    },
     /// No plan has this id.
     #[error("there is no plan {id:?}")]
     NoPlan {

@@ -221,6 +221,7 @@ fn classify(error: &Error) -> Row {
             Usage,
             &["Name files or folders in it. `safepoint delete` deletes whole checkpoints."],
         ),
+        Error::NotWhole { .. } => ("damaged", Damaged, DAMAGED),
         Error::CannotCollect { .. } => (
             "cannot_collect",
             Damaged,

@@ -7,7 +7,7 @@ use crate::config::{CONFIG_BYTES_MAX, ConfigFile};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use safepoint_model::{CheckpointId, ObjectId, ObjectKind, WorkspaceId};
-use safepoint_workspace::{NextCache, SmallFile, StatCache};
+use safepoint_workspace::{NextCache, SmallFile, StatCache, remove_tree};
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -31,6 +31,30 @@ pub(crate) enum Share {
 #[derive(Debug)]
 pub(crate) struct PlanLock {
     _file: fs::File,
+}
+
+/// The folder for what is only looked at.
+const SCRATCH: &str = "scratch";
+const SHARED: FlockOperation = FlockOperation::NonBlockingLockShared;
+
+/// A folder that is deleted when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    path: PathBuf,
+    _lock: fs::File,
+}
+
+impl Scratch {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be deleted now is deleted by the next one.
+        let _ = remove_tree(&self.path);
+    }
 }
 
 /// The folder, and what is where in it.
@@ -126,6 +150,23 @@ impl Home {
         make_private_dir(&self.sandbox_folder(plan))
     }
 
+    /// A new folder for what is only looked at. Those of processes that died are deleted by whoever makes the next.
+    pub(crate) fn make_scratch(&self, name: &str) -> io::Result<Scratch> {
+        let folder = self.path.join(SCRATCH);
+        make_private_dir(&folder)?;
+        for old in fs::read_dir(&folder)?.flatten() {
+            let held = fs::File::open(old.path()).and_then(|held| Ok((flock(&held, SHARED), held)));
+            if held.is_ok_and(|(locked, _)| locked.is_ok()) {
+                let _ = remove_tree(&old.path());
+            }
+        }
+        let path = folder.join(name);
+        DirBuilder::new().mode(0o700).create(&path)?;
+        let lock = fs::File::open(&path)?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Scratch { path, _lock: lock })
+    }
+
     /// Makes an empty folder for a sandbox that is gone.
     pub(crate) fn make_empty_sandbox(&self, plan: &str, path: &Path) -> io::Result<()> {
         self.make_sandbox_folder(plan)?;
@@ -164,13 +205,13 @@ impl Home {
         }
     }
 
-    /// How much everything in the home takes on the disk, but for the copies that plans work in.
+    /// How much everything in the home takes on the disk, but for the copies that plans work in and what is only looked at.
     pub(crate) fn disk_bytes(&self) -> Result<u64, Error> {
         fn below(dir: &Path, top: &Path) -> io::Result<u64> {
             let mut sum = 0;
             for entry in fs::read_dir(dir)? {
                 let entry = entry?;
-                if dir == top && entry.file_name() == SANDBOXES {
+                if dir == top && (entry.file_name() == SANDBOXES || entry.file_name() == SCRATCH) {
                     continue;
                 }
                 sum += match entry.metadata() {
@@ -256,6 +297,21 @@ mod tests {
         drop(runner);
         let (_one, _two) = (lock(Share::WithOthers).unwrap(), lock(Share::WithOthers).unwrap());
         assert!(lock(Share::Alone).is_none());
+    }
+
+    #[test]
+    fn what_is_only_looked_at_goes_with_its_process_or_with_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path()).unwrap();
+        let one = home.make_scratch("one").unwrap();
+        fs::write(one.path().join("file"), "x").unwrap();
+        fs::create_dir(folder.path().join("scratch/dead")).unwrap();
+        let two = home.make_scratch("two").unwrap();
+        assert!(one.path().join("file").exists(), "it is in use");
+        assert!(!folder.path().join("scratch/dead").exists(), "nobody has it");
+        let path = two.path().to_owned();
+        drop(two);
+        assert!(!path.exists() && home.make_scratch("one").is_err());
     }
 
     #[test]

@@ -56,6 +56,7 @@ mod runner;
 mod sandbox;
 mod space;
 mod spelling;
+mod strategy;
 mod undo;
 mod upkeep;
 mod validate;
@@ -87,6 +88,7 @@ pub use restore::{DryRun, RestoreOptions, Restored};
 pub use runner::{Interrupted, RunEvent, RunObserver, RunOptions, RunReport};
 pub use sandbox::Missing;
 pub use space::{CheckpointSpace, Space, WorkspaceSpace};
+pub use strategy::{Check, Printed, Progressed, Search, Staged, StagedEnd, Trial, Until};
 pub use upkeep::{Cap, Judged, Thoroughness};
 pub use validate::{DamagedPart, Validation};
 

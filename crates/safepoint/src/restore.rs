@@ -44,6 +44,8 @@ pub struct RestoreOptions {
     pub dry_run: DryRun,
     /// Which time restored files carry.
     pub times: Times,
+    /// How it goes about it, for the record; by what is chosen where nothing is said.
+    pub strategy: Option<Strategy>,
     /// What becomes of it when an undo command of a plan's step fails.
     pub failed_undo: FailedUndo,
     /// What becomes of it when the sandbox of the plan is gone.
@@ -164,7 +166,11 @@ impl CheckpointManager {
             from: self.workspace(workspace.id)?.head,
             to: request.to.id,
             safety_checkpoint: None,
-            strategy: if selective { Strategy::Selective } else { Strategy::Immediate },
+            strategy: match request.options.strategy {
+                Some(strategy) => strategy,
+                None if selective => Strategy::Selective,
+                None => Strategy::Immediate,
+            },
             paths: request.options.paths.clone(),
             state: RollbackState::Applying,
             created_at: self.environment.now(),

@@ -90,7 +90,7 @@ fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// The folder above, and the name in it.
-fn split(path: &Path) -> io::Result<(OwnedFd, &[u8])> {
+pub(crate) fn split(path: &Path) -> io::Result<(OwnedFd, &[u8])> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };

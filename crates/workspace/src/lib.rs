@@ -20,6 +20,7 @@ mod settle;
 mod stage;
 mod swap;
 mod threads;
+mod write;
 
 pub use cache::StatCache;
 pub use copy::{Copied, copy_tree, remove_tree};
@@ -32,3 +33,4 @@ pub use scan::{NextCache, Scan, ScanOptions, Snapshot, scan};
 pub use settle::{Ended, Finding, Settled};
 pub use stage::{Stage, StageOptions, Times};
 pub use swap::Meanwhile;
+pub use write::write_tree;

@@ -20,6 +20,7 @@ mod repair;
 mod runner;
 mod sandboxes;
 mod space;
+mod strategies;
 mod together;
 mod upkeep;
 mod writers;

@@ -1,0 +1,180 @@
+//! Rollbacks that are tried first, and rollbacks that look for what is good.
+
+use crate::bench::{Bench, assert_same};
+use safepoint::model::CheckpointId;
+use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::rollback::Strategy;
+use safepoint::{
+    DryRun, Error, Failure, FailureKind, Progress, Progressed, RestoreOptions, Search, Silent, Staged,
+    StagedEnd, Trial, Until,
+};
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn staged(bench: &Bench, to: CheckpointId, command: Option<&str>, yes: bool) -> (StagedEnd, Vec<String>) {
+    let (mut seen, mut text) = (Vec::new(), Vec::new());
+    let mut agreed = |staged: &Staged| {
+        seen.push(staged.outline.outline.paths.iter().map(|it| it.path.to_string()).collect::<String>());
+        yes
+    };
+    let mut printed = |bytes: &[u8]| text.extend_from_slice(bytes);
+    let trial = Trial { command, agreed: &mut agreed, printed: &mut printed };
+    let end = bench
+        .manager
+        .restore_staged(&bench.workspace, to, &RestoreOptions::default(), trial, &Silent)
+        .unwrap();
+    seen.push(String::from_utf8(text).unwrap());
+    (end, seen)
+}
+
+#[test]
+fn a_staged_rollback_is_tried_beside_the_workspace_and_done_when_all_agree() {
+    let bench = Bench::new();
+    bench.write("file", "good");
+    fs::create_dir(bench.path("empty")).unwrap();
+    let (then, image) = (bench.create(), bench.image());
+    bench.write("file", "bad");
+    bench.write("new", "x");
+    let before = bench.image();
+    // What the command sees is the target, in a folder of its own, and what it does there is nobody's loss.
+    let command =
+        "cat file; [ ! -e new ] && [ -d empty ] && echo $SAFEPOINT_CHECKPOINT_ID && touch made && rm file";
+    let (end, seen) = staged(&bench, then.id, Some(command), false);
+    let StagedEnd::Left(left) = end else { panic!("{end:?}") };
+    assert!(left.check.unwrap().is_passed());
+    assert_eq!(seen, ["filenew".to_owned(), format!("good{}\n", then.id)]);
+    assert_same(&bench.image(), &before);
+    assert_eq!(fs::read_dir(bench.home().join("scratch")).unwrap().count(), 0, "nothing is left of it");
+    let (end, _) = staged(&bench, then.id, Some(command), true);
+    let StagedEnd::Done(restored, _) = end else { panic!("{end:?}") };
+    assert_eq!(restored.rollback.strategy, Strategy::Staged);
+    assert_same(&bench.image(), &image);
+    bench.undo();
+    assert_same(&bench.image(), &before);
+}
+
+#[test]
+fn a_staged_rollback_whose_command_fails_changes_nothing() {
+    let bench = Bench::new();
+    bench.write("file", "good");
+    let then = bench.create();
+    bench.write("file", "bad");
+    let (end, seen) = staged(&bench, then.id, Some("echo no; exit 3"), true);
+    let StagedEnd::Left(left) = end else { panic!("{end:?}") };
+    assert_eq!(left.check.unwrap().failure.as_deref(), Some("exit status 3: no"));
+    assert_eq!((seen.len(), bench.read("file").as_str()), (1, "bad"), "nobody was asked");
+    let mut agreed = |_: &Staged| true;
+    let trial = Trial { command: None, agreed: &mut agreed, printed: &mut |_| () };
+    let options = RestoreOptions { dry_run: DryRun::Yes, ..RestoreOptions::default() };
+    let end = bench.manager.restore_staged(&bench.workspace, then.id, &options, trial, &Silent).unwrap();
+    assert!(matches!(end, StagedEnd::Left(_)), "a dry run ends before");
+}
+
+#[test]
+fn a_staged_rollback_to_something_damaged_is_refused_before_anything_is_tried() {
+    let bench = Bench::new();
+    bench.write("file", crate::bench::noise(1, 50_000));
+    let then = bench.create();
+    bench.write("file", "now");
+    for pack in fs::read_dir(bench.home().join("store/packs")).unwrap().flatten() {
+        let mut bytes = fs::read(pack.path()).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(pack.path(), bytes).unwrap();
+    }
+    let mut agreed = |_: &Staged| panic!("nobody is asked");
+    let trial = Trial { command: Some("true"), agreed: &mut agreed, printed: &mut |_| () };
+    let options = RestoreOptions::default();
+    let error =
+        bench.manager.restore_staged(&bench.workspace, then.id, &options, trial, &Silent).unwrap_err();
+    assert_eq!(Failure::from(&error).kind, FailureKind::Damaged, "{error}");
+    assert_eq!(bench.read("file"), "now");
+}
+
+/// States 0 to 9; those below this are good.
+fn history(good: usize) -> (Bench, Vec<Checkpoint>) {
+    let bench = Bench::new();
+    let made = (0..10)
+        .map(|number| {
+            bench.write("number", number.to_string());
+            bench.write("state", if number < good { "good" } else { "bad" });
+            bench.create()
+        })
+        .collect();
+    bench.write("number", "present");
+    (bench, made)
+}
+
+fn until(bench: &Bench, search: Search, from: Option<CheckpointId>) -> Progressed {
+    let until = Until { command: "echo x >> tried; grep -q good state".to_owned(), from, search };
+    let options = RestoreOptions::default();
+    bench.manager.restore_until(&bench.workspace, &until, &options, &mut |_| (), &Silent).unwrap()
+}
+
+#[test]
+fn a_progressive_rollback_stops_at_the_newest_good_state() {
+    for good in [1, 4, 10] {
+        for search in [Search::Stepwise, Search::Bisect] {
+            let (bench, made) = history(good);
+            let found = until(&bench, search, None);
+            let restored = found.restored.unwrap();
+            assert_eq!(restored.rollback.to, made[good - 1].id, "{good} {search:?}");
+            assert_eq!(restored.rollback.strategy, Strategy::Progressive);
+            assert_eq!(bench.read("number"), (good - 1).to_string());
+            let tries = found.tried.len();
+            match search {
+                Search::Stepwise => assert_eq!(tries, 11 - good),
+                Search::Bisect => assert!(tries <= 5, "{tries}"),
+            }
+            // And back to where it began.
+            bench.restore(found.began_at.unwrap());
+            assert_eq!(bench.read("number"), "present");
+        }
+    }
+}
+
+#[test]
+fn a_progressive_rollback_that_finds_nothing_leaves_everything_as_it_was() {
+    for search in [Search::Stepwise, Search::Bisect] {
+        let (bench, made) = history(0);
+        let before = bench.image();
+        let found = until(&bench, search, None);
+        assert!(found.restored.is_none());
+        assert_eq!(found.tried.len(), if search == Search::Bisect { 1 } else { 10 });
+        assert_same(&bench.image(), &before);
+        let some = until(&bench, search, Some(made[2].id));
+        assert_eq!(some.tried.len(), if search == Search::Bisect { 1 } else { 3 });
+        assert_same(&bench.image(), &before);
+    }
+    let bench = Bench::new();
+    assert!(until(&bench, Search::Bisect, None).restored.is_none(), "there is nothing to go back to");
+    let (other, _) = history(1);
+    let elsewhere = Until {
+        command: "true".to_owned(),
+        from: Some(CheckpointId::from_bits(1)),
+        search: Search::Stepwise,
+    };
+    let options = RestoreOptions::default();
+    let error = other.manager.restore_until(&other.workspace, &elsewhere, &options, &mut |_| (), &Silent);
+    assert!(matches!(error, Err(Error::OtherWorkspace { .. })));
+}
+
+#[test]
+fn who_stops_a_progressive_rollback_has_everything_as_it_was() {
+    struct Stopped(AtomicBool);
+    impl Progress for Stopped {
+        fn interrupted(&self) -> bool {
+            self.0.load(Ordering::SeqCst)
+        }
+    }
+    let (bench, _) = history(0);
+    let before = bench.image();
+    let stopped = Stopped(AtomicBool::new(false));
+    let wanted = Until { command: "echo begun; sleep 60".to_owned(), from: None, search: Search::Stepwise };
+    let options = RestoreOptions::default();
+    let mut printed = |_: &[u8]| stopped.0.store(true, Ordering::SeqCst);
+    let error =
+        bench.manager.restore_until(&bench.workspace, &wanted, &options, &mut printed, &stopped).unwrap_err();
+    assert_eq!(Failure::from(&error).kind, FailureKind::Interrupted, "{error}");
+    assert_same(&bench.image(), &before);
+}
