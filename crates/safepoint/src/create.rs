@@ -5,6 +5,7 @@ use crate::home::Vouchers;
 use crate::part::{Captured, Part};
 use crate::parts::files::FilesPart;
 use crate::parts::plan;
+use crate::upkeep::Tended;
 use crate::{CheckpointManager, DryRun, Error};
 use safepoint_catalog::{PlanCheckpoint, PlanRecord, Transaction, Workspace};
 use safepoint_model::change::{self, Delta};
@@ -40,6 +41,18 @@ pub struct CreateOptions {
     pub pinned: bool,
     /// How far the work is.
     pub progress: Counters,
+    /// Whether it is worth more to have it at once than to have it as it should be.
+    pub urgency: Urgency,
+}
+
+/// How much a new checkpoint puts up with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Urgency {
+    /// What cannot be understood refuses it, and old ones are pruned after it.
+    #[default]
+    Ordinary,
+    /// Settings that cannot be understood are passed over, and nothing is done after it.
+    Emergency,
 }
 
 impl Default for CreateOptions {
@@ -54,6 +67,20 @@ impl Default for CreateOptions {
             source_tool: None,
             pinned: false,
             progress: Counters::default(),
+            urgency: Urgency::Ordinary,
+        }
+    }
+}
+
+impl CreateOptions {
+    /// A checkpoint that is taken because something goes wrong.
+    pub fn emergency(label: impl Into<String>) -> Self {
+        Self {
+            label: Some(label.into()),
+            kind: Kind::Emergency,
+            reason: Reason::ErrorRecovery,
+            urgency: Urgency::Emergency,
+            ..Self::default()
         }
     }
 }
@@ -103,7 +130,10 @@ impl CheckpointManager {
         let act = || self.create_once(workspace, options, version, progress);
         let (mut created, mut pruned) = self.within_cap(workspace, DryRun::No, progress, act)?;
         // The workspace and the store are let go by now, as a collection waits for whoever uses them.
-        let tended = self.tend(workspace, progress);
+        let tended = match options.urgency {
+            Urgency::Ordinary => self.tend(workspace, progress),
+            Urgency::Emergency => Tended::default(),
+        };
         pruned.extend(tended.pruned);
         created.pruned = pruned;
         created.warnings = tended.warnings;
@@ -119,7 +149,11 @@ impl CheckpointManager {
     ) -> Result<Created, Error> {
         let held = self.hold(workspace)?;
         self.recover_held(workspace, &held.root, progress)?;
-        let config = self.config_at(Some(&held.root), Broken::Refused)?;
+        let broken = match options.urgency {
+            Urgency::Ordinary => Broken::Refused,
+            Urgency::Emergency => Broken::PassedOver,
+        };
+        let config = self.config_at(Some(&held.root), broken)?;
         let part = FilesPart::new(self, &held.root, workspace, config.excludes);
         let writer = self.store.writer()?;
         // Read before the files are, and checked once more by the commit: so it holds for all the time between.
@@ -134,6 +168,7 @@ impl CheckpointManager {
             self.add_plan(&mut draft.checkpoint, plan, &writer)?;
         }
         draft.checkpoint.label = draft.checkpoint.label.or(config.label);
+        draft.checkpoint.warnings.extend(config.passed_over);
         draft.checkpoint.size_bytes = writer.finish()?.stored_bytes;
         self.catalog.write::<(), Error>(|transaction| {
             transaction.insert_checkpoint(&draft.checkpoint)?;

@@ -2,7 +2,8 @@
 
 use crate::error::Wish;
 use crate::home::{PlanLock, Share};
-use crate::{CheckpointManager, Error, process};
+use crate::{CheckpointManager, CreateOptions, Error, process};
+use safepoint_model::CheckpointId;
 use safepoint_model::plan::run::RunOutcome;
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ pub struct DeadRun {
     pub interrupted: Vec<String>,
     /// How many of their processes still ran, and were ended.
     pub ended_processes: usize,
+    /// What was there when it was found out.
+    pub checkpoint: Option<CheckpointId>,
 }
 
 impl CheckpointManager {
@@ -73,6 +76,13 @@ impl CheckpointManager {
             transaction.end_run(id, &run.id, RunOutcome::Killed, now)?;
             Ok(interrupted)
         })?;
-        Ok(Some(DeadRun { interrupted, ended_processes }))
+        // What it left is worth keeping, whatever comes next. Where that fails, what comes next says why.
+        let label = match interrupted.as_slice() {
+            [] => "the runner died".to_owned(),
+            steps => format!("the runner died during {}", steps.join(", ")),
+        };
+        let emergency = self.checkpoint_plan(id, &CreateOptions::emergency(label), &crate::Silent);
+        let checkpoint = emergency.ok().map(|created| created.checkpoint.id);
+        Ok(Some(DeadRun { interrupted, ended_processes, checkpoint }))
     }
 }

@@ -67,7 +67,7 @@ pub use config::{
     Config, ConfigError, ConfigFile, Effective, HomeConfig, RetentionConfig, TestCommand, WorkspaceConfig,
 };
 pub use correct::{Corrected, Revert};
-pub use create::{CreateOptions, Created};
+pub use create::{CreateOptions, Created, Urgency};
 pub use effects::{FailedUndo, NotUndone, Undone};
 pub use environment::{Environment, SystemEnvironment};
 pub use error::{Error, Wish};

@@ -32,6 +32,8 @@ pub struct Settings {
     pub retention: Option<Policy>,
     /// The session that checkpoints belong to where nothing else is said.
     pub session_id: Option<String>,
+    /// A run of a plan takes an emergency checkpoint when the disk has less room than this.
+    pub low_disk_bytes: u64,
     /// How many files the commands of plans may open, where that is less than this process may.
     pub open_files: Option<u64>,
     /// Do not use more of the file system than this, even where it could do more.
@@ -47,6 +49,7 @@ impl Default for Settings {
             cap_bytes: None,
             retention: None,
             session_id: None,
+            low_disk_bytes: 256 << 20,
             open_files: None,
             capabilities: Capabilities::default(),
         }

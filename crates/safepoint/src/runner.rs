@@ -22,6 +22,8 @@ use safepoint_model::{CheckpointId, ObjectId, ObjectKind, ObjectSource, Progress
 use safepoint_workspace::WorkspaceError;
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::Scope;
@@ -206,7 +208,8 @@ impl CheckpointManager {
         }
         let record = self.with_sandbox(id, progress)?;
         let place = self.plan_workspace(&record)?;
-        let mut tally = Tally { report: report(record, RunOutcome::Broken), looked: Instant::now() };
+        let mut tally =
+            Tally { report: report(record, RunOutcome::Broken), looked: Instant::now(), low_on_disk: false };
         if let Some(failed) = self.answer_interrupted(id, options, progress, &mut tally)? {
             tally.report.step = Some(failed.0);
             tally.report.error = Some(failed.1);
@@ -240,8 +243,15 @@ impl CheckpointManager {
             ending: AtomicBool::new(false),
         };
         runner.tell_plan(&self.plan(id)?.plan);
-        let halt = runner.course(&mut tally);
-        runner.finish(halt, tally)
+        let halt = std::panic::catch_unwind(AssertUnwindSafe(|| runner.course(&mut tally)));
+        match halt {
+            Ok(halt) => runner.finish(halt, tally),
+            // A defect of this program must not cost anybody's work.
+            Err(panic) => {
+                let _ = runner.finish(Ok(Halt::Interrupted), tally);
+                std::panic::resume_unwind(panic)
+            }
+        }
     }
 
     /// What becomes of steps that were under way when a runner died. Says which of them failed, and how.
@@ -297,6 +307,8 @@ impl CheckpointManager {
 struct Tally {
     report: RunReport,
     looked: Instant,
+    /// Whether it was told that little room is left.
+    low_on_disk: bool,
 }
 
 /// A run.
@@ -533,6 +545,15 @@ impl Runner<'_> {
             PlanState::Paused => return Ok(Some(Halt::Paused)),
             _ => {}
         }
+        if !tally.low_on_disk && self.is_low_on_disk() {
+            // Once: there is little room for it, and none for many.
+            tally.low_on_disk = true;
+            let warning = "little room is left on the disk: an emergency checkpoint was taken";
+            tally.report.warnings.push(warning.to_owned());
+            let options = CreateOptions::emergency("little room is left on the disk");
+            let created = self.manager.checkpoint_plan(self.id, &options, self.progress)?;
+            self.tell_checkpoints(&[created], tally);
+        }
         if self.manager.is_time(&record)? {
             let options = CreateOptions {
                 label: Some("on the way".to_owned()),
@@ -544,6 +565,16 @@ impl Runner<'_> {
             self.tell_checkpoints(&[created], tally);
         }
         Ok(None)
+    }
+
+    /// Whether the disk of the sandbox or of the home has less room than it should.
+    fn is_low_on_disk(&self) -> bool {
+        let low = |path: &Path| {
+            rustix::fs::statvfs(path).is_ok_and(|disk| {
+                disk.f_bavail.saturating_mul(disk.f_frsize) < self.manager.settings.low_disk_bytes
+            })
+        };
+        low(self.place.root_path()) || low(self.manager.home())
     }
 
     /// Puts the end of the run on record.
@@ -601,12 +632,7 @@ impl Runner<'_> {
             Some(step) => format!("stopped during {step}"),
             None => "stopped".to_owned(),
         };
-        let options = CreateOptions {
-            label: Some(label),
-            kind: Kind::Emergency,
-            reason: Reason::ErrorRecovery,
-            ..CreateOptions::default()
-        };
+        let options = CreateOptions::emergency(label);
         match self.manager.checkpoint_plan(self.id, &options, &Unstoppable(self.progress)) {
             Ok(created) => self.tell_checkpoints(&[created], tally),
             Err(error) => {

@@ -513,3 +513,55 @@ fn when_safepoint_itself_fails_the_steps_end_and_the_plan_can_go_on_later() {
     assert_eq!(now(&bench).steps[0].state, StepState::Done);
     assert_eq!(bench.read("log"), "two\n");
 }
+
+#[test]
+fn when_the_disk_runs_low_a_run_takes_an_emergency_checkpoint_once() {
+    let bench = Bench::with(Settings { low_disk_bytes: u64::MAX, ..Settings::default() });
+    plan(&bench, "[[step]]\nid = 'long'\nrun = 'sleep 1.6'");
+    let report = run(&bench);
+    let labels: Vec<_> = report
+        .checkpoints
+        .iter()
+        .map(|id| bench.manager.checkpoint(*id).unwrap())
+        .filter(|checkpoint| checkpoint.kind == Kind::Emergency)
+        .collect();
+    assert_eq!(labels.len(), 1);
+    assert_eq!(labels[0].label.as_deref(), Some("little room is left on the disk"));
+    assert!(report.warnings[0].contains("little room"), "{:?}", report.warnings);
+}
+
+#[test]
+fn when_the_program_itself_breaks_what_there_is_is_kept() {
+    struct Breaks;
+    impl RunObserver for Breaks {
+        fn happened(&self, event: &RunEvent<'_>) {
+            assert!(!matches!(event, RunEvent::Done("one")), "a defect");
+        }
+    }
+    let bench = Bench::new();
+    plan(
+        &bench,
+        "[[step]]\nid = 'one'\nrun = 'echo one >> log'\n[[step]]\nid = 'two'\nrun = 'echo two >> log'",
+    );
+    let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        bench.manager.run_plan("work", &RunOptions::default(), &Breaks, &Silent)
+    }));
+    assert!(broken.is_err());
+    let newest = bench.manager.plan_checkpoints("work").unwrap()[0].checkpoint;
+    assert_eq!(bench.manager.checkpoint(newest).unwrap().kind, Kind::Emergency);
+    assert_eq!(states(&now(&bench)), ["one done", "two pending"]);
+    assert_eq!(resume(&bench).outcome, RunOutcome::Done);
+    assert_eq!(bench.read("log"), "one\ntwo\n");
+}
+
+#[test]
+fn an_emergency_puts_up_with_what_would_refuse_another_checkpoint() {
+    let bench = Bench::new();
+    bench.write("file", "x");
+    bench.write(".safepoint.toml", "nonsense");
+    assert!(bench.manager.create(&bench.workspace, &CreateOptions::default(), &Silent).is_err());
+    let options = CreateOptions::emergency("now");
+    let created = bench.manager.create(&bench.workspace, &options, &Silent).unwrap().checkpoint;
+    assert_eq!((created.kind, created.files.count), (Kind::Emergency, 2));
+    assert!(!created.warnings.is_empty(), "it says what it passed over");
+}
