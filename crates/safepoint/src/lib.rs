@@ -40,6 +40,7 @@ mod failure;
 mod find;
 mod guard;
 mod home;
+mod layout;
 mod manager;
 mod mark;
 mod part;
@@ -74,6 +75,7 @@ pub use error::{Error, Wish};
 pub use failure::{Failure, FailureKind};
 pub use find::{Entries, ListedEntry};
 pub use guard::DeadRun;
+pub use layout::{Exported, ImportOptions, Imported, Layout, LayoutError, check_layout};
 pub use manager::{CheckpointManager, Settings};
 pub use part::{Captured, Chosen, Outline, Part, Prepared};
 pub use plan_file::{

@@ -10,6 +10,8 @@ mod damage;
 mod effects;
 mod fallback;
 mod histories;
+mod hostile;
+mod layouts;
 mod names;
 mod obstacles;
 mod plans;
