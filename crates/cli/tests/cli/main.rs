@@ -8,6 +8,7 @@ mod diff;
 mod doctor;
 mod help;
 mod json;
+mod layouts;
 mod list;
 mod man;
 mod odd;
