@@ -1,12 +1,12 @@
 //! Folders for others in bad weather: full and read-only disks, many at once, kills, and users who are not root.
 
 use crate::disks::{Mount, fill, lift_the_cap};
-use crate::place::{Place, assert_same, noise, skip};
+use crate::place::{NOBODY, Place, assert_same, is_root, noise, skip};
 use safepoint_testkit::TreeImage;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -116,18 +116,38 @@ fn somebody_who_is_not_root_gets_the_same_back() {
     furnish(&place);
     place.write("read-only/file", "1");
     place.write("tool", "#!/bin/sh\n");
+    if is_root() {
+        chown(place.file("tool"), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
     fs::set_permissions(place.file("tool"), fs::Permissions::from_mode(0o4755)).unwrap();
     fs::set_permissions(place.file("read-only"), fs::Permissions::from_mode(0o555)).unwrap();
-    let created = place.run(&["create"]).succeeds();
-    let id = created["checkpoint"]["id"].as_str().unwrap();
-    let path = folder(&place.run(&["export", id, place.path("out").to_str().unwrap()]).succeeds());
-    let imported = place.run(&["import", path.to_str().unwrap()]).succeeds();
-    assert_eq!(imported["checkpoint"]["integrity"], created["checkpoint"]["integrity"]);
-    assert_eq!(imported["checkpoint"]["warnings"], serde_json::json!([]));
+    let to_and_fro = || {
+        let created = place.run(&["create"]).succeeds()["checkpoint"].clone();
+        let id = created["id"].as_str().unwrap().to_owned();
+        let path = folder(&place.run(&["export", &id, place.path("out").to_str().unwrap()]).succeeds());
+        (id, created, place.run(&["import", path.to_str().unwrap()]).succeeds()["checkpoint"].clone())
+    };
+    // Most files are root's here: whose they are is told by the list, as their user cannot give them away.
+    let (id, created, imported) = to_and_fro();
+    assert_eq!(imported["integrity"], created["integrity"]);
+    assert_eq!(imported["warnings"], serde_json::json!([]));
+    if is_root() {
+        // One that lends the rights of root is root's to write, and nobody else's word is taken for it.
+        place.write("roots", "#!/bin/sh\n");
+        fs::set_permissions(place.file("roots"), fs::Permissions::from_mode(0o4755)).unwrap();
+        let (_, _, imported) = to_and_fro();
+        assert!(imported["warnings"][0].as_str().unwrap().contains("rights of their owner"), "{imported:#}");
+        let entries = place.run(&["show", imported["id"].as_str().unwrap(), "--files"]).succeeds();
+        let mode = |name: &str| {
+            let entries = entries["entries"].as_array().unwrap();
+            entries.iter().find(|entry| entry["path"] == name).unwrap()["mode"].clone()
+        };
+        assert_eq!((mode("roots"), mode("tool")), ("0755".into(), "4755".into()));
+    }
     // A folder that may not be written is told.
     fs::create_dir(place.path("closed")).unwrap();
     fs::set_permissions(place.path("closed"), fs::Permissions::from_mode(0o555)).unwrap();
-    place.run(&["export", id, place.path("closed").to_str().unwrap()]).fails(1, "not_written");
+    place.run(&["export", &id, place.path("closed").to_str().unwrap()]).fails(1, "not_written");
     assert_eq!(names(&place.path("closed")), BTreeSet::new());
 }
 
