@@ -23,6 +23,17 @@ impl Catalog {
         })
     }
 
+    /// Every run of a plan, oldest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn runs(&self, plan: &str) -> Result<Vec<Run>, CatalogError> {
+        self.read(|connection| {
+            let sql = "SELECT * FROM runs WHERE plan_seq = (SELECT seq FROM plans WHERE id = ?1) ORDER BY id";
+            query::all(connection, format_args!("the runs of plan {plan}"), sql, [plan], read_run)
+        })
+    }
+
     /// The sandbox of this id.
     ///
     /// # Errors

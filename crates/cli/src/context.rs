@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 
 use crate::problem::Problem;
+use crate::signals;
 use safepoint::model::id::SessionId;
 use safepoint::model::{RelPath, Timestamp};
 use safepoint::{
@@ -68,6 +69,9 @@ impl Surroundings {
             refused_roots: self.user_home.iter().cloned().collect(),
             capabilities: capabilities_left(),
             lock_wait: lock_wait().unwrap_or(Settings::default().lock_wait),
+            // One that is not an id is refused by whatever has to write it down.
+            session_id: self.session(None).unwrap_or_default(),
+            open_files: signals::files_at_start(),
             ..Settings::default()
         };
         let actor = tool.unwrap_or(&self.user).to_owned();

@@ -123,7 +123,8 @@ pub(crate) fn rollback(restored: &Restored, dry_run: DryRun, plan: Option<PlanSt
                 "state": plan,
             })
         }),
-        "effects_not_undone": [],
+        "undone": restored.undone,
+        "effects_not_undone": restored.effects_not_undone,
         "verified": restored.verified,
         "changed_meanwhile": restored.changed_meanwhile,
         "waiting": restored.waiting,

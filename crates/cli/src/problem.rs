@@ -12,6 +12,8 @@ pub(crate) const OWN_CODES: &[(&str, FailureKind)] = &[
     ("command_not_found", FailureKind::NotFound),
     ("command_not_started", FailureKind::Failed),
     ("no_key", FailureKind::NotFound),
+    ("step_failed", FailureKind::Failed),
+    ("cancelled", FailureKind::Failed),
     ("unreadable", FailureKind::Failed),
     ("output", FailureKind::Failed),
     ("not_written", FailureKind::Failed),
@@ -73,6 +75,39 @@ impl Problem {
         let message = format!("plan {plan} knows nothing under {key:?}");
         let hint = "`safepoint plan show PLAN` shows what it knows.".to_owned();
         Self::own("no_key", FailureKind::NotFound, message, vec![hint])
+    }
+
+    /// A step of a plan that was run failed; `place` is where it works.
+    pub(crate) fn step_failed(plan: &str, step: &str, error: &str, place: &str) -> Self {
+        let hints = vec![
+            format!("Mend what is wrong in {place} and go on: safepoint plan resume {plan}"),
+            format!("Or go back to before the first error: safepoint plan correct {plan} --mode revert"),
+            format!("Or to any checkpoint: safepoint plan rollback {plan}"),
+        ];
+        let message = format!("step {step} failed: {error}");
+        Self::own("step_failed", FailureKind::Failed, message, hints).silent_about_change()
+    }
+
+    /// A plan was given up while it was run.
+    pub(crate) fn cancelled(plan: &str) -> Self {
+        let hint =
+            format!("A rollback to one of its checkpoints brings it back: safepoint plan rollback {plan}");
+        let message = "it was cancelled meanwhile".to_owned();
+        Self::own("cancelled", FailureKind::Failed, message, vec![hint]).silent_about_change()
+    }
+
+    /// A run of a plan was stopped.
+    pub(crate) fn run_stopped(plan: &str, step: Option<&str>) -> Self {
+        let (message, hint) = match step {
+            Some(step) => (
+                format!("it was stopped during step {step}"),
+                format!(
+                    "Look at what {step} did, then go on with: safepoint plan resume {plan} --interrupted rerun|done|fail"
+                ),
+            ),
+            None => ("it was stopped".to_owned(), format!("Go on with: safepoint plan resume {plan}")),
+        };
+        Self::own("interrupted", FailureKind::Interrupted, message, vec![hint]).silent_about_change()
     }
 
     /// A file that was named could not be read.
@@ -171,7 +206,7 @@ impl Problem {
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        let nothing_changed = !matches!(error, Error::Unfinished { .. });
+        let nothing_changed = !matches!(error, Error::Unfinished { .. } | Error::UndoFailed { .. });
         Self { failure: Failure::from(&error), nothing_changed, attempt: None }
     }
 }

@@ -4,6 +4,7 @@
 //! due before something is taken before it is on record, one that is due after it afterwards.
 
 use crate::create::{CreateOptions, Created};
+use crate::parts::plan::guard;
 use crate::restore::{DryRun, RestoreOptions, Restored};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanCheckpoint, PlanNote, PlanRecord, PlanSummary, Workspace};
@@ -343,6 +344,8 @@ impl CheckpointManager {
         if checkpoint.plan_id.as_deref() != Some(id) {
             return Err(Error::OtherPlan { checkpoint: to, id: id.to_owned() });
         }
+        // Its sandbox may be gone because it was applied.
+        guard(&record)?;
         let made = self.mend_sandbox(&record, options.missing_sandbox)?;
         let workspace = self.place_of(&record)?;
         let restored = self.restore(&workspace, to, options, progress);

@@ -504,9 +504,11 @@ impl Runner<'_> {
             }
             (Outcome::Bad(error), how) => {
                 self.observer.happened(&RunEvent::Failed(&path, &error));
+                // Whoever wants to stop now gets the checkpoint of the failure all the same.
+                let progress = Unstoppable(self.progress);
                 let moved = match how {
-                    How::Run => manager.fail_step_by(self.id, &path, &error, log, self.progress),
-                    How::Verify => manager.refute_subplan(self.id, &path, &error, log, self.progress),
+                    How::Run => manager.fail_step_by(self.id, &path, &error, log, &progress),
+                    How::Verify => manager.refute_subplan(self.id, &path, &error, log, &progress),
                 };
                 match moved {
                     Err(Error::Plan(PlanRule::Over(_))) => return Ok(Some(Halt::Cancelled)),

@@ -125,7 +125,7 @@ Examples:
     /// Plans: what is to be done, what is done and decided, and the way back, files and plan together.
     #[command(
         subcommand,
-        after_help = "Examples:\n  safepoint plan new plan.toml\n  safepoint plan step start limits migrate\n  safepoint plan rollback limits @    the plan and its files, both or neither"
+        after_help = "Examples:\n  safepoint plan new plan.toml\n  safepoint plan run limits\n  safepoint plan rollback limits @    the plan and its files, both or neither"
     )]
     Plan(plan::PlanCommand),
     /// Take the last rollback back. Again for the one before it.
@@ -356,6 +356,9 @@ pub(crate) struct RollbackArgs {
     /// Give restored files the time they had; otherwise it is the present, so that build tools notice.
     #[arg(long)]
     pub(crate) keep_times: bool,
+    /// Where the checkpoint holds a plan: go on where an undo command of a step fails, and report it.
+    #[arg(long)]
+    pub(crate) skip_failed_undo: bool,
     #[arg(long, value_name = "CMD", hide = true)]
     pub(crate) verify: Option<String>,
     #[arg(long, value_name = "CMD", hide = true)]
@@ -386,6 +389,9 @@ pub(crate) struct AgainArgs {
     /// Give restored files the time they had.
     #[arg(long)]
     pub(crate) keep_times: bool,
+    /// Where it is about a plan: go on where an undo command of a step fails, and report it.
+    #[arg(long)]
+    pub(crate) skip_failed_undo: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,20 +1,24 @@
 //! `rollback`: makes the workspace equal to a checkpoint, or shows what that would do. Without one it lists them.
 
+mod effects;
+
 use crate::cli::Context;
 use crate::cli::args::RollbackArgs;
 use crate::cli::create::{SHOWN_MAX, more};
 use crate::cli::fold::folded;
 use crate::cli::list::table;
 use crate::cli::output::{Printer, Reply};
-use crate::cli::terminal::{ago, counted, printable};
+use crate::cli::terminal::{ago, counted, for_shell, printable};
 use crate::context::Surroundings;
-use crate::json;
 use crate::problem::Problem;
+use crate::{json, signals};
 use safepoint::model::RelPath;
 use safepoint::model::checkpoint::{Checkpoint, PartKind};
 use safepoint::model::plan::state::{Plan, TakenBack};
 use safepoint::model::rollback::{Action, ChangedPath, Strategy, Verb};
-use safepoint::{CheckpointManager, DryRun, Filter, RestoreOptions, Restored, RoleFilter, Times, Workspace};
+use safepoint::{
+    CheckpointManager, DryRun, FailedUndo, Filter, RestoreOptions, Restored, RoleFilter, Times, Workspace,
+};
 use serde_json::{Value, json};
 
 pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Problem> {
@@ -26,10 +30,12 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
     let checkpoint = context.checkpoint(&manager, Some(&workspace), given, session)?;
     let options = options(context, &workspace, args)?;
     context.recover_first(&manager, &workspace)?;
+    // Undo commands of a plan's steps may run: they are not to stay behind.
+    signals::listen_for_another();
     let restored = manager
         .restore(&workspace, checkpoint.id, &options, &context.progress)
         .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
-    Ok(answer(&context.out, &manager, &restored, options.dry_run))
+    Ok(answer(context, &manager, &restored, options.dry_run))
 }
 
 /// Back to a checkpoint, everything of it, and told.
@@ -44,7 +50,7 @@ pub(crate) fn back_to(
     let restored = manager
         .restore(workspace, checkpoint.id, &options, &context.progress)
         .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
-    tell(&context.out, manager, &restored, options.dry_run);
+    tell(context, manager, &restored, options.dry_run);
     Ok(shape(manager, &restored, options.dry_run))
 }
 
@@ -85,7 +91,7 @@ fn options(context: &Context, workspace: &Workspace, args: &RollbackArgs) -> Res
     }
     let paths = outermost(paths);
     let part = args.parts.first().copied();
-    Ok(RestoreOptions { paths, part, ..plain_options(args.dry_run, args.keep_times) })
+    Ok(RestoreOptions { paths, part, ..plain_options(args.dry_run, args.keep_times, args.skip_failed_undo) })
 }
 
 /// The paths without those that lie in another one: they come with it.
@@ -101,12 +107,13 @@ fn outermost(mut paths: Vec<RelPath>) -> Vec<RelPath> {
 }
 
 /// What undo and redo choose, too.
-pub(crate) fn plain_options(dry_run: bool, keep_times: bool) -> RestoreOptions {
+pub(crate) fn plain_options(dry_run: bool, keep_times: bool, skip_failed_undo: bool) -> RestoreOptions {
     RestoreOptions {
         paths: Vec::new(),
         part: None,
         dry_run: if dry_run { DryRun::Yes } else { DryRun::No },
         times: if keep_times { Times::Recorded } else { Times::Present },
+        failed_undo: if skip_failed_undo { FailedUndo::IsSkipped } else { FailedUndo::Stops },
         ..RestoreOptions::default()
     }
 }
@@ -126,12 +133,12 @@ fn choose(context: &Context, manager: &CheckpointManager, workspace: &Workspace)
 
 /// Tells what a rollback, an undo or a redo did.
 pub(crate) fn answer(
-    out: &Printer,
+    context: &Context,
     manager: &CheckpointManager,
     restored: &Restored,
     dry_run: DryRun,
 ) -> Reply {
-    tell(out, manager, restored, dry_run);
+    tell(context, manager, restored, dry_run);
     Reply::done(json!({ "rollback": shape(manager, restored, dry_run) }))
 }
 
@@ -146,7 +153,8 @@ fn plan_of(manager: &CheckpointManager, restored: &Restored) -> Option<Plan> {
     manager.plan_at(restored.rollback.to).ok()
 }
 
-pub(crate) fn tell(out: &Printer, manager: &CheckpointManager, restored: &Restored, dry_run: DryRun) {
+pub(crate) fn tell(context: &Context, manager: &CheckpointManager, restored: &Restored, dry_run: DryRun) {
+    let out = &context.out;
     // Only for its label and age: that it cannot be read hides nothing.
     let target = manager.checkpoint(restored.rollback.to).ok();
     if !out.quiet {
@@ -154,9 +162,32 @@ pub(crate) fn tell(out: &Printer, manager: &CheckpointManager, restored: &Restor
         if let (Some(back), Some(plan)) = (&restored.taken_back, plan_of(manager, restored)) {
             out.line(format!("  {}", plan_line(&plan, back, dry_run)));
         }
+        effects::tell(out, restored, dry_run);
         paths(out, restored);
     }
-    advise(out, restored, dry_run);
+    effects::warn(out, restored);
+    advise(out, restored);
+    if dry_run == DryRun::No && !differs_nowhere(restored) {
+        let undo = |verb| again(context, manager, restored, verb);
+        match restored.rollback.verb {
+            Verb::Undo => out.remark(format!("Do it again with: {}", undo("redo"))),
+            Verb::Rollback | Verb::Redo | Verb::Apply => {
+                out.remark(format!("Take it back with: {}", undo("undo")));
+            }
+        }
+    }
+}
+
+/// The command that answers a rollback, from where the user is.
+fn again(context: &Context, manager: &CheckpointManager, restored: &Restored, verb: &str) -> String {
+    let id = restored.rollback.workspace_id;
+    let here = context.surroundings.workspace_if_any(manager).ok().flatten();
+    match manager.workspace(id) {
+        Ok(place) if here.is_none_or(|here| here.id != id) => {
+            format!("safepoint -C {} {verb}", for_shell(&place.root_path().to_string_lossy()))
+        }
+        _ => format!("safepoint {verb}"),
+    }
 }
 
 fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry_run: DryRun) {
@@ -188,8 +219,9 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
         (Verb::Apply, true) => format!("Took over what the plan made, {name}"),
         (Verb::Apply, false) => format!("Would take over what the plan made, {name}"),
     });
+    let put = if record.verb == Verb::Apply { "written" } else { "put back" };
     let counts = format!(
-        "{} put back, {} removed",
+        "{} {put}, {} removed",
         counted(restored.outline.restored, "file", "files"),
         counted(restored.outline.removed, "file", "files")
     );
@@ -226,12 +258,14 @@ fn plan_line(plan: &Plan, back: &TakenBack, dry_run: DryRun) -> String {
 
 fn paths(out: &Printer, restored: &Restored) {
     let colours = out.colours;
-    let changed = &restored.outline.paths;
+    let (changed, taken) = (&restored.outline.paths, restored.rollback.verb == Verb::Apply);
     let lines = folded(changed.iter().map(|changed| (&changed.path, changed.action)));
     for line in lines.iter().take(SHOWN_MAX) {
         let ChangedPath { path, action } = &changed[line.item];
         let (sign, word) = match action {
+            Action::Created if taken => (colours.green("+"), "new"),
             Action::Created => (colours.green("+"), "put back"),
+            Action::Restored if taken => (colours.yellow("~"), "changed"),
             Action::Restored => (colours.yellow("~"), "restored"),
             Action::Removed => (colours.red("-"), "removed"),
             Action::Kept => ("=".to_owned(), "kept: it holds things that were never captured"),
@@ -241,8 +275,8 @@ fn paths(out: &Printer, restored: &Restored) {
     more(out, lines.len());
 }
 
-/// What people have to know, and what they can do next.
-fn advise(out: &Printer, restored: &Restored, dry_run: DryRun) {
+/// What people have to know.
+fn advise(out: &Printer, restored: &Restored) {
     restored.warnings.iter().for_each(|warning| out.warn(printable(warning)));
     for rescued in &restored.rollback.rescued {
         let (path, id) = (&rescued.path, rescued.checkpoint);
@@ -258,11 +292,5 @@ fn advise(out: &Printer, restored: &Restored, dry_run: DryRun) {
         out.note(format!(
             "{path} is still open in another program; what it writes is looked at by the next command"
         ));
-    }
-    if dry_run == DryRun::No && !differs_nowhere(restored) {
-        match restored.rollback.verb {
-            Verb::Undo => out.remark("Do it again with: safepoint redo"),
-            Verb::Rollback | Verb::Redo | Verb::Apply => out.remark("Take it back with: safepoint undo"),
-        }
     }
 }

@@ -5,6 +5,7 @@ use crate::cli::args::AgainArgs;
 use crate::cli::output::Reply;
 use crate::cli::rollback::{answer, plain_options};
 use crate::problem::Problem;
+use crate::signals;
 use safepoint::{CheckpointManager, Error, RestoreOptions, Restored, Workspace};
 
 pub(crate) fn undo(context: &Context, args: &AgainArgs) -> Result<Reply, Problem> {
@@ -23,8 +24,10 @@ fn run(
     let manager = context.surroundings.open(None)?;
     let workspace = context.surroundings.workspace(&manager)?;
     context.recover_first(&manager, &workspace)?;
-    let options = plain_options(args.dry_run, args.keep_times);
+    // Undo commands of a plan's steps may run: they are not to stay behind.
+    signals::listen_for_another();
+    let options = plain_options(args.dry_run, args.keep_times, args.skip_failed_undo);
     let restored = verb(&manager, &workspace, &options)
         .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
-    Ok(answer(&context.out, &manager, &restored, options.dry_run))
+    Ok(answer(context, &manager, &restored, options.dry_run))
 }

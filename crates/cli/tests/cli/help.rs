@@ -171,6 +171,8 @@ fn rollback_explains_how_a_checkpoint_is_named() {
           --dry-run              Show what would happen, and change nothing
           --keep-times           Give restored files the time they had; otherwise it is the present, so
                                  that build tools notice
+          --skip-failed-undo     Where the checkpoint holds a plan: go on where an undo command of a
+                                 step fails, and report it
       -h, --help                 Print help (see more with '--help')
 
     Everywhere:

@@ -256,6 +256,7 @@ fn rollback_and_dry_run() {
           "safety_checkpoint": null,
           "strategy": "immediate",
           "to": "01KG9YS9EGCQT0DH2X3200JHAF",
+          "undone": [],
           "verb": "rollback",
           "verified": false,
           "waiting": []
@@ -304,6 +305,7 @@ fn rollback_and_dry_run() {
           "safety_checkpoint": "01KG9YWYMG3S19GYXWQZEQWMSF",
           "strategy": "immediate",
           "to": "01KG9YS9EGCQT0DH2X3200JHAF",
+          "undone": [],
           "verb": "rollback",
           "verified": true,
           "waiting": []

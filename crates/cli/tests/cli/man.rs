@@ -23,6 +23,8 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-plan-show.1
     $T/project/pages/safepoint-plan-tree.1
     $T/project/pages/safepoint-plan-log.1
+    $T/project/pages/safepoint-plan-run.1
+    $T/project/pages/safepoint-plan-resume.1
     $T/project/pages/safepoint-plan-step.1
     $T/project/pages/safepoint-plan-step-start.1
     $T/project/pages/safepoint-plan-step-finish.1
@@ -73,7 +75,7 @@ fn a_page_of_a_command() {
     .SH NAME
     safepoint\-undo \- Take the last rollback back. Again for the one before it
     .SH SYNOPSIS
-    \fBsafepoint undo\fR [\fB\-\-dry\-run\fR] [\fB\-\-json\fR] [\fB\-\-keep\-times\fR] [\fB\-q\fR|\fB\-\-quiet\fR] [\fB\-C \fR] [\fB\-\-home\fR] [\fB\-\-no\-progress\fR] [\fB\-\-color\fR] [\fB\-\-yes\fR] [\fB\-h\fR|\fB\-\-help\fR] 
+    \fBsafepoint undo\fR [\fB\-\-dry\-run\fR] [\fB\-\-json\fR] [\fB\-\-keep\-times\fR] [\fB\-q\fR|\fB\-\-quiet\fR] [\fB\-C \fR] [\fB\-\-skip\-failed\-undo\fR] [\fB\-\-home\fR] [\fB\-\-no\-progress\fR] [\fB\-\-color\fR] [\fB\-\-yes\fR] [\fB\-h\fR|\fB\-\-help\fR] 
     .SH DESCRIPTION
     Take the last rollback back. Again for the one before it
     .SH OPTIONS
@@ -83,6 +85,9 @@ fn a_page_of_a_command() {
     .TP
     \fB\-\-keep\-times\fR
     Give restored files the time they had
+    .TP
+    \fB\-\-skip\-failed\-undo\fR
+    Where it is about a plan: go on where an undo command of a step fails, and report it
     .TP
     \fB\-h\fR, \fB\-\-help\fR
     Print help (see a summary with \*(Aq\-h\*(Aq)

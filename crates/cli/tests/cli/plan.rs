@@ -123,19 +123,17 @@ fn new_in_other_ways() {
     New plan copy "In a copy", ready
       [ ] one
     Begin with: safepoint plan step start copy one
-    --- stderr
-    warning: copy sandboxes are not available yet: work on this plan happens in the project itself
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&["plan", "apply", "copy"]), @r#"
     --- stderr
-    error: cannot apply plan "copy": applying a plan with a copy sandbox is not available yet
+    error: cannot apply plan "copy": the plan is ready and cannot become applied
     Nothing was changed.
-    hint: Plans with the sandbox kind "in-place" can be applied.
-    --- exit 2
+    hint: `safepoint plan show PLAN` shows where it is.
+    --- exit 12
     "#);
     let inside = sandbox.json(&["plan", "show", "copy", "--json"]);
-    assert_eq!(inside["data"]["plan"]["sandbox"], json!({"kind": "copy", "path": null, "state": "missing"}));
+    assert_eq!(inside["data"]["plan"]["sandbox"], json!({"kind": "copy", "path": null, "state": "none"}));
     assert_snapshot!(sandbox.run(&["plan", "list"]), @"
     PLAN                        STATE  CHANGED        TITLE
     copy                        ready  3 minutes ago  In a copy
@@ -225,8 +223,8 @@ fn steps_begin_and_end() {
     --- stderr
     error: cannot start step "handlers": the plan has no step "handlers"; did you mean "api/handlers"?
     Nothing was changed.
-    hint: `safepoint plan show PLAN` shows where it is.
-    --- exit 12
+    hint: `safepoint plan show PLAN` shows its steps.
+    --- exit 10
     "#);
     assert_snapshot!(step("start", "migrate"), @r#"
     Step migrate started
@@ -380,8 +378,8 @@ fn steps_are_added() {
     --- stderr
     error: cannot add step "a": the plan has no step "nothing"
     Nothing was changed.
-    hint: `safepoint plan show PLAN` shows where it is.
-    --- exit 12
+    hint: `safepoint plan show PLAN` shows its steps.
+    --- exit 10
     "#);
     assert_snapshot!(add(&["a", "--run", " "]), @r#"
     --- stderr
@@ -499,15 +497,15 @@ fn decisions_make_a_tree() {
     --- stderr
     error: cannot record the decision: the plan has no decision nothing
     Nothing was changed.
-    hint: `safepoint plan show PLAN` shows where it is.
-    --- exit 12
+    hint: `safepoint plan tree PLAN` shows its decisions.
+    --- exit 10
     ");
     assert_snapshot!(sandbox.run(&[&decide[..], &["--step", "nothing"]].concat()), @r#"
     --- stderr
     error: cannot record the decision: the plan has no step "nothing"
     Nothing was changed.
-    hint: `safepoint plan show PLAN` shows where it is.
-    --- exit 12
+    hint: `safepoint plan show PLAN` shows its steps.
+    --- exit 10
     "#);
     assert_snapshot!(sandbox.run(&[&decide[..], &["--depends-on", &first]].concat()), @"
     Decision 01KG9ZDC10QDPN1XB4FMHR0C4X: q c
@@ -724,6 +722,7 @@ fn there_and_back() {
     Would roll back to 01KG9Z2CF08QE660SV1JHRKGTT "before api/handlers", taken 4 minutes ago
       2 files put back, 0 files removed; a dry run: nothing was changed
       plan limits would be running again; 1 decision superseded; 1 subplan invalidated; step taken back: api/handlers
+      no undo command, so what it did outside of the files would stay: api/handlers
         ~ main.rs  restored
         + table.sql  put back
     --- exit 0
@@ -732,6 +731,7 @@ fn there_and_back() {
     Rolled back to 01KG9Z2CF08QE660SV1JHRKGTT "before api/handlers", taken 5 minutes ago
       2 files put back, 0 files removed, read back and verified, in N ms
       plan limits is running again; 1 decision superseded; 1 subplan invalidated; step taken back: api/handlers
+      no undo command, so what it did outside of the files stays: api/handlers
         ~ main.rs  restored
         + table.sql  put back
     Take it back with: safepoint undo
@@ -764,6 +764,7 @@ fn there_and_back() {
     Redid the rollback that was undone: everything is as after it
       2 files put back, 0 files removed, read back and verified, in N ms
       plan limits is running again; 1 decision superseded; 1 subplan invalidated; step taken back: api/handlers
+      no undo command, so what it did outside of the files stays: api/handlers
         ~ main.rs  restored
         + table.sql  put back
     Take it back with: safepoint undo
@@ -1239,9 +1240,9 @@ fn every_subcommand_answers_programs() {
     plan checkpoint list: exit 0, done, {"checkpoints":["checkpoint \"api/handlers failed\" at step 1","checkpoint \"before api/handlers\" at step 1","checkpoint \"good\" at step 1","checkpoint \"before migrate\" at step 0"]}
     plan checkpoint show: exit 0, done, {"checkpoint":"checkpoint \"good\" at step 1","state":"state of plan \"limits\" \"running\""}
     plan rollback: exit 0, done, {"checkpoints":["checkpoint \"api/handlers failed\" at step 1","checkpoint \"before api/handlers\" at step 1","checkpoint \"good\" at step 1","checkpoint \"before migrate\" at step 0"],"plan":"plan \"limits\" \"failed\"","rollback":null}
-    plan rollback: exit 0, done, {"plan":"plan \"limits\" \"failed\"","rollback":{"answers":null,"changed_meanwhile":[],"changed_paths":[],"dry_run":true,"effects_not_undone":[],"from":"01KG9ZH268G78W9JHQPZWAV2QZ","id":null,"paths":[],"plan":{"decisions_superseded":1,"state":"running","subplans_invalidated":1},"removed_files_count":0,"rescued":[],"restored_files_count":0,"safety_checkpoint":null,"strategy":"immediate","to":"01KG9ZBHE00NWGH1RJQT55GBYA","verb":"rollback","verified":false,"waiting":[]}}
+    plan rollback: exit 0, done, {"plan":"plan \"limits\" \"failed\"","rollback":{"answers":null,"changed_meanwhile":[],"changed_paths":[],"dry_run":true,"effects_not_undone":[{"step":"api/handlers","why":"it has no undo command"}],"from":"01KG9ZH268G78W9JHQPZWAV2QZ","id":null,"paths":[],"plan":{"decisions_superseded":1,"state":"running","subplans_invalidated":1},"removed_files_count":0,"rescued":[],"restored_files_count":0,"safety_checkpoint":null,"strategy":"immediate","to":"01KG9ZBHE00NWGH1RJQT55GBYA","undone":[],"verb":"rollback","verified":false,"waiting":[]}}
     plan tree: exit 0, done, {"decisions":[{"alternatives":[],"choice":"b","depends_on":[],"depth":0,"id":"01KG9Z0HW054A6WWZ3EBH372PA","made_at":"2026-01-31T12:04:01.000000Z","parent":null,"question":"a","rationale":null,"step":"migrate","superseded_by":null},{"alternatives":[],"choice":"d","depends_on":[],"depth":0,"id":"01KG9ZDC10QDPN1XB4FMHR0C4X","made_at":"2026-01-31T12:11:01.000000Z","parent":null,"question":"c","rationale":null,"step":null,"superseded_by":null}],"plan":"plan \"limits\" \"failed\""}
-    plan log: exit 0, done, {"log":[{"at":"2026-01-31T12:02:01.000000Z","checkpoint":"checkpoint \"before migrate\" at step 0","kind":"checkpoint","note":null,"version":0},{"at":"2026-01-31T12:10:01.000000Z","checkpoint":"checkpoint \"good\" at step 1","kind":"checkpoint","note":null,"version":7},{"at":"2026-01-31T12:12:01.000000Z","checkpoint":"checkpoint \"before api/handlers\" at step 1","kind":"checkpoint","note":null,"version":8},{"at":"2026-01-31T12:13:00.000000Z","checkpoint":null,"kind":"error","note":{"error":"no","step":"api/handlers"},"version":10},{"at":"2026-01-31T12:13:02.000000Z","checkpoint":"checkpoint \"api/handlers failed\" at step 1","kind":"checkpoint","note":null,"version":10}]}
+    plan log: exit 0, done, {"log":[{"at":"2026-01-31T12:02:01.000000Z","checkpoint":"checkpoint \"before migrate\" at step 0","kind":"checkpoint","note":null,"version":0},{"at":"2026-01-31T12:10:01.000000Z","checkpoint":"checkpoint \"good\" at step 1","kind":"checkpoint","note":null,"version":7},{"at":"2026-01-31T12:12:01.000000Z","checkpoint":"checkpoint \"before api/handlers\" at step 1","kind":"checkpoint","note":null,"version":8},{"at":"2026-01-31T12:13:00.000000Z","checkpoint":null,"kind":"error","note":{"error":"no","log":null,"step":"api/handlers"},"version":10},{"at":"2026-01-31T12:13:02.000000Z","checkpoint":"checkpoint \"api/handlers failed\" at step 1","kind":"checkpoint","note":null,"version":10}]}
     plan checkpoint delete: exit 0, done, {"deleted":["checkpoint \"api/handlers failed\" at step 1"]}
     plan step start: exit 0, done, {"checkpoints":["checkpoint \"before api/handlers\" at step 1"],"plan":"plan \"limits\" \"running\"","step":"api/handlers"}
     plan pause: exit 0, done, {"plan":"plan \"limits\" \"paused\""}
@@ -1283,11 +1284,11 @@ fn every_subcommand_fails_for_programs() {
     plan show: exit 10, no_plan, null
     plan tree: exit 10, no_plan, null
     plan log: exit 10, no_plan, null
-    plan step start: exit 12, plan_rule, null
+    plan step start: exit 10, no_step, null
     plan step finish: exit 12, plan_rule, null
     plan step fail: exit 12, plan_rule, null
     plan step add: exit 12, plan_rule, null
-    plan decide: exit 12, plan_rule, null
+    plan decide: exit 10, no_decision, null
     plan context set: exit 2, usage, null
     plan context get: exit 10, no_key, null
     plan context unset: exit 10, no_key, null
@@ -1378,7 +1379,7 @@ fn what_cannot_be_corrected_says_why() {
         &["--mode", "revert", "--decision", "nothing"],
     ] {
         let output = sandbox.output(&[&["plan", "correct", "limits"], wrong].concat());
-        assert!(matches!(output.status.code(), Some(2 | 12)), "{wrong:?}");
+        assert!(matches!(output.status.code(), Some(2 | 10)), "{wrong:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("hint:"), "{wrong:?}");
     }
 }

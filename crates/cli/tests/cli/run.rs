@@ -187,6 +187,7 @@ fn the_whole_answer() {
           "safety_checkpoint": "01KG9YV6Z8S45Q3ETMV38G3DDS",
           "strategy": "immediate",
           "to": "01KG9YV2300QJS22HDXJ4G4Q61",
+          "undone": [],
           "verb": "rollback",
           "verified": true,
           "waiting": []
