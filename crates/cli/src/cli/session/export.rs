@@ -5,7 +5,7 @@
 use crate::cli::Context;
 use crate::cli::args::session::ExportArgs;
 use crate::cli::output::Reply;
-use crate::cli::terminal::counted;
+use crate::cli::terminal::{counted, printable};
 use crate::json;
 use crate::problem::Problem;
 use serde_json::json;
@@ -39,7 +39,7 @@ pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<Reply, Problem
         _ => Problem::not_written(&path, &error),
     })?;
     let count = counted(log.summary.total_checkpoints, "checkpoint", "checkpoints");
-    context.out.remark(format!("Wrote the log with {count} to {}", path.display()));
+    context.out.remark(format!("Wrote the log with {count} to {}", printable(&path.to_string_lossy())));
     Ok(Reply::done(json!({ "log": shape, "file": json::bytes(path.as_os_str().as_encoded_bytes()) })))
 }
 
