@@ -6,6 +6,7 @@ use crate::fields::{Fields, integer, json};
 use crate::{Catalog, CatalogError, Transaction, query, rollbacks, runs};
 use rusqlite::{Connection, Row, named_params, params};
 use safepoint_model::checkpoint::{Checkpoint, PartRecord};
+use safepoint_model::session::SessionCount;
 use safepoint_model::{CheckpointId, Timestamp};
 use serde_json::json;
 
@@ -37,7 +38,7 @@ impl Transaction<'_> {
         get(self.connection, id)
     }
 
-    /// Records a checkpoint. Every object that it names must be durable by now.
+    /// Records a checkpoint, and counts it for its session. Every object that it names must be durable by now.
     ///
     /// # Errors
     /// When the id is taken, the workspace is not on record, or the row cannot be written.
@@ -57,6 +58,9 @@ impl Transaction<'_> {
                     part.document.as_bytes()
                 ],
             )?;
+        }
+        if let Some(session) = &checkpoint.session_id {
+            self.count_session(session, SessionCount::Checkpoint, checkpoint.created_at)?;
         }
         let payload = json!({
             "workspace_id": checkpoint.workspace_id,

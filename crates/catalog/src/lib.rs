@@ -1,4 +1,4 @@
-//! Remembers who, when and why: workspaces, checkpoints, rollbacks and the history of what happened.
+//! Remembers who, when and why: workspaces, checkpoints, rollbacks, plans, sessions and the history of what happened.
 //!
 //! In come records of the model, in transactions; out come the same records, found by id, name or filter.
 //! One SQLite file holds them, and the only SQL of the domain is here.
@@ -25,6 +25,7 @@ mod query;
 mod resolve;
 mod rollbacks;
 mod runs;
+mod sessions;
 mod steps;
 mod upkeep;
 mod workspaces;

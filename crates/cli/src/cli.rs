@@ -29,6 +29,7 @@ mod recover;
 mod repair;
 mod rollback;
 mod run;
+mod session;
 mod show;
 mod status;
 mod summary;
@@ -103,6 +104,7 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Rollback(args) => rollback::run(context, args),
         Command::Run(args) => run::run(context, args),
         Command::Plan(command) => plan::run(context, command),
+        Command::Session(command) => session::run(context, command),
         Command::Undo(args) => undo::undo(context, args),
         Command::Redo(args) => undo::redo(context, args),
         Command::Delete(args) => delete::run(context, args),

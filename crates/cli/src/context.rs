@@ -69,8 +69,8 @@ impl Surroundings {
             refused_roots: self.user_home.iter().cloned().collect(),
             capabilities: capabilities_left(),
             lock_wait: lock_wait().unwrap_or(Settings::default().lock_wait),
-            // One that is not an id is refused by whatever has to write it down.
-            session_id: self.session(None).unwrap_or_default(),
+            // What is no id is told where somebody asks for the session; a rollback does not fail for it.
+            session_id: self.session_id.as_deref().and_then(|id| session_id(id).ok()),
             open_files: signals::files_at_start(),
             ..Settings::default()
         };
@@ -135,6 +135,12 @@ impl Surroundings {
             Ok(below) => Ok(RelPath::new(below.as_os_str().as_bytes())?),
             Err(_) => Err(Problem::outside(given, workspace.root_path())),
         }
+    }
+
+    /// The same for work that belongs to the session that was named, if one was.
+    pub(crate) fn of_session(&self, given: Option<&str>) -> Result<Self, Problem> {
+        let session_id = given.map(session_id).transpose()?.or_else(|| self.session_id.clone());
+        Ok(Self { session_id, ..self.clone() })
     }
 
     /// The session that was named, or the one of the environment, in UUID form.

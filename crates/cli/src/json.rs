@@ -1,6 +1,7 @@
 //! The shapes that programs read. `docs/schemas` promises them: add fields freely (there too), never take one away.
 
 pub(crate) mod plan;
+pub(crate) mod session;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

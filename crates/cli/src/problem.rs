@@ -17,6 +17,7 @@ pub(crate) const OWN_CODES: &[(&str, FailureKind)] = &[
     ("unreadable", FailureKind::Failed),
     ("output", FailureKind::Failed),
     ("not_written", FailureKind::Failed),
+    ("exists", FailureKind::Conflict),
     ("temporary_folder", FailureKind::Failed),
     ("interrupted", FailureKind::Interrupted),
     ("declined", FailureKind::Failed),
@@ -126,6 +127,13 @@ impl Problem {
         let mut problem = Self::own("not_written", FailureKind::Failed, message, vec![hint]);
         problem.failure.causes.push(cause.to_string());
         problem
+    }
+
+    /// A file that was to be written is there already.
+    pub(crate) fn exists(path: &Path) -> Self {
+        let message = format!("{} is there already", path.display());
+        let hint = "Name another file, or replace this one with --force.".to_owned();
+        Self::own("exists", FailureKind::Conflict, message, vec![hint])
     }
 
     /// The demo has no place to happen in.

@@ -1,4 +1,4 @@
-//! What things are: ids, objects, trees, checkpoints, rollbacks, and their canonical bytes.
+//! What things are: ids, objects, trees, checkpoints, rollbacks, sessions, and their canonical bytes.
 //!
 //! No I/O, no clock, no randomness: the same input gives the same bytes, today and in ten years.
 //! Everything that is decoded here was read from a disk and is treated as hostile.
@@ -20,6 +20,7 @@ pub mod progress;
 pub mod reference;
 pub mod retention;
 pub mod rollback;
+pub mod session;
 pub mod span;
 pub mod time;
 pub mod tree;

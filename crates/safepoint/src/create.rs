@@ -5,6 +5,7 @@ use crate::home::Vouchers;
 use crate::part::{Captured, Part};
 use crate::parts::files::FilesPart;
 use crate::parts::plan;
+use crate::sessions::kept_form;
 use crate::upkeep::Tended;
 use crate::{CheckpointManager, DryRun, Error};
 use safepoint_catalog::{PlanCheckpoint, PlanRecord, Transaction, Workspace};
@@ -207,7 +208,8 @@ impl CheckpointManager {
         checkpoint.kind = options.kind;
         checkpoint.reason = options.reason;
         checkpoint.phase = options.phase;
-        checkpoint.session_id = options.session_id.clone().or_else(|| self.settings.session_id.clone());
+        checkpoint.session_id =
+            options.session_id.as_ref().or(self.settings.session_id.as_ref()).map(|id| kept_form(id));
         checkpoint.source_tool = options.source_tool.clone();
         checkpoint.pinned = options.pinned;
         checkpoint.progress = options.progress;

@@ -6,6 +6,7 @@ use safepoint_catalog::CatalogError;
 use safepoint_model::change::GraftError;
 use safepoint_model::plan::clean::NoneClean;
 use safepoint_model::plan::state::{PlanRule, PlanState};
+use safepoint_model::session::SessionRule;
 use safepoint_model::{Bytes, CheckpointId, ModelError, ObjectError, RelPath, RollbackId};
 use safepoint_store::StoreError;
 use safepoint_workspace::WorkspaceError;
@@ -259,6 +260,15 @@ pub enum Error {
     /// A rule of the plan says no.
     #[error(transparent)]
     Plan(#[from] PlanRule),
+    /// No session has this id.
+    #[error("there is no session {id} on record")]
+    NoSession {
+        /// What was asked for, in UUID form.
+        id: String,
+    },
+    /// A rule of sessions says no.
+    #[error(transparent)]
+    Session(#[from] SessionRule),
     /// A rollback failed on the way, and everything was put back.
     #[error("rollback {rollback} failed and was undone")]
     RolledBackHalfway {

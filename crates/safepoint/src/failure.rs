@@ -6,6 +6,7 @@ use crate::error::Wish;
 use safepoint_catalog::CatalogError;
 use safepoint_model::change::GraftError;
 use safepoint_model::plan::state::{PlanRule, PlanState};
+use safepoint_model::session::SessionRule;
 use safepoint_model::{ModelError, ObjectError};
 use safepoint_store::StoreError;
 use safepoint_workspace::WorkspaceError;
@@ -213,6 +214,14 @@ fn classify(error: &Error) -> Row {
             ("no_decision", NotFound, &["`safepoint plan tree PLAN` shows its decisions."])
         }
         Error::Plan(_) => ("plan_rule", Conflict, &["`safepoint plan show PLAN` shows where it is."]),
+        Error::NoSession { .. } => (
+            "no_session",
+            NotFound,
+            &["`safepoint session list` shows the sessions. A checkpoint may name one that is on no record."],
+        ),
+        Error::Session(SessionRule::Transition { .. }) => {
+            ("session_rule", Conflict, &["`safepoint session get ID` shows where it is."])
+        }
         Error::NoPurge { .. } => {
             ("no_purge", NotFound, &["`safepoint show ID --files` lists what is in a checkpoint."])
         }
@@ -398,6 +407,13 @@ fn details(error: &Error) -> Vec<String> {
         Error::PlanFile(error) => {
             error.others().iter().take(10).map(|problem| format!("Also: {problem}")).collect()
         }
+        Error::Session(SessionRule::Transition { from, allowed, .. }) => vec![match allowed.as_slice() {
+            [] => format!("It is {from}: that is final."),
+            allowed => {
+                let words: Vec<&str> = allowed.iter().map(|word| word.as_str()).collect();
+                format!("From {from} it can become {}.", words.join(", "))
+            }
+        }],
         Error::RolledBackHalfway { source, .. } => details(source),
         _ => Vec::new(),
     }
@@ -408,6 +424,8 @@ mod tests {
     use super::*;
     use crate::config::ConfigFile;
     use crate::plan_file::{PlanFile, PlanFileError};
+    use safepoint_model::id::SessionId;
+    use safepoint_model::session::SessionStatus;
     use safepoint_model::{ModelError, ObjectId, RelPath};
     use std::io;
     use std::path::PathBuf;
@@ -436,6 +454,18 @@ mod tests {
                     .into(),
                 "bad_configuration",
                 FailureKind::Usage,
+            ),
+            (Error::NoSession { id: "x".to_owned() }, "no_session", FailureKind::NotFound),
+            (
+                SessionRule::Transition {
+                    id: SessionId::from_bits(1),
+                    from: SessionStatus::Completed,
+                    to: SessionStatus::Failed,
+                    allowed: Vec::new(),
+                }
+                .into(),
+                "session_rule",
+                FailureKind::Conflict,
             ),
             (PlanFileError::TooLarge { bytes_max: 1 }.into(), "bad_plan", FailureKind::Usage),
             (

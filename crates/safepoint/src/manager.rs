@@ -30,7 +30,7 @@ pub struct Settings {
     pub cap_bytes: Option<u64>,
     /// Which checkpoints stay; what the configuration says where it is not given.
     pub retention: Option<Policy>,
-    /// The session that checkpoints belong to where nothing else is said.
+    /// The session that checkpoints belong to where nothing else is said, and for which steps, decisions and rollbacks are counted.
     pub session_id: Option<String>,
     /// A run of a plan takes an emergency checkpoint when the disk has less room than this.
     pub low_disk_bytes: u64,

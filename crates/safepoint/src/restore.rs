@@ -19,6 +19,7 @@ use safepoint_model::change::Absent;
 use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, PartRecord, Reason, Role};
 use safepoint_model::plan::state::TakenBack;
 use safepoint_model::rollback::{Rescued, Rollback, RollbackState, Strategy, Verb};
+use safepoint_model::session::SessionCount;
 use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, document};
 use safepoint_store::Writer;
 use safepoint_workspace::{Ended, Times, WorkspaceError};
@@ -338,6 +339,10 @@ impl CheckpointManager {
             transaction.finish_rollback(record.id, RollbackState::Done, at, &facts)?;
             if request.taking.is_none() {
                 transaction.count_rollback(request.to.id)?;
+                self.count(transaction, SessionCount::Recovery, at)?;
+            }
+            if request.correction.is_some_and(Correction::has_guidance) {
+                self.count(transaction, SessionCount::Decision, at)?;
             }
             transaction.set_head(workspace.id, head)?;
             Ok(())

@@ -1,6 +1,7 @@
 //! The one table of commands and flags. Help, completions and parsing all come from it.
 
 pub(crate) mod plan;
+pub(crate) mod session;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -17,6 +18,8 @@ macro_rules! words {
             .try_map(|word| word.parse::<$type>())
     };
 }
+
+pub(crate) use words;
 
 /// Reads a number as people write one.
 fn count(text: &str) -> Result<u64, &'static str> {
@@ -128,6 +131,12 @@ Examples:
         after_help = "Examples:\n  safepoint plan new plan.toml\n  safepoint plan run limits\n  safepoint plan rollback limits @    the plan and its files, both or neither"
     )]
     Plan(plan::PlanCommand),
+    /// Sessions: what somebody asked for, how far it is, and what was counted on the way.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  safepoint session create \"Add rate limiting\"\n  safepoint session transition ID planning\n  safepoint session export ID log.json"
+    )]
+    Session(session::SessionCommand),
     /// Take the last rollback back. Again for the one before it.
     #[command(after_help = "Examples:\n  safepoint undo --dry-run\n  safepoint undo")]
     Undo(AgainArgs),
@@ -397,8 +406,14 @@ pub(crate) struct AgainArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
     /// The checkpoints.
-    #[arg(value_name = "ID", required = true)]
+    #[arg(value_name = "ID", required_unless_present = "checkpoint_id")]
     pub(crate) ids: Vec<String>,
+    /// The same, for programs: a whole id that comes with --session-id is not asked about.
+    #[arg(long, value_name = "ID", conflicts_with = "ids")]
+    pub(crate) checkpoint_id: Option<String>,
+    /// Refuse a checkpoint of another session.
+    #[arg(long, value_name = "ID")]
+    pub(crate) session_id: Option<String>,
     /// Leave git tags alone that name them.
     #[arg(long, hide = true)]
     pub(crate) keep_tag: bool,

@@ -1,6 +1,7 @@
 //! What is known about a command before it runs: its name, what it tries, whether it changes anything, how it stops.
 
 mod plan;
+mod session;
 
 use crate::cli::args::{Command, ListArgs, OutputForm};
 use crate::cli::output::Stage;
@@ -19,6 +20,7 @@ impl Command {
             Command::Rollback(_) => "rollback",
             Command::Run(_) => "run",
             Command::Plan(command) => command.name(),
+            Command::Session(command) => command.name(),
             Command::Undo(_) => "undo",
             Command::Redo(_) => "redo",
             Command::Delete(_) => "delete",
@@ -60,6 +62,7 @@ impl Command {
             },
             Command::Run(_) => "run the command".to_owned(),
             Command::Plan(command) => command.attempt(),
+            Command::Session(command) => command.attempt(),
             Command::Undo(_) => "undo".to_owned(),
             Command::Redo(_) => "redo".to_owned(),
             Command::Delete(_) => "delete".to_owned(),
@@ -88,6 +91,9 @@ impl Command {
     /// Whether it changes anything: then a failure says that nothing was changed.
     pub(crate) fn changes_things(&self) -> bool {
         if let Command::Plan(command) = self {
+            return command.changes_things();
+        }
+        if let Command::Session(command) = self {
             return command.changes_things();
         }
         matches!(
@@ -121,6 +127,7 @@ impl Command {
     pub(crate) fn stopping(&self) -> Stopping {
         match self {
             Command::Plan(command) => command.stopping(),
+            Command::Session(command) => command.stopping(),
             Command::List(_)
             | Command::Show(_)
             | Command::Cat(_)

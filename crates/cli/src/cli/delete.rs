@@ -15,14 +15,20 @@ use serde_json::{Value, json};
 pub(crate) fn run(context: &Context, args: &DeleteArgs) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
     let workspace = context.surroundings.workspace_if_any(&manager)?;
+    let session = args.session_id.as_deref();
     let mut chosen: Vec<Checkpoint> = Vec::new();
-    for given in &args.ids {
-        let checkpoint = context.checkpoint(&manager, workspace.as_ref(), given, None)?;
+    for given in args.ids.iter().chain(&args.checkpoint_id) {
+        let checkpoint = context.checkpoint(&manager, workspace.as_ref(), given, session)?;
         if !chosen.iter().any(|other| other.id == checkpoint.id) {
             chosen.push(checkpoint);
         }
     }
-    these(context, &manager, &chosen)
+    // A program that names the session and the whole id knows what it does.
+    let whole = args.checkpoint_id.as_deref().is_some_and(|id| id.parse::<CheckpointId>().is_ok());
+    match session.is_some() && whole {
+        true => at_once(context, &manager, &chosen),
+        false => these(context, &manager, &chosen),
+    }
 }
 
 /// Deletes checkpoints once that was agreed to.
@@ -31,13 +37,17 @@ pub(crate) fn these(
     manager: &CheckpointManager,
     chosen: &[Checkpoint],
 ) -> Result<Reply, Problem> {
-    let out = &context.out;
     let question = format!(
         "{}\nDelete {}? This cannot be undone.",
         chosen.iter().map(line).collect::<Vec<_>>().join("\n"),
         counted(chosen.len() as u64, "checkpoint", "checkpoints")
     );
     consent::ask(context, &question)?;
+    at_once(context, manager, chosen)
+}
+
+fn at_once(context: &Context, manager: &CheckpointManager, chosen: &[Checkpoint]) -> Result<Reply, Problem> {
+    let out = &context.out;
     let ids: Vec<CheckpointId> = chosen.iter().map(|checkpoint| checkpoint.id).collect();
     manager.delete(&ids)?;
     out.line(format!("Deleted {}:", counted(chosen.len() as u64, "checkpoint", "checkpoints")));

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Problem> {
     refuse_what_is_to_come(args)?;
-    let manager = context.surroundings.open(None)?;
+    let manager = context.surroundings.of_session(args.which.session_id.as_deref())?.open(None)?;
     let workspace = context.surroundings.workspace(&manager)?;
     let Some(given) = args.which.given() else { return choose(context, &manager, &workspace) };
     let session = args.which.session_id.as_deref();

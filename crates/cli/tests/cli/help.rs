@@ -21,6 +21,7 @@ fn the_first_page() {
       run          Take a checkpoint, then run a command; with --rollback-on-fail, go back if it fails
       plan         Plans: what is to be done, what is done and decided, and the way back, files and plan
                    together
+      session      Sessions: what somebody asked for, how far it is, and what was counted on the way
       undo         Take the last rollback back. Again for the one before it
       redo         Do the rollback again that was last undone
       delete       Delete checkpoints

@@ -19,6 +19,7 @@ mod rollback;
 mod run;
 mod sandbox;
 mod schemas;
+mod session;
 mod terminal;
 mod upkeep;
 mod validate;

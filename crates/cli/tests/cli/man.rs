@@ -47,6 +47,14 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-plan-pause.1
     $T/project/pages/safepoint-plan-cancel.1
     $T/project/pages/safepoint-plan-apply.1
+    $T/project/pages/safepoint-session.1
+    $T/project/pages/safepoint-session-create.1
+    $T/project/pages/safepoint-session-get.1
+    $T/project/pages/safepoint-session-list.1
+    $T/project/pages/safepoint-session-update.1
+    $T/project/pages/safepoint-session-transition.1
+    $T/project/pages/safepoint-session-delete.1
+    $T/project/pages/safepoint-session-export.1
     $T/project/pages/safepoint-undo.1
     $T/project/pages/safepoint-redo.1
     $T/project/pages/safepoint-delete.1

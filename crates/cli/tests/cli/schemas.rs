@@ -148,6 +148,7 @@ fn every_answer_fits_its_schema() {
         judge.run(&sandbox, line);
     }
     plans(&mut judge, &sandbox);
+    sessions(&mut judge, &sandbox);
     assert_eq!(judge.well, commands(&sandbox));
 }
 
@@ -245,6 +246,29 @@ fn runs(judge: &mut Judge, sandbox: &Sandbox) {
     }
 }
 
+/// Everything that a session can be asked for.
+fn sessions(judge: &mut Judge, sandbox: &Sandbox) {
+    let id = "0193a6b4-8000-7000-8000-000000000001";
+    for line in [
+        "session list",
+        "session create Work --session-id ID --configuration {\"a\":{\"b\":[1,null]}} --git-context {\"branch\":\"main\"}",
+        "create --session-id ID --phase plan",
+        "session create Other",
+        "session get ID",
+        "session list --status initializing -n 5",
+        "session update ID request=Else configuration.c.d=\"x\" git_context=null",
+        "session transition ID planning",
+        "session transition ID paused",
+        "session export ID",
+        "session export ID ../log.json",
+        "session transition ID failed",
+        "session get ID",
+        "--yes session delete ID",
+    ] {
+        judge.run(sandbox, &line.replace("ID", id));
+    }
+}
+
 #[test]
 fn every_failure_fits_its_schema() {
     let mut judge = Judge::new();
@@ -299,6 +323,13 @@ fn every_failure_fits_its_schema() {
         "plan pause nothing",
         "plan cancel nothing",
         "plan apply nothing",
+        "session create a --session-id x",
+        "session get x",
+        "session list --status odd",
+        "session update 01KA3B90000000000000000001 status=failed",
+        "session transition 01KA3B90000000000000000001 failed",
+        "session delete 01KA3B90000000000000000001",
+        "session export 01KA3B90000000000000000001",
     ] {
         judge.run(&sandbox, line);
     }

@@ -19,6 +19,7 @@ mod recovery;
 mod repair;
 mod runner;
 mod sandboxes;
+mod sessions;
 mod space;
 mod strategies;
 mod together;
