@@ -152,6 +152,24 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
+    /// No agent has this name.
+    #[error("there is no agent {name:?}")]
+    NoAgent {
+        /// What was asked for.
+        name: String,
+    },
+    /// A checkpoint of many folders is not gone back to in one of them.
+    #[error("checkpoint {checkpoint} is one of several folders, which go back together")]
+    GoesTogether {
+        /// Which.
+        checkpoint: CheckpointId,
+    },
+    /// A rollback of one workspace alone is not undone with others.
+    #[error("rollback {rollback} is one of this workspace alone")]
+    NotTogether {
+        /// Which.
+        rollback: RollbackId,
+    },
     /// No plan has this id.
     #[error("there is no plan {id:?}")]
     NoPlan {

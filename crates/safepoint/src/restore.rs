@@ -13,6 +13,7 @@ use crate::part::{Chosen, Outline, Part, Prepared};
 use crate::parts::files::FilesPart;
 use crate::parts::plan::{PlanRollback, WithRecords};
 use crate::sandbox::Missing;
+use crate::together::{files_of, is_together};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{FinishFacts, Workspace};
 use safepoint_model::change::Absent;
@@ -161,6 +162,7 @@ impl CheckpointManager {
         Ok(Rollback {
             id: RollbackId::from_bits(self.environment.new_id()),
             workspace_id: workspace.id,
+            together: None,
             verb: request.verb,
             answers: request.answers,
             from: self.workspace(workspace.id)?.head,
@@ -302,6 +304,14 @@ impl CheckpointManager {
     /// What the checkpoint holds of this workspace, if it may be restored here.
     fn target_part(&self, workspace: &Workspace, request: &Request<'_>) -> Result<PartRecord, Error> {
         let checkpoint = request.to.id;
+        if is_together(&request.to) {
+            // Chosen paths of one folder may go back alone.
+            return match (request.options.paths.is_empty(), files_of(&request.to, workspace.id)) {
+                (_, None) => Err(Error::OtherWorkspace { checkpoint }),
+                (true, _) => Err(Error::GoesTogether { checkpoint }),
+                (false, Some(part)) => Ok(part.clone()),
+            };
+        }
         if request.to.workspace_id != Some(workspace.id) && request.taking.is_none() {
             return Err(Error::OtherWorkspace { checkpoint });
         }
