@@ -93,7 +93,7 @@ pub use sandbox::Missing;
 pub use space::{CheckpointSpace, Space, WorkspaceSpace};
 pub use strategy::{Check, Printed, Progressed, Search, Staged, StagedEnd, Trial, Until};
 pub use together::{CreatedTogether, RestoredTogether, Whole};
-pub use upkeep::{Cap, Judged, Thoroughness};
+pub use upkeep::{Cap, Judged, Policies, Thoroughness};
 pub use validate::{DamagedPart, Validation};
 
 pub use safepoint_catalog::{

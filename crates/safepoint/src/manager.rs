@@ -276,19 +276,6 @@ impl CheckpointManager {
         Ok(found.and(self.settings.capabilities))
     }
 
-    /// Which checkpoints of a workspace stay.
-    ///
-    /// # Errors
-    /// When the configuration cannot be read.
-    pub fn retention(&self, workspace: &Workspace) -> Result<Policy, Error> {
-        if let Some(policy) = self.settings.retention {
-            return Ok(policy);
-        }
-        // A workspace whose folder is gone has checkpoints all the same.
-        let root = Root::open(workspace.root_path()).ok();
-        Ok(self.config_at(root.as_ref(), Broken::PassedOver)?.retention)
-    }
-
     /// Opens the workspace for this process alone.
     pub(crate) fn hold(&self, workspace: &Workspace) -> Result<Held, Error> {
         let root = Root::open(workspace.root_path())?;

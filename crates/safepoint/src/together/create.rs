@@ -9,7 +9,7 @@ use crate::{CheckpointManager, DryRun, Error};
 use safepoint_model::agent::AgentRecord;
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind, PartRecord, Scope, Totals};
 use safepoint_model::coverage::Coverage;
-use safepoint_model::{Progress, WorkspaceId, document};
+use safepoint_model::{CheckpointId, Progress, WorkspaceId, document};
 use safepoint_store::Writer;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,6 +23,8 @@ pub struct CreatedTogether {
     pub coverage: Vec<(WorkspaceId, Coverage)>,
     /// How many folders, plans and agents it holds.
     pub counts: Counts,
+    /// Checkpoints that retention let go after it.
+    pub pruned: Vec<CheckpointId>,
 }
 
 /// How many things a checkpoint holds.
@@ -51,7 +53,9 @@ impl CheckpointManager {
             return self.create_whole(whole, options, progress);
         };
         let act = || self.create_whole(whole, options, progress);
-        let (created, _) = self.within_cap(&any, DryRun::No, progress, act)?;
+        let (mut created, mut pruned) = self.within_cap(&any, DryRun::No, progress, act)?;
+        pruned.extend(self.tend_together());
+        created.pruned = pruned;
         Ok(created)
     }
 
@@ -113,7 +117,7 @@ impl CheckpointManager {
         let counts = Counts { places: places.all.len(), plans: plans.len(), agents: agents.len() };
         let coverage = places.all.iter().map(|place| place.workspace.id);
         let coverage = coverage.zip(captured.into_iter().map(|captured| captured.coverage)).collect();
-        Ok(CreatedTogether { checkpoint, coverage, counts })
+        Ok(CreatedTogether { checkpoint, coverage, counts, pruned: Vec::new() })
     }
 
     pub(super) fn agents_of(&self, whole: &Whole) -> Result<Vec<AgentRecord>, Error> {

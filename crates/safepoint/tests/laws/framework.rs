@@ -260,3 +260,29 @@ fn folders_that_are_gone_and_agents_that_are_odd_are_told() {
     let all = manager.list(&Filter::default()).unwrap();
     assert!(all.iter().any(|checkpoint| checkpoint.id == created.checkpoint.id));
 }
+
+#[test]
+fn what_is_taken_together_is_pruned_by_its_own_policy_and_each_plan_by_itself() {
+    let world = World::new();
+    let manager = &world.bench.manager;
+    let config = "[retention]
+        keep_last = 2
+        keep_within = \"0s\"
+        thin_daily_for = \"0s\"
+        [retention_framework]
+        keep_last = 1
+        [retention_workflow]
+        keep_last = 3";
+    fs::write(world.bench.home().join("config.toml"), config).unwrap();
+    for _ in 0..4 {
+        world.create(&Whole::Framework);
+        world.bench.create();
+        manager.checkpoint_plan("work", &CreateOptions::default(), &Silent).unwrap();
+    }
+    let all = manager.list(&Filter::default()).unwrap();
+    let count = |scope: Scope| all.iter().filter(|checkpoint| checkpoint.scope == scope).count();
+    // The newest of a project is also what the workspace stands on; what a plan would go back to stays as well.
+    assert_eq!(count(Scope::Framework), 1, "{all:?}");
+    assert_eq!(count(Scope::Project), 2);
+    assert!((3..=4).contains(&count(Scope::Workflow)), "{}", count(Scope::Workflow));
+}
