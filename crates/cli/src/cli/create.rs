@@ -56,6 +56,7 @@ fn options(context: &Context, args: &CreateArgs) -> Result<CreateOptions, Proble
         source_tool: args.source_tool.clone(),
         pinned: args.pin,
         progress,
+        ..CreateOptions::default()
     })
 }
 
