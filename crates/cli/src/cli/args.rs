@@ -1,5 +1,6 @@
 //! The one table of commands and flags. Help, completions and parsing all come from it.
 
+pub(crate) mod agent;
 pub(crate) mod plan;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -128,6 +129,17 @@ Examples:
         after_help = "Examples:\n  safepoint plan new plan.toml\n  safepoint plan step start limits migrate\n  safepoint plan rollback limits @    the plan and its files, both or neither"
     )]
     Plan(plan::PlanCommand),
+    /// Agents: whose configuration and memory checkpoints keep.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  safepoint agent register claude --config ~/.claude/settings.json --memory ~/.claude/projects\n  safepoint create --scope agent --agent claude"
+    )]
+    Agent(agent::AgentCommand),
+    /// Take a checkpoint now, whatever is wrong, and say what it missed.
+    #[command(
+        after_help = "Settings that cannot be understood are passed over, and nothing is tidied up after it.\n\nExamples:\n  safepoint emergency\n  safepoint emergency -m \"the agent went wild\""
+    )]
+    Emergency(EmergencyArgs),
     /// Take the last rollback back. Again for the one before it.
     #[command(after_help = "Examples:\n  safepoint undo --dry-run\n  safepoint undo")]
     Undo(AgainArgs),
@@ -226,9 +238,15 @@ pub(crate) struct CreateArgs {
     /// Where in the work.
     #[arg(long, value_parser = words!(Phase))]
     pub(crate) phase: Option<Phase>,
-    /// What to take: project, the files of this workspace.
-    #[arg(long, value_parser = words!(Scope), default_value = "project", hide_possible_values = true)]
+    /// What to take: this workspace, one agent, one plan with its files, or everything.
+    #[arg(long, value_parser = words!(Scope), default_value = "project")]
     pub(crate) scope: Scope,
+    /// Which agent, with --scope agent.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// Which plan, with --scope workflow.
+    #[arg(long, value_name = "ID")]
+    pub(crate) plan: Option<String>,
     /// The session it belongs to [default: $SAFEPOINT_SESSION_ID].
     #[arg(long, value_name = "ID")]
     pub(crate) session_id: Option<String>,
@@ -241,6 +259,13 @@ pub(crate) struct CreateArgs {
     /// How far the work is, such as tests_passing=42. Can be given again.
     #[arg(long = "counter", value_name = "NAME=NUMBER")]
     pub(crate) counters: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EmergencyArgs {
+    /// What is going on.
+    #[arg(short = 'm', long = "message", value_name = "TEXT")]
+    pub(crate) message: Option<String>,
 }
 
 /// How a list is printed.

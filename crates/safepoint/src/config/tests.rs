@@ -42,9 +42,12 @@ fn every_key_of_the_home_is_read() {
         config,
         HomeConfig {
             retention,
-            retention_of: [(Scope::Agent, RetentionConfig { keep_within: Some(Span::from_days(1)), ..Default::default() })]
-                .into_iter()
-                .collect(),
+            retention_of: [(
+                Scope::Agent,
+                RetentionConfig { keep_within: Some(Span::from_days(1)), ..Default::default() }
+            )]
+            .into_iter()
+            .collect(),
             cap_bytes: Some(10 << 30),
             excludes: vec!["*.log".to_owned(), "/build/".to_owned()],
             test: Some("cargo test".to_owned()),
