@@ -11,6 +11,7 @@
 //! - Values reach SQL as bound parameters only, and SQL is constant text (`&'static str`).
 //! - A row that cannot be understood is an error that names it, never a panic.
 
+mod agents;
 mod catalog;
 mod check;
 mod checkpoints;

@@ -24,6 +24,18 @@ pub struct FinishFacts {
 }
 
 impl Catalog {
+    /// The rollbacks that are one with others, in the order of their beginning.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn rollbacks_together(&self, together: RollbackId) -> Result<Vec<Rollback>, CatalogError> {
+        self.read(|connection| {
+            let what = format_args!("the rollbacks of {together}");
+            let sql = "SELECT * FROM rollbacks WHERE together = ?1 ORDER BY seq";
+            query::all(connection, what, sql, [together.to_string()], |row| read(connection, row))
+        })
+    }
+
     /// The rollback with this id.
     ///
     /// # Errors
@@ -99,6 +111,7 @@ impl Transaction<'_> {
             "safety_checkpoint": rollback.safety_checkpoint,
             "strategy": rollback.strategy,
             "actor": rollback.actor,
+            "together": rollback.together,
             "steps": steps.len(),
             "error": rollback.error,
         });
@@ -124,9 +137,9 @@ impl Transaction<'_> {
             format_args!("rollback {}", rollback.id),
             "INSERT INTO rollbacks (id, workspace_id, verb, answers, from_checkpoint, to_checkpoint,
                 safety_checkpoint, strategy, paths, state, created_at, finished_at, actor, restored_files_count,
-                removed_files_count, changed_paths, error)
+                removed_files_count, changed_paths, error, together)
              VALUES (:id, :workspace_id, :verb, :answers, :from, :to, :safety, :strategy, :paths, :state,
-                :created_at, :finished_at, :actor, :restored, :removed, :changed_paths, :error)",
+                :created_at, :finished_at, :actor, :restored, :removed, :changed_paths, :error, :together)",
             named_params! {
                 ":id": rollback.id.to_string(),
                 ":workspace_id": rollback.workspace_id.to_string(),
@@ -145,6 +158,7 @@ impl Transaction<'_> {
                 ":removed": integer("removed_files_count", rollback.removed_files_count)?,
                 ":changed_paths": rollback.changed_paths.as_ref().map(|hash| hash.as_bytes()),
                 ":error": rollback.error,
+                ":together": rollback.together.map(|id| id.to_string()),
             },
         )?;
         Ok(())
@@ -271,6 +285,7 @@ fn read(connection: &Connection, row: &Row<'_>) -> Result<Rollback, CatalogError
     Ok(Rollback {
         id,
         workspace_id: fields.parse("workspace_id")?,
+        together: fields.parse_maybe("together")?,
         verb: fields.parse("verb")?,
         answers: fields.parse_maybe("answers")?,
         from: fields.parse_maybe("from_checkpoint")?,

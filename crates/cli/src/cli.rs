@@ -1,5 +1,6 @@
 //! The face for terminals and scripts: reads the command line, runs one verb, prints its answer, chooses the exit code.
 
+mod agent;
 mod args;
 mod cat;
 mod command;
@@ -10,6 +11,7 @@ mod delete;
 mod demo;
 mod diff;
 mod doctor;
+mod emergency;
 mod exit;
 mod fold;
 mod gc;
@@ -34,6 +36,7 @@ mod show;
 mod status;
 mod summary;
 mod terminal;
+mod together;
 mod undo;
 mod usage;
 mod validate;
@@ -105,6 +108,8 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Run(args) => run::run(context, args),
         Command::Plan(command) => plan::run(context, command),
         Command::Session(command) => session::run(context, command),
+        Command::Agent(command) => agent::run(context, command),
+        Command::Emergency(args) => emergency::run(context, args),
         Command::Undo(args) => undo::undo(context, args),
         Command::Redo(args) => undo::redo(context, args),
         Command::Delete(args) => delete::run(context, args),

@@ -127,6 +127,11 @@ impl Surroundings {
         ))
     }
 
+    /// A path that was typed, as an absolute one.
+    pub(crate) fn absolute(&self, given: &Path) -> PathBuf {
+        lexical(&self.directory.join(given))
+    }
+
     /// A path that was typed, as a path inside the workspace.
     pub(crate) fn path_in(&self, workspace: &Workspace, given: &OsStr) -> Result<RelPath, Problem> {
         let given = Path::new(given);

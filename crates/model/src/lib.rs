@@ -3,6 +3,7 @@
 //! No I/O, no clock, no randomness: the same input gives the same bytes, today and in ten years.
 //! Everything that is decoded here was read from a disk and is treated as hostile.
 
+pub mod agent;
 mod bytes;
 pub mod change;
 pub mod checkpoint;

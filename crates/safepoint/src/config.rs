@@ -14,8 +14,10 @@ mod reading;
 pub use error::{ConfigError, ConfigFile};
 
 use safepoint_model::Span;
+use safepoint_model::checkpoint::Scope;
 use safepoint_model::retention::Policy;
 use safepoint_workspace::SmallFile;
+use std::collections::BTreeMap;
 
 /// A longer file is not one of settings.
 pub(crate) const CONFIG_BYTES_MAX: u64 = 64 * 1024;
@@ -37,6 +39,8 @@ pub struct Config {
 pub struct HomeConfig {
     /// `[retention]`.
     pub retention: RetentionConfig,
+    /// `[retention_framework]`, `[retention_agent]` and `[retention_workflow]`.
+    pub retention_of: BTreeMap<Scope, RetentionConfig>,
     /// `[store] cap`: the store does not grow past this.
     pub cap_bytes: Option<u64>,
     /// `[capture] excludes`: patterns to leave out, in gitignore's syntax.
@@ -94,6 +98,8 @@ pub struct TestCommand {
 pub struct Effective {
     /// What is kept.
     pub retention: Policy,
+    /// What is kept of what is not a checkpoint of a project, where that is said.
+    pub retention_of: BTreeMap<Scope, Policy>,
     /// The store does not grow past this. Nothing where it is not configured: then the default rule holds.
     pub cap_bytes: Option<u64>,
     /// Patterns to leave out of captures; the last one that fits wins.
@@ -141,6 +147,7 @@ impl Config {
         let floor = home.retention.or(Policy::DEFAULT);
         Effective {
             retention: workspace.retention.or(floor).or_more(floor),
+            retention_of: home.retention_of.iter().map(|(scope, it)| (*scope, it.or(floor))).collect(),
             cap_bytes: home.cap_bytes,
             // The last match wins, so what the user leaves out stays out.
             excludes: workspace.excludes.iter().chain(&home.excludes).cloned().collect(),

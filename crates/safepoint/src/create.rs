@@ -6,6 +6,7 @@ use crate::part::{Captured, Part};
 use crate::parts::files::FilesPart;
 use crate::parts::plan;
 use crate::sessions::kept_form;
+use crate::together::{files_of, is_together};
 use crate::upkeep::Tended;
 use crate::{CheckpointManager, DryRun, Error};
 use safepoint_catalog::{PlanCheckpoint, PlanRecord, Transaction, Workspace};
@@ -202,7 +203,8 @@ impl CheckpointManager {
         let manifest = Manifest::new(vec![record]);
         let integrity = document::store(writer, &manifest)?;
         let parent = self.workspace(workspace.id)?.head;
-        self.count_changes(parent, captured.document, writer, &mut captured.totals)?;
+        let before = self.files_before(parent, workspace.id)?;
+        self.count_changes(before, captured.document, writer, &mut captured.totals)?;
         let mut checkpoint = self.blank(workspace, integrity, manifest.parts);
         checkpoint.label = options.label.clone();
         checkpoint.kind = options.kind;
@@ -252,9 +254,19 @@ impl CheckpointManager {
         integrity: ObjectId,
         parts: Vec<PartRecord>,
     ) -> Checkpoint {
+        self.blank_of(Some(workspace.id), integrity, parts)
+    }
+
+    /// The same, where it may be one of many folders.
+    pub(crate) fn blank_of(
+        &self,
+        workspace_id: Option<WorkspaceId>,
+        integrity: ObjectId,
+        parts: Vec<PartRecord>,
+    ) -> Checkpoint {
         Checkpoint {
             id: CheckpointId::from_bits(self.environment.new_id()),
-            workspace_id: Some(workspace.id),
+            workspace_id,
             created_at: self.environment.now(),
             label: None,
             kind: Kind::Automatic,
@@ -286,18 +298,30 @@ impl CheckpointManager {
         }
     }
 
-    /// Counts what changed since the parent. A parent that cannot be read any more counts as none.
-    fn count_changes(
+    /// What a workspace was when it was last captured, which may have been together with others.
+    fn files_before(
         &self,
         parent: Option<CheckpointId>,
+        workspace: WorkspaceId,
+    ) -> Result<Option<ObjectId>, Error> {
+        let parent = parent.map(|id| self.catalog.checkpoint(id)).transpose()?.flatten();
+        Ok(parent.and_then(|parent| {
+            let part = if is_together(&parent) { files_of(&parent, workspace) } else { files_part(&parent) };
+            part.map(|part| part.document)
+        }))
+    }
+
+    /// Counts what changed since before. What cannot be read any more counts as nothing.
+    fn count_changes(
+        &self,
+        before: Option<ObjectId>,
         now: ObjectId,
         source: &dyn ObjectSource,
         totals: &mut Totals,
     ) -> Result<(), Error> {
-        let parent = parent.map(|id| self.catalog.checkpoint(id)).transpose()?.flatten();
         let tree_of =
             |document| FilesDocument::load(source, document).ok().and_then(|document| document.tree());
-        let before = parent.as_ref().and_then(files_part).and_then(|part| tree_of(part.document));
+        let before = before.and_then(tree_of);
         let (Some(before), Some(now)) = (before, tree_of(now)) else {
             totals.added = totals.count;
             return Ok(());
@@ -369,7 +393,10 @@ pub(crate) fn link_plan(
     Ok(transaction.link_plan_checkpoint(id, &link)?)
 }
 
-/// The part of a checkpoint that holds files.
+/// The part of a checkpoint of one workspace that holds its files.
 pub(crate) fn files_part(checkpoint: &Checkpoint) -> Option<&PartRecord> {
+    if is_together(checkpoint) {
+        return None;
+    }
     checkpoint.parts.iter().find(|part| part.kind == PartKind::Files)
 }

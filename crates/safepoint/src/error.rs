@@ -4,6 +4,7 @@ use crate::config::ConfigError;
 use crate::plan_file::PlanFileError;
 use safepoint_catalog::CatalogError;
 use safepoint_model::change::GraftError;
+use safepoint_model::checkpoint::PartKind;
 use safepoint_model::plan::clean::NoneClean;
 use safepoint_model::plan::state::{PlanRule, PlanState};
 use safepoint_model::session::SessionRule;
@@ -152,6 +153,46 @@ pub enum Error {
         checkpoint: CheckpointId,
         /// What is wrong with it.
         what: String,
+    },
+    /// No agent has this name.
+    #[error("there is no agent {name:?}")]
+    NoAgent {
+        /// What was asked for.
+        name: String,
+    },
+    /// A checkpoint of many folders is not gone back to in one of them.
+    #[error("checkpoint {checkpoint} is one of several folders, which go back together")]
+    GoesTogether {
+        /// Which.
+        checkpoint: CheckpointId,
+    },
+    /// The user's command does not pass in the state that was to be gone back to.
+    #[error("the check does not pass in checkpoint {checkpoint}: {why}")]
+    CheckFailed {
+        /// Which.
+        checkpoint: CheckpointId,
+        /// How it failed.
+        why: String,
+    },
+    /// The user's command passes in no state that there is.
+    #[error("the check passes in none of the checkpoints ({tried} tried)")]
+    NonePassed {
+        /// How many were tried.
+        tried: usize,
+    },
+    /// The checkpoint holds nothing of that kind.
+    #[error("checkpoint {checkpoint} holds no part {part}")]
+    NoPart {
+        /// Which.
+        checkpoint: CheckpointId,
+        /// What was asked for.
+        part: PartKind,
+    },
+    /// A rollback of one workspace alone is not undone with others.
+    #[error("rollback {rollback} is one of this workspace alone")]
+    NotTogether {
+        /// Which.
+        rollback: RollbackId,
     },
     /// No plan has this id.
     #[error("there is no plan {id:?}")]

@@ -230,6 +230,26 @@ fn classify(error: &Error) -> Row {
             Usage,
             &["Name files or folders in it. `safepoint delete` deletes whole checkpoints."],
         ),
+        Error::NoAgent { .. } => {
+            ("no_agent", NotFound, &["`safepoint agent list` shows the agents that are registered."])
+        }
+        Error::GoesTogether { .. } => (
+            "goes_together",
+            Conflict,
+            &["Roll all of it back: safepoint rollback ID; or choose paths of this workspace with --path."],
+        ),
+        Error::CheckFailed { .. } => (
+            "check_failed",
+            Failed,
+            &["Choose another checkpoint, or let it be found: safepoint rollback --until CMD"],
+        ),
+        Error::NonePassed { .. } => {
+            ("none_passed", Failed, &["Everything is as it was. Does the command pass anywhere?"])
+        }
+        Error::NoPart { .. } => ("no_part", NotFound, &["`safepoint show ID` shows what it holds."]),
+        Error::NotTogether { .. } => {
+            ("not_together", Conflict, &["Undo it in its workspace: safepoint undo"])
+        }
         Error::NotWhole { .. } => ("damaged", Damaged, DAMAGED),
         Error::CannotCollect { .. } => (
             "cannot_collect",

@@ -28,6 +28,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests set up folders"))]
 
+mod agents;
 mod apply;
 mod compare;
 mod config;
@@ -58,10 +59,12 @@ mod sessions;
 mod space;
 mod spelling;
 mod strategy;
+mod together;
 mod undo;
 mod upkeep;
 mod validate;
 
+pub use agents::agent_path;
 pub use apply::{Applied, Merge};
 pub use compare::{Against, Comparison, Status, Survey};
 pub use config::{
@@ -91,7 +94,8 @@ pub use sandbox::Missing;
 pub use sessions::{NewSession, SessionLog};
 pub use space::{CheckpointSpace, Space, WorkspaceSpace};
 pub use strategy::{Check, Printed, Progressed, Search, Staged, StagedEnd, Trial, Until};
-pub use upkeep::{Cap, Judged, Thoroughness};
+pub use together::{CreatedTogether, RestoredTogether, Whole};
+pub use upkeep::{Cap, Judged, Policies, Thoroughness};
 pub use validate::{DamagedPart, Validation};
 
 pub use safepoint_catalog::{

@@ -7,7 +7,8 @@ use crate::{CheckpointManager, Error};
 use safepoint_catalog::{FinishFacts, Workspace};
 use safepoint_model::rollback::{Rescued, Rollback, RollbackState};
 use safepoint_model::{Progress, RelPath, RollbackId};
-use safepoint_workspace::{Ended, Root, Stage};
+use safepoint_workspace::{Ended, Root, Stage, WorkspaceError};
+use std::time::Duration;
 
 /// What recovery found and did.
 #[derive(Debug, Default)]
@@ -34,6 +35,14 @@ impl Recovery {
             && self.warnings.is_empty()
     }
 
+    fn join(&mut self, other: Recovery) {
+        self.undone.extend(other.undone);
+        self.settled.extend(other.settled);
+        self.rescued.extend(other.rescued);
+        self.waiting.extend(other.waiting);
+        self.warnings.extend(other.warnings);
+    }
+
     fn add(&mut self, settling: Settling) {
         self.rescued.extend(settling.rescued);
         self.waiting.extend(settling.waiting);
@@ -52,6 +61,46 @@ impl CheckpointManager {
     }
 
     pub(crate) fn recover_held(
+        &self,
+        workspace: &Workspace,
+        root: &Root,
+        progress: &dyn Progress,
+    ) -> Result<Recovery, Error> {
+        let others = self.others_of(workspace)?;
+        let mut recovery = self.recover_one(workspace, root, progress)?;
+        // What was one is put in order as one. Who is at work in a folder just now has done so first.
+        for other in others {
+            let found = Root::open(other.root_path()).and_then(|root| {
+                let lock = root.lock(Duration::ZERO)?;
+                Ok((root, lock))
+            });
+            match found {
+                Ok((root, _lock)) => recovery.join(self.recover_one(&other, &root, progress)?),
+                Err(WorkspaceError::Busy { .. }) => {}
+                Err(error) => recovery.warnings.push(error.to_string()),
+            }
+        }
+        Ok(recovery)
+    }
+
+    /// The other workspaces of rollbacks that a crash left here and that go together with others.
+    fn others_of(&self, workspace: &Workspace) -> Result<Vec<Workspace>, Error> {
+        let mut others: Vec<Workspace> = Vec::new();
+        for together in self.catalog.unfinished(workspace.id)?.iter().filter_map(|record| record.together) {
+            for record in self.catalog.rollbacks_together(together)? {
+                let open = matches!(record.state, RollbackState::Applying | RollbackState::Done);
+                if open
+                    && record.workspace_id != workspace.id
+                    && !others.iter().any(|it| it.id == record.workspace_id)
+                {
+                    others.push(self.workspace(record.workspace_id)?);
+                }
+            }
+        }
+        Ok(others)
+    }
+
+    fn recover_one(
         &self,
         workspace: &Workspace,
         root: &Root,

@@ -11,8 +11,9 @@ use crate::effects::{FailedUndo, NotUndone, Undone};
 use crate::manager::Held;
 use crate::part::{Chosen, Outline, Part, Prepared};
 use crate::parts::files::FilesPart;
-use crate::parts::plan::{PlanRollback, WithRecords};
+use crate::parts::plan::{PlanRollback, WithRecords, plan_part};
 use crate::sandbox::Missing;
+use crate::together::{files_of, is_together};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{FinishFacts, Workspace};
 use safepoint_model::change::Absent;
@@ -162,6 +163,7 @@ impl CheckpointManager {
         Ok(Rollback {
             id: RollbackId::from_bits(self.environment.new_id()),
             workspace_id: workspace.id,
+            together: None,
             verb: request.verb,
             answers: request.answers,
             from: self.workspace(workspace.id)?.head,
@@ -207,6 +209,11 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
         let target = self.target_part(workspace, request)?;
+        if let Some(part) =
+            request.options.part.filter(|part| !matches!(part, PartKind::Files | PartKind::Plan))
+        {
+            return Err(Error::NoPart { checkpoint: request.to.id, part });
+        }
         let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
         let mut part = FilesPart::new(self, &held.root, workspace, config.excludes);
         part.times = request.options.times;
@@ -230,7 +237,13 @@ impl CheckpointManager {
         // A path that was put back once and is gone again by the time of the undo is no mistake of the user's.
         let absent = if request.verb == Verb::Rollback { Absent::Refused } else { Absent::Fine };
         let chosen = Chosen { paths: &request.options.paths, absent };
-        let mut prepared = part.prepare(safety.captured.document, target.document, chosen, &writer)?;
+        // Where only the plan goes back, the files go nowhere.
+        let only_plan = request.options.part == Some(PartKind::Plan);
+        if only_plan && plan_part(&request.to).is_none() {
+            return Err(Error::NoPart { checkpoint: request.to.id, part: PartKind::Plan });
+        }
+        let wanted = if only_plan { safety.captured.document } else { target.document };
+        let mut prepared = part.prepare(safety.captured.document, wanted, chosen, &writer)?;
         if chosen.paths.is_empty()
             && request.options.part != Some(PartKind::Files)
             && request.taking.is_none()
@@ -303,6 +316,14 @@ impl CheckpointManager {
     /// What the checkpoint holds of this workspace, if it may be restored here.
     fn target_part(&self, workspace: &Workspace, request: &Request<'_>) -> Result<PartRecord, Error> {
         let checkpoint = request.to.id;
+        if is_together(&request.to) {
+            // Chosen paths of one folder may go back alone.
+            return match (request.options.paths.is_empty(), files_of(&request.to, workspace.id)) {
+                (_, None) => Err(Error::OtherWorkspace { checkpoint }),
+                (true, _) => Err(Error::GoesTogether { checkpoint }),
+                (false, Some(part)) => Ok(part.clone()),
+            };
+        }
         if request.to.workspace_id != Some(workspace.id) && request.taking.is_none() {
             return Err(Error::OtherWorkspace { checkpoint });
         }

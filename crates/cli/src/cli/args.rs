@@ -1,5 +1,6 @@
 //! The one table of commands and flags. Help, completions and parsing all come from it.
 
+pub(crate) mod agent;
 pub(crate) mod plan;
 pub(crate) mod session;
 
@@ -117,7 +118,7 @@ Examples:
     #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint diff                  what changed since the newest checkpoint\n  safepoint diff @~1 @ --stat\n  safepoint diff @ -- src docs    only these paths"))]
     Diff(DiffArgs),
     /// Make the workspace equal to a checkpoint again: all of it, or the paths you choose.
-    #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       list where you can go\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path"))]
+    #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       list where you can go\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path\n  safepoint rollback @ --verify \"make test\"       try it beside the workspace first\n  safepoint rollback --until \"make test\" --bisect  back to the newest that passes"))]
     Rollback(RollbackArgs),
     /// Take a checkpoint, then run a command; with --rollback-on-fail, go back if it fails.
     #[command(
@@ -137,6 +138,17 @@ Examples:
         after_help = "Examples:\n  safepoint session create \"Add rate limiting\"\n  safepoint session transition ID planning\n  safepoint session export ID log.json"
     )]
     Session(session::SessionCommand),
+    /// Agents: whose configuration and memory checkpoints keep.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  safepoint agent register claude --config ~/.claude/settings.json --memory ~/.claude/projects\n  safepoint create --scope agent --agent claude"
+    )]
+    Agent(agent::AgentCommand),
+    /// Take a checkpoint now, whatever is wrong, and say what it missed.
+    #[command(
+        after_help = "Settings that cannot be understood are passed over, and nothing is tidied up after it.\n\nExamples:\n  safepoint emergency\n  safepoint emergency -m \"the agent went wild\""
+    )]
+    Emergency(EmergencyArgs),
     /// Take the last rollback back. Again for the one before it.
     #[command(after_help = "Examples:\n  safepoint undo --dry-run\n  safepoint undo")]
     Undo(AgainArgs),
@@ -235,9 +247,15 @@ pub(crate) struct CreateArgs {
     /// Where in the work.
     #[arg(long, value_parser = words!(Phase))]
     pub(crate) phase: Option<Phase>,
-    /// What to take: project, the files of this workspace.
-    #[arg(long, value_parser = words!(Scope), default_value = "project", hide_possible_values = true)]
+    /// What to take: this workspace, one agent, one plan with its files, or everything.
+    #[arg(long, value_parser = words!(Scope), default_value = "project")]
     pub(crate) scope: Scope,
+    /// Which agent, with --scope agent.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// Which plan, with --scope workflow.
+    #[arg(long, value_name = "ID")]
+    pub(crate) plan: Option<String>,
     /// The session it belongs to [default: $SAFEPOINT_SESSION_ID].
     #[arg(long, value_name = "ID")]
     pub(crate) session_id: Option<String>,
@@ -250,6 +268,13 @@ pub(crate) struct CreateArgs {
     /// How far the work is, such as tests_passing=42. Can be given again.
     #[arg(long = "counter", value_name = "NAME=NUMBER")]
     pub(crate) counters: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EmergencyArgs {
+    /// What is going on.
+    #[arg(short = 'm', long = "message", value_name = "TEXT")]
+    pub(crate) message: Option<String>,
 }
 
 /// How a list is printed.
@@ -350,13 +375,13 @@ pub(crate) struct DiffArgs {
 pub(crate) struct RollbackArgs {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// How: immediate for everything, selective with --path or --part.
-    #[arg(long, value_parser = words!(Strategy), hide_possible_values = true)]
+    /// How: at once; tried beside the workspace first; only what is chosen; or back until a command passes.
+    #[arg(long, value_parser = words!(Strategy))]
     pub(crate) strategy: Option<Strategy>,
     /// Only this path. Can be given again.
     #[arg(long = "path", value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
-    /// Only this part: files.
+    /// Only this part: files, plan or agent.
     #[arg(long = "part", value_name = "PART", value_parser = words!(PartKind), hide_possible_values = true)]
     pub(crate) parts: Vec<PartKind>,
     /// Show what would happen, and change nothing.
@@ -368,10 +393,15 @@ pub(crate) struct RollbackArgs {
     /// Where the checkpoint holds a plan: go on where an undo command of a step fails, and report it.
     #[arg(long)]
     pub(crate) skip_failed_undo: bool,
-    #[arg(long, value_name = "CMD", hide = true)]
+    /// Build the target beside the workspace, run this there, show the difference, and ask.
+    #[arg(long, value_name = "CMD")]
     pub(crate) verify: Option<String>,
-    #[arg(long, value_name = "CMD", hide = true)]
+    /// Go back one checkpoint at a time until this passes; if none does, everything is as it was.
+    #[arg(long, value_name = "CMD")]
     pub(crate) until: Option<String>,
+    /// With --until: look by halves, taking older ones to be good where a newer one is.
+    #[arg(long, requires = "until")]
+    pub(crate) bisect: bool,
     #[arg(long, hide = true)]
     pub(crate) hard_reset: bool,
 }

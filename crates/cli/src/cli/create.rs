@@ -3,27 +3,53 @@
 use crate::cli::args::CreateArgs;
 use crate::cli::output::{Printer, Reply};
 use crate::cli::terminal::{counted, printable, size};
-use crate::cli::{Context, exit};
+use crate::cli::{Context, exit, together};
 use crate::context::Surroundings;
 use crate::json;
 use crate::problem::Problem;
 use safepoint::model::checkpoint::{Checkpoint, Progress, Scope};
 use safepoint::model::coverage::{Coverage, Skipped, Why};
-use safepoint::{CheckpointManager, CreateOptions, Created, Workspace};
+use safepoint::{CheckpointManager, CreateOptions, Created, Whole, Workspace};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
 pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem> {
-    if args.scope != Scope::Project {
-        return Err(Problem::not_available(&format!("scope {}", args.scope), "Use --scope project."));
-    }
     let options = options(context, args)?;
+    match (args.scope, &args.agent, &args.plan) {
+        (Scope::Project, None, None) => {}
+        (Scope::Framework, None, None) => return together::create(context, &Whole::Framework, &options),
+        (Scope::Agent, Some(name), None) => {
+            return together::create(context, &Whole::Agent(name.clone()), &options);
+        }
+        (Scope::Workflow, None, Some(plan)) => return of_plan(context, plan, &options),
+        _ => {
+            return Err(Problem::usage(
+                format!("--scope {} does not say of what", args.scope),
+                "Scope agent goes with --agent NAME, workflow with --plan ID, project and framework with neither.",
+            ));
+        }
+    }
     let manager = context.surroundings.open(args.source_tool.as_deref())?;
     let workspace = workspace(context, &manager)?;
     context.recover_first(&manager, &workspace)?;
     let created = manager
         .create(&workspace, &options, &context.progress)
         .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
+    tell(&context.out, &created);
+    let data = json!({
+        "checkpoint": json::checkpoint_with_coverage(&created.checkpoint, &created.coverage),
+        "workspace": json::workspace(&workspace),
+        "pruned": created.pruned,
+    });
+    let exit = if is_whole(&created.coverage) { exit::DONE } else { exit::IN_PART };
+    Ok(Reply { data, exit, failure: None })
+}
+
+/// A checkpoint of a plan and of the files that it works on.
+fn of_plan(context: &Context, plan: &str, options: &CreateOptions) -> Result<Reply, Problem> {
+    let manager = context.surroundings.open(options.source_tool.as_deref())?;
+    let created = manager.checkpoint_plan(plan, options, &context.progress)?;
+    let workspace = manager.plan_workspace(&manager.plan(plan)?)?;
     tell(&context.out, &created);
     let data = json!({
         "checkpoint": json::checkpoint_with_coverage(&created.checkpoint, &created.coverage),

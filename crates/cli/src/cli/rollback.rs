@@ -1,14 +1,15 @@
 //! `rollback`: makes the workspace equal to a checkpoint, or shows what that would do. Without one it lists them.
 
 mod effects;
+mod strategies;
 
-use crate::cli::Context;
 use crate::cli::args::RollbackArgs;
 use crate::cli::create::{SHOWN_MAX, more};
 use crate::cli::fold::folded;
 use crate::cli::list::table;
 use crate::cli::output::{Printer, Reply};
 use crate::cli::terminal::{ago, counted, for_shell, printable};
+use crate::cli::{Context, together};
 use crate::context::Surroundings;
 use crate::problem::Problem;
 use crate::{json, signals};
@@ -25,11 +26,34 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
     refuse_what_is_to_come(args)?;
     let manager = context.surroundings.of_session(args.which.session_id.as_deref())?.open(None)?;
     let workspace = context.surroundings.workspace(&manager)?;
-    let Some(given) = args.which.given() else { return choose(context, &manager, &workspace) };
+    let strategy = strategies::chosen(args)?;
     let session = args.which.session_id.as_deref();
-    let checkpoint = context.checkpoint(&manager, Some(&workspace), given, session)?;
+    let named = |given: &str| context.checkpoint(&manager, Some(&workspace), given, session);
+    let checkpoint = args.which.given().map(named).transpose()?;
     let options = options(context, &workspace, args)?;
+    if strategy == Strategy::Progressive {
+        context.recover_first(&manager, &workspace)?;
+        return strategies::progressive(context, &manager, &workspace, checkpoint.as_ref(), args, &options);
+    }
+    let Some(checkpoint) = checkpoint else { return choose(context, &manager, &workspace) };
     context.recover_first(&manager, &workspace)?;
+    let goes_together = checkpoint.workspace_id.is_none() && options.paths.is_empty();
+    match (strategy, goes_together) {
+        (Strategy::Staged, true) => {
+            return Err(Problem::usage(
+                "a checkpoint of several folders is not tried beside them",
+                "Look at it with --dry-run; it goes back all or nothing, and `safepoint undo` takes it back.",
+            ));
+        }
+        (Strategy::Staged, false) => {
+            return strategies::staged(context, &manager, &workspace, &checkpoint, args, &options);
+        }
+        (_, true) => {
+            let restored = manager.restore_together(checkpoint.id, &options, &context.progress)?;
+            return together::answer(context, &manager, Verb::Rollback, &restored, options.dry_run);
+        }
+        (_, false) => {}
+    }
     // Undo commands of a plan's steps may run: they are not to stay behind.
     signals::listen_for_another();
     let restored = manager
@@ -56,39 +80,20 @@ pub(crate) fn back_to(
 
 fn refuse_what_is_to_come(args: &RollbackArgs) -> Result<(), Problem> {
     let refuse = |what: &str, hint: &str| Err(Problem::not_available(what, hint));
-    const PLAIN: &str = "Use --strategy immediate, or selective with --path.";
-    match args.strategy {
-        Some(strategy @ (Strategy::Staged | Strategy::Progressive)) => {
-            return refuse(&format!("strategy {strategy}"), PLAIN);
-        }
-        _ if args.verify.is_some() => return refuse("--verify", PLAIN),
-        _ if args.until.is_some() => return refuse("--until", PLAIN),
-        _ if args.hard_reset => {
-            return refuse("--hard-reset", "Without it the files are put back and git is left alone.");
-        }
-        _ => {}
+    if args.hard_reset {
+        return refuse("--hard-reset", "Without it the files are put back and git is left alone.");
     }
-    match args.parts.iter().find(|part| **part != PartKind::Files) {
-        Some(part) => refuse(&format!("part {part}"), "Use --part files."),
-        None => Ok(()),
+    match args.parts.as_slice() {
+        [PartKind::Session] => refuse("part session", "Use --part files, plan or agent."),
+        [PartKind::Git] => refuse("part git", "Use --part files, plan or agent."),
+        [] | [_] => Ok(()),
+        _ => Err(Problem::usage("one part can be chosen at a time", "Name one, or none for all of them.")),
     }
 }
 
 fn options(context: &Context, workspace: &Workspace, args: &RollbackArgs) -> Result<RestoreOptions, Problem> {
     let paths = args.paths.iter().map(|path| context.surroundings.path_in(workspace, path));
     let paths = paths.collect::<Result<Vec<_>, _>>()?;
-    match args.strategy {
-        Some(Strategy::Selective) if paths.is_empty() && args.parts.is_empty() => {
-            return Err(Problem::usage("nothing is selected", "Choose with --path PATH or --part files."));
-        }
-        Some(Strategy::Immediate) if !paths.is_empty() => {
-            return Err(Problem::usage(
-                "--path chooses a part, and --strategy immediate means everything",
-                "Leave one of them out.",
-            ));
-        }
-        _ => {}
-    }
     let paths = outermost(paths);
     let part = args.parts.first().copied();
     Ok(RestoreOptions { paths, part, ..plain_options(args.dry_run, args.keep_times, args.skip_failed_undo) })

@@ -3,7 +3,6 @@
 //! - `kill`: SIGKILL at every state-changing system call of a verb, and again at every one of the recovery that follows.
 //! - `power`: every verb is recorded, replayed onto a simulated disk that forgets what was not synced, and cut at every operation.
 //! - `fault`: every state-changing call fails, once or from then on.
-//! - `runner`: a run of a plan, killed at random moments, and taken up again.
 //! - `upkeep`: pruning, collecting, purging and repairing, killed everywhere, with captures beside them.
 //! - `crowd`: several processes at once, doing whatever comes, some killed at random.
 //!
@@ -17,6 +16,5 @@ mod fault;
 mod kill;
 mod ordinary;
 mod power;
-mod runner;
 mod scene;
 mod upkeep;

@@ -274,7 +274,15 @@ impl Scene {
             .workspace_around(&self.project())
             .map_err(failed)?
             .ok_or("the workspace is not on record")?;
-        let recovery = manager.recover(&workspace, &Silent).map_err(failed)?;
+        let mut recovery = manager.recover(&workspace, &Silent).map_err(failed)?;
+        // A program that another test starts at this moment may hold a file until it runs: then it is looked at again.
+        for _ in 0..100 {
+            if recovery.waiting.is_empty() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            recovery = manager.recover(&workspace, &Silent).map_err(failed)?;
+        }
         if !recovery.rescued.is_empty() || !recovery.warnings.is_empty() {
             return Err(format!("nobody edited anything: {recovery:?}"));
         }

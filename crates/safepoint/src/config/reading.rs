@@ -4,6 +4,7 @@ use super::error::{ConfigError, ConfigFile};
 use super::{HomeConfig, RetentionConfig, WorkspaceConfig, bytes};
 use crate::spelling::{nearest, printable};
 use safepoint_model::Span;
+use safepoint_model::checkpoint::Scope;
 use safepoint_workspace::check_patterns;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -11,13 +12,21 @@ use toml::de::{DeTable, DeValue};
 /// A key that is known, and those below it where it is a table.
 pub(super) type Known = (&'static str, &'static [&'static str]);
 
-const RETENTION: Known = ("retention", &["keep_last", "keep_within", "thin_daily_for"]);
+const RETENTION_KEYS: &[&str] = &["keep_last", "keep_within", "thin_daily_for"];
+const RETENTION: Known = ("retention", RETENTION_KEYS);
+/// Retention of what is not a checkpoint of a project.
+const RETENTION_OF: [(Known, Scope); 3] = [
+    (("retention_framework", RETENTION_KEYS), Scope::Framework),
+    (("retention_agent", RETENTION_KEYS), Scope::Agent),
+    (("retention_workflow", RETENTION_KEYS), Scope::Workflow),
+];
 const CAPTURE: Known = ("capture", &["excludes"]);
 const STORE: Known = ("store", &["cap"]);
 const CHECKS: Known = ("checks", &["test", "test_timeout"]);
 
 /// Every key of `config.toml`.
-pub(super) const IN_HOME: &[Known] = &[RETENTION, STORE, CAPTURE, CHECKS];
+pub(super) const IN_HOME: &[Known] =
+    &[RETENTION, RETENTION_OF[0].0, RETENTION_OF[1].0, RETENTION_OF[2].0, STORE, CAPTURE, CHECKS];
 /// Every key of `.safepoint.toml`.
 pub(super) const IN_WORKSPACE: &[Known] = &[("label", &[]), RETENTION, CAPTURE];
 
@@ -50,7 +59,15 @@ pub(super) fn home(text: &str) -> Result<HomeConfig, ConfigError> {
             "capture.excludes" => config.excludes = key.patterns()?,
             "checks.test" => config.test = Some(key.command()?),
             "checks.test_timeout" => config.test_timeout = Some(key.some_time()?),
-            _ => key.retention(&mut config.retention)?,
+            path => {
+                let section = path.split('.').next().unwrap_or(path);
+                let scope =
+                    RETENTION_OF.iter().find(|((name, _), _)| *name == section).map(|(_, scope)| *scope);
+                match scope {
+                    Some(scope) => key.retention(config.retention_of.entry(scope).or_default())?,
+                    None => key.retention(&mut config.retention)?,
+                }
+            }
         }
     }
     Ok(config)
@@ -198,9 +215,9 @@ impl Key<'_, '_> {
     }
 
     fn retention(&self, retention: &mut RetentionConfig) -> Result<(), ConfigError> {
-        match self.path.as_str() {
-            "retention.keep_last" => retention.keep_last = Some(self.number()?),
-            "retention.keep_within" => retention.keep_within = Some(self.time()?),
+        match self.path.rsplit('.').next() {
+            Some("keep_last") => retention.keep_last = Some(self.number()?),
+            Some("keep_within") => retention.keep_within = Some(self.time()?),
             _ => retention.thin_daily_for = Some(self.time()?),
         }
         Ok(())

@@ -21,6 +21,8 @@ fn every_key_of_the_home_is_read() {
         keep_last = 5
         keep_within = "2w"
         thin_daily_for = "90d"
+        [retention_agent]
+        keep_within = "1d"
         [store]
         cap = "10GiB"
         [capture]
@@ -40,6 +42,12 @@ fn every_key_of_the_home_is_read() {
         config,
         HomeConfig {
             retention,
+            retention_of: [(
+                Scope::Agent,
+                RetentionConfig { keep_within: Some(Span::from_days(1)), ..Default::default() }
+            )]
+            .into_iter()
+            .collect(),
             cap_bytes: Some(10 << 30),
             excludes: vec!["*.log".to_owned(), "/build/".to_owned()],
             test: Some("cargo test".to_owned()),

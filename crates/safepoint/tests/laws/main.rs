@@ -9,6 +9,7 @@ mod coverage;
 mod damage;
 mod effects;
 mod fallback;
+mod framework;
 mod histories;
 mod names;
 mod obstacles;

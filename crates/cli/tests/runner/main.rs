@@ -1,4 +1,9 @@
 //! The runner of a plan, killed at random moments: what was done is not done again, and of the rest it is said.
+//!
+//! A suite of its own: it starts programs all the time, and one that is just being started holds whatever is open.
+
+#![allow(clippy::disallowed_methods, reason = "tests set up folders and start the program")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
 use safepoint::model::plan::state::{PlanState, StepState};
 use safepoint::{CheckpointManager, Depth, PlanFile, Silent};
