@@ -64,8 +64,10 @@ impl Agent {
     /// When the name is none: what plans are named by is what agents are named by.
     pub fn new(name: &str) -> Result<Self, ModelError> {
         if !is_slug(name) {
-            let allowed = "up to 64 of a-z, 0-9, `.`, `_` and `-`, the first a letter or a digit".to_owned();
-            return Err(ModelError::Word { what: "name of an agent", given: name.to_owned(), allowed });
+            let why = format!(
+                "{name:?} is not up to 64 of a-z, 0-9, `.`, `_` and `-`, the first a letter or a digit"
+            );
+            return Err(ModelError::Value { what: "the name of an agent", why });
         }
         Ok(Self { format: Self::FORMAT, name: name.to_owned(), settings: Map::new(), paths: Vec::new() })
     }

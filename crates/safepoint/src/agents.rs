@@ -93,8 +93,8 @@ impl CheckpointManager {
 fn from_root(path: &Path) -> Result<RelPath, Error> {
     let plain = path.is_absolute() && path.components().all(|it| !matches!(it, Component::ParentDir));
     if !plain || path == Path::new("/") {
-        let why = "a path of an agent is absolute, has no .. in it, and is not the root".to_owned();
-        return Err(ModelError::Word { what: "path", given: path.display().to_string(), allowed: why }.into());
+        let why = format!("{path:?} is not absolute, has .. in it, or is the root of the system");
+        return Err(ModelError::Value { what: "the path of an agent", why }.into());
     }
     // What does not exist yet has at least a folder above it that does.
     let there = path.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));

@@ -22,6 +22,8 @@ fn the_first_page() {
       plan         Plans: what is to be done, what is done and decided, and the way back, files and plan
                    together
       session      Sessions: what somebody asked for, how far it is, and what was counted on the way
+      agent        Agents: whose configuration and memory checkpoints keep
+      emergency    Take a checkpoint now, whatever is wrong, and say what it missed
       undo         Take the last rollback back. Again for the one before it
       redo         Do the rollback again that was last undone
       delete       Delete checkpoints
@@ -155,7 +157,7 @@ fn every_command_has_examples_and_no_long_lines() {
 
 #[test]
 fn rollback_explains_how_a_checkpoint_is_named() {
-    assert_snapshot!(Sandbox::new().run(&["rollback", "-h"]), @"
+    assert_snapshot!(Sandbox::new().run(&["rollback", "-h"]), @r#"
     Make the workspace equal to a checkpoint again: all of it, or the paths you choose
 
     Usage: safepoint rollback [OPTIONS] [ID]
@@ -166,14 +168,22 @@ fn rollback_explains_how_a_checkpoint_is_named() {
     Options:
           --checkpoint-id <ID>   The same, for programs
           --session-id <ID>      Refuse a checkpoint of another session
-          --strategy <STRATEGY>  How: immediate for everything, selective with --path or --part
+          --strategy <STRATEGY>  How: at once; tried beside the workspace first; only what is chosen; or
+                                 back until a command passes [possible values: immediate, staged,
+                                 selective, progressive]
           --path <PATH>          Only this path. Can be given again
-          --part <PART>          Only this part: files
+          --part <PART>          Only this part: files, plan or agent
           --dry-run              Show what would happen, and change nothing
           --keep-times           Give restored files the time they had; otherwise it is the present, so
                                  that build tools notice
           --skip-failed-undo     Where the checkpoint holds a plan: go on where an undo command of a
                                  step fails, and report it
+          --verify <CMD>         Build the target beside the workspace, run this there, show the
+                                 difference, and ask
+          --until <CMD>          Go back one checkpoint at a time until this passes; if none does,
+                                 everything is as it was
+          --bisect               With --until: look by halves, taking older ones to be good where a
+                                 newer one is
       -h, --help                 Print help (see more with '--help')
 
     Everywhere:
@@ -194,6 +204,8 @@ fn rollback_explains_how_a_checkpoint_is_named() {
       safepoint rollback                       list where you can go
       safepoint rollback @ --dry-run           show what would happen
       safepoint rollback @ --path src          only this path
+      safepoint rollback @ --verify "make test"       try it beside the workspace first
+      safepoint rollback --until "make test" --bisect  back to the newest that passes
     --- exit 0
-    ");
+    "#);
 }

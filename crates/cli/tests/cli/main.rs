@@ -23,5 +23,6 @@ mod session;
 mod terminal;
 mod upkeep;
 mod validate;
+mod whole;
 mod world;
 mod wrong;

@@ -7,7 +7,7 @@ use std::fs;
 #[test]
 fn a_page_of_a_command() {
     let sandbox = Sandbox::new();
-    assert_snapshot!(sandbox.run(&["man", "pages"]), @"
+    assert_snapshot!(sandbox.run(&["man", "pages"]), @r"
     $T/project/pages/safepoint.1
     $T/project/pages/safepoint-init.1
     $T/project/pages/safepoint-create.1
@@ -55,6 +55,13 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-session-transition.1
     $T/project/pages/safepoint-session-delete.1
     $T/project/pages/safepoint-session-export.1
+    $T/project/pages/safepoint-agent.1
+    $T/project/pages/safepoint-agent-register.1
+    $T/project/pages/safepoint-agent-list.1
+    $T/project/pages/safepoint-agent-show.1
+    $T/project/pages/safepoint-agent-set.1
+    $T/project/pages/safepoint-agent-remove.1
+    $T/project/pages/safepoint-emergency.1
     $T/project/pages/safepoint-undo.1
     $T/project/pages/safepoint-redo.1
     $T/project/pages/safepoint-delete.1

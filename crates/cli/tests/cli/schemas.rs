@@ -149,7 +149,48 @@ fn every_answer_fits_its_schema() {
     }
     plans(&mut judge, &sandbox);
     sessions(&mut judge, &sandbox);
+    wholes(&mut judge, &sandbox);
     assert_eq!(judge.well, commands(&sandbox));
+}
+
+/// Agents, everything at once, and the strategies that ask a command.
+fn wholes(judge: &mut Judge, sandbox: &Sandbox) {
+    sandbox.write("../agent/memory/note", "remember");
+    for line in [
+        "agent register claude --memory ../agent/memory --config ../agent/missing.json",
+        "agent set claude model \"large\"",
+        "agent list",
+        "agent show claude",
+        "create --scope agent --agent claude -m agent",
+        "create --scope framework -m everything",
+        "emergency -m help",
+        "list --scope framework",
+    ] {
+        judge.run(sandbox, line);
+    }
+    sandbox.write("notes.txt", "late");
+    let all = sandbox.json(&["list", "--all", "--json"]);
+    let id = |label: &str| {
+        let found = all["data"]["checkpoints"].as_array().unwrap().iter().find(|it| it["label"] == label);
+        found.unwrap()["id"].as_str().unwrap().to_owned()
+    };
+    for line in [
+        format!("rollback {} --dry-run", id("everything")),
+        format!("rollback {}", id("everything")),
+        "undo --dry-run".to_owned(),
+        "undo".to_owned(),
+        "redo".to_owned(),
+        format!("rollback {} --part agent", id("agent")),
+        format!("show {}", id("everything")),
+        "--yes rollback first --verify true".to_owned(),
+        "rollback first --verify true --dry-run".to_owned(),
+        "rollback --until true".to_owned(),
+        "rollback first --verify false --dry-run".to_owned(),
+        "rollback --until false --bisect".to_owned(),
+        "agent remove claude".to_owned(),
+    ] {
+        judge.run(sandbox, &line);
+    }
 }
 
 /// Everything that a plan can be asked for.
@@ -321,6 +362,13 @@ fn every_failure_fits_its_schema() {
         "plan rollback nothing",
         "plan correct nothing --mode revert",
         "plan pause nothing",
+        "agent register ../x",
+        "agent list --home /dev/null",
+        "agent show nobody",
+        "agent set nobody key 1",
+        "agent remove nobody",
+        "create --scope agent --agent nobody",
+        "emergency --home /dev/null",
         "plan cancel nothing",
         "plan apply nothing",
         "session create a --session-id x",
