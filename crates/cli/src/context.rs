@@ -202,6 +202,11 @@ pub(crate) fn colours_off() -> bool {
     variable("NO_COLOR").is_some() || variable("TERM").is_some_and(|term| term == "dumb")
 }
 
+/// Whether the terminal understands more than lines.
+pub(crate) fn can_move_the_cursor() -> bool {
+    variable("TERM").is_some_and(|term| term != "dumb")
+}
+
 /// Whether the locale can show more than ASCII. The first of these variables that is set decides (locale(7)).
 pub(crate) fn speaks_unicode() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable).unwrap_or_default();

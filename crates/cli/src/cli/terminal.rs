@@ -196,6 +196,34 @@ pub(crate) fn width() -> usize {
     size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 40).unwrap_or(80)
 }
 
+/// How large the terminal is that shows progress.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Screen {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+}
+
+pub(crate) fn screen() -> Screen {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    let (rows, columns) = size.map_or((0, 0), |size| (usize::from(size.ws_row), usize::from(size.ws_col)));
+    Screen { rows: if rows >= 8 { rows } else { 24 }, columns: if columns >= 20 { columns } else { 80 } }
+}
+
+/// The text, cut so that it stays on one row. Letters beyond ASCII may be two columns wide, and so they count as two.
+pub(crate) fn fitted(text: &str, columns: usize) -> String {
+    let wide = |letter: char| if letter.is_ascii() { 1 } else { 2 };
+    if text.chars().map(wide).sum::<usize>() <= columns {
+        return text.to_owned();
+    }
+    let mut used = 0;
+    let fits = |letter: &char| {
+        used += wide(*letter);
+        used < columns.saturating_sub(1)
+    };
+    let cut: String = text.chars().take_while(fits).collect();
+    if columns == 0 { cut } else { cut + "…" }
+}
+
 /// Work shorter than this shows no bar.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -213,6 +241,11 @@ impl Bars {
         Self { watched, stop, started: Instant::now(), bytes: AtomicU64::new(0), bar: Mutex::new(None) }
     }
 
+    /// Whether somebody looks on.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched
+    }
+
     /// Forgets that somebody asked to stop: it was meant for another program.
     pub(crate) fn forget_stop(&self) {
         self.stop.store(false, Ordering::Relaxed);
@@ -223,7 +256,8 @@ impl Bars {
     }
 }
 
-fn verb(activity: Activity) -> &'static str {
+/// What is being done.
+pub(crate) fn verb(activity: Activity) -> &'static str {
     match activity {
         Activity::Scanning => "Reading the workspace",
         Activity::Staging => "Preparing files",

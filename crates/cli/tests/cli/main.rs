@@ -12,6 +12,7 @@ mod list;
 mod man;
 mod odd;
 mod plan;
+mod plan_live;
 mod plan_run;
 mod plan_sandbox;
 mod plan_story;

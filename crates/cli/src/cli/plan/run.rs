@@ -36,9 +36,10 @@ fn drive(context: &Context, id: &str, options: &RunOptions, verb: Verb) -> Resul
     opened.recover_first(context)?;
     signals::listen_for_another();
     let watch = Watch::new(context);
-    let run = |options: &RunOptions| verb(&opened.manager, id, options, &watch, &context.progress);
+    let run = |options: &RunOptions| verb(&opened.manager, id, options, &watch, &watch);
     let report = match run(options) {
         Err(Error::StepInterrupted { id, steps }) if consent::can_ask(context) => {
+            watch.settle();
             match what_becomes_of(context, &steps)? {
                 Some(said) => run(&RunOptions { interrupted: Some(said), ..options.clone() }),
                 None => Err(Error::StepInterrupted { id, steps }),
@@ -46,7 +47,7 @@ fn drive(context: &Context, id: &str, options: &RunOptions, verb: Verb) -> Resul
         }
         other => other,
     };
-    watch.finish();
+    let tree = watch.finish();
     let report = report.map_err(|error| match watch.ran() {
         false => opened.explain(context, error),
         true => opened
@@ -55,6 +56,7 @@ fn drive(context: &Context, id: &str, options: &RunOptions, verb: Verb) -> Resul
             .hint(format!("What is done stays done. Go on with: safepoint plan resume {id}")),
     })?;
     opened.renew(report.record.clone())?;
+    tree.iter().for_each(|row| context.out.line(row));
     report.warnings.iter().for_each(|warning| context.out.warn(printable(warning)));
     let problem = close(context, &opened, &report);
     if let Some(problem) = &problem {

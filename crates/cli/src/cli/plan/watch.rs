@@ -1,148 +1,66 @@
-//! Watches a run and tells it, line by line: which step begins, what it prints, how it ends, which checkpoints are taken.
+//! Watches a run and tells it: as a live view where somebody looks, else line by line. Passes on the wish to stop.
 
-use super::look::sign;
+mod cut;
+mod lines;
+mod live;
+
 use crate::cli::Context;
-use crate::cli::output::Printer;
-use crate::cli::terminal::{Bars, counted, harmless, printable, took};
+use crate::cli::terminal::{Bars, counted, printable};
+use crate::context::can_move_the_cursor;
 use crate::signals::Presses;
-use safepoint::model::plan::state::StepState;
-use safepoint::{DeadRun, Progress, RunEvent, RunObserver, Stop};
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use lines::Lines;
+use live::Live;
+use safepoint::{Activity, DeadRun, Progress, RunEvent, RunObserver, Stop};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A line that does not end is told in pieces of this length.
-const LINE_BYTES_MAX: usize = 8 * 1024;
-
-/// Tells a run.
+/// Somebody who watches a run.
 pub(super) struct Watch<'a> {
-    out: &'a Printer,
-    progress: &'a Bars,
+    teller: Teller<'a>,
+    bars: &'a Bars,
     presses: Presses,
-    seen: Mutex<Seen>,
+    ran: AtomicBool,
 }
 
-/// What was seen so far.
-#[derive(Default)]
-struct Seen {
-    /// What steps are called.
-    titles: BTreeMap<String, String>,
-    /// When steps and subplans began.
-    began: BTreeMap<String, Instant>,
-    /// What runs, with the last line of it as far as it was printed.
-    under_way: BTreeMap<String, Vec<u8>>,
-    /// Whether anything was run at all.
-    ran: bool,
+/// How it is told.
+enum Teller<'a> {
+    Lines(Lines<'a>),
+    Live(Live),
 }
 
 impl<'a> Watch<'a> {
     pub(super) fn new(context: &'a Context) -> Self {
-        Self {
-            out: &context.out,
-            progress: &context.progress,
-            presses: Presses::listen(),
-            seen: Mutex::default(),
-        }
+        let out = &context.out;
+        let looks = context.progress.is_watched() && out.terminal && can_move_the_cursor();
+        let teller = match looks {
+            true => Teller::Live(Live::new(out.colours)),
+            false => Teller::Lines(Lines::new(out)),
+        };
+        Self { teller, bars: &context.progress, presses: Presses::listen(), ran: AtomicBool::new(false) }
     }
 
     /// Whether anything was run at all.
     pub(super) fn ran(&self) -> bool {
-        self.seen().ran
+        self.ran.load(Ordering::SeqCst)
     }
 
-    /// The run is over. What was stopped has no end of its own.
-    pub(super) fn finish(&self) {
-        let mut seen = self.seen();
-        for (step, rest) in std::mem::take(&mut seen.under_way) {
-            self.quote(&seen, &step, &rest);
-            let time = seen.began.get(&step).map(|began| took(began.elapsed())).unwrap_or_default();
-            self.say(&format!(
-                "{} {}  stopped after {time}",
-                self.sign(StepState::Interrupted),
-                printable(&step)
-            ));
+    /// Whatever there is to tell is told, because somebody is asked something now.
+    pub(super) fn settle(&self) {
+        if let Teller::Live(live) = &self.teller {
+            live.settle();
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn sign(&self, state: StepState) -> String {
-        sign(self.out.colours, state)
-    }
-
-    /// A line about the run.
-    fn say(&self, line: &str) {
-        self.out.remark(line);
-        self.out.flush();
-    }
-
-    fn begins(&self, seen: &mut Seen, step: &str, what: &str) {
-        seen.ran = true;
-        let now = Instant::now();
-        // A subplan begins with the first of its steps.
-        let above = step.match_indices('/').map(|(at, _)| &step[..at]);
-        for path in above.chain([step]) {
-            seen.began.entry(path.to_owned()).or_insert(now);
-        }
-        seen.under_way.entry(step.to_owned()).or_default();
-        let title =
-            seen.titles.get(step).map(|title| format!("  {}", self.out.colours.dim(printable(title))));
-        let title = title.unwrap_or_default();
-        self.say(&format!("{} {}{what}{title}", self.sign(StepState::Running), printable(step)));
-    }
-
-    fn ends(&self, seen: &mut Seen, step: &str, state: StepState, how: &str) {
-        if let Some(rest) = seen.under_way.remove(step) {
-            self.quote(seen, step, &rest);
-        }
-        let time = seen.began.remove(step).map(|began| took(began.elapsed()));
-        let (word, error) = match state {
-            StepState::Done => ("done in", String::new()),
-            _ => ("failed after", format!(": {}", self.out.colours.red(printable(how)))),
-        };
-        let time = time.unwrap_or_default();
-        self.say(&format!("{} {}  {word} {time}{error}", self.sign(state), printable(step)));
-    }
-
-    fn printed(&self, seen: &mut Seen, step: &str, bytes: &[u8]) {
-        if self.out.is_json() {
-            self.out.aside(bytes);
-            return;
-        }
-        let mut open = seen.under_way.remove(step).unwrap_or_default();
-        open.extend_from_slice(bytes);
-        let mut rest = open.as_slice();
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            let (line, after) = rest.split_at(end + 1);
-            self.quote(seen, step, line);
-            rest = after;
-        }
-        if rest.len() > LINE_BYTES_MAX {
-            self.quote(seen, step, rest);
-            rest = &[];
-        }
-        seen.under_way.insert(step.to_owned(), rest.to_vec());
-        self.out.flush();
-    }
-
-    /// A line that a step printed; with its name, where several run side by side.
-    fn quote(&self, seen: &Seen, step: &str, line: &[u8]) {
-        if line.is_empty() || self.out.quiet {
-            return;
-        }
-        let alone = seen.under_way.keys().all(|other| other == step);
-        let who = if alone { String::new() } else { format!("{}: ", printable(step)) };
-        if self.out.terminal {
-            self.out.line(format!("    {who}{}", harmless(line, self.out.colours)));
-        } else {
-            let line = line.strip_suffix(b"\n").unwrap_or(line);
-            self.out.raw_line(&[b"    ", who.as_bytes(), line].concat());
+    /// The run is over. Gives the steps as they are now, where they were in view.
+    pub(super) fn finish(&self) -> Vec<String> {
+        match &self.teller {
+            Teller::Lines(lines) => {
+                lines.finish();
+                Vec::new()
+            }
+            Teller::Live(live) => live.finish(),
         }
     }
 }
-
 /// What a run that died left, in words.
 pub(super) fn about(dead: &DeadRun) -> String {
     let steps: Vec<String> = dead.interrupted.iter().map(|step| printable(step)).collect();
@@ -160,31 +78,12 @@ pub(super) fn about(dead: &DeadRun) -> String {
 
 impl RunObserver for Watch<'_> {
     fn happened(&self, event: &RunEvent<'_>) {
-        let mut seen = self.seen();
-        match event {
-            RunEvent::Plan(plan) => {
-                let titled =
-                    plan.steps.iter().filter_map(|step| Some((step.path.clone(), step.spec.title.clone()?)));
-                seen.titles = titled.collect();
-            }
-            RunEvent::Dead(dead) => self.out.note(format!("{}.", about(dead))),
-            RunEvent::StepBegins(step) => self.begins(&mut seen, step, ""),
-            RunEvent::Verifies(step) => self.begins(&mut seen, step, "  verify"),
-            RunEvent::Printed(step, bytes) => self.printed(&mut seen, step, bytes),
-            RunEvent::TriesAgain { step, attempt, error } => {
-                if let Some(rest) = seen.under_way.insert((*step).to_owned(), Vec::new()) {
-                    self.quote(&seen, step, &rest);
-                }
-                let (sign, error) = (self.sign(StepState::Failed), printable(error));
-                self.say(&format!("{sign} {}  attempt {attempt} failed: {error}", printable(step)));
-            }
-            RunEvent::Done(step) => self.ends(&mut seen, step, StepState::Done, ""),
-            RunEvent::Failed(step, error) => self.ends(&mut seen, step, StepState::Failed, error),
-            RunEvent::Checkpoint(created) => {
-                let label = created.checkpoint.label.as_deref().map(printable).unwrap_or_default();
-                let id = created.checkpoint.id;
-                self.say(&self.out.colours.dim(format!("    checkpoint {id} \"{label}\"")));
-            }
+        if matches!(event, RunEvent::StepBegins(_) | RunEvent::Verifies(_)) {
+            self.ran.store(true, Ordering::SeqCst);
+        }
+        match &self.teller {
+            Teller::Lines(lines) => lines.happened(event),
+            Teller::Live(live) => live.happened(event),
         }
     }
 
@@ -192,8 +91,36 @@ impl RunObserver for Watch<'_> {
         match self.presses.count() {
             2.. => Stop::Now,
             1 => Stop::Soon,
-            0 if self.progress.interrupted() => Stop::Soon,
+            0 if self.bars.interrupted() => Stop::Soon,
             0 => Stop::No,
         }
+    }
+}
+
+/// Work that the run does itself is part of the view, too.
+impl Progress for Watch<'_> {
+    fn begin(&self, activity: Activity, total: Option<u64>) {
+        match &self.teller {
+            Teller::Lines(_) => self.bars.begin(activity, total),
+            Teller::Live(live) => live.works(Some(activity)),
+        }
+    }
+
+    fn advance(&self, entries: u64, bytes: u64) {
+        match &self.teller {
+            Teller::Lines(_) => self.bars.advance(entries, bytes),
+            Teller::Live(live) => live.advance(entries),
+        }
+    }
+
+    fn end(&self) {
+        match &self.teller {
+            Teller::Lines(_) => self.bars.end(),
+            Teller::Live(live) => live.works(None),
+        }
+    }
+
+    fn interrupted(&self) -> bool {
+        self.bars.interrupted()
     }
 }
