@@ -24,15 +24,17 @@ pub struct FinishFacts {
 }
 
 impl Catalog {
-    /// The rollbacks that are one with others, in the order of their beginning.
+    /// The workspaces in which a rollback that goes together with others is not finished.
     ///
     /// # Errors
     /// When the catalog cannot be read.
-    pub fn rollbacks_together(&self, together: RollbackId) -> Result<Vec<Rollback>, CatalogError> {
+    pub fn unfinished_together(&self) -> Result<Vec<WorkspaceId>, CatalogError> {
         self.read(|connection| {
-            let what = format_args!("the rollbacks of {together}");
-            let sql = "SELECT * FROM rollbacks WHERE together = ?1 ORDER BY seq";
-            query::all(connection, what, sql, [together.to_string()], |row| read(connection, row))
+            let sql = "SELECT DISTINCT workspace_id AS id FROM rollbacks
+                       WHERE state IN ('applying', 'done') AND together IS NOT NULL ORDER BY id";
+            query::all(connection, "the rollbacks of many", sql, (), |row| {
+                Fields::with_id(row, "rollbacks").parse("id")
+            })
         })
     }
 

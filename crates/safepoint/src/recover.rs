@@ -66,10 +66,10 @@ impl CheckpointManager {
         root: &Root,
         progress: &dyn Progress,
     ) -> Result<Recovery, Error> {
-        let others = self.others_of(workspace)?;
         let mut recovery = self.recover_one(workspace, root, progress)?;
-        // What was one is put in order as one. Who is at work in a folder just now has done so first.
-        for other in others {
+        // What is one is put in order as one, by whichever command comes first. Who is at work in a folder just now has done so.
+        for id in self.catalog.unfinished_together()?.into_iter().filter(|id| *id != workspace.id) {
+            let other = self.workspace(id)?;
             let found = Root::open(other.root_path()).and_then(|root| {
                 let lock = root.lock(Duration::ZERO)?;
                 Ok((root, lock))
@@ -81,23 +81,6 @@ impl CheckpointManager {
             }
         }
         Ok(recovery)
-    }
-
-    /// The other workspaces of rollbacks that a crash left here and that go together with others.
-    fn others_of(&self, workspace: &Workspace) -> Result<Vec<Workspace>, Error> {
-        let mut others: Vec<Workspace> = Vec::new();
-        for together in self.catalog.unfinished(workspace.id)?.iter().filter_map(|record| record.together) {
-            for record in self.catalog.rollbacks_together(together)? {
-                let open = matches!(record.state, RollbackState::Applying | RollbackState::Done);
-                if open
-                    && record.workspace_id != workspace.id
-                    && !others.iter().any(|it| it.id == record.workspace_id)
-                {
-                    others.push(self.workspace(record.workspace_id)?);
-                }
-            }
-        }
-        Ok(others)
     }
 
     fn recover_one(

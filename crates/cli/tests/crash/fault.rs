@@ -70,3 +70,8 @@ fn rollback_of_a_plan_with_any_call_failing_is_old_or_new_with_its_files() {
 fn the_result_of_a_plan_with_any_call_failing_is_there_or_not() {
     check(Act::ApplyPlan);
 }
+
+#[test]
+fn rollback_of_everything_with_any_call_failing_is_old_or_new_everywhere() {
+    check(Act::RollbackTogether);
+}

@@ -75,6 +75,11 @@ fn the_result_of_a_plan_after_a_power_cut_is_there_or_not() {
     check(Act::ApplyPlan);
 }
 
+#[test]
+fn rollback_of_everything_after_a_power_cut_is_old_or_new_everywhere() {
+    check(Act::RollbackTogether);
+}
+
 /// Leaves out every sync, one after the other, and sees which are missed: a suite that misses none of them would prove nothing.
 #[test]
 fn a_left_out_sync_is_caught() {
