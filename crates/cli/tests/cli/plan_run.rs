@@ -18,8 +18,11 @@ pub(crate) fn planned(steps: &str) -> Sandbox {
     sandbox
 }
 
+/// The answer to a command that goes well.
 pub(crate) fn data(sandbox: &Sandbox, args: &[&str]) -> Value {
-    sandbox.json(&[args, &["--json"]].concat())["data"].clone()
+    let answer = sandbox.json(&[args, &["--json"]].concat());
+    assert_eq!(answer["status"], "ok", "{answer:#}");
+    answer["data"].clone()
 }
 
 pub(crate) fn wait_for(path: &Path) {
