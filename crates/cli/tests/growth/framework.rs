@@ -36,14 +36,14 @@ fn a_checkpoint_of_everything_is_quick_and_quicker_when_little_changed() {
         let (config, memory) = (home.join("settings.json"), home.join("memory"));
         manager.register_agent(&format!("a{number}"), &[config], &[memory]).unwrap();
     }
-    for number in 0..PLANS {
+    for (number, workspace) in workspaces.iter().enumerate().take(PLANS) {
         let spec = PlanSpec {
             id: Some(format!("p{number}")),
             steps: (0..20).map(|step| StepSpec::new(format!("s{step}"))).collect(),
             checkpoints: Milestones::none(),
             ..PlanSpec::new("Plan")
         };
-        manager.new_plan(&workspaces[number], &spec).unwrap();
+        manager.new_plan(workspace, &spec).unwrap();
     }
     let take = || {
         let since = Instant::now();
