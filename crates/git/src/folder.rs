@@ -3,13 +3,14 @@
 
 use crate::GitError;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An open folder and where it is, for messages.
 #[derive(Debug)]
@@ -212,49 +213,84 @@ impl Folder {
         Ok(rustix::fs::syncfs(&self.fd)?)
     }
 
-    /// Takes git's lock on a file: nobody else changes it as long as this lives.
-    pub(crate) fn lock(&self, name: &[u8]) -> Result<Lock<'_>, GitError> {
+    /// Takes git's lock on a file: nobody else changes it as long as this lives. The lock file holds what is to take the file's
+    /// place from its first moment, so that one which a crash leaves can be told from that of another git.
+    pub(crate) fn lock(&self, name: &[u8], bytes: &[u8]) -> Result<Lock<'_>, GitError> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let unfinished = format!("safepoint-{}-{count}.tmp", std::process::id()).into_bytes();
         let lock = [name, b".lock"].concat();
-        match self.create(&lock, 0o666) {
-            Ok(file) => Ok(Lock { folder: self, name: name.to_vec(), lock, file: Some(file) }),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(GitError::Locked { path: self.at(&lock) })
+        let take = || -> io::Result<()> {
+            let mut file = self.create(&unfinished, 0o666)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            self.rename_to_new(&unfinished, &lock)
+        };
+        match take() {
+            Ok(()) => Ok(Lock { folder: self, name: name.to_vec(), lock, held: true }),
+            Err(error) => {
+                let _ = self.remove(&unfinished);
+                Err(match error.kind() {
+                    io::ErrorKind::AlreadyExists => GitError::Locked { path: self.at(&lock) },
+                    _ => GitError::write(self.at(&lock))(error),
+                })
             }
-            Err(error) => Err(GitError::write(self.at(&lock))(error)),
+        }
+    }
+
+    /// Gives a file a name that nothing has.
+    fn rename_to_new(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
+        let dir = |name| open(&self.fd, split(name).0, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
+        let (from_dir, to_dir) = (dir(from)?, dir(to)?);
+        let (from_name, to_name) = (split(from).1, split(to).1);
+        match rustix::fs::renameat_with(&from_dir, from_name, &to_dir, to_name, RenameFlags::NOREPLACE) {
+            // Not every file system knows it.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                rustix::fs::linkat(&from_dir, from_name, &to_dir, to_name, AtFlags::empty())?;
+                Ok(rustix::fs::unlinkat(&from_dir, from_name, AtFlags::empty())?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Takes a lock away that a crash left, if it holds one of these.
+    pub(crate) fn clear_lock(&self, name: &[u8], ours: &[&[u8]]) -> Result<(), GitError> {
+        let lock = [name, b".lock"].concat();
+        let longest = ours.iter().map(|bytes| bytes.len() as u64).max().unwrap_or(0);
+        match self.read(&lock, longest) {
+            Ok(Some(bytes)) if ours.contains(&bytes.as_slice()) => {
+                self.remove(&lock).map_err(GitError::write(self.at(&lock)))
+            }
+            _ => Ok(()),
         }
     }
 }
 
-/// Git's lock on a file. What is written goes into the lock file, which then takes the file's place.
+/// Git's lock on a file.
 pub(crate) struct Lock<'f> {
     folder: &'f Folder,
     name: Vec<u8>,
     lock: Vec<u8>,
-    file: Option<File>,
+    held: bool,
 }
 
 impl Lock<'_> {
-    /// Puts new bytes in the file's place, durably.
-    pub(crate) fn replace(mut self, bytes: &[u8]) -> Result<(), GitError> {
-        let Some(mut file) = self.file.take() else { return Ok(()) };
-        let mut put = || -> io::Result<()> {
-            file.write_all(bytes)?;
-            file.sync_all()?;
+    /// Puts what the lock holds in the file's place, durably.
+    pub(crate) fn commit(mut self) -> Result<(), GitError> {
+        let put = || -> io::Result<()> {
             self.folder.rename(&self.lock, &self.name)?;
             self.folder.sync_beside(&self.name)
         };
         let done = put();
-        if done.is_err() {
-            // Where the rename was done there is no lock any more.
-            let _ = self.folder.remove(&self.lock);
-        }
+        // Where the rename was done there is no lock any more.
+        self.held = done.is_err() && self.folder.has(&self.lock).unwrap_or(true);
         done.map_err(GitError::write(self.folder.at(&self.name)))
     }
 }
 
 impl Drop for Lock<'_> {
     fn drop(&mut self) {
-        if self.file.is_some() {
+        if self.held {
             let _ = self.folder.remove(&self.lock);
         }
     }

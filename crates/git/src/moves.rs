@@ -4,6 +4,7 @@
 //! finds it half done: each of the three is looked at alone.
 
 use crate::objects::Objects;
+use crate::refs::{GOING, head_bytes, ref_bytes};
 use crate::{GitError, GitId, Head, Repository, Target};
 use safepoint_model::RelPath;
 
@@ -91,7 +92,7 @@ impl Repository {
     /// When something moved meanwhile, another git is at work, or it cannot be written. Some of it may be done then:
     /// [`Repository::take_back`] comes next.
     pub fn carry_out(&self, a_move: &Move, why: &str, seconds: i64) -> Result<(), GitError> {
-        let lock = self.own.lock(b"index")?;
+        let lock = self.own.lock(b"index", a_move.index.1.as_deref().unwrap_or(GOING))?;
         if self.index_bytes()? != a_move.index.0 {
             return Err(GitError::Moved { name: "the index".to_owned() });
         }
@@ -101,12 +102,9 @@ impl Repository {
         if a_move.head.0 != a_move.head.1 {
             self.set_head(&a_move.head.0, &a_move.head.1)?;
         }
-        match &a_move.index.1 {
-            Some(bytes) => lock.replace(bytes)?,
-            None => {
-                drop(lock);
-                self.remove_index()?;
-            }
+        match a_move.index.1 {
+            Some(_) => lock.commit()?,
+            None => self.remove_index()?,
         }
         self.note(a_move, why, seconds)
     }
@@ -117,6 +115,7 @@ impl Repository {
     /// # Errors
     /// When it cannot be written; it can be tried again.
     pub fn take_back(&self, a_move: &Move) -> Result<Vec<String>, GitError> {
+        self.clear_locks(a_move)?;
         let mut left = Vec::new();
         let head = target(&self.head()?);
         if head == a_move.head.1 && a_move.head.0 != a_move.head.1 {
@@ -135,13 +134,27 @@ impl Repository {
         let index = self.index_bytes()?;
         if index == a_move.index.1 && a_move.index.0 != a_move.index.1 {
             match &a_move.index.0 {
-                Some(bytes) => self.own.lock(b"index")?.replace(bytes)?,
+                Some(bytes) => self.own.lock(b"index", bytes)?.commit()?,
                 None => self.remove_index()?,
             }
         } else if index != a_move.index.0 {
             left.push("the index".to_owned());
         }
         Ok(left)
+    }
+
+    /// Takes the locks away that this very move left when it was cut short.
+    fn clear_locks(&self, a_move: &Move) -> Result<(), GitError> {
+        let (old, new) = (head_bytes(&a_move.head.0), head_bytes(&a_move.head.1));
+        self.own.clear_lock(b"HEAD", &[&old, &new])?;
+        let (old, new) = (a_move.index.0.as_deref(), a_move.index.1.as_deref());
+        self.own.clear_lock(b"index", &[old.unwrap_or(GOING), new.unwrap_or(GOING)])?;
+        match &a_move.branch {
+            Some((name, old, new)) => {
+                self.common.clear_lock(name.as_bytes(), &[&ref_bytes(*old), &ref_bytes(*new)])
+            }
+            None => Ok(()),
+        }
     }
 
     fn remove_index(&self) -> Result<(), GitError> {

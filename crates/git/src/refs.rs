@@ -179,12 +179,12 @@ impl Repository {
     ) -> Result<(), GitError> {
         let file = name.as_bytes();
         self.common.make_above(file)?;
-        let lock = self.common.lock(file)?;
+        let lock = self.common.lock(file, &ref_bytes(new))?;
         if self.find(name)? != old.map(Target::Id) {
             return Err(GitError::Moved { name: name.to_string() });
         }
         match new {
-            Some(new) => lock.replace(format!("{new}\n").as_bytes()),
+            Some(_) => lock.commit(),
             None => {
                 self.drop_packed(name)?;
                 self.common.remove(file).map_err(GitError::write(self.common.at(file)))
@@ -194,15 +194,11 @@ impl Repository {
 
     /// Makes HEAD name a branch, or a commit, if it names what is expected now.
     pub(crate) fn set_head(&self, old: &Target, new: &Target) -> Result<(), GitError> {
-        let lock = self.own.lock(b"HEAD")?;
+        let lock = self.own.lock(b"HEAD", &head_bytes(new))?;
         if self.loose(&self.own, b"HEAD")?.as_ref() != Some(old) {
             return Err(GitError::Moved { name: "HEAD".to_owned() });
         }
-        let line = match new {
-            Target::Id(commit) => format!("{commit}\n").into_bytes(),
-            Target::Symbolic(name) => [b"ref: ", name.as_bytes(), b"\n"].concat(),
-        };
-        lock.replace(&line)
+        lock.commit()
     }
 
     /// Takes a ref out of the file with many.
@@ -210,7 +206,6 @@ impl Repository {
         if !self.packed()?.contains_key(name) {
             return Ok(());
         }
-        let lock = self.common.lock(b"packed-refs")?;
         let bytes = self.common.read(b"packed-refs", PACKED_BYTES_MAX)?.unwrap_or_default();
         let mut kept = Vec::with_capacity(bytes.len());
         let mut dropping = false;
@@ -228,7 +223,11 @@ impl Repository {
                 kept.extend_from_slice(line);
             }
         }
-        lock.replace(&kept)
+        let lock = self.common.lock(b"packed-refs", &kept)?;
+        match self.common.read(b"packed-refs", PACKED_BYTES_MAX)?.as_deref() == Some(bytes.as_slice()) {
+            true => lock.commit(),
+            false => Err(GitError::Moved { name: "packed-refs".to_owned() }),
+        }
     }
 
     /// Names a commit for good, if nothing else has the name.
@@ -277,6 +276,22 @@ impl Repository {
             }
         }
         Ok(false)
+    }
+}
+
+/// The lock of a ref that is to go holds this.
+pub(crate) const GOING: &[u8] = b"safepoint takes it away\n";
+
+/// The file of a ref that names a commit, and what stands in the lock of one that is to go.
+pub(crate) fn ref_bytes(commit: Option<GitId>) -> Vec<u8> {
+    commit.map_or_else(|| GOING.to_vec(), |commit| format!("{commit}\n").into_bytes())
+}
+
+/// The file of HEAD.
+pub(crate) fn head_bytes(target: &Target) -> Vec<u8> {
+    match target {
+        Target::Id(commit) => ref_bytes(Some(*commit)),
+        Target::Symbolic(name) => [b"ref: ", name.as_bytes(), b"\n"].concat(),
     }
 }
 

@@ -359,6 +359,14 @@ fn a_move_is_carried_out_and_taken_back() {
     fs::write(git.join("index.lock"), "").unwrap();
     assert!(matches!(repository.carry_out(&there, "x", 2), Err(GitError::Locked { .. })));
     fs::remove_file(git.join("index.lock")).unwrap();
+    // What a crash of ours leaves is known by what it holds, and that of another git stays.
+    fs::write(git.join("index.lock"), there.index.1.as_ref().unwrap()).unwrap();
+    fs::write(git.join("refs/heads/main.lock"), format!("{two}\n")).unwrap();
+    fs::write(git.join("HEAD.lock"), "").unwrap();
+    assert!(repository.take_back(&there).unwrap().is_empty());
+    assert!(!git.join("index.lock").exists() && !git.join("refs/heads/main.lock").exists());
+    assert!(git.join("HEAD.lock").exists());
+    fs::remove_file(git.join("HEAD.lock")).unwrap();
     repository.carry_out(&there, "safepoint:\nreset", 2).unwrap();
     assert_eq!(repository.head().unwrap().commit(), Some(two));
     let log = fs::read_to_string(git.join("logs/HEAD")).unwrap();

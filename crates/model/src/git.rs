@@ -73,6 +73,8 @@ pub struct GitMove {
     pub branch: Option<(RelPath, Option<String>, Option<String>)>,
     /// The index before and after.
     pub index: (Option<KeptBytes>, Option<KeptBytes>),
+    /// Whether the files went along.
+    pub files: bool,
 }
 
 impl GitDocument {
@@ -129,6 +131,7 @@ mod tests {
                 head: (GitTarget::Ref(name.clone()), GitTarget::Ref(name.clone())),
                 branch: Some((name, Some("ab".repeat(20)), None)),
                 index: (Some(kept(b"old")), Some(kept(b"new"))),
+                files: true,
             }),
         }
     }
