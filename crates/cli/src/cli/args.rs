@@ -238,6 +238,12 @@ pub(crate) struct CreateArgs {
     /// Never prune it.
     #[arg(long)]
     pub(crate) pin: bool,
+    /// Make it a git commit, too, with the tag checkpoint-ID. Branch, index and HEAD stay as they are.
+    #[arg(long)]
+    pub(crate) git: bool,
+    /// With --git: move the branch and the index to that commit.
+    #[arg(long, requires = "git")]
+    pub(crate) commit_on_branch: bool,
     /// How far the work is, such as tests_passing=42. Can be given again.
     #[arg(long = "counter", value_name = "NAME=NUMBER")]
     pub(crate) counters: Vec<String>,
@@ -347,7 +353,7 @@ pub(crate) struct RollbackArgs {
     /// Only this path. Can be given again.
     #[arg(long = "path", value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
-    /// Only this part: files.
+    /// Only this part: files, or git (its branch, HEAD and index).
     #[arg(long = "part", value_name = "PART", value_parser = words!(PartKind), hide_possible_values = true)]
     pub(crate) parts: Vec<PartKind>,
     /// Show what would happen, and change nothing.
@@ -363,8 +369,12 @@ pub(crate) struct RollbackArgs {
     pub(crate) verify: Option<String>,
     #[arg(long, value_name = "CMD", hide = true)]
     pub(crate) until: Option<String>,
-    #[arg(long, hide = true)]
+    /// Where the checkpoint is a git commit: set branch, index and files to it.
+    #[arg(long)]
     pub(crate) hard_reset: bool,
+    /// Move branch and index even though something is not committed. Files and index are kept in the safety checkpoint.
+    #[arg(long)]
+    pub(crate) discard_uncommitted: bool,
 }
 
 #[derive(Debug, Args)]
@@ -399,8 +409,8 @@ pub(crate) struct DeleteArgs {
     /// The checkpoints.
     #[arg(value_name = "ID", required = true)]
     pub(crate) ids: Vec<String>,
-    /// Leave git tags alone that name them.
-    #[arg(long, hide = true)]
+    /// Leave the git tags that name them.
+    #[arg(long)]
     pub(crate) keep_tag: bool,
 }
 

@@ -1,6 +1,7 @@
 //! `rollback`: makes the workspace equal to a checkpoint, or shows what that would do. Without one it lists them.
 
 mod effects;
+mod git;
 
 use crate::cli::Context;
 use crate::cli::args::RollbackArgs;
@@ -28,7 +29,7 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
     let Some(given) = args.which.given() else { return choose(context, &manager, &workspace) };
     let session = args.which.session_id.as_deref();
     let checkpoint = context.checkpoint(&manager, Some(&workspace), given, session)?;
-    let options = options(context, &workspace, args)?;
+    let options = git::options(args, &checkpoint, options(context, &workspace, args)?)?;
     context.recover_first(&manager, &workspace)?;
     // Undo commands of a plan's steps may run: they are not to stay behind.
     signals::listen_for_another();
@@ -63,13 +64,10 @@ fn refuse_what_is_to_come(args: &RollbackArgs) -> Result<(), Problem> {
         }
         _ if args.verify.is_some() => return refuse("--verify", PLAIN),
         _ if args.until.is_some() => return refuse("--until", PLAIN),
-        _ if args.hard_reset => {
-            return refuse("--hard-reset", "Without it the files are put back and git is left alone.");
-        }
         _ => {}
     }
-    match args.parts.iter().find(|part| **part != PartKind::Files) {
-        Some(part) => refuse(&format!("part {part}"), "Use --part files."),
+    match args.parts.iter().find(|part| !matches!(part, PartKind::Files | PartKind::Git)) {
+        Some(part) => refuse(&format!("part {part}"), "Use --part files or --part git."),
         None => Ok(()),
     }
 }
@@ -162,6 +160,7 @@ pub(crate) fn tell(context: &Context, manager: &CheckpointManager, restored: &Re
         if let (Some(back), Some(plan)) = (&restored.taken_back, plan_of(manager, restored)) {
             out.line(format!("  {}", plan_line(&plan, back, dry_run)));
         }
+        restored.git.iter().for_each(|moved| out.line(format!("  {}", git::line(moved))));
         effects::tell(out, restored, dry_run);
         paths(out, restored);
     }
@@ -197,7 +196,12 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
         target.and_then(|target| target.label.as_deref()).map(|label| format!(" \"{}\"", printable(label)));
     let age = target.map(|target| format!(", taken {}", ago(Surroundings::now(), target.created_at)));
     let name = format!("{id}{}{}", label.unwrap_or_default(), age.unwrap_or_default());
-    let chosen = if record.paths.is_empty() { "" } else { "the chosen paths " };
+    let git_alone = restored.git.as_ref().is_some_and(|git| !git.files);
+    let chosen = match record.paths.is_empty() {
+        _ if git_alone => "git ",
+        true => "",
+        false => "the chosen paths ",
+    };
     if differs_nowhere(restored) {
         out.line(match record.verb {
             Verb::Rollback => format!("Nothing differs from {name}."),
@@ -208,7 +212,11 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
         return;
     }
     let done = dry_run == DryRun::No;
-    let all = if record.paths.is_empty() { "everything is" } else { "the chosen paths are" };
+    let all = match record.paths.is_empty() {
+        _ if git_alone => "git is",
+        true => "everything is",
+        false => "the chosen paths are",
+    };
     out.line(match (record.verb, done) {
         (Verb::Rollback, true) => format!("Rolled back {chosen}to {name}"),
         (Verb::Rollback, false) => format!("Would roll back {chosen}to {name}"),
@@ -226,6 +234,8 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
         counted(restored.outline.removed, "file", "files")
     );
     match dry_run {
+        DryRun::Yes if git_alone => out.line("  a dry run: nothing was changed"),
+        DryRun::No if git_alone => {}
         DryRun::Yes => out.line(format!("  {counts}; a dry run: nothing was changed")),
         DryRun::No => out.line(format!("  {counts}, read back and verified, in {} ms", out.elapsed_ms())),
     }
@@ -233,7 +243,7 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
 
 /// Whether there was nothing to do.
 fn differs_nowhere(restored: &Restored) -> bool {
-    restored.outline.paths.is_empty() && restored.taken_back.is_none()
+    restored.outline.paths.is_empty() && restored.taken_back.is_none() && restored.git.is_none()
 }
 
 /// What becomes of a plan, and what of it is taken back.
