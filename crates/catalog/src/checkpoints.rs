@@ -137,6 +137,28 @@ impl Transaction<'_> {
         self.append_event(at, kind, &id.to_string(), &json!({}))
     }
 
+    /// Notes that a checkpoint is a commit, too.
+    ///
+    /// # Errors
+    /// When there is no such checkpoint, or the row cannot be written.
+    pub fn set_commit(
+        &self,
+        id: CheckpointId,
+        sha: &str,
+        message: &str,
+        tags: &[String],
+        at: Timestamp,
+    ) -> Result<(), CatalogError> {
+        let sql = "UPDATE checkpoints SET commit_sha = ?2, commit_message = ?3, tags = ?4 WHERE id = ?1";
+        self.change(id, sql, params![id.to_string(), sha, message, json("tags", &tags)?])?;
+        self.append_event(
+            at,
+            "checkpoint.committed",
+            &id.to_string(),
+            &json!({ "commit_sha": sha, "tags": tags }),
+        )
+    }
+
     /// Counts that a rollback went back to this checkpoint. The event of the rollback speaks for this, too.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ pub mod coverage;
 pub mod document;
 mod error;
 pub mod files;
+pub mod git;
 pub mod hash;
 pub mod id;
 pub mod object;

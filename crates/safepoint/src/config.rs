@@ -13,6 +13,7 @@ mod reading;
 
 pub use error::{ConfigError, ConfigFile};
 
+use crate::parts::git::GitCapture;
 use safepoint_model::Span;
 use safepoint_model::checkpoint::Scope;
 use safepoint_model::retention::Policy;
@@ -45,6 +46,8 @@ pub struct HomeConfig {
     pub cap_bytes: Option<u64>,
     /// `[capture] excludes`: patterns to leave out, in gitignore's syntax.
     pub excludes: Vec<String>,
+    /// `[capture] git`: how much of a repository checkpoints note.
+    pub git: Option<GitCapture>,
     /// `[checks] test`: a line for the shell whose success means that the tests pass.
     pub test: Option<String>,
     /// `[checks] test_timeout`.
@@ -58,6 +61,8 @@ pub struct WorkspaceConfig {
     pub retention: RetentionConfig,
     /// `[capture] excludes`: patterns to leave out, in gitignore's syntax.
     pub excludes: Vec<String>,
+    /// `[capture] git`: how much of a repository checkpoints note.
+    pub git: Option<GitCapture>,
     /// `label`: what checkpoints are called that nobody gave a name.
     pub label: Option<String>,
 }
@@ -104,6 +109,8 @@ pub struct Effective {
     pub cap_bytes: Option<u64>,
     /// Patterns to leave out of captures; the last one that fits wins.
     pub excludes: Vec<String>,
+    /// How much of a repository checkpoints note.
+    pub git: GitCapture,
     /// What checkpoints are called that nobody gave a name.
     pub label: Option<String>,
     /// How to find out whether the tests pass.
@@ -151,6 +158,7 @@ impl Config {
             cap_bytes: home.cap_bytes,
             // The last match wins, so what the user leaves out stays out.
             excludes: workspace.excludes.iter().chain(&home.excludes).cloned().collect(),
+            git: home.git.or(workspace.git).unwrap_or_default(),
             label: workspace.label.clone(),
             test: home
                 .test

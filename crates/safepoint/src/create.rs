@@ -1,6 +1,7 @@
 //! CREATE: scan, chunks, trees, the store made durable, one catalog transaction. The last is the commit.
 
 use crate::config::Broken;
+use crate::git::GitCommit;
 use crate::home::Vouchers;
 use crate::part::{Captured, Part};
 use crate::parts::files::FilesPart;
@@ -45,6 +46,8 @@ pub struct CreateOptions {
     pub progress: Counters,
     /// Whether it is worth more to have it at once than to have it as it should be.
     pub urgency: Urgency,
+    /// Whether it becomes a commit, too.
+    pub git: GitCommit,
 }
 
 /// How much a new checkpoint puts up with.
@@ -70,6 +73,7 @@ impl Default for CreateOptions {
             pinned: false,
             progress: Counters::default(),
             urgency: Urgency::Ordinary,
+            git: GitCommit::No,
         }
     }
 }
@@ -98,6 +102,8 @@ pub struct Created {
     pub pruned: Vec<CheckpointId>,
     /// What went wrong with that.
     pub warnings: Vec<String>,
+    /// What was asked of git and not done.
+    pub not_in_git: Vec<String>,
 }
 
 /// A checkpoint that is about to be committed: everything but the moment of the commit itself.
@@ -169,6 +175,7 @@ impl CheckpointManager {
         if let Some(plan) = &plan {
             self.add_plan(&mut draft.checkpoint, plan, &writer)?;
         }
+        self.note_git(workspace, config.git, &mut draft.checkpoint, None, &writer)?;
         draft.checkpoint.label = draft.checkpoint.label.or(config.label);
         draft.checkpoint.warnings.extend(config.passed_over);
         draft.checkpoint.size_bytes = writer.finish()?.stored_bytes;
@@ -180,11 +187,13 @@ impl CheckpointManager {
             Ok(transaction.set_head(workspace.id, draft.checkpoint.id)?)
         })?;
         self.keep_cache(workspace, &draft.checkpoint, &mut draft.captured);
+        let not_in_git = self.commit_to_git(workspace, options.git, &mut draft.checkpoint, progress);
         Ok(Created {
             checkpoint: draft.checkpoint,
             coverage: draft.captured.coverage,
             pruned: Vec::new(),
             warnings: Vec::new(),
+            not_in_git,
         })
     }
 

@@ -3,6 +3,7 @@
 use crate::config::ConfigError;
 use crate::plan_file::PlanFileError;
 use safepoint_catalog::CatalogError;
+use safepoint_git::GitError;
 use safepoint_model::change::GraftError;
 use safepoint_model::checkpoint::PartKind;
 use safepoint_model::plan::clean::NoneClean;
@@ -310,6 +311,41 @@ pub enum Error {
     /// A rule of sessions says no.
     #[error(transparent)]
     Session(#[from] SessionRule),
+    /// The workspace is in no git repository.
+    #[error("{} is not in a git repository", path.display())]
+    NoRepository {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The workspace is only a part of the repository.
+    #[error("the workspace is only a part of the repository at {}", top.display())]
+    PartOfRepository {
+        /// Where the repository begins.
+        top: PathBuf,
+    },
+    /// The checkpoint is no commit.
+    #[error("checkpoint {checkpoint} is not a commit")]
+    NoCommit {
+        /// Which.
+        checkpoint: CheckpointId,
+    },
+    /// The checkpoint says nothing about a repository.
+    #[error("checkpoint {checkpoint} holds no state of git")]
+    NoGitState {
+        /// Which.
+        checkpoint: CheckpointId,
+    },
+    /// Something is not committed.
+    #[error("there are uncommitted changes ({what}): {}", some(paths))]
+    Uncommitted {
+        /// How much, in words.
+        what: String,
+        /// Some of them.
+        paths: Vec<RelPath>,
+    },
+    /// The repository failed.
+    #[error(transparent)]
+    Git(#[from] GitError),
     /// A rollback failed on the way, and everything was put back.
     #[error("rollback {rollback} failed and was undone")]
     RolledBackHalfway {

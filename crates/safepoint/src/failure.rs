@@ -4,6 +4,7 @@ use crate::Error;
 use crate::config::ConfigError;
 use crate::error::Wish;
 use safepoint_catalog::CatalogError;
+use safepoint_git::GitError;
 use safepoint_model::change::GraftError;
 use safepoint_model::plan::state::{PlanRule, PlanState};
 use safepoint_model::session::SessionRule;
@@ -256,6 +257,31 @@ fn classify(error: &Error) -> Row {
             Damaged,
             &["`safepoint repair` mends what can be mended; a checkpoint that stays damaged can be deleted."],
         ),
+        Error::NoRepository { .. } => {
+            ("no_repository", NotFound, &["`git init` makes one; without --git a checkpoint needs none."])
+        }
+        Error::PartOfRepository { .. } => (
+            "part_of_repository",
+            Conflict,
+            &["Branch and index are moved only where the workspace is the whole repository."],
+        ),
+        Error::NoCommit { .. } => {
+            ("no_commit", Conflict, &["Only checkpoints that were taken with `create --git` are commits."])
+        }
+        Error::NoGitState { .. } => (
+            "no_git_state",
+            Conflict,
+            &["Choose one that was taken while the workspace was in a repository."],
+        ),
+        Error::Uncommitted { .. } => (
+            "uncommitted",
+            Conflict,
+            &[
+                "Commit or stash them first.",
+                "Or force it by name: --discard-uncommitted. The safety checkpoint keeps files and index as they are now.",
+            ],
+        ),
+        Error::Git(error) => classify_git(error),
         Error::RolledBackHalfway { source, .. } => {
             let (_, kind, hints) = classify(source);
             ("rollback_failed", kind, hints)
@@ -284,6 +310,42 @@ fn classify(error: &Error) -> Row {
         }
         Error::Graft(GraftError::Object(error)) => classify_object(error),
         Error::Graft(GraftError::Model(_)) => ("damaged", Damaged, DAMAGED),
+    }
+}
+
+fn classify_git(error: &GitError) -> Row {
+    use FailureKind::{Busy, Conflict, Damaged, Failed, Interrupted, NotFound};
+    match error {
+        GitError::Object(error) => classify_object(error),
+        GitError::Interrupted => ("interrupted", Interrupted, &["Run it again when you like."]),
+        GitError::UnderWay { .. } => {
+            ("git_under_way", Conflict, &["Finish it or abort it with git first, then try again."])
+        }
+        GitError::Locked { .. } => (
+            "git_locked",
+            Busy,
+            &["Wait until it has finished. If none runs, a git that died left the file: delete it."],
+        ),
+        GitError::Moved { .. } => {
+            ("git_moved", Busy, &["Stop what works in the repository, then try again."])
+        }
+        GitError::NoCommit { .. } => (
+            "commit_gone",
+            NotFound,
+            &[
+                "Git collects commits that no ref names. The files are in the checkpoint: roll back without git.",
+            ],
+        ),
+        GitError::Damaged { .. } => ("git_damaged", Damaged, &["`git fsck` says more."]),
+        GitError::Bare { .. }
+        | GitError::Unsupported { .. }
+        | GitError::Stranger { .. }
+        | GitError::TagTaken { .. }
+        | GitError::Detached
+        | GitError::Elsewhere { .. } => {
+            ("git_refused", Conflict, &["Everything but git works there: leave the option for git out."])
+        }
+        GitError::Read { .. } | GitError::Write { .. } => ("git", Failed, MEND),
     }
 }
 

@@ -39,6 +39,7 @@ mod environment;
 mod error;
 mod failure;
 mod find;
+mod git;
 mod guard;
 mod home;
 mod manager;
@@ -77,9 +78,11 @@ pub use environment::{Environment, SystemEnvironment};
 pub use error::{Error, Wish};
 pub use failure::{Failure, FailureKind};
 pub use find::{Entries, ListedEntry};
+pub use git::{GitCommit, GitStatus, Tags};
 pub use guard::DeadRun;
 pub use manager::{CheckpointManager, Settings};
 pub use part::{Captured, Chosen, Outline, Part, Prepared};
+pub use parts::git::{GitCapture, GitMoved, GitReset, Uncommitted};
 pub use plan_file::{
     PLAN_FILE_BYTES_MAX, Place, PlanFile, PlanFileError, PlanFileProblem, PlanFormat, PlanProblemKind,
 };

@@ -102,7 +102,9 @@ impl CheckpointManager {
         part.capabilities = self.probe(root)?;
         for record in unfinished {
             match record.state {
-                RollbackState::Applying => self.undo_crashed(&part, &record, progress, &mut recovery)?,
+                RollbackState::Applying => {
+                    self.undo_crashed(workspace, &part, &record, progress, &mut recovery)?
+                }
                 _ => self.settle_crashed(&part, &record, progress, &mut recovery)?,
             }
         }
@@ -112,6 +114,7 @@ impl CheckpointManager {
 
     fn undo_crashed(
         &self,
+        workspace: &Workspace,
         part: &dyn Part,
         record: &Rollback,
         progress: &dyn Progress,
@@ -121,6 +124,7 @@ impl CheckpointManager {
         let mut prepared = part.resume(record.id, steps)?;
         prepared
             .undo()
+            .and_then(|()| self.take_git_back(workspace, record, recovery))
             .map_err(|source| Error::Unfinished { rollback: record.id, source: Box::new(source) })?;
         let facts =
             FinishFacts { error: Some("the process ended half-way".to_owned()), ..FinishFacts::default() };

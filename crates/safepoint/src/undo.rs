@@ -4,6 +4,7 @@ use crate::restore::{Request, RestoreOptions, Restored};
 use crate::together::{RestoredTogether, Wish};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::Workspace;
+use safepoint_model::checkpoint::PartKind;
 use safepoint_model::rollback::{Rollback, RollbackState, Verb};
 use safepoint_model::{CheckpointId, Progress};
 
@@ -90,7 +91,8 @@ impl CheckpointManager {
                 self.recover_held(workspace, &held.root, progress)?;
                 // Somebody else may have undone it meanwhile.
                 let (answered, before) = self.answered(workspace, verb)?;
-                let options = RestoreOptions { paths: answered.paths.clone(), ..options.clone() };
+                let part = self.git_alone_before(before)?.then_some(PartKind::Git);
+                let options = RestoreOptions { paths: answered.paths.clone(), part, ..options.clone() };
                 let request = Request {
                     verb,
                     answers: Some(answered.id),

@@ -1,6 +1,7 @@
 //! UPKEEP: what is pinned, deleted, pruned and collected, and that the store stays within its cap.
 
 use crate::config::Broken;
+use crate::git::Tags;
 use crate::mark::Marker;
 use crate::restore::DryRun;
 use crate::undo::next_answers;
@@ -80,11 +81,17 @@ impl CheckpointManager {
         })
     }
 
-    /// Deletes checkpoints: all of them or none. The space that only they took is freed by the next collection.
+    /// Deletes checkpoints: all of them or none. The space that only they took is freed by the next collection. Their tags go with
+    /// them; [`CheckpointManager::delete_with`] tells where that did not work, and can leave them.
     ///
     /// # Errors
     /// When one does not exist or unfinished work needs it, or the catalog fails. Nothing is deleted then.
     pub fn delete(&self, ids: &[CheckpointId]) -> Result<(), Error> {
+        self.delete_with(ids, Tags::Removed).map(drop)
+    }
+
+    /// Takes checkpoints off the record.
+    pub(crate) fn forget(&self, ids: &[CheckpointId]) -> Result<(), Error> {
         let at = self.environment.now();
         self.catalog.write(|transaction| {
             for id in ids {

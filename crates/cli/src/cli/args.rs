@@ -265,6 +265,12 @@ pub(crate) struct CreateArgs {
     /// Never prune it.
     #[arg(long)]
     pub(crate) pin: bool,
+    /// Make it a git commit, too, with the tag checkpoint-ID. Branch, index and HEAD stay as they are.
+    #[arg(long)]
+    pub(crate) git: bool,
+    /// With --git: move the branch and the index to that commit.
+    #[arg(long, requires = "git")]
+    pub(crate) commit_on_branch: bool,
     /// How far the work is, such as tests_passing=42. Can be given again.
     #[arg(long = "counter", value_name = "NAME=NUMBER")]
     pub(crate) counters: Vec<String>,
@@ -381,7 +387,7 @@ pub(crate) struct RollbackArgs {
     /// Only this path. Can be given again.
     #[arg(long = "path", value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
-    /// Only this part: files, plan or agent.
+    /// Only this part: files, plan, agent, or git (its branch, HEAD and index).
     #[arg(long = "part", value_name = "PART", value_parser = words!(PartKind), hide_possible_values = true)]
     pub(crate) parts: Vec<PartKind>,
     /// Show what would happen, and change nothing.
@@ -402,8 +408,12 @@ pub(crate) struct RollbackArgs {
     /// With --until: look by halves, taking older ones to be good where a newer one is.
     #[arg(long, requires = "until")]
     pub(crate) bisect: bool,
-    #[arg(long, hide = true)]
+    /// Where the checkpoint is a git commit: set branch, index and files to it.
+    #[arg(long)]
     pub(crate) hard_reset: bool,
+    /// Move branch and index even though something is not committed. Files and index are kept in the safety checkpoint.
+    #[arg(long)]
+    pub(crate) discard_uncommitted: bool,
 }
 
 #[derive(Debug, Args)]
@@ -444,8 +454,8 @@ pub(crate) struct DeleteArgs {
     /// Refuse a checkpoint of another session.
     #[arg(long, value_name = "ID")]
     pub(crate) session_id: Option<String>,
-    /// Leave git tags alone that name them.
-    #[arg(long, hide = true)]
+    /// Leave the git tags that name them.
+    #[arg(long)]
     pub(crate) keep_tag: bool,
 }
 

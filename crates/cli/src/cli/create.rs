@@ -9,7 +9,7 @@ use crate::json;
 use crate::problem::Problem;
 use safepoint::model::checkpoint::{Checkpoint, Progress, Scope};
 use safepoint::model::coverage::{Coverage, Skipped, Why};
-use safepoint::{CheckpointManager, CreateOptions, Created, Whole, Workspace};
+use safepoint::{CheckpointManager, CreateOptions, Created, GitCommit, Whole, Workspace};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,8 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem
         "workspace": json::workspace(&workspace),
         "pruned": created.pruned,
     });
-    let exit = if is_whole(&created.coverage) { exit::DONE } else { exit::IN_PART };
+    let whole = is_whole(&created.coverage) && created.not_in_git.is_empty();
+    let exit = if whole { exit::DONE } else { exit::IN_PART };
     Ok(Reply { data, exit, failure: None })
 }
 
@@ -82,6 +83,11 @@ fn options(context: &Context, args: &CreateArgs) -> Result<CreateOptions, Proble
         source_tool: args.source_tool.clone(),
         pinned: args.pin,
         progress,
+        git: match (args.git, args.commit_on_branch) {
+            (false, _) => GitCommit::No,
+            (true, false) => GitCommit::Tag,
+            (true, true) => GitCommit::Branch,
+        },
         ..CreateOptions::default()
     })
 }
@@ -131,6 +137,9 @@ pub(crate) fn tell(out: &Printer, created: &Created) {
         let stored = format!("{} new in the store, {} ms", size(checkpoint.size_bytes), out.elapsed_ms());
         out.line(format!("  {held}, {}; {stored}", size(checkpoint.files.bytes)));
         out.line(format!("  {}", since_parent(out, checkpoint)));
+        if let Some(commit) = commit(checkpoint) {
+            out.line(format!("  commit {commit}"));
+        }
         left_out(out, &created.coverage);
     }
     tell_upkeep(out, created);
@@ -138,7 +147,8 @@ pub(crate) fn tell(out: &Printer, created: &Created) {
 
 /// What a checkpoint had to say, and what keeping house after it did.
 pub(crate) fn tell_upkeep(out: &Printer, created: &Created) {
-    for warning in created.checkpoint.warnings.iter().chain(&created.warnings) {
+    let warnings = created.checkpoint.warnings.iter().chain(&created.not_in_git).chain(&created.warnings);
+    for warning in warnings {
         out.warn(printable(warning));
     }
     if !created.pruned.is_empty() {
@@ -147,6 +157,17 @@ pub(crate) fn tell_upkeep(out: &Printer, created: &Created) {
             "{count} pruned; `safepoint prune --dry-run` gives the reasons for those that stay."
         ));
     }
+}
+
+/// The commit that it also is, with its tags.
+pub(crate) fn commit(checkpoint: &Checkpoint) -> Option<String> {
+    let sha = printable(checkpoint.commit_sha.as_deref()?);
+    Some(
+        std::iter::once(sha)
+            .chain(checkpoint.tags.iter().map(|tag| format!("tag {}", printable(tag))))
+            .collect::<Vec<_>>()
+            .join(", "),
+    )
 }
 
 /// What changed since the checkpoint before.

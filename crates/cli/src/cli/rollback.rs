@@ -1,6 +1,7 @@
 //! `rollback`: makes the workspace equal to a checkpoint, or shows what that would do. Without one it lists them.
 
 mod effects;
+mod git;
 mod strategies;
 
 use crate::cli::args::RollbackArgs;
@@ -36,6 +37,7 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
         return strategies::progressive(context, &manager, &workspace, checkpoint.as_ref(), args, &options);
     }
     let Some(checkpoint) = checkpoint else { return choose(context, &manager, &workspace) };
+    let options = git::options(args, &checkpoint, options)?;
     context.recover_first(&manager, &workspace)?;
     let goes_together = checkpoint.workspace_id.is_none() && options.paths.is_empty();
     match (strategy, goes_together) {
@@ -80,12 +82,8 @@ pub(crate) fn back_to(
 
 fn refuse_what_is_to_come(args: &RollbackArgs) -> Result<(), Problem> {
     let refuse = |what: &str, hint: &str| Err(Problem::not_available(what, hint));
-    if args.hard_reset {
-        return refuse("--hard-reset", "Without it the files are put back and git is left alone.");
-    }
     match args.parts.as_slice() {
-        [PartKind::Session] => refuse("part session", "Use --part files, plan or agent."),
-        [PartKind::Git] => refuse("part git", "Use --part files, plan or agent."),
+        [PartKind::Session] => refuse("part session", "Use --part files, plan, agent or git."),
         [] | [_] => Ok(()),
         _ => Err(Problem::usage("one part can be chosen at a time", "Name one, or none for all of them.")),
     }
@@ -167,6 +165,7 @@ pub(crate) fn tell(context: &Context, manager: &CheckpointManager, restored: &Re
         if let (Some(back), Some(plan)) = (&restored.taken_back, plan_of(manager, restored)) {
             out.line(format!("  {}", plan_line(&plan, back, dry_run)));
         }
+        restored.git.iter().for_each(|moved| out.line(format!("  {}", git::line(moved))));
         effects::tell(out, restored, dry_run);
         paths(out, restored);
     }
@@ -202,7 +201,12 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
         target.and_then(|target| target.label.as_deref()).map(|label| format!(" \"{}\"", printable(label)));
     let age = target.map(|target| format!(", taken {}", ago(Surroundings::now(), target.created_at)));
     let name = format!("{id}{}{}", label.unwrap_or_default(), age.unwrap_or_default());
-    let chosen = if record.paths.is_empty() { "" } else { "the chosen paths " };
+    let git_alone = restored.git.as_ref().is_some_and(|git| !git.files);
+    let chosen = match record.paths.is_empty() {
+        _ if git_alone => "git ",
+        true => "",
+        false => "the chosen paths ",
+    };
     if differs_nowhere(restored) {
         out.line(match record.verb {
             Verb::Rollback => format!("Nothing differs from {name}."),
@@ -213,7 +217,11 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
         return;
     }
     let done = dry_run == DryRun::No;
-    let all = if record.paths.is_empty() { "everything is" } else { "the chosen paths are" };
+    let all = match record.paths.is_empty() {
+        _ if git_alone => "git is",
+        true => "everything is",
+        false => "the chosen paths are",
+    };
     out.line(match (record.verb, done) {
         (Verb::Rollback, true) => format!("Rolled back {chosen}to {name}"),
         (Verb::Rollback, false) => format!("Would roll back {chosen}to {name}"),
@@ -231,6 +239,8 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
         counted(restored.outline.removed, "file", "files")
     );
     match dry_run {
+        DryRun::Yes if git_alone => out.line("  a dry run: nothing was changed"),
+        DryRun::No if git_alone => {}
         DryRun::Yes => out.line(format!("  {counts}; a dry run: nothing was changed")),
         DryRun::No => out.line(format!("  {counts}, read back and verified, in {} ms", out.elapsed_ms())),
     }
@@ -238,7 +248,7 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
 
 /// Whether there was nothing to do.
 fn differs_nowhere(restored: &Restored) -> bool {
-    restored.outline.paths.is_empty() && restored.taken_back.is_none()
+    restored.outline.paths.is_empty() && restored.taken_back.is_none() && restored.git.is_none()
 }
 
 /// What becomes of a plan, and what of it is taken back.

@@ -2,6 +2,7 @@
 
 use super::error::{ConfigError, ConfigFile};
 use super::{HomeConfig, RetentionConfig, WorkspaceConfig, bytes};
+use crate::parts::git::GitCapture;
 use crate::spelling::{nearest, printable};
 use safepoint_model::Span;
 use safepoint_model::checkpoint::Scope;
@@ -20,7 +21,7 @@ const RETENTION_OF: [(Known, Scope); 3] = [
     (("retention_agent", RETENTION_KEYS), Scope::Agent),
     (("retention_workflow", RETENTION_KEYS), Scope::Workflow),
 ];
-const CAPTURE: Known = ("capture", &["excludes"]);
+const CAPTURE: Known = ("capture", &["excludes", "git"]);
 const STORE: Known = ("store", &["cap"]);
 const CHECKS: Known = ("checks", &["test", "test_timeout"]);
 
@@ -57,6 +58,7 @@ pub(super) fn home(text: &str) -> Result<HomeConfig, ConfigError> {
         match key.path.as_str() {
             "store.cap" => config.cap_bytes = Some(key.bytes()?),
             "capture.excludes" => config.excludes = key.patterns()?,
+            "capture.git" => config.git = Some(key.git()?),
             "checks.test" => config.test = Some(key.command()?),
             "checks.test_timeout" => config.test_timeout = Some(key.some_time()?),
             path => {
@@ -81,6 +83,7 @@ pub(super) fn workspace(text: &str) -> Result<WorkspaceConfig, ConfigError> {
         match key.path.as_str() {
             "label" => config.label = Some(key.label()?),
             "capture.excludes" => config.excludes = key.patterns()?,
+            "capture.git" => config.git = Some(key.git()?),
             _ => key.retention(&mut config.retention)?,
         }
     }
@@ -221,6 +224,15 @@ impl Key<'_, '_> {
             _ => retention.thin_daily_for = Some(self.time()?),
         }
         Ok(())
+    }
+
+    fn git(&self) -> Result<GitCapture, ConfigError> {
+        match self.text("\"none\" or \"state\"")? {
+            "none" => Ok(GitCapture::None),
+            "state" => Ok(GitCapture::State),
+            "full" => Err(self.wrong_value("\"full\" is not available yet: it is \"none\" or \"state\"")),
+            _ => Err(self.wrong_value("it is \"none\" or \"state\"")),
+        }
     }
 
     fn text(&self, expected: &'static str) -> Result<&str, ConfigError> {
