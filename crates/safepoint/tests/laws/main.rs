@@ -23,6 +23,7 @@ mod sandboxes;
 mod sessions;
 mod space;
 mod strategies;
+mod success;
 mod together;
 mod upkeep;
 mod writers;
