@@ -180,6 +180,8 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<Corrected, Error> {
         let record = self.plan(id)?;
+        crate::parts::plan::guard(&record)?;
+        self.plan_workspace(&record)?;
         let attempt = attempts(&self.catalog.plan_notes(id)?) + 1;
         let (to, stay) = match &revert.decision {
             None => (self.last_clean(id)?, Vec::new()),
