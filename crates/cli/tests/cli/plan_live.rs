@@ -46,8 +46,10 @@ fn the_tree_stays_below_what_the_steps_print() {
     let seen = sandbox.terminal(live(&sandbox, &["plan", "run", "work"]));
     let frames = frames(&seen);
     assert!(frames.len() > 4, "{seen}");
-    let running =
-        frames.iter().find(|frame| frame.starts_with("  [>] one")).unwrap_or_else(|| panic!("{seen}"));
+    let running = frames
+        .iter()
+        .find(|frame| frame.starts_with("  [>] one  The first TIME"))
+        .unwrap_or_else(|| panic!("{seen}"));
     assert_snapshot!(running, @"
     [>] one  The first TIME  checkpoint ID
     [ ] sub
