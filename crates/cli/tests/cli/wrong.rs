@@ -267,7 +267,7 @@ fn words_that_are_none() {
 #[test]
 fn what_is_to_come_says_so() {
     let sandbox = Sandbox::with_checkpoint();
-    for args in [&["--hard-reset"][..], &["--part", "git"], &["--part", "session"]] {
+    for args in [&["--part", "session"][..]] {
         let output = sandbox.output(&[&["rollback", "@"][..], args].concat());
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("not available yet"), "{args:?}");
