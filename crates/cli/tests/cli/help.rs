@@ -148,7 +148,7 @@ fn every_command_has_examples_and_no_long_lines() {
         let words: Vec<&str> = command.split(' ').chain(["-h"]).collect();
         let told = sandbox.run(&words);
         assert!(told.contains("Examples:") && told.ends_with("--- exit 0\n"), "{told}");
-        assert!(!told.contains("--hard-reset") && !told.contains("SAFEPOINT_TEST"), "{told}");
+        assert!(!told.contains("--verify") && !told.contains("SAFEPOINT_TEST"), "{told}");
     }
 }
 
@@ -167,12 +167,15 @@ fn rollback_explains_how_a_checkpoint_is_named() {
           --session-id <ID>      Refuse a checkpoint of another session
           --strategy <STRATEGY>  How: immediate for everything, selective with --path or --part
           --path <PATH>          Only this path. Can be given again
-          --part <PART>          Only this part: files
+          --part <PART>          Only this part: files, or git (its branch, HEAD and index)
           --dry-run              Show what would happen, and change nothing
           --keep-times           Give restored files the time they had; otherwise it is the present, so
                                  that build tools notice
           --skip-failed-undo     Where the checkpoint holds a plan: go on where an undo command of a
                                  step fails, and report it
+          --hard-reset           Where the checkpoint is a git commit: set branch, index and files to it
+          --discard-uncommitted  Move branch and index even though something is not committed. Files and
+                                 index are kept in the safety checkpoint
       -h, --help                 Print help (see more with '--help')
 
     Everywhere:
@@ -193,6 +196,7 @@ fn rollback_explains_how_a_checkpoint_is_named() {
       safepoint rollback                       list where you can go
       safepoint rollback @ --dry-run           show what would happen
       safepoint rollback @ --path src          only this path
+      safepoint rollback @ --hard-reset        a commit: branch, index and files
     --- exit 0
     ");
 }

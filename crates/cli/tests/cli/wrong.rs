@@ -285,8 +285,7 @@ fn what_is_to_come_says_so() {
         &["--strategy", "progressive"][..],
         &["--verify", "true"],
         &["--until", "true"],
-        &["--hard-reset"],
-        &["--part", "git"],
+        &["--part", "session"],
     ] {
         let output = sandbox.output(&[&["rollback", "@"][..], args].concat());
         assert_eq!(output.status.code(), Some(2), "{args:?}");

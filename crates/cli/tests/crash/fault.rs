@@ -62,6 +62,11 @@ fn undo_with_any_call_failing_is_old_or_new() {
 }
 
 #[test]
+fn branch_index_and_files_with_any_call_failing_are_all_old_or_all_new() {
+    check(Act::HardReset);
+}
+
+#[test]
 fn rollback_of_a_plan_with_any_call_failing_is_old_or_new_with_its_files() {
     check(Act::RollbackPlan);
 }

@@ -89,6 +89,11 @@ fn the_result_of_a_plan_whose_taking_over_is_killed_anywhere_is_there_or_not() {
 }
 
 #[test]
+fn branch_index_and_files_killed_anywhere_are_all_old_or_all_new() {
+    check(Act::HardReset, "");
+}
+
+#[test]
 fn undo_killed_anywhere_is_old_or_new() {
     check(Act::Undo, "");
 }

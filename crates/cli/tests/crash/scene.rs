@@ -1,11 +1,12 @@
 //! A small project with a history, laid out anew for every point, and the law that must hold whatever happened.
 
+use safepoint::model::CheckpointId;
 use safepoint::model::plan::spec::{Milestones, PlanSpec, SandboxKind, StepSpec};
 use safepoint::model::plan::state::{Plan, PlanState};
 use safepoint::model::rollback::{RollbackState, Verb};
 use safepoint::{
-    CheckpointManager, CreateOptions, Depth, Filter, NewDecision, RestoreOptions, RoleFilter, Silent,
-    Workspace,
+    CheckpointManager, CreateOptions, Depth, Filter, GitCommit, GitReset, NewDecision, RestoreOptions,
+    RoleFilter, Silent, Uncommitted, Workspace,
 };
 use safepoint_testkit::{Program, TreeImage, copy_tree};
 use std::ffi::OsString;
@@ -27,6 +28,8 @@ pub(crate) enum Act {
     CorrectPlan,
     /// The result of a plan that worked in a copy.
     ApplyPlan,
+    /// With branch and index of the repository around.
+    HardReset,
 }
 
 impl Act {
@@ -141,6 +144,39 @@ fn decide(manager: &CheckpointManager, question: &str) {
     manager.decide(PLAN, NewDecision { question, choice, ..NewDecision::default() }).unwrap();
 }
 
+/// A repository as `git init` leaves it.
+fn make_repository(root: &Path) {
+    for folder in [".git/objects/info", ".git/objects/pack", ".git/refs/heads", ".git/refs/tags"] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    put(root, ".git/HEAD", "ref: refs/heads/main\n");
+    put(root, ".git/config", "[core]\n\trepositoryformatversion = 0\n");
+}
+
+/// How everything will be, found out by doing it; then it is as it was.
+fn hard_reset(home: &Path, project: &Path, to: CheckpointId) -> TreeImage {
+    let (home_kept, project_kept) = (home.with_extension("kept"), project.with_extension("kept"));
+    copy_tree(home, &home_kept).unwrap();
+    copy_tree(project, &project_kept).unwrap();
+    let manager = CheckpointManager::open(home).unwrap();
+    let workspace = manager.workspace_around(project).unwrap().unwrap();
+    let options = RestoreOptions {
+        git: GitReset::Hard,
+        uncommitted: Uncommitted::Discarded,
+        ..RestoreOptions::default()
+    };
+    let restored = manager.restore(&workspace, to, &options, &Silent).unwrap();
+    let moved = restored.git.unwrap();
+    assert!(moved.from != moved.to && moved.files, "{moved:?}");
+    drop(manager);
+    let there = image(project);
+    for (folder, kept) in [(home, home_kept), (project, project_kept)] {
+        fs::remove_dir_all(folder).unwrap();
+        fs::rename(kept, folder).unwrap();
+    }
+    there
+}
+
 impl Scene {
     pub(crate) fn new(act: Act) -> Self {
         Self::without(act, "")
@@ -157,7 +193,12 @@ impl Scene {
         first_state(&project);
         many_files(&project, act, "1");
         let plan_id = act.is_of_plan().then(|| begin_plan(&manager, &workspace));
-        let options = CreateOptions { plan_id: plan_id.clone(), ..CreateOptions::default() };
+        let mut options = CreateOptions { plan_id: plan_id.clone(), ..CreateOptions::default() };
+        if act == Act::HardReset {
+            make_repository(&project);
+            options.git = GitCommit::Tag;
+            options.label = Some("first".to_owned());
+        }
         let first = manager.create(&workspace, &options, &Silent).unwrap().checkpoint.id;
         let first_image = image(&project);
         let taken_over = (act == Act::ApplyPlan).then(|| work_in_copy(&manager, &workspace));
@@ -178,18 +219,25 @@ impl Scene {
                 image(&project)
             }
         };
+        if act == Act::HardReset {
+            let options = CreateOptions { git: GitCommit::Branch, ..CreateOptions::default() };
+            let created = manager.create(&workspace, &options, &Silent).unwrap();
+            assert!(created.not_in_git.is_empty(), "{:?}", created.not_in_git);
+        }
         if act == Act::Undo {
             manager.restore(&workspace, first, &RestoreOptions::default(), &Silent).unwrap();
         }
         let (old, new) = match act {
             Act::Create => (second_image.clone(), second_image),
             Act::Undo | Act::ApplyPlan => (first_image, second_image),
+            Act::HardReset => (image(&project), first_image),
             _ => (second_image, first_image),
         };
         let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
         let checkpoints = manager.list(&filter).unwrap().len();
         let rollbacks = manager.rollbacks(&workspace).unwrap().len();
         drop(manager);
+        let new = if act == Act::HardReset { hard_reset(&home, &project, first) } else { new };
         copy_tree(&home, &folder.path().join("home.before")).unwrap();
         copy_tree(&project, &folder.path().join("project.before")).unwrap();
         Self { folder, act, without, profiled: false, old, new, plans, checkpoints, rollbacks }
@@ -251,6 +299,7 @@ impl Scene {
             Act::Rollback | Act::RollbackMany | Act::RollbackPlan => self.command(&["rollback", "@"]),
             Act::CorrectPlan => self.command(&["plan", "correct", PLAN, "--mode", "revert"]),
             Act::ApplyPlan => self.command(&["plan", "apply", PLAN]),
+            Act::HardReset => self.command(&["rollback", "first", "--hard-reset", "--discard-uncommitted"]),
             Act::Undo => self.command(&["undo"]),
         }
     }
