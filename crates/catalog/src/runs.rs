@@ -29,7 +29,8 @@ impl Catalog {
     /// When the catalog cannot be read.
     pub fn runs(&self, plan: &str) -> Result<Vec<Run>, CatalogError> {
         self.read(|connection| {
-            let sql = "SELECT * FROM runs WHERE plan_seq = (SELECT seq FROM plans WHERE id = ?1) ORDER BY seq";
+            let sql =
+                "SELECT * FROM runs WHERE plan_seq = (SELECT seq FROM plans WHERE id = ?1) ORDER BY seq";
             query::all(connection, format_args!("the runs of plan {plan}"), sql, [plan], read_run)
         })
     }

@@ -258,7 +258,7 @@ impl Looking<'_> {
             < (index.unix_seconds(), i64::from(index.nanoseconds()));
         older
             && i64::from(seen.mtime.secs) == mtime
-            && (seen.mtime.nsecs == 0 || u64::from(seen.mtime.nsecs) == nanos as u64)
+            && (seen.mtime.nsecs == 0 || u64::from(seen.mtime.nsecs) == nanos)
             && u64::from(seen.size) == u64::try_from(stat.st_size).unwrap_or(0)
             && u64::from(seen.ino) == stat.st_ino & 0xffff_ffff
             && i64::from(seen.ctime.secs) == stat.st_ctime

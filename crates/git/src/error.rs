@@ -112,6 +112,7 @@ impl GitError {
         move |source| Self::Write { path, source }
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "errors of others, at the end of their way")]
     pub(crate) fn damaged(path: &Path, what: impl ToString) -> Self {
         Self::Damaged { path: path.to_owned(), what: what.to_string() }
     }

@@ -10,7 +10,6 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An open folder and where it is, for messages.
 #[derive(Debug)]
@@ -39,6 +38,12 @@ fn if_any<T>(result: io::Result<T>) -> io::Result<Option<T>> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// Where a lock is written before it is one: beside no ref, where git would take it for one.
+fn unfinished(name: &[u8]) -> Vec<u8> {
+    let plain: Vec<u8> = name.iter().map(|byte| if *byte == b'/' { b'-' } else { *byte }).collect();
+    [b"safepoint-", plain.as_slice(), b".tmp"].concat()
 }
 
 /// A path's folder and last name.
@@ -216,11 +221,9 @@ impl Folder {
     /// Takes git's lock on a file: nobody else changes it as long as this lives. The lock file holds what is to take the file's
     /// place from its first moment, so that one which a crash leaves can be told from that of another git.
     pub(crate) fn lock(&self, name: &[u8], bytes: &[u8]) -> Result<Lock<'_>, GitError> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let unfinished = format!("safepoint-{}-{count}.tmp", std::process::id()).into_bytes();
-        let lock = [name, b".lock"].concat();
+        let (unfinished, lock) = (unfinished(name), [name, b".lock"].concat());
         let take = || -> io::Result<()> {
+            self.remove(&unfinished)?;
             let mut file = self.create(&unfinished, 0o666)?;
             file.write_all(bytes)?;
             file.sync_all()?;
@@ -255,7 +258,8 @@ impl Folder {
 
     /// Takes a lock away that a crash left, if it holds one of these.
     pub(crate) fn clear_lock(&self, name: &[u8], ours: &[&[u8]]) -> Result<(), GitError> {
-        let lock = [name, b".lock"].concat();
+        let (unfinished, lock) = (unfinished(name), [name, b".lock"].concat());
+        self.remove(&unfinished).map_err(GitError::write(self.at(&unfinished)))?;
         let longest = ours.iter().map(|bytes| bytes.len() as u64).max().unwrap_or(0);
         match self.read(&lock, longest) {
             Ok(Some(bytes)) if ours.contains(&bytes.as_slice()) => {

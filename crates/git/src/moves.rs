@@ -79,6 +79,47 @@ impl Repository {
         Ok(Move { head, branch, index: (self.index_bytes()?, index), commits })
     }
 
+    /// How a move that was carried out is undone; nothing where somebody moved HEAD or the branch since. The index may be another
+    /// one by now.
+    ///
+    /// # Errors
+    /// When something is under way, a commit is gone, or another worktree is on the branch.
+    pub fn plan_undo(&self, done: &Move) -> Result<Option<Move>, GitError> {
+        self.refuse_under_way()?;
+        let now = self.head()?;
+        let branch = match &done.branch {
+            Some((name, _, new)) if self.find(name)? != new.map(Target::Id) => return Ok(None),
+            Some((name, old, new)) => Some((name.clone(), *new, *old)),
+            None => None,
+        };
+        if target(&now) != done.head.1 {
+            return Ok(None);
+        }
+        let there = match (&done.head.0, &branch) {
+            (Target::Id(id), _) => Some(*id),
+            (Target::Symbolic(name), Some((moved, _, old))) if name == moved => *old,
+            (Target::Symbolic(name), _) => match self.find(name)? {
+                Some(Target::Id(id)) => Some(id),
+                _ => None,
+            },
+        };
+        let objects = Objects::open(self)?;
+        for commit in [there, branch.as_ref().and_then(|(_, _, old)| *old)].into_iter().flatten() {
+            objects.tree_of(commit)?;
+        }
+        if let (Target::Symbolic(name), true) = (&done.head.0, done.head.0 != done.head.1)
+            && self.elsewhere(name)?
+        {
+            return Err(GitError::Elsewhere { name: crate::short_name(name) });
+        }
+        Ok(Some(Move {
+            head: (done.head.1.clone(), done.head.0.clone()),
+            branch,
+            index: (self.index_bytes()?, done.index.0.clone()),
+            commits: (now.commit(), there),
+        }))
+    }
+
     fn refuse_under_way(&self) -> Result<(), GitError> {
         match self.operation()? {
             Some(operation) => Err(GitError::UnderWay { operation }),

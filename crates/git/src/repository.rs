@@ -85,6 +85,7 @@ impl Repository {
         }
     }
 
+    #[allow(clippy::needless_pass_by_value, reason = "errors of others, at the end of their way")]
     pub(crate) fn damaged(&self, what: impl ToString) -> GitError {
         GitError::damaged(&self.top, what)
     }

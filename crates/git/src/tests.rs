@@ -396,6 +396,12 @@ fn head_goes_back_to_the_branch_it_was_on_and_to_before_the_first_commit() {
     let back = repository.plan_return(&on_main, index).unwrap();
     repository.carry_out(&back, "back", 3).unwrap();
     assert_eq!(repository.head().unwrap(), on_main);
+    let again = repository.plan_undo(&back).unwrap().unwrap();
+    assert_eq!(again.commits, (Some(one), Some(two)));
+    repository.carry_out(&again, "again", 3).unwrap();
+    assert_eq!(repository.head().unwrap(), Head::Detached { commit: two });
+    assert!(repository.plan_undo(&back).unwrap().is_none(), "it is undone");
+    repository.carry_out(&back, "back", 3).unwrap();
     let back = repository.plan_return(&unborn, None).unwrap();
     repository.carry_out(&back, "back", 3).unwrap();
     assert_eq!((repository.head().unwrap(), repository.index_bytes().unwrap()), (unborn, None));

@@ -103,7 +103,7 @@ impl CheckpointManager {
         for record in unfinished {
             match record.state {
                 RollbackState::Applying => {
-                    self.undo_crashed(workspace, &part, &record, progress, &mut recovery)?
+                    self.undo_crashed(workspace, &part, &record, progress, &mut recovery)?;
                 }
                 _ => self.settle_crashed(&part, &record, progress, &mut recovery)?,
             }

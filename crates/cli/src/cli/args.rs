@@ -101,6 +101,7 @@ pub(crate) enum Command {
 Examples:
   safepoint create -m \"tests pass\"
   safepoint create --reason pre_risky_operation --counter tests_passing=42 --pin
+  safepoint create --git -m \"tests pass\"    a git commit and a tag, too
   id=$(safepoint create -q)        with -q, the id is all that is printed")]
     Create(CreateArgs),
     /// List checkpoints, newest first.
@@ -118,7 +119,7 @@ Examples:
     #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint diff                  what changed since the newest checkpoint\n  safepoint diff @~1 @ --stat\n  safepoint diff @ -- src docs    only these paths"))]
     Diff(DiffArgs),
     /// Make the workspace equal to a checkpoint again: all of it, or the paths you choose.
-    #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       list where you can go\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path\n  safepoint rollback @ --verify \"make test\"       try it beside the workspace first\n  safepoint rollback --until \"make test\" --bisect  back to the newest that passes"))]
+    #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       list where you can go\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path\n  safepoint rollback @ --hard-reset        a commit: branch, index and files\n  safepoint rollback @ --verify \"make test\"       try it beside the workspace first\n  safepoint rollback --until \"make test\" --bisect  back to the newest that passes"))]
     Rollback(RollbackArgs),
     /// Take a checkpoint, then run a command; with --rollback-on-fail, go back if it fails.
     #[command(

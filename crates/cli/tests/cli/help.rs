@@ -207,6 +207,7 @@ fn rollback_explains_how_a_checkpoint_is_named() {
       safepoint rollback                       list where you can go
       safepoint rollback @ --dry-run           show what would happen
       safepoint rollback @ --path src          only this path
+      safepoint rollback @ --hard-reset        a commit: branch, index and files
       safepoint rollback @ --verify "make test"       try it beside the workspace first
       safepoint rollback --until "make test" --bisect  back to the newest that passes
     --- exit 0

@@ -6,6 +6,7 @@
 mod answers;
 mod diff;
 mod doctor;
+mod git;
 mod help;
 mod json;
 mod list;

@@ -11,6 +11,11 @@
 #![allow(clippy::disallowed_methods, reason = "tests set up folders")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
+/// Whether everything is to be tried, however long it takes.
+pub(crate) fn is_full() -> bool {
+    std::env::var_os("SAFEPOINT_PROOF").is_some_and(|proof| proof == "full")
+}
+
 mod crowd;
 mod fault;
 mod kill;

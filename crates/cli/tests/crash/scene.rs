@@ -5,8 +5,8 @@ use safepoint::model::plan::spec::{Milestones, PlanSpec, SandboxKind, StepSpec};
 use safepoint::model::plan::state::{Plan, PlanState};
 use safepoint::model::rollback::{RollbackState, Verb};
 use safepoint::{
-    CheckpointManager, CreateOptions, Depth, Filter, NewDecision, RestoreOptions, RoleFilter, Silent, Whole,
-    Workspace,
+    CheckpointManager, CreateOptions, Depth, Filter, GitCommit, GitReset, NewDecision, RestoreOptions,
+    RoleFilter, Silent, Uncommitted, Whole, Workspace,
 };
 use safepoint_testkit::{Program, TreeImage, copy_tree};
 use std::ffi::OsString;
@@ -30,6 +30,8 @@ pub(crate) enum Act {
     ApplyPlan,
     /// Of two workspaces, an agent and a plan, as one.
     RollbackTogether,
+    /// With branch and index of the repository around.
+    HardReset,
 }
 
 impl Act {
@@ -159,6 +161,39 @@ fn decide(manager: &CheckpointManager, question: &str) {
     manager.decide(PLAN, NewDecision { question, choice, ..NewDecision::default() }).unwrap();
 }
 
+/// A repository as `git init` leaves it.
+fn make_repository(root: &Path) {
+    for folder in [".git/objects/info", ".git/objects/pack", ".git/refs/heads", ".git/refs/tags"] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    put(root, ".git/HEAD", "ref: refs/heads/main\n");
+    put(root, ".git/config", "[core]\n\trepositoryformatversion = 0\n");
+}
+
+/// How everything will be, found out by doing it; then it is as it was.
+fn hard_reset(home: &Path, project: &Path, to: CheckpointId) -> TreeImage {
+    let (home_kept, project_kept) = (home.with_extension("kept"), project.with_extension("kept"));
+    copy_tree(home, &home_kept).unwrap();
+    copy_tree(project, &project_kept).unwrap();
+    let manager = CheckpointManager::open(home).unwrap();
+    let workspace = manager.workspace_around(project).unwrap().unwrap();
+    let options = RestoreOptions {
+        git: GitReset::Hard,
+        uncommitted: Uncommitted::Discarded,
+        ..RestoreOptions::default()
+    };
+    let restored = manager.restore(&workspace, to, &options, &Silent).unwrap();
+    let moved = restored.git.unwrap();
+    assert!(moved.from != moved.to && moved.files, "{moved:?}");
+    drop(manager);
+    let there = image(project);
+    for (folder, kept) in [(home, home_kept), (project, project_kept)] {
+        fs::remove_dir_all(folder).unwrap();
+        fs::rename(kept, folder).unwrap();
+    }
+    there
+}
+
 impl Scene {
     pub(crate) fn new(act: Act) -> Self {
         Self::without(act, "")
@@ -175,7 +210,12 @@ impl Scene {
         first_state(&project);
         many_files(&project, act, "1");
         let plan_id = act.is_of_plan().then(|| begin_plan(&manager, &workspace));
-        let options = CreateOptions { plan_id: plan_id.clone(), ..CreateOptions::default() };
+        let mut options = CreateOptions { plan_id: plan_id.clone(), ..CreateOptions::default() };
+        if act == Act::HardReset {
+            make_repository(&project);
+            options.git = GitCommit::Tag;
+            options.label = Some("first".to_owned());
+        }
         let mut others = Vec::new();
         let first = match act {
             Act::RollbackTogether => {
@@ -221,18 +261,25 @@ impl Scene {
             .zip(OTHERS)
             .map(|(then, name)| [image(&folder.path().join(name)), then])
             .collect();
+        if act == Act::HardReset {
+            let options = CreateOptions { git: GitCommit::Branch, ..CreateOptions::default() };
+            let created = manager.create(&workspace, &options, &Silent).unwrap();
+            assert!(created.not_in_git.is_empty(), "{:?}", created.not_in_git);
+        }
         if act == Act::Undo {
             manager.restore(&workspace, first, &RestoreOptions::default(), &Silent).unwrap();
         }
         let (old, new) = match act {
             Act::Create => (second_image.clone(), second_image),
             Act::Undo | Act::ApplyPlan => (first_image, second_image),
+            Act::HardReset => (image(&project), first_image),
             _ => (second_image, first_image),
         };
         let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
         let checkpoints = manager.list(&filter).unwrap().len();
         let rollbacks = manager.rollbacks(&workspace).unwrap().len();
         drop(manager);
+        let new = if act == Act::HardReset { hard_reset(&home, &project, first) } else { new };
         let scene = Self {
             folder,
             act,
@@ -307,6 +354,7 @@ impl Scene {
             Act::RollbackTogether => self.command(&["rollback", &self.target.to_string()]),
             Act::CorrectPlan => self.command(&["plan", "correct", PLAN, "--mode", "revert"]),
             Act::ApplyPlan => self.command(&["plan", "apply", PLAN]),
+            Act::HardReset => self.command(&["rollback", "first", "--hard-reset", "--discard-uncommitted"]),
             Act::Undo => self.command(&["undo"]),
         }
     }

@@ -226,33 +226,27 @@ impl CheckpointManager {
         safety: &Checkpoint,
         warnings: &mut Vec<String>,
     ) -> Result<Option<(Repository, Move, bool)>, Error> {
-        let Some((moves, _)) = self.moves_of(safety)? else { return Ok(None) };
+        let Some(moves) = self.moves_of(safety)? else { return Ok(None) };
         let repository = Self::repository(workspace)?;
-        let (head, index) = self.noted(safety)?;
-        let a_move = repository.plan_return(&head, index)?;
-        let there = read_move(&self.store, &moves)?;
-        let branch_stayed = match (&there.branch, &a_move.branch) {
-            (Some((_, _, left)), Some((_, now, _))) => left == now,
-            _ => true,
-        };
-        if a_move.head.0 == there.head.1 && branch_stayed {
-            return Ok(Some((repository, a_move, moves.files)));
+        match repository.plan_undo(&read_move(&self.store, &moves)?)? {
+            Some(a_move) => Ok(Some((repository, a_move, moves.files))),
+            None => {
+                warnings.push("git was moved since that rollback and is left as it is".to_owned());
+                Ok(None)
+            }
         }
-        warnings.push("git was moved since that rollback and is left as it is".to_owned());
-        Ok(None)
     }
 
     /// What the rollback behind a safety checkpoint moves in the repository.
-    fn moves_of(&self, safety: &Checkpoint) -> Result<Option<(GitMove, ObjectId)>, Error> {
+    fn moves_of(&self, safety: &Checkpoint) -> Result<Option<GitMove>, Error> {
         let Some(part) = git_part(safety) else { return Ok(None) };
-        let moves = GitDocument::load(&self.store, part.document)?.moves;
-        Ok(moves.map(|moves| (moves, part.document)))
+        Ok(GitDocument::load(&self.store, part.document)?.moves)
     }
 
     /// Whether the rollback that a safety checkpoint was taken for moved branch, HEAD and index alone.
     pub(crate) fn git_alone_before(&self, safety: CheckpointId) -> Result<bool, Error> {
         let _using = self.store.using()?;
-        Ok(self.moves_of(&self.checkpoint(safety)?)?.is_some_and(|(moves, _)| !moves.files))
+        Ok(self.moves_of(&self.checkpoint(safety)?)?.is_some_and(|moves| !moves.files))
     }
 
     /// Takes back what a rollback that a crash cut short had moved.
@@ -263,7 +257,7 @@ impl CheckpointManager {
         recovery: &mut Recovery,
     ) -> Result<(), Error> {
         let safety = record.safety_checkpoint.map(|id| self.checkpoint(id)).transpose()?;
-        let Some((moves, _)) = safety.map(|safety| self.moves_of(&safety)).transpose()?.flatten() else {
+        let Some(moves) = safety.map(|safety| self.moves_of(&safety)).transpose()?.flatten() else {
             return Ok(());
         };
         let back = Self::repository(workspace)
