@@ -1,6 +1,7 @@
 //! What can go wrong with a verb.
 
 use crate::config::ConfigError;
+use crate::layout::LayoutError;
 use crate::plan_file::PlanFileError;
 use safepoint_catalog::CatalogError;
 use safepoint_git::GitError;
@@ -362,6 +363,17 @@ pub enum Error {
         /// Why putting back failed.
         source: Box<Error>,
     },
+    /// A checkpoint cannot be written as a folder. Nothing is left of it.
+    #[error("cannot write the export into {}", path.display())]
+    Export {
+        /// Where to.
+        path: PathBuf,
+        /// Why.
+        source: WorkspaceError,
+    },
+    /// A folder cannot be imported, or a checkpoint cannot be laid out as one.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),

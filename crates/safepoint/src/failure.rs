@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::config::ConfigError;
 use crate::error::Wish;
+use crate::layout::LayoutError;
 use safepoint_catalog::CatalogError;
 use safepoint_git::GitError;
 use safepoint_model::change::GraftError;
@@ -293,6 +294,11 @@ fn classify(error: &Error) -> Row {
                 "Mend the cause, then run `safepoint recover`: it goes on where this stopped. Nothing is lost: what was displaced is kept in .safepoint.",
             ],
         ),
+        Error::Export { source, .. } => match classify_workspace(source) {
+            ("workspace", ..) => ("not_written", Failed, &["Name a folder that you may write."]),
+            other => other,
+        },
+        Error::Layout(error) => classify_layout(error),
         Error::Config(error) => classify_config(error),
         Error::PlanFile(_) => {
             ("bad_plan", Usage, &["Mend the file and try again; docs/plan-files.md lists every key."])
@@ -346,6 +352,37 @@ fn classify_git(error: &GitError) -> Row {
             ("git_refused", Conflict, &["Everything but git works there: leave the option for git out."])
         }
         GitError::Read { .. } | GitError::Write { .. } => ("git", Failed, MEND),
+    }
+}
+
+fn classify_layout(error: &LayoutError) -> Row {
+    use FailureKind::{Conflict, Damaged, Failed, NotFound};
+    match error {
+        LayoutError::Open { .. } => (
+            "no_layout",
+            NotFound,
+            &["Name the folder that `safepoint export` wrote, and that you may read."],
+        ),
+        LayoutError::NotALayout { .. } => (
+            "no_layout",
+            NotFound,
+            &["Name the folder that `safepoint export` printed: the one with metadata.json in it."],
+        ),
+        LayoutError::Version { .. } => ("newer_format", Failed, NEWER),
+        LayoutError::Read { .. } => ("unreadable", Failed, MEND),
+        LayoutError::Bad { .. } => (
+            "bad_layout",
+            Damaged,
+            &["Somebody changed the folder, or it was not copied whole. Export it again where it came from."],
+        ),
+        LayoutError::Workspaces { .. } => (
+            "not_one_workspace",
+            Conflict,
+            &["Export a checkpoint of one project; docs/layouts.md tells what can be imported."],
+        ),
+        LayoutError::TooLarge { .. } => {
+            ("layout_too_large", Failed, &["A backup of Safepoint's home holds checkpoints of any size."])
+        }
     }
 }
 

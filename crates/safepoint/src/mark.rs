@@ -73,6 +73,10 @@ pub(crate) fn each_object(
             trees.extend(files.tree());
         }
     }
+    // The state of an imported plan that is none here is kept without being a part.
+    if let Some(state) = checkpoint.state_snapshot {
+        plan::document::objects(store, state, visit)?;
+    }
     while let Some(tree) = trees.pop() {
         if progress.interrupted() {
             return Err(WorkspaceError::Interrupted.into());

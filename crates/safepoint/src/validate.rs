@@ -192,6 +192,11 @@ impl Check<'_> {
                 what: "the catalog lists other parts than the checkpoint was made of".to_owned(),
             });
         }
+        // The state of an imported plan that is none here is kept without being a part.
+        let is_part = |state: &ObjectId| manifest.parts.iter().any(|part| part.document == *state);
+        if let Some(state) = checkpoint.state_snapshot.filter(|state| !is_part(state)) {
+            self.plan(state)?;
+        }
         for part in manifest.parts {
             if part.kind == PartKind::Plan {
                 self.plan(part.document)?;

@@ -4,6 +4,7 @@ use crate::copy::split;
 use crate::error::WorkspaceError;
 use crate::stage::{self, StageWriter, Times};
 use crate::threads;
+use rustix::fd::OwnedFd;
 use safepoint_model::progress::Activity;
 use safepoint_model::tree::Entry;
 use safepoint_model::{ObjectSource, Progress, RelPath};
@@ -26,13 +27,24 @@ pub fn write_tree(
     if crate::linux::facts_if_any(&above, name).map_err(failed)?.is_some() {
         return Err(failed(std::io::ErrorKind::AlreadyExists.into()));
     }
+    write_below(source, root, (&above, name), times, progress)
+}
+
+/// The same under a name in a folder that is open, where nothing is.
+pub(crate) fn write_below(
+    source: &dyn ObjectSource,
+    root: &Entry,
+    (above, name): (&OwnedFd, &[u8]),
+    times: Times,
+    progress: &dyn Progress,
+) -> Result<(), WorkspaceError> {
     progress.begin(Activity::Copying, None);
     let result = threads::run(|| {
         let writer = StageWriter::new(source, times, progress);
-        let written = writer.entry(&above, name, &RelPath::root(), root);
+        let written = writer.entry(above, name, &RelPath::root(), root);
         if written.is_err() {
             // What is wrong with it is worth more than what may be wrong with its end.
-            let _ = stage::remove_tree(&above, name);
+            let _ = stage::remove_tree(above, name);
         }
         written
     });

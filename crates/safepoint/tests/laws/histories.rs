@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What may happen to a project.
 #[derive(Debug, Clone)]
-enum Deed {
+pub(crate) enum Deed {
     Write { at: Spot, size: usize, seed: u8 },
     Append { at: Spot, size: usize },
     WriteInPlace { at: Spot, seed: u8 },
@@ -34,7 +34,7 @@ enum Deed {
 
 /// A place in the project: few names, so that deeds meet.
 #[derive(Debug, Clone)]
-struct Spot(Vec<usize>);
+pub(crate) struct Spot(Vec<usize>);
 
 fn names() -> Vec<Vec<u8>> {
     vec![
@@ -69,7 +69,7 @@ fn size() -> impl Strategy<Value = usize> {
     ]
 }
 
-fn deed() -> impl Strategy<Value = Deed> {
+pub(crate) fn deed() -> impl Strategy<Value = Deed> {
     let modes = prop::sample::select(vec![0o644, 0o755, 0o600, 0o444, 0o700, 0o1777, 0o4755, 0o2750, 0o555]);
     prop_oneof![
         8 => (spot(), size(), any::<u8>()).prop_map(|(at, size, seed)| Deed::Write { at, size, seed }),
@@ -102,7 +102,7 @@ fn bytes(size: usize, seed: u8) -> Vec<u8> {
 }
 
 /// Does a deed that only touches files; what the file system refuses is not done, and that is fine.
-fn touch(bench: &Bench, deed: &Deed) {
+pub(crate) fn touch(bench: &Bench, deed: &Deed) {
     let at = |spot: &Spot| spot.below(&bench.root());
     let _ = match deed {
         Deed::Write { at: spot, size, seed } => {

@@ -11,6 +11,8 @@ mod effects;
 mod fallback;
 mod framework;
 mod histories;
+mod hostile;
+mod layouts;
 mod names;
 mod obstacles;
 mod plans;

@@ -164,6 +164,11 @@ pub(crate) struct Listed {
 
 /// The names in a directory, sorted.
 pub(crate) fn list(dir: impl AsFd) -> io::Result<Vec<Listed>> {
+    Ok(list_up_to(dir, usize::MAX)?.unwrap_or_default())
+}
+
+/// The same, or nothing when there are more than so many.
+pub(crate) fn list_up_to(dir: impl AsFd, names_max: usize) -> io::Result<Option<Vec<Listed>>> {
     let mut buffer = [MaybeUninit::<u8>::uninit(); 32 * 1024];
     let mut entries = rustix::fs::RawDir::new(dir.as_fd(), &mut buffer);
     let mut listed = Vec::new();
@@ -171,11 +176,14 @@ pub(crate) fn list(dir: impl AsFd) -> io::Result<Vec<Listed>> {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
+            if listed.len() == names_max {
+                return Ok(None);
+            }
             listed.push(Listed { name: name.to_vec() });
         }
     }
     listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    Ok(listed)
+    Ok(Some(listed))
 }
 
 /// The target of a symbolic link.

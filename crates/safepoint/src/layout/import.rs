@@ -1,0 +1,223 @@
+//! IMPORT: a folder, read as hostile input, becomes a checkpoint. Everything is read and compared before one transaction says that it is
+//! there; until then the store has at most objects that nobody names.
+
+use super::reading::{DOCUMENT, Reading};
+use super::rows::{ContentRow, FilesState, State};
+use super::{LayoutError, path, plan, state_name, take};
+use crate::parts::files::keep_document;
+use crate::restore::DryRun;
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::Workspace;
+use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind, PartRecord, Role, Scope, Totals};
+use safepoint_model::coverage::Coverage;
+use safepoint_model::progress::Activity;
+use safepoint_model::{CheckpointId, ObjectSource, Progress, RelPath, Timestamp, change, document};
+use safepoint_store::Writer;
+use std::path::Path;
+
+/// The tool that every import is said to be of.
+const SOURCE_TOOL: &str = "import";
+
+/// What an import is to do otherwise than its layout says.
+#[derive(Debug, Clone, Default)]
+pub struct ImportOptions {
+    /// What to call it; where nothing is said, what it was called.
+    pub label: Option<String>,
+    /// Never prune it.
+    pub pinned: bool,
+}
+
+/// A checkpoint that came from a folder.
+#[derive(Debug, Clone)]
+pub struct Imported {
+    /// Its record. Its warnings tell what was not taken over.
+    pub checkpoint: Checkpoint,
+    /// What the original had left out.
+    pub coverage: Coverage,
+    /// The checkpoint that was exported.
+    pub original: CheckpointId,
+    /// When that was taken, as the folder says.
+    pub original_created_at: Timestamp,
+    /// Checkpoints that were pruned to make room.
+    pub pruned: Vec<CheckpointId>,
+}
+
+impl CheckpointManager {
+    /// Makes a checkpoint of a workspace out of a folder that [`CheckpointManager::export_checkpoint`] wrote, or that says so. The workspace's
+    /// files are not touched, and where it stands stays the same.
+    ///
+    /// # Errors
+    /// When anything in the folder is not exactly as it says, or store or catalog fail; there is no checkpoint then.
+    pub fn import_layout(
+        &self,
+        workspace: &Workspace,
+        dir: &Path,
+        options: &ImportOptions,
+        progress: &dyn Progress,
+    ) -> Result<Imported, Error> {
+        let act = || {
+            progress.begin(Activity::Scanning, None);
+            let imported = self.import_once(workspace, dir, options, progress);
+            progress.end();
+            imported
+        };
+        let (imported, pruned) = self.within_cap(workspace, DryRun::No, progress, act)?;
+        Ok(Imported { pruned, ..imported })
+    }
+
+    fn import_once(
+        &self,
+        workspace: &Workspace,
+        dir: &Path,
+        options: &ImportOptions,
+        progress: &dyn Progress,
+    ) -> Result<Imported, Error> {
+        let _using = self.store.using()?;
+        let mut reading = Reading::open(dir)?;
+        let writer = self.store.writer()?;
+        let mut checkpoint = self.described(workspace, &reading, options, &writer)?;
+        let coverage = self.import_files(workspace, &mut reading, &mut checkpoint, &writer, progress)?;
+        self.import_plan(workspace, &mut reading, &mut checkpoint, &writer)?;
+        reading.check_others(progress)?;
+        let (original, original_created_at) = (reading.metadata.id, reading.metadata.created_at);
+        reading.finish()?;
+        let manifest = Manifest::new(std::mem::take(&mut checkpoint.parts));
+        checkpoint.integrity = document::store(&writer, &manifest)?;
+        checkpoint.parts = manifest.parts;
+        checkpoint.size_bytes = writer.finish()?.stored_bytes;
+        self.catalog.write(|transaction| transaction.insert_checkpoint(&checkpoint))?;
+        Ok(Imported { checkpoint, coverage, original, original_created_at, pruned: Vec::new() })
+    }
+
+    /// A record with what the metadata says, as far as it is about the checkpoint and not about the place where it was.
+    fn described(
+        &self,
+        workspace: &Workspace,
+        reading: &Reading,
+        options: &ImportOptions,
+        writer: &Writer<'_>,
+    ) -> Result<Checkpoint, Error> {
+        let metadata = &reading.metadata;
+        let nothing = document::store(writer, &Manifest::new(Vec::new()))?;
+        let mut checkpoint = self.blank(workspace, nothing, Vec::new());
+        let now = checkpoint.created_at;
+        checkpoint.created_at = metadata.created_at.min(now);
+        checkpoint.label = options.label.clone().or_else(|| metadata.label.clone());
+        checkpoint.label = checkpoint.label.filter(|label| !label.is_empty());
+        checkpoint.kind = metadata.kind;
+        checkpoint.reason = metadata.reason;
+        checkpoint.phase = metadata.phase;
+        checkpoint.progress = metadata.progress;
+        // One with a few rescued files stays one that a whole workspace is not put back from.
+        checkpoint.role = metadata.role.filter(|role| *role == Role::Rescue);
+        checkpoint.source_tool = Some(SOURCE_TOOL.to_owned());
+        checkpoint.pinned = options.pinned;
+        checkpoint.warnings = metadata.warnings.0.clone();
+        if metadata.created_at > now {
+            checkpoint
+                .warnings
+                .push(format!("it says that it was taken later than now: {}", metadata.created_at));
+        }
+        for ContentRow { kind, key, .. } in &metadata.contents.0 {
+            if !matches!(kind, PartKind::Files | PartKind::Plan) {
+                checkpoint.warnings.push(format!("its part {kind} {key:?} was not taken over"));
+            }
+        }
+        Ok(checkpoint)
+    }
+
+    fn import_files(
+        &self,
+        workspace: &Workspace,
+        reading: &mut Reading,
+        checkpoint: &mut Checkpoint,
+        writer: &Writer<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Coverage, Error> {
+        let rows: Vec<ContentRow> =
+            reading.contents().into_iter().filter(|row| row.kind == PartKind::Files).collect();
+        let [row] = rows.as_slice() else { return Err(LayoutError::Workspaces { found: rows.len() }.into()) };
+        let about = path(&state_name(reading.metadata.scope));
+        let state: State = reading.document(&about, DOCUMENT)?;
+        let of_row = |state: &FilesState| state.key == row.key && state.path == row.path;
+        let Some(state) = state.files.0.into_iter().find(of_row) else {
+            return Err(LayoutError::bad(&about, "it does not say what was left out of the files").into());
+        };
+        if row.path != path(super::FILES) {
+            return Err(LayoutError::bad(&row.path, "the files of one workspace are in `files`").into());
+        }
+        let taken = take::take(reading, &row.path, writer, progress)?;
+        let coverage =
+            Coverage { skipped: sorted(state.coverage.skipped), unsettled: sorted(state.coverage.unsettled) };
+        check_coverage(writer, &taken, &coverage, &about)?;
+        if taken.disarmed > 0 {
+            let count = taken.disarmed;
+            checkpoint
+                .warnings
+                .push(format!("{count} of its files do not run with the rights of their owner any more"));
+        }
+        let document = keep_document(writer, &taken.root, &coverage, taken.count, taken.bytes)?;
+        checkpoint.files =
+            Totals { count: taken.count, bytes: taken.bytes, added: taken.count, ..Totals::default() };
+        checkpoint.parts.push(PartRecord { kind: PartKind::Files, key: workspace.id.to_string(), document });
+        Ok(coverage)
+    }
+
+    /// The plan comes back as a part where it is one of this workspace. Else it is kept, and the checkpoint is one of files alone.
+    fn import_plan(
+        &self,
+        workspace: &Workspace,
+        reading: &mut Reading,
+        checkpoint: &mut Checkpoint,
+        writer: &Writer<'_>,
+    ) -> Result<(), Error> {
+        let rows: Vec<ContentRow> =
+            reading.contents().into_iter().filter(|row| row.kind == PartKind::Plan).collect();
+        let [row] = rows.as_slice() else {
+            if !rows.is_empty() {
+                checkpoint.warnings.push(format!("its {} plans were not taken over", rows.len()));
+            }
+            return Ok(());
+        };
+        let (plan, document) = plan::take(reading, row, writer)?;
+        checkpoint.state_hash = Some(document);
+        checkpoint.state_snapshot = Some(document);
+        match self.fitting_plan(workspace, &plan)? {
+            Ok(record) => {
+                checkpoint.scope = Scope::Workflow;
+                checkpoint.sandbox_ref = record.plan.sandbox.id;
+                checkpoint.step_index = Some(plan.step_index());
+                checkpoint.plan_id = Some(plan.id.clone());
+                checkpoint.parts.push(PartRecord { kind: PartKind::Plan, key: plan.id, document });
+            }
+            Err(why) => {
+                checkpoint
+                    .warnings
+                    .push(format!("{why}: its state is kept, and a rollback puts the files back alone"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
+    items.sort();
+    items
+}
+
+/// What was left out cannot be there.
+fn check_coverage(
+    source: &dyn ObjectSource,
+    taken: &take::Taken,
+    coverage: &Coverage,
+    about: &RelPath,
+) -> Result<(), Error> {
+    let safepoint_model::tree::Node::Directory(tree) = taken.root.node else { return Ok(()) };
+    for skipped in &coverage.skipped {
+        if skipped.path.is_root() || change::find(source, tree, &skipped.path)?.is_some() {
+            let why = format!("{} is said to be left out, and is there", skipped.path);
+            return Err(LayoutError::bad(about, why).into());
+        }
+    }
+    Ok(())
+}

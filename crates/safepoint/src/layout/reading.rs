@@ -1,0 +1,288 @@
+//! A layout that is being read: what its metadata promises, and what of that was found. Everything in it is hostile until its hash was
+//! compared, and its names are checked even then: whoever made the layout made the hashes, too.
+
+use super::rows::{ContentRow, HashRow, Metadata, Version};
+use super::{
+    AGENTS, CONTENT_BYTES_MAX, DOCUMENT_BYTES_MAX, ENTRIES, ENTRIES_MAX, FILES, FORMAT, LAYOUT,
+    LIST_BYTES_MAX, LayoutError, MEMORY, METADATA, TASKS, WORKFLOWS, path, state_name,
+};
+use crate::Error;
+use safepoint_model::{Progress, RelPath};
+use safepoint_workspace::{Foreign, ForeignEntry, ForeignFile, SmallFile, WorkspaceError};
+use serde::de::DeserializeOwned;
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Folders beside `files` are not nested deeper than this.
+const DOCUMENTS_DEPTH_MAX: usize = 4;
+/// A label or a warning is not longer than this.
+const TEXT_BYTES_MAX: usize = 4_096;
+
+/// Looks whether a folder says that it is a layout which can be read here. Nothing but its metadata is looked at.
+///
+/// # Errors
+/// When it is none, or one of another version.
+pub fn check_layout(dir: &Path) -> Result<(), Error> {
+    Ok(Reading::open(dir).map(drop)?)
+}
+
+/// A layout, open.
+pub(super) struct Reading {
+    folder: Foreign,
+    pub(super) metadata: Metadata,
+    /// What was promised and not found yet.
+    hashes: HashMap<RelPath, HashRow>,
+    /// Documents that were compared already.
+    asked: HashSet<RelPath>,
+    bytes_left: u64,
+}
+
+impl Reading {
+    pub(super) fn open(dir: &Path) -> Result<Self, LayoutError> {
+        let opened = std::fs::canonicalize(dir).and_then(|dir| Foreign::open(&dir));
+        let folder = opened.map_err(|source| LayoutError::Open { path: dir.to_owned(), source })?;
+        let name = path(METADATA);
+        let found = folder.entry(METADATA.as_bytes()).map_err(LayoutError::read(&name))?;
+        let Some(entry) = found else { return Err(LayoutError::NotALayout { path: dir.to_owned() }) };
+        let bytes = whole(file_of(entry, &name)?, &name, LIST_BYTES_MAX)?;
+        let version: Version = parse(&name, &bytes)?;
+        if version.layout != LAYOUT {
+            return Err(LayoutError::bad(
+                &name,
+                format!("the layout {:?} is not known here", version.layout),
+            ));
+        }
+        if version.format != u64::from(FORMAT) {
+            return Err(LayoutError::Version { found: version.format, known: FORMAT });
+        }
+        let mut metadata: Metadata = parse(&name, &bytes)?;
+        let texts = metadata.label.iter().chain(&metadata.warnings.0);
+        if texts.into_iter().any(|text| text.len() > TEXT_BYTES_MAX) {
+            return Err(LayoutError::bad(&name, "its label or a warning is longer than 4,096 bytes"));
+        }
+        let rows = std::mem::take(&mut metadata.hashes.0);
+        check_sorted(&name, rows.iter().map(|row| &row.path))?;
+        if let Some(row) = rows.iter().find(|row| blake3::Hash::from_hex(&row.blake3).is_err()) {
+            return Err(LayoutError::bad(&name, format!("the hash of {} is not one", row.path)));
+        }
+        let hashes = rows.into_iter().map(|row| (row.path.clone(), row)).collect();
+        Ok(Self { folder, metadata, hashes, asked: HashSet::new(), bytes_left: CONTENT_BYTES_MAX })
+    }
+
+    /// Parts of the checkpoint, as the metadata lists them.
+    pub(super) fn contents(&self) -> Vec<ContentRow> {
+        self.metadata.contents.0.clone()
+    }
+
+    /// What the metadata promises of a file. It can be asked for once.
+    pub(super) fn promised(&mut self, file: &RelPath) -> Result<HashRow, LayoutError> {
+        let row = self.hashes.remove(file);
+        let row = row.ok_or_else(|| LayoutError::bad(file, "metadata.json does not list it"))?;
+        match self.bytes_left.checked_sub(row.size) {
+            Some(left) => self.bytes_left = left,
+            None => return Err(LayoutError::bad(file, "with it the layout holds more than 1 TiB")),
+        }
+        Ok(row)
+    }
+
+    /// A folder of the layout, open.
+    pub(super) fn folder(&self, at: &RelPath) -> Result<Foreign, LayoutError> {
+        match self.entry(at)? {
+            ForeignEntry::Folder(folder) => Ok(folder),
+            other => Err(not_a("folder", at, &other)),
+        }
+    }
+
+    fn entry(&self, at: &RelPath) -> Result<ForeignEntry, LayoutError> {
+        let (mut here, mut so_far) = (None::<ForeignEntry>, RelPath::root());
+        for name in at.names() {
+            let above = match &here {
+                None => &self.folder,
+                Some(ForeignEntry::Folder(folder)) => folder,
+                Some(other) => return Err(not_a("folder", &so_far, other)),
+            };
+            let found = above.entry(name).map_err(LayoutError::read(at))?;
+            here = Some(found.ok_or_else(|| LayoutError::bad(at, "it is not there"))?);
+            so_far = so_far.join(name).map_err(|error| LayoutError::bad(at, error.to_string()))?;
+        }
+        here.ok_or_else(|| LayoutError::bad(at, "it is the layout itself"))
+    }
+
+    /// All bytes of a file, once their hash was compared.
+    pub(super) fn bytes(&mut self, file: &RelPath, bytes_max: u64) -> Result<Vec<u8>, LayoutError> {
+        let row = self.promised(file)?;
+        let bytes = whole(file_of(self.entry(file)?, file)?, file, bytes_max)?;
+        if bytes.len() as u64 != row.size || !row.is(&blake3::hash(&bytes)) {
+            return Err(not_as_promised(file));
+        }
+        self.asked.insert(file.clone());
+        Ok(bytes)
+    }
+
+    /// A document.
+    pub(super) fn document<T: DeserializeOwned>(
+        &mut self,
+        file: &RelPath,
+        bytes_max: u64,
+    ) -> Result<T, LayoutError> {
+        let bytes = self.bytes(file, bytes_max)?;
+        parse(file, &bytes)
+    }
+
+    /// Compares whatever was not asked for, but for `files`, and refuses what is not part of a layout.
+    pub(super) fn check_others(&mut self, progress: &dyn Progress) -> Result<(), Error> {
+        let state = state_name(self.metadata.scope);
+        let known = [METADATA, ENTRIES, FILES, state.as_str(), TASKS, MEMORY, AGENTS, WORKFLOWS];
+        let mut waiting = Vec::new();
+        for name in listed(&self.folder, &RelPath::root(), known.len())? {
+            let at = RelPath::root().join(&name)?;
+            if !known.iter().any(|known| known.as_bytes() == name) {
+                return Err(LayoutError::bad(&at, "it is not part of a layout").into());
+            }
+            match name.as_slice() {
+                name if name == METADATA.as_bytes() || name == FILES.as_bytes() => {}
+                _ => waiting.push((at, 0)),
+            }
+        }
+        while let Some((at, depth)) = waiting.pop() {
+            if progress.interrupted() {
+                return Err(WorkspaceError::Interrupted.into());
+            }
+            match self.entry(&at)? {
+                ForeignEntry::Folder(_) if depth == DOCUMENTS_DEPTH_MAX => {
+                    return Err(LayoutError::bad(&at, "it is nested too deeply").into());
+                }
+                ForeignEntry::Folder(folder) => {
+                    for name in listed(&folder, &at, ENTRIES_MAX)? {
+                        waiting.push((at.join(&name)?, depth + 1));
+                    }
+                }
+                // What was asked for was compared then.
+                ForeignEntry::File(_) if self.asked.contains(&at) => {}
+                ForeignEntry::File(file) => {
+                    let row = self.promised(&at)?;
+                    let mut hashed = Hashed::new(file, &row, progress);
+                    let copied = io::copy(&mut hashed, &mut io::sink());
+                    copied.map_err(|source| hashed.explain(&at, source))?;
+                    hashed.finish(&at)?;
+                }
+                other => return Err(not_a("file", &at, &other).into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing may be promised that was not found.
+    pub(super) fn finish(self) -> Result<(), LayoutError> {
+        match self.hashes.into_keys().min() {
+            Some(file) => Err(LayoutError::bad(&file, "metadata.json lists it, and it is not there")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A file that is hashed while it is read, so that what is kept and what is compared are the same bytes.
+pub(super) struct Hashed<'a> {
+    file: io::Take<ForeignFile>,
+    row: &'a HashRow,
+    hash: blake3::Hasher,
+    read: u64,
+    progress: &'a dyn Progress,
+    interrupted: bool,
+}
+
+impl<'a> Hashed<'a> {
+    pub(super) fn new(file: ForeignFile, row: &'a HashRow, progress: &'a dyn Progress) -> Self {
+        // One byte more than promised tells that there is more, also of a file that grows meanwhile.
+        let file = file.take(row.size.saturating_add(1));
+        Self { file, row, hash: blake3::Hasher::new(), read: 0, progress, interrupted: false }
+    }
+
+    /// Why reading failed.
+    pub(super) fn explain(&self, at: &RelPath, source: io::Error) -> Error {
+        match self.interrupted {
+            true => WorkspaceError::Interrupted.into(),
+            false => LayoutError::Read { file: at.clone(), source }.into(),
+        }
+    }
+
+    /// Whether all that was read is what was promised.
+    pub(super) fn finish(self, at: &RelPath) -> Result<(), LayoutError> {
+        match self.read == self.row.size && self.row.is(&self.hash.finalize()) {
+            true => Ok(()),
+            false => Err(not_as_promised(at)),
+        }
+    }
+}
+
+impl Read for Hashed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.progress.interrupted() {
+            self.interrupted = true;
+            return Err(io::Error::other("interrupted"));
+        }
+        let came = self.file.read(buffer)?;
+        self.hash.update(&buffer[..came]);
+        self.read += came as u64;
+        Ok(came)
+    }
+}
+
+fn not_as_promised(file: &RelPath) -> LayoutError {
+    LayoutError::bad(file, "its bytes are not those that metadata.json lists")
+}
+
+/// What to say of something that is another thing than it has to be.
+fn not_a(wanted: &str, at: &RelPath, found: &ForeignEntry) -> LayoutError {
+    let found = match found {
+        ForeignEntry::File(_) => "a file",
+        ForeignEntry::Folder(_) => "a folder",
+        ForeignEntry::Link(_) => "a link, and none is followed",
+        ForeignEntry::Other => "a FIFO, a socket or a device",
+    };
+    LayoutError::bad(at, format!("it is to be a {wanted} and is {found}"))
+}
+
+fn file_of(entry: ForeignEntry, at: &RelPath) -> Result<ForeignFile, LayoutError> {
+    match entry {
+        ForeignEntry::File(file) => Ok(file),
+        other => Err(not_a("file", at, &other)),
+    }
+}
+
+fn whole(file: ForeignFile, at: &RelPath, bytes_max: u64) -> Result<Vec<u8>, LayoutError> {
+    match SmallFile::read(file, bytes_max).map_err(LayoutError::read(at))? {
+        SmallFile::Bytes(bytes) => Ok(bytes),
+        _ => Err(LayoutError::bad(at, format!("it is longer than {bytes_max} bytes"))),
+    }
+}
+
+/// The names in a folder, if there are no more than so many.
+pub(super) fn listed(folder: &Foreign, at: &RelPath, names_max: usize) -> Result<Vec<Vec<u8>>, LayoutError> {
+    let names = folder.names(names_max).map_err(LayoutError::read(at))?;
+    names.ok_or_else(|| LayoutError::bad(at, "more is in it than is listed"))
+}
+
+fn parse<T: DeserializeOwned>(file: &RelPath, bytes: &[u8]) -> Result<T, LayoutError> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| LayoutError::bad(file, format!("it cannot be understood: {error}")))
+}
+
+/// A list is sorted by path, and so no path comes twice.
+pub(super) fn check_sorted<'p>(
+    file: &RelPath,
+    paths: impl Iterator<Item = &'p RelPath>,
+) -> Result<(), LayoutError> {
+    let mut last: Option<&RelPath> = None;
+    for path in paths {
+        if last.is_some_and(|last| last >= path) {
+            return Err(LayoutError::bad(file, format!("{path} comes twice or is not in its place")));
+        }
+        last = Some(path);
+    }
+    Ok(())
+}
+
+/// The limit for documents, under a shorter name.
+pub(super) const DOCUMENT: u64 = DOCUMENT_BYTES_MAX;

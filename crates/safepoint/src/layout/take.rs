@@ -1,0 +1,188 @@
+//! Takes the files of a layout into the store: what is there and what `files.json` says of it must be the same, name by name.
+
+use super::reading::{Hashed, Reading, check_sorted, listed};
+use super::rows::{Entries, EntryRow, What};
+use super::{DEPTH_MAX, ENTRIES, FORMAT, LIST_BYTES_MAX, LayoutError, path};
+use crate::Error;
+use safepoint_model::tree::{Entry, Meta, Node, Tree};
+use safepoint_model::{ObjectError, ObjectKind, ObjectSink, Progress, RelPath};
+use safepoint_workspace::{Foreign, ForeignEntry, ForeignFile, OWN_FOLDER, WorkspaceError};
+use std::collections::HashMap;
+
+/// Set-user-id and set-group-id.
+const SPECIAL_BITS: u16 = 0o6000;
+
+/// The files of a layout, in the store.
+pub(super) struct Taken {
+    /// The root, without a name.
+    pub(super) root: Entry,
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+    /// Files that were to run with the rights of their owner, and do not any more.
+    pub(super) disarmed: u64,
+}
+
+/// A directory that is being read.
+struct Level {
+    folder: Foreign,
+    path: RelPath,
+    row: EntryRow,
+    names: std::vec::IntoIter<Vec<u8>>,
+    entries: Vec<Entry>,
+}
+
+/// Takes everything at and below a folder of the layout.
+pub(super) fn take(
+    reading: &mut Reading,
+    at: &RelPath,
+    sink: &dyn ObjectSink,
+    progress: &dyn Progress,
+) -> Result<Taken, Error> {
+    let list = path(ENTRIES);
+    let Entries { format, entries } = reading.document(&list, LIST_BYTES_MAX)?;
+    if format != FORMAT {
+        return Err(LayoutError::bad(&list, "it is of another version than metadata.json").into());
+    }
+    check_sorted(&list, entries.0.iter().map(|row| &row.path))?;
+    let rows = entries.0.into_iter().map(|row| (row.path.clone(), row)).collect();
+    let mut taking = Taking { reading, rows, sink, progress, count: 0, bytes: 0, disarmed: 0 };
+    let root = taking.all(at)?;
+    if let Some(path) = taking.rows.into_keys().min() {
+        return Err(LayoutError::bad(&path, "files.json lists it, and it is not there").into());
+    }
+    let Taking { count, bytes, disarmed, .. } = taking;
+    Ok(Taken { root, count, bytes, disarmed })
+}
+
+struct Taking<'a> {
+    reading: &'a mut Reading,
+    /// What is listed and was not found yet.
+    rows: HashMap<RelPath, EntryRow>,
+    sink: &'a dyn ObjectSink,
+    progress: &'a dyn Progress,
+    count: u64,
+    bytes: u64,
+    disarmed: u64,
+}
+
+impl Taking<'_> {
+    /// Goes down and up again without recursion: how deep it goes is not ours to choose.
+    fn all(&mut self, at: &RelPath) -> Result<Entry, Error> {
+        let folder = self.reading.folder(at)?;
+        let mut levels = vec![self.level(at.clone(), folder)?];
+        while let Some(level) = levels.last_mut() {
+            if self.progress.interrupted() {
+                return Err(WorkspaceError::Interrupted.into());
+            }
+            let Some(name) = level.names.next() else {
+                let done = levels.pop().map(|level| self.directory(level)).transpose()?;
+                match (done, levels.last_mut()) {
+                    (Some(entry), Some(above)) => above.entries.push(entry),
+                    (Some(entry), None) => return Ok(Entry { name: Vec::new(), ..entry }),
+                    (None, _) => break,
+                }
+                continue;
+            };
+            let path = level.path.join(&name)?;
+            let found = level.folder.entry(&name).map_err(LayoutError::read(&path))?;
+            self.count += 1;
+            match found.ok_or_else(|| LayoutError::bad(&path, "it went away while it was read"))? {
+                ForeignEntry::Folder(folder) => {
+                    check_folder(&path, &name, levels.len())?;
+                    let level = self.level(path, folder)?;
+                    levels.push(level);
+                }
+                ForeignEntry::File(file) => level.entries.push(self.file(&path, name, file)?),
+                ForeignEntry::Link(target) => level.entries.push(self.link(&path, name, target)?),
+                ForeignEntry::Other => {
+                    return Err(LayoutError::bad(&path, "it is a FIFO, a socket or a device").into());
+                }
+            }
+        }
+        Err(LayoutError::bad(at, "it is not there").into())
+    }
+
+    fn row(&mut self, path: &RelPath, what: What) -> Result<EntryRow, LayoutError> {
+        let row = self.rows.remove(path);
+        let row = row.ok_or_else(|| LayoutError::bad(path, "files.json does not list it"))?;
+        if row.what != what {
+            return Err(LayoutError::bad(path, "it is another thing than files.json says"));
+        }
+        if row.target.is_some() != (what == What::Symlink) {
+            return Err(LayoutError::bad(path, "a link has a target in files.json, and nothing else has"));
+        }
+        Ok(row)
+    }
+
+    fn level(&mut self, path: RelPath, folder: Foreign) -> Result<Level, LayoutError> {
+        let row = self.row(&path, What::Directory)?;
+        let names = listed(&folder, &path, self.rows.len())?.into_iter();
+        Ok(Level { folder, path, row, names, entries: Vec::new() })
+    }
+
+    /// A directory of which everything was read.
+    fn directory(&mut self, level: Level) -> Result<Entry, Error> {
+        let bad = |error: safepoint_model::ModelError| LayoutError::bad(&level.path, error.to_string());
+        let bytes = Tree::new(level.entries).map_err(bad)?.encode();
+        // A mode or an attribute that no tree has would be damage for whoever reads it.
+        Tree::decode(&bytes).map_err(bad)?;
+        let tree = self.sink.put(ObjectKind::Tree, &bytes)?;
+        let name = level.path.split_last().map(|(_, name)| name.to_vec()).unwrap_or_default();
+        let entry = Entry { name, meta: level.row.meta()?, node: Node::Directory(tree) };
+        // The one above checks it among others; the root has none above.
+        Tree::decode(&Tree::single(&entry)).map_err(bad)?;
+        self.progress.advance(1, 0);
+        Ok(entry)
+    }
+
+    fn file(&mut self, path: &RelPath, name: Vec<u8>, file: ForeignFile) -> Result<Entry, Error> {
+        let row = self.row(path, What::File)?;
+        let mut meta = row.meta()?;
+        if meta.mode & SPECIAL_BITS != 0 && !is_armed(&file, &meta) {
+            meta.mode &= !SPECIAL_BITS;
+            self.disarmed += 1;
+        }
+        let promised = self.reading.promised(path)?;
+        let mut hashed = Hashed::new(file, &promised, self.progress);
+        let content = match self.sink.put_content(promised.size, &mut hashed) {
+            Ok(content) => content,
+            Err(ObjectError::Input(source)) => return Err(hashed.explain(path, source)),
+            Err(error) => return Err(error.into()),
+        };
+        hashed.finish(path)?;
+        self.bytes += content.size;
+        self.progress.advance(1, content.size);
+        Ok(Entry { name, meta, node: Node::File(content) })
+    }
+
+    fn link(&mut self, path: &RelPath, name: Vec<u8>, target: Vec<u8>) -> Result<Entry, Error> {
+        let row = self.row(path, What::Symlink)?;
+        if row.target.as_ref().is_none_or(|listed| listed.0 != target) {
+            return Err(LayoutError::bad(path, "it leads elsewhere than files.json says").into());
+        }
+        self.progress.advance(1, 0);
+        Ok(Entry { name, meta: row.meta()?, node: Node::Symlink(target) })
+    }
+}
+
+/// What no capture ever holds does not come in by another door: a rollback would write where it never looks.
+fn check_folder(path: &RelPath, name: &[u8], depth: usize) -> Result<(), LayoutError> {
+    if name.eq_ignore_ascii_case(b".git") {
+        return Err(LayoutError::bad(path, "git's own folder is never part of a checkpoint"));
+    }
+    if name.eq_ignore_ascii_case(OWN_FOLDER.as_bytes()) {
+        return Err(LayoutError::bad(path, "Safepoint's own folder is never part of a checkpoint"));
+    }
+    if depth > DEPTH_MAX {
+        return Err(LayoutError::bad(path, "it is nested too deeply"));
+    }
+    Ok(())
+}
+
+/// Whether a file on the disk already is what its row says: one that runs with the rights of its owner, who is the same. A row alone is
+/// nobody's word: a rollback would lend the rights of whoever does it to whatever the layout holds.
+fn is_armed(file: &ForeignFile, meta: &Meta) -> bool {
+    let user = rustix::process::geteuid();
+    let own = user.is_root() || file.owner().0 == user.as_raw();
+    own && file.mode() & SPECIAL_BITS == meta.mode & SPECIAL_BITS && file.owner() == (meta.uid, meta.gid)
+}
