@@ -21,6 +21,7 @@ mod plan_live;
 mod plan_run;
 mod plan_sandbox;
 mod plan_story;
+mod requirements;
 mod rollback;
 mod run;
 mod sandbox;
