@@ -16,6 +16,7 @@ impl Catalog {
         }
         let every_checkpoint = Filter { role: RoleFilter::Any, ..Filter::default() };
         collect(&mut problems, self.checkpoints(&every_checkpoint).map(|_| Vec::new()))?;
+        collect(&mut problems, self.sessions(None, None).map(|_| Vec::new()))?;
         match self.workspaces() {
             Ok(workspaces) => {
                 for workspace in workspaces {

@@ -6,6 +6,7 @@ use crate::fields::{Fields, integer, json};
 use crate::{Catalog, CatalogError, Transaction, query, rollbacks, runs};
 use rusqlite::{Connection, Row, named_params, params};
 use safepoint_model::checkpoint::{Checkpoint, PartRecord};
+use safepoint_model::session::SessionCount;
 use safepoint_model::{CheckpointId, Timestamp};
 use serde_json::json;
 
@@ -37,7 +38,7 @@ impl Transaction<'_> {
         get(self.connection, id)
     }
 
-    /// Records a checkpoint. Every object that it names must be durable by now.
+    /// Records a checkpoint, and counts it for its session. Every object that it names must be durable by now.
     ///
     /// # Errors
     /// When the id is taken, the workspace is not on record, or the row cannot be written.
@@ -57,6 +58,9 @@ impl Transaction<'_> {
                     part.document.as_bytes()
                 ],
             )?;
+        }
+        if let Some(session) = &checkpoint.session_id {
+            self.count_session(session, SessionCount::Checkpoint, checkpoint.created_at)?;
         }
         let payload = json!({
             "workspace_id": checkpoint.workspace_id,
@@ -131,6 +135,28 @@ impl Transaction<'_> {
             Pinned::No => "checkpoint.unpinned",
         };
         self.append_event(at, kind, &id.to_string(), &json!({}))
+    }
+
+    /// Notes that a checkpoint is a commit, too.
+    ///
+    /// # Errors
+    /// When there is no such checkpoint, or the row cannot be written.
+    pub fn set_commit(
+        &self,
+        id: CheckpointId,
+        sha: &str,
+        message: &str,
+        tags: &[String],
+        at: Timestamp,
+    ) -> Result<(), CatalogError> {
+        let sql = "UPDATE checkpoints SET commit_sha = ?2, commit_message = ?3, tags = ?4 WHERE id = ?1";
+        self.change(id, sql, params![id.to_string(), sha, message, json("tags", &tags)?])?;
+        self.append_event(
+            at,
+            "checkpoint.committed",
+            &id.to_string(),
+            &json!({ "commit_sha": sha, "tags": tags }),
+        )
     }
 
     /// Counts that a rollback went back to this checkpoint. The event of the rollback speaks for this, too.

@@ -59,6 +59,25 @@ pub struct Summary {
     pub latest_checkpoint: Option<Box<Checkpoint>>,
 }
 
+impl Summary {
+    /// The sums over these checkpoints, newest first.
+    pub fn of(checkpoints: &[Checkpoint]) -> Self {
+        let mut summary = Self {
+            total_checkpoints: checkpoints.len() as u64,
+            checkpoints_by_kind: BTreeMap::new(),
+            checkpoints_by_reason: BTreeMap::new(),
+            checkpoints_used_for_rollback: 0,
+            latest_checkpoint: checkpoints.first().cloned().map(Box::new),
+        };
+        for checkpoint in checkpoints {
+            *summary.checkpoints_by_kind.entry(checkpoint.kind).or_default() += 1;
+            *summary.checkpoints_by_reason.entry(checkpoint.reason).or_default() += 1;
+            summary.checkpoints_used_for_rollback += u64::from(checkpoint.rollback_used);
+        }
+        summary
+    }
+}
+
 /// The condition behind every filter, as constant text. A parameter that is null chooses everything.
 macro_rules! filtered {
     ($head:literal, $tail:literal) => {
@@ -123,7 +142,7 @@ impl Transaction<'_> {
     }
 }
 
-fn list(connection: &Connection, filter: &Filter) -> Result<Vec<Checkpoint>, CatalogError> {
+pub(crate) fn list(connection: &Connection, filter: &Filter) -> Result<Vec<Checkpoint>, CatalogError> {
     let sql = filtered!("SELECT *", "ORDER BY seq DESC LIMIT ?8");
     let mut values = filter.values();
     // SQLite reads a limit below zero as none.

@@ -1,4 +1,4 @@
-//! Remembers who, when and why: workspaces, checkpoints, rollbacks and the history of what happened.
+//! Remembers who, when and why: workspaces, checkpoints, rollbacks, plans, sessions and the history of what happened.
 //!
 //! In come records of the model, in transactions; out come the same records, found by id, name or filter.
 //! One SQLite file holds them, and the only SQL of the domain is here.
@@ -11,6 +11,7 @@
 //! - Values reach SQL as bound parameters only, and SQL is constant text (`&'static str`).
 //! - A row that cannot be understood is an error that names it, never a panic.
 
+mod agents;
 mod catalog;
 mod check;
 mod checkpoints;
@@ -25,6 +26,7 @@ mod query;
 mod resolve;
 mod rollbacks;
 mod runs;
+mod sessions;
 mod steps;
 mod upkeep;
 mod workspaces;

@@ -9,6 +9,7 @@ use rusqlite::types::Value;
 use safepoint_model::checkpoint::Role;
 use safepoint_model::plan::state::PlanState;
 use safepoint_model::rollback::RollbackState;
+use safepoint_model::session::SessionStatus;
 use std::fs::{read_dir, read_to_string};
 use std::path::PathBuf;
 
@@ -54,6 +55,9 @@ fn a_catalog_of_every_older_schema_arrives_whole() {
         if version >= 3 {
             keeps_its_plan(&catalog);
         }
+        if version >= 6 {
+            keeps_its_session(&catalog);
+        }
         assert_eq!(catalog.check().unwrap(), Vec::<String>::new(), "from schema {version}");
     }
 }
@@ -89,6 +93,24 @@ fn keeps_its_plan(catalog: &Catalog) {
     assert_eq!((record.plan.context.len(), record.plan.outputs.len()), (1, 1));
     assert_eq!(catalog.plan_notes("limits").unwrap()[0].kind, "error");
     assert_eq!(catalog.plan_checkpoints("limits").unwrap().len(), 1);
+}
+
+/// What fixtures hold since there are sessions.
+fn keeps_its_session(catalog: &Catalog) {
+    let sessions = catalog.sessions(Some(SessionStatus::Paused), None).unwrap();
+    assert_eq!(sessions.len(), 1);
+    let session = &sessions[0];
+    assert_eq!(session.id.to_uuid(), "0193a6b4-8000-7000-8000-000000000001");
+    assert_eq!(
+        (session.request.as_str(), session.paused_from),
+        ("Add rate limiting", Some(SessionStatus::Implementing))
+    );
+    assert_eq!(session.configuration["model"], "large");
+    assert_eq!(session.git_context.as_ref().unwrap()["branch"], "main");
+    let counted = session.statistics;
+    assert_eq!((counted.tasks_completed, counted.tasks_failed, counted.decisions_made), (3, 1, 2));
+    assert_eq!((counted.checkpoints_created, counted.error_recoveries), (4, 1));
+    assert_eq!(session.duration_micros(session.updated_at), 9_000_000);
 }
 
 #[test]

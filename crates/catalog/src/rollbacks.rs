@@ -24,6 +24,20 @@ pub struct FinishFacts {
 }
 
 impl Catalog {
+    /// The workspaces in which a rollback that goes together with others is not finished.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn unfinished_together(&self) -> Result<Vec<WorkspaceId>, CatalogError> {
+        self.read(|connection| {
+            let sql = "SELECT DISTINCT workspace_id AS id FROM rollbacks
+                       WHERE state IN ('applying', 'done') AND together IS NOT NULL ORDER BY id";
+            query::all(connection, "the rollbacks of many", sql, (), |row| {
+                Fields::with_id(row, "rollbacks").parse("id")
+            })
+        })
+    }
+
     /// The rollback with this id.
     ///
     /// # Errors
@@ -99,6 +113,7 @@ impl Transaction<'_> {
             "safety_checkpoint": rollback.safety_checkpoint,
             "strategy": rollback.strategy,
             "actor": rollback.actor,
+            "together": rollback.together,
             "steps": steps.len(),
             "error": rollback.error,
         });
@@ -124,9 +139,9 @@ impl Transaction<'_> {
             format_args!("rollback {}", rollback.id),
             "INSERT INTO rollbacks (id, workspace_id, verb, answers, from_checkpoint, to_checkpoint,
                 safety_checkpoint, strategy, paths, state, created_at, finished_at, actor, restored_files_count,
-                removed_files_count, changed_paths, error)
+                removed_files_count, changed_paths, error, together)
              VALUES (:id, :workspace_id, :verb, :answers, :from, :to, :safety, :strategy, :paths, :state,
-                :created_at, :finished_at, :actor, :restored, :removed, :changed_paths, :error)",
+                :created_at, :finished_at, :actor, :restored, :removed, :changed_paths, :error, :together)",
             named_params! {
                 ":id": rollback.id.to_string(),
                 ":workspace_id": rollback.workspace_id.to_string(),
@@ -145,6 +160,7 @@ impl Transaction<'_> {
                 ":removed": integer("removed_files_count", rollback.removed_files_count)?,
                 ":changed_paths": rollback.changed_paths.as_ref().map(|hash| hash.as_bytes()),
                 ":error": rollback.error,
+                ":together": rollback.together.map(|id| id.to_string()),
             },
         )?;
         Ok(())
@@ -271,6 +287,7 @@ fn read(connection: &Connection, row: &Row<'_>) -> Result<Rollback, CatalogError
     Ok(Rollback {
         id,
         workspace_id: fields.parse("workspace_id")?,
+        together: fields.parse_maybe("together")?,
         verb: fields.parse("verb")?,
         answers: fields.parse_maybe("answers")?,
         from: fields.parse_maybe("from_checkpoint")?,

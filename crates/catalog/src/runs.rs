@@ -18,8 +18,20 @@ impl Catalog {
     pub fn last_run(&self, plan: &str) -> Result<Option<Run>, CatalogError> {
         self.read(|connection| {
             let sql = "SELECT * FROM runs WHERE plan_seq = (SELECT seq FROM plans WHERE id = ?1)
-                       ORDER BY id DESC LIMIT 1";
+                       ORDER BY seq DESC LIMIT 1";
             query::first(connection, format_args!("the runs of plan {plan}"), sql, [plan], read_run)
+        })
+    }
+
+    /// Every run of a plan, oldest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn runs(&self, plan: &str) -> Result<Vec<Run>, CatalogError> {
+        self.read(|connection| {
+            let sql =
+                "SELECT * FROM runs WHERE plan_seq = (SELECT seq FROM plans WHERE id = ?1) ORDER BY seq";
+            query::all(connection, format_args!("the runs of plan {plan}"), sql, [plan], read_run)
         })
     }
 

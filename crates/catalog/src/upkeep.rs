@@ -3,7 +3,7 @@
 use crate::fields::{Fields, json};
 use crate::{Catalog, CatalogError, Transaction, query};
 use rusqlite::params;
-use safepoint_model::checkpoint::{PartRecord, Role, Totals};
+use safepoint_model::checkpoint::{PartRecord, Role, Scope, Totals};
 use safepoint_model::{CheckpointId, ObjectId, Timestamp, WorkspaceId};
 use serde_json::json;
 
@@ -19,7 +19,7 @@ pub struct Purged {
 }
 
 /// A checkpoint, as far as retention looks at it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Aged {
     /// Which.
     pub id: CheckpointId,
@@ -29,37 +29,50 @@ pub struct Aged {
     pub role: Option<Role>,
     /// Never pruned.
     pub pinned: bool,
+    /// What it is one of.
+    pub scope: Scope,
+    /// The plan that it is one of.
+    pub plan_id: Option<String>,
 }
 
 impl Catalog {
-    /// Whether a workspace has a checkpoint that was made before this moment. Costs the same however many it has.
+    /// Whether a workspace, or what is taken together, has a checkpoint that was made before this moment. Costs the same however many it has.
     ///
     /// # Errors
     /// When the catalog cannot be read.
-    pub fn has_older(&self, workspace: WorkspaceId, moment: Timestamp) -> Result<bool, CatalogError> {
+    pub fn has_older(&self, workspace: Option<WorkspaceId>, moment: Timestamp) -> Result<bool, CatalogError> {
         self.read(|connection| {
-            let sql = "SELECT id FROM checkpoints WHERE workspace_id = ?1 AND created_at < ?2 LIMIT 1";
-            let params = params![workspace.to_string(), moment.micros()];
+            let sql = "SELECT id FROM checkpoints WHERE workspace_id IS ?1 AND created_at < ?2 LIMIT 1";
+            let params = params![workspace.map(|id| id.to_string()), moment.micros()];
             Ok(query::first(connection, "the oldest checkpoint", sql, params, |_| Ok(()))?.is_some())
         })
     }
 
-    /// Every checkpoint of a workspace as retention looks at it, newest first.
+    /// Every checkpoint of a workspace, or of what is taken together, as retention looks at it, newest first.
     ///
     /// # Errors
     /// When the catalog cannot be read.
-    pub fn aged(&self, workspace: WorkspaceId) -> Result<Vec<Aged>, CatalogError> {
+    pub fn aged(&self, workspace: Option<WorkspaceId>) -> Result<Vec<Aged>, CatalogError> {
         self.read(|connection| {
-            let sql = "SELECT id, created_at, role, pinned FROM checkpoints WHERE workspace_id = ?1 ORDER BY seq DESC";
-            query::all(connection, "the ages of checkpoints", sql, [workspace.to_string()], |row| {
-                let fields = Fields::with_id(row, "checkpoints");
-                Ok(Aged {
-                    id: fields.parse("id")?,
-                    created_at: fields.time("created_at")?,
-                    role: fields.parse_maybe("role")?,
-                    pinned: fields.flag("pinned")?,
-                })
-            })
+            let sql = "SELECT id, created_at, role, pinned, scope, plan_id FROM checkpoints
+                       WHERE workspace_id IS ?1 ORDER BY seq DESC";
+            query::all(
+                connection,
+                "the ages of checkpoints",
+                sql,
+                [workspace.map(|id| id.to_string())],
+                |row| {
+                    let fields = Fields::with_id(row, "checkpoints");
+                    Ok(Aged {
+                        id: fields.parse("id")?,
+                        created_at: fields.time("created_at")?,
+                        role: fields.parse_maybe("role")?,
+                        pinned: fields.flag("pinned")?,
+                        scope: fields.parse("scope")?,
+                        plan_id: fields.get("plan_id")?,
+                    })
+                },
+            )
         })
     }
 

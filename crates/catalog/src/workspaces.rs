@@ -5,6 +5,7 @@
 use crate::fields::Fields;
 use crate::{Catalog, CatalogError, Transaction, checkpoints, query};
 use rusqlite::{Connection, Row, params};
+use safepoint_model::agent::WorkspaceKind;
 use safepoint_model::{CheckpointId, Timestamp, WorkspaceId};
 use serde_json::json;
 use std::ffi::OsStr;
@@ -26,6 +27,8 @@ pub struct Workspace {
     pub head: Option<CheckpointId>,
     /// When it was taken off the list, if it was.
     pub removed_at: Option<Timestamp>,
+    /// What it is for.
+    pub kind: WorkspaceKind,
 }
 
 impl Workspace {
@@ -94,8 +97,8 @@ impl Transaction<'_> {
         query::run(
             self.connection,
             format_args!("workspace {}", workspace.id),
-            "INSERT INTO workspaces (id, root, name, created_at, head, removed_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO workspaces (id, root, name, created_at, head, removed_at, kind)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             params![
                 workspace.id.to_string(),
                 workspace.root,
@@ -103,10 +106,24 @@ impl Transaction<'_> {
                 workspace.created_at.micros(),
                 workspace.head.map(|id| id.to_string()),
                 workspace.removed_at.map(Timestamp::micros),
+                workspace.kind.as_str(),
             ],
         )?;
         let payload = json!({ "root": workspace.root_path().to_string_lossy(), "name": workspace.name });
         self.append_event(workspace.created_at, "workspace.registered", &workspace.id.to_string(), &payload)
+    }
+
+    /// Says what a workspace is for.
+    ///
+    /// # Errors
+    /// When there is none, or the row cannot be written.
+    pub fn set_workspace_kind(&self, id: WorkspaceId, kind: WorkspaceKind) -> Result<(), CatalogError> {
+        let sql = "UPDATE workspaces SET kind = ?2 WHERE id = ?1";
+        let params = params![id.to_string(), kind.as_str()];
+        match query::run(self.connection, format_args!("workspace {id}"), sql, params)? {
+            0 => Err(CatalogError::missing("workspace", id)),
+            _ => Ok(()),
+        }
     }
 
     /// Takes a workspace off the list; its checkpoints stay.
@@ -174,5 +191,6 @@ fn read(row: &Row<'_>) -> Result<Workspace, CatalogError> {
         created_at: fields.time("created_at")?,
         head: fields.parse_maybe("head")?,
         removed_at: fields.time_maybe("removed_at")?,
+        kind: fields.parse("kind")?,
     })
 }

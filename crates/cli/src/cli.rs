@@ -1,5 +1,6 @@
 //! The face for terminals and scripts: reads the command line, runs one verb, prints its answer, chooses the exit code.
 
+mod agent;
 mod args;
 mod cat;
 mod command;
@@ -10,6 +11,7 @@ mod delete;
 mod demo;
 mod diff;
 mod doctor;
+mod emergency;
 mod exit;
 mod export;
 mod fold;
@@ -31,10 +33,12 @@ mod recover;
 mod repair;
 mod rollback;
 mod run;
+mod session;
 mod show;
 mod status;
 mod summary;
 mod terminal;
+mod together;
 mod undo;
 mod usage;
 mod validate;
@@ -105,6 +109,9 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Rollback(args) => rollback::run(context, args),
         Command::Run(args) => run::run(context, args),
         Command::Plan(command) => plan::run(context, command),
+        Command::Session(command) => session::run(context, command),
+        Command::Agent(command) => agent::run(context, command),
+        Command::Emergency(args) => emergency::run(context, args),
         Command::Undo(args) => undo::undo(context, args),
         Command::Redo(args) => undo::redo(context, args),
         Command::Delete(args) => delete::run(context, args),

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 
 use crate::problem::Problem;
+use crate::signals;
 use safepoint::model::id::SessionId;
 use safepoint::model::{RelPath, Timestamp};
 use safepoint::{
@@ -68,6 +69,9 @@ impl Surroundings {
             refused_roots: self.user_home.iter().cloned().collect(),
             capabilities: capabilities_left(),
             lock_wait: lock_wait().unwrap_or(Settings::default().lock_wait),
+            // What is no id is told where somebody asks for the session; a rollback does not fail for it.
+            session_id: self.session_id.as_deref().and_then(|id| session_id(id).ok()),
+            open_files: signals::files_at_start(),
             ..Settings::default()
         };
         let actor = tool.unwrap_or(&self.user).to_owned();
@@ -123,6 +127,11 @@ impl Surroundings {
         ))
     }
 
+    /// A path that was typed, as an absolute one.
+    pub(crate) fn absolute(&self, given: &Path) -> PathBuf {
+        lexical(&self.directory.join(given))
+    }
+
     /// A path that was typed, as a path inside the workspace.
     pub(crate) fn path_in(&self, workspace: &Workspace, given: &OsStr) -> Result<RelPath, Problem> {
         let given = Path::new(given);
@@ -131,6 +140,12 @@ impl Surroundings {
             Ok(below) => Ok(RelPath::new(below.as_os_str().as_bytes())?),
             Err(_) => Err(Problem::outside(given, workspace.root_path())),
         }
+    }
+
+    /// The same for work that belongs to the session that was named, if one was.
+    pub(crate) fn of_session(&self, given: Option<&str>) -> Result<Self, Problem> {
+        let session_id = given.map(session_id).transpose()?.or_else(|| self.session_id.clone());
+        Ok(Self { session_id, ..self.clone() })
     }
 
     /// The session that was named, or the one of the environment, in UUID form.
@@ -185,6 +200,11 @@ fn lexical(path: &Path) -> PathBuf {
 /// Whether colours are unwanted or would not show.
 pub(crate) fn colours_off() -> bool {
     variable("NO_COLOR").is_some() || variable("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// Whether the terminal understands more than lines.
+pub(crate) fn can_move_the_cursor() -> bool {
+    variable("TERM").is_some_and(|term| term != "dumb")
 }
 
 /// Whether the locale can show more than ASCII. The first of these variables that is set decides (locale(7)).

@@ -1,6 +1,7 @@
 //! The shapes that programs read. `docs/schemas` promises them: add fields freely (there too), never take one away.
 
 pub(crate) mod plan;
+pub(crate) mod session;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +11,9 @@ use safepoint::model::coverage::Coverage;
 use safepoint::model::plan::state::PlanState;
 use safepoint::model::rollback::Rollback;
 use safepoint::model::tree::{Entry, Node};
-use safepoint::{DamagedPart, DryRun, ListedEntry, Recovery, Restored, Summary, Validation, Workspace};
+use safepoint::{
+    DamagedPart, DryRun, GitStatus, ListedEntry, Recovery, Restored, Summary, Validation, Workspace,
+};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -123,10 +126,14 @@ pub(crate) fn rollback(restored: &Restored, dry_run: DryRun, plan: Option<PlanSt
                 "state": plan,
             })
         }),
-        "effects_not_undone": [],
+        "undone": restored.undone,
+        "effects_not_undone": restored.effects_not_undone,
         "verified": restored.verified,
         "changed_meanwhile": restored.changed_meanwhile,
         "waiting": restored.waiting,
+        "git": restored.git.as_ref().map(|git| {
+            json!({ "branch": git.branch, "from": git.from, "to": git.to, "files": git.files })
+        }),
     })
 }
 
@@ -168,12 +175,13 @@ pub(crate) fn damaged(damage: &DamagedPart) -> Value {
     })
 }
 
-/// The result of `validate`. What needs git is not known, and says so by being null; so do tests that nobody named.
+/// The result of `validate`. What is not known is null: git where there is no repository, tests that nobody named.
 pub(crate) fn validation(
     validation: &Validation,
     errors: &[String],
     warnings: &[String],
     tests_passing: Option<bool>,
+    git: Option<&GitStatus>,
 ) -> Value {
     let damaged: Vec<Value> = validation.damaged.iter().map(damaged).collect();
     json!({
@@ -187,8 +195,15 @@ pub(crate) fn validation(
         },
         "damaged": damaged,
         "restorable": validation.restorable,
-        "git_status": null,
-        "has_uncommitted_changes": null,
+        "git_status": git.map(|git| {
+            json!({
+                "state": git.state,
+                "branch": git.branch,
+                "commit": git.commit,
+                "operation": git.operation,
+            })
+        }),
+        "has_uncommitted_changes": git.map(|git| !git.changes.is_empty()),
         "tests_passing": tests_passing,
     })
 }

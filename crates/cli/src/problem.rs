@@ -12,9 +12,12 @@ pub(crate) const OWN_CODES: &[(&str, FailureKind)] = &[
     ("command_not_found", FailureKind::NotFound),
     ("command_not_started", FailureKind::Failed),
     ("no_key", FailureKind::NotFound),
+    ("step_failed", FailureKind::Failed),
+    ("cancelled", FailureKind::Failed),
     ("unreadable", FailureKind::Failed),
     ("output", FailureKind::Failed),
     ("not_written", FailureKind::Failed),
+    ("exists", FailureKind::Conflict),
     ("temporary_folder", FailureKind::Failed),
     ("interrupted", FailureKind::Interrupted),
     ("declined", FailureKind::Failed),
@@ -75,6 +78,39 @@ impl Problem {
         Self::own("no_key", FailureKind::NotFound, message, vec![hint])
     }
 
+    /// A step of a plan that was run failed; `place` is where it works.
+    pub(crate) fn step_failed(plan: &str, step: &str, error: &str, place: &str) -> Self {
+        let hints = vec![
+            format!("Mend what is wrong in {place} and go on: safepoint plan resume {plan}"),
+            format!("Or go back to before the first error: safepoint plan correct {plan} --mode revert"),
+            format!("Or to any checkpoint: safepoint plan rollback {plan}"),
+        ];
+        let message = format!("step {step} failed: {error}");
+        Self::own("step_failed", FailureKind::Failed, message, hints).silent_about_change()
+    }
+
+    /// A plan was given up while it was run.
+    pub(crate) fn cancelled(plan: &str) -> Self {
+        let hint =
+            format!("A rollback to one of its checkpoints brings it back: safepoint plan rollback {plan}");
+        let message = "it was cancelled meanwhile".to_owned();
+        Self::own("cancelled", FailureKind::Failed, message, vec![hint]).silent_about_change()
+    }
+
+    /// A run of a plan was stopped.
+    pub(crate) fn run_stopped(plan: &str, step: Option<&str>) -> Self {
+        let (message, hint) = match step {
+            Some(step) => (
+                format!("it was stopped during step {step}"),
+                format!(
+                    "Look at what {step} did, then go on with: safepoint plan resume {plan} --interrupted rerun|done|fail"
+                ),
+            ),
+            None => ("it was stopped".to_owned(), format!("Go on with: safepoint plan resume {plan}")),
+        };
+        Self::own("interrupted", FailureKind::Interrupted, message, vec![hint]).silent_about_change()
+    }
+
     /// A file that was named could not be read.
     pub(crate) fn unreadable(path: &Path, cause: &std::io::Error) -> Self {
         let message = format!("cannot read {}", path.display());
@@ -91,6 +127,13 @@ impl Problem {
         let mut problem = Self::own("not_written", FailureKind::Failed, message, vec![hint]);
         problem.failure.causes.push(cause.to_string());
         problem
+    }
+
+    /// A file that was to be written is there already.
+    pub(crate) fn exists(path: &Path) -> Self {
+        let message = format!("{} is there already", path.display());
+        let hint = "Name another file, or replace this one with --force.".to_owned();
+        Self::own("exists", FailureKind::Conflict, message, vec![hint])
     }
 
     /// The demo has no place to happen in.
@@ -171,7 +214,7 @@ impl Problem {
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        let nothing_changed = !matches!(error, Error::Unfinished { .. });
+        let nothing_changed = !matches!(error, Error::Unfinished { .. } | Error::UndoFailed { .. });
         Self { failure: Failure::from(&error), nothing_changed, attempt: None }
     }
 }

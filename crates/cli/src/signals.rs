@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use std::io;
 use std::process::Child;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
@@ -44,6 +44,28 @@ pub(crate) fn listen_for_another() {
         let _ = signal_hook::flag::register(signal, Arc::clone(flag));
     }
     at_once.store(false, Ordering::SeqCst);
+}
+
+/// How often Ctrl-C was pressed from now on. Two that come at the same moment count as one.
+pub(crate) struct Presses {
+    pressed: Arc<AtomicBool>,
+    count: AtomicUsize,
+}
+
+impl Presses {
+    pub(crate) fn listen() -> Self {
+        let pressed = Arc::new(AtomicBool::new(false));
+        for signal in not_ignored(&[SIGINT]) {
+            let _ = signal_hook::flag::register(signal, Arc::clone(&pressed));
+        }
+        Self { pressed, count: AtomicUsize::new(0) }
+    }
+
+    /// To be asked again and again.
+    pub(crate) fn count(&self) -> usize {
+        let new = usize::from(self.pressed.swap(false, Ordering::SeqCst));
+        self.count.fetch_add(new, Ordering::SeqCst) + new
+    }
 }
 
 /// The signals that this process was not started deaf to. What `nohup` and shells set up for work in the background stays so, and a
@@ -113,6 +135,11 @@ pub(crate) fn raise_open_files_limit() {
 
 /// How many files this process could open when it began.
 static FILES_AT_START: OnceLock<Option<u64>> = OnceLock::new();
+
+/// The same, for whoever starts programs elsewhere; nothing where there was no limit.
+pub(crate) fn files_at_start() -> Option<u64> {
+    FILES_AT_START.get().copied().flatten()
+}
 
 /// Starts a program with the limit that we were given: some programs cannot live with a larger one (select(2)).
 pub(crate) fn with_limit_as_given<T>(start: impl FnOnce() -> T) -> T {

@@ -57,6 +57,14 @@ pub enum ModelError {
         /// The rule that it breaks.
         why: &'static str,
     },
+    /// A value breaks a rule.
+    #[error("{what} is not accepted: {why}")]
+    Value {
+        /// Which value.
+        what: &'static str,
+        /// The rule that it breaks.
+        why: String,
+    },
     /// A checkpoint reference cannot be understood.
     #[error("{given:?} does not name a checkpoint: {why}")]
     Reference {

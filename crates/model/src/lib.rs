@@ -1,8 +1,9 @@
-//! What things are: ids, objects, trees, checkpoints, rollbacks, and their canonical bytes.
+//! What things are: ids, objects, trees, checkpoints, rollbacks, sessions, and their canonical bytes.
 //!
 //! No I/O, no clock, no randomness: the same input gives the same bytes, today and in ten years.
 //! Everything that is decoded here was read from a disk and is treated as hostile.
 
+pub mod agent;
 mod bytes;
 pub mod change;
 pub mod checkpoint;
@@ -11,6 +12,7 @@ pub mod coverage;
 pub mod document;
 mod error;
 pub mod files;
+pub mod git;
 pub mod hash;
 pub mod id;
 pub mod object;
@@ -20,6 +22,7 @@ pub mod progress;
 pub mod reference;
 pub mod retention;
 pub mod rollback;
+pub mod session;
 pub mod span;
 pub mod time;
 pub mod tree;

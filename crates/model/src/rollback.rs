@@ -153,6 +153,8 @@ pub struct Rollback {
     pub id: RollbackId,
     /// The workspace that it changes.
     pub workspace_id: WorkspaceId,
+    /// What it is a part of, where it goes together with rollbacks of other workspaces: all of them are done, or none.
+    pub together: Option<RollbackId>,
     /// Rollback, undo or redo.
     pub verb: Verb,
     /// The record that an undo or redo answers.

@@ -147,7 +147,16 @@ impl CheckpointManager {
         let record = self.plan(id)?;
         record.plan.clone().go(PlanState::Applied)?;
         let Some(sandbox) = self.sandbox(&record)? else {
-            let (record, ()) = self.change_plan(id, "applied", |plan| plan.go(PlanState::Applied))?;
+            let at = self.environment.now();
+            let record = self.catalog.write::<_, Error>(|transaction| {
+                unchanged(transaction, &record)?;
+                let mut record = record.clone();
+                record.plan.go(PlanState::Applied)?;
+                record.version = transaction.save_plan(&record.plan, "applied", at)?;
+                record.updated_at = at;
+                transaction.note_plan(id, "applied", &json!({ "result": null }), at)?;
+                Ok(record)
+            })?;
             return Ok(Applied { record, result: None, restored: None, kept: None });
         };
         let place = self.plan_workspace(&record)?;

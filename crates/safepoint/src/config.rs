@@ -13,9 +13,12 @@ mod reading;
 
 pub use error::{ConfigError, ConfigFile};
 
+use crate::parts::git::GitCapture;
 use safepoint_model::Span;
+use safepoint_model::checkpoint::Scope;
 use safepoint_model::retention::Policy;
 use safepoint_workspace::SmallFile;
+use std::collections::BTreeMap;
 
 /// A longer file is not one of settings.
 pub(crate) const CONFIG_BYTES_MAX: u64 = 64 * 1024;
@@ -37,10 +40,14 @@ pub struct Config {
 pub struct HomeConfig {
     /// `[retention]`.
     pub retention: RetentionConfig,
+    /// `[retention_framework]`, `[retention_agent]` and `[retention_workflow]`.
+    pub retention_of: BTreeMap<Scope, RetentionConfig>,
     /// `[store] cap`: the store does not grow past this.
     pub cap_bytes: Option<u64>,
     /// `[capture] excludes`: patterns to leave out, in gitignore's syntax.
     pub excludes: Vec<String>,
+    /// `[capture] git`: how much of a repository checkpoints note.
+    pub git: Option<GitCapture>,
     /// `[checks] test`: a line for the shell whose success means that the tests pass.
     pub test: Option<String>,
     /// `[checks] test_timeout`.
@@ -54,6 +61,8 @@ pub struct WorkspaceConfig {
     pub retention: RetentionConfig,
     /// `[capture] excludes`: patterns to leave out, in gitignore's syntax.
     pub excludes: Vec<String>,
+    /// `[capture] git`: how much of a repository checkpoints note.
+    pub git: Option<GitCapture>,
     /// `label`: what checkpoints are called that nobody gave a name.
     pub label: Option<String>,
 }
@@ -94,10 +103,14 @@ pub struct TestCommand {
 pub struct Effective {
     /// What is kept.
     pub retention: Policy,
+    /// What is kept of what is not a checkpoint of a project, where that is said.
+    pub retention_of: BTreeMap<Scope, Policy>,
     /// The store does not grow past this. Nothing where it is not configured: then the default rule holds.
     pub cap_bytes: Option<u64>,
     /// Patterns to leave out of captures; the last one that fits wins.
     pub excludes: Vec<String>,
+    /// How much of a repository checkpoints note.
+    pub git: GitCapture,
     /// What checkpoints are called that nobody gave a name.
     pub label: Option<String>,
     /// How to find out whether the tests pass.
@@ -141,9 +154,11 @@ impl Config {
         let floor = home.retention.or(Policy::DEFAULT);
         Effective {
             retention: workspace.retention.or(floor).or_more(floor),
+            retention_of: home.retention_of.iter().map(|(scope, it)| (*scope, it.or(floor))).collect(),
             cap_bytes: home.cap_bytes,
             // The last match wins, so what the user leaves out stays out.
             excludes: workspace.excludes.iter().chain(&home.excludes).cloned().collect(),
+            git: home.git.or(workspace.git).unwrap_or_default(),
             label: workspace.label.clone(),
             test: home
                 .test

@@ -8,6 +8,7 @@ use safepoint_catalog::{PlanNote, PlanRecord, Transaction};
 use safepoint_model::plan::clean::{Candidate, Event, NoneClean, first_unresolved, last_clean};
 use safepoint_model::plan::spec::StepSpec;
 use safepoint_model::plan::state::{Decision, Plan, StepState};
+use safepoint_model::session::SessionCount;
 use safepoint_model::{CheckpointId, Progress, Timestamp};
 use safepoint_store::Depth;
 use serde_json::{Value, json};
@@ -54,6 +55,11 @@ impl Correction {
         let stay: Vec<Decision> = self.stay.iter().filter(new).cloned().collect();
         plan.decisions.extend(stay);
         plan.decisions.extend(self.guidance.clone());
+    }
+
+    /// Whether something was said about it: that is a decision.
+    pub(crate) fn has_guidance(&self) -> bool {
+        self.guidance.is_some()
     }
 
     /// Puts the correction on record.
@@ -174,6 +180,8 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<Corrected, Error> {
         let record = self.plan(id)?;
+        crate::parts::plan::guard(&record)?;
+        self.plan_workspace(&record)?;
         let attempt = attempts(&self.catalog.plan_notes(id)?) + 1;
         let (to, stay) = match &revert.decision {
             None => (self.last_clean(id)?, Vec::new()),
@@ -212,6 +220,7 @@ impl CheckpointManager {
             let said: Option<Value> = guidance.as_ref().map(|it| json!(it.choice));
             if let Some(decision) = guidance {
                 record.plan.decide(decision)?;
+                self.count(transaction, SessionCount::Decision, at)?;
             }
             record.version =
                 transaction.save_plan(&record.plan, &format!("correction: step {step} added"), at)?;

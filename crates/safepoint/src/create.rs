@@ -1,10 +1,13 @@
 //! CREATE: scan, chunks, trees, the store made durable, one catalog transaction. The last is the commit.
 
 use crate::config::Broken;
+use crate::git::GitCommit;
 use crate::home::Vouchers;
 use crate::part::{Captured, Part};
 use crate::parts::files::FilesPart;
 use crate::parts::plan;
+use crate::sessions::kept_form;
+use crate::together::{files_of, is_together};
 use crate::upkeep::Tended;
 use crate::{CheckpointManager, DryRun, Error};
 use safepoint_catalog::{PlanCheckpoint, PlanRecord, Transaction, Workspace};
@@ -43,6 +46,8 @@ pub struct CreateOptions {
     pub progress: Counters,
     /// Whether it is worth more to have it at once than to have it as it should be.
     pub urgency: Urgency,
+    /// Whether it becomes a commit, too.
+    pub git: GitCommit,
 }
 
 /// How much a new checkpoint puts up with.
@@ -68,6 +73,7 @@ impl Default for CreateOptions {
             pinned: false,
             progress: Counters::default(),
             urgency: Urgency::Ordinary,
+            git: GitCommit::No,
         }
     }
 }
@@ -96,6 +102,8 @@ pub struct Created {
     pub pruned: Vec<CheckpointId>,
     /// What went wrong with that.
     pub warnings: Vec<String>,
+    /// What was asked of git and not done.
+    pub not_in_git: Vec<String>,
 }
 
 /// A checkpoint that is about to be committed: everything but the moment of the commit itself.
@@ -167,6 +175,7 @@ impl CheckpointManager {
         if let Some(plan) = &plan {
             self.add_plan(&mut draft.checkpoint, plan, &writer)?;
         }
+        self.note_git(workspace, config.git, &mut draft.checkpoint, None, &writer)?;
         draft.checkpoint.label = draft.checkpoint.label.or(config.label);
         draft.checkpoint.warnings.extend(config.passed_over);
         draft.checkpoint.size_bytes = writer.finish()?.stored_bytes;
@@ -178,11 +187,13 @@ impl CheckpointManager {
             Ok(transaction.set_head(workspace.id, draft.checkpoint.id)?)
         })?;
         self.keep_cache(workspace, &draft.checkpoint, &mut draft.captured);
+        let not_in_git = self.commit_to_git(workspace, options.git, &mut draft.checkpoint, progress);
         Ok(Created {
             checkpoint: draft.checkpoint,
             coverage: draft.captured.coverage,
             pruned: Vec::new(),
             warnings: Vec::new(),
+            not_in_git,
         })
     }
 
@@ -201,13 +212,15 @@ impl CheckpointManager {
         let manifest = Manifest::new(vec![record]);
         let integrity = document::store(writer, &manifest)?;
         let parent = self.workspace(workspace.id)?.head;
-        self.count_changes(parent, captured.document, writer, &mut captured.totals)?;
+        let before = self.files_before(parent, workspace.id)?;
+        self.count_changes(before, captured.document, writer, &mut captured.totals)?;
         let mut checkpoint = self.blank(workspace, integrity, manifest.parts);
         checkpoint.label = options.label.clone();
         checkpoint.kind = options.kind;
         checkpoint.reason = options.reason;
         checkpoint.phase = options.phase;
-        checkpoint.session_id = options.session_id.clone().or_else(|| self.settings.session_id.clone());
+        checkpoint.session_id =
+            options.session_id.as_ref().or(self.settings.session_id.as_ref()).map(|id| kept_form(id));
         checkpoint.source_tool = options.source_tool.clone();
         checkpoint.pinned = options.pinned;
         checkpoint.progress = options.progress;
@@ -250,9 +263,19 @@ impl CheckpointManager {
         integrity: ObjectId,
         parts: Vec<PartRecord>,
     ) -> Checkpoint {
+        self.blank_of(Some(workspace.id), integrity, parts)
+    }
+
+    /// The same, where it may be one of many folders.
+    pub(crate) fn blank_of(
+        &self,
+        workspace_id: Option<WorkspaceId>,
+        integrity: ObjectId,
+        parts: Vec<PartRecord>,
+    ) -> Checkpoint {
         Checkpoint {
             id: CheckpointId::from_bits(self.environment.new_id()),
-            workspace_id: Some(workspace.id),
+            workspace_id,
             created_at: self.environment.now(),
             label: None,
             kind: Kind::Automatic,
@@ -284,18 +307,30 @@ impl CheckpointManager {
         }
     }
 
-    /// Counts what changed since the parent. A parent that cannot be read any more counts as none.
-    fn count_changes(
+    /// What a workspace was when it was last captured, which may have been together with others.
+    fn files_before(
         &self,
         parent: Option<CheckpointId>,
+        workspace: WorkspaceId,
+    ) -> Result<Option<ObjectId>, Error> {
+        let parent = parent.map(|id| self.catalog.checkpoint(id)).transpose()?.flatten();
+        Ok(parent.and_then(|parent| {
+            let part = if is_together(&parent) { files_of(&parent, workspace) } else { files_part(&parent) };
+            part.map(|part| part.document)
+        }))
+    }
+
+    /// Counts what changed since before. What cannot be read any more counts as nothing.
+    fn count_changes(
+        &self,
+        before: Option<ObjectId>,
         now: ObjectId,
         source: &dyn ObjectSource,
         totals: &mut Totals,
     ) -> Result<(), Error> {
-        let parent = parent.map(|id| self.catalog.checkpoint(id)).transpose()?.flatten();
         let tree_of =
             |document| FilesDocument::load(source, document).ok().and_then(|document| document.tree());
-        let before = parent.as_ref().and_then(files_part).and_then(|part| tree_of(part.document));
+        let before = before.and_then(tree_of);
         let (Some(before), Some(now)) = (before, tree_of(now)) else {
             totals.added = totals.count;
             return Ok(());
@@ -367,7 +402,10 @@ pub(crate) fn link_plan(
     Ok(transaction.link_plan_checkpoint(id, &link)?)
 }
 
-/// The part of a checkpoint that holds files.
+/// The part of a checkpoint of one workspace that holds its files.
 pub(crate) fn files_part(checkpoint: &Checkpoint) -> Option<&PartRecord> {
+    if is_together(checkpoint) {
+        return None;
+    }
     checkpoint.parts.iter().find(|part| part.kind == PartKind::Files)
 }

@@ -9,7 +9,6 @@ use crate::restore::{DryRun, RestoreOptions, Restored};
 use crate::upkeep::cap_hit;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::PlanRecord;
-use safepoint_model::checkpoint::PartKind;
 use safepoint_model::plan::document;
 use safepoint_model::plan::state::{Plan, Step};
 use safepoint_model::{CheckpointId, ObjectId, ObjectKind, ObjectSink, Progress};
@@ -66,8 +65,7 @@ impl CheckpointManager {
     ) -> Result<Restored, Error> {
         let checkpoint = self.checkpoint(to)?;
         let part = plan_part(&checkpoint);
-        let Some(part) = part.filter(|_| options.paths.is_empty() && options.part != Some(PartKind::Files))
-        else {
+        let Some(part) = part.filter(|_| options.with_plan()) else {
             return act(options);
         };
         let (_lock, dead) = match options.dry_run {

@@ -4,9 +4,12 @@ use crate::config::ConfigError;
 use crate::layout::LayoutError;
 use crate::plan_file::PlanFileError;
 use safepoint_catalog::CatalogError;
+use safepoint_git::GitError;
 use safepoint_model::change::GraftError;
+use safepoint_model::checkpoint::PartKind;
 use safepoint_model::plan::clean::NoneClean;
 use safepoint_model::plan::state::{PlanRule, PlanState};
+use safepoint_model::session::SessionRule;
 use safepoint_model::{Bytes, CheckpointId, ModelError, ObjectError, RelPath, RollbackId};
 use safepoint_store::StoreError;
 use safepoint_workspace::WorkspaceError;
@@ -153,6 +156,46 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
+    /// No agent has this name.
+    #[error("there is no agent {name:?}")]
+    NoAgent {
+        /// What was asked for.
+        name: String,
+    },
+    /// A checkpoint of many folders is not gone back to in one of them.
+    #[error("checkpoint {checkpoint} is one of several folders, which go back together")]
+    GoesTogether {
+        /// Which.
+        checkpoint: CheckpointId,
+    },
+    /// The user's command does not pass in the state that was to be gone back to.
+    #[error("the check does not pass in checkpoint {checkpoint}: {why}")]
+    CheckFailed {
+        /// Which.
+        checkpoint: CheckpointId,
+        /// How it failed.
+        why: String,
+    },
+    /// The user's command passes in no state that there is.
+    #[error("the check passes in none of the checkpoints ({tried} tried)")]
+    NonePassed {
+        /// How many were tried.
+        tried: usize,
+    },
+    /// The checkpoint holds nothing of that kind.
+    #[error("checkpoint {checkpoint} holds no part {part}")]
+    NoPart {
+        /// Which.
+        checkpoint: CheckpointId,
+        /// What was asked for.
+        part: PartKind,
+    },
+    /// A rollback of one workspace alone is not undone with others.
+    #[error("rollback {rollback} is one of this workspace alone")]
+    NotTogether {
+        /// Which.
+        rollback: RollbackId,
+    },
     /// No plan has this id.
     #[error("there is no plan {id:?}")]
     NoPlan {
@@ -260,6 +303,50 @@ pub enum Error {
     /// A rule of the plan says no.
     #[error(transparent)]
     Plan(#[from] PlanRule),
+    /// No session has this id.
+    #[error("there is no session {id} on record")]
+    NoSession {
+        /// What was asked for, in UUID form.
+        id: String,
+    },
+    /// A rule of sessions says no.
+    #[error(transparent)]
+    Session(#[from] SessionRule),
+    /// The workspace is in no git repository.
+    #[error("{} is not in a git repository", path.display())]
+    NoRepository {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The workspace is only a part of the repository.
+    #[error("the workspace is only a part of the repository at {}", top.display())]
+    PartOfRepository {
+        /// Where the repository begins.
+        top: PathBuf,
+    },
+    /// The checkpoint is no commit.
+    #[error("checkpoint {checkpoint} is not a commit")]
+    NoCommit {
+        /// Which.
+        checkpoint: CheckpointId,
+    },
+    /// The checkpoint says nothing about a repository.
+    #[error("checkpoint {checkpoint} holds no state of git")]
+    NoGitState {
+        /// Which.
+        checkpoint: CheckpointId,
+    },
+    /// Something is not committed.
+    #[error("there are uncommitted changes ({what}): {}", some(paths))]
+    Uncommitted {
+        /// How much, in words.
+        what: String,
+        /// Some of them.
+        paths: Vec<RelPath>,
+    },
+    /// The repository failed.
+    #[error(transparent)]
+    Git(#[from] GitError),
     /// A rollback failed on the way, and everything was put back.
     #[error("rollback {rollback} failed and was undone")]
     RolledBackHalfway {

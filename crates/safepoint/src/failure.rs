@@ -5,8 +5,10 @@ use crate::config::ConfigError;
 use crate::error::Wish;
 use crate::layout::LayoutError;
 use safepoint_catalog::CatalogError;
+use safepoint_git::GitError;
 use safepoint_model::change::GraftError;
 use safepoint_model::plan::state::{PlanRule, PlanState};
+use safepoint_model::session::SessionRule;
 use safepoint_model::{ModelError, ObjectError};
 use safepoint_store::StoreError;
 use safepoint_workspace::WorkspaceError;
@@ -214,6 +216,14 @@ fn classify(error: &Error) -> Row {
             ("no_decision", NotFound, &["`safepoint plan tree PLAN` shows its decisions."])
         }
         Error::Plan(_) => ("plan_rule", Conflict, &["`safepoint plan show PLAN` shows where it is."]),
+        Error::NoSession { .. } => (
+            "no_session",
+            NotFound,
+            &["`safepoint session list` shows the sessions. A checkpoint may name one that is on no record."],
+        ),
+        Error::Session(SessionRule::Transition { .. }) => {
+            ("session_rule", Conflict, &["`safepoint session get ID` shows where it is."])
+        }
         Error::NoPurge { .. } => {
             ("no_purge", NotFound, &["`safepoint show ID --files` lists what is in a checkpoint."])
         }
@@ -222,12 +232,57 @@ fn classify(error: &Error) -> Row {
             Usage,
             &["Name files or folders in it. `safepoint delete` deletes whole checkpoints."],
         ),
+        Error::NoAgent { .. } => {
+            ("no_agent", NotFound, &["`safepoint agent list` shows the agents that are registered."])
+        }
+        Error::GoesTogether { .. } => (
+            "goes_together",
+            Conflict,
+            &["Roll all of it back: safepoint rollback ID; or choose paths of this workspace with --path."],
+        ),
+        Error::CheckFailed { .. } => (
+            "check_failed",
+            Failed,
+            &["Choose another checkpoint, or let it be found: safepoint rollback --until CMD"],
+        ),
+        Error::NonePassed { .. } => {
+            ("none_passed", Failed, &["Everything is as it was. Does the command pass anywhere?"])
+        }
+        Error::NoPart { .. } => ("no_part", NotFound, &["`safepoint show ID` shows what it holds."]),
+        Error::NotTogether { .. } => {
+            ("not_together", Conflict, &["Undo it in its workspace: safepoint undo"])
+        }
         Error::NotWhole { .. } => ("damaged", Damaged, DAMAGED),
         Error::CannotCollect { .. } => (
             "cannot_collect",
             Damaged,
             &["`safepoint repair` mends what can be mended; a checkpoint that stays damaged can be deleted."],
         ),
+        Error::NoRepository { .. } => {
+            ("no_repository", NotFound, &["`git init` makes one; without --git a checkpoint needs none."])
+        }
+        Error::PartOfRepository { .. } => (
+            "part_of_repository",
+            Conflict,
+            &["Branch and index are moved only where the workspace is the whole repository."],
+        ),
+        Error::NoCommit { .. } => {
+            ("no_commit", Conflict, &["Only checkpoints that were taken with `create --git` are commits."])
+        }
+        Error::NoGitState { .. } => (
+            "no_git_state",
+            Conflict,
+            &["Choose one that was taken while the workspace was in a repository."],
+        ),
+        Error::Uncommitted { .. } => (
+            "uncommitted",
+            Conflict,
+            &[
+                "Commit or stash them first.",
+                "Or force it by name: --discard-uncommitted. The safety checkpoint keeps files and index as they are now.",
+            ],
+        ),
+        Error::Git(error) => classify_git(error),
         Error::RolledBackHalfway { source, .. } => {
             let (_, kind, hints) = classify(source);
             ("rollback_failed", kind, hints)
@@ -261,6 +316,42 @@ fn classify(error: &Error) -> Row {
         }
         Error::Graft(GraftError::Object(error)) => classify_object(error),
         Error::Graft(GraftError::Model(_)) => ("damaged", Damaged, DAMAGED),
+    }
+}
+
+fn classify_git(error: &GitError) -> Row {
+    use FailureKind::{Busy, Conflict, Damaged, Failed, Interrupted, NotFound};
+    match error {
+        GitError::Object(error) => classify_object(error),
+        GitError::Interrupted => ("interrupted", Interrupted, &["Run it again when you like."]),
+        GitError::UnderWay { .. } => {
+            ("git_under_way", Conflict, &["Finish it or abort it with git first, then try again."])
+        }
+        GitError::Locked { .. } => (
+            "git_locked",
+            Busy,
+            &["Wait until it has finished. If none runs, a git that died left the file: delete it."],
+        ),
+        GitError::Moved { .. } => {
+            ("git_moved", Busy, &["Stop what works in the repository, then try again."])
+        }
+        GitError::NoCommit { .. } => (
+            "commit_gone",
+            NotFound,
+            &[
+                "Git collects commits that no ref names. The files are in the checkpoint: roll back without git.",
+            ],
+        ),
+        GitError::Damaged { .. } => ("git_damaged", Damaged, &["`git fsck` says more."]),
+        GitError::Bare { .. }
+        | GitError::Unsupported { .. }
+        | GitError::Stranger { .. }
+        | GitError::TagTaken { .. }
+        | GitError::Detached
+        | GitError::Elsewhere { .. } => {
+            ("git_refused", Conflict, &["Everything but git works there: leave the option for git out."])
+        }
+        GitError::Read { .. } | GitError::Write { .. } => ("git", Failed, MEND),
     }
 }
 
@@ -435,6 +526,13 @@ fn details(error: &Error) -> Vec<String> {
         Error::PlanFile(error) => {
             error.others().iter().take(10).map(|problem| format!("Also: {problem}")).collect()
         }
+        Error::Session(SessionRule::Transition { from, allowed, .. }) => vec![match allowed.as_slice() {
+            [] => format!("It is {from}: that is final."),
+            allowed => {
+                let words: Vec<&str> = allowed.iter().map(|word| word.as_str()).collect();
+                format!("From {from} it can become {}.", words.join(", "))
+            }
+        }],
         Error::RolledBackHalfway { source, .. } => details(source),
         _ => Vec::new(),
     }
@@ -445,6 +543,8 @@ mod tests {
     use super::*;
     use crate::config::ConfigFile;
     use crate::plan_file::{PlanFile, PlanFileError};
+    use safepoint_model::id::SessionId;
+    use safepoint_model::session::SessionStatus;
     use safepoint_model::{ModelError, ObjectId, RelPath};
     use std::io;
     use std::path::PathBuf;
@@ -473,6 +573,18 @@ mod tests {
                     .into(),
                 "bad_configuration",
                 FailureKind::Usage,
+            ),
+            (Error::NoSession { id: "x".to_owned() }, "no_session", FailureKind::NotFound),
+            (
+                SessionRule::Transition {
+                    id: SessionId::from_bits(1),
+                    from: SessionStatus::Completed,
+                    to: SessionStatus::Failed,
+                    allowed: Vec::new(),
+                }
+                .into(),
+                "session_rule",
+                FailureKind::Conflict,
             ),
             (PlanFileError::TooLarge { bytes_max: 1 }.into(), "bad_plan", FailureKind::Usage),
             (
@@ -530,6 +642,21 @@ mod tests {
                 FailureKind::Conflict,
             ),
             (Error::NoFiles { checkpoint }, "no_files", FailureKind::Conflict),
+            (Error::NoRepository { path: PathBuf::from("p") }, "no_repository", FailureKind::NotFound),
+            (
+                Error::PartOfRepository { top: PathBuf::from("p") },
+                "part_of_repository",
+                FailureKind::Conflict,
+            ),
+            (Error::NoCommit { checkpoint }, "no_commit", FailureKind::Conflict),
+            (Error::NoGitState { checkpoint }, "no_git_state", FailureKind::Conflict),
+            (GitError::Detached.into(), "git_refused", FailureKind::Conflict),
+            (GitError::Interrupted.into(), "interrupted", FailureKind::Interrupted),
+            (GitError::Moved { name: "x".to_owned() }.into(), "git_moved", FailureKind::Busy),
+            (GitError::Locked { path: PathBuf::from("p") }.into(), "git_locked", FailureKind::Busy),
+            (GitError::NoCommit { id: "x".to_owned() }.into(), "commit_gone", FailureKind::NotFound),
+            (GitError::Write { path: PathBuf::from("p"), source: full() }.into(), "git", FailureKind::Failed),
+            (GitError::Object(ObjectError::Missing { id: object }).into(), "missing", FailureKind::Damaged),
             (ObjectError::Input(full()).into(), "unreadable", FailureKind::Failed),
             (store(StoreError::WriterFailed).into(), "store", FailureKind::Failed),
             (ObjectError::Store("odd".into()).into(), "store", FailureKind::Failed),

@@ -4,7 +4,7 @@ use crate::error::Wish;
 use crate::home::{PlanLock, Share};
 use crate::{CheckpointManager, CreateOptions, Error, process};
 use safepoint_model::CheckpointId;
-use safepoint_model::plan::run::RunOutcome;
+use safepoint_model::plan::run::{Run, RunOutcome};
 use std::time::Duration;
 
 /// What the death of a runner left, once it was put in order.
@@ -19,6 +19,27 @@ pub struct DeadRun {
 }
 
 impl CheckpointManager {
+    /// Whether a live process runs a plan.
+    ///
+    /// # Errors
+    /// When there is no such plan, or Safepoint's home cannot be used.
+    pub fn plan_is_run(&self, id: &str) -> Result<bool, Error> {
+        match self.keep_still(id) {
+            Ok(_) => Ok(false),
+            Err(Error::PlanRunning { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Every run of a plan, oldest first.
+    ///
+    /// # Errors
+    /// When there is no such plan, or the catalog cannot be read.
+    pub fn plan_runs(&self, id: &str) -> Result<Vec<Run>, Error> {
+        self.plan(id)?;
+        Ok(self.catalog.runs(id)?)
+    }
+
     /// Takes a plan in order to run it.
     pub(crate) fn take_plan(&self, id: &str) -> Result<(PlanLock, Option<DeadRun>), Error> {
         self.lock_plan(id, Share::Alone, self.settings.lock_wait, Wish::Run)

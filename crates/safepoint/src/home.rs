@@ -155,7 +155,7 @@ impl Home {
         let folder = self.path.join(SCRATCH);
         make_private_dir(&folder)?;
         for old in fs::read_dir(&folder)?.flatten() {
-            let held = fs::File::open(old.path()).and_then(|held| Ok((flock(&held, SHARED), held)));
+            let held = fs::File::open(old.path()).map(|held| (flock(&held, SHARED), held));
             if held.is_ok_and(|(locked, _)| locked.is_ok()) {
                 let _ = remove_tree(&old.path());
             }

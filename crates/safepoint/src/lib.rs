@@ -28,6 +28,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests set up folders"))]
 
+mod agents;
 mod apply;
 mod compare;
 mod config;
@@ -38,6 +39,7 @@ mod environment;
 mod error;
 mod failure;
 mod find;
+mod git;
 mod guard;
 mod home;
 mod layout;
@@ -55,13 +57,16 @@ mod rescue;
 mod restore;
 mod runner;
 mod sandbox;
+mod sessions;
 mod space;
 mod spelling;
 mod strategy;
+mod together;
 mod undo;
 mod upkeep;
 mod validate;
 
+pub use agents::agent_path;
 pub use apply::{Applied, Merge};
 pub use compare::{Against, Comparison, Status, Survey};
 pub use config::{
@@ -74,10 +79,12 @@ pub use environment::{Environment, SystemEnvironment};
 pub use error::{Error, Wish};
 pub use failure::{Failure, FailureKind};
 pub use find::{Entries, ListedEntry};
+pub use git::{GitCommit, GitStatus, Tags};
 pub use guard::DeadRun;
 pub use layout::{Exported, ImportOptions, Imported, Layout, LayoutError, check_layout};
 pub use manager::{CheckpointManager, Settings};
 pub use part::{Captured, Chosen, Outline, Part, Prepared};
+pub use parts::git::{GitCapture, GitMoved, GitReset, Uncommitted};
 pub use plan_file::{
     PLAN_FILE_BYTES_MAX, Place, PlanFile, PlanFileError, PlanFileProblem, PlanFormat, PlanProblemKind,
 };
@@ -89,9 +96,11 @@ pub use repair::Repair;
 pub use restore::{DryRun, RestoreOptions, Restored};
 pub use runner::{Interrupted, RunEvent, RunObserver, RunOptions, RunReport};
 pub use sandbox::Missing;
+pub use sessions::{NewSession, SessionLog};
 pub use space::{CheckpointSpace, Space, WorkspaceSpace};
 pub use strategy::{Check, Printed, Progressed, Search, Staged, StagedEnd, Trial, Until};
-pub use upkeep::{Cap, Judged, Thoroughness};
+pub use together::{CreatedTogether, RestoredTogether, Whole};
+pub use upkeep::{Cap, Judged, Policies, Thoroughness};
 pub use validate::{DamagedPart, Validation};
 
 pub use safepoint_catalog::{

@@ -5,6 +5,7 @@ use crate::environment::{Environment, SystemEnvironment};
 use crate::home::Home;
 use crate::{Error, find};
 use safepoint_catalog::{Catalog, Filter, Summary, Workspace};
+use safepoint_model::agent::WorkspaceKind;
 use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::reference::Reference;
 use safepoint_model::retention::Policy;
@@ -30,7 +31,7 @@ pub struct Settings {
     pub cap_bytes: Option<u64>,
     /// Which checkpoints stay; what the configuration says where it is not given.
     pub retention: Option<Policy>,
-    /// The session that checkpoints belong to where nothing else is said.
+    /// The session that checkpoints belong to where nothing else is said, and for which steps, decisions and rollbacks are counted.
     pub session_id: Option<String>,
     /// A run of a plan takes an emergency checkpoint when the disk has less room than this.
     pub low_disk_bytes: u64,
@@ -128,6 +129,11 @@ impl CheckpointManager {
     /// # Errors
     /// When it cannot be opened.
     pub fn register_anyway(&self, path: &Path) -> Result<Workspace, Error> {
+        self.register_as(path, WorkspaceKind::Project)
+    }
+
+    /// Registers a folder for what it is. One that is somebody's project stays so.
+    pub(crate) fn register_as(&self, path: &Path, kind: WorkspaceKind) -> Result<Workspace, Error> {
         let path = canonical(path)?;
         Root::open(&path)?;
         let name =
@@ -139,8 +145,13 @@ impl CheckpointManager {
             created_at: self.environment.now(),
             head: None,
             removed_at: None,
+            kind,
         };
         self.catalog.write(|transaction| match transaction.workspace_at(&workspace.root)? {
+            Some(known) if known.kind == WorkspaceKind::Agent && kind == WorkspaceKind::Project => {
+                transaction.set_workspace_kind(known.id, kind)?;
+                Ok(Workspace { kind, ..known })
+            }
             Some(known) => Ok(known),
             None => {
                 transaction.register_workspace(&workspace)?;
@@ -156,19 +167,22 @@ impl CheckpointManager {
     pub fn workspace_around(&self, path: &Path) -> Result<Option<Workspace>, Error> {
         let path = canonical(path)?;
         for above in path.ancestors() {
-            if let Some(workspace) = self.catalog.workspace_at(above.as_os_str().as_bytes())? {
-                return Ok(Some(workspace));
+            match self.catalog.workspace_at(above.as_os_str().as_bytes())? {
+                Some(workspace) if workspace.kind == WorkspaceKind::Project => return Ok(Some(workspace)),
+                _ => {}
             }
         }
         Ok(None)
     }
 
-    /// Every registered workspace.
+    /// Every registered workspace that somebody works in.
     ///
     /// # Errors
     /// When the catalog cannot be read.
     pub fn workspaces(&self) -> Result<Vec<Workspace>, Error> {
-        Ok(self.catalog.workspaces()?)
+        let mut workspaces = self.catalog.workspaces()?;
+        workspaces.retain(|workspace| workspace.kind == WorkspaceKind::Project);
+        Ok(workspaces)
     }
 
     /// The workspace as it is on record now.
@@ -260,19 +274,6 @@ impl CheckpointManager {
             _ => WorkspaceError::Stage { path: RelPath::root(), source },
         })?;
         Ok(found.and(self.settings.capabilities))
-    }
-
-    /// Which checkpoints of a workspace stay.
-    ///
-    /// # Errors
-    /// When the configuration cannot be read.
-    pub fn retention(&self, workspace: &Workspace) -> Result<Policy, Error> {
-        if let Some(policy) = self.settings.retention {
-            return Ok(policy);
-        }
-        // A workspace whose folder is gone has checkpoints all the same.
-        let root = Root::open(workspace.root_path()).ok();
-        Ok(self.config_at(root.as_ref(), Broken::PassedOver)?.retention)
     }
 
     /// Opens the workspace for this process alone.

@@ -1,5 +1,6 @@
 //! MARK: every object that a checkpoint or another record needs.
 
+use crate::parts::git;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Filter, RoleFilter};
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind};
@@ -60,6 +61,12 @@ pub(crate) fn each_object(
     for part in manifest.parts {
         if part.kind == PartKind::Plan {
             plan::document::objects(store, part.document, visit)?;
+        } else if part.kind == PartKind::Git {
+            if visit(part.document) {
+                let (refs, contents) = git::needed(store, part.document)?;
+                visit(refs);
+                contents.iter().try_for_each(|content| content_objects(manager, content, visit))?;
+            }
         } else if visit(part.document) && part.kind == PartKind::Files {
             let files = FilesDocument::load(store, part.document)?;
             visit(files.coverage);

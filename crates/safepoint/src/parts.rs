@@ -1,4 +1,5 @@
 //! The kinds of parts there are.
 
 pub(crate) mod files;
+pub(crate) mod git;
 pub(crate) mod plan;

@@ -4,14 +4,16 @@
 //! due before something is taken before it is on record, one that is due after it afterwards.
 
 use crate::create::{CreateOptions, Created};
+use crate::parts::plan::guard;
 use crate::restore::{DryRun, RestoreOptions, Restored};
 use crate::{CheckpointManager, Error};
-use safepoint_catalog::{PlanCheckpoint, PlanNote, PlanRecord, PlanSummary, Workspace};
+use safepoint_catalog::{PlanCheckpoint, PlanNote, PlanRecord, PlanSummary, Transaction, Workspace};
 use safepoint_model::checkpoint::{Kind, Reason};
 use safepoint_model::plan::document;
 use safepoint_model::plan::spec::{PlanSpec, StepSpec, is_slug};
 use safepoint_model::plan::state::{Decision, Happening, Plan, PlanRule, PlanState};
-use safepoint_model::{CheckpointId, Progress};
+use safepoint_model::session::SessionCount;
+use safepoint_model::{CheckpointId, Progress, Timestamp};
 use serde_json::Value;
 
 /// How often a plan that others change is looked at anew.
@@ -120,13 +122,37 @@ impl CheckpointManager {
         what: &str,
         change: impl FnOnce(&mut Plan) -> Result<T, PlanRule>,
     ) -> Result<(PlanRecord, T), Error> {
+        self.change_plan_and(id, what, change, |_, _, _| Ok(()))
+    }
+
+    /// The same, with more that belongs into the transaction.
+    fn change_plan_and<T>(
+        &self,
+        id: &str,
+        what: &str,
+        change: impl FnOnce(&mut Plan) -> Result<T, PlanRule>,
+        and: impl FnOnce(&Transaction<'_>, &T, Timestamp) -> Result<(), Error>,
+    ) -> Result<(PlanRecord, T), Error> {
         let at = self.environment.now();
         self.catalog.write(|transaction| {
             let mut record = transaction.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.to_owned() })?;
             let value = change(&mut record.plan)?;
             record.version = transaction.save_plan(&record.plan, what, at)?;
             record.updated_at = at;
+            and(transaction, &value, at)?;
             Ok((record, value))
+        })
+    }
+
+    /// Moves a plan on by a rule of the model, and counts the steps that ended with it.
+    pub(crate) fn move_plan(
+        &self,
+        id: &str,
+        what: &str,
+        change: impl FnOnce(&mut Plan) -> Result<Vec<Happening>, PlanRule>,
+    ) -> Result<(PlanRecord, Vec<Happening>), Error> {
+        self.change_plan_and(id, what, change, |transaction, happened, at| {
+            self.count_steps(transaction, happened, at)
         })
     }
 
@@ -200,7 +226,7 @@ impl CheckpointManager {
         let _lock = self.hold_plan(id)?;
         let now = self.environment.now();
         let (record, happened) =
-            self.change_plan(id, &format!("step {path} done"), |plan| plan.finish(path, output, now))?;
+            self.move_plan(id, &format!("step {path} done"), |plan| plan.finish(path, output, now))?;
         self.after(record, happened, progress)
     }
 
@@ -343,6 +369,8 @@ impl CheckpointManager {
         if checkpoint.plan_id.as_deref() != Some(id) {
             return Err(Error::OtherPlan { checkpoint: to, id: id.to_owned() });
         }
+        // Its sandbox may be gone because it was applied.
+        guard(&record)?;
         let made = self.mend_sandbox(&record, options.missing_sandbox)?;
         let workspace = self.place_of(&record)?;
         let restored = self.restore(&workspace, to, options, progress);
@@ -370,7 +398,12 @@ impl CheckpointManager {
             made_at: self.environment.now(),
         };
         let made = decision.id.clone();
-        let (record, ()) = self.change_plan(id, "decision made", |plan| plan.decide(decision))?;
+        let (record, ()) = self.change_plan_and(
+            id,
+            "decision made",
+            |plan| plan.decide(decision),
+            |transaction, (), at| self.count(transaction, SessionCount::Decision, at),
+        )?;
         Ok((record, made))
     }
 

@@ -6,9 +6,7 @@
 #![allow(clippy::disallowed_methods, reason = "this module is the one that starts programs")]
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{
-    Pid, PidfdFlags, Resource, Rlimit, Signal, kill_process_group, pidfd_open, pidfd_send_signal, prlimit,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, PipeReader, Read};
@@ -27,6 +25,9 @@ const TICK: Duration = Duration::from_millis(50);
 /// So much of what was printed is kept from the beginning, and so much from the end.
 const LOG_HEAD_BYTES: usize = 1 << 20;
 const LOG_TAIL_BYTES: usize = 3 << 20;
+
+/// Sets the limit of open files and becomes the shell that runs the line.
+const WITH_LIMIT: &str = "ulimit -S -n \"$0\" 2>/dev/null; exec /bin/sh -c \"$1\"";
 
 /// The variable by which every process of a run is known, also after its runner died.
 pub(crate) const RUN_VARIABLE: &str = "SAFEPOINT_RUN_ID";
@@ -117,8 +118,16 @@ impl Log {
 pub(crate) fn run(job: &Job<'_>, stop: &dyn Fn() -> Stop, output: &mut dyn FnMut(&[u8])) -> io::Result<Exit> {
     let (reader, writer) = io::pipe()?;
     let mut command = Command::new("/bin/sh");
+    match job.open_files {
+        // Before the line runs: it must not see another limit than the one that it keeps.
+        Some(files) => {
+            command.args(["-c", WITH_LIMIT, &files.to_string(), job.line]);
+        }
+        None => {
+            command.args(["-c", job.line]);
+        }
+    }
     command
-        .args(["-c", job.line])
         .current_dir(job.directory)
         .envs(job.variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
@@ -129,10 +138,6 @@ pub(crate) fn run(job: &Job<'_>, stop: &dyn Fn() -> Stop, output: &mut dyn FnMut
     // It holds the writing end of the pipe.
     drop(command);
     let pid = Pid::from_child(&child);
-    if let Some(files) = job.open_files {
-        let limit = rustix::process::getrlimit(Resource::Nofile);
-        let _ = prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(files), ..limit });
-    }
     // A failure to watch it must not leave it running.
     let watched = pidfd_open(pid, PidfdFlags::empty()).map_err(io::Error::from);
     let handle = match watched {
@@ -412,8 +417,8 @@ mod tests {
     fn a_limit_of_open_files_is_the_commands_own() {
         let folder = tempfile::tempdir().unwrap();
         let mut log = Log::default();
-        let few = Job { open_files: Some(77), ..job("sleep 0.2; ulimit -n", folder.path()) };
-        run(&few, &|| Stop::No, &mut |bytes: &[u8]| log.push(bytes)).unwrap();
-        assert_eq!(log.last_lines(1), "77");
+        let few = Job { open_files: Some(77), ..job("ulimit -n; exit 3", folder.path()) };
+        let exit = run(&few, &|| Stop::No, &mut |bytes: &[u8]| log.push(bytes)).unwrap();
+        assert_eq!((exit, log.last_lines(1).as_str()), (Exit::Status(3), "77"));
     }
 }

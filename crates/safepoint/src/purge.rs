@@ -2,11 +2,12 @@
 
 use crate::create::files_part;
 use crate::parts::files::keep_document;
+use crate::together::files_of;
 use crate::upkeep::Thoroughness;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Filter, Purged, RoleFilter, Workspace};
 use safepoint_model::change::{self, without};
-use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind, PartRecord};
+use safepoint_model::checkpoint::{Checkpoint, Manifest, PartRecord};
 use safepoint_model::coverage::{Skipped, Why};
 use safepoint_model::files::FilesDocument;
 use safepoint_model::tree::{Entry, Node};
@@ -62,11 +63,16 @@ impl CheckpointManager {
         let held = self.hold(workspace)?;
         self.recover_held(workspace, &held.root, progress)?;
         let writer = self.store.writer()?.beyond_limit();
-        let filter = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
+        let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
         let mut known = HashMap::new();
         let mut changed = Vec::new();
         for checkpoint in self.catalog.checkpoints(&filter)? {
-            let Some(part) = files_part(&checkpoint) else { continue };
+            let part = match checkpoint.workspace_id {
+                Some(id) if id == workspace.id => files_part(&checkpoint),
+                Some(_) => None,
+                None => files_of(&checkpoint, workspace.id),
+            };
+            let Some(part) = part else { continue };
             let rewritten = match known.get(&part.document) {
                 Some(rewritten) => rewritten,
                 None => {
@@ -75,7 +81,7 @@ impl CheckpointManager {
                 }
             };
             if let Some(rewritten) = rewritten {
-                changed.push((checkpoint.id, purged(&writer, &checkpoint, rewritten)?));
+                changed.push((checkpoint.id, purged(&writer, &checkpoint, part, rewritten)?));
             }
         }
         if changed.is_empty() {
@@ -137,9 +143,14 @@ fn weigh(
     }
 }
 
-fn purged(writer: &Writer<'_>, checkpoint: &Checkpoint, rewritten: &Rewritten) -> Result<Purged, Error> {
-    let other = |part: &PartRecord| match part.kind {
-        PartKind::Files => PartRecord { document: rewritten.document, ..part.clone() },
+fn purged(
+    writer: &Writer<'_>,
+    checkpoint: &Checkpoint,
+    from: &PartRecord,
+    rewritten: &Rewritten,
+) -> Result<Purged, Error> {
+    let other = |part: &PartRecord| match part {
+        part if part == from => PartRecord { document: rewritten.document, ..part.clone() },
         _ => part.clone(),
     };
     let parts: Vec<PartRecord> = checkpoint.parts.iter().map(other).collect();

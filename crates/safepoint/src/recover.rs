@@ -7,7 +7,8 @@ use crate::{CheckpointManager, Error};
 use safepoint_catalog::{FinishFacts, Workspace};
 use safepoint_model::rollback::{Rescued, Rollback, RollbackState};
 use safepoint_model::{Progress, RelPath, RollbackId};
-use safepoint_workspace::{Ended, Root, Stage};
+use safepoint_workspace::{Ended, Root, Stage, WorkspaceError};
+use std::time::Duration;
 
 /// What recovery found and did.
 #[derive(Debug, Default)]
@@ -34,6 +35,14 @@ impl Recovery {
             && self.warnings.is_empty()
     }
 
+    fn join(&mut self, other: Recovery) {
+        self.undone.extend(other.undone);
+        self.settled.extend(other.settled);
+        self.rescued.extend(other.rescued);
+        self.waiting.extend(other.waiting);
+        self.warnings.extend(other.warnings);
+    }
+
     fn add(&mut self, settling: Settling) {
         self.rescued.extend(settling.rescued);
         self.waiting.extend(settling.waiting);
@@ -57,6 +66,29 @@ impl CheckpointManager {
         root: &Root,
         progress: &dyn Progress,
     ) -> Result<Recovery, Error> {
+        let mut recovery = self.recover_one(workspace, root, progress)?;
+        // What is one is put in order as one, by whichever command comes first. Who is at work in a folder just now has done so.
+        for id in self.catalog.unfinished_together()?.into_iter().filter(|id| *id != workspace.id) {
+            let other = self.workspace(id)?;
+            let found = Root::open(other.root_path()).and_then(|root| {
+                let lock = root.lock(Duration::ZERO)?;
+                Ok((root, lock))
+            });
+            match found {
+                Ok((root, _lock)) => recovery.join(self.recover_one(&other, &root, progress)?),
+                Err(WorkspaceError::Busy { .. }) => {}
+                Err(error) => recovery.warnings.push(error.to_string()),
+            }
+        }
+        Ok(recovery)
+    }
+
+    fn recover_one(
+        &self,
+        workspace: &Workspace,
+        root: &Root,
+        progress: &dyn Progress,
+    ) -> Result<Recovery, Error> {
         let mut recovery = Recovery::default();
         self.sweep_sandboxes(workspace.id)?;
         // Nothing is captured here, so no pattern matters, and no wrong line in a configuration stands in the way.
@@ -70,7 +102,9 @@ impl CheckpointManager {
         part.capabilities = self.probe(root)?;
         for record in unfinished {
             match record.state {
-                RollbackState::Applying => self.undo_crashed(&part, &record, progress, &mut recovery)?,
+                RollbackState::Applying => {
+                    self.undo_crashed(workspace, &part, &record, progress, &mut recovery)?;
+                }
                 _ => self.settle_crashed(&part, &record, progress, &mut recovery)?,
             }
         }
@@ -80,6 +114,7 @@ impl CheckpointManager {
 
     fn undo_crashed(
         &self,
+        workspace: &Workspace,
         part: &dyn Part,
         record: &Rollback,
         progress: &dyn Progress,
@@ -89,6 +124,7 @@ impl CheckpointManager {
         let mut prepared = part.resume(record.id, steps)?;
         prepared
             .undo()
+            .and_then(|()| self.take_git_back(workspace, record, recovery))
             .map_err(|source| Error::Unfinished { rollback: record.id, source: Box::new(source) })?;
         let facts =
             FinishFacts { error: Some("the process ended half-way".to_owned()), ..FinishFacts::default() };

@@ -11,14 +11,17 @@ use crate::effects::{FailedUndo, NotUndone, Undone};
 use crate::manager::Held;
 use crate::part::{Chosen, Outline, Part, Prepared};
 use crate::parts::files::FilesPart;
-use crate::parts::plan::{PlanRollback, WithRecords};
+use crate::parts::git::{GitMoved, GitReset, Moving, Uncommitted, WithGit};
+use crate::parts::plan::{PlanRollback, WithRecords, plan_part};
 use crate::sandbox::Missing;
+use crate::together::{files_of, is_together};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{FinishFacts, Workspace};
 use safepoint_model::change::Absent;
 use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, PartRecord, Reason, Role};
 use safepoint_model::plan::state::TakenBack;
 use safepoint_model::rollback::{Rescued, Rollback, RollbackState, Strategy, Verb};
+use safepoint_model::session::SessionCount;
 use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, document};
 use safepoint_store::Writer;
 use safepoint_workspace::{Ended, Times, WorkspaceError};
@@ -50,6 +53,10 @@ pub struct RestoreOptions {
     pub failed_undo: FailedUndo,
     /// What becomes of it when the sandbox of the plan is gone.
     pub missing_sandbox: Missing,
+    /// Whether branch and index move to the commit that the checkpoint is.
+    pub git: GitReset,
+    /// What becomes of that when something is not committed.
+    pub uncommitted: Uncommitted,
 }
 
 /// What a rollback did, or would do.
@@ -73,6 +80,8 @@ pub struct Restored {
     pub undone: Vec<Undone>,
     /// What steps did outside of the files and was not taken back.
     pub effects_not_undone: Vec<NotUndone>,
+    /// What it moved in the repository, where it was asked to.
+    pub git: Option<GitMoved>,
 }
 
 /// What is asked, whichever verb asks it.
@@ -157,10 +166,12 @@ impl CheckpointManager {
 
     /// The record of this rollback, before anything is known about how it goes.
     fn record_of(&self, workspace: &Workspace, request: &Request<'_>) -> Result<Rollback, Error> {
-        let selective = !request.options.paths.is_empty() || request.options.part.is_some();
+        let options = request.options;
+        let selective = !options.paths.is_empty() || options.part.is_some() || options.git_alone();
         Ok(Rollback {
             id: RollbackId::from_bits(self.environment.new_id()),
             workspace_id: workspace.id,
+            together: None,
             verb: request.verb,
             answers: request.answers,
             from: self.workspace(workspace.id)?.head,
@@ -205,7 +216,14 @@ impl CheckpointManager {
         record: &mut Rollback,
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
-        let target = self.target_part(workspace, request)?;
+        let mut target = self.target_part(workspace, request)?;
+        if let Some(part) =
+            request.options.part.filter(|part| matches!(part, PartKind::Agent | PartKind::Session))
+        {
+            return Err(Error::NoPart { checkpoint: request.to.id, part });
+        }
+        let mut git_warnings = Vec::new();
+        let moving = self.plan_git(workspace, request, record, progress, &mut git_warnings)?;
         let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
         let mut part = FilesPart::new(self, &held.root, workspace, config.excludes);
         part.times = request.options.times;
@@ -225,13 +243,22 @@ impl CheckpointManager {
             ..CreateOptions::default()
         };
         let mut safety = self.draft(workspace, &part, Some(&target), &safety, &writer, progress)?;
+        self.note_git(workspace, config.git, &mut safety.checkpoint, moving.as_ref(), &writer)?;
+        if moving.as_ref().is_some_and(|moving| !moving.files) {
+            target.document = safety.captured.document;
+        }
         let (mut taken_back, mut plan_now) = (None, None);
         // A path that was put back once and is gone again by the time of the undo is no mistake of the user's.
         let absent = if request.verb == Verb::Rollback { Absent::Refused } else { Absent::Fine };
         let chosen = Chosen { paths: &request.options.paths, absent };
-        let mut prepared = part.prepare(safety.captured.document, target.document, chosen, &writer)?;
-        if chosen.paths.is_empty()
-            && request.options.part != Some(PartKind::Files)
+        // Where only the plan goes back, the files go nowhere.
+        let only_plan = request.options.part == Some(PartKind::Plan);
+        if only_plan && plan_part(&request.to).is_none() {
+            return Err(Error::NoPart { checkpoint: request.to.id, part: PartKind::Plan });
+        }
+        let wanted = if only_plan { safety.captured.document } else { target.document };
+        let mut prepared = part.prepare(safety.captured.document, wanted, chosen, &writer)?;
+        if request.options.with_plan()
             && request.taking.is_none()
             && let Some(plan) = PlanRollback::prepare(self, &writer, request, record.id)?
         {
@@ -245,6 +272,13 @@ impl CheckpointManager {
             taking.check(&writer, safety.captured.document, target.document)?;
             prepared = Box::new(WithRecords { files: prepared, records: Box::new(taking) });
         }
+        match &moving {
+            Some(moving) => prepared = Box::new(WithGit { files: prepared, moving }),
+            None if request.options.with_plan() && request.verb == Verb::Rollback => {
+                git_warnings.extend(self.git_moved_since(workspace, &request.to));
+            }
+            None => {}
+        }
         let outline = prepared.outline().clone();
         record.restored_files_count = outline.restored;
         record.removed_files_count = outline.removed;
@@ -253,11 +287,12 @@ impl CheckpointManager {
             outline,
             changed_meanwhile: Vec::new(),
             waiting: Vec::new(),
-            warnings: config.passed_over.clone().into_iter().collect(),
+            warnings: config.passed_over.clone().into_iter().chain(git_warnings).collect(),
             verified: false,
             taken_back,
             undone: Vec::new(),
             effects_not_undone: Vec::new(),
+            git: moving.as_ref().map(Moving::moved),
         };
         let lacking = part.capabilities.warnings();
         restored.warnings.extend(lacking.iter().map(|warning| (*warning).to_owned()));
@@ -302,6 +337,14 @@ impl CheckpointManager {
     /// What the checkpoint holds of this workspace, if it may be restored here.
     fn target_part(&self, workspace: &Workspace, request: &Request<'_>) -> Result<PartRecord, Error> {
         let checkpoint = request.to.id;
+        if is_together(&request.to) {
+            // Chosen paths of one folder may go back alone.
+            return match (request.options.paths.is_empty(), files_of(&request.to, workspace.id)) {
+                (_, None) => Err(Error::OtherWorkspace { checkpoint }),
+                (true, _) => Err(Error::GoesTogether { checkpoint }),
+                (false, Some(part)) => Ok(part.clone()),
+            };
+        }
         if request.to.workspace_id != Some(workspace.id) && request.taking.is_none() {
             return Err(Error::OtherWorkspace { checkpoint });
         }
@@ -329,7 +372,8 @@ impl CheckpointManager {
             error: None,
         };
         // A workspace of which only a part was put back is nearest to what it was just before.
-        let head = match (record.paths.is_empty(), record.safety_checkpoint) {
+        let all = record.paths.is_empty() && !request.options.git_alone();
+        let head = match (all, record.safety_checkpoint) {
             (false, Some(safety)) => safety,
             _ => request.to.id,
         };
@@ -338,6 +382,10 @@ impl CheckpointManager {
             transaction.finish_rollback(record.id, RollbackState::Done, at, &facts)?;
             if request.taking.is_none() {
                 transaction.count_rollback(request.to.id)?;
+                self.count(transaction, SessionCount::Recovery, at)?;
+            }
+            if request.correction.is_some_and(Correction::has_guidance) {
+                self.count(transaction, SessionCount::Decision, at)?;
             }
             transaction.set_head(workspace.id, head)?;
             Ok(())

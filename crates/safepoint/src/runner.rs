@@ -287,7 +287,7 @@ impl CheckpointManager {
                 Some(Interrupted::Done) => {
                     let now = self.environment.now();
                     let what = format!("step {path} had been done");
-                    self.change_plan(id, &what, |plan| plan.finish_unverified(&path, None, now))?;
+                    self.move_plan(id, &what, |plan| plan.finish_unverified(&path, None, now))?;
                     tally.report.done.push(path);
                 }
                 Some(Interrupted::Fail) => {
@@ -482,7 +482,7 @@ impl Runner<'_> {
             }
             (Outcome::Good, _) => {
                 let (record, happened) =
-                    match manager.change_plan(self.id, &format!("step {path} done"), |plan| {
+                    match manager.move_plan(self.id, &format!("step {path} done"), |plan| {
                         let happened = match how {
                             How::Run => plan.finish_unverified(&path, None, now)?,
                             How::Verify => plan.verified(&path, now)?,
@@ -504,9 +504,11 @@ impl Runner<'_> {
             }
             (Outcome::Bad(error), how) => {
                 self.observer.happened(&RunEvent::Failed(&path, &error));
+                // Whoever wants to stop now gets the checkpoint of the failure all the same.
+                let progress = Unstoppable(self.progress);
                 let moved = match how {
-                    How::Run => manager.fail_step_by(self.id, &path, &error, log, self.progress),
-                    How::Verify => manager.refute_subplan(self.id, &path, &error, log, self.progress),
+                    How::Run => manager.fail_step_by(self.id, &path, &error, log, &progress),
+                    How::Verify => manager.refute_subplan(self.id, &path, &error, log, &progress),
                 };
                 match moved {
                     Err(Error::Plan(PlanRule::Over(_))) => return Ok(Some(Halt::Cancelled)),
@@ -719,6 +721,7 @@ impl CheckpointManager {
             record.updated_at = now;
             let body = json!({ "step": path, "error": error, "log": log });
             transaction.note_plan(id, "error", &body, now)?;
+            self.count_steps(transaction, &happened, now)?;
             Ok::<_, Error>((record, happened))
         })?;
         self.after(record, happened, progress)

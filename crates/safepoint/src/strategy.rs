@@ -42,7 +42,7 @@ pub struct Staged {
 #[derive(Debug)]
 pub enum StagedEnd {
     /// It was done.
-    Done(Box<Restored>, Staged),
+    Done(Box<Restored>, Box<Staged>),
     /// The user's command did not pass, or somebody did not want it: nothing has changed.
     Left(Box<Staged>),
 }
@@ -151,7 +151,7 @@ impl CheckpointManager {
             return Ok(StagedEnd::Left(Box::new(staged)));
         }
         let restored = self.restore(workspace, to, &options, progress)?;
-        Ok(StagedEnd::Done(Box::new(restored), staged))
+        Ok(StagedEnd::Done(Box::new(restored), Box::new(staged)))
     }
 
     /// Goes back until the user's command passes. Each stop is a rollback like any other; where none passes, everything is as it was.

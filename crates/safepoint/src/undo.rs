@@ -1,8 +1,10 @@
 //! UNDO and REDO: one more rollback, to what was there just before the one that it answers.
 
 use crate::restore::{Request, RestoreOptions, Restored};
+use crate::together::{RestoredTogether, Wish};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::Workspace;
+use safepoint_model::checkpoint::PartKind;
 use safepoint_model::rollback::{Rollback, RollbackState, Verb};
 use safepoint_model::{CheckpointId, Progress};
 
@@ -79,6 +81,9 @@ impl CheckpointManager {
         // What a crash left may be the very rollback that is to be undone.
         self.recover(workspace, progress)?;
         let (answered, before) = self.answered(workspace, verb)?;
+        if answered.together.is_some() {
+            return Err(Error::GoesTogether { checkpoint: before });
+        }
         let options = RestoreOptions { paths: answered.paths.clone(), ..options.clone() };
         self.with_effects(before, &options, progress, |options| {
             self.restore_within_cap(workspace, options, progress, || {
@@ -86,7 +91,8 @@ impl CheckpointManager {
                 self.recover_held(workspace, &held.root, progress)?;
                 // Somebody else may have undone it meanwhile.
                 let (answered, before) = self.answered(workspace, verb)?;
-                let options = RestoreOptions { paths: answered.paths.clone(), ..options.clone() };
+                let part = self.git_alone_before(before)?.then_some(PartKind::Git);
+                let options = RestoreOptions { paths: answered.paths.clone(), part, ..options.clone() };
                 let request = Request {
                     verb,
                     answers: Some(answered.id),
@@ -98,6 +104,27 @@ impl CheckpointManager {
                 self.restore_held(workspace, &held, &request, progress)
             })
         })
+    }
+
+    /// Takes the last rollback of many folders back, or does it again: the one that a workspace's history ends with.
+    ///
+    /// # Errors
+    /// [`Error::NothingToUndo`] and [`Error::NothingToRedo`]; [`Error::NotTogether`] when the last one was of this workspace alone; or as
+    /// [`CheckpointManager::restore_together`].
+    pub fn answer_together(
+        &self,
+        workspace: &Workspace,
+        verb: Verb,
+        options: &RestoreOptions,
+        progress: &dyn Progress,
+    ) -> Result<RestoredTogether, Error> {
+        self.recover(workspace, progress)?;
+        let (answered, before) = self.answered(workspace, verb)?;
+        if answered.together.is_none() {
+            return Err(Error::NotTogether { rollback: answered.id });
+        }
+        let to = self.checkpoint(before)?;
+        self.restore_wish(&Wish { verb, answers: Some(answered.id), to: &to, options }, progress)
     }
 
     /// The rollback that is answered, and what was there just before it.

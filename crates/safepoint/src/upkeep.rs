@@ -1,16 +1,19 @@
 //! UPKEEP: what is pinned, deleted, pruned and collected, and that the store stays within its cap.
 
+use crate::config::Broken;
+use crate::git::Tags;
 use crate::mark::Marker;
 use crate::restore::DryRun;
 use crate::undo::next_answers;
 use crate::{CheckpointManager, Error};
-use safepoint_catalog::{Aged, CatalogError, Filter, Pinned, RoleFilter, Workspace};
-use safepoint_model::checkpoint::Checkpoint;
+use safepoint_catalog::{CatalogError, Filter, Pinned, RoleFilter, Workspace};
+use safepoint_model::checkpoint::{Checkpoint, Scope};
 use safepoint_model::progress::Activity;
 use safepoint_model::retention::{Candidate, Needed, Policy, Verdict, decide};
 use safepoint_model::{CheckpointId, Progress, Timestamp};
 use safepoint_store::{Collected, Collecting, Limits, Outcome, PACK_BYTES_MAX, StoreError};
-use std::collections::HashMap;
+use safepoint_workspace::Root;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 const GIB: u64 = 1 << 30;
@@ -78,11 +81,17 @@ impl CheckpointManager {
         })
     }
 
-    /// Deletes checkpoints: all of them or none. The space that only they took is freed by the next collection.
+    /// Deletes checkpoints: all of them or none. The space that only they took is freed by the next collection. Their tags go with
+    /// them; [`CheckpointManager::delete_with`] tells where that did not work, and can leave them.
     ///
     /// # Errors
     /// When one does not exist or unfinished work needs it, or the catalog fails. Nothing is deleted then.
     pub fn delete(&self, ids: &[CheckpointId]) -> Result<(), Error> {
+        self.delete_with(ids, Tags::Removed).map(drop)
+    }
+
+    /// Takes checkpoints off the record.
+    pub(crate) fn forget(&self, ids: &[CheckpointId]) -> Result<(), Error> {
         let at = self.environment.now();
         self.catalog.write(|transaction| {
             for id in ids {
@@ -99,13 +108,13 @@ impl CheckpointManager {
     pub fn prune(
         &self,
         workspace: &Workspace,
-        policy: &Policy,
+        policies: &Policies,
         dry_run: DryRun,
     ) -> Result<Vec<Judged>, Error> {
         let filter = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
         let checkpoints = self.catalog.checkpoints(&filter)?;
         let mut verdicts: HashMap<CheckpointId, Verdict> =
-            self.verdicts(workspace, policy)?.into_iter().collect();
+            self.verdicts(Some(workspace), policies)?.into_iter().collect();
         let judged: Vec<Judged> = checkpoints
             .into_iter()
             .filter_map(|checkpoint| {
@@ -121,38 +130,74 @@ impl CheckpointManager {
         Ok(judged)
     }
 
-    /// Deletes what may go, and tells which. Comes after each checkpoint, so it must cost nothing where nothing is old enough.
-    fn prune_unseen(&self, workspace: &Workspace, policy: &Policy) -> Result<Vec<CheckpointId>, Error> {
-        let within = i64::try_from(policy.keep_within.micros()).unwrap_or(i64::MAX);
+    /// Deletes what may go, of a workspace or of what is taken together, and tells which. Comes after each checkpoint, so it must cost
+    /// nothing where nothing is old enough.
+    fn prune_unseen(
+        &self,
+        workspace: Option<&Workspace>,
+        policies: &Policies,
+    ) -> Result<Vec<CheckpointId>, Error> {
+        let within = policies.all().map(|policy| policy.keep_within.micros()).min().unwrap_or(u64::MAX);
+        let within = i64::try_from(within).unwrap_or(i64::MAX);
         let young = Timestamp::from_micros(self.environment.now().micros().saturating_sub(within));
-        if !self.catalog.has_older(workspace.id, young)? {
+        if !self.catalog.has_older(workspace.map(|workspace| workspace.id), young)? {
             return Ok(Vec::new());
         }
         let drop = |(id, verdict): (CheckpointId, Verdict)| (!verdict.is_keep()).then_some(id);
         let dropped: Vec<CheckpointId> =
-            self.verdicts(workspace, policy)?.into_iter().filter_map(drop).collect();
+            self.verdicts(workspace, policies)?.into_iter().filter_map(drop).collect();
         dropped.iter().try_for_each(|id| self.drop_pruned(*id))?;
         Ok(dropped)
     }
 
-    /// What a policy says of each checkpoint of a workspace, newest first.
+    /// What the policies say of each checkpoint, newest first. What has a policy of its own is judged by itself, and so is each plan.
     fn verdicts(
         &self,
-        workspace: &Workspace,
-        policy: &Policy,
+        workspace: Option<&Workspace>,
+        policies: &Policies,
     ) -> Result<Vec<(CheckpointId, Verdict)>, Error> {
         let now = self.environment.now();
-        let needed = self.needed(workspace)?;
-        let candidate = |aged: Aged| Candidate {
-            id: aged.id,
-            created_at: aged.created_at,
-            role: aged.role,
-            pinned: aged.pinned,
-            needed: needed.get(&aged.id).copied(),
+        let needed = match workspace {
+            Some(workspace) => self.needed(workspace)?,
+            None => {
+                let mut needed = HashMap::new();
+                for workspace in self.catalog.workspaces()? {
+                    needed.extend(self.needed(&workspace)?);
+                }
+                needed
+            }
         };
-        let candidates: Vec<Candidate> =
-            self.catalog.aged(workspace.id)?.into_iter().map(candidate).collect();
-        Ok(decide(&candidates, policy, now))
+        let mut groups: BTreeMap<(Option<Scope>, Option<String>), Vec<Candidate>> = BTreeMap::new();
+        for aged in self.catalog.aged(workspace.map(|workspace| workspace.id))? {
+            let own = policies.of.contains_key(&aged.scope).then_some(aged.scope);
+            let plan = aged.plan_id.filter(|_| own == Some(Scope::Workflow));
+            groups.entry((own, plan)).or_default().push(Candidate {
+                id: aged.id,
+                created_at: aged.created_at,
+                role: aged.role,
+                pinned: aged.pinned,
+                needed: needed.get(&aged.id).copied(),
+            });
+        }
+        let judged = groups.iter().flat_map(|((scope, _), candidates)| {
+            let policy = scope.and_then(|scope| policies.of.get(&scope)).unwrap_or(&policies.general);
+            decide(candidates, policy, now)
+        });
+        Ok(judged.collect())
+    }
+
+    /// The policies that hold: everywhere, or in this workspace.
+    ///
+    /// # Errors
+    /// When the configuration cannot be read.
+    pub fn policies(&self, workspace: Option<&Workspace>) -> Result<Policies, Error> {
+        if let Some(policy) = self.settings.retention {
+            return Ok(policy.into());
+        }
+        // A workspace whose folder is gone has checkpoints all the same.
+        let root = workspace.and_then(|workspace| Root::open(workspace.root_path()).ok());
+        let config = self.config_at(root.as_ref(), Broken::PassedOver)?;
+        Ok(Policies { general: config.retention, of: config.retention_of })
     }
 
     /// Deletes one that may go. That it is gone already, or that work began which needs it, is no failure.
@@ -228,11 +273,11 @@ impl CheckpointManager {
     /// never makes the checkpoint fail.
     pub(crate) fn tend(&self, workspace: &Workspace, progress: &dyn Progress) -> Tended {
         let mut tended = Tended::default();
-        let pruned = self.retention(workspace).and_then(|policy| {
-            let mut pruned = self.prune_unseen(workspace, &policy)?;
+        let pruned = self.policies(Some(workspace)).and_then(|policies| {
+            let mut pruned = self.prune_unseen(Some(workspace), &policies)?;
             // Nobody takes checkpoints in a sandbox that is gone.
             for (_, sandbox) in self.catalog.sandboxes(workspace.id)? {
-                pruned.extend(self.prune_unseen(&self.workspace(sandbox.workspace_id)?, &policy)?);
+                pruned.extend(self.prune_unseen(Some(&self.workspace(sandbox.workspace_id)?), &policies)?);
             }
             Ok(pruned)
         });
@@ -299,15 +344,25 @@ impl CheckpointManager {
         Ok((act().map_err(|error| self.capped(error))?, pruned))
     }
 
+    /// Prunes what is taken together. A failure never makes the checkpoint before it fail.
+    pub(crate) fn tend_together(&self) -> Vec<CheckpointId> {
+        let pruned = self.policies(None).and_then(|policies| self.prune_unseen(None, &policies));
+        pruned.unwrap_or_default()
+    }
+
     /// Prunes what may go, everywhere, and frees its space. Whatever of it fails, less room is made.
     fn make_room(&self, workspace: &Workspace, progress: &dyn Progress) -> Vec<CheckpointId> {
         let mut pruned = Vec::new();
         let mut workspaces = self.catalog.workspaces().unwrap_or_default();
         workspaces.sort_by_key(|other| other.id != workspace.id);
         for workspace in workspaces {
-            let gone = self.retention(&workspace).and_then(|policy| self.prune_unseen(&workspace, &policy));
+            let gone = self
+                .policies(Some(&workspace))
+                .and_then(|policies| self.prune_unseen(Some(&workspace), &policies));
             pruned.extend(gone.unwrap_or_default());
         }
+        let gone = self.policies(None).and_then(|policies| self.prune_unseen(None, &policies));
+        pruned.extend(gone.unwrap_or_default());
         let _ = self.collect(Thoroughness::Everything, progress);
         pruned
     }
@@ -319,6 +374,27 @@ impl CheckpointManager {
         };
         let over_bytes = (used_bytes + needed_bytes).saturating_sub(allowed_bytes);
         Error::Capped { needed_bytes, over_bytes, cap_bytes: cap.cap_bytes }
+    }
+}
+
+/// Which checkpoints stay.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Policies {
+    /// What holds for all that has no policy of its own.
+    pub general: Policy,
+    /// What holds for some: of plans, for each by itself.
+    pub of: BTreeMap<Scope, Policy>,
+}
+
+impl Policies {
+    fn all(&self) -> impl Iterator<Item = &Policy> {
+        std::iter::once(&self.general).chain(self.of.values())
+    }
+}
+
+impl From<Policy> for Policies {
+    fn from(general: Policy) -> Self {
+        Self { general, of: BTreeMap::new() }
     }
 }
 

@@ -1,5 +1,6 @@
 //! VALIDATE: whether what a checkpoint needs is there, and whether it is what was written.
 
+use crate::parts::git;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{EventCheck, Filter, RoleFilter};
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind};
@@ -199,6 +200,8 @@ impl Check<'_> {
         for part in manifest.parts {
             if part.kind == PartKind::Plan {
                 self.plan(part.document)?;
+            } else if part.kind == PartKind::Git {
+                self.git(part.document)?;
             } else if self.object(None, part.document)? && part.kind == PartKind::Files {
                 self.files(part.document)?;
             }
@@ -223,6 +226,19 @@ impl Check<'_> {
             Err(error) => self.report(None, error),
             Ok(()) => Ok(()),
         }
+    }
+
+    /// The state of a repository: the document, its refs, its index.
+    fn git(&mut self, id: ObjectId) -> Result<(), Error> {
+        if !self.object(None, id)? {
+            return Ok(());
+        }
+        let (refs, contents) = match git::needed(&self.manager.store, id) {
+            Ok(needed) => needed,
+            Err(error) => return self.report(None, error),
+        };
+        self.object(None, refs)?;
+        contents.iter().try_for_each(|content| self.content(None, content))
     }
 
     fn files(&mut self, id: ObjectId) -> Result<(), Error> {
@@ -259,29 +275,29 @@ impl Check<'_> {
             let below = path.join(&entry.name)?;
             match &entry.node {
                 Node::Directory(tree) => self.tree(&below, *tree)?,
-                Node::File(content) => self.content(&below, content)?,
+                Node::File(content) => self.content(Some(&below), content)?,
                 Node::Symlink(_) => {}
             }
         }
         Ok(())
     }
 
-    fn content(&mut self, path: &RelPath, content: &Content) -> Result<(), Error> {
+    fn content(&mut self, path: Option<&RelPath>, content: &Content) -> Result<(), Error> {
         self.progress.advance(1, 0);
         if self.progress.interrupted() {
             return Err(WorkspaceError::Interrupted.into());
         }
-        if !self.object(Some(path), content.id)? {
+        if !self.object(path, content.id)? {
             return Ok(());
         }
         match content.pieces(&self.manager.store) {
             Ok(pieces) => {
                 for piece in pieces {
-                    self.object(Some(path), piece.id)?;
+                    self.object(path, piece.id)?;
                 }
                 Ok(())
             }
-            Err(error) => self.report(Some(path), error),
+            Err(error) => self.report(path, error),
         }
     }
 

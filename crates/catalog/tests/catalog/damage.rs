@@ -1,6 +1,7 @@
 //! Damage is recognised and named, never a panic.
 
 use crate::records::{HERE, Room, at, checkpoint, here, id, path, rollback, step, workspace};
+use crate::sessions::session;
 use safepoint_catalog::{Catalog, CatalogError, Filter, FinishFacts};
 use safepoint_model::rollback::{Rescued, RollbackState};
 use safepoint_model::{RollbackId, WorkspaceId};
@@ -11,6 +12,7 @@ fn full_room() -> Room {
     room.insert(&checkpoint(1));
     let found = Rescued { path: path(b"a"), checkpoint: id(1), why: "edited".to_owned() };
     room.write(|t| {
+        t.insert_session(&session(1))?;
         t.insert_rollback(&rollback(1, 1), &[step(1)])?;
         t.add_rescued(RollbackId::from_bits(1), &[found], at(1))
     });
@@ -25,6 +27,7 @@ fn read_all(catalog: &Catalog) -> Result<(), CatalogError> {
     catalog.summary(&Filter::default())?;
     catalog.rollback(RollbackId::from_bits(1))?;
     catalog.rollbacks(here())?;
+    catalog.sessions(None, None)?;
     catalog.steps(RollbackId::from_bits(1))?;
     catalog.events(0, 100)?;
     Ok(())
@@ -75,6 +78,23 @@ fn a_row_that_cannot_be_understood_is_named() {
                 ("finished_at", "9223372036854775807"),
                 ("restored_files_count", number),
                 ("changed_paths", hash),
+            ],
+        ),
+        (
+            "sessions",
+            &[
+                ("id", word),
+                ("request", "CAST(x'ff' AS TEXT)"),
+                ("status", word),
+                ("status", "'paused'"),
+                ("paused_from", word),
+                ("paused_from", "'planning'"),
+                ("configuration", "'[]'"),
+                ("git_context", "'1'"),
+                ("tasks_completed", number),
+                ("error_recoveries", number),
+                ("created_at", "9223372036854775807"),
+                ("finished_at", "9223372036854775807"),
             ],
         ),
         ("rescued", &[("path", "x'2f'"), ("checkpoint_id", word)]),

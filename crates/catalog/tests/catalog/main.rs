@@ -13,6 +13,7 @@ mod records;
 mod resolve;
 mod rollbacks;
 mod runs;
+mod sessions;
 mod speed;
 mod transactions;
 mod upkeep;

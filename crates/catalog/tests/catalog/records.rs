@@ -79,6 +79,7 @@ pub(crate) fn workspace(bits: u128, root: &[u8]) -> Workspace {
         created_at: at(0),
         head: None,
         removed_at: None,
+        kind: safepoint_model::agent::WorkspaceKind::Project,
     }
 }
 
@@ -134,6 +135,7 @@ pub(crate) fn rollback(number: u128, to: u128) -> Rollback {
     Rollback {
         id: RollbackId::from_bits(number),
         workspace_id: here(),
+        together: None,
         verb: Verb::Rollback,
         answers: None,
         from: None,

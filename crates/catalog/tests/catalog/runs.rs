@@ -29,9 +29,11 @@ fn a_run_is_on_record_and_ends_once() {
     let room = Room::new();
     room.write(|t| t.insert_plan(&plan("p"), here(), at(1)));
     assert_eq!(room.catalog.last_run("p").unwrap(), None);
-    for id in ["a", "b"] {
+    // The last one is the one that was put on record last, whatever a clock made of its id.
+    for id in ["z", "b"] {
         room.write(|t| t.insert_run("p", &run(id)));
     }
+    assert_eq!(room.catalog.runs("p").unwrap(), [run("z"), run("b")]);
     assert_eq!(room.catalog.last_run("p").unwrap(), Some(run("b")));
     room.write(|t| t.end_run("p", "b", RunOutcome::Done, at(5)));
     room.write(|t| t.end_run("p", "b", RunOutcome::Killed, at(6)));

@@ -67,18 +67,19 @@ fn whether_anything_is_old_is_asked_of_an_index_and_not_of_every_record() {
     for number in 1..=3 {
         room.insert(&checkpoint(number));
     }
-    let all = room.catalog.aged(here()).unwrap();
+    let all = room.catalog.aged(Some(here())).unwrap();
     assert_eq!(all.iter().map(|aged| aged.id).collect::<Vec<_>>(), [id(3), id(2), id(1)], "newest first");
     let one = room.catalog.checkpoint(id(2)).unwrap().unwrap();
     assert_eq!((all[1].created_at, all[1].role, all[1].pinned), (one.created_at, one.role, one.pinned));
     let oldest = all.iter().map(|aged| aged.created_at).min().unwrap();
     let after = safepoint_model::Timestamp::from_micros(oldest.micros() + 1);
-    assert!(!room.catalog.has_older(here(), oldest).unwrap());
-    assert!(room.catalog.has_older(here(), after).unwrap());
-    assert!(!room.catalog.has_older(safepoint_model::WorkspaceId::from_bits(77), after).unwrap());
+    assert!(!room.catalog.has_older(Some(here()), oldest).unwrap());
+    assert!(room.catalog.has_older(Some(here()), after).unwrap());
+    assert!(!room.catalog.has_older(Some(safepoint_model::WorkspaceId::from_bits(77)), after).unwrap());
+    assert!(!room.catalog.has_older(None, after).unwrap() && room.catalog.aged(None).unwrap().is_empty());
     let connection = rusqlite::Connection::open(room.catalog.path()).unwrap();
     let sql =
-        "EXPLAIN QUERY PLAN SELECT id FROM checkpoints WHERE workspace_id = 'w' AND created_at < 1 LIMIT 1";
+        "EXPLAIN QUERY PLAN SELECT id FROM checkpoints WHERE workspace_id IS 'w' AND created_at < 1 LIMIT 1";
     let plan: String = connection.query_row(sql, [], |row| row.get("detail")).unwrap();
     assert!(plan.starts_with("SEARCH") && plan.contains("checkpoints_age"), "{plan}");
 }

@@ -1,7 +1,9 @@
 //! The one table of commands and flags. Help, completions and parsing all come from it.
 
+pub(crate) mod agent;
 pub(crate) mod layout;
 pub(crate) mod plan;
+pub(crate) mod session;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -18,6 +20,8 @@ macro_rules! words {
             .try_map(|word| word.parse::<$type>())
     };
 }
+
+pub(crate) use words;
 
 /// Reads a number as people write one.
 fn count(text: &str) -> Result<u64, &'static str> {
@@ -98,6 +102,7 @@ pub(crate) enum Command {
 Examples:
   safepoint create -m \"tests pass\"
   safepoint create --reason pre_risky_operation --counter tests_passing=42 --pin
+  safepoint create --git -m \"tests pass\"    a git commit and a tag, too
   id=$(safepoint create -q)        with -q, the id is all that is printed")]
     Create(CreateArgs),
     /// List checkpoints, newest first.
@@ -115,7 +120,7 @@ Examples:
     #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint diff                  what changed since the newest checkpoint\n  safepoint diff @~1 @ --stat\n  safepoint diff @ -- src docs    only these paths"))]
     Diff(DiffArgs),
     /// Make the workspace equal to a checkpoint again: all of it, or the paths you choose.
-    #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       list where you can go\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path"))]
+    #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       list where you can go\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path\n  safepoint rollback @ --hard-reset        a commit: branch, index and files\n  safepoint rollback @ --verify \"make test\"       try it beside the workspace first\n  safepoint rollback --until \"make test\" --bisect  back to the newest that passes"))]
     Rollback(RollbackArgs),
     /// Take a checkpoint, then run a command; with --rollback-on-fail, go back if it fails.
     #[command(
@@ -126,9 +131,26 @@ Examples:
     /// Plans: what is to be done, what is done and decided, and the way back, files and plan together.
     #[command(
         subcommand,
-        after_help = "Examples:\n  safepoint plan new plan.toml\n  safepoint plan step start limits migrate\n  safepoint plan rollback limits @    the plan and its files, both or neither"
+        after_help = "Examples:\n  safepoint plan new plan.toml\n  safepoint plan run limits\n  safepoint plan rollback limits @    the plan and its files, both or neither"
     )]
     Plan(plan::PlanCommand),
+    /// Sessions: what somebody asked for, how far it is, and what was counted on the way.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  safepoint session create \"Add rate limiting\"\n  safepoint session transition ID planning\n  safepoint session export ID log.json"
+    )]
+    Session(session::SessionCommand),
+    /// Agents: whose configuration and memory checkpoints keep.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  safepoint agent register claude --config ~/.claude/settings.json --memory ~/.claude/projects\n  safepoint create --scope agent --agent claude"
+    )]
+    Agent(agent::AgentCommand),
+    /// Take a checkpoint now, whatever is wrong, and say what it missed.
+    #[command(
+        after_help = "Settings that cannot be understood are passed over, and nothing is tidied up after it.\n\nExamples:\n  safepoint emergency\n  safepoint emergency -m \"the agent went wild\""
+    )]
+    Emergency(EmergencyArgs),
     /// Take the last rollback back. Again for the one before it.
     #[command(after_help = "Examples:\n  safepoint undo --dry-run\n  safepoint undo")]
     Undo(AgainArgs),
@@ -235,9 +257,15 @@ pub(crate) struct CreateArgs {
     /// Where in the work.
     #[arg(long, value_parser = words!(Phase))]
     pub(crate) phase: Option<Phase>,
-    /// What to take: project, the files of this workspace.
-    #[arg(long, value_parser = words!(Scope), default_value = "project", hide_possible_values = true)]
+    /// What to take: this workspace, one agent, one plan with its files, or everything.
+    #[arg(long, value_parser = words!(Scope), default_value = "project")]
     pub(crate) scope: Scope,
+    /// Which agent, with --scope agent.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// Which plan, with --scope workflow.
+    #[arg(long, value_name = "ID")]
+    pub(crate) plan: Option<String>,
     /// The session it belongs to [default: $SAFEPOINT_SESSION_ID].
     #[arg(long, value_name = "ID")]
     pub(crate) session_id: Option<String>,
@@ -247,9 +275,22 @@ pub(crate) struct CreateArgs {
     /// Never prune it.
     #[arg(long)]
     pub(crate) pin: bool,
+    /// Make it a git commit, too, with the tag checkpoint-ID. Branch, index and HEAD stay as they are.
+    #[arg(long)]
+    pub(crate) git: bool,
+    /// With --git: move the branch and the index to that commit.
+    #[arg(long, requires = "git")]
+    pub(crate) commit_on_branch: bool,
     /// How far the work is, such as tests_passing=42. Can be given again.
     #[arg(long = "counter", value_name = "NAME=NUMBER")]
     pub(crate) counters: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EmergencyArgs {
+    /// What is going on.
+    #[arg(short = 'm', long = "message", value_name = "TEXT")]
+    pub(crate) message: Option<String>,
 }
 
 /// How a list is printed.
@@ -350,13 +391,13 @@ pub(crate) struct DiffArgs {
 pub(crate) struct RollbackArgs {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// How: immediate for everything, selective with --path or --part.
-    #[arg(long, value_parser = words!(Strategy), hide_possible_values = true)]
+    /// How: at once; tried beside the workspace first; only what is chosen; or back until a command passes.
+    #[arg(long, value_parser = words!(Strategy))]
     pub(crate) strategy: Option<Strategy>,
     /// Only this path. Can be given again.
     #[arg(long = "path", value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
-    /// Only this part: files.
+    /// Only this part: files, plan, agent, or git (its branch, HEAD and index).
     #[arg(long = "part", value_name = "PART", value_parser = words!(PartKind), hide_possible_values = true)]
     pub(crate) parts: Vec<PartKind>,
     /// Show what would happen, and change nothing.
@@ -365,12 +406,24 @@ pub(crate) struct RollbackArgs {
     /// Give restored files the time they had; otherwise it is the present, so that build tools notice.
     #[arg(long)]
     pub(crate) keep_times: bool,
-    #[arg(long, value_name = "CMD", hide = true)]
+    /// Where the checkpoint holds a plan: go on where an undo command of a step fails, and report it.
+    #[arg(long)]
+    pub(crate) skip_failed_undo: bool,
+    /// Build the target beside the workspace, run this there, show the difference, and ask.
+    #[arg(long, value_name = "CMD")]
     pub(crate) verify: Option<String>,
-    #[arg(long, value_name = "CMD", hide = true)]
+    /// Go back one checkpoint at a time until this passes; if none does, everything is as it was.
+    #[arg(long, value_name = "CMD")]
     pub(crate) until: Option<String>,
-    #[arg(long, hide = true)]
+    /// With --until: look by halves, taking older ones to be good where a newer one is.
+    #[arg(long, requires = "until")]
+    pub(crate) bisect: bool,
+    /// Where the checkpoint is a git commit: set branch, index and files to it.
+    #[arg(long)]
     pub(crate) hard_reset: bool,
+    /// Move branch and index even though something is not committed. Files and index are kept in the safety checkpoint.
+    #[arg(long)]
+    pub(crate) discard_uncommitted: bool,
 }
 
 #[derive(Debug, Args)]
@@ -395,15 +448,24 @@ pub(crate) struct AgainArgs {
     /// Give restored files the time they had.
     #[arg(long)]
     pub(crate) keep_times: bool,
+    /// Where it is about a plan: go on where an undo command of a step fails, and report it.
+    #[arg(long)]
+    pub(crate) skip_failed_undo: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
     /// The checkpoints.
-    #[arg(value_name = "ID", required = true)]
+    #[arg(value_name = "ID", required_unless_present = "checkpoint_id")]
     pub(crate) ids: Vec<String>,
-    /// Leave git tags alone that name them.
-    #[arg(long, hide = true)]
+    /// The same, for programs: a whole id that comes with --session-id is not asked about.
+    #[arg(long, value_name = "ID", conflicts_with = "ids")]
+    pub(crate) checkpoint_id: Option<String>,
+    /// Refuse a checkpoint of another session.
+    #[arg(long, value_name = "ID")]
+    pub(crate) session_id: Option<String>,
+    /// Leave the git tags that name them.
+    #[arg(long)]
     pub(crate) keep_tag: bool,
 }
 

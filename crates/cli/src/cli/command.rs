@@ -1,6 +1,8 @@
 //! What is known about a command before it runs: its name, what it tries, whether it changes anything, how it stops.
 
+mod agent;
 mod plan;
+mod session;
 
 use crate::cli::args::{Command, ListArgs, OutputForm};
 use crate::cli::output::Stage;
@@ -19,6 +21,9 @@ impl Command {
             Command::Rollback(_) => "rollback",
             Command::Run(_) => "run",
             Command::Plan(command) => command.name(),
+            Command::Session(command) => command.name(),
+            Command::Agent(command) => command.name(),
+            Command::Emergency(_) => "emergency",
             Command::Undo(_) => "undo",
             Command::Redo(_) => "redo",
             Command::Delete(_) => "delete",
@@ -62,6 +67,9 @@ impl Command {
             },
             Command::Run(_) => "run the command".to_owned(),
             Command::Plan(command) => command.attempt(),
+            Command::Session(command) => command.attempt(),
+            Command::Agent(command) => command.attempt(),
+            Command::Emergency(_) => "take an emergency checkpoint".to_owned(),
             Command::Undo(_) => "undo".to_owned(),
             Command::Redo(_) => "redo".to_owned(),
             Command::Delete(_) => "delete".to_owned(),
@@ -91,13 +99,17 @@ impl Command {
 
     /// Whether it changes anything: then a failure says that nothing was changed.
     pub(crate) fn changes_things(&self) -> bool {
-        if let Command::Plan(command) = self {
-            return command.changes_things();
+        match self {
+            Command::Plan(command) => return command.changes_things(),
+            Command::Agent(command) => return command.changes_things(),
+            Command::Session(command) => return command.changes_things(),
+            _ => {}
         }
         matches!(
             self,
             Command::Init(_)
                 | Command::Create(_)
+                | Command::Emergency(_)
                 | Command::Rollback(_)
                 | Command::Run(_)
                 | Command::Undo(_)
@@ -127,6 +139,7 @@ impl Command {
     pub(crate) fn stopping(&self) -> Stopping {
         match self {
             Command::Plan(command) => command.stopping(),
+            Command::Session(command) => command.stopping(),
             Command::List(_)
             | Command::Show(_)
             | Command::Cat(_)

@@ -10,27 +10,39 @@ use std::io::{self, IsTerminal, Write};
 /// How often to look whether somebody would rather stop.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
+/// Whether there is somebody to ask.
+pub(crate) fn can_ask(context: &Context) -> bool {
+    !context.out.is_json() && io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
 /// Goes on only if the user says so. The question is one that can be answered with yes.
 pub(crate) fn ask(context: &Context, question: &str) -> Result<(), Problem> {
     if context.yes {
         return Ok(());
     }
-    if context.out.is_json() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+    if !can_ask(context) {
         return Err(Problem::usage(
             "this cannot be taken back, and there is no terminal to ask on",
             "If you mean it, say so with --yes.",
         ));
     }
+    match line(context, &format!("{question} [y/N]"))?.to_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Problem::declined()),
+    }
+}
+
+/// What the user types, without the spaces around it. Whoever cannot be heard has said nothing.
+pub(crate) fn line(context: &Context, question: &str) -> Result<String, Problem> {
+    context.out.flush();
     let mut errors = io::stderr();
-    // Whoever cannot see the question will not say yes.
-    let _ = write!(errors, "{question} [y/N] ").and_then(|()| errors.flush());
+    // Whoever cannot see the question will not answer it.
+    let _ = write!(errors, "{question} ").and_then(|()| errors.flush());
     match answer(context) {
-        Ok(line) if ["y", "yes"].contains(&line.trim().to_lowercase().as_str()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => {
             Err(Problem::interrupted("Run it again when you like."))
         }
-        // Whoever cannot be heard has not said yes.
-        Ok(_) | Err(_) => Err(Problem::declined()),
+        answer => Ok(answer.unwrap_or_default().trim().to_owned()),
     }
 }
 

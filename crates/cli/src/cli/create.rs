@@ -3,27 +3,54 @@
 use crate::cli::args::CreateArgs;
 use crate::cli::output::{Printer, Reply};
 use crate::cli::terminal::{counted, printable, size};
-use crate::cli::{Context, exit};
+use crate::cli::{Context, exit, together};
 use crate::context::Surroundings;
 use crate::json;
 use crate::problem::Problem;
 use safepoint::model::checkpoint::{Checkpoint, Progress, Scope};
 use safepoint::model::coverage::{Coverage, Skipped, Why};
-use safepoint::{CheckpointManager, CreateOptions, Created, Workspace};
+use safepoint::{CheckpointManager, CreateOptions, Created, GitCommit, Whole, Workspace};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
 pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem> {
-    if args.scope != Scope::Project {
-        return Err(Problem::not_available(&format!("scope {}", args.scope), "Use --scope project."));
-    }
     let options = options(context, args)?;
+    match (args.scope, &args.agent, &args.plan) {
+        (Scope::Project, None, None) => {}
+        (Scope::Framework, None, None) => return together::create(context, &Whole::Framework, &options),
+        (Scope::Agent, Some(name), None) => {
+            return together::create(context, &Whole::Agent(name.clone()), &options);
+        }
+        (Scope::Workflow, None, Some(plan)) => return of_plan(context, plan, &options),
+        _ => {
+            return Err(Problem::usage(
+                format!("--scope {} does not say of what", args.scope),
+                "Scope agent goes with --agent NAME, workflow with --plan ID, project and framework with neither.",
+            ));
+        }
+    }
     let manager = context.surroundings.open(args.source_tool.as_deref())?;
     let workspace = workspace(context, &manager)?;
     context.recover_first(&manager, &workspace)?;
     let created = manager
         .create(&workspace, &options, &context.progress)
         .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
+    tell(&context.out, &created);
+    let data = json!({
+        "checkpoint": json::checkpoint_with_coverage(&created.checkpoint, &created.coverage),
+        "workspace": json::workspace(&workspace),
+        "pruned": created.pruned,
+    });
+    let whole = is_whole(&created.coverage) && created.not_in_git.is_empty();
+    let exit = if whole { exit::DONE } else { exit::IN_PART };
+    Ok(Reply { data, exit, failure: None })
+}
+
+/// A checkpoint of a plan and of the files that it works on.
+fn of_plan(context: &Context, plan: &str, options: &CreateOptions) -> Result<Reply, Problem> {
+    let manager = context.surroundings.open(options.source_tool.as_deref())?;
+    let created = manager.checkpoint_plan(plan, options, &context.progress)?;
+    let workspace = manager.plan_workspace(&manager.plan(plan)?)?;
     tell(&context.out, &created);
     let data = json!({
         "checkpoint": json::checkpoint_with_coverage(&created.checkpoint, &created.coverage),
@@ -56,6 +83,11 @@ fn options(context: &Context, args: &CreateArgs) -> Result<CreateOptions, Proble
         source_tool: args.source_tool.clone(),
         pinned: args.pin,
         progress,
+        git: match (args.git, args.commit_on_branch) {
+            (false, _) => GitCommit::No,
+            (true, false) => GitCommit::Tag,
+            (true, true) => GitCommit::Branch,
+        },
         ..CreateOptions::default()
     })
 }
@@ -105,6 +137,9 @@ pub(crate) fn tell(out: &Printer, created: &Created) {
         let stored = format!("{} new in the store, {} ms", size(checkpoint.size_bytes), out.elapsed_ms());
         out.line(format!("  {held}, {}; {stored}", size(checkpoint.files.bytes)));
         out.line(format!("  {}", since_parent(out, checkpoint)));
+        if let Some(commit) = commit(checkpoint) {
+            out.line(format!("  commit {commit}"));
+        }
         left_out(out, &created.coverage);
     }
     tell_upkeep(out, created);
@@ -112,7 +147,8 @@ pub(crate) fn tell(out: &Printer, created: &Created) {
 
 /// What a checkpoint had to say, and what keeping house after it did.
 pub(crate) fn tell_upkeep(out: &Printer, created: &Created) {
-    for warning in created.checkpoint.warnings.iter().chain(&created.warnings) {
+    let warnings = created.checkpoint.warnings.iter().chain(&created.not_in_git).chain(&created.warnings);
+    for warning in warnings {
         out.warn(printable(warning));
     }
     if !created.pruned.is_empty() {
@@ -121,6 +157,17 @@ pub(crate) fn tell_upkeep(out: &Printer, created: &Created) {
             "{count} pruned; `safepoint prune --dry-run` gives the reasons for those that stay."
         ));
     }
+}
+
+/// The commit that it also is, with its tags.
+pub(crate) fn commit(checkpoint: &Checkpoint) -> Option<String> {
+    let sha = printable(checkpoint.commit_sha.as_deref()?);
+    Some(
+        std::iter::once(sha)
+            .chain(checkpoint.tags.iter().map(|tag| format!("tag {}", printable(tag))))
+            .collect::<Vec<_>>()
+            .join(", "),
+    )
 }
 
 /// What changed since the checkpoint before.

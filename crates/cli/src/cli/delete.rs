@@ -3,26 +3,33 @@
 use crate::cli::args::DeleteArgs;
 use crate::cli::output::Reply;
 use crate::cli::terminal::{ago, counted, printable};
-use crate::cli::{Context, consent};
+use crate::cli::{Context, consent, exit};
 use crate::context::Surroundings;
 use crate::json;
 use crate::problem::Problem;
-use safepoint::CheckpointManager;
 use safepoint::model::CheckpointId;
 use safepoint::model::checkpoint::Checkpoint;
+use safepoint::{CheckpointManager, Tags};
 use serde_json::{Value, json};
 
 pub(crate) fn run(context: &Context, args: &DeleteArgs) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
     let workspace = context.surroundings.workspace_if_any(&manager)?;
+    let session = args.session_id.as_deref();
     let mut chosen: Vec<Checkpoint> = Vec::new();
-    for given in &args.ids {
-        let checkpoint = context.checkpoint(&manager, workspace.as_ref(), given, None)?;
+    for given in args.ids.iter().chain(&args.checkpoint_id) {
+        let checkpoint = context.checkpoint(&manager, workspace.as_ref(), given, session)?;
         if !chosen.iter().any(|other| other.id == checkpoint.id) {
             chosen.push(checkpoint);
         }
     }
-    these(context, &manager, &chosen)
+    let tags = if args.keep_tag { Tags::Kept } else { Tags::Removed };
+    // A program that names the session and the whole id knows what it does.
+    let whole = args.checkpoint_id.as_deref().is_some_and(|id| id.parse::<CheckpointId>().is_ok());
+    match session.is_some() && whole {
+        true => at_once(context, &manager, &chosen, tags),
+        false => these_with(context, &manager, &chosen, tags),
+    }
 }
 
 /// Deletes checkpoints once that was agreed to.
@@ -31,20 +38,41 @@ pub(crate) fn these(
     manager: &CheckpointManager,
     chosen: &[Checkpoint],
 ) -> Result<Reply, Problem> {
-    let out = &context.out;
+    these_with(context, manager, chosen, Tags::Removed)
+}
+
+/// The same, with a word about their tags.
+fn these_with(
+    context: &Context,
+    manager: &CheckpointManager,
+    chosen: &[Checkpoint],
+    tags: Tags,
+) -> Result<Reply, Problem> {
     let question = format!(
         "{}\nDelete {}? This cannot be undone.",
         chosen.iter().map(line).collect::<Vec<_>>().join("\n"),
         counted(chosen.len() as u64, "checkpoint", "checkpoints")
     );
     consent::ask(context, &question)?;
+    at_once(context, manager, chosen, tags)
+}
+
+fn at_once(
+    context: &Context,
+    manager: &CheckpointManager,
+    chosen: &[Checkpoint],
+    tags: Tags,
+) -> Result<Reply, Problem> {
+    let out = &context.out;
     let ids: Vec<CheckpointId> = chosen.iter().map(|checkpoint| checkpoint.id).collect();
-    manager.delete(&ids)?;
+    let left = manager.delete_with(&ids, tags)?;
     out.line(format!("Deleted {}:", counted(chosen.len() as u64, "checkpoint", "checkpoints")));
     chosen.iter().for_each(|checkpoint| out.line(line(checkpoint)));
+    left.iter().for_each(|warning| out.warn(printable(warning)));
     out.remark("Free the space that only they took: safepoint gc");
     let deleted: Value = chosen.iter().map(json::checkpoint).collect();
-    Ok(Reply::done(json!({ "deleted": deleted })))
+    let exit = if left.is_empty() { exit::DONE } else { exit::IN_PART };
+    Ok(Reply { data: json!({ "deleted": deleted }), exit, failure: None })
 }
 
 fn line(checkpoint: &Checkpoint) -> String {

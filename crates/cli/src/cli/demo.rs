@@ -1,5 +1,6 @@
-//! `demo`: the story in a temporary folder, with real operations: a project, a checkpoint, a disaster, the way back.
+//! `demo`: the story in a temporary folder, with real operations: a project, a checkpoint, a disaster, the way back; and a plan.
 
+mod plan;
 mod project;
 
 use crate::cli::Context;
@@ -79,7 +80,8 @@ impl Story<'_> {
         self.manager.redo(&workspace, &RestoreOptions::default(), &Silent)?;
         self.step("safepoint redo", &["and done again".to_owned()]);
         let redone = self.compare("And the same once more?", &before, "before the disaster")?;
-        Ok(restored && undone && redone)
+        let planned = self.tell_plan(&workspace)?;
+        Ok(restored && undone && redone && planned)
     }
 
     fn setting(&self) -> Result<Picture, Problem> {
@@ -138,8 +140,19 @@ impl Story<'_> {
 
     /// Compares the folder with a picture of it, byte for byte, without asking Safepoint.
     fn compare(&self, question: &str, wanted: &Picture, when: &str) -> Result<bool, Problem> {
+        self.compare_with(&self.project, question, wanted, when)
+    }
+
+    /// The same, of any folder.
+    fn compare_with(
+        &self,
+        project: &Project,
+        question: &str,
+        wanted: &Picture,
+        when: &str,
+    ) -> Result<bool, Problem> {
         self.begin();
-        let found = self.project.picture()?;
+        let found = project.picture()?;
         let same = found == *wanted;
         let answer = if same {
             let bytes: usize = found.values().map(|(_, content)| content.len()).sum();

@@ -5,7 +5,7 @@
 
 use crate::cli::args::{ColorWhen, Global};
 use crate::cli::exit;
-use crate::cli::terminal::{Colours, printable, printable_bytes};
+use crate::cli::terminal::{Colours, harmless, printable, printable_bytes};
 use crate::context::{Surroundings, colours_off};
 use crate::json;
 use crate::problem::Problem;
@@ -13,9 +13,9 @@ use safepoint::Failure;
 use safepoint::model::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Stdout, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// What a verb gives back.
@@ -67,7 +67,17 @@ pub(crate) enum Stage {
     Lent,
 }
 
-/// Writes everything that this process has to say.
+/// Standard output, and why it can be written no more.
+struct Out {
+    writer: BufWriter<Stdout>,
+    failure: Option<io::Error>,
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes everything that this process has to say, from whichever thread.
 pub(crate) struct Printer {
     form: Form,
     pub(crate) quiet: bool,
@@ -76,10 +86,8 @@ pub(crate) struct Printer {
     error_colours: Colours,
     /// Whether standard output is a terminal, and so a person.
     pub(crate) terminal: bool,
-    out: RefCell<BufWriter<Stdout>>,
-    failed: Cell<Option<ErrorKind>>,
-    failure: RefCell<Option<io::Error>>,
-    messages: RefCell<Vec<Value>>,
+    out: Mutex<Out>,
+    messages: Mutex<Vec<Value>>,
     started: Timestamp,
     clock: Instant,
 }
@@ -107,10 +115,8 @@ impl Printer {
             colours: colours(terminal),
             error_colours: colours(io::stderr().is_terminal()),
             terminal: terminal && !json,
-            out: RefCell::new(BufWriter::new(io::stdout())),
-            failed: Cell::new(None),
-            failure: RefCell::new(None),
-            messages: RefCell::default(),
+            out: Mutex::new(Out { writer: BufWriter::new(io::stdout()), failure: None }),
+            messages: Mutex::default(),
             started: Surroundings::now(),
             clock: Instant::now(),
         }
@@ -149,26 +155,50 @@ impl Printer {
 
     /// Whether nobody reads the answer any more.
     pub(crate) fn is_closed(&self) -> bool {
-        self.failed.get().is_some()
+        self.failed().is_some()
+    }
+
+    /// How writing failed, if it did.
+    fn failed(&self) -> Option<ErrorKind> {
+        held(&self.out).failure.as_ref().map(io::Error::kind)
     }
 
     fn write(&self, write: impl FnOnce(&mut BufWriter<Stdout>) -> io::Result<()>) {
-        if self.is_closed() {
-            return;
-        }
-        if let Err(error) = write(&mut self.out.borrow_mut()) {
-            self.failed.set(Some(error.kind()));
-            *self.failure.borrow_mut() = Some(error);
+        let mut out = held(&self.out);
+        if out.failure.is_none() {
+            out.failure = write(&mut out.writer).err();
         }
     }
 
-    fn flush(&self) {
+    /// What was written so far is seen now.
+    pub(crate) fn flush(&self) {
         self.write(BufWriter::flush);
     }
 
     /// Standard output for bytes as they are.
     pub(crate) fn bytes(&self) -> impl Write + '_ {
         Bytes { printer: self }
+    }
+
+    /// A line as another program printed it.
+    pub(crate) fn raw_line(&self, line: &[u8]) {
+        if self.form == Form::Text {
+            self.write(|out| out.write_all(line).and_then(|()| out.write_all(b"\n")));
+        }
+    }
+
+    /// What another program prints while standard output belongs to our answer. That nobody reads it is no reason to fail.
+    pub(crate) fn aside(&self, bytes: &[u8]) {
+        if self.quiet {
+            return;
+        }
+        let mut errors = io::stderr().lock();
+        let _ = match errors.is_terminal() {
+            false => errors.write_all(bytes),
+            true => bytes
+                .split_inclusive(|byte| *byte == b'\n')
+                .try_for_each(|line| writeln!(errors, "{}", harmless(line, self.error_colours))),
+        };
     }
 
     /// Something to know.
@@ -195,7 +225,7 @@ impl Printer {
     }
 
     fn message(&self, level: &str, text: &str) {
-        self.messages.borrow_mut().push(json!({ "level": level, "text": text }));
+        held(&self.messages).push(json!({ "level": level, "text": text }));
     }
 
     /// A line on standard error. That nobody reads it is no reason to fail.
@@ -208,7 +238,7 @@ impl Printer {
         let code = match result {
             Ok(reply) => reply.exit,
             // Whoever read the answer had enough; that is not a failure.
-            Err(_) if self.failed.get() == Some(ErrorKind::BrokenPipe) => return exit::DONE,
+            Err(_) if self.failed() == Some(ErrorKind::BrokenPipe) => return exit::DONE,
             Err(problem) => exit::of(&problem.failure),
         };
         if self.form == Form::Json {
@@ -218,9 +248,11 @@ impl Printer {
         if let Err(problem) = result {
             self.tell(problem.attempt.unwrap_or(attempt), problem);
         }
-        match (self.failed.get(), self.failure.take()) {
-            (None | Some(ErrorKind::BrokenPipe), _) | (_, None) => code,
-            (Some(_), Some(error)) => {
+        let failure = held(&self.out).failure.take();
+        match failure {
+            None => code,
+            Some(error) if error.kind() == ErrorKind::BrokenPipe => code,
+            Some(error) => {
                 let problem = Problem::output(&error);
                 self.tell(attempt, &problem);
                 exit::code(problem.failure.kind)
@@ -240,7 +272,7 @@ impl Printer {
             exit_code: code,
             data,
             error,
-            messages: self.messages.take(),
+            messages: std::mem::take(&mut *held(&self.messages)),
             timing: json!({ "started": self.started, "duration_ms": self.elapsed_ms() }),
         };
         let pretty = io::stdout().is_terminal();
@@ -278,7 +310,7 @@ struct Bytes<'p> {
 impl Write for Bytes<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.printer.write(|out| out.write_all(bytes));
-        match self.printer.failed.get() {
+        match self.printer.failed() {
             Some(kind) => Err(kind.into()),
             None => Ok(bytes.len()),
         }

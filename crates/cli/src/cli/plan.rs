@@ -1,13 +1,17 @@
-//! `plan`: plans that somebody outside drives, their decisions and checkpoints, and the way back.
+//! `plan`: plans that are run or driven from outside, their decisions and checkpoints, and the way back.
 
+mod apply;
 mod checkpoint;
 mod correct;
 mod facts;
+mod log;
 mod look;
 mod new;
 mod rollback;
+mod run;
 mod step;
 mod tree;
+mod watch;
 
 use crate::cli::Context;
 use crate::cli::args::plan::PlanCommand;
@@ -15,9 +19,10 @@ use crate::cli::output::Reply;
 use crate::cli::terminal::printable;
 use crate::json;
 use crate::problem::Problem;
-use safepoint::model::plan::spec::{PlanSpec, SandboxKind};
+use safepoint::model::plan::run::Sandbox;
+use safepoint::model::plan::spec::PlanSpec;
 use safepoint::model::plan::state::PlanState;
-use safepoint::{CheckpointManager, PlanRecord, Workspace};
+use safepoint::{CheckpointManager, Error, PlanRecord, Workspace};
 use serde_json::{Value, json};
 
 pub(crate) fn run(context: &Context, command: &PlanCommand) -> Result<Reply, Problem> {
@@ -26,7 +31,9 @@ pub(crate) fn run(context: &Context, command: &PlanCommand) -> Result<Reply, Pro
         PlanCommand::List(args) => look::list(context, args),
         PlanCommand::Show(args) => look::show(context, args),
         PlanCommand::Tree(args) => tree::run(context, args),
-        PlanCommand::Log(args) => look::log(context, args),
+        PlanCommand::Log(args) => log::run(context, args),
+        PlanCommand::Run(args) => run::run(context, args),
+        PlanCommand::Resume(args) => run::resume(context, args),
         PlanCommand::Step(command) => step::run(context, command),
         PlanCommand::Decide(args) => facts::decide(context, args),
         PlanCommand::Context(command) => facts::context(context, command),
@@ -36,7 +43,7 @@ pub(crate) fn run(context: &Context, command: &PlanCommand) -> Result<Reply, Pro
         PlanCommand::Correct(args) => correct::run(context, args),
         PlanCommand::Pause(args) => go(context, &args.plan, PlanState::Paused),
         PlanCommand::Cancel(args) => go(context, &args.plan, PlanState::Cancelled),
-        PlanCommand::Apply(args) => go(context, &args.plan, PlanState::Applied),
+        PlanCommand::Apply(args) => apply::run(context, args),
     }
 }
 
@@ -44,39 +51,86 @@ pub(crate) fn run(context: &Context, command: &PlanCommand) -> Result<Reply, Pro
 struct Opened {
     manager: CheckpointManager,
     record: PlanRecord,
+    /// The project.
     workspace: Workspace,
+    /// The copy that it works in, once it is made.
+    sandbox: Option<Sandbox>,
+    /// Where it works: in the copy, or in the project.
+    place: Workspace,
 }
 
 impl Opened {
     fn new(context: &Context, id: &str) -> Result<Self, Problem> {
         let manager = context.surroundings.open(None)?;
         let record = manager.plan(id)?;
+        Self::of(manager, record)
+    }
+
+    fn of(manager: CheckpointManager, record: PlanRecord) -> Result<Self, Problem> {
         let workspace = manager.workspace(record.workspace_id)?;
-        Ok(Self { manager, record, workspace })
+        let place = workspace.clone();
+        let mut opened = Self { manager, record, workspace, sandbox: None, place };
+        opened.look_again()?;
+        Ok(opened)
+    }
+
+    /// Something happened to the plan: it may work in a copy by now.
+    fn renew(&mut self, record: PlanRecord) -> Result<(), Problem> {
+        self.record = record;
+        self.look_again()
+    }
+
+    fn look_again(&mut self) -> Result<(), Problem> {
+        self.sandbox = self.manager.sandbox(&self.record)?;
+        if let Some(sandbox) = &self.sandbox {
+            self.place = self.manager.workspace(sandbox.workspace_id)?;
+        }
+        Ok(())
+    }
+
+    /// Finishes or undoes what a crash left, where the plan works and in the project. A copy that is gone has nothing left.
+    fn recover_first(&self, context: &Context) -> Result<(), Problem> {
+        if self.place.id == self.workspace.id {
+            return context.recover_first(&self.manager, &self.workspace);
+        }
+        for workspace in [&self.workspace, &self.place] {
+            if workspace.root_path().is_dir() {
+                context.recover_first(&self.manager, workspace)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What to say about a failure: a folder that is gone is not the end.
+    fn explain(&self, context: &Context, error: Error) -> Problem {
+        context.surroundings.explain_gone(&self.place, error.into())
+    }
+
+    fn id(&self) -> &str {
+        &self.record.plan.id
     }
 
     fn json(&self) -> Value {
-        json::plan::plan(&self.record, &self.workspace)
+        json::plan::plan(&self.record, &self.workspace, self.sandbox.as_ref())
     }
 }
 
 /// A plan goes to another state.
 fn go(context: &Context, id: &str, next: PlanState) -> Result<Reply, Problem> {
     let mut opened = Opened::new(context, id)?;
-    if next == PlanState::Applied && opened.record.plan.sandbox.kind == SandboxKind::Copy {
-        return Err(Problem::not_available(
-            "applying a plan with a copy sandbox",
-            "Plans with the sandbox kind \"in-place\" can be applied.",
-        ));
-    }
-    (opened.record, ()) = opened.manager.change_plan(id, next.as_str(), |plan| plan.go(next))?;
-    let name = context.out.colours.bold(&opened.record.plan.id);
-    context.out.remark(match next {
-        PlanState::Paused => format!("Paused plan {name}: it goes on with its next step."),
-        PlanState::Cancelled => {
-            format!("Cancelled plan {name}: a rollback to one of its checkpoints brings it back.")
+    let is_run = opened.manager.plan_is_run(id)?;
+    let (record, ()) = opened.manager.change_plan(id, next.as_str(), |plan| plan.go(next))?;
+    opened.renew(record)?;
+    let name = context.out.colours.bold(opened.id());
+    context.out.remark(match (next, is_run) {
+        (PlanState::Paused, true) => {
+            format!("Paused plan {name}: its run stops once the step that is under way has ended.")
         }
-        _ => format!("Applied plan {name}: its result stays, and it is not rolled back any more."),
+        (PlanState::Paused, false) => format!("Paused plan {name}: it goes on with its next step."),
+        (_, true) => {
+            format!("Cancelled plan {name}: its run ends now. A rollback to one of its checkpoints brings it back.")
+        }
+        (_, false) => format!("Cancelled plan {name}: a rollback to one of its checkpoints brings it back."),
     });
     Ok(Reply::done(json!({ "plan": opened.json() })))
 }

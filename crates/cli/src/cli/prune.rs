@@ -14,14 +14,19 @@ use serde_json::{Value, json};
 pub(crate) fn run(context: &Context, args: &PruneArgs) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
     let workspace = context.surroundings.workspace(&manager)?;
-    let usual = manager.retention(&workspace)?;
+    let mut policies = manager.policies(Some(&workspace))?;
+    let usual = policies.general;
     let policy = Policy {
         keep_last: args.keep_last.unwrap_or(usual.keep_last),
         keep_within: args.keep_within.unwrap_or(usual.keep_within),
         thin_daily_for: args.thin_daily_for.unwrap_or(usual.thin_daily_for),
     };
     let dry_run = if args.dry_run { DryRun::Yes } else { DryRun::No };
-    let judged = manager.prune(&workspace, &policy, dry_run)?;
+    // What is said now holds for all.
+    if policy != usual {
+        policies = policy.into();
+    }
+    let judged = manager.prune(&workspace, &policies, dry_run)?;
     tell(&context.out, Naming::new(&context.out, &manager, Some(&workspace))?, &judged, dry_run);
     let verdicts: Vec<Value> = judged.iter().map(verdict).collect();
     let dropped = judged.iter().filter(|judged| !judged.verdict.is_keep()).count();

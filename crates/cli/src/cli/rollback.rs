@@ -1,35 +1,67 @@
 //! `rollback`: makes the workspace equal to a checkpoint, or shows what that would do. Without one it lists them.
 
-use crate::cli::Context;
+mod effects;
+mod git;
+mod strategies;
+
 use crate::cli::args::RollbackArgs;
 use crate::cli::create::{SHOWN_MAX, more};
 use crate::cli::fold::folded;
 use crate::cli::list::table;
 use crate::cli::output::{Printer, Reply};
-use crate::cli::terminal::{ago, counted, printable};
+use crate::cli::terminal::{ago, counted, for_shell, printable};
+use crate::cli::{Context, together};
 use crate::context::Surroundings;
-use crate::json;
 use crate::problem::Problem;
+use crate::{json, signals};
 use safepoint::model::RelPath;
 use safepoint::model::checkpoint::{Checkpoint, PartKind};
 use safepoint::model::plan::state::{Plan, TakenBack};
 use safepoint::model::rollback::{Action, ChangedPath, Strategy, Verb};
-use safepoint::{CheckpointManager, DryRun, Filter, RestoreOptions, Restored, RoleFilter, Times, Workspace};
+use safepoint::{
+    CheckpointManager, DryRun, FailedUndo, Filter, RestoreOptions, Restored, RoleFilter, Times, Workspace,
+};
 use serde_json::{Value, json};
 
 pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Problem> {
     refuse_what_is_to_come(args)?;
-    let manager = context.surroundings.open(None)?;
+    let manager = context.surroundings.of_session(args.which.session_id.as_deref())?.open(None)?;
     let workspace = context.surroundings.workspace(&manager)?;
-    let Some(given) = args.which.given() else { return choose(context, &manager, &workspace) };
+    let strategy = strategies::chosen(args)?;
     let session = args.which.session_id.as_deref();
-    let checkpoint = context.checkpoint(&manager, Some(&workspace), given, session)?;
+    let named = |given: &str| context.checkpoint(&manager, Some(&workspace), given, session);
+    let checkpoint = args.which.given().map(named).transpose()?;
     let options = options(context, &workspace, args)?;
+    if strategy == Strategy::Progressive {
+        context.recover_first(&manager, &workspace)?;
+        return strategies::progressive(context, &manager, &workspace, checkpoint.as_ref(), args, &options);
+    }
+    let Some(checkpoint) = checkpoint else { return choose(context, &manager, &workspace) };
+    let options = git::options(args, &checkpoint, options)?;
     context.recover_first(&manager, &workspace)?;
+    let goes_together = checkpoint.workspace_id.is_none() && options.paths.is_empty();
+    match (strategy, goes_together) {
+        (Strategy::Staged, true) => {
+            return Err(Problem::usage(
+                "a checkpoint of several folders is not tried beside them",
+                "Look at it with --dry-run; it goes back all or nothing, and `safepoint undo` takes it back.",
+            ));
+        }
+        (Strategy::Staged, false) => {
+            return strategies::staged(context, &manager, &workspace, &checkpoint, args, &options);
+        }
+        (_, true) => {
+            let restored = manager.restore_together(checkpoint.id, &options, &context.progress)?;
+            return together::answer(context, &manager, Verb::Rollback, &restored, options.dry_run);
+        }
+        (_, false) => {}
+    }
+    // Undo commands of a plan's steps may run: they are not to stay behind.
+    signals::listen_for_another();
     let restored = manager
         .restore(&workspace, checkpoint.id, &options, &context.progress)
         .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
-    Ok(answer(&context.out, &manager, &restored, options.dry_run))
+    Ok(answer(context, &manager, &restored, options.dry_run))
 }
 
 /// Back to a checkpoint, everything of it, and told.
@@ -44,48 +76,25 @@ pub(crate) fn back_to(
     let restored = manager
         .restore(workspace, checkpoint.id, &options, &context.progress)
         .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
-    tell(&context.out, manager, &restored, options.dry_run);
+    tell(context, manager, &restored, options.dry_run);
     Ok(shape(manager, &restored, options.dry_run))
 }
 
 fn refuse_what_is_to_come(args: &RollbackArgs) -> Result<(), Problem> {
     let refuse = |what: &str, hint: &str| Err(Problem::not_available(what, hint));
-    const PLAIN: &str = "Use --strategy immediate, or selective with --path.";
-    match args.strategy {
-        Some(strategy @ (Strategy::Staged | Strategy::Progressive)) => {
-            return refuse(&format!("strategy {strategy}"), PLAIN);
-        }
-        _ if args.verify.is_some() => return refuse("--verify", PLAIN),
-        _ if args.until.is_some() => return refuse("--until", PLAIN),
-        _ if args.hard_reset => {
-            return refuse("--hard-reset", "Without it the files are put back and git is left alone.");
-        }
-        _ => {}
-    }
-    match args.parts.iter().find(|part| **part != PartKind::Files) {
-        Some(part) => refuse(&format!("part {part}"), "Use --part files."),
-        None => Ok(()),
+    match args.parts.as_slice() {
+        [PartKind::Session] => refuse("part session", "Use --part files, plan, agent or git."),
+        [] | [_] => Ok(()),
+        _ => Err(Problem::usage("one part can be chosen at a time", "Name one, or none for all of them.")),
     }
 }
 
 fn options(context: &Context, workspace: &Workspace, args: &RollbackArgs) -> Result<RestoreOptions, Problem> {
     let paths = args.paths.iter().map(|path| context.surroundings.path_in(workspace, path));
     let paths = paths.collect::<Result<Vec<_>, _>>()?;
-    match args.strategy {
-        Some(Strategy::Selective) if paths.is_empty() && args.parts.is_empty() => {
-            return Err(Problem::usage("nothing is selected", "Choose with --path PATH or --part files."));
-        }
-        Some(Strategy::Immediate) if !paths.is_empty() => {
-            return Err(Problem::usage(
-                "--path chooses a part, and --strategy immediate means everything",
-                "Leave one of them out.",
-            ));
-        }
-        _ => {}
-    }
     let paths = outermost(paths);
     let part = args.parts.first().copied();
-    Ok(RestoreOptions { paths, part, ..plain_options(args.dry_run, args.keep_times) })
+    Ok(RestoreOptions { paths, part, ..plain_options(args.dry_run, args.keep_times, args.skip_failed_undo) })
 }
 
 /// The paths without those that lie in another one: they come with it.
@@ -101,12 +110,13 @@ fn outermost(mut paths: Vec<RelPath>) -> Vec<RelPath> {
 }
 
 /// What undo and redo choose, too.
-pub(crate) fn plain_options(dry_run: bool, keep_times: bool) -> RestoreOptions {
+pub(crate) fn plain_options(dry_run: bool, keep_times: bool, skip_failed_undo: bool) -> RestoreOptions {
     RestoreOptions {
         paths: Vec::new(),
         part: None,
         dry_run: if dry_run { DryRun::Yes } else { DryRun::No },
         times: if keep_times { Times::Recorded } else { Times::Present },
+        failed_undo: if skip_failed_undo { FailedUndo::IsSkipped } else { FailedUndo::Stops },
         ..RestoreOptions::default()
     }
 }
@@ -126,12 +136,12 @@ fn choose(context: &Context, manager: &CheckpointManager, workspace: &Workspace)
 
 /// Tells what a rollback, an undo or a redo did.
 pub(crate) fn answer(
-    out: &Printer,
+    context: &Context,
     manager: &CheckpointManager,
     restored: &Restored,
     dry_run: DryRun,
 ) -> Reply {
-    tell(out, manager, restored, dry_run);
+    tell(context, manager, restored, dry_run);
     Reply::done(json!({ "rollback": shape(manager, restored, dry_run) }))
 }
 
@@ -146,7 +156,8 @@ fn plan_of(manager: &CheckpointManager, restored: &Restored) -> Option<Plan> {
     manager.plan_at(restored.rollback.to).ok()
 }
 
-pub(crate) fn tell(out: &Printer, manager: &CheckpointManager, restored: &Restored, dry_run: DryRun) {
+pub(crate) fn tell(context: &Context, manager: &CheckpointManager, restored: &Restored, dry_run: DryRun) {
+    let out = &context.out;
     // Only for its label and age: that it cannot be read hides nothing.
     let target = manager.checkpoint(restored.rollback.to).ok();
     if !out.quiet {
@@ -154,9 +165,33 @@ pub(crate) fn tell(out: &Printer, manager: &CheckpointManager, restored: &Restor
         if let (Some(back), Some(plan)) = (&restored.taken_back, plan_of(manager, restored)) {
             out.line(format!("  {}", plan_line(&plan, back, dry_run)));
         }
+        restored.git.iter().for_each(|moved| out.line(format!("  {}", git::line(moved))));
+        effects::tell(out, restored, dry_run);
         paths(out, restored);
     }
-    advise(out, restored, dry_run);
+    effects::warn(out, restored);
+    advise(out, restored);
+    if dry_run == DryRun::No && !differs_nowhere(restored) {
+        let undo = |verb| again(context, manager, restored, verb);
+        match restored.rollback.verb {
+            Verb::Undo => out.remark(format!("Do it again with: {}", undo("redo"))),
+            Verb::Rollback | Verb::Redo | Verb::Apply => {
+                out.remark(format!("Take it back with: {}", undo("undo")));
+            }
+        }
+    }
+}
+
+/// The command that answers a rollback, from where the user is.
+fn again(context: &Context, manager: &CheckpointManager, restored: &Restored, verb: &str) -> String {
+    let id = restored.rollback.workspace_id;
+    let here = context.surroundings.workspace_if_any(manager).ok().flatten();
+    match manager.workspace(id) {
+        Ok(place) if here.is_none_or(|here| here.id != id) => {
+            format!("safepoint -C {} {verb}", for_shell(&place.root_path().to_string_lossy()))
+        }
+        _ => format!("safepoint {verb}"),
+    }
 }
 
 fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry_run: DryRun) {
@@ -166,7 +201,12 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
         target.and_then(|target| target.label.as_deref()).map(|label| format!(" \"{}\"", printable(label)));
     let age = target.map(|target| format!(", taken {}", ago(Surroundings::now(), target.created_at)));
     let name = format!("{id}{}{}", label.unwrap_or_default(), age.unwrap_or_default());
-    let chosen = if record.paths.is_empty() { "" } else { "the chosen paths " };
+    let git_alone = restored.git.as_ref().is_some_and(|git| !git.files);
+    let chosen = match record.paths.is_empty() {
+        _ if git_alone => "git ",
+        true => "",
+        false => "the chosen paths ",
+    };
     if differs_nowhere(restored) {
         out.line(match record.verb {
             Verb::Rollback => format!("Nothing differs from {name}."),
@@ -177,7 +217,11 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
         return;
     }
     let done = dry_run == DryRun::No;
-    let all = if record.paths.is_empty() { "everything is" } else { "the chosen paths are" };
+    let all = match record.paths.is_empty() {
+        _ if git_alone => "git is",
+        true => "everything is",
+        false => "the chosen paths are",
+    };
     out.line(match (record.verb, done) {
         (Verb::Rollback, true) => format!("Rolled back {chosen}to {name}"),
         (Verb::Rollback, false) => format!("Would roll back {chosen}to {name}"),
@@ -188,12 +232,15 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
         (Verb::Apply, true) => format!("Took over what the plan made, {name}"),
         (Verb::Apply, false) => format!("Would take over what the plan made, {name}"),
     });
+    let put = if record.verb == Verb::Apply { "written" } else { "put back" };
     let counts = format!(
-        "{} put back, {} removed",
+        "{} {put}, {} removed",
         counted(restored.outline.restored, "file", "files"),
         counted(restored.outline.removed, "file", "files")
     );
     match dry_run {
+        DryRun::Yes if git_alone => out.line("  a dry run: nothing was changed"),
+        DryRun::No if git_alone => {}
         DryRun::Yes => out.line(format!("  {counts}; a dry run: nothing was changed")),
         DryRun::No => out.line(format!("  {counts}, read back and verified, in {} ms", out.elapsed_ms())),
     }
@@ -201,7 +248,7 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
 
 /// Whether there was nothing to do.
 fn differs_nowhere(restored: &Restored) -> bool {
-    restored.outline.paths.is_empty() && restored.taken_back.is_none()
+    restored.outline.paths.is_empty() && restored.taken_back.is_none() && restored.git.is_none()
 }
 
 /// What becomes of a plan, and what of it is taken back.
@@ -226,12 +273,14 @@ fn plan_line(plan: &Plan, back: &TakenBack, dry_run: DryRun) -> String {
 
 fn paths(out: &Printer, restored: &Restored) {
     let colours = out.colours;
-    let changed = &restored.outline.paths;
+    let (changed, taken) = (&restored.outline.paths, restored.rollback.verb == Verb::Apply);
     let lines = folded(changed.iter().map(|changed| (&changed.path, changed.action)));
     for line in lines.iter().take(SHOWN_MAX) {
         let ChangedPath { path, action } = &changed[line.item];
         let (sign, word) = match action {
+            Action::Created if taken => (colours.green("+"), "new"),
             Action::Created => (colours.green("+"), "put back"),
+            Action::Restored if taken => (colours.yellow("~"), "changed"),
             Action::Restored => (colours.yellow("~"), "restored"),
             Action::Removed => (colours.red("-"), "removed"),
             Action::Kept => ("=".to_owned(), "kept: it holds things that were never captured"),
@@ -241,8 +290,8 @@ fn paths(out: &Printer, restored: &Restored) {
     more(out, lines.len());
 }
 
-/// What people have to know, and what they can do next.
-fn advise(out: &Printer, restored: &Restored, dry_run: DryRun) {
+/// What people have to know.
+fn advise(out: &Printer, restored: &Restored) {
     restored.warnings.iter().for_each(|warning| out.warn(printable(warning)));
     for rescued in &restored.rollback.rescued {
         let (path, id) = (&rescued.path, rescued.checkpoint);
@@ -258,11 +307,5 @@ fn advise(out: &Printer, restored: &Restored, dry_run: DryRun) {
         out.note(format!(
             "{path} is still open in another program; what it writes is looked at by the next command"
         ));
-    }
-    if dry_run == DryRun::No && !differs_nowhere(restored) {
-        match restored.rollback.verb {
-            Verb::Undo => out.remark("Do it again with: safepoint redo"),
-            Verb::Rollback | Verb::Redo | Verb::Apply => out.remark("Take it back with: safepoint undo"),
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cli::Context;
 use crate::cli::args::ShowArgs;
-use crate::cli::create::{changed, left_out};
+use crate::cli::create::{changed, commit, left_out};
 use crate::cli::output::{Printer, Reply};
 use crate::cli::terminal::{ago, counted, moment, printable, printable_bytes, size};
 use crate::context::Surroundings;
@@ -74,6 +74,7 @@ fn lines(out: &Printer, checkpoint: &Checkpoint) -> Vec<(&'static str, Option<St
         ("holds", Some(format!("{held}, {}", size(files.bytes)))),
         ("changed", Some(changed(out, checkpoint))),
         ("stored", Some(format!("{} new in the store", size(checkpoint.size_bytes)))),
+        ("commit", commit(checkpoint)),
         ("parent", checkpoint.parent.map(|parent| parent.to_string())),
         ("pinned", checkpoint.pinned.then(|| "yes: it is never pruned".to_owned())),
         ("used", (used > 0).then(|| format!("rolled back to {}", counted(used, "time", "times")))),

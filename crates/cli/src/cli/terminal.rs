@@ -1,5 +1,7 @@
 //! How things look to people: colours, sizes, times, progress bars.
 
+mod harmless;
+
 use anstyle::{AnsiColor, Effects, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use safepoint::model::{Bytes, Timestamp};
@@ -8,6 +10,8 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+pub(crate) use harmless::{for_shell, harmless, printable, printable_bytes};
 
 /// Colours, or none.
 #[derive(Debug, Clone, Copy)]
@@ -53,27 +57,15 @@ impl Colours {
     }
 }
 
-/// Text of others, made harmless: what would act on a terminal is spelled out.
-pub(crate) fn printable(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if letter.is_control() {
-            safe.extend(letter.escape_default());
-        } else {
-            safe.push(letter);
-        }
+/// How long something took, as people say it.
+pub(crate) fn took(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0 => format!("{} ms", time.as_millis()),
+        1..60 => format!("{:.1} s", time.as_secs_f64()),
+        60..3_600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h {:02}m", seconds / 3_600, seconds / 60 % 60),
     }
-    safe
-}
-
-/// Bytes of others, made harmless.
-pub(crate) fn printable_bytes(bytes: &[u8]) -> String {
-    let mut safe = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        safe.push_str(&printable(chunk.valid()));
-        safe.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
-    }
-    safe
 }
 
 /// The text, cut where it is longer than so many letters.
@@ -122,6 +114,34 @@ pub(crate) fn width() -> usize {
     size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 40).unwrap_or(80)
 }
 
+/// How large the terminal is that shows progress.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Screen {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+}
+
+pub(crate) fn screen() -> Screen {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    let (rows, columns) = size.map_or((0, 0), |size| (usize::from(size.ws_row), usize::from(size.ws_col)));
+    Screen { rows: if rows >= 8 { rows } else { 24 }, columns: if columns >= 20 { columns } else { 80 } }
+}
+
+/// The text, cut so that it stays on one row. Letters beyond ASCII may be two columns wide, and so they count as two.
+pub(crate) fn fitted(text: &str, columns: usize) -> String {
+    let wide = |letter: char| if letter.is_ascii() { 1 } else { 2 };
+    if text.chars().map(wide).sum::<usize>() <= columns {
+        return text.to_owned();
+    }
+    let mut used = 0;
+    let fits = |letter: &char| {
+        used += wide(*letter);
+        used < columns.saturating_sub(1)
+    };
+    let cut: String = text.chars().take_while(fits).collect();
+    if columns == 0 { cut } else { cut + "…" }
+}
+
 /// Work shorter than this shows no bar.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -139,6 +159,11 @@ impl Bars {
         Self { watched, stop, started: Instant::now(), bytes: AtomicU64::new(0), bar: Mutex::new(None) }
     }
 
+    /// Whether somebody looks on.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched
+    }
+
     /// Forgets that somebody asked to stop: it was meant for another program.
     pub(crate) fn forget_stop(&self) {
         self.stop.store(false, Ordering::Relaxed);
@@ -149,7 +174,8 @@ impl Bars {
     }
 }
 
-fn verb(activity: Activity) -> &'static str {
+/// What is being done.
+pub(crate) fn verb(activity: Activity) -> &'static str {
     match activity {
         Activity::Scanning => "Reading the workspace",
         Activity::Staging => "Preparing files",
@@ -236,8 +262,10 @@ mod tests {
     }
 
     #[test]
-    fn text_of_others_cannot_act_on_a_terminal() {
-        assert_eq!(printable("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
+    fn times_and_counts_are_said_as_people_say_them() {
+        let said: Vec<String> =
+            [12, 1_260, 59_990, 125_000, 3_725_000].map(|ms| took(Duration::from_millis(ms))).into();
+        assert_eq!(said, ["12 ms", "1.3 s", "60.0 s", "2m 05s", "1h 02m"]);
         assert_eq!(shortened("abcdef", 4), "abc…");
         assert_eq!(shortened("abcd", 4), "abcd");
         assert_eq!(counted(1, "file", "files"), "1 file");

@@ -33,7 +33,8 @@ pub(crate) fn run(context: &Context, args: &ValidateArgs) -> Result<Reply, Probl
         context.out.remark("Read every byte, too, with --deep.");
     }
     let errors: Vec<String> = wrong.iter().cloned().chain(state.errors()).collect();
-    let data = json::validation(&validation, &errors, &state.warnings, state.tests_passing);
+    let data =
+        json::validation(&validation, &errors, &state.warnings, state.tests_passing, state.git.as_ref());
     let failure =
         if wrong.is_empty() { state.into_failure() } else { Some(damage(&validation, wrong, &state)) };
     let exit = failure.as_ref().map_or(exit::DONE, exit::of);

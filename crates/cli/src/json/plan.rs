@@ -2,13 +2,15 @@
 
 use super::{bytes, checkpoint, set, value};
 use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::plan::run::{Run, Sandbox, SandboxState};
 use safepoint::model::plan::spec::SandboxKind;
 use safepoint::model::plan::state::{Decision, Plan, PlanState, Step};
-use safepoint::{PlanNote, PlanRecord, Workspace};
+use safepoint::{PlanNote, PlanRecord, RunReport, Workspace};
 use serde_json::{Value, json};
+use std::os::unix::ffi::OsStrExt;
 
 /// A plan whole. Its steps are nested; each has the keys of a plan file, and how far it is.
-pub(crate) fn plan(record: &PlanRecord, workspace: &Workspace) -> Value {
+pub(crate) fn plan(record: &PlanRecord, workspace: &Workspace, sandbox: Option<&Sandbox>) -> Value {
     let plan = &record.plan;
     json!({
         "id": plan.id,
@@ -19,7 +21,7 @@ pub(crate) fn plan(record: &PlanRecord, workspace: &Workspace) -> Value {
         "decisions": plan.decisions,
         "context": plan.context,
         "outputs": plan.outputs,
-        "sandbox": sandbox(plan, workspace),
+        "sandbox": place(plan, workspace, sandbox),
         "checkpoints": plan.milestones,
         "version": record.version,
         "workspace_id": record.workspace_id,
@@ -28,13 +30,23 @@ pub(crate) fn plan(record: &PlanRecord, workspace: &Workspace) -> Value {
     })
 }
 
-fn sandbox(plan: &Plan, workspace: &Workspace) -> Value {
-    let (path, state) = match (plan.sandbox.kind, plan.state) {
-        (SandboxKind::Copy, _) => (Value::Null, "missing"),
-        (SandboxKind::InPlace, PlanState::Applied) => (bytes(&workspace.root), "applied"),
-        (SandboxKind::InPlace, _) => (bytes(&workspace.root), "ready"),
+fn place(plan: &Plan, workspace: &Workspace, sandbox: Option<&Sandbox>) -> Value {
+    let (path, state) = match (sandbox, plan.sandbox.kind, plan.state) {
+        (Some(sandbox), ..) => (bytes(sandbox.path.as_os_str().as_bytes()), state_of(sandbox)),
+        (None, SandboxKind::Copy, _) => (Value::Null, "none"),
+        (None, SandboxKind::InPlace, PlanState::Applied) => (bytes(&workspace.root), "applied"),
+        (None, SandboxKind::InPlace, _) => (bytes(&workspace.root), "ready"),
     };
     json!({ "kind": plan.sandbox.kind, "path": path, "state": state })
+}
+
+/// What became of a sandbox: `ready`, `missing` or `applied`.
+pub(crate) fn state_of(sandbox: &Sandbox) -> &'static str {
+    match sandbox.state {
+        SandboxState::Applied | SandboxState::Kept | SandboxState::Removed => "applied",
+        SandboxState::Ready if sandbox.path.is_dir() => "ready",
+        SandboxState::Ready => "missing",
+    }
 }
 
 /// The steps of a plan, each with those below it.
@@ -96,5 +108,35 @@ pub(crate) fn noted(record: &Checkpoint, version: u64) -> Value {
     json!({
         "kind": "checkpoint", "at": record.created_at, "version": version, "note": null,
         "checkpoint": checkpoint(record),
+    })
+}
+
+/// That a run of a plan began, among what happened to it.
+pub(crate) fn run_began(run: &Run, version: u64) -> Value {
+    json!({
+        "kind": "run", "at": run.started_at, "version": version, "note": { "run": run.id, "pid": run.pid },
+        "checkpoint": null,
+    })
+}
+
+/// How it ended.
+pub(crate) fn run_ended(run: &Run, version: u64) -> Value {
+    json!({
+        "kind": "run_ended", "at": run.ended_at, "version": version,
+        "note": { "run": run.id, "outcome": run.outcome }, "checkpoint": null,
+    })
+}
+
+/// How a run went. `interrupted` are the steps that were under way when it stopped, or when the one before it died.
+pub(crate) fn run(report: &RunReport, interrupted: &[String]) -> Value {
+    json!({
+        "outcome": report.outcome,
+        "step": report.step,
+        "error": report.error,
+        "done": report.done,
+        "checkpoints": report.checkpoints,
+        "interrupted": interrupted,
+        "ended_processes": report.dead.as_ref().map_or(0, |dead| dead.ended_processes),
+        "warnings": report.warnings,
     })
 }

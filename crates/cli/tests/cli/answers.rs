@@ -334,6 +334,63 @@ fn the_demo_tells_its_story_and_leaves_nothing_behind() {
     10  And the same once more? N ms
         yes: 41 files and folders, 47.7 kB and every mode as before the disaster
 
+    11  safepoint plan new discount.toml N ms
+        4 steps, two of them in the subplan api; it works in a copy of the project
+
+    12  safepoint plan run discount --until settings N ms
+        [x] settings
+        1 checkpoint taken on the way; the plan is paused
+
+    13  safepoint plan decide discount ... N ms
+        Where is the discount kept? in shop.toml
+
+    14  safepoint plan decide discount ... N ms
+        Who takes it off? the handlers
+
+    15  safepoint plan resume discount --until api/handlers N ms
+        [x] api/handlers
+        1 checkpoint taken on the way; the plan is paused
+
+    16  safepoint plan resume discount N ms
+        [!] api/check failed: exit status 1: there are no rules
+        2 checkpoints taken on the way; the plan is failed
+
+    17  safepoint plan decide discount ... N ms
+        What about the check? leave it out
+
+    18  safepoint plan checkpoint list discount N ms
+        01KG9YVBVG8EGPW6CGBQ5YACEZ  api/check failed
+        01KG9YV41G131M2ZQSC60XN8W3  before api/check
+        01KG9YTS9R08JGRZF80S4P7ENG  before api/handlers
+        01KG9YT8PGCD6DTZ01TKTM0WK9  before settings
+
+    19  safepoint plan rollback discount "before api/check" N ms
+        18 files put back, 1 decision superseded: both or neither
+
+    20  Is the copy as before that step? N ms
+        yes: 43 files and folders, 47.8 kB and every mode as before it
+
+    21  And the plan? N ms
+        yes: its state has the hash f754d291df979af4... again
+
+    22  safepoint plan correct discount --mode append --step ... N ms
+        the rules are written by hand, and a step is added: tell-the-readers
+
+    23  safepoint plan resume discount N ms
+        [x] api/check
+        [x] ship
+        [x] tell-the-readers
+        4 checkpoints taken on the way; the plan is done
+
+    24  Is the project as it was all the while? N ms
+        yes: 41 files and folders, 47.7 kB and every mode as before the plan
+
+    25  safepoint plan apply discount N ms
+        5 files into the project, all or nothing; the copy is gone
+
+    26  Is the result in the project, every byte of it? N ms
+        yes: 45 files and folders, 47.8 kB and every mode as the plan made them
+
     The temporary folder is gone again.
     Now yours. In a project of your own, type:
         safepoint create -m "before I start"
@@ -345,7 +402,7 @@ fn the_demo_tells_its_story_and_leaves_nothing_behind() {
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
         (&value["data"]["verified"], value["data"]["steps"].as_array().unwrap().len()),
-        (&true.into(), 10)
+        (&true.into(), 26)
     );
     let kept = value["data"]["folder"].as_str().unwrap();
     assert!(std::path::Path::new(kept).join("shop/src/part_01.rs").exists());

@@ -247,6 +247,7 @@ fn rollback_and_dry_run() {
           "dry_run": true,
           "effects_not_undone": [],
           "from": "01KG9YS9EGCQT0DH2X3200JHAF",
+          "git": null,
           "id": null,
           "paths": [],
           "plan": null,
@@ -256,6 +257,7 @@ fn rollback_and_dry_run() {
           "safety_checkpoint": null,
           "strategy": "immediate",
           "to": "01KG9YS9EGCQT0DH2X3200JHAF",
+          "undone": [],
           "verb": "rollback",
           "verified": false,
           "waiting": []
@@ -295,6 +297,7 @@ fn rollback_and_dry_run() {
           "dry_run": false,
           "effects_not_undone": [],
           "from": "01KG9YS9EGCQT0DH2X3200JHAF",
+          "git": null,
           "id": "01KG9YWWP02J59EP1NVRE9ENPE",
           "paths": [],
           "plan": null,
@@ -304,6 +307,7 @@ fn rollback_and_dry_run() {
           "safety_checkpoint": "01KG9YWYMG3S19GYXWQZEQWMSF",
           "strategy": "immediate",
           "to": "01KG9YS9EGCQT0DH2X3200JHAF",
+          "undone": [],
           "verb": "rollback",
           "verified": true,
           "waiting": []

@@ -2,10 +2,12 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests set up folders and start the program")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 mod answers;
 mod diff;
 mod doctor;
+mod git;
 mod help;
 mod json;
 mod layouts;
@@ -13,12 +15,22 @@ mod list;
 mod man;
 mod odd;
 mod plan;
+mod plan_answers;
+mod plan_back;
+mod plan_correct;
+mod plan_live;
+mod plan_run;
+mod plan_sandbox;
+mod plan_story;
+mod requirements;
 mod rollback;
 mod run;
 mod sandbox;
 mod schemas;
+mod session;
 mod terminal;
 mod upkeep;
 mod validate;
+mod whole;
 mod world;
 mod wrong;

@@ -178,6 +178,7 @@ fn the_whole_answer() {
           "dry_run": false,
           "effects_not_undone": [],
           "from": "01KG9YV2300QJS22HDXJ4G4Q61",
+          "git": null,
           "id": "01KG9YV50RXHKZH4X2XVXK4NAY",
           "paths": [],
           "plan": null,
@@ -187,6 +188,7 @@ fn the_whole_answer() {
           "safety_checkpoint": "01KG9YV6Z8S45Q3ETMV38G3DDS",
           "strategy": "immediate",
           "to": "01KG9YV2300QJS22HDXJ4G4Q61",
+          "undone": [],
           "verb": "rollback",
           "verified": true,
           "waiting": []

@@ -175,6 +175,8 @@ impl Sandbox {
         let mut text = text.replace(self.folder.path().to_str().unwrap(), "$T");
         for (pattern, shown) in [
             (r" *\d+(\.\d+)? ms", " N ms"),
+            (r"by process \d+", "by process PID"),
+            (r"(in|after) \d+\.\d s\b", "$1 N s"),
             (r#""duration_ms": ?\d+(\.\d+)?"#, "\"duration_ms\": N"),
             (r"\b[0-9a-f]{64}\b", "<hash>"),
             (r#""(size_bytes|pack_bytes)": \d+"#, "\"$1\": N"),

@@ -276,8 +276,9 @@ fn what_a_program_still_writes_into_a_displaced_file_is_kept() {
     --- exit 0
     "#);
     drop(junk);
-    let told = sandbox.run(&["recover"]);
-    assert_snapshot!(told, @"
+    // A program that another test starts at this moment may hold the file until it runs: then it is looked at again.
+    let told = (0..100).map(|_| sandbox.run(&["recover"])).find(|told| !told.contains("is still open"));
+    assert_snapshot!(told.unwrap(), @"
     Rollback 01KG9YV2300QJS22HDXJ4G4Q61 was done; what it left behind is cleared away.
     --- stderr
     warning: junk.log: changed while the rollback ran; that version is kept: safepoint cat 01KG9YYQ9053R1T2RMWKDG33ZD junk.log

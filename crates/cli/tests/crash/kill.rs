@@ -1,5 +1,6 @@
 //! SIGKILL at every state-changing system call, and once more at every one of the recovery that follows.
 
+use crate::is_full;
 use crate::scene::{Act, Scene};
 use safepoint_testkit::{End, kill_at};
 
@@ -38,7 +39,7 @@ fn killed_everywhere(scene: &Scene) -> Tried {
 /// The recovery is killed at its calls as well; what it leaves must still be old or new. Neighbouring points of the verb leave much
 /// the same to do, so each takes another share of the recovery's points; with SAFEPOINT_PROOF=full each takes all.
 fn recover_killed_everywhere(scene: &Scene, verb_point: u64, first: &End, tried: &mut Tried) {
-    let shares = if std::env::var_os("SAFEPOINT_PROOF").is_some_and(|proof| proof == "full") { 1 } else { 7 };
+    let shares = if is_full() { 1 } else { 19 };
     for point in (1 + verb_point % shares..).step_by(shares as usize) {
         scene.lay("killed");
         let end = kill_at(&scene.recovery(), point).unwrap();
@@ -86,6 +87,16 @@ fn correction_of_a_plan_killed_anywhere_is_old_or_new_with_its_files() {
 #[test]
 fn the_result_of_a_plan_whose_taking_over_is_killed_anywhere_is_there_or_not() {
     check(Act::ApplyPlan, "");
+}
+
+#[test]
+fn rollback_of_everything_killed_anywhere_is_old_or_new_everywhere() {
+    check(Act::RollbackTogether, "");
+}
+
+#[test]
+fn branch_index_and_files_killed_anywhere_are_all_old_or_all_new() {
+    check(Act::HardReset, "");
 }
 
 #[test]

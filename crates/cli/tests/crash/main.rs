@@ -3,7 +3,6 @@
 //! - `kill`: SIGKILL at every state-changing system call of a verb, and again at every one of the recovery that follows.
 //! - `power`: every verb is recorded, replayed onto a simulated disk that forgets what was not synced, and cut at every operation.
 //! - `fault`: every state-changing call fails, once or from then on.
-//! - `runner`: a run of a plan, killed at random moments, and taken up again.
 //! - `upkeep`: pruning, collecting, purging and repairing, killed everywhere, with captures beside them.
 //! - `crowd`: several processes at once, doing whatever comes, some killed at random.
 //!
@@ -12,11 +11,15 @@
 #![allow(clippy::disallowed_methods, reason = "tests set up folders")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
+/// Whether everything is to be tried, however long it takes.
+pub(crate) fn is_full() -> bool {
+    std::env::var_os("SAFEPOINT_PROOF").is_some_and(|proof| proof == "full")
+}
+
 mod crowd;
 mod fault;
 mod kill;
 mod ordinary;
 mod power;
-mod runner;
 mod scene;
 mod upkeep;

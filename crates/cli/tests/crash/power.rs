@@ -66,6 +66,11 @@ fn undo_after_a_power_cut_is_old_or_new() {
 }
 
 #[test]
+fn branch_index_and_files_after_a_power_cut_are_all_old_or_all_new() {
+    check(Act::HardReset);
+}
+
+#[test]
 fn rollback_of_a_plan_after_a_power_cut_is_old_or_new_with_its_files() {
     check(Act::RollbackPlan);
 }
@@ -73,6 +78,11 @@ fn rollback_of_a_plan_after_a_power_cut_is_old_or_new_with_its_files() {
 #[test]
 fn the_result_of_a_plan_after_a_power_cut_is_there_or_not() {
     check(Act::ApplyPlan);
+}
+
+#[test]
+fn rollback_of_everything_after_a_power_cut_is_old_or_new_everywhere() {
+    check(Act::RollbackTogether);
 }
 
 /// Leaves out every sync, one after the other, and sees which are missed: a suite that misses none of them would prove nothing.

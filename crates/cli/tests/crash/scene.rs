@@ -1,11 +1,12 @@
 //! A small project with a history, laid out anew for every point, and the law that must hold whatever happened.
 
+use safepoint::model::CheckpointId;
 use safepoint::model::plan::spec::{Milestones, PlanSpec, SandboxKind, StepSpec};
 use safepoint::model::plan::state::{Plan, PlanState};
 use safepoint::model::rollback::{RollbackState, Verb};
 use safepoint::{
-    CheckpointManager, CreateOptions, Depth, Filter, NewDecision, RestoreOptions, RoleFilter, Silent,
-    Workspace,
+    CheckpointManager, CreateOptions, Depth, Filter, GitCommit, GitReset, NewDecision, RestoreOptions,
+    RoleFilter, Silent, Uncommitted, Whole, Workspace,
 };
 use safepoint_testkit::{Program, TreeImage, copy_tree};
 use std::ffi::OsString;
@@ -27,13 +28,28 @@ pub(crate) enum Act {
     CorrectPlan,
     /// The result of a plan that worked in a copy.
     ApplyPlan,
+    /// Of two workspaces, an agent and a plan, as one.
+    RollbackTogether,
+    /// With branch and index of the repository around.
+    HardReset,
 }
 
 impl Act {
     fn is_of_plan(self) -> bool {
-        matches!(self, Act::RollbackPlan | Act::CorrectPlan)
+        matches!(self, Act::RollbackPlan | Act::CorrectPlan | Act::RollbackTogether)
+    }
+
+    /// What is laid out anew for every point.
+    fn folders(self) -> &'static [&'static str] {
+        match self {
+            Act::RollbackTogether => &["home", "project", "second", "agent"],
+            _ => &["home", "project"],
+        }
     }
 }
+
+/// The other folders of a rollback of many.
+const OTHERS: [&str; 2] = ["second", "agent"];
 
 /// A project and a home, the same ones at every point.
 pub(crate) struct Scene {
@@ -45,8 +61,12 @@ pub(crate) struct Scene {
     pub(crate) profiled: bool,
     old: TreeImage,
     new: TreeImage,
+    /// The same of the other folders.
+    others: Vec<[TreeImage; 2]>,
     /// The plan in the two states, where it is about one.
     plans: Option<[Plan; 2]>,
+    /// Where a rollback goes.
+    target: CheckpointId,
     /// Checkpoints, and records of finished rollbacks, before the verb.
     checkpoints: usize,
     rollbacks: usize,
@@ -141,6 +161,39 @@ fn decide(manager: &CheckpointManager, question: &str) {
     manager.decide(PLAN, NewDecision { question, choice, ..NewDecision::default() }).unwrap();
 }
 
+/// A repository as `git init` leaves it.
+fn make_repository(root: &Path) {
+    for folder in [".git/objects/info", ".git/objects/pack", ".git/refs/heads", ".git/refs/tags"] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    put(root, ".git/HEAD", "ref: refs/heads/main\n");
+    put(root, ".git/config", "[core]\n\trepositoryformatversion = 0\n");
+}
+
+/// How everything will be, found out by doing it; then it is as it was.
+fn hard_reset(home: &Path, project: &Path, to: CheckpointId) -> TreeImage {
+    let (home_kept, project_kept) = (home.with_extension("kept"), project.with_extension("kept"));
+    copy_tree(home, &home_kept).unwrap();
+    copy_tree(project, &project_kept).unwrap();
+    let manager = CheckpointManager::open(home).unwrap();
+    let workspace = manager.workspace_around(project).unwrap().unwrap();
+    let options = RestoreOptions {
+        git: GitReset::Hard,
+        uncommitted: Uncommitted::Discarded,
+        ..RestoreOptions::default()
+    };
+    let restored = manager.restore(&workspace, to, &options, &Silent).unwrap();
+    let moved = restored.git.unwrap();
+    assert!(moved.from != moved.to && moved.files, "{moved:?}");
+    drop(manager);
+    let there = image(project);
+    for (folder, kept) in [(home, home_kept), (project, project_kept)] {
+        fs::remove_dir_all(folder).unwrap();
+        fs::rename(kept, folder).unwrap();
+    }
+    there
+}
+
 impl Scene {
     pub(crate) fn new(act: Act) -> Self {
         Self::without(act, "")
@@ -157,8 +210,27 @@ impl Scene {
         first_state(&project);
         many_files(&project, act, "1");
         let plan_id = act.is_of_plan().then(|| begin_plan(&manager, &workspace));
-        let options = CreateOptions { plan_id: plan_id.clone(), ..CreateOptions::default() };
-        let first = manager.create(&workspace, &options, &Silent).unwrap().checkpoint.id;
+        let mut options = CreateOptions { plan_id: plan_id.clone(), ..CreateOptions::default() };
+        if act == Act::HardReset {
+            make_repository(&project);
+            options.git = GitCommit::Tag;
+            options.label = Some("first".to_owned());
+        }
+        let mut others = Vec::new();
+        let first = match act {
+            Act::RollbackTogether => {
+                put(folder.path(), "second/file", "second");
+                put(folder.path(), "agent/memory", "remember");
+                put(folder.path(), "agent/sibling", "somebody else's");
+                manager.register(&folder.path().join("second")).unwrap();
+                manager.register_agent("claude", &[], &[folder.path().join("agent/memory")]).unwrap();
+                manager.set_agent("claude", "model", "then".into()).unwrap();
+                others = OTHERS.map(|name| image(&folder.path().join(name))).to_vec();
+                let options = CreateOptions { label: Some("all".to_owned()), ..CreateOptions::default() };
+                manager.create_together(&Whole::Framework, &options, &Silent).unwrap().checkpoint.id
+            }
+            _ => manager.create(&workspace, &options, &Silent).unwrap().checkpoint.id,
+        };
         let first_image = image(&project);
         let taken_over = (act == Act::ApplyPlan).then(|| work_in_copy(&manager, &workspace));
         let plans = plan_id.map(|id| {
@@ -178,21 +250,51 @@ impl Scene {
                 image(&project)
             }
         };
+        if act == Act::RollbackTogether {
+            put(folder.path(), "second/file", "broken");
+            put(folder.path(), "second/new", "new");
+            put(folder.path(), "agent/memory", "forgotten");
+            manager.set_agent("claude", "model", "now".into()).unwrap();
+        }
+        let others = others
+            .into_iter()
+            .zip(OTHERS)
+            .map(|(then, name)| [image(&folder.path().join(name)), then])
+            .collect();
+        if act == Act::HardReset {
+            let options = CreateOptions { git: GitCommit::Branch, ..CreateOptions::default() };
+            let created = manager.create(&workspace, &options, &Silent).unwrap();
+            assert!(created.not_in_git.is_empty(), "{:?}", created.not_in_git);
+        }
         if act == Act::Undo {
             manager.restore(&workspace, first, &RestoreOptions::default(), &Silent).unwrap();
         }
         let (old, new) = match act {
             Act::Create => (second_image.clone(), second_image),
             Act::Undo | Act::ApplyPlan => (first_image, second_image),
+            Act::HardReset => (image(&project), first_image),
             _ => (second_image, first_image),
         };
         let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
         let checkpoints = manager.list(&filter).unwrap().len();
         let rollbacks = manager.rollbacks(&workspace).unwrap().len();
         drop(manager);
-        copy_tree(&home, &folder.path().join("home.before")).unwrap();
-        copy_tree(&project, &folder.path().join("project.before")).unwrap();
-        Self { folder, act, without, profiled: false, old, new, plans, checkpoints, rollbacks }
+        let new = if act == Act::HardReset { hard_reset(&home, &project, first) } else { new };
+        let scene = Self {
+            folder,
+            act,
+            without,
+            profiled: false,
+            old,
+            new,
+            others,
+            plans,
+            target: first,
+            checkpoints,
+            rollbacks,
+        };
+        scene.keep("before");
+        scene
     }
 
     pub(crate) fn home(&self) -> PathBuf {
@@ -203,8 +305,8 @@ impl Scene {
         self.folder.path().join("project")
     }
 
-    pub(crate) fn roots(&self) -> [PathBuf; 2] {
-        [self.home(), self.project()]
+    pub(crate) fn roots(&self) -> Vec<PathBuf> {
+        self.act.folders().iter().map(|name| self.folder.path().join(name)).collect()
     }
 
     /// Everything as it was before the verb.
@@ -214,7 +316,7 @@ impl Scene {
 
     /// Keeps everything as it is now under a name, to come back to.
     pub(crate) fn keep(&self, name: &str) {
-        for folder in ["home", "project"] {
+        for folder in self.act.folders() {
             let kept = self.folder.path().join(format!("{folder}.{name}"));
             let _ = fs::remove_dir_all(&kept);
             copy_tree(&self.folder.path().join(folder), &kept).unwrap();
@@ -222,7 +324,7 @@ impl Scene {
     }
 
     pub(crate) fn lay(&self, name: &str) {
-        for folder in ["home", "project"] {
+        for folder in self.act.folders() {
             let here = self.folder.path().join(folder);
             fs::remove_dir_all(&here).unwrap();
             copy_tree(&self.folder.path().join(format!("{folder}.{name}")), &here).unwrap();
@@ -249,8 +351,10 @@ impl Scene {
         match self.act {
             Act::Create => self.command(&["create", "-m", "second"]),
             Act::Rollback | Act::RollbackMany | Act::RollbackPlan => self.command(&["rollback", "@"]),
+            Act::RollbackTogether => self.command(&["rollback", &self.target.to_string()]),
             Act::CorrectPlan => self.command(&["plan", "correct", PLAN, "--mode", "revert"]),
             Act::ApplyPlan => self.command(&["plan", "apply", PLAN]),
+            Act::HardReset => self.command(&["rollback", "first", "--hard-reset", "--discard-uncommitted"]),
             Act::Undo => self.command(&["undo"]),
         }
     }
@@ -274,7 +378,15 @@ impl Scene {
             .workspace_around(&self.project())
             .map_err(failed)?
             .ok_or("the workspace is not on record")?;
-        let recovery = manager.recover(&workspace, &Silent).map_err(failed)?;
+        let mut recovery = manager.recover(&workspace, &Silent).map_err(failed)?;
+        // A program that another test starts at this moment may hold a file until it runs: then it is looked at again.
+        for _ in 0..100 {
+            if recovery.waiting.is_empty() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            recovery = manager.recover(&workspace, &Silent).map_err(failed)?;
+        }
         if !recovery.rescued.is_empty() || !recovery.warnings.is_empty() {
             return Err(format!("nobody edited anything: {recovery:?}"));
         }
@@ -287,6 +399,18 @@ impl Scene {
                 "the database says {}, and the tree differs: {difference:#?}",
                 if is_new { "new" } else { "old" }
             ));
+        }
+        for ([old, new], name) in self.others.iter().zip(OTHERS) {
+            let difference = image(&self.folder.path().join(name)).difference(if is_new { new } else { old });
+            if !difference.is_empty() {
+                return Err(format!("{name} is not {}: {difference:#?}", if is_new { "new" } else { "old" }));
+            }
+        }
+        if !self.others.is_empty() {
+            let model = manager.agent("claude").map_err(failed)?.agent.settings["model"].clone();
+            if model != if is_new { "then" } else { "now" } {
+                return Err(format!("the agent is not as the files are: {model}"));
+            }
         }
         if let Some(plans) = &self.plans
             && manager.plan(PLAN).map_err(failed)?.plan != plans[usize::from(is_new)]
@@ -334,6 +458,9 @@ impl Scene {
         let image_now = image(&self.project());
         for checkpoint in manager.list(&filter).unwrap() {
             manager.restore(&workspace, checkpoint.id, &RestoreOptions::default(), &Silent).unwrap();
+        }
+        if self.act == Act::RollbackTogether {
+            manager.restore_together(self.target, &RestoreOptions::default(), &Silent).unwrap();
         }
         manager.restore(&workspace, now, &RestoreOptions::default(), &Silent).unwrap();
         assert!(image(&self.project()).difference(&image_now).is_empty());

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::print_stdout, reason = "the figures are what it is for")]
 
+mod framework;
 mod plan;
 
 use serde_json::Value;

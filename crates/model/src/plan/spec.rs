@@ -423,7 +423,7 @@ impl<'s> Check<'s> {
 }
 
 /// Whether lists and objects nest no deeper than this.
-fn is_shallow(value: &Value, depth_max: usize) -> bool {
+pub(crate) fn is_shallow(value: &Value, depth_max: usize) -> bool {
     match (value, depth_max) {
         (Value::Array(_) | Value::Object(_), 0) => false,
         (Value::Array(items), depth) => items.iter().all(|item| is_shallow(item, depth - 1)),

@@ -2,8 +2,10 @@
 
 use super::error::{ConfigError, ConfigFile};
 use super::{HomeConfig, RetentionConfig, WorkspaceConfig, bytes};
+use crate::parts::git::GitCapture;
 use crate::spelling::{nearest, printable};
 use safepoint_model::Span;
+use safepoint_model::checkpoint::Scope;
 use safepoint_workspace::check_patterns;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -11,13 +13,21 @@ use toml::de::{DeTable, DeValue};
 /// A key that is known, and those below it where it is a table.
 pub(super) type Known = (&'static str, &'static [&'static str]);
 
-const RETENTION: Known = ("retention", &["keep_last", "keep_within", "thin_daily_for"]);
-const CAPTURE: Known = ("capture", &["excludes"]);
+const RETENTION_KEYS: &[&str] = &["keep_last", "keep_within", "thin_daily_for"];
+const RETENTION: Known = ("retention", RETENTION_KEYS);
+/// Retention of what is not a checkpoint of a project.
+const RETENTION_OF: [(Known, Scope); 3] = [
+    (("retention_framework", RETENTION_KEYS), Scope::Framework),
+    (("retention_agent", RETENTION_KEYS), Scope::Agent),
+    (("retention_workflow", RETENTION_KEYS), Scope::Workflow),
+];
+const CAPTURE: Known = ("capture", &["excludes", "git"]);
 const STORE: Known = ("store", &["cap"]);
 const CHECKS: Known = ("checks", &["test", "test_timeout"]);
 
 /// Every key of `config.toml`.
-pub(super) const IN_HOME: &[Known] = &[RETENTION, STORE, CAPTURE, CHECKS];
+pub(super) const IN_HOME: &[Known] =
+    &[RETENTION, RETENTION_OF[0].0, RETENTION_OF[1].0, RETENTION_OF[2].0, STORE, CAPTURE, CHECKS];
 /// Every key of `.safepoint.toml`.
 pub(super) const IN_WORKSPACE: &[Known] = &[("label", &[]), RETENTION, CAPTURE];
 
@@ -48,9 +58,18 @@ pub(super) fn home(text: &str) -> Result<HomeConfig, ConfigError> {
         match key.path.as_str() {
             "store.cap" => config.cap_bytes = Some(key.bytes()?),
             "capture.excludes" => config.excludes = key.patterns()?,
+            "capture.git" => config.git = Some(key.git()?),
             "checks.test" => config.test = Some(key.command()?),
             "checks.test_timeout" => config.test_timeout = Some(key.some_time()?),
-            _ => key.retention(&mut config.retention)?,
+            path => {
+                let section = path.split('.').next().unwrap_or(path);
+                let scope =
+                    RETENTION_OF.iter().find(|((name, _), _)| *name == section).map(|(_, scope)| *scope);
+                match scope {
+                    Some(scope) => key.retention(config.retention_of.entry(scope).or_default())?,
+                    None => key.retention(&mut config.retention)?,
+                }
+            }
         }
     }
     Ok(config)
@@ -64,6 +83,7 @@ pub(super) fn workspace(text: &str) -> Result<WorkspaceConfig, ConfigError> {
         match key.path.as_str() {
             "label" => config.label = Some(key.label()?),
             "capture.excludes" => config.excludes = key.patterns()?,
+            "capture.git" => config.git = Some(key.git()?),
             _ => key.retention(&mut config.retention)?,
         }
     }
@@ -198,12 +218,21 @@ impl Key<'_, '_> {
     }
 
     fn retention(&self, retention: &mut RetentionConfig) -> Result<(), ConfigError> {
-        match self.path.as_str() {
-            "retention.keep_last" => retention.keep_last = Some(self.number()?),
-            "retention.keep_within" => retention.keep_within = Some(self.time()?),
+        match self.path.rsplit('.').next() {
+            Some("keep_last") => retention.keep_last = Some(self.number()?),
+            Some("keep_within") => retention.keep_within = Some(self.time()?),
             _ => retention.thin_daily_for = Some(self.time()?),
         }
         Ok(())
+    }
+
+    fn git(&self) -> Result<GitCapture, ConfigError> {
+        match self.text("\"none\" or \"state\"")? {
+            "none" => Ok(GitCapture::None),
+            "state" => Ok(GitCapture::State),
+            "full" => Err(self.wrong_value("\"full\" is not available yet: it is \"none\" or \"state\"")),
+            _ => Err(self.wrong_value("it is \"none\" or \"state\"")),
+        }
     }
 
     fn text(&self, expected: &'static str) -> Result<&str, ConfigError> {

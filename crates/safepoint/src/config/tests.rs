@@ -21,6 +21,8 @@ fn every_key_of_the_home_is_read() {
         keep_last = 5
         keep_within = "2w"
         thin_daily_for = "90d"
+        [retention_agent]
+        keep_within = "1d"
         [store]
         cap = "10GiB"
         [capture]
@@ -40,8 +42,15 @@ fn every_key_of_the_home_is_read() {
         config,
         HomeConfig {
             retention,
+            retention_of: [(
+                Scope::Agent,
+                RetentionConfig { keep_within: Some(Span::from_days(1)), ..Default::default() }
+            )]
+            .into_iter()
+            .collect(),
             cap_bytes: Some(10 << 30),
             excludes: vec!["*.log".to_owned(), "/build/".to_owned()],
+            git: None,
             test: Some("cargo test".to_owned()),
             test_timeout: Some(Span::from_seconds(90)),
         }
@@ -82,7 +91,7 @@ fn an_unknown_key_is_refused_with_its_line_and_the_nearest_known_one() {
         ("zzz = 1", "unknown key `zzz` in .safepoint.toml line 1: known there are label, retention, capture"),
         (
             "[capture]\n\"\\u001b[31m\\n\" = 1",
-            "unknown key `capture.\\u{1b}[31m\\n` in .safepoint.toml line 2: known there are excludes",
+            "unknown key `capture.\\u{1b}[31m\\n` in .safepoint.toml line 2: known there are excludes, git",
         ),
         // The first line that is wrong is the one that is named.
         (
@@ -240,6 +249,24 @@ fn a_broken_workspace_file_is_refused_or_passed_over_and_said() {
     }
     // The user's own file is theirs to mend.
     assert!(load(bytes("x"), Ok(SmallFile::Missing), &[], Broken::PassedOver).is_err());
+}
+
+#[test]
+fn what_is_noted_of_git_is_said_by_either_file_and_the_users_own_counts_more() {
+    let git = |of_home: &str, of_workspace: &str| {
+        let config = Config { home: home(of_home).unwrap(), workspace: workspace(of_workspace).unwrap() };
+        config.effective().git
+    };
+    let (none, state) = ("[capture]\ngit = 'none'", "[capture]\ngit = 'state'");
+    assert_eq!(git("", ""), GitCapture::State);
+    assert_eq!((git(none, ""), git("", none)), (GitCapture::None, GitCapture::None));
+    assert_eq!((git(none, state), git(state, none)), (GitCapture::None, GitCapture::State));
+    for (value, said) in
+        [("'full'", "\"full\" is not available yet"), ("'x'", "it is \"none\" or"), ("1", "a text")]
+    {
+        let error = home(&format!("[capture]\ngit = {value}")).unwrap_err().to_string();
+        assert!(error.contains(said) || error.contains("expected"), "{error}");
+    }
 }
 
 #[test]

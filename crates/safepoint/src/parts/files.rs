@@ -27,6 +27,8 @@ pub(crate) struct FilesPart<'m> {
     pub(crate) times: Times,
     /// Patterns to leave out of captures.
     excludes: Vec<String>,
+    /// Folders in it that are captured by themselves.
+    pub(crate) leave: Vec<RelPath>,
 }
 
 impl<'m> FilesPart<'m> {
@@ -37,7 +39,7 @@ impl<'m> FilesPart<'m> {
         excludes: Vec<String>,
     ) -> Self {
         let capabilities = manager.settings.capabilities;
-        Self { manager, root, workspace, capabilities, times: Times::default(), excludes }
+        Self { manager, root, workspace, capabilities, times: Times::default(), excludes, leave: Vec::new() }
     }
 
     /// Reads the workspace into a sink, with the help of what the last capture saw.
@@ -67,7 +69,8 @@ impl<'m> FilesPart<'m> {
         keep: Option<ObjectId>,
         progress: &dyn Progress,
     ) -> Result<Scan, Error> {
-        let own = self.manager.own_folders(self.root);
+        let mut own = self.manager.own_folders(self.root);
+        own.extend(self.leave.iter().cloned());
         let options = ScanOptions { excludes: &self.excludes, cache, own: &own, keep };
         Ok(scan(self.root, sink, &options, progress)?)
     }

@@ -46,15 +46,27 @@ impl PlanRollback {
         rollback: RollbackId,
     ) -> Result<Option<Self>, Error> {
         let Some(part) = plan_part(&request.to) else { return Ok(None) };
-        let mut then = document::load(source, part.document)?;
+        let now = manager.plan(&part.key)?;
+        let mut prepared = Self::to_part(manager, source, part, request.to.id, rollback, now)?;
         if let Some(correction) = request.correction {
-            correction.edit(&mut then);
+            correction.edit(&mut prepared.then);
+            prepared.correction = Some(correction.clone());
         }
-        let now = manager.catalog.plan(&part.key)?.ok_or_else(|| Error::NoPlan { id: part.key.clone() })?;
-        let (to, correction) = (request.to.id, request.correction.cloned());
-        let prepared = Self { then, to, correction, now, rollback, at: manager.environment.now() };
-        guard(&prepared.now)?;
         Ok(Some(prepared))
+    }
+
+    /// The same for a part that is known.
+    pub(crate) fn to_part(
+        manager: &CheckpointManager,
+        source: &dyn ObjectSource,
+        part: &PartRecord,
+        to: CheckpointId,
+        rollback: RollbackId,
+        now: PlanRecord,
+    ) -> Result<Self, Error> {
+        guard(&now)?;
+        let then = document::load(source, part.document)?;
+        Ok(Self { then, to, correction: None, now, rollback, at: manager.environment.now() })
     }
 
     /// The plan as it is before the rollback.

@@ -219,7 +219,7 @@ fn what_an_unfinished_rollback_needs_is_not_pruned() {
         bench.create();
     }
     let nothing = Policy { keep_last: 0, keep_within: Span::ZERO, thin_daily_for: Span::ZERO };
-    let judged = bench.manager.prune(&bench.workspace, &nothing, DryRun::No).unwrap();
+    let judged = bench.manager.prune(&bench.workspace, &nothing.into(), DryRun::No).unwrap();
     let kept = |id| {
         let of = judged.iter().find(|judged| judged.checkpoint.id == id).unwrap();
         if of.verdict.is_keep() { of.verdict.to_string() } else { "it may go".to_owned() }
@@ -228,7 +228,7 @@ fn what_an_unfinished_rollback_needs_is_not_pruned() {
     assert!(kept(two.id).starts_with("needed by the unfinished rollback"), "{judged:?}");
     drop(writer);
     bench.manager.recover(&bench.workspace, &Silent).unwrap();
-    bench.manager.prune(&bench.workspace, &nothing, DryRun::No).unwrap();
+    bench.manager.prune(&bench.workspace, &nothing.into(), DryRun::No).unwrap();
     assert!(matches!(bench.manager.checkpoint(one.id), Err(Error::NoCheckpoint { .. })));
     bench.undo();
     assert_valid(&bench);

@@ -85,14 +85,16 @@ fn retention_drops_what_may_go_and_says_why() {
     let expected: Vec<_> = [5, 4, 3, 0].iter().map(|at: &usize| made[*at].checkpoint.id).collect();
     assert_eq!(left, expected, "the last three, and the pinned one");
     assert_eq!(made[5].pruned, [made[2].checkpoint.id]);
-    let shown =
-        bench.manager.prune(&bench.workspace, &Policy { keep_last: 1, ..strict() }, DryRun::Yes).unwrap();
+    let shown = bench
+        .manager
+        .prune(&bench.workspace, &Policy { keep_last: 1, ..strict() }.into(), DryRun::Yes)
+        .unwrap();
     let kept: Vec<bool> = shown.iter().map(|judged| judged.verdict.is_keep()).collect();
     assert_eq!(kept, [true, false, false, true]);
     assert!(shown.iter().all(|judged| !judged.verdict.to_string().is_empty()));
     assert_eq!(bench.manager.list(&Filter::default()).unwrap().len(), 4, "a dry run deletes nothing");
     bench.manager.pin(made[0].checkpoint.id, Pinned::No).unwrap();
-    bench.manager.prune(&bench.workspace, &Policy { keep_last: 1, ..strict() }, DryRun::No).unwrap();
+    bench.manager.prune(&bench.workspace, &Policy { keep_last: 1, ..strict() }.into(), DryRun::No).unwrap();
     assert_eq!(bench.manager.list(&Filter::default()).unwrap().len(), 1);
     assert_valid(&bench);
 }
@@ -108,7 +110,7 @@ fn the_last_rollback_can_be_undone_whatever_retention_says() {
     bench.restore(one.id);
     bench.write("other", "more");
     bench.create();
-    bench.manager.prune(&bench.workspace, &Policy { keep_last: 0, ..strict() }, DryRun::No).unwrap();
+    bench.manager.prune(&bench.workspace, &Policy { keep_last: 0, ..strict() }.into(), DryRun::No).unwrap();
     bench.manager.collect(Thoroughness::Everything, &Silent).unwrap();
     bench.undo();
     assert_eq!(bench.read("file"), "two");

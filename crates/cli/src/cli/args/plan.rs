@@ -26,9 +26,21 @@ pub(crate) enum PlanCommand {
         after_help = "Examples:\n  safepoint plan tree limits\n  safepoint plan tree limits --show-superseded    also what rollbacks took back"
     )]
     Tree(TreeArgs),
-    /// Tell what happened to a plan: errors, rollbacks and checkpoints, oldest first.
-    #[command(after_help = "Examples:\n  safepoint plan log limits")]
-    Log(PlanArgs),
+    /// Tell what happened to a plan, oldest first; or write out what a step printed last.
+    #[command(
+        after_help = "Examples:\n  safepoint plan log limits\n  safepoint plan log limits api/handlers    what that step printed"
+    )]
+    Log(LogArgs),
+    /// Run the steps of a plan that has not begun, to its end or until one fails.
+    #[command(
+        after_help = "A step without a command waits for somebody outside: say `safepoint plan step finish` when it is done.\nCtrl-C stops the run and keeps what there is as a checkpoint; a second one stops it at once.\nEnds with 0 when the plan is done, paused or waits, with 1 when a step failed, with 130 when it was stopped.\n\nExamples:\n  safepoint plan run limits\n  safepoint plan run limits --until api    stop once this step or subplan is done"
+    )]
+    Run(RunArgs),
+    /// Go on with a plan that stopped. What is done is not done again.
+    #[command(
+        after_help = "A step that was under way when its run was stopped or died is interrupted: nobody knows how far it came.\nWhat becomes of it is asked on a terminal, or said with --interrupted, or beforehand by `on_interrupt` in the plan file.\n\nExamples:\n  safepoint plan resume limits\n  safepoint plan resume limits --interrupted rerun"
+    )]
+    Resume(ResumeArgs),
     /// Say that a step begins, is done or failed; or add one.
     #[command(
         subcommand,
@@ -59,7 +71,7 @@ pub(crate) enum PlanCommand {
     )]
     Checkpoint(CheckpointCommand),
     /// Put a plan and its files back to a checkpoint of it: both or neither.
-    #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back, plan and files.\n\nExamples:\n  safepoint plan rollback limits                list where you can go\n  safepoint plan rollback limits @ --dry-run    show what would happen\n  safepoint plan rollback limits \"before api/handlers\""))]
+    #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back, plan and files.\nUndo commands of steps that are taken back run before anything changes, newest first.\n\nExamples:\n  safepoint plan rollback limits                choose where to go; without a terminal, list it\n  safepoint plan rollback limits @ --dry-run    show what would happen\n  safepoint plan rollback limits \"before api/handlers\""))]
     Rollback(PlanRollbackArgs),
     /// Correct a plan that went wrong: go back to its last clean checkpoint, or add a step.
     #[command(after_help = "\
@@ -78,8 +90,10 @@ Examples:
     #[command(after_help = "Examples:\n  safepoint plan cancel limits")]
     Cancel(PlanArgs),
     /// Take over the result of a plan whose steps are all done. It is not rolled back any more.
-    #[command(after_help = "Examples:\n  safepoint plan apply limits")]
-    Apply(PlanArgs),
+    #[command(
+        after_help = "What a plan made in a copy comes into the project: all of it or nothing, and `safepoint undo` takes it back.\n\nExamples:\n  safepoint plan apply limits\n  safepoint plan apply limits --merge    also where the project changed meanwhile"
+    )]
+    Apply(ApplyArgs),
 }
 
 /// What happens to a step.
@@ -172,6 +186,53 @@ pub(crate) struct PlanArgs {
     /// The plan.
     #[arg(value_name = "PLAN")]
     pub(crate) plan: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogArgs {
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+    /// The step whose output is wanted, such as api/handlers.
+    #[arg(value_name = "STEP")]
+    pub(crate) step: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+    /// Stop once this step or subplan is done.
+    #[arg(long, value_name = "STEP")]
+    pub(crate) until: Option<String>,
+}
+
+/// What becomes of a step that was interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WhenInterrupted {
+    /// It runs again.
+    Rerun,
+    /// It had been done.
+    Done,
+    /// It failed.
+    Fail,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+    /// What becomes of steps that were interrupted.
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) interrupted: Option<WhenInterrupted>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+    /// Keep what changed in the project since the copy was made, where the plan changed something else.
+    #[arg(long)]
+    pub(crate) merge: bool,
 }
 
 #[derive(Debug, Args)]
@@ -335,6 +396,9 @@ pub(crate) struct CorrectArgs {
     /// Show what would happen, and change nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Go on where an undo command of a step fails, and report it.
+    #[arg(long)]
+    pub(crate) skip_failed_undo: bool,
 }
 
 #[derive(Debug, Args)]
@@ -350,4 +414,10 @@ pub(crate) struct PlanRollbackArgs {
     /// Give restored files the time they had; otherwise it is the present, so that build tools notice.
     #[arg(long)]
     pub(crate) keep_times: bool,
+    /// Go on where an undo command of a step fails, and report it.
+    #[arg(long)]
+    pub(crate) skip_failed_undo: bool,
+    /// Where the copy that the plan works in is gone, make it again.
+    #[arg(long)]
+    pub(crate) recreate_sandbox: bool,
 }

@@ -1,6 +1,8 @@
 //! The same for the commands about plans.
 
-use crate::cli::args::plan::{CheckpointCommand, ContextCommand, OutputCommand, PlanCommand, StepCommand};
+use crate::cli::args::plan::{
+    CheckpointCommand, ContextCommand, LogArgs, OutputCommand, PlanCommand, StepCommand,
+};
 use crate::signals::Stopping;
 
 impl PlanCommand {
@@ -12,6 +14,8 @@ impl PlanCommand {
             PlanCommand::Show(_) => "plan show",
             PlanCommand::Tree(_) => "plan tree",
             PlanCommand::Log(_) => "plan log",
+            PlanCommand::Run(_) => "plan run",
+            PlanCommand::Resume(_) => "plan resume",
             PlanCommand::Step(StepCommand::Start(_)) => "plan step start",
             PlanCommand::Step(StepCommand::Finish(_)) => "plan step finish",
             PlanCommand::Step(StepCommand::Fail(_)) => "plan step fail",
@@ -40,7 +44,12 @@ impl PlanCommand {
             PlanCommand::List(_) => "list plans".to_owned(),
             PlanCommand::Show(args) => format!("show plan {:?}", args.plan),
             PlanCommand::Tree(args) => format!("show plan {:?}", args.plan.plan),
-            PlanCommand::Log(args) => format!("tell what happened to plan {:?}", args.plan),
+            PlanCommand::Log(LogArgs { plan, step: None }) => {
+                format!("tell what happened to plan {:?}", plan.plan)
+            }
+            PlanCommand::Log(LogArgs { step: Some(step), .. }) => format!("tell what step {step:?} printed"),
+            PlanCommand::Run(args) => format!("run plan {:?}", args.plan.plan),
+            PlanCommand::Resume(args) => format!("go on with plan {:?}", args.run.plan.plan),
             PlanCommand::Step(StepCommand::Start(args)) => format!("start step {:?}", args.step),
             PlanCommand::Step(StepCommand::Finish(args)) => format!("finish step {:?}", args.step.step),
             PlanCommand::Step(StepCommand::Fail(args)) => {
@@ -71,7 +80,7 @@ impl PlanCommand {
             },
             PlanCommand::Pause(args) => format!("pause plan {:?}", args.plan),
             PlanCommand::Cancel(args) => format!("cancel plan {:?}", args.plan),
-            PlanCommand::Apply(args) => format!("apply plan {:?}", args.plan),
+            PlanCommand::Apply(args) => format!("apply plan {:?}", args.plan.plan),
         }
     }
 

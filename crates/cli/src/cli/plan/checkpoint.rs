@@ -27,7 +27,7 @@ pub(crate) fn run(context: &Context, command: &CheckpointCommand) -> Result<Repl
 
 fn create(context: &Context, args: &CheckpointCreateArgs) -> Result<Reply, Problem> {
     let opened = Opened::new(context, &args.plan.plan)?;
-    context.recover_first(&opened.manager, &opened.workspace)?;
+    opened.recover_first(context)?;
     let options = CreateOptions {
         label: args.label.clone().filter(|label| !label.is_empty()),
         session_id: context.surroundings.session(None)?,
@@ -37,7 +37,7 @@ fn create(context: &Context, args: &CheckpointCreateArgs) -> Result<Reply, Probl
     let created = opened
         .manager
         .checkpoint_plan(&args.plan.plan, &options, &context.progress)
-        .map_err(|error| context.surroundings.explain_gone(&opened.workspace, error.into()))?;
+        .map_err(|error| opened.explain(context, error))?;
     tell(&context.out, &created);
     let data = json!({
         "checkpoint": json::checkpoint_with_coverage(&created.checkpoint, &created.coverage),
@@ -56,7 +56,7 @@ pub(crate) fn all(opened: &Opened) -> Result<Vec<Checkpoint>, Problem> {
 fn list(context: &Context, args: &PlanArgs) -> Result<Reply, Problem> {
     let opened = Opened::new(context, &args.plan)?;
     let checkpoints = all(&opened)?;
-    table(&context.out, &checkpoints);
+    table(&context.out, &checkpoints, Numbers::No);
     if checkpoints.is_empty() {
         let create = format!("safepoint plan checkpoint create {}", opened.record.plan.id);
         context.out.remark(format!("There are no checkpoints of this plan yet. Take one: {create}"));
@@ -68,8 +68,15 @@ fn list(context: &Context, args: &PlanArgs) -> Result<Reply, Problem> {
 /// Letters of a state's hash that people get to see: enough to tell two of them apart.
 const HASH_LETTERS: usize = 8;
 
+/// Whether the rows of a table have numbers to choose by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    No,
+    Yes,
+}
+
 /// Prints checkpoints of a plan: how many steps were done, and which state it was.
-pub(crate) fn table(out: &Printer, checkpoints: &[Checkpoint]) {
+pub(crate) fn table(out: &Printer, checkpoints: &[Checkpoint], numbers: Numbers) {
     if checkpoints.is_empty() {
         return;
     }
@@ -81,13 +88,19 @@ pub(crate) fn table(out: &Printer, checkpoints: &[Checkpoint]) {
         "{:26}  {:when$}  {:kinds$}  DONE  {:HASH_LETTERS$}  LABEL",
         "CHECKPOINT", "WHEN", "KIND", "STATE"
     );
-    out.remark(out.colours.dim(title));
-    for it in checkpoints {
+    let number = |row: usize| match (numbers, row) {
+        (Numbers::No, _) => String::new(),
+        (Numbers::Yes, 0) => "     ".to_owned(),
+        (Numbers::Yes, row) => format!("{row:>3}  "),
+    };
+    out.remark(out.colours.dim(format!("{}{title}", number(0))));
+    for (row, it) in (1..).zip(checkpoints) {
         let state: String = it.state_hash.map(|hash| hash.to_string()).unwrap_or_default();
         let state: String = state.chars().take(HASH_LETTERS).collect();
         let pinned = if it.pinned { " (pinned)" } else { "" };
         let line = format!(
-            "{}  {:when$}  {:kinds$}  {:>4}  {state:HASH_LETTERS$}  {}{pinned}",
+            "{}{}  {:when$}  {:kinds$}  {:>4}  {state:HASH_LETTERS$}  {}{pinned}",
+            number(row),
             out.colours.bold(it.id),
             ago(now, it.created_at),
             kind(it),
@@ -120,7 +133,7 @@ pub(crate) fn find(opened: &Opened, given: &str) -> Result<Checkpoint, Problem> 
             }
         }
         _ => {
-            let found = opened.manager.get(Some(&opened.workspace), given)?;
+            let found = opened.manager.get(Some(&opened.place), given)?;
             match found.plan_id.as_ref() == Some(id) {
                 true => Ok(found),
                 false => Err(Error::OtherPlan { checkpoint: found.id, id: id.clone() }.into()),

@@ -6,8 +6,9 @@ use crate::cli::args::plan::{CorrectArgs, CorrectMode};
 use crate::cli::output::Reply;
 use crate::cli::rollback::{plain_options, shape, tell};
 use crate::problem::Problem;
+use crate::signals;
 use safepoint::model::plan::spec::{PlanSpec, StepSpec};
-use safepoint::model::plan::state::Plan;
+use safepoint::model::plan::state::{Plan, PlanState};
 use safepoint::{Corrected, DryRun, Revert};
 use serde_json::{Value, json};
 
@@ -29,23 +30,28 @@ fn revert(context: &Context, args: &CorrectArgs, mut opened: Opened) -> Result<R
             "Use --mode append to add a step.",
         ));
     }
-    context.recover_first(&opened.manager, &opened.workspace)?;
-    let options = plain_options(args.dry_run, false);
+    // A copy that is gone is told as such, unless it is gone because the plan was applied.
+    if opened.record.plan.state != PlanState::Applied {
+        opened.manager.plan_workspace(&opened.record)?;
+    }
+    opened.recover_first(context)?;
+    signals::listen_for_another();
+    let options = plain_options(args.dry_run, false, args.skip_failed_undo);
     let revert = Revert { decision: args.decision.clone(), guidance: args.guidance.clone() };
     let corrected = opened
         .manager
         .correct_by_revert(&args.plan.plan, &revert, &options, &context.progress)
-        .map_err(|error| context.surroundings.explain_gone(&opened.workspace, error.into()))?;
+        .map_err(|error| opened.explain(context, error))?;
     let rollback = corrected.restored.as_ref().map(|restored| {
-        tell(&context.out, &opened.manager, restored, options.dry_run);
+        tell(context, &opened.manager, restored, options.dry_run);
         shape(&opened.manager, restored, options.dry_run)
     });
     let id = &args.plan.plan;
     if options.dry_run == DryRun::No {
         let attempt = corrected.attempt;
-        context.out.remark(format!("Correction {attempt} of plan {id}; `safepoint undo` takes it back."));
+        context.out.remark(format!("Correction {attempt} of plan {id}"));
     }
-    opened.record = corrected.record.clone();
+    opened.renew(corrected.record.clone())?;
     let correction = shape_correction(args, &corrected);
     Ok(Reply::done(json!({ "plan": opened.json(), "correction": correction, "rollback": rollback })))
 }
@@ -80,7 +86,7 @@ fn append(context: &Context, args: &CorrectArgs, mut opened: Opened) -> Result<R
         let attempt = corrected.attempt;
         context.out.remark(format!("Correction {attempt}: added step {}", context.out.colours.bold(path)));
     }
-    opened.record = corrected.record.clone();
+    opened.renew(corrected.record.clone())?;
     let correction = shape_correction(args, &corrected);
     Ok(Reply::done(json!({ "plan": opened.json(), "correction": correction, "rollback": null })))
 }

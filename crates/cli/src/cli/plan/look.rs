@@ -1,17 +1,16 @@
-//! `plan list`, `plan show` and `plan log`.
+//! `plan list` and `plan show`.
 
 use super::{Opened, titled};
 use crate::cli::Context;
 use crate::cli::args::plan::{PlanArgs, PlanListArgs};
 use crate::cli::output::{Printer, Reply};
-use crate::cli::terminal::{ago, counted, moment, printable};
+use crate::cli::terminal::{Colours, ago, counted, moment, printable};
 use crate::context::Surroundings;
-use crate::json;
+use crate::json::plan::state_of;
 use crate::problem::Problem;
-use safepoint::model::checkpoint::Checkpoint;
+use safepoint::PlanSummary;
 use safepoint::model::plan::spec::SandboxKind;
 use safepoint::model::plan::state::{Plan, StepState};
-use safepoint::{PlanNote, PlanSummary};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -62,17 +61,26 @@ pub(crate) fn show(context: &Context, args: &PlanArgs) -> Result<Reply, Problem>
     }
     values(&plan.context).into_iter().for_each(|text| fact("knows", text));
     values(&plan.outputs).into_iter().for_each(|text| fact("gave", text));
-    let root = opened.workspace.root_path();
-    fact(
-        "works in",
-        match plan.sandbox.kind {
-            SandboxKind::InPlace => printable(&root.to_string_lossy()),
-            SandboxKind::Copy => "a copy, which is not available yet".to_owned(),
-        },
-    );
+    fact("works in", place(&opened));
     let changed = opened.record.updated_at;
     fact("changed", format!("{}, {}", moment(changed), ago(Surroundings::now(), changed)));
     Ok(Reply::done(json!({ "plan": opened.json() })))
+}
+
+/// Where a plan works.
+fn place(opened: &Opened) -> String {
+    let path = printable(&opened.place.root_path().to_string_lossy());
+    match (&opened.sandbox, opened.record.plan.sandbox.kind) {
+        (None, SandboxKind::InPlace) => path,
+        (None, SandboxKind::Copy) => "a copy, which is made when its first step begins".to_owned(),
+        (Some(sandbox), _) => match state_of(sandbox) {
+            "missing" => {
+                format!("{path}, a copy that is gone; a rollback with --recreate-sandbox makes it again")
+            }
+            "applied" => format!("{path}, a copy whose result was taken over"),
+            _ => format!("{path}, a copy of the project"),
+        },
+    }
 }
 
 fn values(values: &BTreeMap<String, Value>) -> Vec<String> {
@@ -83,11 +91,22 @@ fn values(values: &BTreeMap<String, Value>) -> Vec<String> {
 }
 
 /// How many steps have none below them.
-fn leaves(plan: &Plan) -> u64 {
+pub(crate) fn leaves(plan: &Plan) -> u64 {
     let is_above = |at: usize| {
         plan.steps.get(at + 1).is_some_and(|next| next.parent() == Some(plan.steps[at].path.as_str()))
     };
     (0..plan.steps.len()).filter(|at| !is_above(*at)).count() as u64
+}
+
+/// How the state of a step looks.
+pub(crate) fn sign(colours: Colours, state: StepState) -> String {
+    match state {
+        StepState::Pending => "[ ]".to_owned(),
+        StepState::Running => colours.cyan("[>]"),
+        StepState::Done => colours.green("[x]"),
+        StepState::Failed => colours.red("[!]"),
+        StepState::Interrupted => colours.yellow("[?]"),
+    }
 }
 
 /// The steps, each below the one that holds it.
@@ -95,13 +114,7 @@ pub(crate) fn steps(out: &Printer, plan: &Plan) {
     let colours = out.colours;
     for step in &plan.steps {
         let indent = "    ".repeat(step.path.matches('/').count());
-        let mark = match step.state {
-            StepState::Pending => "[ ]".to_owned(),
-            StepState::Running => colours.cyan("[>]"),
-            StepState::Done => colours.green("[x]"),
-            StepState::Failed => colours.red("[!]"),
-            StepState::Interrupted => colours.yellow("[?]"),
-        };
+        let mark = sign(colours, step.state);
         let mut line = format!("  {indent}{mark} {}", step.spec.id);
         if let Some(title) = &step.spec.title {
             line.push_str(&format!("  {}", colours.dim(printable(title))));
@@ -113,68 +126,5 @@ pub(crate) fn steps(out: &Printer, plan: &Plan) {
             line.push_str(&format!(": {}", colours.red(printable(error))));
         }
         out.line(line);
-    }
-}
-
-pub(crate) fn log(context: &Context, args: &PlanArgs) -> Result<Reply, Problem> {
-    let opened = Opened::new(context, &args.plan)?;
-    let (manager, out) = (&opened.manager, &context.out);
-    // What was noted at a version came with it; a checkpoint at that version came after it. The clock has no say.
-    let mut entries: Vec<(u64, Entry)> = Vec::new();
-    for note in manager.plan_notes(&args.plan)? {
-        entries.push((note.version, Entry::Note(note)));
-    }
-    for taken in manager.plan_checkpoints(&args.plan)?.into_iter().rev() {
-        entries.push((taken.version, Entry::Checkpoint(Box::new(manager.checkpoint(taken.checkpoint)?))));
-    }
-    entries.sort_by_key(|(version, entry)| (*version, matches!(entry, Entry::Checkpoint(_))));
-    if entries.is_empty() {
-        out.remark("Nothing went wrong yet, and no checkpoint was taken.");
-    }
-    for (_, entry) in &entries {
-        let (at, text) = match entry {
-            Entry::Note(note) => (note.at, told(note)),
-            Entry::Checkpoint(checkpoint) => {
-                let label = checkpoint.label.as_deref().map(|label| format!(" \"{}\"", printable(label)));
-                (checkpoint.created_at, format!("checkpoint {}{}", checkpoint.id, label.unwrap_or_default()))
-            }
-        };
-        out.line(format!("{}  {text}", out.colours.dim(moment(at))));
-    }
-    let log: Value = entries
-        .iter()
-        .map(|(version, entry)| match entry {
-            Entry::Note(note) => json::plan::note(note),
-            Entry::Checkpoint(checkpoint) => json::plan::noted(checkpoint, *version),
-        })
-        .collect();
-    Ok(Reply::done(json!({ "log": log })))
-}
-
-enum Entry {
-    Note(PlanNote),
-    Checkpoint(Box<Checkpoint>),
-}
-
-/// A note in words.
-fn told(note: &PlanNote) -> String {
-    let text = |key: &str| printable(note.body[key].as_str().unwrap_or_default());
-    let words = |key: &str| -> Vec<String> {
-        let all = note.body[key].as_array().map(Vec::as_slice).unwrap_or_default();
-        all.iter().map(|it| printable(it.as_str().or(it["choice"].as_str()).unwrap_or_default())).collect()
-    };
-    match note.kind.as_str() {
-        "error" => format!("step {} failed: {}", text("step"), text("error")),
-        "superseded" => format!("decisions superseded: {}", words("decisions").join(", ")),
-        "invalidated" => format!("subplans invalidated: {}", words("subplans").join(", ")),
-        "rolled_back" => match words("steps").join(", ").as_str() {
-            "" => format!("rollback {}", text("rollback")),
-            steps => format!("rollback {}, taken back: {steps}", text("rollback")),
-        },
-        "correction" => match text("step").as_str() {
-            "" => format!("corrected by going back to checkpoint {}", text("checkpoint")),
-            step => format!("corrected by one more step: {step}"),
-        },
-        other => format!("{}: {}", printable(other), printable(&note.body.to_string())),
     }
 }

@@ -6,7 +6,8 @@ use crate::cli::args::plan::NewArgs;
 use crate::cli::create::workspace;
 use crate::cli::output::Reply;
 use crate::problem::Problem;
-use safepoint::model::plan::spec::{PlanSpec, SandboxKind, is_slug};
+use safepoint::model::plan::spec::{PlanSpec, is_slug};
+use safepoint::model::plan::state::Plan;
 use safepoint::{PLAN_FILE_BYTES_MAX, PlanFile};
 use serde_json::json;
 use std::fs::File;
@@ -31,21 +32,27 @@ pub(crate) fn run(context: &Context, args: &NewArgs) -> Result<Reply, Problem> {
     let workspace = workspace(context, &manager)?;
     let record = manager.new_plan(&workspace, &spec)?;
     let out = &context.out;
-    if spec.sandbox == SandboxKind::Copy {
-        out.warn("copy sandboxes are not available yet: work on this plan happens in the project itself");
-    }
     if out.quiet {
         out.line(&record.plan.id);
     } else {
         out.line(format!("New plan {}, {}", titled(context, &record), record.plan.state));
         super::look::steps(out, &record.plan);
-        out.line(match record.plan.next().first() {
-            Some(first) => format!("Begin with: safepoint plan step start {} {first}", record.plan.id),
-            None => format!("Add a step: safepoint plan step add {} STEP", record.plan.id),
-        });
+        out.line(how_to_begin(&record.plan));
     }
-    let opened = Opened { manager, record, workspace };
+    let opened = Opened::of(manager, record)?;
     Ok(Reply::done(json!({ "plan": opened.json() })))
+}
+
+/// A plan with commands is run; one without is driven by somebody who says how far it is.
+fn how_to_begin(plan: &Plan) -> String {
+    let id = &plan.id;
+    match plan.next().first() {
+        Some(_) if plan.steps.iter().any(|step| step.spec.run.is_some()) => {
+            format!("Run it with: safepoint plan run {id}")
+        }
+        Some(first) => format!("Begin with: safepoint plan step start {id} {first}"),
+        None => format!("Add a step: safepoint plan step add {id} STEP"),
+    }
 }
 
 /// The bytes of a plan file; of one that is too long no more than shows that.

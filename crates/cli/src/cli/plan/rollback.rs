@@ -1,40 +1,93 @@
-//! `plan rollback`: a plan and its files go back together. Without a checkpoint it lists them.
+//! `plan rollback`: a plan and its files go back together. Without a checkpoint it lists them, and asks where somebody can answer.
 
 use super::{Opened, checkpoint};
-use crate::cli::Context;
 use crate::cli::args::plan::PlanRollbackArgs;
 use crate::cli::output::Reply;
 use crate::cli::rollback::{plain_options, shape, tell};
-use crate::json;
+use crate::cli::terminal::printable;
+use crate::cli::{Context, consent};
 use crate::problem::Problem;
+use crate::{json, signals};
+use checkpoint::Numbers;
+use safepoint::model::checkpoint::Checkpoint;
+use safepoint::{DryRun, Missing, RestoreOptions, Restored};
 use serde_json::{Value, json};
 
 pub(crate) fn run(context: &Context, args: &PlanRollbackArgs) -> Result<Reply, Problem> {
     let mut opened = Opened::new(context, &args.plan.plan)?;
-    let Some(given) = &args.checkpoint else { return choose(context, &opened) };
-    let to = checkpoint::find(&opened, given)?;
-    context.recover_first(&opened.manager, &opened.workspace)?;
-    let options = plain_options(args.dry_run, args.keep_times);
-    let id = opened.record.plan.id.clone();
-    let restored = opened
-        .manager
-        .rollback_plan(&id, to.id, &options, &context.progress)
-        .map_err(|error| context.surroundings.explain_gone(&opened.workspace, error.into()))?;
-    tell(&context.out, &opened.manager, &restored, options.dry_run);
-    opened.record = opened.manager.plan(&id)?;
+    let to = match &args.checkpoint {
+        Some(given) => checkpoint::find(&opened, given)?,
+        None => match choose(context, &opened)? {
+            Choice::One(checkpoint) => *checkpoint,
+            Choice::None(reply) => return Ok(reply),
+        },
+    };
+    opened.recover_first(context)?;
+    // Undo commands of steps may run: they are not to stay behind.
+    signals::listen_for_another();
+    let options = RestoreOptions {
+        missing_sandbox: if args.recreate_sandbox { Missing::MadeAgain } else { Missing::Refused },
+        ..plain_options(args.dry_run, args.keep_times, args.skip_failed_undo)
+    };
+    if args.checkpoint.is_none() && !args.dry_run && !context.yes {
+        let dry = RestoreOptions { dry_run: DryRun::Yes, ..options.clone() };
+        let shown = back(context, &opened, &to, &dry)?;
+        tell(context, &opened.manager, &shown, dry.dry_run);
+        consent::ask(context, "Do this?")?;
+    }
+    let restored = back(context, &opened, &to, &options)?;
+    tell(context, &opened.manager, &restored, options.dry_run);
+    let record = opened.manager.plan(opened.id())?;
+    opened.renew(record)?;
     let rollback = shape(&opened.manager, &restored, options.dry_run);
     Ok(Reply::done(json!({ "plan": opened.json(), "rollback": rollback })))
 }
 
-fn choose(context: &Context, opened: &Opened) -> Result<Reply, Problem> {
+fn back(
+    context: &Context,
+    opened: &Opened,
+    to: &Checkpoint,
+    options: &RestoreOptions,
+) -> Result<Restored, Problem> {
+    opened
+        .manager
+        .rollback_plan(opened.id(), to.id, options, &context.progress)
+        .map_err(|error| opened.explain(context, error))
+}
+
+/// What was chosen from the list.
+enum Choice {
+    One(Box<Checkpoint>),
+    None(Reply),
+}
+
+fn choose(context: &Context, opened: &Opened) -> Result<Choice, Problem> {
     let checkpoints = checkpoint::all(opened)?;
-    checkpoint::table(&context.out, &checkpoints);
-    let id = &opened.record.plan.id;
-    context.out.remark(if checkpoints.is_empty() {
-        format!("There is nothing to roll back to yet. Take one: safepoint plan checkpoint create {id}")
+    let id = opened.id();
+    let asks = consent::can_ask(context) && !context.out.quiet && !checkpoints.is_empty();
+    let numbers = if asks { Numbers::Yes } else { Numbers::No };
+    checkpoint::table(&context.out, &checkpoints, numbers);
+    if asks {
+        let typed = consent::line(context, "Go back to which? A number, an id, or Enter for none:")?;
+        let number = typed.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+        if let Some(chosen) = number.and_then(|number| checkpoints.get(number)) {
+            return Ok(Choice::One(Box::new(chosen.clone())));
+        }
+        if !typed.is_empty() {
+            let found = checkpoint::find(opened, &typed);
+            return found.map(|found| Choice::One(Box::new(found)));
+        }
+        context.out.remark(format!("Plan {} stays as it is.", printable(id)));
     } else {
-        format!("Choose one: safepoint plan rollback {id} CHECKPOINT (add --dry-run to see what it would do)")
-    });
+        context.out.remark(if checkpoints.is_empty() {
+            format!("There is nothing to roll back to yet. Take one: safepoint plan checkpoint create {id}")
+        } else {
+            format!(
+                "Choose one: safepoint plan rollback {id} CHECKPOINT (add --dry-run to see what it would do)"
+            )
+        });
+    }
     let list: Value = checkpoints.iter().map(json::checkpoint).collect();
-    Ok(Reply::done(json!({ "plan": opened.json(), "rollback": null, "checkpoints": list })))
+    let data = json!({ "plan": opened.json(), "rollback": null, "checkpoints": list });
+    Ok(Choice::None(Reply::done(data)))
 }

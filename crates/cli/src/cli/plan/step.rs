@@ -44,15 +44,21 @@ fn moved(
     let mut opened = Opened::new(context, &args.plan.plan)?;
     // A wrong step is told before the workspace is looked at.
     opened.record.plan.find(&args.step).map_err(Error::from)?;
-    context.recover_first(&opened.manager, &opened.workspace)?;
+    opened.recover_first(context)?;
     let moved = verb(&opened.manager).map_err(|error| explain(context, &opened, &args.step, error))?;
-    opened.record = moved.record;
+    let had_sandbox = opened.sandbox.is_some();
+    opened.renew(moved.record)?;
     let out = &context.out;
     out.remark(format!("Step {} {word}", out.colours.bold(printable(&args.step))));
     moved.happened.iter().filter_map(told).for_each(|text| out.remark(format!("  {text}")));
     for Created { checkpoint, .. } in &moved.checkpoints {
         let label = checkpoint.label.as_deref().map(printable).unwrap_or_default();
         out.remark(format!("  checkpoint {} \"{label}\"", checkpoint.id));
+    }
+    if word == "started" && opened.sandbox.is_some() {
+        let made = if had_sandbox { "" } else { ", a copy that was made now" };
+        let path = printable(&opened.place.root_path().to_string_lossy());
+        out.remark(format!("  work in {path}{made}"));
     }
     moved.checkpoints.iter().for_each(|created| tell_upkeep(out, created));
     let taken: Value = moved
@@ -78,7 +84,7 @@ fn told(happening: &Happening) -> Option<String> {
 fn explain(context: &Context, before: &Opened, step: &str, error: Error) -> Problem {
     // What a rule forbids was not done; a step of that state was brought there by somebody else.
     let by_rule = matches!(error, Error::Plan(_));
-    let problem = context.surroundings.explain_gone(&before.workspace, error.into());
+    let problem = before.explain(context, error);
     let state = |plan: &Plan| plan.find(step).ok().map(|at| plan.steps[at].state);
     let now = before.manager.plan(&before.record.plan.id).ok().and_then(|record| state(&record.plan));
     match now {

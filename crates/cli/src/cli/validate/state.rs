@@ -9,7 +9,9 @@ use crate::cli::output::Printer;
 use crate::cli::terminal::{counted, printable, size};
 use crate::problem::Problem;
 use crate::signals;
-use safepoint::{CheckpointManager, Failure, FailureKind, Progress, Survey, TestCommand, Workspace};
+use safepoint::{
+    CheckpointManager, Failure, FailureKind, GitStatus, Progress, Survey, TestCommand, Workspace,
+};
 
 /// Of what failing tests printed, so many lines are shown: the last ones.
 const LINES_MAX: usize = 20;
@@ -20,6 +22,8 @@ pub(super) struct State {
     failures: Vec<Failure>,
     pub(super) warnings: Vec<String>,
     pub(super) tests_passing: Option<bool>,
+    /// The repository around, where there is one that can be read.
+    pub(super) git: Option<GitStatus>,
 }
 
 impl State {
@@ -47,6 +51,7 @@ pub(super) fn look(
 ) -> Result<State, Problem> {
     let mut state = State::default();
     let survey = survey(context, manager, workspace, &mut state)?;
+    look_at_git(context, manager, workspace, &mut state)?;
     tell(&context.out, workspace, survey.as_ref(), &state);
     // The command is the user's own: what the workspace's file says, or that it is broken, does not matter here.
     match manager.config(None).map(|config| config.test) {
@@ -96,6 +101,46 @@ fn survey(
     Ok(Some(survey))
 }
 
+/// What the repository around says. That it cannot be read is no reason to refuse a checkpoint.
+fn look_at_git(
+    context: &Context,
+    manager: &CheckpointManager,
+    workspace: &Workspace,
+    state: &mut State,
+) -> Result<(), Problem> {
+    if !workspace.root_path().is_dir() {
+        return Ok(());
+    }
+    match manager.git_status(workspace, &context.progress).map_err(Problem::from) {
+        Ok(git) => state.git = git,
+        Err(problem) if problem.failure.kind == FailureKind::Interrupted => return Err(problem),
+        Err(problem) => state.warnings.push(format!("git: {}", in_one_line(&problem.failure))),
+    }
+    Ok(())
+}
+
+/// The repository, in one line.
+fn git_line(git: &GitStatus) -> String {
+    let branch = git.branch.as_deref().map(printable).unwrap_or_default();
+    let commit: String = git.commit.iter().flat_map(|sha| sha.chars().take(10)).collect();
+    let place = match git.state {
+        "branch" => format!("on {branch} at {commit}"),
+        "unborn" => format!("on {branch}, without a commit"),
+        _ => format!("detached at {commit}"),
+    };
+    let operation =
+        git.operation.map(|operation| format!(", a {operation} is under way")).unwrap_or_default();
+    let changes = &git.changes;
+    let uncommitted = match changes.is_empty() {
+        true => "nothing is uncommitted".to_owned(),
+        false => format!(
+            "uncommitted: {} staged, {} modified, {} untracked",
+            changes.staged, changes.modified, changes.untracked
+        ),
+    };
+    format!("Git: {place}{operation}; {uncommitted}.")
+}
+
 fn tell(out: &Printer, workspace: &Workspace, survey: Option<&Survey>, state: &State) {
     let name = printable(&workspace.name);
     if !state.failures.is_empty() {
@@ -115,6 +160,7 @@ fn tell(out: &Printer, workspace: &Workspace, survey: Option<&Survey>, state: &S
             size(survey.bytes)
         ));
     }
+    state.git.iter().for_each(|git| out.line(git_line(git)));
     state.warnings.iter().for_each(|warning| out.warn(printable(warning)));
 }
 

@@ -1,0 +1,29 @@
+//! `emergency`: a checkpoint that is worth more now than a better one later.
+
+use crate::cli::args::EmergencyArgs;
+use crate::cli::create::{is_whole, tell, workspace};
+use crate::cli::output::Reply;
+use crate::cli::{Context, exit};
+use crate::json;
+use crate::problem::Problem;
+use safepoint::CreateOptions;
+use serde_json::json;
+
+pub(crate) fn run(context: &Context, args: &EmergencyArgs) -> Result<Reply, Problem> {
+    let manager = context.surroundings.open(None)?;
+    let workspace = workspace(context, &manager)?;
+    context.recover_first(&manager, &workspace)?;
+    let label = args.message.clone().filter(|text| !text.is_empty());
+    let mut options = CreateOptions::emergency(label.unwrap_or_else(|| "emergency".to_owned()));
+    options.session_id = context.surroundings.session(None)?;
+    let created = manager
+        .create(&workspace, &options, &context.progress)
+        .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
+    tell(&context.out, &created);
+    let data = json!({
+        "checkpoint": json::checkpoint_with_coverage(&created.checkpoint, &created.coverage),
+        "workspace": json::workspace(&workspace),
+    });
+    let exit = if is_whole(&created.coverage) { exit::DONE } else { exit::IN_PART };
+    Ok(Reply { data, exit, failure: None })
+}

@@ -1,0 +1,57 @@
+//! What `session update` can set, as it is typed.
+
+use crate::problem::Problem;
+use safepoint::model::session::SessionChange;
+use serde_json::{Map, Value};
+
+const WHAT_CAN_BE_SET: &str =
+    "What can be set: request=TEXT, configuration=JSON, configuration.KEY=JSON, git_context=JSON.";
+
+/// One `KEY=VALUE`.
+pub(crate) fn read(text: &str) -> Result<SessionChange, Problem> {
+    let Some((key, value)) = text.split_once('=') else {
+        return Err(Problem::usage(format!("{text:?} is not KEY=VALUE"), WHAT_CAN_BE_SET));
+    };
+    match key {
+        "request" => Ok(SessionChange::Request(value.to_owned())),
+        "configuration" => match object(key, value)? {
+            Some(whole) => Ok(SessionChange::Configuration(whole)),
+            None => Err(no_object(key)),
+        },
+        "git_context" => object(key, value).map(SessionChange::GitContext),
+        "status" => Err(Problem::usage(
+            "the status is not set, it goes from one to the next",
+            "Use `safepoint session transition ID STATUS`.",
+        )),
+        _ => match key.strip_prefix("configuration.") {
+            Some(path) if path.split('.').all(|name| !name.is_empty()) => {
+                let path = path.split('.').map(str::to_owned).collect();
+                Ok(SessionChange::ConfigurationKey { path, value: parsed(key, value)? })
+            }
+            Some(_) => Err(Problem::usage(format!("{key:?} has an empty name in it"), WHAT_CAN_BE_SET)),
+            None => Err(Problem::usage(format!("{key:?} cannot be set"), WHAT_CAN_BE_SET)),
+        },
+    }
+}
+
+/// An object, or nothing for `null`.
+pub(crate) fn object(what: &str, text: &str) -> Result<Option<Map<String, Value>>, Problem> {
+    match parsed(what, text)? {
+        Value::Object(object) => Ok(Some(object)),
+        Value::Null => Ok(None),
+        _ => Err(no_object(what)),
+    }
+}
+
+fn no_object(what: &str) -> Problem {
+    Problem::usage(format!("{what} is no object"), "Objects are written as in '{\"branch\": \"main\"}'.")
+}
+
+fn parsed(what: &str, text: &str) -> Result<Value, Problem> {
+    serde_json::from_str(text).map_err(|error| {
+        Problem::usage(
+            format!("{what} is not JSON: {error}"),
+            "Texts stand in double quotes inside of those of the shell, as in '\"done\"'.",
+        )
+    })
+}

@@ -1,0 +1,246 @@
+//! Agents, checkpoints of everything, and rollbacks that ask a command first.
+
+use crate::sandbox::Sandbox;
+use insta::assert_snapshot;
+use serde_json::Value;
+use std::fs;
+
+fn data(sandbox: &Sandbox, args: &[&str]) -> Value {
+    let answer = sandbox.json(&[args, &["--json"]].concat());
+    assert_eq!(answer["status"], "ok", "{answer:#}");
+    answer["data"].clone()
+}
+
+/// Two projects and an agent.
+fn world() -> Sandbox {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write("../other/file", "other");
+    sandbox.write("../agent/settings.json", "{}");
+    sandbox.write("../agent/sibling", "not the agent's");
+    sandbox.write("../agent/memory/notes.md", "remember");
+    sandbox.run(&["-C", "../other", "init"]);
+    sandbox
+}
+
+#[test]
+fn agents_are_registered_shown_set_and_removed() {
+    let sandbox = world();
+    assert_snapshot!(sandbox.run(&["agent", "list"]), @r"
+    No agent is registered. Register one: safepoint agent register NAME --config PATH --memory PATH
+    --- exit 0
+    ");
+    let register =
+        ["agent", "register", "claude", "--config", "../agent/settings.json", "--memory", "../agent/memory"];
+    assert_snapshot!(sandbox.run(&register), @r"
+    Agent claude
+      config $T/agent/settings.json
+      memory $T/agent/memory
+    Take a checkpoint of it with: safepoint create --scope agent --agent claude
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["agent", "set", "claude", "model", "\"large\""]), @r#"
+    model = "large"
+    --- exit 0
+    "#);
+    assert_snapshot!(sandbox.run(&["agent", "show", "claude"]), @r#"
+    Agent claude
+      config $T/agent/settings.json
+      memory $T/agent/memory
+      model = "large"
+    --- exit 0
+    "#);
+    assert_snapshot!(sandbox.run(&["agent", "list"]), @r"
+    claude  2 paths, changed 2 minutes ago
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["agent", "set", "claude", "model", "large"]), @r#"
+    --- stderr
+    error: cannot set "model" of agent "claude": the value is not JSON: expected value at line 1 column 1
+    Nothing was changed.
+    hint: Texts stand in double quotes inside of those of the shell, as in '"large"'; null takes the key away.
+    --- exit 2
+    "#);
+    assert_snapshot!(sandbox.run(&["agent", "register", "Not A Name"]), @r#"
+    --- stderr
+    error: cannot register agent "Not A Name": the name of an agent is not accepted: "Not A Name" is not up to 64 of a-z, 0-9, `.`, `_` and `-`, the first a letter or a digit
+    Nothing was changed.
+    hint: Write it as the sentence says.
+    --- exit 2
+    "#);
+    assert_snapshot!(sandbox.run(&["agent", "remove", "claude"]), @r"
+    Agent claude is not registered any more; its files and checkpoints stay.
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["agent", "show", "claude"]), @r#"
+    --- stderr
+    error: cannot show agent "claude": there is no agent "claude"
+    hint: `safepoint agent list` shows the agents that are registered.
+    --- exit 10
+    "#);
+}
+
+#[test]
+fn everything_goes_back_together_from_any_of_its_folders() {
+    let sandbox = world();
+    sandbox.run(&["agent", "register", "claude", "--memory", "../agent/memory"]);
+    assert_snapshot!(sandbox.run(&["create", "--scope", "framework", "-m", "all is well"]), @r#"
+    Checkpoint 01KG9YYV60S77KET4DNQ5BF6CP "all is well" of scope framework
+      4 folders, 0 plans, 1 agent
+      8 files and folders, 63 B; SIZE new in the store, N ms
+    --- exit 0
+    "#);
+    let id = data(&sandbox, &["list", "--scope", "framework", "--all"])["checkpoints"][0]["id"].clone();
+    let id = id.as_str().unwrap();
+    sandbox.wreck();
+    sandbox.write("../other/file", "wrecked");
+    sandbox.write("../agent/memory/notes.md", "forgotten");
+    assert_snapshot!(sandbox.run(&["rollback", id, "--dry-run"]), @r"
+    Would go back together to 01KG9YYV60S77KET4DNQ5BF6CP (rollback)
+      $T/project  2 put back, 1 removed
+      $T/other  1 put back, 0 removed
+      $T/agent/memory  1 put back, 0 removed
+      $T/home  0 put back, 0 removed
+      agents put back: claude
+      a dry run: nothing was changed
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["rollback", id]), @r"
+    Went back together to 01KG9YYV60S77KET4DNQ5BF6CP (rollback)
+      $T/project  2 put back, 1 removed
+      $T/other  1 put back, 0 removed
+      $T/agent/memory  1 put back, 0 removed
+      $T/home  0 put back, 0 removed
+      agents put back: claude
+      read back and verified, in N ms
+    Take it back, all of it, with: safepoint undo
+    --- exit 0
+    ");
+    assert_eq!(sandbox.read("../other/file"), "other");
+    assert_eq!(sandbox.read("../agent/memory/notes.md"), "remember");
+    // The undo is one of all, wherever it is asked for.
+    assert_snapshot!(sandbox.run(&["-C", "../other", "undo"]), @r"
+    Went back together to 01KG9Z4GTGDVZ1ZPJQNYJ4YVV1 (undo)
+      $T/project  2 put back, 1 removed
+      $T/other  1 put back, 0 removed
+      $T/agent/memory  1 put back, 0 removed
+      $T/home  0 put back, 0 removed
+      agents put back: claude
+      read back and verified, in N ms
+    Do it again with: safepoint redo
+    --- exit 0
+    ");
+    assert_eq!(sandbox.read("../agent/memory/notes.md"), "forgotten");
+    assert_eq!(sandbox.read("../other/file"), "wrecked");
+    assert_snapshot!(sandbox.run(&["rollback", id, "--part", "agent", "-q"]), @r"
+    --- exit 0
+    ");
+    assert_eq!(sandbox.read("../agent/memory/notes.md"), "remember");
+    assert_eq!(sandbox.read("../other/file"), "wrecked");
+    let output = sandbox.output(&["rollback", id, "--verify", "true", "--yes"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_staged_rollback_shows_asks_and_does_it() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    let good = sandbox.run(&["rollback", "@", "--verify", "test -e src/main.rs && echo looks good", "--yes"]);
+    assert_snapshot!(good, @r#"
+    Would roll back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 57 seconds ago
+      2 files put back, 1 file removed; a dry run: nothing was changed
+        - junk.log  removed
+        ~ notes.txt  restored
+        + src/main.rs  put back
+    Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 57 seconds ago
+      2 files put back, 1 file removed, read back and verified, in N ms
+        - junk.log  removed
+        ~ notes.txt  restored
+        + src/main.rs  put back
+    Take it back with: safepoint undo
+    --- stderr
+    looks good
+    --- exit 0
+    "#);
+    assert!(sandbox.path("project/src/main.rs").exists());
+    sandbox.run(&["undo"]);
+    let bad = sandbox.run(&["rollback", "@", "--verify", "echo no good; exit 4", "--yes"]);
+    assert_snapshot!(bad, @r"
+    --- stderr
+    no good
+    error: cannot roll back: the check does not pass in checkpoint 01KG9YS9EGCQT0DH2X3200JHAF: exit status 4: no good
+    Nothing was changed.
+    hint: Choose another checkpoint, or let it be found: safepoint rollback --until CMD
+    --- exit 1
+    ");
+    assert!(!sandbox.path("project/src/main.rs").exists());
+    // On a terminal it asks.
+    let typed = |answer: &'static str| {
+        sandbox.typed(sandbox.command(&["rollback", "@", "--strategy", "staged"]), answer)
+    };
+    assert!(typed("n\n").contains("Roll back to this? [y/N]"));
+    assert!(!sandbox.path("project/src/main.rs").exists());
+    assert!(typed("y\n").contains("Rolled back to"));
+    assert!(sandbox.path("project/src/main.rs").exists());
+}
+
+#[test]
+fn a_progressive_rollback_goes_back_until_the_command_passes() {
+    let sandbox = Sandbox::new();
+    for number in 0..4 {
+        sandbox.write("number", number.to_string());
+        sandbox.run(&["create", "-m", &format!("number {number}")]);
+    }
+    sandbox.write("number", "9");
+    let check = "test $(cat number) -le 1";
+    assert_snapshot!(sandbox.run(&["rollback", "--until", check]), @r#"
+      01KG9YYQ9053R1T2RMWKDG33ZD  fails (exit status 1)
+      01KG9YWWP02J59EP1NVRE9ENPE  fails (exit status 1)
+      01KG9YV2300QJS22HDXJ4G4Q61  passes
+    Rolled back to 01KG9YV2300QJS22HDXJ4G4Q61 "number 1", taken 2 minutes ago
+      1 file put back, 0 files removed, read back and verified, in N ms
+        ~ number  restored
+    Take it back with: safepoint undo
+    Where it began: safepoint rollback 01KG9Z0KTGP0RDQVRSZJ77Q12Z
+    --- exit 0
+    "#);
+    assert_eq!(sandbox.read("number"), "1");
+    sandbox.write("number", "9");
+    let told = data(&sandbox, &["rollback", "--until", check, "--bisect"]);
+    assert_eq!(told["rollback"]["strategy"], "progressive");
+    assert_eq!(sandbox.read("number"), "1");
+    sandbox.write("number", "9");
+    assert_snapshot!(sandbox.run(&["rollback", "number 2", "--until", "false"]), @r"
+      01KG9YWWP02J59EP1NVRE9ENPE  fails (exit status 1)
+      01KG9YV2300QJS22HDXJ4G4Q61  fails (exit status 1)
+      01KG9YS9EGCQT0DH2X3200JHAF  fails (exit status 1)
+    --- stderr
+    error: cannot roll back: the check passes in none of the checkpoints (3 tried)
+    Nothing was changed.
+    hint: Everything is as it was. Does the command pass anywhere?
+    --- exit 1
+    ");
+    assert_eq!(sandbox.read("number"), "9");
+}
+
+#[test]
+fn an_emergency_is_taken_whatever_is_wrong() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write(".safepoint.toml", "nonsense");
+    assert_eq!(sandbox.output(&["create"]).status.code(), Some(2));
+    assert_snapshot!(sandbox.run(&["emergency", "-m", "the agent went wild"]), @r#"
+    Checkpoint 01KG9YWWP02J59EP1NVRE9ENPE "the agent went wild"
+      7 files and folders, 58 B; SIZE new in the store, N ms
+      since the last one: +1 ~0 -0
+      left out:
+        .git  git's own folder
+    --- stderr
+    warning: .safepoint.toml is passed over: .safepoint.toml line 1 is not TOML: key with no value, expected `=`
+    --- exit 0
+    "#);
+    let newest = data(&sandbox, &["show", "@"])["checkpoint"].clone();
+    assert_eq!(
+        (newest["kind"].as_str(), newest["reason"].as_str()),
+        (Some("emergency"), Some("error_recovery"))
+    );
+    let _ = fs::remove_file(sandbox.path("project/.safepoint.toml"));
+}

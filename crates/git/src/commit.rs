@@ -1,0 +1,246 @@
+//! A captured tree as a commit: blobs, trees, the commit, all durable before anything names them.
+//!
+//! What is written is what was captured, byte for byte: no filter and no line-ending rule has a say. As `git add -A` would, it takes
+//! untracked files, leaves out what git ignores and does not track, and keeps submodules as the commits they are at.
+
+use crate::ignores::{Ignores, RULES_BYTES_MAX, RULES_FILE};
+use crate::index::Tracked;
+use crate::objects::{Objects, TreeEntry};
+use crate::{GitError, GitId, Repository};
+use gix_hash::ObjectId as Oid;
+use gix_object::Kind;
+use gix_object::tree::EntryKind;
+use safepoint_model::tree::{Entry, Node, Tree};
+use safepoint_model::{ObjectId, ObjectKind, ObjectSource, Progress, RelPath};
+
+/// The owner may execute it: all that git keeps of a mode.
+const EXECUTABLE: u16 = 0o100;
+
+/// What a commit is to be.
+pub struct Wanted<'a> {
+    /// Where captured objects are.
+    pub source: &'a dyn ObjectSource,
+    /// The captured tree of the folder that the repository was looked for from.
+    pub tree: ObjectId,
+    /// What it says.
+    pub message: &'a str,
+    /// When it is made, in seconds since 1970.
+    pub seconds: i64,
+}
+
+/// A commit that was written. No ref names it yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committed {
+    /// Its name.
+    pub commit: GitId,
+    /// Paths whose names git refuses, left out.
+    pub refused: Vec<RelPath>,
+    /// How many files and folders were left out because git ignores them.
+    pub ignored: u64,
+}
+
+impl Repository {
+    /// Writes a captured tree as a commit whose parent is HEAD's. Branch, index and HEAD stay as they are, and no ref names it.
+    ///
+    /// # Errors
+    /// When the repository or the objects cannot be read, or it cannot be written. Objects may be left then that nobody names.
+    pub fn commit(&self, wanted: &Wanted<'_>, progress: &dyn Progress) -> Result<Committed, GitError> {
+        let index = self.index()?;
+        self.refuse_sparse(&index)?;
+        let parent = self.head()?.commit();
+        let objects = Objects::open(self)?;
+        let mut writing = Writing {
+            repository: self,
+            objects: &objects,
+            source: wanted.source,
+            tracked: Tracked::new(&index),
+            refused: Vec::new(),
+            ignored: 0,
+            progress,
+        };
+        let (ignores, all_ignored) = self.ignores_above()?;
+        let tree = writing.tree(wanted.tree, self.prefix(), &ignores, all_ignored)?;
+        let whole = match parent {
+            Some(parent) => Some(objects.tree_of(parent)?),
+            None => None,
+        };
+        let names: Vec<&[u8]> = self.prefix().names().collect();
+        let tree = match writing.graft(whole, &names, tree)? {
+            Some(tree) => tree,
+            None => objects.put_tree(Vec::new())?,
+        };
+        let (refused, ignored) = (writing.refused, writing.ignored);
+        let text = self.commit_text(tree, parent, wanted);
+        let commit = GitId(objects.put(Kind::Commit, text.as_bytes())?);
+        objects.finish()?;
+        Ok(Committed { commit, refused, ignored })
+    }
+
+    fn commit_text(&self, tree: Oid, parent: Option<GitId>, wanted: &Wanted<'_>) -> String {
+        let (who, when) = (&self.identity, wanted.seconds);
+        let parent = parent.map(|parent| format!("parent {parent}\n")).unwrap_or_default();
+        let message = wanted.message.replace('\0', "").trim().to_owned();
+        format!("tree {tree}\n{parent}author {who} {when} +0000\ncommitter {who} {when} +0000\n\n{message}\n")
+    }
+
+    /// The rules of the folders above the one that was asked for, and whether they leave all of it alone.
+    fn ignores_above(&self) -> Result<(Ignores, bool), GitError> {
+        let mut ignores = self.ignores_of_repository()?;
+        let top = crate::folder::Folder::open(self.top())?;
+        let (mut at, mut all_ignored) = (RelPath::root(), false);
+        for name in self.prefix().names() {
+            let file = at.join(RULES_FILE).map_err(|error| self.damaged(error))?;
+            let text = top.read(file.as_bytes(), RULES_BYTES_MAX).ok().flatten();
+            ignores = text.map_or(ignores.clone(), |text| ignores.with(at.as_bytes(), &text));
+            at = at.join(name).map_err(|error| self.damaged(error))?;
+            all_ignored = all_ignored || ignores.leave_alone(at.as_bytes(), true);
+        }
+        Ok((ignores, all_ignored))
+    }
+
+    /// `info/exclude`: the rules that the repository has for itself.
+    pub(crate) fn ignores_of_repository(&self) -> Result<Ignores, GitError> {
+        let text = self.common.read(b"info/exclude", RULES_BYTES_MAX)?.unwrap_or_default();
+        Ok(Ignores::default().with(b"", &text))
+    }
+
+    /// The commit that a submodule's files are at; nothing where that cannot be told.
+    pub(crate) fn submodule_head(&self, path: &[u8]) -> Option<GitId> {
+        use std::os::unix::ffi::OsStrExt;
+        let folder = self.top().join(std::ffi::OsStr::from_bytes(path));
+        let submodule = Repository::around(&folder).ok().flatten()?;
+        let own = submodule.prefix().is_root() && submodule.hash == self.hash;
+        own.then(|| submodule.head().ok()?.commit()).flatten()
+    }
+}
+
+struct Writing<'a> {
+    repository: &'a Repository,
+    objects: &'a Objects<'a>,
+    source: &'a dyn ObjectSource,
+    tracked: Tracked,
+    refused: Vec<RelPath>,
+    ignored: u64,
+    progress: &'a dyn Progress,
+}
+
+impl Writing<'_> {
+    /// One folder; nothing where git would hold nothing of it.
+    fn tree(
+        &mut self,
+        tree: ObjectId,
+        path: &RelPath,
+        above: &Ignores,
+        ignored: bool,
+    ) -> Result<Option<Oid>, GitError> {
+        if self.progress.interrupted() {
+            return Err(GitError::Interrupted);
+        }
+        let tree = Tree::load(self.source, tree)?;
+        let ignores = self.rules(&tree, path, above)?;
+        let mut entries = Vec::new();
+        for entry in tree.entries() {
+            let below = path.join(&entry.name).map_err(|error| self.repository.damaged(error))?;
+            if is_refused(entry) {
+                // The `.git` of a submodule or a worktree is nobody's content.
+                if entry.name != b".git" {
+                    self.refused.push(below);
+                }
+                continue;
+            }
+            let is_dir = matches!(entry.node, Node::Directory(_));
+            let alone = ignored || ignores.leave_alone(below.as_bytes(), is_dir);
+            let known = match is_dir {
+                true => self.tracked.has_below(below.as_bytes()),
+                false => self.tracked.has_file(below.as_bytes()),
+            };
+            if alone && !known {
+                self.ignored += 1;
+                continue;
+            }
+            if let Some((kind, oid)) = self.entry(entry, &below, &ignores, alone)? {
+                entries.push(TreeEntry { mode: kind.into(), filename: entry.name.clone().into(), oid });
+            }
+        }
+        match entries.is_empty() {
+            true => Ok(None),
+            false => self.objects.put_tree(entries).map(Some),
+        }
+    }
+
+    fn entry(
+        &mut self,
+        entry: &Entry,
+        path: &RelPath,
+        ignores: &Ignores,
+        ignored: bool,
+    ) -> Result<Option<(EntryKind, Oid)>, GitError> {
+        match &entry.node {
+            Node::Directory(tree) => {
+                if let Some(recorded) = self.tracked.submodules.get(path.as_bytes()) {
+                    let at = self.repository.submodule_head(path.as_bytes()).unwrap_or(*recorded);
+                    return Ok(Some((EntryKind::Commit, at.0)));
+                }
+                let tree = self.tree(*tree, path, ignores, ignored)?;
+                Ok(tree.map(|tree| (EntryKind::Tree, tree)))
+            }
+            Node::File(content) => {
+                let blob = self.objects.put_content(self.source, content)?;
+                self.progress.advance(1, content.size);
+                let executable = entry.meta.mode & EXECUTABLE != 0;
+                Ok(Some((if executable { EntryKind::BlobExecutable } else { EntryKind::Blob }, blob)))
+            }
+            Node::Symlink(target) => Ok(Some((EntryKind::Link, self.objects.put(Kind::Blob, target)?))),
+        }
+    }
+
+    /// The rules in a folder, as they were captured.
+    fn rules(&self, tree: &Tree, path: &RelPath, above: &Ignores) -> Result<Ignores, GitError> {
+        match tree.get(RULES_FILE).map(|entry| &entry.node) {
+            Some(Node::File(content)) if content.size <= RULES_BYTES_MAX => {
+                let mut text = Vec::new();
+                for piece in content.pieces(self.source)? {
+                    text.extend(self.source.get(ObjectKind::Chunk, piece.id)?);
+                }
+                Ok(above.with(path.as_bytes(), &text))
+            }
+            _ => Ok(above.clone()),
+        }
+    }
+
+    /// Puts a tree in the place of a folder of another one, which is otherwise as it is.
+    fn graft(&self, whole: Option<Oid>, names: &[&[u8]], tree: Option<Oid>) -> Result<Option<Oid>, GitError> {
+        let Some((name, rest)) = names.split_first() else { return Ok(tree) };
+        let mut entries = match whole {
+            Some(whole) => self.objects.entries(&whole)?,
+            None => Vec::new(),
+        };
+        let there = entries.iter().position(|entry| entry.filename == **name);
+        let there = there.map(|at| entries.remove(at)).filter(|entry| entry.mode.is_tree());
+        if let Some(oid) = self.graft(there.map(|entry| entry.oid), rest, tree)? {
+            entries.push(TreeEntry { mode: EntryKind::Tree.into(), filename: name.to_vec().into(), oid });
+        }
+        match entries.is_empty() {
+            true => Ok(None),
+            false => self.objects.put_tree(entries).map(Some),
+        }
+    }
+}
+
+/// Whether git refuses the name wherever it checks names: whatever some file system could take for `.git` (git's `verify_path`).
+fn is_refused(entry: &Entry) -> bool {
+    /// HFS+ passes these over.
+    fn unseen(letter: char) -> bool {
+        matches!(letter, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
+    }
+    let text: String = String::from_utf8_lossy(&entry.name)
+        .chars()
+        .filter(|letter| !unseen(*letter))
+        .map(|letter| letter.to_ascii_lowercase())
+        .collect();
+    let link = matches!(entry.node, Node::Symlink(_));
+    text.split('\\').any(|piece| {
+        let piece = piece.split(':').next().unwrap_or_default().trim_end_matches([' ', '.']);
+        matches!(piece, ".git" | "git~1") || (link && matches!(piece, ".gitmodules" | "gitmod~1"))
+    })
+}

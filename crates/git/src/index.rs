@@ -1,0 +1,97 @@
+//! The index: what is tracked, and a new one for a commit.
+
+use crate::objects::Objects;
+use crate::{GitError, GitId, Repository};
+use gix_index::entry::{Flags, Mode, Stage};
+use std::collections::{HashMap, HashSet};
+
+/// What the index tracks.
+#[derive(Debug, Default)]
+pub(crate) struct Tracked {
+    files: HashSet<Vec<u8>>,
+    folders: HashSet<Vec<u8>>,
+    /// Submodules, by the commit that is recorded.
+    pub(crate) submodules: HashMap<Vec<u8>, GitId>,
+}
+
+impl Tracked {
+    pub(crate) fn new(index: &gix_index::State) -> Self {
+        let mut tracked = Self::default();
+        for entry in index.entries() {
+            let path: &[u8] = entry.path(index);
+            for (slash, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
+                tracked.folders.insert(path[..slash].to_vec());
+            }
+            match entry.mode {
+                Mode::COMMIT => drop(tracked.submodules.insert(path.to_vec(), GitId(entry.id))),
+                _ => drop(tracked.files.insert(path.to_vec())),
+            }
+        }
+        tracked
+    }
+
+    pub(crate) fn has_file(&self, path: &[u8]) -> bool {
+        self.files.contains(path)
+    }
+
+    /// Whether something below this folder, or the folder as a submodule, is tracked.
+    pub(crate) fn has_below(&self, path: &[u8]) -> bool {
+        self.folders.contains(path) || self.submodules.contains_key(path)
+    }
+}
+
+impl Repository {
+    /// The index, decoded; an empty one where there is none.
+    pub(crate) fn index(&self) -> Result<gix_index::State, GitError> {
+        if self.own.file(b"index")?.is_none() {
+            return Ok(gix_index::State::new(self.hash));
+        }
+        let path = self.own.at(b"index");
+        let read = crate::guarded(|| {
+            gix_index::File::at(&path, self.hash, false, gix_index::decode::Options::default())
+                .map(|file| file.into_parts().0)
+        });
+        read.map_err(|what| GitError::damaged(&path, what))
+    }
+
+    /// A sparse checkout leaves files out that belong to the commit all the same: what is captured is then not all there is.
+    pub(crate) fn refuse_sparse(&self, index: &gix_index::State) -> Result<(), GitError> {
+        let skipped = |entry: &gix_index::Entry| entry.flags.contains(Flags::SKIP_WORKTREE);
+        match index.is_sparse() || index.entries().iter().any(skipped) {
+            true => Err(self.unsupported("it is a sparse checkout")),
+            false => Ok(()),
+        }
+    }
+
+    /// The bytes of an index that holds exactly what a commit does. What the present index knows about files that stay the same is
+    /// taken over, so that git need not read them again.
+    pub(crate) fn index_of(&self, commit: GitId) -> Result<Vec<u8>, GitError> {
+        let objects = Objects::open(self)?;
+        let tree = objects.tree_of(commit)?;
+        let present = self.index()?;
+        self.refuse_sparse(&present)?;
+        let made = crate::guarded(|| -> Result<Vec<u8>, String> {
+            let mut index = match tree == gix_hash::ObjectId::empty_tree(self.hash) {
+                true => gix_index::State::new(self.hash),
+                false => gix_index::State::from_tree(&tree, objects.reader(), Default::default())
+                    .map_err(|error| error.to_string())?,
+            };
+            for (entry, path) in index.entries_mut_with_paths() {
+                let known = present.entry_by_path_and_stage(path, Stage::Unconflicted);
+                if let Some(known) = known.filter(|known| known.id == entry.id && known.mode == entry.mode) {
+                    entry.stat = known.stat;
+                }
+            }
+            let mut bytes = Vec::new();
+            let options = gix_index::write::Options {
+                extensions: gix_index::write::Extensions::None,
+                skip_hash: false,
+            };
+            gix_index::File::from_state(index, self.own.at(b"index"))
+                .write_to(&mut bytes, options)
+                .map_err(|error| error.to_string())?;
+            Ok(bytes)
+        });
+        made.map_err(|what| self.damaged(what))
+    }
+}

@@ -1,0 +1,107 @@
+//! AGENTS: who is registered, and which files and folders are theirs.
+
+use crate::{CheckpointManager, Error};
+use safepoint_model::agent::{Agent, AgentPath, AgentPathKind, AgentRecord};
+use safepoint_model::{ModelError, RelPath};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Where a path of an agent is.
+pub fn agent_path(path: &AgentPath) -> PathBuf {
+    Path::new("/").join(OsStr::from_bytes(path.path.as_bytes()))
+}
+
+impl CheckpointManager {
+    /// Registers an agent, or adds paths to one that is registered. The paths need not exist yet.
+    ///
+    /// # Errors
+    /// When the name is none, a path is not absolute or climbs, or the catalog fails.
+    pub fn register_agent(
+        &self,
+        name: &str,
+        config: &[PathBuf],
+        memory: &[PathBuf],
+    ) -> Result<AgentRecord, Error> {
+        let new = Agent::new(name)?;
+        let config = config.iter().map(|path| (AgentPathKind::Config, path));
+        let memory = memory.iter().map(|path| (AgentPathKind::Memory, path));
+        let mut paths = Vec::new();
+        for (kind, path) in config.chain(memory) {
+            paths.push(AgentPath { kind, path: from_root(path)? });
+        }
+        let at = self.environment.now();
+        self.catalog.write(|transaction| {
+            let mut agent = transaction.agent(name)?.map_or(new, |record| record.agent);
+            for path in paths {
+                if !agent.paths.contains(&path) {
+                    agent.paths.push(path);
+                }
+            }
+            transaction.save_agent(&agent, "registered", at)?;
+            transaction.agent(name)?.ok_or_else(|| Error::NoAgent { name: name.to_owned() })
+        })
+    }
+
+    /// Every registered agent.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn agents(&self) -> Result<Vec<AgentRecord>, Error> {
+        Ok(self.catalog.agents()?)
+    }
+
+    /// The agent of this name.
+    ///
+    /// # Errors
+    /// When there is none, or the catalog cannot be read.
+    pub fn agent(&self, name: &str) -> Result<AgentRecord, Error> {
+        self.catalog.agent(name)?.ok_or_else(|| Error::NoAgent { name: name.to_owned() })
+    }
+
+    /// Sets what an agent has under a key; `null` takes it away.
+    ///
+    /// # Errors
+    /// When there is no such agent, or the catalog fails.
+    pub fn set_agent(&self, name: &str, key: &str, value: Value) -> Result<AgentRecord, Error> {
+        let at = self.environment.now();
+        self.catalog.write(|transaction| {
+            let missing = || Error::NoAgent { name: name.to_owned() };
+            let mut agent = transaction.agent(name)?.ok_or_else(missing)?.agent;
+            match value {
+                Value::Null => agent.settings.remove(key),
+                value => agent.settings.insert(key.to_owned(), value),
+            };
+            transaction.save_agent(&agent, key, at)?;
+            transaction.agent(name)?.ok_or_else(missing)
+        })
+    }
+
+    /// Takes an agent off the list. Its files and its checkpoints stay.
+    ///
+    /// # Errors
+    /// When there is no such agent, or the catalog fails.
+    pub fn remove_agent(&self, name: &str) -> Result<(), Error> {
+        self.agent(name)?;
+        let at = self.environment.now();
+        Ok(self.catalog.write(|transaction| transaction.remove_agent(name, at))?)
+    }
+}
+
+/// An absolute path, from the root on. The folders that exist are named as the system names them, so that no link leads elsewhere later.
+fn from_root(path: &Path) -> Result<RelPath, Error> {
+    let plain = path.is_absolute() && path.components().all(|it| !matches!(it, Component::ParentDir));
+    if !plain || path == Path::new("/") {
+        let why = format!("{path:?} is not absolute, has .. in it, or is the root of the system");
+        return Err(ModelError::Value { what: "the path of an agent", why }.into());
+    }
+    // What does not exist yet has at least a folder above it that does.
+    let there = path.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
+    let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
+    let whole = std::fs::canonicalize(there)
+        .map_err(|source| Error::Home { path: there.to_owned(), source })?
+        .join(rest);
+    let below = whole.strip_prefix("/").unwrap_or(&whole);
+    Ok(RelPath::new(below.as_os_str().as_bytes())?)
+}

@@ -1,0 +1,456 @@
+//! The state of a git repository as a part of a checkpoint: HEAD, its branch, all refs, the index. Noted with every checkpoint of a
+//! workspace that is in one; put back only when asked for by name.
+//!
+//! What a rollback moves stands in its safety checkpoint before it is moved. So recovery can take it back, and an undo knows of it.
+
+use crate::git::in_words;
+use crate::part::{Outline, Prepared};
+use crate::recover::Recovery;
+use crate::restore::{Request, RestoreOptions};
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::{Transaction, Workspace};
+use safepoint_git::{Changes, GitError, GitId, Head, Move, Repository, Target, short_name};
+use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind, PartRecord};
+use safepoint_model::content::Content;
+use safepoint_model::git::{GitDocument, GitMove, GitRefs, GitTarget, KeptBytes};
+use safepoint_model::rollback::{Rollback, Step, Verb};
+use safepoint_model::{
+    CheckpointId, ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource, Progress, RelPath, RollbackId,
+    document,
+};
+use safepoint_store::Writer;
+use safepoint_workspace::{Ended, Finding};
+
+/// How much of a repository a checkpoint notes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GitCapture {
+    /// Nothing.
+    None,
+    /// HEAD, its branch, all refs and the index; no objects.
+    #[default]
+    State,
+}
+
+/// Whether a rollback moves branch and index to the commit that a checkpoint is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GitReset {
+    /// It leaves them alone.
+    #[default]
+    No,
+    /// It does, and the files stay as they are.
+    Mixed,
+    /// It does, and the files go along.
+    Hard,
+}
+
+/// What becomes of a move of branch and index when something is not committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Uncommitted {
+    /// It is refused.
+    #[default]
+    Refused,
+    /// It goes on. The safety checkpoint has the files and the index as they were.
+    Discarded,
+}
+
+/// What a rollback moved in a repository, or would.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitMoved {
+    /// The branch that HEAD is on afterwards.
+    pub branch: Option<String>,
+    /// The commit that HEAD was at.
+    pub from: Option<String>,
+    /// The commit that HEAD is at afterwards.
+    pub to: Option<String>,
+    /// Whether the files went along.
+    pub files: bool,
+}
+
+/// The part of a checkpoint that notes a repository's state.
+pub(crate) fn git_part(checkpoint: &Checkpoint) -> Option<&PartRecord> {
+    checkpoint.parts.iter().find(|part| part.kind == PartKind::Git)
+}
+
+/// Every object that a noted state needs, the document itself apart.
+pub(crate) fn needed(
+    source: &dyn ObjectSource,
+    id: ObjectId,
+) -> Result<(ObjectId, Vec<Content>), ObjectError> {
+    let document = GitDocument::load(source, id)?;
+    Ok((document.refs, document.contents().collect()))
+}
+
+/// A move of a repository on its way, with the document that tells it.
+pub(crate) struct Moving {
+    repository: Repository,
+    a_move: Move,
+    /// Whether the files go along.
+    pub(crate) files: bool,
+    why: String,
+    seconds: i64,
+}
+
+impl Moving {
+    pub(crate) fn moved(&self) -> GitMoved {
+        let (from, to) = self.a_move.commits;
+        let branch = match &self.a_move.head.1 {
+            Target::Symbolic(name) => Some(short_name(name)),
+            Target::Id(_) => None,
+        };
+        let hex = |id: Option<GitId>| id.map(|id| id.to_string());
+        GitMoved { branch, from: hex(from), to: hex(to), files: self.files }
+    }
+}
+
+impl RestoreOptions {
+    /// Whether branch, HEAD and index are all that is put back.
+    pub(crate) fn git_alone(&self) -> bool {
+        self.part == Some(PartKind::Git) || self.git == GitReset::Mixed
+    }
+
+    /// Whether a plan goes along.
+    pub(crate) fn with_plan(&self) -> bool {
+        self.paths.is_empty() && self.part != Some(PartKind::Files) && !self.git_alone()
+    }
+}
+
+impl CheckpointManager {
+    /// Notes the state of the repository around a workspace in a checkpoint that is about to be committed. That it cannot be read
+    /// is a warning.
+    pub(crate) fn note_git(
+        &self,
+        workspace: &Workspace,
+        capture: GitCapture,
+        checkpoint: &mut Checkpoint,
+        moving: Option<&Moving>,
+        writer: &Writer<'_>,
+    ) -> Result<(), Error> {
+        if capture == GitCapture::None && moving.is_none() {
+            return Ok(());
+        }
+        let repository = match Repository::around(workspace.root_path()) {
+            Ok(Some(repository)) => repository,
+            // What belongs to another folder says nothing about this one.
+            Ok(None) | Err(GitError::Stranger { .. } | GitError::Bare { .. }) => return Ok(()),
+            Err(error) => return not_noted(checkpoint, error),
+        };
+        let document = match read_state(&repository) {
+            Ok(state) => keep_state(writer, &repository, state, moving)?,
+            Err(error) => return not_noted(checkpoint, error),
+        };
+        let mut parts = checkpoint.parts.clone();
+        parts.push(PartRecord { kind: PartKind::Git, key: workspace.id.to_string(), document });
+        let manifest = Manifest::new(parts);
+        checkpoint.integrity = document::store(writer, &manifest)?;
+        checkpoint.parts = manifest.parts;
+        Ok(())
+    }
+
+    /// What a rollback is to move in the repository; nothing where that was not asked for.
+    pub(crate) fn plan_git(
+        &self,
+        workspace: &Workspace,
+        request: &Request<'_>,
+        record: &Rollback,
+        progress: &dyn Progress,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Moving>, Error> {
+        let options = request.options;
+        let (repository, a_move, files) = match request.verb {
+            Verb::Undo | Verb::Redo => match self.plan_git_answer(workspace, &request.to, warnings)? {
+                Some(answer) => answer,
+                None => return Ok(None),
+            },
+            _ if options.part == Some(PartKind::Git) => {
+                let repository = self.whole_repository(workspace, options, progress)?;
+                let (head, index) = self.noted(&request.to)?;
+                let a_move = repository.plan_return(&head, index)?;
+                (repository, a_move, false)
+            }
+            _ if options.git != GitReset::No => {
+                let commit = request.to.commit_sha.as_deref().and_then(|sha| sha.parse().ok());
+                let commit = commit.ok_or(Error::NoCommit { checkpoint: request.to.id })?;
+                let repository = self.whole_repository(workspace, options, progress)?;
+                let a_move = repository.plan_reset(commit)?;
+                (repository, a_move, options.git == GitReset::Hard)
+            }
+            _ => return Ok(None),
+        };
+        let why = format!("safepoint: {} {}", request.verb, record.id);
+        Ok(Some(Moving { repository, a_move, files, why, seconds: self.seconds() }))
+    }
+
+    /// The repository, if all of it is the workspace's and nothing in it would be passed over unseen.
+    fn whole_repository(
+        &self,
+        workspace: &Workspace,
+        options: &RestoreOptions,
+        progress: &dyn Progress,
+    ) -> Result<Repository, Error> {
+        let repository = Self::repository(workspace)?;
+        if !repository.prefix().is_root() {
+            return Err(Error::PartOfRepository { top: repository.top().to_owned() });
+        }
+        if let Some(operation) = repository.operation()? {
+            return Err(GitError::UnderWay { operation }.into());
+        }
+        if options.uncommitted == Uncommitted::Refused {
+            let changes = repository.changes(progress)?;
+            if !changes.is_empty() {
+                return Err(Error::Uncommitted { what: counted(&changes), paths: changes.examples });
+            }
+        }
+        Ok(repository)
+    }
+
+    /// Where HEAD and the index were when a checkpoint was taken.
+    fn noted(&self, checkpoint: &Checkpoint) -> Result<(Head, Option<Vec<u8>>), Error> {
+        let part = git_part(checkpoint).ok_or(Error::NoGitState { checkpoint: checkpoint.id })?;
+        let document = GitDocument::load(&self.store, part.document)?;
+        let damaged = |what: &str| ObjectError::Damaged { id: part.document, what: what.to_owned() };
+        let commit = document.commit.as_deref().map(str::parse::<GitId>).transpose();
+        let commit = commit.map_err(|_| damaged("its commit has no name"))?;
+        let head = match (document.head, commit) {
+            (GitTarget::Ref(name), Some(commit)) => Head::Branch { name, commit },
+            (GitTarget::Ref(name), None) => Head::Unborn { name },
+            (GitTarget::Id(_), Some(commit)) => Head::Detached { commit },
+            (GitTarget::Id(_), None) => return Err(damaged("HEAD is nowhere").into()),
+        };
+        Ok((head, document.index.map(|kept| bytes_of(&self.store, kept)).transpose()?))
+    }
+
+    /// What an undo moves back: what the rollback moved, unless somebody moved it since.
+    fn plan_git_answer(
+        &self,
+        workspace: &Workspace,
+        safety: &Checkpoint,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<(Repository, Move, bool)>, Error> {
+        let Some(moves) = self.moves_of(safety)? else { return Ok(None) };
+        let repository = Self::repository(workspace)?;
+        match repository.plan_undo(&read_move(&self.store, &moves)?)? {
+            Some(a_move) => Ok(Some((repository, a_move, moves.files))),
+            None => {
+                warnings.push("git was moved since that rollback and is left as it is".to_owned());
+                Ok(None)
+            }
+        }
+    }
+
+    /// What the rollback behind a safety checkpoint moves in the repository.
+    fn moves_of(&self, safety: &Checkpoint) -> Result<Option<GitMove>, Error> {
+        let Some(part) = git_part(safety) else { return Ok(None) };
+        Ok(GitDocument::load(&self.store, part.document)?.moves)
+    }
+
+    /// Whether the rollback that a safety checkpoint was taken for moved branch, HEAD and index alone.
+    pub(crate) fn git_alone_before(&self, safety: CheckpointId) -> Result<bool, Error> {
+        let _using = self.store.using()?;
+        Ok(self.moves_of(&self.checkpoint(safety)?)?.is_some_and(|moves| !moves.files))
+    }
+
+    /// Takes back what a rollback that a crash cut short had moved.
+    pub(crate) fn take_git_back(
+        &self,
+        workspace: &Workspace,
+        record: &Rollback,
+        recovery: &mut Recovery,
+    ) -> Result<(), Error> {
+        let safety = record.safety_checkpoint.map(|id| self.checkpoint(id)).transpose()?;
+        let Some(moves) = safety.map(|safety| self.moves_of(&safety)).transpose()?.flatten() else {
+            return Ok(());
+        };
+        let back = Self::repository(workspace)
+            .and_then(|repository| Ok(repository.take_back(&read_move(&self.store, &moves)?)?));
+        match back {
+            Ok(left) => recovery.warnings.extend(left_by_others(&left)),
+            Err(error) if matches!(error, Error::Git(GitError::Locked { .. } | GitError::Write { .. })) => {
+                return Err(error);
+            }
+            Err(error) => recovery.warnings.push(format!("git is left as it is: {}", in_words(&error))),
+        }
+        Ok(())
+    }
+
+    /// What to say where HEAD is not where it was when the checkpoint was taken.
+    pub(crate) fn git_moved_since(&self, workspace: &Workspace, checkpoint: &Checkpoint) -> Option<String> {
+        let (then, _) = self.noted(checkpoint).ok()?;
+        let now = Repository::around(workspace.root_path()).ok()??.head().ok()?;
+        (then != now).then(|| {
+            format!(
+                "git is left as it is: HEAD was {} when the checkpoint was taken, and is {} now",
+                place(&then),
+                place(&now)
+            )
+        })
+    }
+}
+
+fn not_noted(checkpoint: &mut Checkpoint, error: GitError) -> Result<(), Error> {
+    let why = in_words(&error.into());
+    checkpoint.warnings.push(format!("the state of git is not noted: {why}"));
+    Ok(())
+}
+
+fn left_by_others(left: &[String]) -> Option<String> {
+    (!left.is_empty())
+        .then(|| format!("another program moved {} in git meanwhile; it stays so", left.join(", ")))
+}
+
+/// Where HEAD is, for people.
+fn place(head: &Head) -> String {
+    match head {
+        Head::Branch { name, commit } => format!("{} at {}", short_name(name), commit.short()),
+        Head::Unborn { name } => format!("{} without a commit", short_name(name)),
+        Head::Detached { commit } => format!("detached at {}", commit.short()),
+    }
+}
+
+fn counted(changes: &Changes) -> String {
+    let counts =
+        [(changes.staged, "staged"), (changes.modified, "modified"), (changes.untracked, "untracked")];
+    let named: Vec<String> = counts
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
+    named.join(", ")
+}
+
+/// HEAD, refs, index and operation.
+type State = (Head, GitRefs, Option<Vec<u8>>, Option<String>);
+
+fn read_state(repository: &Repository) -> Result<State, GitError> {
+    let refs = repository.refs()?.into_iter().map(|(name, target)| (name, kept_target(&target))).collect();
+    let operation = repository.operation()?.map(|operation| operation.to_string());
+    Ok((repository.head()?, refs, repository.index_bytes()?, operation))
+}
+
+fn keep_state(
+    writer: &Writer<'_>,
+    repository: &Repository,
+    (head, refs, index, operation): State,
+    moving: Option<&Moving>,
+) -> Result<ObjectId, Error> {
+    let document = GitDocument {
+        format: GitDocument::FORMAT,
+        object_format: repository.object_format().to_owned(),
+        commit: head.commit().map(|commit| commit.to_string()),
+        head: match head {
+            Head::Branch { name, .. } | Head::Unborn { name } => GitTarget::Ref(name),
+            Head::Detached { commit } => GitTarget::Id(commit.to_string()),
+        },
+        refs: document::store(writer, &refs)?,
+        index: keep_bytes(writer, index.as_deref())?,
+        operation,
+        moves: moving.map(|moving| keep_move(writer, moving)).transpose()?,
+    };
+    Ok(document::store(writer, &document)?)
+}
+
+fn keep_move(writer: &Writer<'_>, moving: &Moving) -> Result<GitMove, Error> {
+    let Move { head, branch, index, .. } = &moving.a_move;
+    let hex = |id: &Option<GitId>| id.map(|id| id.to_string());
+    Ok(GitMove {
+        head: (kept_target(&head.0), kept_target(&head.1)),
+        branch: branch.as_ref().map(|(name, old, new)| (name.clone(), hex(old), hex(new))),
+        index: (keep_bytes(writer, index.0.as_deref())?, keep_bytes(writer, index.1.as_deref())?),
+        files: moving.files,
+    })
+}
+
+fn read_move(source: &dyn ObjectSource, kept: &GitMove) -> Result<Move, Error> {
+    let wrong = |_| Error::Git(GitError::NoCommit { id: "without a name".to_owned() });
+    let id = |text: &Option<String>| text.as_deref().map(str::parse::<GitId>).transpose().map_err(wrong);
+    let target = |kept: &GitTarget| -> Result<Target, Error> {
+        Ok(match kept {
+            GitTarget::Id(text) => Target::Id(text.parse().map_err(wrong)?),
+            GitTarget::Ref(name) => Target::Symbolic(name.clone()),
+        })
+    };
+    let branch = match &kept.branch {
+        Some((name, old, new)) => Some((name.clone(), id(old)?, id(new)?)),
+        None => None,
+    };
+    let bytes = |kept: Option<KeptBytes>| kept.map(|kept| bytes_of(source, kept)).transpose();
+    Ok(Move {
+        head: (target(&kept.head.0)?, target(&kept.head.1)?),
+        branch,
+        index: (bytes(kept.index.0)?, bytes(kept.index.1)?),
+        commits: (None, None),
+    })
+}
+
+fn kept_target(target: &Target) -> GitTarget {
+    match target {
+        Target::Id(id) => GitTarget::Id(id.to_string()),
+        Target::Symbolic(name) => GitTarget::Ref(name.clone()),
+    }
+}
+
+fn keep_bytes(writer: &Writer<'_>, bytes: Option<&[u8]>) -> Result<Option<KeptBytes>, Error> {
+    let Some(mut bytes) = bytes else { return Ok(None) };
+    Ok(Some(writer.put_content(bytes.len() as u64, &mut bytes)?.into()))
+}
+
+fn bytes_of(source: &dyn ObjectSource, kept: KeptBytes) -> Result<Vec<u8>, ObjectError> {
+    let mut bytes = Vec::new();
+    for piece in Content::from(kept).pieces(source)? {
+        bytes.extend(source.get(ObjectKind::Chunk, piece.id)?);
+    }
+    Ok(bytes)
+}
+
+/// The files of a workspace and the place of its repository, as one.
+pub(crate) struct WithGit<'p> {
+    pub(crate) files: Box<dyn Prepared + 'p>,
+    pub(crate) moving: &'p Moving,
+}
+
+impl Prepared for WithGit<'_> {
+    fn outline(&self) -> &Outline {
+        self.files.outline()
+    }
+
+    fn steps(&self) -> &[Step] {
+        self.files.steps()
+    }
+
+    fn stage(&mut self, id: RollbackId, progress: &dyn Progress) -> Result<(), Error> {
+        self.files.stage(id, progress)
+    }
+
+    fn intend(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
+        self.files.intend(transaction)
+    }
+
+    fn apply(&mut self, progress: &dyn Progress) -> Result<Vec<RelPath>, Error> {
+        let meanwhile = self.files.apply(progress)?;
+        let Moving { repository, a_move, why, seconds, .. } = self.moving;
+        repository.carry_out(a_move, why, *seconds)?;
+        Ok(meanwhile)
+    }
+
+    fn publish(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
+        self.files.publish(transaction)
+    }
+
+    fn undo(&mut self) -> Result<(), Error> {
+        self.files.undo()?;
+        self.moving.repository.take_back(&self.moving.a_move)?;
+        Ok(())
+    }
+
+    fn settle(
+        &mut self,
+        ended: Ended,
+        writer: &Writer<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Finding>, Error> {
+        self.files.settle(ended, writer, progress)
+    }
+
+    fn clear(&mut self) -> Result<bool, Error> {
+        self.files.clear()
+    }
+}

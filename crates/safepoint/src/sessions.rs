@@ -1,0 +1,184 @@
+//! SESSIONS: what somebody asked for, how far it is, what was counted on the way, and the log of it all.
+//!
+//! A session is a record beside the checkpoints that name it: deleting it takes no checkpoint away, and a checkpoint may name one that
+//! nobody registered. What is counted is counted in the transaction in which it happens, so that it is neither lost nor counted twice.
+
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::{Filter, RoleFilter, Summary, Transaction};
+use safepoint_model::Timestamp;
+use safepoint_model::checkpoint::Checkpoint;
+use safepoint_model::id::SessionId;
+use safepoint_model::plan::state::Happening;
+use safepoint_model::session::{Session, SessionChange, SessionCount, SessionStatus};
+use serde_json::{Map, Value};
+
+/// A session that is about to begin.
+#[derive(Debug, Clone, Default)]
+pub struct NewSession {
+    /// What somebody asked for.
+    pub request: String,
+    /// Its id; a new one where none is given.
+    pub id: Option<SessionId>,
+    /// How it works.
+    pub configuration: Map<String, Value>,
+    /// Where it works in git.
+    pub git_context: Option<Map<String, Value>>,
+}
+
+/// The log of a session (R7.5), at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionLog {
+    /// The session.
+    pub session: Session,
+    /// When this was put together.
+    pub generated_at: Timestamp,
+    /// The checkpoints that name it, newest first, also those that Safepoint made for itself.
+    pub checkpoints: Vec<Checkpoint>,
+    /// Sums over them.
+    pub summary: Summary,
+}
+
+/// A session's id in the one form in which checkpoints keep it. What is no id stays as it is: it names no session on record.
+pub(crate) fn kept_form(id: &str) -> String {
+    id.parse::<SessionId>().map_or_else(|_| id.to_owned(), SessionId::to_uuid)
+}
+
+fn all_of(id: SessionId) -> Filter {
+    Filter { session_id: Some(id.to_uuid()), role: RoleFilter::Any, ..Filter::default() }
+}
+
+fn no_session(id: SessionId) -> Error {
+    Error::NoSession { id: id.to_uuid() }
+}
+
+impl CheckpointManager {
+    /// Records a session. Checkpoints that named it before count from the beginning.
+    ///
+    /// # Errors
+    /// When the id is taken, the request is empty or something does not fit, or the catalog fails.
+    pub fn create_session(&self, new: NewSession) -> Result<Session, Error> {
+        let id = new.id.unwrap_or_else(|| SessionId::from_bits(self.environment.new_id()));
+        let mut session = Session::new(id, new.request, self.environment.now());
+        session.configuration = new.configuration;
+        session.git_context = new.git_context;
+        session.check()?;
+        self.catalog.write(|transaction| {
+            session.statistics.checkpoints_created = transaction.checkpoints(&all_of(id))?.len() as u64;
+            transaction.insert_session(&session)?;
+            Ok(session)
+        })
+    }
+
+    /// The session with this id.
+    ///
+    /// # Errors
+    /// When there is none, or the catalog cannot be read.
+    pub fn session(&self, id: SessionId) -> Result<Session, Error> {
+        self.catalog.session(id)?.ok_or_else(|| no_session(id))
+    }
+
+    /// Every session, or those of a status, newest first; at most so many.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn sessions(&self, status: Option<SessionStatus>, limit: Option<u64>) -> Result<Vec<Session>, Error> {
+        Ok(self.catalog.sessions(status, limit)?)
+    }
+
+    /// Changes request, configuration or git context: all that is asked for, or nothing.
+    ///
+    /// # Errors
+    /// When there is no such session, a value is not one that can be kept, or the catalog fails.
+    pub fn update_session(&self, id: SessionId, changes: Vec<SessionChange>) -> Result<Session, Error> {
+        let at = self.environment.now();
+        let mut what: Vec<&str> = changes.iter().map(field_of).collect();
+        what.dedup();
+        let what = what.join(", ");
+        self.catalog.write(|transaction| {
+            let mut session = transaction.session(id)?.ok_or_else(|| no_session(id))?;
+            for change in changes {
+                session.change(change, at)?;
+            }
+            transaction.update_session(&session, &what)?;
+            Ok(session)
+        })
+    }
+
+    /// A session goes to another status.
+    ///
+    /// # Errors
+    /// When there is no such session, it cannot go there from where it is, or the catalog fails.
+    pub fn transition_session(&self, id: SessionId, to: SessionStatus) -> Result<Session, Error> {
+        let at = self.environment.now();
+        self.catalog.write(|transaction| {
+            let mut session = transaction.session(id)?.ok_or_else(|| no_session(id))?;
+            let from = session.status;
+            session.go(to, at)?;
+            transaction.transition_session(&session, from)?;
+            Ok(session)
+        })
+    }
+
+    /// Forgets a session, and returns what it was. Its checkpoints stay.
+    ///
+    /// # Errors
+    /// When there is no such session, or the catalog fails.
+    pub fn delete_session(&self, id: SessionId) -> Result<Session, Error> {
+        let at = self.environment.now();
+        self.catalog.write(|transaction| {
+            let session = transaction.session(id)?.ok_or_else(|| no_session(id))?;
+            transaction.delete_session(id, at)?;
+            Ok(session)
+        })
+    }
+
+    /// The log of a session: its record, its checkpoints, and sums over them.
+    ///
+    /// # Errors
+    /// When there is no such session, or the catalog cannot be read.
+    pub fn export_session(&self, id: SessionId) -> Result<SessionLog, Error> {
+        let generated_at = self.environment.now();
+        let (session, checkpoints) =
+            self.catalog.session_with(id, &all_of(id))?.ok_or_else(|| no_session(id))?;
+        let summary = Summary::of(&checkpoints);
+        Ok(SessionLog { session, generated_at, checkpoints, summary })
+    }
+
+    /// Counts something for the session that this manager works for, if it works for one.
+    pub(crate) fn count(
+        &self,
+        transaction: &Transaction<'_>,
+        what: SessionCount,
+        at: Timestamp,
+    ) -> Result<(), Error> {
+        match &self.settings.session_id {
+            Some(session) => Ok(transaction.count_session(session, what, at)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts the steps that ended. A subplan is done with its steps and counts for nothing more; that its own check fails counts as a failure.
+    pub(crate) fn count_steps(
+        &self,
+        transaction: &Transaction<'_>,
+        happened: &[Happening],
+        at: Timestamp,
+    ) -> Result<(), Error> {
+        for happening in happened {
+            match happening {
+                Happening::StepDone { .. } => self.count(transaction, SessionCount::TaskDone, at)?,
+                Happening::StepFailed { .. } => self.count(transaction, SessionCount::TaskFailed, at)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn field_of(change: &SessionChange) -> &'static str {
+    match change {
+        SessionChange::Request(_) => "request",
+        SessionChange::Configuration(_) | SessionChange::ConfigurationKey { .. } => "configuration",
+        SessionChange::GitContext(_) => "git_context",
+    }
+}

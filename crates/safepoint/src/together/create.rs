@@ -1,0 +1,212 @@
+//! One checkpoint of many folders, with one commit.
+
+use super::{Place, Whole};
+use crate::config::Broken;
+use crate::create::{CreateOptions, Urgency};
+use crate::manager::Held;
+use crate::part::{Captured, Part};
+use crate::{CheckpointManager, DryRun, Error};
+use safepoint_model::agent::AgentRecord;
+use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind, PartRecord, Scope, Totals};
+use safepoint_model::coverage::Coverage;
+use safepoint_model::{CheckpointId, Progress, WorkspaceId, document};
+use safepoint_store::Writer;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A checkpoint of many folders that was just made.
+#[derive(Debug, Clone)]
+pub struct CreatedTogether {
+    /// Its record.
+    pub checkpoint: Checkpoint,
+    /// What it left out of each folder.
+    pub coverage: Vec<(WorkspaceId, Coverage)>,
+    /// How many folders, plans and agents it holds.
+    pub counts: Counts,
+    /// Checkpoints that retention let go after it.
+    pub pruned: Vec<CheckpointId>,
+}
+
+/// How many things a checkpoint holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Folders.
+    pub places: usize,
+    /// Plans.
+    pub plans: usize,
+    /// Agents.
+    pub agents: usize,
+}
+
+impl CheckpointManager {
+    /// Takes a checkpoint of an agent, or of everything. When this returns, it is durable.
+    ///
+    /// # Errors
+    /// When there is no such agent, a folder is busy or cannot be read, or store or catalog fail; there is no checkpoint then.
+    pub fn create_together(
+        &self,
+        whole: &Whole,
+        options: &CreateOptions,
+        progress: &dyn Progress,
+    ) -> Result<CreatedTogether, Error> {
+        let Some(any) = self.catalog.workspaces()?.into_iter().next() else {
+            return self.create_whole(whole, options, progress);
+        };
+        let act = || self.create_whole(whole, options, progress);
+        let (mut created, mut pruned) = self.within_cap(&any, DryRun::No, progress, act)?;
+        pruned.extend(self.tend_together());
+        created.pruned = pruned;
+        Ok(created)
+    }
+
+    fn create_whole(
+        &self,
+        whole: &Whole,
+        options: &CreateOptions,
+        progress: &dyn Progress,
+    ) -> Result<CreatedTogether, Error> {
+        let agents = self.agents_of(whole)?;
+        let places = self.places(whole, &agents)?;
+        let held = self.hold_all(&places.all, progress)?;
+        let writer = self.store.writer()?;
+        let mut captured = self.capture_all(&places.all, &held, &[], options.urgency, &writer, progress)?;
+        let mut parts: Vec<PartRecord> = places
+            .all
+            .iter()
+            .zip(&captured)
+            .map(|(place, captured)| PartRecord {
+                kind: PartKind::Files,
+                key: place.workspace.id.to_string(),
+                document: captured.document,
+            })
+            .collect();
+        let plans = if *whole == Whole::Framework { self.active_plans()? } else { Vec::new() };
+        for record in &plans {
+            parts.push(crate::parts::plan::capture(&writer, &record.plan)?);
+        }
+        for record in &agents {
+            let document = document::store(&writer, &record.agent)?;
+            parts.push(PartRecord { kind: PartKind::Agent, key: record.agent.name.clone(), document });
+        }
+        let mut checkpoint = self.blank_whole(whole, &writer, parts)?;
+        checkpoint.label = options.label.clone();
+        (checkpoint.kind, checkpoint.reason, checkpoint.phase) =
+            (options.kind, options.reason, options.phase);
+        checkpoint.session_id = options.session_id.clone().or_else(|| self.settings.session_id.clone());
+        checkpoint.source_tool = options.source_tool.clone();
+        (checkpoint.pinned, checkpoint.progress) = (options.pinned, options.progress);
+        checkpoint.files = totals(&captured);
+        checkpoint.warnings = captured.iter().flat_map(|captured| captured.warnings.clone()).collect();
+        checkpoint
+            .warnings
+            .extend(places.missing.iter().map(|path| format!("{} is not there", path.display())));
+        checkpoint.size_bytes = writer.finish()?.stored_bytes;
+        self.catalog.write::<(), Error>(|transaction| {
+            transaction.insert_checkpoint(&checkpoint)?;
+            for record in &plans {
+                crate::parts::plan::unchanged(transaction, record)?;
+            }
+            for place in &places.all {
+                transaction.set_head(place.workspace.id, checkpoint.id)?;
+            }
+            Ok(())
+        })?;
+        for (place, captured) in places.all.iter().zip(&mut captured) {
+            self.keep_cache(&place.workspace, &checkpoint, captured);
+        }
+        let counts = Counts { places: places.all.len(), plans: plans.len(), agents: agents.len() };
+        let coverage = places.all.iter().map(|place| place.workspace.id);
+        let coverage = coverage.zip(captured.into_iter().map(|captured| captured.coverage)).collect();
+        Ok(CreatedTogether { checkpoint, coverage, counts, pruned: Vec::new() })
+    }
+
+    pub(super) fn agents_of(&self, whole: &Whole) -> Result<Vec<AgentRecord>, Error> {
+        match whole {
+            Whole::Agent(name) => Ok(vec![self.agent(name)?]),
+            Whole::Framework => self.agents(),
+        }
+    }
+
+    /// Every plan that is not over.
+    fn active_plans(&self) -> Result<Vec<safepoint_catalog::PlanRecord>, Error> {
+        let plans = self.catalog.plans(None)?;
+        plans.iter().filter(|plan| !plan.state.is_over()).map(|plan| self.plan(&plan.id)).collect()
+    }
+
+    /// A record of many folders with nothing in it but what every one has.
+    pub(super) fn blank_whole(
+        &self,
+        whole: &Whole,
+        writer: &Writer<'_>,
+        parts: Vec<PartRecord>,
+    ) -> Result<Checkpoint, Error> {
+        let manifest = Manifest::new(parts);
+        let integrity = document::store(writer, &manifest)?;
+        let scope = match whole {
+            Whole::Agent(_) => Scope::Agent,
+            Whole::Framework => Scope::Framework,
+        };
+        Ok(Checkpoint { workspace_id: None, scope, ..self.blank_of(None, integrity, manifest.parts) })
+    }
+
+    /// Takes all folders for this process, in their order, and puts in order what a crash left in them.
+    pub(super) fn hold_all(&self, places: &[Place], progress: &dyn Progress) -> Result<Vec<Held>, Error> {
+        let mut held = Vec::new();
+        for place in places {
+            let one = self.hold(&place.workspace)?;
+            self.recover_held(&place.workspace, &one.root, progress)?;
+            held.push(one);
+        }
+        Ok(held)
+    }
+
+    /// Captures all folders, side by side. `targets` are the states that a rollback is about to go to.
+    pub(super) fn capture_all(
+        &self,
+        places: &[Place],
+        held: &[Held],
+        targets: &[PartRecord],
+        urgency: Urgency,
+        writer: &Writer<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Captured>, Error> {
+        let broken = if urgency == Urgency::Ordinary { Broken::Refused } else { Broken::PassedOver };
+        let one = |at: usize| -> Result<Captured, Error> {
+            let config = self.config_at(Some(&held[at].root), broken)?;
+            let part = places[at].part(self, &held[at], config.excludes);
+            part.capture(writer, targets.get(at), progress)
+        };
+        let results: Vec<Mutex<Option<Result<Captured, Error>>>> =
+            places.iter().map(|_| Mutex::new(None)).collect();
+        let next = AtomicUsize::new(0);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(places.len());
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while let Some(slot) = results.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let at = results.iter().position(|it| std::ptr::eq(it, slot)).unwrap_or_default();
+                        let captured = one(at);
+                        if let Ok(mut slot) = slot.lock() {
+                            *slot = Some(captured);
+                        }
+                    }
+                });
+            }
+        });
+        let taken = results.into_iter().map(|slot| slot.into_inner().ok().flatten());
+        taken
+            .map(|captured| {
+                captured.unwrap_or_else(|| Err(safepoint_workspace::WorkspaceError::Interrupted.into()))
+            })
+            .collect()
+    }
+}
+
+fn totals(captured: &[Captured]) -> Totals {
+    let mut sum = Totals::default();
+    for Captured { totals, .. } in captured {
+        sum.count += totals.count;
+        sum.bytes += totals.bytes;
+    }
+    sum
+}

@@ -1,0 +1,246 @@
+//! Sessions: what happens is counted by itself, once, and only where it happens.
+
+use crate::bench::{Bench, open};
+use crate::runner::{Unseen, plan, run};
+use safepoint::model::checkpoint::{Kind, Reason};
+use safepoint::model::id::SessionId;
+use safepoint::model::plan::spec::StepSpec;
+use safepoint::model::session::{Session, SessionChange, SessionRule, SessionStatus, Statistics};
+use safepoint::{
+    CreateOptions, DryRun, Error, Failure, Filter, Interrupted, NewDecision, NewSession, RestoreOptions,
+    Revert, RoleFilter, RunOptions, Settings, Silent,
+};
+use serde_json::json;
+
+fn id() -> SessionId {
+    SessionId::from_bits(0x0193_2b7c_8f00_1234_5678_9abc_def0_1122)
+}
+
+fn new(request: &str) -> NewSession {
+    NewSession { request: request.to_owned(), id: Some(id()), ..NewSession::default() }
+}
+
+/// A bench whose manager works for a session that is on record.
+fn bench() -> Bench {
+    let bench = Bench::with(Settings { session_id: Some(id().to_string()), ..Settings::default() });
+    bench.manager.create_session(new("Add rate limiting")).unwrap();
+    bench
+}
+
+fn counted(bench: &Bench) -> Statistics {
+    bench.manager.session(id()).unwrap().statistics
+}
+
+fn decide(bench: &Bench) {
+    let decision = NewDecision { question: "Which?".into(), choice: "This".into(), ..NewDecision::default() };
+    bench.manager.decide("work", decision).unwrap();
+}
+
+#[test]
+fn a_session_lives_until_it_is_deleted_and_survives_a_restart() {
+    let bench = bench();
+    let made = bench.manager.session(id()).unwrap();
+    assert_eq!((made.status, made.request.as_str()), (SessionStatus::Initializing, "Add rate limiting"));
+    let again = open(&bench.home(), Settings::default());
+    assert_eq!(again.session(id()).unwrap(), made);
+    let key = SessionChange::ConfigurationKey { path: vec!["rate".into()], value: json!(100) };
+    let changed = again.update_session(id(), vec![SessionChange::Request("Else".into()), key]).unwrap();
+    assert_eq!((changed.request.as_str(), &changed.configuration["rate"]), ("Else", &json!(100)));
+    for status in [
+        SessionStatus::Planning,
+        SessionStatus::Paused,
+        SessionStatus::Planning,
+        SessionStatus::GeneratingTasks,
+        SessionStatus::Implementing,
+        SessionStatus::Validating,
+        SessionStatus::GeneratingReport,
+        SessionStatus::Completed,
+    ] {
+        assert_eq!(again.transition_session(id(), status).unwrap().status, status);
+    }
+    let over = bench.manager.session(id()).unwrap();
+    assert_eq!(over.duration_micros(over.created_at), over.duration_micros(made.created_at));
+    let checkpoint = bench.create();
+    let deleted = again.delete_session(id()).unwrap();
+    assert_eq!(deleted.statistics.checkpoints_created, 1);
+    assert!(matches!(bench.manager.session(id()), Err(Error::NoSession { .. })));
+    assert_eq!(bench.manager.checkpoint(checkpoint.id).unwrap().session_id, Some(id().to_uuid()));
+    assert_eq!(bench.manager.check_history().unwrap().broken, None);
+}
+
+#[test]
+fn what_may_not_be_is_refused_and_changes_nothing() {
+    let bench = bench();
+    let before = bench.manager.session(id()).unwrap();
+    let error = bench.manager.transition_session(id(), SessionStatus::Completed).unwrap_err();
+    assert!(matches!(error, Error::Session(SessionRule::Transition { .. })), "{error}");
+    let failure = Failure::from(&error);
+    assert_eq!(
+        (failure.code, failure.hints[1].as_str()),
+        ("session_rule", "From initializing it can become planning, failed, paused.")
+    );
+    let taken = bench.manager.create_session(new("Again")).unwrap_err();
+    assert_eq!(Failure::from(&taken).code, "taken");
+    // The first change is good, the second is not: neither is made.
+    let changes = vec![SessionChange::Request("Else".into()), SessionChange::Request(" ".into())];
+    let bad = bench.manager.update_session(id(), changes).unwrap_err();
+    assert_eq!(Failure::from(&bad).code, "bad_input");
+    let empty = bench.manager.create_session(NewSession { id: None, ..new("") }).unwrap_err();
+    assert_eq!(Failure::from(&empty).code, "bad_input");
+    assert_eq!(bench.manager.session(id()).unwrap(), before);
+    let other = SessionId::from_bits(1);
+    for error in [
+        bench.manager.session(other).unwrap_err(),
+        bench.manager.update_session(other, Vec::new()).unwrap_err(),
+        bench.manager.transition_session(other, SessionStatus::Planning).unwrap_err(),
+        bench.manager.delete_session(other).unwrap_err(),
+        bench.manager.export_session(other).unwrap_err(),
+    ] {
+        assert_eq!(Failure::from(&error).code, "no_session");
+    }
+    bench.manager.transition_session(id(), SessionStatus::Failed).unwrap();
+    let error = bench.manager.transition_session(id(), SessionStatus::Planning).unwrap_err();
+    assert_eq!(Failure::from(&error).hints[1], "It is failed: that is final.");
+}
+
+#[test]
+fn sessions_without_an_id_get_one() {
+    let bench = Bench::new();
+    let make = |request: &str| -> Session {
+        bench.manager.create_session(NewSession { id: None, ..new(request) }).unwrap()
+    };
+    let (first, second) = (make("One"), make("Two"));
+    assert_ne!(first.id, second.id);
+    assert_eq!(bench.manager.sessions(None, None).unwrap(), [second.clone(), first]);
+    assert_eq!(bench.manager.sessions(Some(SessionStatus::Initializing), Some(1)).unwrap(), [second]);
+    assert_eq!(bench.manager.sessions(Some(SessionStatus::Paused), None).unwrap(), []);
+}
+
+#[test]
+fn checkpoints_count_for_their_session_whichever_form_its_id_has() {
+    let bench = bench();
+    bench.create();
+    for session_id in [id().to_uuid(), id().to_uuid().to_uppercase(), id().to_string()] {
+        let options = CreateOptions { session_id: Some(session_id), ..CreateOptions::default() };
+        let created = bench.manager.create(&bench.workspace, &options, &Silent).unwrap();
+        assert_eq!(created.checkpoint.session_id, Some(id().to_uuid()));
+    }
+    assert_eq!(counted(&bench), Statistics { checkpoints_created: 4, ..Statistics::default() });
+    // One that nobody registered is as good, and counts for nobody.
+    let options = CreateOptions { session_id: Some("nobody's".into()), ..CreateOptions::default() };
+    let created = bench.manager.create(&bench.workspace, &options, &Silent).unwrap();
+    assert_eq!(created.checkpoint.session_id.as_deref(), Some("nobody's"));
+    assert_eq!(counted(&bench).checkpoints_created, 4);
+}
+
+#[test]
+fn a_session_that_is_registered_late_has_its_checkpoints() {
+    let bench = Bench::with(Settings { session_id: Some(id().to_uuid()), ..Settings::default() });
+    bench.create();
+    bench.create();
+    let session = bench.manager.create_session(new("Late")).unwrap();
+    assert_eq!(session.statistics.checkpoints_created, 2);
+    assert_eq!(bench.manager.session(id()).unwrap(), session);
+    bench.create();
+    assert_eq!(counted(&bench).checkpoints_created, 3);
+}
+
+#[test]
+fn a_rollback_that_was_done_counts_and_no_other_does() {
+    let bench = bench();
+    bench.write("a", "1");
+    let first = bench.create().id;
+    bench.write("a", "2");
+    let dry = RestoreOptions { dry_run: DryRun::Yes, ..RestoreOptions::default() };
+    bench.manager.restore(&bench.workspace, first, &dry, &Silent).unwrap();
+    assert!(bench.manager.redo(&bench.workspace, &RestoreOptions::default(), &Silent).is_err());
+    assert_eq!(counted(&bench), Statistics { checkpoints_created: 1, ..Statistics::default() });
+    bench.restore(first);
+    bench.undo();
+    bench.redo();
+    // Each took a safety checkpoint, too.
+    let expected = Statistics { checkpoints_created: 4, error_recoveries: 3, ..Statistics::default() };
+    assert_eq!(counted(&bench), expected);
+    // Somebody who works for no session counts for none.
+    let other = open(&bench.home(), Settings::default());
+    other.undo(&bench.workspace, &RestoreOptions::default(), &Silent).unwrap();
+    assert_eq!(counted(&bench), expected);
+}
+
+#[test]
+fn steps_and_decisions_count_when_a_plan_is_driven_from_outside() {
+    let bench = bench();
+    plan(&bench, "[checkpoints]\non = []\n[[step]]\nid = 'a'\n[[step]]\nid = 'b'\n[[step.step]]\nid = 'c'\n");
+    let before = bench.manager.checkpoint_plan("work", &CreateOptions::default(), &Silent).unwrap();
+    bench.manager.start_step("work", "a", &Silent).unwrap();
+    bench.manager.finish_step("work", "a", None, &Silent).unwrap();
+    assert!(bench.manager.finish_step("work", "a", None, &Silent).is_err());
+    bench.manager.start_step("work", "b/c", &Silent).unwrap();
+    bench.manager.fail_step("work", "b/c", "no", &Silent).unwrap();
+    bench.manager.start_step("work", "b/c", &Silent).unwrap();
+    // It is the last of its subplan, which is done with it and is no task by itself.
+    bench.manager.finish_step("work", "b/c", None, &Silent).unwrap();
+    decide(&bench);
+    let expected = Statistics {
+        tasks_completed: 2,
+        tasks_failed: 1,
+        decisions_made: 1,
+        checkpoints_created: 1,
+        error_recoveries: 0,
+    };
+    assert_eq!(counted(&bench), expected);
+    // What is taken back was done all the same.
+    bench.manager.rollback_plan("work", before.checkpoint.id, &RestoreOptions::default(), &Silent).unwrap();
+    let revert = Revert { guidance: Some("mind the lock".into()), ..Revert::default() };
+    bench.manager.correct_by_revert("work", &revert, &RestoreOptions::default(), &Silent).unwrap();
+    bench.manager.correct_by_append("work", &StepSpec::new("d"), Some("and this")).unwrap();
+    bench.manager.correct_by_append("work", &StepSpec::new("e"), None).unwrap();
+    let expected = Statistics { decisions_made: 3, checkpoints_created: 3, error_recoveries: 2, ..expected };
+    assert_eq!(counted(&bench), expected);
+}
+
+#[test]
+fn steps_count_when_a_plan_is_run() {
+    let bench = bench();
+    plan(
+        &bench,
+        "[checkpoints]\non = []\n[[step]]\nid = 'a'\nrun = 'true'\n[[step]]\nid = 'b'\nverify = 'test -e ok'\n[[step.step]]\nid = 'c'\nrun = 'true'\n[[step]]\nid = 'd'\nrun = 'test -e ok'\n",
+    );
+    run(&bench);
+    // Two are done, and the check of the subplan says no.
+    let expected = Statistics { tasks_completed: 2, tasks_failed: 1, ..Statistics::default() };
+    assert_eq!(counted(&bench), expected);
+    bench.write("ok", "");
+    let options = RunOptions { interrupted: Some(Interrupted::Rerun), ..RunOptions::default() };
+    bench.manager.resume_plan("work", &options, &Unseen, &Silent).unwrap();
+    assert_eq!(counted(&bench).tasks_completed, 3);
+    assert_eq!(counted(&bench).tasks_failed, 1);
+}
+
+#[test]
+fn a_log_holds_the_checkpoints_of_the_session_and_sums_over_them() {
+    let bench = bench();
+    let empty = bench.manager.export_session(id()).unwrap();
+    assert_eq!((empty.checkpoints.len(), empty.summary.latest_checkpoint), (0, None));
+    let options = |session: Option<String>, reason| CreateOptions {
+        session_id: session,
+        kind: Kind::Workflow,
+        reason,
+        ..CreateOptions::default()
+    };
+    let take = |options: &CreateOptions| {
+        bench.manager.create(&bench.workspace, options, &Silent).unwrap().checkpoint.id
+    };
+    let first = take(&options(None, Reason::PhaseComplete));
+    let second = take(&options(None, Reason::SafeState));
+    take(&options(Some(SessionId::from_bits(5).to_uuid()), Reason::SafeState));
+    bench.restore(first);
+    let log = bench.manager.export_session(id()).unwrap();
+    let ids: Vec<_> = log.checkpoints.iter().map(|checkpoint| checkpoint.id).collect();
+    assert_eq!((ids.len(), &ids[1..]), (3, &[second, first][..]), "the safety checkpoint is the newest");
+    let filter = Filter { session_id: Some(id().to_uuid()), role: RoleFilter::Any, ..Filter::default() };
+    assert_eq!(log.summary, bench.manager.summary(&filter).unwrap());
+    assert_eq!(log.summary.checkpoints_used_for_rollback, 1);
+    assert_eq!(log.session, bench.manager.session(id()).unwrap());
+    assert!(log.generated_at >= log.session.updated_at);
+}
