@@ -375,8 +375,8 @@ fn classify_layout(error: &LayoutError) -> Row {
             Damaged,
             &["Somebody changed the folder, or it was not copied whole. Export it again where it came from."],
         ),
-        LayoutError::Workspaces { .. } => (
-            "not_one_workspace",
+        LayoutError::Scope { .. } | LayoutError::Workspaces { .. } => (
+            "not_importable",
             Conflict,
             &["Export a checkpoint of one project; docs/layouts.md tells what can be imported."],
         ),

@@ -129,6 +129,32 @@ fn what_cannot_be_exported_is_told() {
 }
 
 #[test]
+fn agents_and_frameworks_go_out_and_do_not_become_projects() {
+    let sandbox = Sandbox::with_checkpoint();
+    fs::create_dir(sandbox.path("memory")).unwrap();
+    fs::write(sandbox.path("memory/notes.md"), "remembered").unwrap();
+    let memory = sandbox.path("memory");
+    sandbox.run(&["agent", "register", "coder", "--memory", memory.to_str().unwrap()]);
+    for (scope, agent, below) in [("agent", Some("coder"), "out/agent"), ("framework", None, "out/framework")]
+    {
+        let mut args = vec!["create", "--scope", scope, "--json"];
+        args.extend(agent.into_iter().flat_map(|name| ["--agent", name]));
+        let id = sandbox.json(&args)["data"]["checkpoint"]["id"].as_str().unwrap().to_owned();
+        sandbox.run(&["export", &id, "../out"]);
+        let folder = only(&sandbox, below);
+        let configuration = fs::read_to_string(format!("{folder}/agent_configurations/coder.json")).unwrap();
+        assert!(configuration.contains("\"name\":\"coder\""), "{configuration}");
+        let state = fs::read_to_string(format!("{folder}/{scope}_state.json")).unwrap();
+        assert!(state.contains("\"name\": \"memory\""), "{state}");
+        let told = sandbox.run(&["import", &folder]);
+        assert!(told.contains(&format!("it is a checkpoint of scope {scope}")), "{told}");
+        assert!(told.ends_with("--- exit 12\n"), "{told}");
+    }
+    let agent = only(&sandbox, "out/agent");
+    assert_eq!(fs::read(format!("{agent}/files/notes.md")).unwrap(), b"remembered");
+}
+
+#[test]
 fn programs_get_the_folder_and_the_checkpoint() {
     let sandbox = Sandbox::with_checkpoint();
     let odd = sandbox.path("").join(name(b"odd \xff"));

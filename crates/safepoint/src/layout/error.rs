@@ -1,6 +1,7 @@
 //! What can be wrong with a layout.
 
 use safepoint_model::RelPath;
+use safepoint_model::checkpoint::Scope;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -45,6 +46,12 @@ pub enum LayoutError {
         file: RelPath,
         /// What is wrong with it.
         why: String,
+    },
+    /// It is of a scope whose files are not those of one project.
+    #[error("it is a checkpoint of scope {scope}, and only those of a project or a workflow are imported")]
+    Scope {
+        /// Which.
+        scope: Scope,
     },
     /// It holds no files, or those of several workspaces.
     #[error("it holds the files of {found} workspaces, and a checkpoint is made of one")]

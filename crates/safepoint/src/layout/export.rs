@@ -1,13 +1,13 @@
 //! EXPORT: a checkpoint as a folder. Objects, files, documents, the hash of each; then one rename makes it be there.
 
 use super::naming::{base, candidates, safe};
-use super::rows::{ContentRow, EntryRow, FilesState, HashRow, with_lines};
+use super::rows::{ContentRow, EntryRow, FilesState, HashRow, WorkspaceRow, with_lines};
 use super::{
     DOCUMENT_BYTES_MAX, ENTRIES, ENTRIES_MAX, FILES, FORMAT, LAYOUT, LIST_BYTES_MAX, LayoutError, METADATA,
     folder_of, folders, logs_of, path, state_name,
 };
 use crate::{CheckpointManager, Error};
-use safepoint_catalog::Workspace;
+use safepoint_catalog::{Catalog, Workspace};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
 use safepoint_model::content::Content;
 use safepoint_model::files::FilesDocument;
@@ -80,7 +80,7 @@ impl CheckpointManager {
         let workspace = checkpoint.workspace_id.map(|id| self.catalog.workspace(id)).transpose()?.flatten();
         let draft = format!(".unfinished-{}", CheckpointId::from_bits(self.environment.new_id()));
         let parcel = Parcel::begin(dir, checkpoint.scope.as_str(), &draft)?;
-        let mut writing = Writing::new(&self.store, &parcel, checkpoint);
+        let mut writing = Writing::new(self, &parcel, checkpoint);
         writing.parts(progress)?;
         writing.about(workspace.as_ref())?;
         let Writing { files, bytes, .. } = writing;
@@ -95,6 +95,7 @@ impl CheckpointManager {
 
 /// A layout on its way.
 struct Writing<'a> {
+    catalog: &'a Catalog,
     store: &'a Store,
     parcel: &'a Parcel,
     checkpoint: &'a Checkpoint,
@@ -109,9 +110,10 @@ struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    fn new(store: &'a Store, parcel: &'a Parcel, checkpoint: &'a Checkpoint) -> Self {
+    fn new(manager: &'a CheckpointManager, parcel: &'a Parcel, checkpoint: &'a Checkpoint) -> Self {
         Self {
-            store,
+            catalog: &manager.catalog,
+            store: &manager.store,
             parcel,
             checkpoint,
             hashes: Vec::new(),
@@ -190,8 +192,14 @@ impl<'a> Writing<'a> {
             progress.end();
             walked?;
         }
+        // A key that is no id of a workspace, or of one that is not on record any more, says enough by itself.
+        let workspace = match part.key.parse() {
+            Ok(id) => self.catalog.workspace(id)?,
+            Err(_) => None,
+        };
         self.states.push(FilesState {
             key: part.key.clone(),
+            workspace: workspace.as_ref().map(WorkspaceRow::of),
             path: at.clone(),
             count: (self.entries.len() - count) as u64,
             bytes: self.bytes - before,
@@ -262,11 +270,7 @@ impl<'a> Writing<'a> {
             "scope": checkpoint.scope,
             "phase": checkpoint.phase,
             "progress": checkpoint.progress,
-            "workspace": workspace.map(|workspace| json!({
-                "id": workspace.id,
-                "name": workspace.name,
-                "root": super::rows::Raw(workspace.root.clone()),
-            })),
+            "workspace": workspace.map(WorkspaceRow::of),
             "files": self.states,
             "plans": self.plans,
         });

@@ -74,6 +74,11 @@ impl CheckpointManager {
     ) -> Result<Imported, Error> {
         let _using = self.store.using()?;
         let mut reading = Reading::open(dir)?;
+        // The files of an agent are not a state of the project, also where they are one folder: a rollback would replace the project by them.
+        let scope = reading.metadata.scope;
+        if !matches!(scope, Scope::Project | Scope::Workflow) {
+            return Err(LayoutError::Scope { scope }.into());
+        }
         let writer = self.store.writer()?;
         let mut checkpoint = self.described(workspace, &reading, options);
         let coverage = self.import_files(workspace, &mut reading, &mut checkpoint, &writer, progress)?;

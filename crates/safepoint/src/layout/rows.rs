@@ -4,10 +4,11 @@ use super::bounded::Bounded;
 use super::{ENTRIES_MAX, LayoutError};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use safepoint_catalog::Workspace;
 use safepoint_model::checkpoint::{Kind, PartKind, Phase, Progress, Reason, Role, Scope};
 use safepoint_model::coverage::Coverage;
 use safepoint_model::tree::{Entry, Meta, Node};
-use safepoint_model::{CheckpointId, RelPath, Timestamp};
+use safepoint_model::{CheckpointId, RelPath, Timestamp, WorkspaceId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
@@ -180,11 +181,28 @@ pub(super) struct State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FilesState {
     pub(super) key: String,
+    /// Which workspace it was, for people.
+    #[serde(skip_deserializing)]
+    pub(super) workspace: Option<WorkspaceRow>,
     pub(super) path: RelPath,
     /// For people; nobody believes them.
     pub(super) count: u64,
     pub(super) bytes: u64,
     pub(super) coverage: Coverage,
+}
+
+/// A workspace where the checkpoint was taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct WorkspaceRow {
+    id: WorkspaceId,
+    name: String,
+    root: Raw,
+}
+
+impl WorkspaceRow {
+    pub(super) fn of(workspace: &Workspace) -> Self {
+        Self { id: workspace.id, name: workspace.name.clone(), root: Raw(workspace.root.clone()) }
+    }
 }
 
 /// A document for people and programs: fields, and at the end a list with a line for each item.

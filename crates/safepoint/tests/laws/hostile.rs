@@ -389,7 +389,7 @@ fn lists_that_contradict_themselves_are_refused() {
     scene.refuses_metadata(words, |metadata| backwards(&mut metadata["hashes"]));
     scene.refuses_edited("files.json", words, |list| twice(&mut list["entries"]));
     scene.refuses_edited("files.json", words, |list| backwards(&mut list["entries"]));
-    scene.refuses("not_one_workspace", "2 workspaces", |path| {
+    scene.refuses("not_importable", "2 workspaces", |path| {
         edit_json(&path.join("metadata.json"), |metadata| twice(&mut metadata["contents"]));
     });
     for (file, key) in [("metadata.json", "format"), ("metadata.json", "hashes"), ("files.json", "entries")] {
@@ -569,7 +569,7 @@ fn words_ids_and_hashes_that_are_none_are_refused() {
     scene.refuses_metadata("its bytes are not those", |metadata| {
         metadata["hashes"][0]["blake3"] = json!("0".repeat(64));
     });
-    scene.refuses("not_one_workspace", "0 workspaces", |path| {
+    scene.refuses("not_importable", "0 workspaces", |path| {
         edit_json(&path.join("metadata.json"), |metadata| metadata["contents"] = json!([]));
     });
     // Another scope has its state elsewhere.

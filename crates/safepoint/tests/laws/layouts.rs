@@ -155,6 +155,7 @@ fn the_folder_says_everything_and_says_it_readably() {
     assert_eq!(listed, found);
     let state = read_json(&path.join("project_state.json"));
     assert_eq!(state["workspace"]["name"], "project");
+    assert_eq!(state["files"][0]["workspace"], state["workspace"]);
     assert_eq!(state["files"][0]["coverage"]["skipped"][0], json!({ "path": ".git", "why": "git" }));
     let text = fs::read_to_string(path.join("files.json")).unwrap();
     assert_eq!(text.lines().filter(|line| line.contains("\"type\"")).count() as u64, then.files.count + 1);
@@ -498,17 +499,24 @@ fn parts_of_every_kind_have_their_place() {
         assert_eq!(names(&path.join("files")), ["first_.._.._x".to_owned(), "second".to_owned()].into());
         assert_eq!(fs::read(path.join("files/second/file")).unwrap(), b"1");
         let failure = Failure::from(&import(&bench, &path).unwrap_err());
-        assert_eq!(failure.code, "not_one_workspace", "{failure:?}");
+        assert_eq!(failure.code, "not_importable", "{failure:?}");
     }
     // With one workspace in it the files come back, and what else was there is told.
     let parts = vec![parts[0].clone(), parts[2].clone(), parts[4].clone()];
-    let checkpoint = Checkpoint { scope: Scope::Framework, parts, ..then.clone() };
+    let checkpoint = Checkpoint { parts: parts.clone(), ..then.clone() };
     let imported = import(&bench, &export(&bench, &checkpoint, out.path())).unwrap().checkpoint;
     assert_eq!((files(&imported), imported.scope), (files(&then), Scope::Project));
     assert_eq!(imported.warnings.len(), 2);
-    let none = Checkpoint { parts: Vec::new(), ..then };
+    let none = Checkpoint { parts: Vec::new(), ..then.clone() };
     let failure = Failure::from(&import(&bench, &export(&bench, &none, out.path())).unwrap_err());
-    assert_eq!(failure.code, "not_one_workspace");
+    assert_eq!(failure.code, "not_importable");
+    // The one folder of an agent is no state of a project.
+    for scope in [Scope::Agent, Scope::Framework] {
+        let checkpoint = Checkpoint { scope, parts: parts.clone(), ..then.clone() };
+        let failure = Failure::from(&import(&bench, &export(&bench, &checkpoint, out.path())).unwrap_err());
+        assert_eq!(failure.code, "not_importable");
+        assert!(failure.message.contains(&format!("of scope {scope}")), "{}", failure.message);
+    }
 }
 
 #[test]
