@@ -13,10 +13,12 @@ mod diff;
 mod doctor;
 mod emergency;
 mod exit;
+mod export;
 mod fold;
 mod gc;
 mod graph;
 mod history;
+mod import;
 mod init;
 mod list;
 mod man;
@@ -120,6 +122,8 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Usage => usage::run(context),
         Command::Purge(args) => purge::run(context, args),
         Command::Repair => repair::run(context),
+        Command::Export(args) => export::run(context, args),
+        Command::Import(args) => import::run(context, args),
         Command::Validate(args) => validate::run(context, args),
         Command::Summary(args) => summary::run(context, args),
         Command::Status => status::run(context),

@@ -1,6 +1,7 @@
 //! The one table of commands and flags. Help, completions and parsing all come from it.
 
 pub(crate) mod agent;
+pub(crate) mod layout;
 pub(crate) mod plan;
 pub(crate) mod session;
 
@@ -184,6 +185,14 @@ Examples:
     /// Mend what is damaged as far as that can be done, and say what is lost.
     #[command(after_help = "Examples:\n  safepoint repair\n  safepoint repair --json")]
     Repair,
+    /// Write a checkpoint as a folder that others can read.
+    #[command(after_help = format!("{HOW_TO_NAME}\nNothing that is there is overwritten: the folder gets a name of its own, which is printed.\n\nExamples:\n  safepoint export @ ~/exports\n  folder=$(safepoint export -q \"tests pass\" /tmp)    with -q, the folder is all that is printed"))]
+    Export(layout::ExportArgs),
+    /// Make a checkpoint of a folder that `export` wrote.
+    #[command(
+        after_help = "Every byte is compared with its hash, and nothing in the folder is trusted or run. The workspace itself is not touched.\n\nExamples:\n  safepoint import ~/exports/project/shop_20260131_120000\n  safepoint import shop_20260131_120000 -m \"from the other machine\""
+    )]
+    Import(layout::ImportArgs),
     /// Check that all is whole: checkpoints, store, workspace.
     #[command(
         visible_alias = "verify",

@@ -34,6 +34,8 @@ impl Command {
             Command::Usage => "usage",
             Command::Purge(_) => "purge",
             Command::Repair => "repair",
+            Command::Export(_) => "export",
+            Command::Import(_) => "import",
             Command::Validate(_) => "validate",
             Command::Summary(_) => "summary",
             Command::Status => "status",
@@ -78,6 +80,8 @@ impl Command {
             Command::Usage => "tell where the space is".to_owned(),
             Command::Purge(_) => "purge".to_owned(),
             Command::Repair => "repair".to_owned(),
+            Command::Export(args) => on("export checkpoint", Some(&args.id)),
+            Command::Import(args) => format!("import {:?}", args.folder),
             Command::Validate(args) => match &args.id {
                 Some(id) => on("validate checkpoint", Some(id)),
                 None => "validate the store".to_owned(),
@@ -116,6 +120,8 @@ impl Command {
                 | Command::Unpin(_)
                 | Command::Prune(_)
                 | Command::Purge(_)
+                | Command::Export(_)
+                | Command::Import(_)
         )
     }
 

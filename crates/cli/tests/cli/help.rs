@@ -34,6 +34,8 @@ fn the_first_page() {
       usage        Show where the space is, by workspace and by checkpoint
       purge        Take a path out of every checkpoint, for good: a secret, or something huge
       repair       Mend what is damaged as far as that can be done, and say what is lost
+      export       Write a checkpoint as a folder that others can read
+      import       Make a checkpoint of a folder that `export` wrote
       validate     Check that all is whole: checkpoints, store, workspace [alias: verify]
       summary      Count checkpoints, by kind and by reason
       status       Say whether the workspace is covered, what changed, and what is left out
@@ -138,6 +140,8 @@ fn every_command_has_examples_and_no_long_lines() {
         "usage",
         "purge",
         "repair",
+        "export",
+        "import",
         "validate",
         "summary",
         "status",

@@ -10,6 +10,7 @@ mod doctor;
 mod git;
 mod help;
 mod json;
+mod layouts;
 mod list;
 mod man;
 mod odd;

@@ -72,6 +72,8 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-usage.1
     $T/project/pages/safepoint-purge.1
     $T/project/pages/safepoint-repair.1
+    $T/project/pages/safepoint-export.1
+    $T/project/pages/safepoint-import.1
     $T/project/pages/safepoint-validate.1
     $T/project/pages/safepoint-summary.1
     $T/project/pages/safepoint-status.1

@@ -147,6 +147,10 @@ fn every_answer_fits_its_schema() {
     ] {
         judge.run(&sandbox, line);
     }
+    let exported = sandbox.json(&["export", "@", "../out", "--json"]);
+    let folder = exported["data"]["export"]["path"].as_str().unwrap().to_owned();
+    judge.see(&exported);
+    judge.see(&sandbox.json(&["import", &folder, "-m", "again", "--json"]));
     plans(&mut judge, &sandbox);
     sessions(&mut judge, &sandbox);
     wholes(&mut judge, &sandbox);
@@ -334,6 +338,8 @@ fn every_failure_fits_its_schema() {
         "gc --odd",
         "usage --odd",
         "repair --odd",
+        "export nothing ../out",
+        "import missing",
         "create --counter x",
         // What cannot go wrong can still be typed wrong.
         "doctor --odd",

@@ -56,7 +56,7 @@ impl Drop for Mount {
 }
 
 /// Takes all room but this much.
-fn fill(path: &Path, spare: u64) {
+pub(crate) fn fill(path: &Path, spare: u64) {
     let mut file = fs::File::create(path).unwrap();
     let mut length = 0;
     for bytes in [1 << 16, 1 << 12, 1 << 9] {
@@ -99,7 +99,7 @@ fn is_done_or_full(answer: &Answer) -> bool {
 }
 
 /// The disk is to be full before the cap is reached, which is a tenth of it.
-fn lift_the_cap(home: &Path) {
+pub(crate) fn lift_the_cap(home: &Path) {
     fs::write(home.join("config.toml"), "[store]\ncap = \"1TiB\"\n").unwrap();
 }
 

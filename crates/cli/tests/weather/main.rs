@@ -12,6 +12,7 @@ mod disks;
 mod files;
 mod homes;
 mod ids;
+mod layouts;
 mod links;
 mod names;
 mod page;

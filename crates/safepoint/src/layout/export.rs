@@ -64,6 +64,8 @@ impl CheckpointManager {
         let _using = self.store.using()?;
         let written = self.write_layout(checkpoint, dir, progress);
         written.map_err(|error| match error {
+            // These are about the checkpoint or about whoever asked, and not about the folder.
+            Error::Workspace(WorkspaceError::Object(_) | WorkspaceError::Interrupted) => error,
             Error::Workspace(source) => Error::Export { path: dir.to_owned(), source },
             other => other,
         })

@@ -11,7 +11,7 @@ use safepoint_catalog::Workspace;
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind, PartRecord, Role, Scope, Totals};
 use safepoint_model::coverage::Coverage;
 use safepoint_model::progress::Activity;
-use safepoint_model::{CheckpointId, ObjectSource, Progress, RelPath, Timestamp, change, document};
+use safepoint_model::{CheckpointId, ObjectId, ObjectSource, Progress, RelPath, Timestamp, change, document};
 use safepoint_store::Writer;
 use std::path::Path;
 
@@ -75,7 +75,7 @@ impl CheckpointManager {
         let _using = self.store.using()?;
         let mut reading = Reading::open(dir)?;
         let writer = self.store.writer()?;
-        let mut checkpoint = self.described(workspace, &reading, options, &writer)?;
+        let mut checkpoint = self.described(workspace, &reading, options);
         let coverage = self.import_files(workspace, &mut reading, &mut checkpoint, &writer, progress)?;
         self.import_plan(workspace, &mut reading, &mut checkpoint, &writer)?;
         reading.check_others(progress)?;
@@ -90,16 +90,10 @@ impl CheckpointManager {
     }
 
     /// A record with what the metadata says, as far as it is about the checkpoint and not about the place where it was.
-    fn described(
-        &self,
-        workspace: &Workspace,
-        reading: &Reading,
-        options: &ImportOptions,
-        writer: &Writer<'_>,
-    ) -> Result<Checkpoint, Error> {
+    fn described(&self, workspace: &Workspace, reading: &Reading, options: &ImportOptions) -> Checkpoint {
         let metadata = &reading.metadata;
-        let nothing = document::store(writer, &Manifest::new(Vec::new()))?;
-        let mut checkpoint = self.blank(workspace, nothing, Vec::new());
+        // What speaks for all of it is known once all of it was read.
+        let mut checkpoint = self.blank(workspace, ObjectId::from_bytes([0; 32]), Vec::new());
         let now = checkpoint.created_at;
         checkpoint.created_at = metadata.created_at.min(now);
         checkpoint.label = options.label.clone().or_else(|| metadata.label.clone());
@@ -123,7 +117,7 @@ impl CheckpointManager {
                 checkpoint.warnings.push(format!("its part {kind} {key:?} was not taken over"));
             }
         }
-        Ok(checkpoint)
+        checkpoint
     }
 
     fn import_files(

@@ -1,0 +1,147 @@
+//! `export` and `import`, as they are typed and answered.
+
+use crate::sandbox::{Sandbox, name};
+use insta::assert_snapshot;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+/// The one folder that an export wrote.
+fn only(sandbox: &Sandbox, below: &str) -> String {
+    let mut folders = fs::read_dir(sandbox.path(below)).unwrap();
+    let folder = folders.next().unwrap().unwrap().path();
+    assert!(folders.next().is_none());
+    folder.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_checkpoint_goes_out_and_comes_back() {
+    let sandbox = Sandbox::with_checkpoint();
+    assert_snapshot!(sandbox.run(&["export", "@", "../out"]), @r#"
+    Exported 01KG9YS9EGCQT0DH2X3200JHAF "first"
+      4 files, 50 B
+      $T/out/project/project_20260131_120003
+    --- exit 0
+    "#);
+    assert_snapshot!(sandbox.run(&["export", "-q", "first", "../out", "--layout", "tree"]), @"
+    $T/out/project/project_20260131_120003_2
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["import", "../out/project/project_20260131_120003"]), @r#"
+    Imported 01KG9YYQ9053R1T2RMWKDG33ZD "first"
+      6 files and folders, 50 B; SIZE new in the store
+      it was 01KG9YS9EGCQT0DH2X3200JHAF, taken 2026-01-31 12:00:03Z
+    The workspace is as it was; `safepoint rollback ID` goes there.
+    --- exit 0
+    "#);
+    assert_snapshot!(sandbox.run(&["import", "-q", "-m", "again", "--pin", "../out/project/project_20260131_120003_2"]), @r#"
+    01KG9Z0HW054A6WWZ3EBH372PA
+    --- exit 0
+    "#);
+    assert_snapshot!(sandbox.run(&["list"]), @r#"
+    CHECKPOINT                  WHEN           KIND    CHANGED   STORED  LABEL
+    01KG9Z0HW054A6WWZ3EBH372PA  4 minutes ago  manual  +6 ~0 -0  SIZE  again (pinned)
+    01KG9YYQ9053R1T2RMWKDG33ZD  4 minutes ago  manual  +6 ~0 -0  SIZE  first
+    01KG9YS9EGCQT0DH2X3200JHAF  4 minutes ago  manual  +6 ~0 -0  SIZE  first
+    --- exit 0
+    "#);
+    sandbox.wreck();
+    sandbox.run(&["rollback", "again"]);
+    assert_eq!(sandbox.read("notes.txt"), "good\n");
+    assert!(!sandbox.path("project/junk.log").exists());
+}
+
+#[test]
+fn where_nothing_is_registered_an_import_registers() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.run(&["export", "@", "../out"]);
+    let folder = only(&sandbox, "out/project");
+    fs::create_dir(sandbox.path("other")).unwrap();
+    // What is no layout registers nothing.
+    let nothing = sandbox.run(&["-C", "../other", "import", "../out"]);
+    assert_snapshot!(nothing, @r#"
+    --- stderr
+    error: cannot import "../out": $T/out has no metadata.json in it
+    Nothing was changed.
+    hint: Name the folder that `safepoint export` printed: the one with metadata.json in it.
+    --- exit 10
+    "#);
+    assert!(sandbox.run(&["-C", "../other", "list"]).contains("--- exit 10"));
+    let told = sandbox.run(&["-C", "../other", "import", &folder]);
+    assert!(told.contains("Registered $T/other as a workspace."), "{told}");
+    sandbox.run(&["-C", "../other", "rollback", "@"]);
+    assert_eq!(fs::read(sandbox.path("other/notes.txt")).unwrap(), b"good\n");
+    // A link to the folder is the user's own.
+    symlink(&folder, sandbox.path("link")).unwrap();
+    assert!(sandbox.run(&["import", "../link"]).contains("--- exit 0"));
+}
+
+#[test]
+fn what_is_wrong_with_a_folder_is_named() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.run(&["export", "@", "../out"]);
+    let folder = only(&sandbox, "out/project");
+    fs::write(format!("{folder}/files/notes.txt"), "evil\n").unwrap();
+    assert_snapshot!(sandbox.run(&["import", &folder]), @r#"
+    --- stderr
+    error: cannot import "$T/out/project/project_20260131_120003": files/notes.txt: its bytes are not those that metadata.json lists
+    Nothing was changed.
+    hint: Somebody changed the folder, or it was not copied whole. Export it again where it came from.
+    --- exit 13
+    "#);
+    let path = format!("{folder}/metadata.json");
+    let text = fs::read_to_string(&path).unwrap().replace("\"manual\"", "\"\\u001b[2J\"");
+    fs::write(&path, text).unwrap();
+    let told = sandbox.run(&["import", &folder]);
+    assert!(told.contains("metadata.json: it cannot be understood") && !told.contains('\u{1b}'), "{told}");
+    assert!(told.ends_with("--- exit 13\n"), "{told}");
+    assert_eq!(sandbox.json(&["list", "--json"])["data"]["checkpoints"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_cannot_be_exported_is_told() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write("file", "");
+    assert_snapshot!(sandbox.run(&["export", "@", "file"]), @r#"
+    --- stderr
+    error: cannot export checkpoint "@": cannot write the export into $T/project/file
+      because: cannot make the folder $T/project/file/project
+      because: Not a directory (os error 20)
+    Nothing was changed.
+    hint: Name a folder that you may write.
+    --- exit 1
+    "#);
+    assert_snapshot!(sandbox.run(&["export", "nothing", "../out"]), @r#"
+    --- stderr
+    error: cannot export checkpoint "nothing": no checkpoint is called "nothing"
+    Nothing was changed.
+    hint: `safepoint list` shows the checkpoints of this workspace.
+    --- exit 10
+    "#);
+    assert_snapshot!(sandbox.run(&["export", "@", "../out", "--layout", "zip"]), @r#"
+    --- stderr
+    error: invalid value 'zip' for '--layout <LAYOUT>'
+      [possible values: tree]
+
+    For more information, try '--help'.
+    --- exit 2
+    "#);
+    assert!(!sandbox.path("out").exists());
+}
+
+#[test]
+fn programs_get_the_folder_and_the_checkpoint() {
+    let sandbox = Sandbox::with_checkpoint();
+    let odd = sandbox.path("").join(name(b"odd \xff"));
+    let args = ["export".as_ref(), "@".as_ref(), odd.as_os_str(), "--json".as_ref()];
+    let exported = &sandbox.json(&args)["data"]["export"];
+    assert!(exported["path"]["bytes"].is_string(), "{exported}");
+    assert_eq!((&exported["layout"], &exported["files"]), (&"tree".into(), &4.into()));
+    let answer = sandbox.json(&["export", "@", "../out", "--json", "-q"]);
+    let folder = answer["data"]["export"]["path"].as_str().unwrap();
+    let imported = sandbox.json(&["import", folder, "--json", "-q"]);
+    let data = &imported["data"];
+    assert_eq!(data["import"]["original"], answer["data"]["export"]["checkpoint"]);
+    assert_eq!(data["import"]["path"], folder);
+    assert_eq!(data["checkpoint"]["source_tool"], "import");
+    assert_eq!(data["checkpoint"]["coverage"]["skipped"][0]["why"], "git");
+}
