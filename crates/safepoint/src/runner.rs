@@ -16,7 +16,7 @@ use safepoint_catalog::{PlanRecord, Workspace};
 use safepoint_model::checkpoint::{Kind, Reason};
 use safepoint_model::plan::run::{Run, RunOutcome};
 use safepoint_model::plan::spec::OnInterrupt;
-use safepoint_model::plan::state::{Happening, Plan, PlanRule, PlanState, StepState};
+use safepoint_model::plan::state::{Happening, Plan, PlanRule, PlanState, Step, StepState};
 use safepoint_model::progress::Activity;
 use safepoint_model::{CheckpointId, ObjectId, ObjectKind, ObjectSource, Progress};
 use safepoint_workspace::WorkspaceError;
@@ -184,6 +184,7 @@ impl CheckpointManager {
         if let Some(dead) = &dead {
             observer.happened(&RunEvent::Dead(dead));
         }
+        self.interrupt_stale(id)?;
         let record = self.plan(id)?;
         if let Some(until) = &options.until {
             record.plan.find(until)?;
@@ -252,6 +253,18 @@ impl CheckpointManager {
                 std::panic::resume_unwind(panic)
             }
         }
+    }
+
+    /// Nobody else runs the plan, so a command that is under way on record is not: it was when the checkpoint was taken that somebody
+    /// went back to, beside a step that was about to begin.
+    fn interrupt_stale(&self, id: &str) -> Result<(), Error> {
+        let plan = self.plan(id)?.plan;
+        let is_stale = |step: &Step| step.state == StepState::Running && step.spec.run.is_some();
+        if plan.state.is_over() || !plan.steps.iter().any(is_stale) {
+            return Ok(());
+        }
+        let now = self.environment.now();
+        self.change_plan(id, "nobody runs it", |plan| Ok(plan.interrupt(now))).map(drop)
     }
 
     /// What becomes of steps that were under way when a runner died. Says which of them failed, and how.
@@ -414,7 +427,7 @@ impl Runner<'_> {
                 if !under_way.is_empty() {
                     return Ok(None);
                 }
-                let outside = |step: &&safepoint_model::plan::state::Step| {
+                let outside = |step: &&Step| {
                     step.state == StepState::Running
                         && !plan.steps.iter().any(|it| it.parent() == Some(&step.path))
                 };

@@ -17,6 +17,12 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem
     let options = options(context, args)?;
     match (args.scope, &args.agent, &args.plan) {
         (Scope::Project, None, None) => {}
+        (scope @ (Scope::Framework | Scope::Agent), ..) if args.git => {
+            return Err(Problem::not_available(
+                &format!("--git with scope {scope}"),
+                "Take a checkpoint of the project with --git beside it.",
+            ));
+        }
         (Scope::Framework, None, None) => return together::create(context, &Whole::Framework, &options),
         (Scope::Agent, Some(name), None) => {
             return together::create(context, &Whole::Agent(name.clone()), &options);

@@ -33,6 +33,7 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
     let checkpoint = args.which.given().map(named).transpose()?;
     let options = options(context, &workspace, args)?;
     if strategy == Strategy::Progressive {
+        git::refuse(args)?;
         context.recover_first(&manager, &workspace)?;
         return strategies::progressive(context, &manager, &workspace, checkpoint.as_ref(), args, &options);
     }

@@ -630,6 +630,28 @@ fn branch_head_and_index_go_back_by_name() {
 }
 
 #[test]
+fn what_means_nothing_for_git_is_refused_and_not_passed_over() {
+    let Some(repository) = Repository::new() else { return };
+    let sandbox = &repository.sandbox;
+    repository.create(&[]);
+    sandbox.write("a", "2\n");
+    let before = repository.place();
+    for (args, code) in [
+        (&["create", "--scope", "framework", "--git"][..], 2),
+        (&["rollback", "--until", "true", "--hard-reset"], 2),
+        (&["rollback", "--until", "true", "--discard-uncommitted"], 2),
+    ] {
+        assert_eq!(exit(&sandbox.output(args)), code, "{args:?}");
+    }
+    let all = sandbox.json(&["create", "--scope", "framework", "--json"]);
+    let id = text(&all["data"]["checkpoint"]["id"]);
+    for args in [&["rollback", id, "--hard-reset"][..], &["rollback", id, "--part", "git"]] {
+        assert_eq!(exit(&sandbox.output(args)), 12, "{args:?}");
+    }
+    assert_eq!((repository.place(), sandbox.read("a")), (before, "2\n".to_owned()));
+}
+
+#[test]
 fn a_part_of_a_repository_is_committed_and_never_moved() {
     let Some(repository) = Repository::new() else { return };
     let sandbox = &repository.sandbox;

@@ -565,3 +565,35 @@ fn an_emergency_puts_up_with_what_would_refuse_another_checkpoint() {
     assert_eq!((created.kind, created.files.count), (Kind::Emergency, 2));
     assert!(!created.warnings.is_empty(), "it says what it passed over");
 }
+
+#[test]
+fn what_was_under_way_in_the_state_that_one_went_back_to_is_not_under_way_now() {
+    let bench = Bench::new();
+    plan(
+        &bench,
+        "[[step]]
+         id = 'both'
+         parallel = 2
+         [[step.step]]
+         id = 'a'
+         run = 'sleep 0.6; echo a >> log'
+         [[step.step]]
+         id = 'b'
+         run = 'sleep 0.6; echo b >> log'",
+    );
+    let report = run(&bench);
+    let before_b = report
+        .checkpoints
+        .iter()
+        .find(|id| bench.manager.checkpoint(**id).unwrap().label.as_deref() == Some("before both/b"));
+    bench.manager.rollback_plan("work", *before_b.unwrap(), &RestoreOptions::default(), &Silent).unwrap();
+    assert_eq!(states(&now(&bench)), ["both running", "both/a running", "both/b pending"]);
+    let error = bench.manager.resume_plan("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
+    assert!(matches!(&error, Error::StepInterrupted { steps, .. } if steps == &["both/a"]), "{error}");
+    let again = RunOptions { interrupted: Some(Interrupted::Rerun), ..RunOptions::default() };
+    let report = bench.manager.resume_plan("work", &again, &Unseen, &Silent).unwrap();
+    assert_eq!(report.outcome, RunOutcome::Done);
+    let mut lines: Vec<String> = bench.read("log").lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["a", "b"]);
+}

@@ -4,7 +4,7 @@ use crate::cli::args::RollbackArgs;
 use crate::cli::terminal::printable;
 use crate::problem::Problem;
 use safepoint::model::checkpoint::{Checkpoint, PartKind};
-use safepoint::{GitMoved, GitReset, RestoreOptions, Uncommitted};
+use safepoint::{Error, GitMoved, GitReset, RestoreOptions, Uncommitted};
 
 /// So many digits of a commit are enough for people.
 const DIGITS: usize = 10;
@@ -18,7 +18,8 @@ pub(super) fn options(
     checkpoint: &Checkpoint,
     options: RestoreOptions,
 ) -> Result<RestoreOptions, Problem> {
-    let whole = args.paths.is_empty() && args.parts.is_empty() && args.strategy.is_none();
+    let plain = args.strategy.is_none() && args.verify.is_none();
+    let whole = plain && args.paths.is_empty() && args.parts.is_empty();
     let for_programs = args.which.checkpoint_id.is_some() && args.which.session_id.is_some();
     let git = match (args.hard_reset, for_programs && whole && checkpoint.commit_sha.is_some()) {
         (true, _) if !args.paths.is_empty() || !args.parts.is_empty() => {
@@ -26,6 +27,10 @@ pub(super) fn options(
                 "--hard-reset means everything, and --path and --part choose",
                 "Leave one of them out.",
             ));
+        }
+        // Said here, because a checkpoint of several folders goes back by another way.
+        (true, _) if checkpoint.commit_sha.is_none() => {
+            return Err(Error::NoCommit { checkpoint: checkpoint.id }.into());
         }
         (true, _) => GitReset::Hard,
         (false, true) => GitReset::Mixed,
@@ -38,6 +43,9 @@ pub(super) fn options(
             "Roll the files back first, then git, or use --hard-reset.",
         ));
     }
+    if part_git && !checkpoint.parts.iter().any(|part| part.kind == PartKind::Git) {
+        return Err(Error::NoGitState { checkpoint: checkpoint.id }.into());
+    }
     if args.discard_uncommitted && git == GitReset::No && !part_git {
         return Err(Problem::usage(
             "--discard-uncommitted is about git, and git is left alone here",
@@ -46,6 +54,17 @@ pub(super) fn options(
     }
     let uncommitted = if args.discard_uncommitted { Uncommitted::Discarded } else { Uncommitted::Refused };
     Ok(RestoreOptions { git, uncommitted, ..options })
+}
+
+/// Going back step by step leaves git alone.
+pub(super) fn refuse(args: &RollbackArgs) -> Result<(), Problem> {
+    match args.hard_reset || args.discard_uncommitted {
+        true => Err(Problem::usage(
+            "--until looks for files that pass, and git is left alone meanwhile",
+            "Find the checkpoint first, then roll back to it with --hard-reset.",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// What moved, in one line.
