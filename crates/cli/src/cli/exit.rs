@@ -63,6 +63,8 @@ mod tests {
         let mut found: BTreeMap<String, String> =
             OWN_CODES.iter().map(|(code, kind)| ((*code).to_owned(), own_row(code, *kind))).collect();
         let source = include_str!("../../../safepoint/src/failure.rs");
+        // What its tests say is not the table.
+        let source = source.split("#[cfg(test)]").next().unwrap_or(source);
         for piece in source.split('(').map(str::trim_start) {
             let Some((code, rest)) = piece.strip_prefix('"').and_then(|piece| piece.split_once("\",")) else {
                 continue;
