@@ -267,7 +267,9 @@ fn what_still_waits_is_told() {
     --- exit 0
     ");
     drop(junk);
-    sandbox.run(&["recover"]);
+    // A program that another test starts at this moment may hold the file until it runs: then it is looked at again.
+    let told = (0..100).map(|_| sandbox.run(&["recover"])).find(|told| !told.contains("is still open"));
+    assert!(told.is_some());
     assert_eq!(status(&sandbox.json(&["doctor", "--json"]), "unfinished"), "ok");
 }
 
