@@ -75,6 +75,18 @@ impl Bench {
         self.manager.undo(&self.workspace, &RestoreOptions::default(), &Silent).unwrap()
     }
 
+    /// Recovers until nothing waits. A program that another test starts at this moment holds whatever is open until it runs.
+    pub(crate) fn settle(&self) -> safepoint::Recovery {
+        for _ in 0..200 {
+            let recovery = self.manager.recover(&self.workspace, &Silent).unwrap();
+            if recovery.waiting.is_empty() {
+                return recovery;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        panic!("something waits for ever")
+    }
+
     pub(crate) fn redo(&self) -> Restored {
         self.manager.redo(&self.workspace, &RestoreOptions::default(), &Silent).unwrap()
     }

@@ -81,7 +81,7 @@ fn rescued_edits_can_be_taken_out_one_by_one_only() {
     let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
     assert_eq!((recovery.waiting.len(), recovery.rescued.len()), (1, 0));
     drop(open_file);
-    let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
+    let recovery = bench.settle();
     assert_eq!(recovery.rescued.len(), 1, "{recovery:?}");
     let rescue = recovery.rescued[0].checkpoint;
     let mut out = Vec::new();
@@ -140,7 +140,7 @@ fn nothing_in_a_stage_is_deleted_before_it_is_stored() {
     let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
     assert_eq!(recovery.waiting.len(), 1, "{recovery:?}");
     drop(held);
-    let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
+    let recovery = bench.settle();
     assert!(recovery.warnings.iter().any(|warning| warning.contains("FIFO")), "{recovery:?}");
     assert!(slot.join("loose").exists(), "what stays, stays whole");
     fs::remove_file(slot.join("fifo")).unwrap();

@@ -149,8 +149,7 @@ fn no_byte_that_a_writer_was_told_was_written_is_lost() {
         stop.store(true, Ordering::Relaxed);
     });
     // All writers are gone now, so everything that was displaced settles.
-    let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
-    assert!(recovery.waiting.is_empty(), "{recovery:?}");
+    bench.settle();
     bench.create();
     let all = everything(&bench);
     let told = told.into_inner().unwrap();
