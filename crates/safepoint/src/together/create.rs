@@ -183,8 +183,9 @@ impl CheckpointManager {
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
-                    while let Some(slot) = results.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let at = results.iter().position(|it| std::ptr::eq(it, slot)).unwrap_or_default();
+                    loop {
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(slot) = results.get(at) else { break };
                         let captured = one(at);
                         if let Ok(mut slot) = slot.lock() {
                             *slot = Some(captured);

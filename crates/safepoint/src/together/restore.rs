@@ -12,6 +12,7 @@ use safepoint_catalog::{FinishFacts, PlanRecord, Transaction};
 use safepoint_model::agent::{Agent, AgentRecord};
 use safepoint_model::change::Absent;
 use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, PartRecord, Reason, Role, Scope};
+use safepoint_model::plan;
 use safepoint_model::rollback::{Rollback, RollbackState, Strategy, Verb};
 use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, Timestamp, WorkspaceId, document};
 use safepoint_store::Writer;
@@ -285,6 +286,8 @@ impl CheckpointManager {
             });
             let now = self.plan(&record.key)?;
             crate::parts::plan::guard(&now)?;
+            let then = plan::document::load(&self.store, record.document)?;
+            scene.warnings.extend(not_undone(&now, &then));
             scene.plans.push((now, record.clone()));
         }
         let ids = to.parts.iter().filter(|part| part.kind == PartKind::Files).map(|part| part.key.parse());
@@ -408,6 +411,18 @@ impl CheckpointManager {
             error: None,
         })
     }
+}
+
+/// What steps did outside of the files stays: their undo commands are run by a rollback of the plan itself.
+fn not_undone(now: &PlanRecord, then: &plan::state::Plan) -> Option<String> {
+    let steps = now.plan.taken_back_by(then).steps;
+    let id = &now.plan.id;
+    (!steps.is_empty()).then(|| {
+        format!(
+            "what steps of plan {id} did outside of the files stays, and no undo command is run: {}",
+            steps.join(", ")
+        )
+    })
 }
 
 /// One folder of a rollback.

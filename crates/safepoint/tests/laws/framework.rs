@@ -111,6 +111,8 @@ fn everything_goes_back_together_and_so_does_the_undo() {
     let restored = manager.restore_together(created.checkpoint.id, &options, &Silent).unwrap();
     assert!(restored.verified);
     assert_eq!((restored.plans.len(), restored.agents.len()), (1, 2));
+    let said = "what steps of plan work did outside of the files stays, and no undo command is run: one";
+    assert_eq!(restored.warnings, [said]);
     assert_eq!(fs::read_to_string(world.agents.join("sibling")).unwrap(), "changed by somebody");
     put(world.agents.join("sibling"), "not the agent's");
     assert_all(&world.everything(), &then);
@@ -246,6 +248,9 @@ fn folders_that_are_gone_and_agents_that_are_odd_are_told() {
         assert!(manager.register_agent("a", &[PathBuf::from(bad)], &[]).is_err(), "{bad}");
     }
     assert!(manager.register_agent("../a", &[], &[]).is_err());
+    let odd: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"odd \xff");
+    let error = manager.register_agent("a", &[world.agents.join(odd)], &[]).unwrap_err();
+    assert!(error.to_string().contains("not UTF-8"), "{error}");
     assert!(manager.set_agent("nobody", "k", json!(1)).is_err() && manager.remove_agent("nobody").is_err());
     manager.set_agent("codex", "model", json!(null)).unwrap();
     assert!(manager.agent("codex").unwrap().agent.settings.is_empty());
