@@ -23,7 +23,8 @@ impl Catalog {
     /// Looks a reference up. `@` and labels are those of the workspace, or of all where none is given.
     ///
     /// `@` and `@~N` leave out what Safepoint made for itself. A label that fits exactly wins over the beginning of
-    /// an id; an id is looked for in the workspace first, then everywhere.
+    /// an id; one of the workspace wins over one of a checkpoint of many folders. An id is looked for in the workspace first, then
+    /// everywhere.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -93,11 +94,19 @@ fn newest(connection: &Connection, workspace: Option<&str>, back: u64) -> Result
 }
 
 fn by_label(connection: &Connection, workspace: Option<&str>, label: &str) -> Result<Resolved, CatalogError> {
-    find(
+    let own = find(
         connection,
         "SELECT * FROM checkpoints WHERE label = ?1 AND (?2 IS NULL OR workspace_id = ?2)
          ORDER BY seq DESC LIMIT 20",
         params![label, workspace],
+    )?;
+    if own != Resolved::None {
+        return Ok(own);
+    }
+    find(
+        connection,
+        "SELECT * FROM checkpoints WHERE label = ?1 AND workspace_id IS NULL ORDER BY seq DESC LIMIT 20",
+        [label],
     )
 }
 

@@ -12,7 +12,7 @@ use safepoint::model::plan::state::PlanState;
 use safepoint::model::rollback::Rollback;
 use safepoint::model::tree::{Entry, Node};
 use safepoint::{
-    DamagedPart, DryRun, GitStatus, ListedEntry, Recovery, Restored, Summary, Validation, Workspace,
+    DamagedPart, DryRun, GitMoved, GitStatus, ListedEntry, Recovery, Restored, Summary, Validation, Workspace,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -131,9 +131,14 @@ pub(crate) fn rollback(restored: &Restored, dry_run: DryRun, plan: Option<PlanSt
         "verified": restored.verified,
         "changed_meanwhile": restored.changed_meanwhile,
         "waiting": restored.waiting,
-        "git": restored.git.as_ref().map(|git| {
-            json!({ "branch": git.branch, "from": git.from, "to": git.to, "files": git.files })
-        }),
+        "git": restored.git.as_ref().map(git_moved),
+    })
+}
+
+/// What a rollback moved in a repository.
+pub(crate) fn git_moved(git: &GitMoved) -> Value {
+    json!({
+        "branch": git.branch, "from": git.from, "to": git.to, "files": git.files, "folder": git.folder,
     })
 }
 

@@ -131,6 +131,8 @@ word_type! {
         Session = "session",
         /// A git repository's refs and index.
         Git = "git",
+        /// All of a git repository's folder.
+        GitFolder = "git_folder",
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::config::Broken;
 use crate::find::write_content;
 use crate::parts::files::FilesPart;
+use crate::together::within;
 use crate::{CheckpointManager, Error, Recovery};
 use safepoint_catalog::Workspace;
 use safepoint_model::change::{self, Change};
@@ -99,10 +100,10 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<Comparison<'_>, Error> {
         let using = self.store.using()?;
-        let before = self.snapshot_of(old)?;
+        let before = self.snapshot_of(&within(old, workspace.id))?;
         match new {
             Against::Checkpoint(new) => {
-                let after = self.snapshot_of(new)?;
+                let after = self.snapshot_of(&within(new, workspace.id))?;
                 let changes = changes(&self.store, before.tree(), after.tree())?;
                 Ok(Comparison {
                     manager: self,

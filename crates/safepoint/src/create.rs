@@ -21,7 +21,7 @@ use safepoint_model::files::FilesDocument;
 use safepoint_model::tree::Owners;
 use safepoint_model::{CheckpointId, ObjectId, ObjectSource, Progress, WorkspaceId, document};
 use safepoint_store::Writer;
-use safepoint_workspace::StatCache;
+use safepoint_workspace::{NextCache, StatCache, What};
 
 /// What a new checkpoint is to say about itself.
 #[derive(Debug, Clone)]
@@ -175,7 +175,8 @@ impl CheckpointManager {
         if let Some(plan) = &plan {
             self.add_plan(&mut draft.checkpoint, plan, &writer)?;
         }
-        self.note_git(workspace, config.git, &mut draft.checkpoint, None, &writer)?;
+        let mut noted = self.note_git(&part, config.git, None, &writer, progress)?;
+        noted.add_to(&mut draft.checkpoint, &writer)?;
         draft.checkpoint.label = draft.checkpoint.label.or(config.label);
         draft.checkpoint.warnings.extend(config.passed_over);
         draft.checkpoint.size_bytes = writer.finish()?.stored_bytes;
@@ -186,7 +187,8 @@ impl CheckpointManager {
             }
             Ok(transaction.set_head(workspace.id, draft.checkpoint.id)?)
         })?;
-        self.keep_cache(workspace, &draft.checkpoint, &mut draft.captured);
+        self.keep_cache(workspace, What::Files, &draft.checkpoint, &mut draft.captured.cache);
+        self.keep_cache(workspace, What::Git, &draft.checkpoint, &mut noted.cache);
         let not_in_git = self.commit_to_git(workspace, options.git, &mut draft.checkpoint, progress);
         Ok(Created {
             checkpoint: draft.checkpoint,
@@ -354,19 +356,29 @@ impl CheckpointManager {
     }
 
     /// Keeps the next stat cache, once the checkpoint is on record. Losing it costs time only, so a failure is not one.
-    pub(crate) fn keep_cache(&self, workspace: &Workspace, checkpoint: &Checkpoint, captured: &mut Captured) {
-        if let Some(cache) = captured.cache.take()
+    pub(crate) fn keep_cache(
+        &self,
+        workspace: &Workspace,
+        what: What,
+        checkpoint: &Checkpoint,
+        cache: &mut Option<NextCache>,
+    ) {
+        if let Some(cache) = cache.take()
             && let Ok(packs) = self.store.pack_lengths()
         {
             let vouchers = Vouchers { checkpoint: checkpoint.id, integrity: checkpoint.integrity, packs };
-            let _ = self.home.write_cache(workspace.id, &vouchers, cache);
+            let _ = self.home.write_cache(workspace.id, what, &vouchers, cache);
         }
     }
 
     /// The stat cache, as long as everything that it vouches for is still stored: the checkpoint that it came with is on record as it
     /// was, and no pack is gone but those that were emptied into others.
-    pub(crate) fn trusted_cache(&self, workspace: WorkspaceId) -> Result<Option<StatCache>, Error> {
-        let Some((vouchers, bytes)) = self.home.read_cache(workspace) else { return Ok(None) };
+    pub(crate) fn trusted_cache(
+        &self,
+        workspace: WorkspaceId,
+        what: What,
+    ) -> Result<Option<StatCache>, Error> {
+        let Some((vouchers, bytes)) = self.home.read_cache(workspace, what) else { return Ok(None) };
         let checkpoint = self.catalog.checkpoint(vouchers.checkpoint)?;
         if checkpoint.is_none_or(|checkpoint| checkpoint.integrity != vouchers.integrity) {
             return Ok(None);

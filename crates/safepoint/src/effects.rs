@@ -3,15 +3,18 @@
 //! The commands run newest first, before anything else changes, and after it is known that the rollback could be carried out. Each is on
 //! record, so that none which worked is run twice when the rollback is tried again.
 
-use crate::parts::plan::{guard, plan_part};
+use crate::home::PlanLock;
+use crate::parts::plan::guard;
 use crate::process::{self, Exit, Job, Log, Stop};
-use crate::restore::{DryRun, RestoreOptions, Restored};
+use crate::restore::{DryRun, RestoreOptions};
 use crate::upkeep::cap_hit;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::PlanRecord;
+use safepoint_model::checkpoint::{Checkpoint, PartKind};
 use safepoint_model::plan::document;
 use safepoint_model::plan::state::{Plan, Step};
-use safepoint_model::{CheckpointId, ObjectId, ObjectKind, ObjectSink, Progress};
+use safepoint_model::rollback::Rollback;
+use safepoint_model::{ObjectId, ObjectKind, ObjectSink, Progress};
 use serde::Serialize;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -29,6 +32,8 @@ pub enum FailedUndo {
 /// A command that took a step's effects back, or would.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Undone {
+    /// Of which plan.
+    pub plan: String,
     /// Which step.
     pub step: String,
     /// The command.
@@ -40,92 +45,108 @@ pub struct Undone {
 /// Effects of a step that were not taken back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NotUndone {
+    /// Of which plan.
+    pub plan: String,
     /// Which step.
     pub step: String,
     /// Why not.
     pub why: String,
 }
 
+/// A plan as it is, and as it was.
+type NowAndThen = (PlanRecord, Plan);
+
 /// What was done about effects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Effects {
-    undone: Vec<Undone>,
-    not_undone: Vec<NotUndone>,
+    pub(crate) undone: Vec<Undone>,
+    pub(crate) not_undone: Vec<NotUndone>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl CheckpointManager {
-    /// Goes back to a checkpoint by `act`, with everything around it that a plan in the checkpoint asks for: nobody runs it meanwhile,
-    /// its sandbox is there, and what its steps did outside is taken back first.
-    pub(crate) fn with_effects(
+    /// Goes back to a checkpoint by `act`, with everything around it that the plans in it ask for: nobody runs them meanwhile, and
+    /// what their steps did outside is taken back first.
+    pub(crate) fn with_effects<T>(
         &self,
-        to: CheckpointId,
+        to: &Checkpoint,
         options: &RestoreOptions,
+        records: &dyn Fn() -> Vec<Rollback>,
         progress: &dyn Progress,
-        mut act: impl FnMut(&RestoreOptions) -> Result<Restored, Error>,
-    ) -> Result<Restored, Error> {
-        let checkpoint = self.checkpoint(to)?;
-        let part = plan_part(&checkpoint);
-        let Some(part) = part.filter(|_| options.with_plan()) else {
-            return act(options);
-        };
-        let (_lock, dead) = match options.dry_run {
-            DryRun::Yes => (self.keep_still(&part.key)?, None),
-            DryRun::No => self.hold_plan(&part.key)?,
-        };
-        let record = self.plan(&part.key)?;
-        guard(&record)?;
-        let then = {
+        mut act: impl FnMut(&RestoreOptions) -> Result<T, Error>,
+    ) -> Result<(T, Effects), Error> {
+        let mut effects = Effects::default();
+        let _locks = self
+            .hold_plans(to, options, &mut effects)
+            .and_then(|(locks, plans)| {
+                let mut try_out = |dry: &RestoreOptions| act(dry).map(drop);
+                self.take_back_effects(&plans, options, progress, &mut effects, &mut try_out)?;
+                Ok(locks)
+            })
+            .inspect_err(|error| {
+                if options.dry_run == DryRun::No {
+                    self.note_refusal(&records(), error);
+                }
+            })?;
+        Ok((act(options)?, effects))
+    }
+
+    /// The plans of a checkpoint that go back with it, as they are and as they were. Nobody changes them meanwhile.
+    fn hold_plans(
+        &self,
+        to: &Checkpoint,
+        options: &RestoreOptions,
+        effects: &mut Effects,
+    ) -> Result<(Vec<PlanLock>, Vec<NowAndThen>), Error> {
+        let (mut locks, mut plans) = (Vec::new(), Vec::new());
+        for part in to.parts.iter().filter(|part| part.kind == PartKind::Plan && options.with_plan()) {
+            let (lock, dead) = match options.dry_run {
+                DryRun::Yes => (self.keep_still(&part.key)?, None),
+                DryRun::No => self.hold_plan(&part.key)?,
+            };
+            locks.push(lock);
+            if let Some(dead) = dead.filter(|dead| dead.ended_processes > 0) {
+                let count = dead.ended_processes;
+                effects.warnings.push(format!("processes that a dead run had left were ended: {count}"));
+            }
+            let record = self.plan(&part.key)?;
+            guard(&record)?;
             let _using = self.store.using()?;
-            document::load(&self.store, part.document)?
-        };
-        let effects = self.take_back_effects(&record, &then, options, progress, &mut act)?;
-        let mut restored = act(options)?;
-        restored.undone = effects.undone;
-        restored.effects_not_undone = effects.not_undone;
-        if let Some(dead) = dead.filter(|dead| dead.ended_processes > 0) {
-            let count = dead.ended_processes;
-            restored.warnings.push(format!("processes that a dead run had left were ended: {count}"));
+            plans.push((record, document::load(&self.store, part.document)?));
         }
-        Ok(restored)
+        Ok((locks, plans))
     }
 
     fn take_back_effects(
         &self,
-        record: &PlanRecord,
-        then: &Plan,
+        plans: &[NowAndThen],
         options: &RestoreOptions,
         progress: &dyn Progress,
-        act: &mut dyn FnMut(&RestoreOptions) -> Result<Restored, Error>,
-    ) -> Result<Effects, Error> {
-        let mut effects = Effects::default();
-        let steps: Vec<&Step> = record
-            .plan
-            .taken_back_by(then)
-            .steps
-            .iter()
-            .filter_map(|path| record.plan.steps.iter().find(|step| step.path == *path))
-            .collect();
+        effects: &mut Effects,
+        try_out: &mut dyn FnMut(&RestoreOptions) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let mut could = false;
-        for step in steps {
+        for (record, step) in newest_first(plans) {
+            let (plan, path) = (&record.plan.id, &step.path);
+            let left = |why: String| NotUndone { plan: plan.clone(), step: path.clone(), why };
             let Some(command) = &step.spec.undo else {
-                let why = "it has no undo command".to_owned();
-                effects.not_undone.push(NotUndone { step: step.path.clone(), why });
+                effects.not_undone.push(left("it has no undo command".to_owned()));
                 continue;
             };
-            let mut undone = Undone { step: step.path.clone(), command: command.clone(), ran: false };
-            if options.dry_run == DryRun::No && !self.is_undone(&record.plan.id, step)? {
+            let mut undone =
+                Undone { plan: plan.clone(), step: path.clone(), command: command.clone(), ran: false };
+            if options.dry_run == DryRun::No && !self.is_undone(plan, step)? {
                 // Nothing is taken back for a rollback that could not be.
                 if !could {
-                    act(&RestoreOptions { dry_run: DryRun::Yes, ..options.clone() })?;
+                    try_out(&RestoreOptions { dry_run: DryRun::Yes, ..options.clone() })?;
                     could = true;
                 }
                 undone.ran = true;
                 if let Err(why) = self.run_undo(record, step, command, progress)? {
                     match options.failed_undo {
-                        FailedUndo::Stops => return Err(Error::UndoFailed { step: step.path.clone(), why }),
+                        FailedUndo::Stops => return Err(Error::UndoFailed { step: path.clone(), why }),
                         FailedUndo::IsSkipped => {
-                            let why = format!("its undo command failed: {why}");
-                            effects.not_undone.push(NotUndone { step: step.path.clone(), why });
+                            effects.not_undone.push(left(format!("its undo command failed: {why}")));
                             continue;
                         }
                     }
@@ -133,7 +154,7 @@ impl CheckpointManager {
             }
             effects.undone.push(undone);
         }
-        Ok(effects)
+        Ok(())
     }
 
     /// Whether what a step did the last time was taken back already.
@@ -203,6 +224,20 @@ impl CheckpointManager {
             kept => kept.map(Some),
         }
     }
+}
+
+/// The steps that a rollback takes back, of all plans, with the plan of each.
+fn newest_first(plans: &[NowAndThen]) -> Vec<(&PlanRecord, &Step)> {
+    let mut steps = Vec::new();
+    for (record, then) in plans {
+        for path in record.plan.taken_back_by(then).steps {
+            steps.extend(record.plan.steps.iter().find(|step| step.path == path).map(|step| (record, step)));
+        }
+    }
+    if plans.len() > 1 {
+        steps.sort_by_key(|(_, step)| std::cmp::Reverse(step.started_at));
+    }
+    steps
 }
 
 /// How a command failed, with the end of what it printed.

@@ -7,7 +7,7 @@ use crate::config::{CONFIG_BYTES_MAX, ConfigFile};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use safepoint_model::{CheckpointId, ObjectId, ObjectKind, WorkspaceId};
-use safepoint_workspace::{NextCache, SmallFile, StatCache, remove_tree};
+use safepoint_workspace::{NextCache, SmallFile, StatCache, What, remove_tree};
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -95,13 +95,17 @@ impl Home {
         }
     }
 
-    fn cache_path(&self, workspace: WorkspaceId) -> PathBuf {
-        self.path.join("cache").join(format!("{workspace}.stat"))
+    fn cache_path(&self, workspace: WorkspaceId, what: What) -> PathBuf {
+        let kind = match what {
+            What::Files => "stat",
+            What::Git => "git",
+        };
+        self.path.join("cache").join(format!("{workspace}.{kind}"))
     }
 
     /// A workspace's stat cache and what it relies on, if there is one.
-    pub(crate) fn read_cache(&self, workspace: WorkspaceId) -> Option<(Vouchers, CacheBytes)> {
-        let mut bytes = fs::read(self.cache_path(workspace)).ok()?;
+    pub(crate) fn read_cache(&self, workspace: WorkspaceId, what: What) -> Option<(Vouchers, CacheBytes)> {
+        let mut bytes = fs::read(self.cache_path(workspace, what)).ok()?;
         let end = bytes.iter().position(|byte| *byte == 0)?;
         let head = std::str::from_utf8(&bytes[..end]).ok()?;
         let mut lines = head.lines();
@@ -119,13 +123,14 @@ impl Home {
     pub(crate) fn write_cache(
         &self,
         workspace: WorkspaceId,
+        what: What,
         vouchers: &Vouchers,
         cache: NextCache,
     ) -> io::Result<()> {
         let packs: Vec<String> = vouchers.packs.iter().map(|(name, len)| format!("{name} {len}")).collect();
         let head = format!("{}\n{}\n{}", vouchers.checkpoint, vouchers.integrity, packs.join("\n"));
         let bytes = cache.into_bytes(&cache_token(head.as_bytes()));
-        let path = self.cache_path(workspace);
+        let path = self.cache_path(workspace, what);
         make_private_dir(&self.path.join("cache"))?;
         let fresh = path.with_extension(format!("{}.new", std::process::id()));
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
@@ -340,7 +345,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(folder.path()).unwrap();
         let id = WorkspaceId::from_bits(1);
-        assert!(home.read_cache(id).is_none());
+        assert!(home.read_cache(id, What::Files).is_none());
         let workspace = tempfile::tempdir().unwrap();
         let root = safepoint_workspace::Root::open(workspace.path()).unwrap();
         let store = safepoint_store::Store::open(&home.store()).unwrap();
@@ -351,16 +356,16 @@ mod tests {
             integrity: ObjectId::of(ObjectKind::Document, b"root"),
             packs: vec![("a".to_owned(), 10), ("b".to_owned(), 20)],
         };
-        home.write_cache(id, &vouchers, scan.cache.unwrap()).unwrap();
-        let (read, bytes) = home.read_cache(id).unwrap();
+        home.write_cache(id, What::Files, &vouchers, scan.cache.unwrap()).unwrap();
+        let (read, bytes) = home.read_cache(id, What::Files).unwrap();
         assert_eq!(read, vouchers);
         assert!(bytes.open().is_some());
-        let path = home.cache_path(id);
+        let path = home.cache_path(id, What::Files);
         let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).replacen("\na", "\nc", 1).into_bytes();
         fs::write(&path, text).unwrap();
-        assert!(home.read_cache(id).is_none_or(|(_, bytes)| bytes.open().is_none()));
+        assert!(home.read_cache(id, What::Files).is_none_or(|(_, bytes)| bytes.open().is_none()));
         fs::write(&path, b"0\nx\0").unwrap();
-        assert!(home.read_cache(id).is_none());
+        assert!(home.read_cache(id, What::Files).is_none());
         assert!(home.disk_bytes().unwrap() > 0);
     }
 }

@@ -30,6 +30,7 @@
 
 mod agents;
 mod apply;
+mod carry;
 mod compare;
 mod config;
 mod correct;
@@ -99,7 +100,7 @@ pub use sandbox::Missing;
 pub use sessions::{NewSession, SessionLog};
 pub use space::{CheckpointSpace, Space, WorkspaceSpace};
 pub use strategy::{Check, Printed, Progressed, Search, Staged, StagedEnd, Trial, Until};
-pub use together::{CreatedTogether, RestoredTogether, Whole};
+pub use together::{CreatedTogether, HeldFolder, RestoredTogether, Whole, within};
 pub use upkeep::{Cap, Judged, Policies, Thoroughness};
 pub use validate::{DamagedPart, Validation};
 

@@ -67,7 +67,7 @@ pub(crate) fn each_object(
                 visit(refs);
                 contents.iter().try_for_each(|content| content_objects(manager, content, visit))?;
             }
-        } else if visit(part.document) && part.kind == PartKind::Files {
+        } else if visit(part.document) && matches!(part.kind, PartKind::Files | PartKind::GitFolder) {
             let files = FilesDocument::load(store, part.document)?;
             visit(files.coverage);
             trees.extend(files.tree());

@@ -4,27 +4,28 @@
 //! next command do so. What a part is does not matter here.
 
 use crate::apply::Taking;
+use crate::carry::{Deed, Member};
 use crate::config::Broken;
 use crate::correct::Correction;
 use crate::create::{CreateOptions, Draft, files_part, link_plan};
-use crate::effects::{FailedUndo, NotUndone, Undone};
+use crate::effects::{Effects, FailedUndo, NotUndone, Undone};
 use crate::manager::Held;
 use crate::part::{Chosen, Outline, Part, Prepared};
 use crate::parts::files::FilesPart;
-use crate::parts::git::{GitMoved, GitReset, Moving, Uncommitted, WithGit};
+use crate::parts::git::{Asked, GitMoved, GitPlan, GitReset, Uncommitted, WithGit, git_folder};
 use crate::parts::plan::{PlanRollback, WithRecords, plan_part};
 use crate::sandbox::Missing;
 use crate::together::{files_of, is_together};
 use crate::{CheckpointManager, Error};
-use safepoint_catalog::{FinishFacts, Workspace};
+use safepoint_catalog::{FinishFacts, Transaction, Workspace};
 use safepoint_model::change::Absent;
 use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, PartRecord, Reason, Role};
 use safepoint_model::plan::state::TakenBack;
 use safepoint_model::rollback::{Rescued, Rollback, RollbackState, Strategy, Verb};
 use safepoint_model::session::SessionCount;
-use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, document};
+use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, Timestamp, document};
 use safepoint_store::Writer;
-use safepoint_workspace::{Ended, Times, WorkspaceError};
+use safepoint_workspace::{Ended, Times, What};
 
 /// Whether to do it or only to show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -84,6 +85,15 @@ pub struct Restored {
     pub git: Option<GitMoved>,
 }
 
+impl Restored {
+    /// The same, with what was done about effects outside of the files.
+    pub(crate) fn with(self, effects: Effects) -> Self {
+        let Effects { undone, not_undone, warnings } = effects;
+        let warnings = self.warnings.into_iter().chain(warnings).collect();
+        Self { undone, effects_not_undone: not_undone, warnings, ..self }
+    }
+}
+
 /// What is asked, whichever verb asks it.
 pub(crate) struct Request<'a> {
     pub(crate) verb: Verb,
@@ -120,16 +130,26 @@ impl CheckpointManager {
         correction: Option<&Correction>,
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
-        self.with_effects(to, options, progress, |options| {
+        let checkpoint = self.checkpoint(to)?;
+        let asked = Request {
+            verb: Verb::Rollback,
+            answers: None,
+            to: checkpoint,
+            options,
+            correction,
+            taking: None,
+        };
+        let records = || self.record_of(workspace, &asked).into_iter().collect();
+        let (restored, effects) = self.with_effects(&asked.to, options, &records, progress, |options| {
             self.restore_within_cap(workspace, options, progress, || {
                 let held = self.hold(workspace)?;
                 self.recover_held(workspace, &held.root, progress)?;
-                let to = self.checkpoint(to)?;
-                let request =
-                    Request { verb: Verb::Rollback, answers: None, to, options, correction, taking: None };
+                // Somebody may have purged something of it meanwhile.
+                let request = Request { to: self.checkpoint(to)?, options, ..asked };
                 self.restore_held(workspace, &held, &request, progress)
             })
-        })
+        })?;
+        Ok(restored.with(effects))
     }
 
     /// The safety checkpoint may run into the cap. That others were pruned for it is said.
@@ -158,14 +178,15 @@ impl CheckpointManager {
     ) -> Result<Restored, Error> {
         let mut record = self.record_of(workspace, request)?;
         let result = self.try_restore(workspace, held, request, &mut record, progress);
-        if let Err(error) = &result {
-            self.note_refusal(record, request, error);
+        match &result {
+            Err(error) if request.options.dry_run == DryRun::No => self.note_refusal(&[record], error),
+            _ => {}
         }
         result
     }
 
     /// The record of this rollback, before anything is known about how it goes.
-    fn record_of(&self, workspace: &Workspace, request: &Request<'_>) -> Result<Rollback, Error> {
+    pub(crate) fn record_of(&self, workspace: &Workspace, request: &Request<'_>) -> Result<Rollback, Error> {
         let options = request.options;
         let selective = !options.paths.is_empty() || options.part.is_some() || options.git_alone();
         Ok(Rollback {
@@ -195,19 +216,6 @@ impl CheckpointManager {
         })
     }
 
-    /// A rollback that was refused before anything changed is on record too. That the record fails must not hide why.
-    fn note_refusal(&self, mut record: Rollback, request: &Request<'_>, error: &Error) {
-        let on_record = record.safety_checkpoint.is_some();
-        let no_attempt = matches!(error, Error::Workspace(WorkspaceError::Interrupted));
-        if on_record || no_attempt || request.options.dry_run == DryRun::Yes {
-            return;
-        }
-        record.state = RollbackState::Refused;
-        record.finished_at = Some(self.environment.now());
-        record.error = Some(error.to_string());
-        let _ = self.catalog.write(|transaction| transaction.insert_rollback(&record, &[]));
-    }
-
     fn try_restore(
         &self,
         workspace: &Workspace,
@@ -223,7 +231,9 @@ impl CheckpointManager {
             return Err(Error::NoPart { checkpoint: request.to.id, part });
         }
         let mut git_warnings = Vec::new();
-        let moving = self.plan_git(workspace, request, record, progress, &mut git_warnings)?;
+        let asked =
+            Asked { workspace, verb: request.verb, to: &request.to, options: request.options, id: record.id };
+        let git = self.plan_git(&asked, progress, &mut git_warnings)?;
         let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
         let mut part = FilesPart::new(self, &held.root, workspace, config.excludes);
         part.times = request.options.times;
@@ -243,8 +253,9 @@ impl CheckpointManager {
             ..CreateOptions::default()
         };
         let mut safety = self.draft(workspace, &part, Some(&target), &safety, &writer, progress)?;
-        self.note_git(workspace, config.git, &mut safety.checkpoint, moving.as_ref(), &writer)?;
-        if moving.as_ref().is_some_and(|moving| !moving.files) {
+        let mut noted = self.note_git(&part, config.git, git.as_ref(), &writer, progress)?;
+        noted.add_to(&mut safety.checkpoint, &writer)?;
+        if git.as_ref().is_some_and(|git| !git.takes_files()) {
             target.document = safety.captured.document;
         }
         let (mut taken_back, mut plan_now) = (None, None);
@@ -257,7 +268,15 @@ impl CheckpointManager {
             return Err(Error::NoPart { checkpoint: request.to.id, part: PartKind::Plan });
         }
         let wanted = if only_plan { safety.captured.document } else { target.document };
-        let mut prepared = part.prepare(safety.captured.document, wanted, chosen, &writer)?;
+        let git_part = part.git_folder();
+        let mut prepared = match (&git, noted.folder) {
+            (Some(GitPlan::Folder(target, _)), Some(now)) => {
+                record.paths = vec![git_folder()];
+                let chosen = Chosen { paths: &record.paths, absent: Absent::Fine };
+                git_part.prepare(now, *target, chosen, &writer)?
+            }
+            _ => part.prepare(safety.captured.document, wanted, chosen, &writer)?,
+        };
         if request.options.with_plan()
             && request.taking.is_none()
             && let Some(plan) = PlanRollback::prepare(self, &writer, request, record.id)?
@@ -272,12 +291,12 @@ impl CheckpointManager {
             taking.check(&writer, safety.captured.document, target.document)?;
             prepared = Box::new(WithRecords { files: prepared, records: Box::new(taking) });
         }
-        match &moving {
-            Some(moving) => prepared = Box::new(WithGit { files: prepared, moving }),
+        match &git {
+            Some(GitPlan::Move(moving)) => prepared = Box::new(WithGit { files: prepared, moving }),
             None if request.options.with_plan() && request.verb == Verb::Rollback => {
                 git_warnings.extend(self.git_moved_since(workspace, &request.to));
             }
-            None => {}
+            _ => {}
         }
         let outline = prepared.outline().clone();
         record.restored_files_count = outline.restored;
@@ -292,7 +311,7 @@ impl CheckpointManager {
             taken_back,
             undone: Vec::new(),
             effects_not_undone: Vec::new(),
-            git: moving.as_ref().map(Moving::moved),
+            git: git.as_ref().map(GitPlan::moved),
         };
         let lacking = part.capabilities.warnings();
         restored.warnings.extend(lacking.iter().map(|warning| (*warning).to_owned()));
@@ -303,35 +322,45 @@ impl CheckpointManager {
         safety.checkpoint.role = Some(Role::Safety);
         safety.checkpoint.warnings.extend(config.passed_over);
         safety.checkpoint.size_bytes = writer.finish()?.stored_bytes;
-        prepared.stage(record.id, progress)?;
-        // INTENT. From here on the record says that work is under way, and recovery knows every step of it.
-        record.safety_checkpoint = Some(safety.checkpoint.id);
-        let intent = self.catalog.write::<(), Error>(|transaction| {
-            prepared.intend(transaction)?;
-            transaction.insert_checkpoint(&safety.checkpoint)?;
-            if let Some(plan) = &plan_now {
-                link_plan(transaction, &safety.checkpoint, plan)?;
-            }
-            Ok(transaction.insert_rollback(record, prepared.steps())?)
-        });
-        if let Err(error) = intent {
-            let error = self.abort(record, &mut *prepared, error, progress);
-            record.safety_checkpoint = None;
-            return Err(error);
-        }
-        let Draft { checkpoint: safety, captured } = &mut safety;
-        let applied = std::thread::scope(|threads| {
-            threads.spawn(|| self.keep_cache(workspace, safety, captured));
-            self.apply_and_publish(workspace, request, record, &mut *prepared, progress)
-        });
-        match applied {
-            Ok(meanwhile) => restored.changed_meanwhile = meanwhile,
-            Err(error) => return Err(self.abort(record, &mut *prepared, error, progress)),
-        }
+        // A workspace of which only a part was put back is nearest to what it was just before.
+        let all = record.paths.is_empty() && !request.options.git_alone();
+        let Draft { checkpoint: safety, mut captured } = safety;
+        let head = if all { request.to.id } else { safety.id };
+        let deed = Deed {
+            safety: &safety,
+            intend: &|transaction| plan_now.iter().try_for_each(|plan| link_plan(transaction, &safety, plan)),
+            publish: &|transaction, at| self.count_restored(transaction, request, at),
+        };
+        let mut members = [Member { prepared, record: record.clone(), head }];
+        let beside = || {
+            self.keep_cache(workspace, What::Files, &safety, &mut captured.cache);
+            self.keep_cache(workspace, What::Git, &safety, &mut noted.cache);
+        };
+        let carried = self.carry_out(&mut members, &deed, beside, progress)?;
+        restored.changed_meanwhile = carried.meanwhile.into_iter().map(|(_, path)| path).collect();
+        restored.waiting = carried.waiting;
+        restored.warnings.extend(carried.warnings);
         restored.verified = true;
-        self.settle(record, &mut *prepared, progress, &mut restored);
-        restored.rollback = self.catalog.rollback(record.id)?.unwrap_or_else(|| record.clone());
+        let [Member { record: done, .. }] = members;
+        restored.rollback = done;
         Ok(restored)
+    }
+
+    /// What a rollback that is done counts as.
+    fn count_restored(
+        &self,
+        transaction: &Transaction<'_>,
+        request: &Request<'_>,
+        at: Timestamp,
+    ) -> Result<(), Error> {
+        if request.taking.is_none() {
+            transaction.count_rollback(request.to.id)?;
+            self.count(transaction, SessionCount::Recovery, at)?;
+        }
+        if request.correction.is_some_and(Correction::has_guidance) {
+            self.count(transaction, SessionCount::Decision, at)?;
+        }
+        Ok(())
     }
 
     /// What the checkpoint holds of this workspace, if it may be restored here.
@@ -352,92 +381,6 @@ impl CheckpointManager {
             return Err(Error::OnlyRescued { checkpoint });
         }
         files_part(&request.to).cloned().ok_or(Error::NoFiles { checkpoint })
-    }
-
-    /// APPLY, SYNC, verify, PUBLISH.
-    fn apply_and_publish(
-        &self,
-        workspace: &Workspace,
-        request: &Request<'_>,
-        record: &mut Rollback,
-        prepared: &mut dyn Prepared,
-        progress: &dyn Progress,
-    ) -> Result<Vec<RelPath>, Error> {
-        let meanwhile = prepared.apply(progress)?;
-        let at = self.environment.now();
-        let facts = FinishFacts {
-            restored_files_count: Some(record.restored_files_count),
-            removed_files_count: Some(record.removed_files_count),
-            changed_paths: record.changed_paths,
-            error: None,
-        };
-        // A workspace of which only a part was put back is nearest to what it was just before.
-        let all = record.paths.is_empty() && !request.options.git_alone();
-        let head = match (all, record.safety_checkpoint) {
-            (false, Some(safety)) => safety,
-            _ => request.to.id,
-        };
-        self.catalog.write::<(), Error>(|transaction| {
-            prepared.publish(transaction)?;
-            transaction.finish_rollback(record.id, RollbackState::Done, at, &facts)?;
-            if request.taking.is_none() {
-                transaction.count_rollback(request.to.id)?;
-                self.count(transaction, SessionCount::Recovery, at)?;
-            }
-            if request.correction.is_some_and(Correction::has_guidance) {
-                self.count(transaction, SessionCount::Decision, at)?;
-            }
-            transaction.set_head(workspace.id, head)?;
-            Ok(())
-        })?;
-        Ok(meanwhile)
-    }
-
-    /// Puts everything back and says so on record.
-    fn abort(
-        &self,
-        record: &Rollback,
-        prepared: &mut dyn Prepared,
-        cause: Error,
-        progress: &dyn Progress,
-    ) -> Error {
-        if let Err(error) = prepared.undo() {
-            return Error::Unfinished { rollback: record.id, source: Box::new(error) };
-        }
-        let facts = FinishFacts { error: Some(cause.to_string()), ..FinishFacts::default() };
-        let at = self.environment.now();
-        let aborted = self.catalog.write(|transaction| {
-            // The intent itself may be what failed.
-            match transaction.rollback(record.id)? {
-                Some(_) => transaction.finish_rollback(record.id, RollbackState::Aborted, at, &facts),
-                None => Ok(()),
-            }
-        });
-        if let Err(error) = aborted {
-            return Error::Unfinished { rollback: record.id, source: Box::new(error.into()) };
-        }
-        // What cannot be cleared away now, the next command clears away.
-        let _ = self.settle_once(record, prepared, Ended::Undone, progress);
-        Error::RolledBackHalfway { rollback: record.id, source: Box::new(cause) }
-    }
-
-    /// SETTLE. The rollback is done; what goes wrong here is told and left to the next command.
-    fn settle(
-        &self,
-        record: &Rollback,
-        prepared: &mut dyn Prepared,
-        progress: &dyn Progress,
-        restored: &mut Restored,
-    ) {
-        match self.settle_once(record, prepared, Ended::Done, progress) {
-            Ok(settling) => {
-                restored.waiting = settling.waiting;
-                restored.warnings.extend(settling.warnings);
-            }
-            Err(error) => {
-                restored.warnings.push(format!("what was displaced is still kept in .safepoint: {error}"));
-            }
-        }
     }
 }
 

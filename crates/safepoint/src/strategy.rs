@@ -1,17 +1,17 @@
 //! STAGED and PROGRESSIVE: a rollback that is tried first, and one that looks for the newest state that is good.
 
-use crate::create::files_part;
 use crate::effects::in_words;
 use crate::process::{self, Exit, Job, Log, Stop};
 use crate::restore::{DryRun, RestoreOptions, Restored};
-use crate::{CheckpointManager, Error, parts};
+use crate::together::{RestoredTogether, is_together, within};
+use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Filter, Workspace};
-use safepoint_model::checkpoint::Checkpoint;
+use safepoint_model::checkpoint::{Checkpoint, PartKind, Scope};
 use safepoint_model::rollback::Strategy;
-use safepoint_model::{CheckpointId, Progress};
+use safepoint_model::{CheckpointId, Progress, WorkspaceId};
 use safepoint_store::Depth;
 use safepoint_workspace::{WorkspaceError, write_tree};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a user's command said about a state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,20 +31,20 @@ impl Check {
 
 /// A rollback that was tried beside the workspace and is about to be done.
 #[derive(Debug, Clone)]
-pub struct Staged {
+pub struct Staged<R = Restored> {
     /// What it would do.
-    pub outline: Restored,
+    pub outline: R,
     /// What the user's command said, where there was one.
     pub check: Option<Check>,
 }
 
 /// How a staged rollback ended.
 #[derive(Debug)]
-pub enum StagedEnd {
+pub enum StagedEnd<R = Restored> {
     /// It was done.
-    Done(Box<Restored>, Box<Staged>),
+    Done(Box<R>, Box<Staged<R>>),
     /// The user's command did not pass, or somebody did not want it: nothing has changed.
-    Left(Box<Staged>),
+    Left(Box<Staged<R>>),
 }
 
 /// How a progressive rollback looks for the newest good state.
@@ -59,9 +59,9 @@ pub enum Search {
 
 /// How a progressive rollback ended.
 #[derive(Debug)]
-pub struct Progressed {
+pub struct Progressed<R = Restored> {
     /// The rollback to the newest good state; nothing where none was, and everything is as it was.
-    pub restored: Option<Restored>,
+    pub restored: Option<R>,
     /// What was tried, in order.
     pub tried: Vec<Check>,
     /// What was there before.
@@ -72,11 +72,11 @@ pub struct Progressed {
 pub type Printed<'a> = &'a mut dyn FnMut(&[u8]);
 
 /// What a staged rollback has to pass before it is done.
-pub struct Trial<'a> {
+pub struct Trial<'a, R = Restored> {
     /// The user's command, in the folder of the target.
     pub command: Option<&'a str>,
     /// Whoever sees what would happen and says whether it is to.
-    pub agreed: &'a mut dyn FnMut(&Staged) -> bool,
+    pub agreed: &'a mut dyn FnMut(&Staged<R>) -> bool,
     /// Whoever sees what the command prints.
     pub printed: Printed<'a>,
 }
@@ -92,20 +92,116 @@ pub struct Until {
     pub search: Search,
 }
 
+/// Where a rollback takes place: in one workspace, or in all the folders of a checkpoint.
+trait Ground {
+    type Restored;
+
+    /// The folder in which the user's command looks at what is there.
+    fn directory(&self) -> &Path;
+
+    fn go(
+        &self,
+        to: CheckpointId,
+        options: &RestoreOptions,
+        progress: &dyn Progress,
+    ) -> Result<Self::Restored, Error>;
+
+    /// Writes the target into a folder where nothing is. Gives the folder for the user's command.
+    fn write_out(&self, to: &Checkpoint, into: &Path, progress: &dyn Progress) -> Result<PathBuf, Error>;
+
+    fn safety(restored: &Self::Restored) -> Option<CheckpointId>;
+}
+
+/// One workspace.
+struct One<'m> {
+    manager: &'m CheckpointManager,
+    workspace: &'m Workspace,
+}
+
+impl Ground for One<'_> {
+    type Restored = Restored;
+
+    fn directory(&self) -> &Path {
+        self.workspace.root_path()
+    }
+
+    fn go(
+        &self,
+        to: CheckpointId,
+        options: &RestoreOptions,
+        progress: &dyn Progress,
+    ) -> Result<Restored, Error> {
+        self.manager.restore(self.workspace, to, options, progress)
+    }
+
+    fn write_out(&self, to: &Checkpoint, into: &Path, progress: &dyn Progress) -> Result<PathBuf, Error> {
+        let place = into.join(name_of(self.workspace));
+        self.manager.write_files(to, self.workspace.id, &place, progress)?;
+        Ok(place)
+    }
+
+    fn safety(restored: &Restored) -> Option<CheckpointId> {
+        restored.rollback.safety_checkpoint
+    }
+}
+
+/// All the folders of a checkpoint, seen from one of them.
+struct All<'m> {
+    manager: &'m CheckpointManager,
+    here: &'m Workspace,
+}
+
+impl Ground for All<'_> {
+    type Restored = RestoredTogether;
+
+    fn directory(&self) -> &Path {
+        self.here.root_path()
+    }
+
+    fn go(
+        &self,
+        to: CheckpointId,
+        options: &RestoreOptions,
+        progress: &dyn Progress,
+    ) -> Result<RestoredTogether, Error> {
+        self.manager.restore_together(to, options, progress)
+    }
+
+    fn write_out(&self, to: &Checkpoint, into: &Path, progress: &dyn Progress) -> Result<PathBuf, Error> {
+        let mut directory = into.to_owned();
+        for part in to.parts.iter().filter(|part| part.kind == PartKind::Files) {
+            let workspace = self.manager.workspace(part.key.parse()?)?;
+            let mut place = into.join(name_of(&workspace));
+            if place.exists() {
+                place = into.join(format!("{}-{}", name_of(&workspace), workspace.id));
+            }
+            self.manager.write_files(to, workspace.id, &place, progress)?;
+            if workspace.id == self.here.id {
+                directory = place;
+            }
+        }
+        Ok(directory)
+    }
+
+    fn safety(restored: &RestoredTogether) -> Option<CheckpointId> {
+        restored.safety_checkpoint
+    }
+}
+
 impl CheckpointManager {
     /// Writes what a checkpoint holds of a workspace into a folder where nothing is.
     ///
     /// # Errors
-    /// When something is there, the checkpoint holds no files, or something of it is missing or damaged.
+    /// When something is there, the checkpoint holds no files of it, or something of it is missing or damaged.
     pub fn write_files(
         &self,
         checkpoint: &Checkpoint,
+        workspace: WorkspaceId,
         to: &Path,
         progress: &dyn Progress,
     ) -> Result<(), Error> {
         let _using = self.store.using()?;
-        let part = files_part(checkpoint).ok_or(Error::NoFiles { checkpoint: checkpoint.id })?;
-        let snapshot = parts::files::snapshot(&self.store, part.document)?;
+        let snapshot = self.snapshot_of(&within(checkpoint, workspace))?;
         let times = safepoint_workspace::Times::Recorded;
         Ok(write_tree(&self.store, &snapshot.root, to, times, progress)?)
     }
@@ -124,6 +220,33 @@ impl CheckpointManager {
         trial: Trial<'_>,
         progress: &dyn Progress,
     ) -> Result<StagedEnd, Error> {
+        self.staged(&One { manager: self, workspace }, to, options, trial, progress)
+    }
+
+    /// The same for a checkpoint of many folders. The user's command looks at what `here` would be, where that is one of them, and
+    /// finds all of them beside each other in `$SAFEPOINT_TARGET`.
+    ///
+    /// # Errors
+    /// As [`CheckpointManager::restore_staged`].
+    pub fn restore_staged_together(
+        &self,
+        here: &Workspace,
+        to: CheckpointId,
+        options: &RestoreOptions,
+        trial: Trial<'_, RestoredTogether>,
+        progress: &dyn Progress,
+    ) -> Result<StagedEnd<RestoredTogether>, Error> {
+        self.staged(&All { manager: self, here }, to, options, trial, progress)
+    }
+
+    fn staged<G: Ground>(
+        &self,
+        ground: &G,
+        to: CheckpointId,
+        options: &RestoreOptions,
+        trial: Trial<'_, G::Restored>,
+        progress: &dyn Progress,
+    ) -> Result<StagedEnd<G::Restored>, Error> {
         let Trial { command, agreed, printed } = trial;
         let checkpoint = self.checkpoint(to)?;
         let options = RestoreOptions { strategy: Some(Strategy::Staged), ..options.clone() };
@@ -132,7 +255,7 @@ impl CheckpointManager {
         if let Some(damaged) = validation.damaged.first() {
             return Err(Error::NotWhole { checkpoint: to, what: damaged.what.clone() });
         }
-        let outline = self.restore(workspace, to, &dry, progress)?;
+        let outline = ground.go(to, &dry, progress)?;
         let check = match command {
             None => None,
             Some(command) => {
@@ -140,9 +263,9 @@ impl CheckpointManager {
                     .home
                     .make_scratch(&CheckpointId::from_bits(self.environment.new_id()).to_string())
                     .map_err(|source| Error::Home { path: self.home().to_owned(), source })?;
-                let place = scratch.path().join(name_of(workspace));
-                self.write_files(&checkpoint, &place, progress)?;
-                Some(self.check_state(&checkpoint, &place, command, printed, progress)?)
+                let directory = ground.write_out(&checkpoint, scratch.path(), progress)?;
+                let place = Look { directory: &directory, target: scratch.path(), command };
+                Some(self.check_state(&checkpoint, &place, printed, progress)?)
             }
         };
         let staged = Staged { outline, check };
@@ -150,7 +273,7 @@ impl CheckpointManager {
         if !passed || options.dry_run == DryRun::Yes || !agreed(&staged) {
             return Ok(StagedEnd::Left(Box::new(staged)));
         }
-        let restored = self.restore(workspace, to, &options, progress)?;
+        let restored = ground.go(to, &options, progress)?;
         Ok(StagedEnd::Done(Box::new(restored), Box::new(staged)))
     }
 
@@ -172,9 +295,48 @@ impl CheckpointManager {
             let at = candidates.iter().position(|it| it.id == from);
             candidates.drain(..at.ok_or(Error::OtherWorkspace { checkpoint: from })?);
         }
+        let ground = One { manager: self, workspace };
+        self.until(&ground, &candidates, until, options, printed, progress)
+    }
+
+    /// The same over checkpoints of many folders, from `from` on, those of the same scope and of the same agents. The user's command
+    /// looks at `here`.
+    ///
+    /// # Errors
+    /// As [`CheckpointManager::restore_until`].
+    pub fn restore_until_together(
+        &self,
+        here: &Workspace,
+        from: &Checkpoint,
+        until: &Until,
+        options: &RestoreOptions,
+        printed: Printed<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Progressed<RestoredTogether>, Error> {
+        let mut candidates = self.list(&Filter { scope: Some(from.scope), ..Filter::default() })?;
+        let agents = |checkpoint: &Checkpoint| -> Vec<String> {
+            let agents = checkpoint.parts.iter().filter(|part| part.kind == PartKind::Agent);
+            agents.map(|part| part.key.clone()).collect()
+        };
+        let alike = |it: &Checkpoint| from.scope == Scope::Framework || agents(it) == agents(from);
+        candidates.retain(|it| is_together(it) && alike(it));
+        let at = candidates.iter().position(|it| it.id == from.id);
+        candidates.drain(..at.ok_or(Error::OtherWorkspace { checkpoint: from.id })?);
+        self.until(&All { manager: self, here }, &candidates, until, options, printed, progress)
+    }
+
+    fn until<G: Ground>(
+        &self,
+        ground: &G,
+        candidates: &[Checkpoint],
+        until: &Until,
+        options: &RestoreOptions,
+        printed: Printed<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Progressed<G::Restored>, Error> {
         let mut walk = Walk {
             manager: self,
-            workspace,
+            ground,
             command: &until.command,
             options: RestoreOptions { strategy: Some(Strategy::Progressive), ..options.clone() },
             tried: Vec::new(),
@@ -182,8 +344,8 @@ impl CheckpointManager {
             progress,
         };
         let found = match until.search {
-            Search::Stepwise => walk.stepwise(&candidates, printed),
-            Search::Bisect => walk.bisect(&candidates, printed),
+            Search::Stepwise => walk.stepwise(candidates, printed),
+            Search::Bisect => walk.bisect(candidates, printed),
         };
         match found {
             Ok(Some(restored)) => {
@@ -204,18 +366,18 @@ impl CheckpointManager {
     fn check_state(
         &self,
         checkpoint: &Checkpoint,
-        place: &Path,
-        command: &str,
+        look: &Look<'_>,
         printed: Printed<'_>,
         progress: &dyn Progress,
     ) -> Result<Check, Error> {
         let variables = [
             process::variable("SAFEPOINT_CHECKPOINT_ID", checkpoint.id.to_string()),
             process::variable("SAFEPOINT_HOME", self.home()),
+            process::variable("SAFEPOINT_TARGET", look.target),
         ];
         let job = Job {
-            line: command,
-            directory: place,
+            line: look.command,
+            directory: look.directory,
             variables: &variables,
             deadline: None,
             open_files: self.settings.open_files,
@@ -236,6 +398,14 @@ impl CheckpointManager {
     }
 }
 
+/// A user's command, and where it looks.
+struct Look<'a> {
+    command: &'a str,
+    directory: &'a Path,
+    /// Where all of the state lies.
+    target: &'a Path,
+}
+
 /// A name for the folder of a target, as its commands may print it.
 fn name_of(workspace: &Workspace) -> &str {
     match workspace.name.as_str() {
@@ -245,9 +415,9 @@ fn name_of(workspace: &Workspace) -> &str {
 }
 
 /// The way back, stop by stop.
-struct Walk<'w> {
+struct Walk<'w, G: Ground> {
     manager: &'w CheckpointManager,
-    workspace: &'w Workspace,
+    ground: &'w G,
     command: &'w str,
     options: RestoreOptions,
     tried: Vec<Check>,
@@ -256,24 +426,25 @@ struct Walk<'w> {
     progress: &'w dyn Progress,
 }
 
-impl Walk<'_> {
+impl<G: Ground> Walk<'_, G> {
     /// Goes to a state and asks. Gives the rollback, and whether the state is good.
-    fn stop_at(&mut self, checkpoint: &Checkpoint, printed: Printed<'_>) -> Result<(Restored, bool), Error> {
-        let restored = self.go(checkpoint)?;
-        let place = self.workspace.root_path();
-        let check = self.manager.check_state(checkpoint, place, self.command, printed, self.progress)?;
+    fn stop_at(&mut self, to: &Checkpoint, printed: Printed<'_>) -> Result<(G::Restored, bool), Error> {
+        let restored = self.go(to)?;
+        let directory = self.ground.directory();
+        let look = Look { command: self.command, directory, target: directory };
+        let check = self.manager.check_state(to, &look, printed, self.progress)?;
         let passed = check.is_passed();
         self.tried.push(check);
         Ok((restored, passed))
     }
 
-    fn go(&mut self, checkpoint: &Checkpoint) -> Result<Restored, Error> {
-        let restored = self.manager.restore(self.workspace, checkpoint.id, &self.options, self.progress)?;
-        self.began_at = self.began_at.or(restored.rollback.safety_checkpoint);
+    fn go(&mut self, to: &Checkpoint) -> Result<G::Restored, Error> {
+        let restored = self.ground.go(to.id, &self.options, self.progress)?;
+        self.began_at = self.began_at.or(G::safety(&restored));
         Ok(restored)
     }
 
-    fn stepwise(&mut self, all: &[Checkpoint], printed: Printed<'_>) -> Result<Option<Restored>, Error> {
+    fn stepwise(&mut self, all: &[Checkpoint], printed: Printed<'_>) -> Result<Option<G::Restored>, Error> {
         for checkpoint in all {
             let (restored, passed) = self.stop_at(checkpoint, printed)?;
             if passed {
@@ -284,7 +455,7 @@ impl Walk<'_> {
     }
 
     /// The newest good one lies before the first that is known to be good, and behind the last that is known not to be.
-    fn bisect(&mut self, all: &[Checkpoint], printed: Printed<'_>) -> Result<Option<Restored>, Error> {
+    fn bisect(&mut self, all: &[Checkpoint], printed: Printed<'_>) -> Result<Option<G::Restored>, Error> {
         let Some(oldest) = all.len().checked_sub(1) else { return Ok(None) };
         let (mut restored, passed) = self.stop_at(&all[oldest], printed)?;
         if !passed {
@@ -310,7 +481,6 @@ impl Walk<'_> {
     /// Everything as it was before the first stop.
     fn return_to_begin(&self) -> Result<(), Error> {
         let Some(began_at) = self.began_at else { return Ok(()) };
-        let silent = crate::Silent;
-        self.manager.restore(self.workspace, began_at, &self.options, &silent).map(drop)
+        self.ground.go(began_at, &self.options, &crate::Silent).map(drop)
     }
 }

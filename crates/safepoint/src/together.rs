@@ -13,8 +13,53 @@ pub(crate) use places::Place;
 pub use restore::RestoredTogether;
 pub(crate) use restore::Wish;
 
+use crate::{CheckpointManager, Error};
 use safepoint_model::WorkspaceId;
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
+use safepoint_model::coverage::Coverage;
+use safepoint_model::files::FilesDocument;
+use serde::Serialize;
+
+/// What a checkpoint of many folders holds of one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HeldFolder {
+    /// Which one.
+    pub workspace_id: WorkspaceId,
+    /// Where it is; nothing where it is not on record any more.
+    pub root: Option<String>,
+    /// Files, links and directories.
+    pub count: u64,
+    /// Bytes in files.
+    pub bytes: u64,
+    /// What was left out of it.
+    #[serde(skip)]
+    pub coverage: Coverage,
+}
+
+impl CheckpointManager {
+    /// The folders of a checkpoint of many; none where it is one of a single workspace.
+    ///
+    /// # Errors
+    /// When a document is missing or damaged.
+    pub fn folders_of(&self, checkpoint: &Checkpoint) -> Result<Vec<HeldFolder>, Error> {
+        let _using = self.store.using()?;
+        let mut folders = Vec::new();
+        let parts = checkpoint.parts.iter().filter(|part| part.kind == PartKind::Files);
+        for part in parts.filter(|_| is_together(checkpoint)) {
+            let workspace_id = part.key.parse()?;
+            let document = FilesDocument::load(&self.store, part.document)?;
+            let root = self.catalog.workspace(workspace_id)?;
+            folders.push(HeldFolder {
+                workspace_id,
+                root: root.map(|workspace| workspace.root_path().to_string_lossy().into_owned()),
+                count: document.count,
+                bytes: document.bytes,
+                coverage: document.coverage(&self.store)?,
+            });
+        }
+        Ok(folders)
+    }
+}
 
 /// What is taken together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +74,17 @@ pub enum Whole {
 pub(crate) fn files_of(checkpoint: &Checkpoint, workspace: WorkspaceId) -> Option<&PartRecord> {
     let key = workspace.to_string();
     checkpoint.parts.iter().find(|part| part.kind == PartKind::Files && part.key == key)
+}
+
+/// What a checkpoint of many folders is to one of them: as if it had been taken there alone. Others are what they are.
+pub fn within(checkpoint: &Checkpoint, workspace: WorkspaceId) -> Checkpoint {
+    let mut seen = checkpoint.clone();
+    if is_together(checkpoint) && files_of(checkpoint, workspace).is_some() {
+        let key = workspace.to_string();
+        seen.workspace_id = Some(workspace);
+        seen.parts.retain(|part| part.key == key);
+    }
+    seen
 }
 
 /// Whether a checkpoint is one of many folders.

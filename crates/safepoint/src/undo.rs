@@ -85,13 +85,23 @@ impl CheckpointManager {
             return Err(Error::GoesTogether { checkpoint: before });
         }
         let options = RestoreOptions { paths: answered.paths.clone(), ..options.clone() };
-        self.with_effects(before, &options, progress, |options| {
+        let to = self.checkpoint(before)?;
+        let asked = Request {
+            verb,
+            answers: Some(answered.id),
+            to,
+            options: &options,
+            correction: None,
+            taking: None,
+        };
+        let records = || self.record_of(workspace, &asked).into_iter().collect();
+        let (restored, effects) = self.with_effects(&asked.to, &options, &records, progress, |options| {
             self.restore_within_cap(workspace, options, progress, || {
                 let held = self.hold(workspace)?;
                 self.recover_held(workspace, &held.root, progress)?;
                 // Somebody else may have undone it meanwhile.
                 let (answered, before) = self.answered(workspace, verb)?;
-                let part = self.git_alone_before(before)?.then_some(PartKind::Git);
+                let part = self.was_git_alone(&answered)?.then_some(PartKind::Git);
                 let options = RestoreOptions { paths: answered.paths.clone(), part, ..options.clone() };
                 let request = Request {
                     verb,
@@ -103,7 +113,8 @@ impl CheckpointManager {
                 };
                 self.restore_held(workspace, &held, &request, progress)
             })
-        })
+        })?;
+        Ok(restored.with(effects))
     }
 
     /// Takes the last rollback of many folders back, or does it again: the one that a workspace's history ends with.
@@ -124,7 +135,9 @@ impl CheckpointManager {
             return Err(Error::NotTogether { rollback: answered.id });
         }
         let to = self.checkpoint(before)?;
-        self.restore_wish(&Wish { verb, answers: Some(answered.id), to: &to, options }, progress)
+        let part = self.was_git_alone(&answered)?.then_some(PartKind::Git);
+        let options = RestoreOptions { part, ..options.clone() };
+        self.restore_wish(&Wish { verb, answers: Some(answered.id), to: &to, options: &options }, progress)
     }
 
     /// The rollback that is answered, and what was there just before it.

@@ -202,7 +202,9 @@ impl Check<'_> {
                 self.plan(part.document)?;
             } else if part.kind == PartKind::Git {
                 self.git(part.document)?;
-            } else if self.object(None, part.document)? && part.kind == PartKind::Files {
+            } else if self.object(None, part.document)?
+                && matches!(part.kind, PartKind::Files | PartKind::GitFolder)
+            {
                 self.files(part.document)?;
             }
         }

@@ -33,7 +33,7 @@ pub use plan::{Plan, plan};
 pub use probe::Capabilities;
 pub use root::{Lock, OWN_FOLDER, Root, SmallFile};
 pub use rules::check_patterns;
-pub use scan::{NextCache, Scan, ScanOptions, Snapshot, scan};
+pub use scan::{NextCache, Scan, ScanOptions, Snapshot, What, scan};
 pub use settle::{Ended, Finding, Settled};
 pub use stage::{Stage, StageOptions, Times};
 pub use swap::Meanwhile;

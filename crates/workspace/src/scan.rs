@@ -28,6 +28,9 @@ pub(crate) const DEPTH_MAX: usize = 4_000;
 /// The first bytes of a `CACHEDIR.TAG` (bford.info/cachedir).
 const CACHE_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
+/// The folder of a repository.
+const GIT_FOLDER: &[u8] = b".git";
+
 /// What a capture is to do.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct ScanOptions<'a> {
@@ -39,6 +42,18 @@ pub struct ScanOptions<'a> {
     pub own: &'a [RelPath],
     /// A tree whose paths are captured even where rules leave them out: what a rollback to it would displace.
     pub keep: Option<ObjectId>,
+    /// What of the workspace is wanted.
+    pub what: What,
+}
+
+/// What of a workspace a capture is about.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// Everything but the folders that git keeps its repositories in.
+    #[default]
+    Files,
+    /// The folder `.git` in the root, all of it and nothing else; rules are not asked.
+    Git,
 }
 
 /// A workspace at one moment.
@@ -95,7 +110,8 @@ pub fn scan<S: ObjectSink + ObjectSource>(
     progress: &dyn Progress,
 ) -> Result<Scan, WorkspaceError> {
     progress.begin(Activity::Scanning, None);
-    let walk = Walk { sink, source: sink, place: root.place(), own: options.own, progress };
+    let walk =
+        Walk { sink, source: sink, place: root.place(), own: options.own, what: options.what, progress };
     let result = threads::run(|| walk.root(root, options));
     progress.end();
     result
@@ -106,6 +122,7 @@ struct Walk<'a> {
     source: &'a dyn ObjectSource,
     place: (u32, u32, u64),
     own: &'a [RelPath],
+    what: What,
     progress: &'a dyn Progress,
 }
 
@@ -256,7 +273,7 @@ impl Walk<'_> {
         }
         let Ok(listed) = linux::list(&here.fd) else { return Ok(Err(Why::Unreadable)) };
         let mut found = Found::default();
-        if here.depth > 0 && self.is_cache(&here, &listed) && !here.only_kept {
+        if here.depth > 0 && self.what == What::Files && self.is_cache(&here, &listed) && !here.only_kept {
             if here.keep.tree(self.source)?.is_none() {
                 return Ok(Err(Why::CacheDirectory));
             }
@@ -339,7 +356,8 @@ impl Walk<'_> {
     }
 
     fn read_rules(&self, here: &mut Here<'_>, listed: &[linux::Listed], found: &mut Found) {
-        if listed.binary_search_by(|entry| entry.name.as_slice().cmp(RULES_FILE)).is_err() {
+        let there = || listed.binary_search_by(|entry| entry.name.as_slice().cmp(RULES_FILE)).is_ok();
+        if self.what == What::Git || !there() {
             return;
         }
         match read_start(&here.fd, RULES_FILE, RULES_BYTES_MAX) {
@@ -365,8 +383,12 @@ impl Walk<'_> {
             Err(_) => return Ok(Item::left_out(name, Why::Unreadable)),
         };
         let kind = facts.file_type;
-        if kind.is_dir() && name == b".git" {
-            return Ok(Item::left_out(name, Why::Git));
+        let is_git = kind.is_dir() && name == GIT_FOLDER;
+        match (self.what, here.depth) {
+            (What::Git, 0) if !is_git => return Ok(Item::Gone),
+            (What::Git, 0) => {}
+            _ if is_git => return Ok(Item::left_out(name, Why::Git)),
+            _ => {}
         }
         let is_own = name == OWN_FOLDER.as_bytes()
             || (!self.own.is_empty() && self.own.contains(&join(&here.path, &name)?));

@@ -118,13 +118,16 @@ fn labels_are_exact_and_of_this_workspace() {
         labelled(3, "twice"),
         elsewhere(labelled(4, "before")),
         elsewhere(labelled(5, "theirs")),
+        Checkpoint { workspace_id: None, ..labelled(6, "everything") },
+        Checkpoint { workspace_id: None, ..labelled(7, "before") },
     ]);
     assert_eq!(found(&room, "before"), [id(1)]);
     assert_eq!(found(&room, "Before"), []);
     assert_eq!(found(&room, "befor"), []);
     assert_eq!(found(&room, "twice"), [id(3), id(2)]);
     assert_eq!(found(&room, "theirs"), []);
-    assert_eq!(ids(&room, None, &"before".parse().unwrap()), [id(4), id(1)]);
+    assert_eq!(found(&room, "everything"), [id(6)]);
+    assert_eq!(ids(&room, None, &"before".parse().unwrap()), [id(7), id(4), id(1)]);
 }
 
 #[test]

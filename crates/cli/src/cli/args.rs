@@ -23,6 +23,12 @@ macro_rules! words {
 
 pub(crate) use words;
 
+/// Reads which part is meant. A repository is one thing to people, however much of it was kept.
+fn chosen_part() -> impl TypedValueParser<Value = PartKind> {
+    let words = PartKind::ALL.iter().filter(|kind| **kind != PartKind::GitFolder);
+    PossibleValuesParser::new(words.map(|word| word.as_str())).try_map(|word| word.parse::<PartKind>())
+}
+
 /// Reads a number as people write one.
 fn count(text: &str) -> Result<u64, &'static str> {
     text.parse().map_err(|_| "expected a whole number, such as 20")
@@ -398,7 +404,7 @@ pub(crate) struct RollbackArgs {
     #[arg(long = "path", value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
     /// Only this part: files, plan, agent, or git (its branch, HEAD and index).
-    #[arg(long = "part", value_name = "PART", value_parser = words!(PartKind), hide_possible_values = true)]
+    #[arg(long = "part", value_name = "PART", value_parser = chosen_part(), hide_possible_values = true)]
     pub(crate) parts: Vec<PartKind>,
     /// Show what would happen, and change nothing.
     #[arg(long)]

@@ -11,6 +11,7 @@ pub(crate) fn run(context: &Context, args: &CatArgs) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
     let workspace = context.surroundings.workspace(&manager)?;
     let checkpoint = context.checkpoint(&manager, Some(&workspace), &args.id, None)?;
+    let checkpoint = safepoint::within(&checkpoint, workspace.id);
     let path = context.surroundings.path_in(&workspace, &args.path)?;
     if context.out.is_json() {
         let mut content = Vec::new();

@@ -7,7 +7,7 @@ use crate::cli::{Context, exit, together};
 use crate::context::Surroundings;
 use crate::json;
 use crate::problem::Problem;
-use safepoint::model::checkpoint::{Checkpoint, Progress, Scope};
+use safepoint::model::checkpoint::{Checkpoint, PartKind, Progress, Scope};
 use safepoint::model::coverage::{Coverage, Skipped, Why};
 use safepoint::{CheckpointManager, CreateOptions, Created, GitCommit, Whole, Workspace};
 use serde_json::json;
@@ -147,6 +147,7 @@ pub(crate) fn tell(out: &Printer, created: &Created) {
             out.line(format!("  commit {commit}"));
         }
         left_out(out, &created.coverage);
+        kept_folder(out, checkpoint);
     }
     tell_upkeep(out, created);
 }
@@ -203,6 +204,13 @@ pub(crate) fn changed(out: &Printer, checkpoint: &Checkpoint) -> String {
 
 /// How many lines of a list people get to see.
 pub(crate) const SHOWN_MAX: usize = 12;
+
+/// That the repository is kept after all, where it is.
+pub(crate) fn kept_folder(out: &Printer, checkpoint: &Checkpoint) {
+    if checkpoint.parts.iter().any(|part| part.kind == PartKind::GitFolder) {
+        out.line("  git's own folder is kept beside the files: rollback ID --part git");
+    }
+}
 
 /// What is not in a checkpoint, and why.
 pub(crate) fn left_out(out: &Printer, coverage: &Coverage) {

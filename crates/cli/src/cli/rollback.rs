@@ -4,6 +4,9 @@ mod effects;
 mod git;
 mod strategies;
 
+pub(crate) use effects::{tell as effects, warn as effects_left};
+pub(crate) use git::line as git_line;
+
 use crate::cli::args::RollbackArgs;
 use crate::cli::create::{SHOWN_MAX, more};
 use crate::cli::fold::folded;
@@ -32,33 +35,31 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
     let named = |given: &str| context.checkpoint(&manager, Some(&workspace), given, session);
     let checkpoint = args.which.given().map(named).transpose()?;
     let options = options(context, &workspace, args)?;
+    let together = checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.workspace_id.is_none());
+    let ground = strategies::Ground { context, manager: &manager, workspace: &workspace };
     if strategy == Strategy::Progressive {
         git::refuse(args)?;
         context.recover_first(&manager, &workspace)?;
-        return strategies::progressive(context, &manager, &workspace, checkpoint.as_ref(), args, &options);
+        return match checkpoint.as_ref().filter(|_| together) {
+            Some(from) => ground.progressive_together(from, args, &options),
+            None => ground.progressive(checkpoint.as_ref(), args, &options),
+        };
     }
     let Some(checkpoint) = checkpoint else { return choose(context, &manager, &workspace) };
     let options = git::options(args, &checkpoint, options)?;
     context.recover_first(&manager, &workspace)?;
-    let goes_together = checkpoint.workspace_id.is_none() && options.paths.is_empty();
+    let goes_together = together && options.paths.is_empty();
     match (strategy, goes_together) {
-        (Strategy::Staged, true) => {
-            return Err(Problem::usage(
-                "a checkpoint of several folders is not tried beside them",
-                "Look at it with --dry-run; it goes back all or nothing, and `safepoint undo` takes it back.",
-            ));
-        }
-        (Strategy::Staged, false) => {
-            return strategies::staged(context, &manager, &workspace, &checkpoint, args, &options);
-        }
-        (_, true) => {
-            let restored = manager.restore_together(checkpoint.id, &options, &context.progress)?;
-            return together::answer(context, &manager, Verb::Rollback, &restored, options.dry_run);
-        }
-        (_, false) => {}
+        (Strategy::Staged, true) => return ground.staged_together(&checkpoint, args, &options),
+        (Strategy::Staged, false) => return ground.staged(&checkpoint, args, &options),
+        _ => {}
     }
     // Undo commands of a plan's steps may run: they are not to stay behind.
     signals::listen_for_another();
+    if goes_together {
+        let restored = manager.restore_together(checkpoint.id, &options, &context.progress)?;
+        return together::answer(context, &manager, Verb::Rollback, &restored, options.dry_run);
+    }
     let restored = manager
         .restore(&workspace, checkpoint.id, &options, &context.progress)
         .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
@@ -167,10 +168,10 @@ pub(crate) fn tell(context: &Context, manager: &CheckpointManager, restored: &Re
             out.line(format!("  {}", plan_line(&plan, back, dry_run)));
         }
         restored.git.iter().for_each(|moved| out.line(format!("  {}", git::line(moved))));
-        effects::tell(out, restored, dry_run);
+        effects::tell(out, &restored.undone, &restored.effects_not_undone, dry_run);
         paths(out, restored);
     }
-    effects::warn(out, restored);
+    effects::warn(out, &restored.effects_not_undone);
     advise(out, restored);
     if dry_run == DryRun::No && !differs_nowhere(restored) {
         let undo = |verb| again(context, manager, restored, verb);

@@ -1,16 +1,16 @@
 //! `show`: one checkpoint whole, with its files where asked for.
 
-use crate::cli::Context;
 use crate::cli::args::ShowArgs;
-use crate::cli::create::{changed, commit, left_out};
+use crate::cli::create::{changed, commit, kept_folder, left_out};
 use crate::cli::output::{Printer, Reply};
 use crate::cli::terminal::{ago, counted, moment, printable, printable_bytes, size};
+use crate::cli::{Context, together};
 use crate::context::Surroundings;
 use crate::json;
 use crate::problem::Problem;
-use safepoint::ListedEntry;
-use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::checkpoint::{Checkpoint, PartKind};
 use safepoint::model::tree::Node;
+use safepoint::{HeldFolder, ListedEntry};
 use serde_json::{Value, json};
 
 pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> {
@@ -22,20 +22,63 @@ pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> 
     let workspace = context.surroundings.workspace_if_any(&manager)?;
     let session = args.which.session_id.as_deref();
     let checkpoint = context.checkpoint(&manager, workspace.as_ref(), given, session)?;
-    let coverage = manager.coverage(&checkpoint)?;
+    let folders = manager.folders_of(&checkpoint)?;
+    let coverage = match checkpoint.workspace_id {
+        Some(_) => manager.coverage(&checkpoint)?,
+        None => together::joined(folders.iter().map(|folder| &folder.coverage)),
+    };
     facts(out, &checkpoint);
+    parts(out, &checkpoint, &folders);
     left_out(out, &coverage);
+    kept_folder(out, &checkpoint);
     for path in &coverage.unsettled {
         out.line(format!("  {} {path} changed all the while it was read", out.colours.yellow("unsettled:")));
     }
     let mut data = json!({ "checkpoint": json::checkpoint_with_coverage(&checkpoint, &coverage) });
-    if args.files {
+    if checkpoint.workspace_id.is_none() {
+        data["folders"] = json!(folders);
+    }
+    if args.files && checkpoint.workspace_id.is_some() {
         let entries = manager.entries(&checkpoint)?;
         out.line("");
         entries.iter().for_each(|listed| out.line(entry_line(listed)));
         data["entries"] = entries.iter().map(json::entry).collect::<Value>();
+    } else if args.files {
+        for (at, folder) in folders.iter().enumerate() {
+            let entries = manager.entries(&safepoint::within(&checkpoint, folder.workspace_id))?;
+            out.line("");
+            out.line(out.colours.bold(place(folder)));
+            entries.iter().for_each(|listed| out.line(entry_line(listed)));
+            data["folders"][at]["entries"] = entries.iter().map(json::entry).collect::<Value>();
+        }
     }
     Ok(Reply::done(data))
+}
+
+fn place(folder: &HeldFolder) -> String {
+    match &folder.root {
+        Some(root) => printable(root),
+        None => format!("a folder that is not on record any more, {}", folder.workspace_id),
+    }
+}
+
+/// What a checkpoint of many folders is made of.
+fn parts(out: &Printer, checkpoint: &Checkpoint, folders: &[HeldFolder]) {
+    for folder in folders {
+        let held = counted(folder.count, "file or folder", "files and folders");
+        out.line(format!(
+            "  {} {}  {}",
+            out.colours.dim(format!("{:<9}", "folder")),
+            place(folder),
+            out.colours.dim(format!("{held}, {}", size(folder.bytes)))
+        ));
+    }
+    if checkpoint.workspace_id.is_none() {
+        for part in checkpoint.parts.iter().filter(|it| matches!(it.kind, PartKind::Plan | PartKind::Agent)) {
+            let kind = out.colours.dim(format!("{:<9}", part.kind.as_str()));
+            out.line(format!("  {kind} {}", printable(&part.key)));
+        }
+    }
 }
 
 pub(crate) fn facts(out: &Printer, checkpoint: &Checkpoint) {

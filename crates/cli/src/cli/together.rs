@@ -4,12 +4,16 @@ use crate::cli::Context;
 use crate::cli::create::is_whole;
 use crate::cli::exit;
 use crate::cli::output::{Printer, Reply};
+use crate::cli::rollback;
 use crate::cli::terminal::{counted, printable, size};
 use crate::json;
 use crate::problem::Problem;
+use safepoint::model::WorkspaceId;
 use safepoint::model::coverage::Coverage;
 use safepoint::model::rollback::Verb;
-use safepoint::{CheckpointManager, CreateOptions, CreatedTogether, DryRun, RestoredTogether, Whole};
+use safepoint::{
+    CheckpointManager, CreateOptions, CreatedTogether, DryRun, GitMoved, RestoredTogether, Whole,
+};
 use serde_json::{Value, json};
 
 /// Takes a checkpoint of an agent or of everything.
@@ -17,7 +21,7 @@ pub(crate) fn create(context: &Context, whole: &Whole, options: &CreateOptions) 
     let manager = context.surroundings.open(options.source_tool.as_deref())?;
     let created = manager.create_together(whole, options, &context.progress)?;
     tell_created(&context.out, &created);
-    let coverage = joined(&created);
+    let coverage = joined(created.coverage.iter().map(|(_, coverage)| coverage));
     let data = json!({
         "checkpoint": json::checkpoint_with_coverage(&created.checkpoint, &coverage),
         "workspace": null,
@@ -28,9 +32,9 @@ pub(crate) fn create(context: &Context, whole: &Whole, options: &CreateOptions) 
 }
 
 /// What was left out, of all folders.
-fn joined(created: &CreatedTogether) -> Coverage {
+pub(super) fn joined<'c>(each: impl Iterator<Item = &'c Coverage>) -> Coverage {
     let mut all = Coverage::default();
-    for (_, coverage) in &created.coverage {
+    for coverage in each {
         // What is not the agent's is not ours to tell about.
         let told = coverage.skipped.iter().filter(|skipped| crate::cli::create::is_lack(skipped));
         all.skipped.extend(told.cloned());
@@ -75,6 +79,18 @@ pub(crate) fn answer(
     restored: &RestoredTogether,
     dry_run: DryRun,
 ) -> Result<Reply, Problem> {
+    tell(context, manager, verb, restored, dry_run)?;
+    Ok(Reply::done(json!({ "rollback": shape(restored, verb, dry_run) })))
+}
+
+/// For people.
+pub(super) fn tell(
+    context: &Context,
+    manager: &CheckpointManager,
+    verb: Verb,
+    restored: &RestoredTogether,
+    dry_run: DryRun,
+) -> Result<(), Problem> {
     let out = &context.out;
     if !out.quiet {
         let would = if dry_run == DryRun::Yes { "Would go" } else { "Went" };
@@ -92,22 +108,41 @@ pub(crate) fn answer(
         };
         listed("plans", &restored.plans);
         listed("agents", &restored.agents);
+        for (id, moved) in &restored.git {
+            let root = manager.workspace(*id)?.root_path().to_string_lossy().into_owned();
+            out.line(format!("  {}  {}", printable(&root), rollback::git_line(moved)));
+        }
+        rollback::effects(out, &restored.undone, &restored.effects_not_undone, dry_run);
         match dry_run {
             DryRun::Yes => out.line("  a dry run: nothing was changed"),
             DryRun::No => out.line(format!("  read back and verified, in {} ms", out.elapsed_ms())),
         }
     }
+    rollback::effects_left(out, &restored.effects_not_undone);
     restored.warnings.iter().for_each(|warning| out.warn(printable(warning)));
+    for (id, path) in &restored.changed_meanwhile {
+        let root = manager.workspace(*id)?.root_path().to_string_lossy().into_owned();
+        let place = printable(&root);
+        out.warn(format!(
+            "{place}: {path} was changed by another program meanwhile and is as that program made it"
+        ));
+    }
+    for path in &restored.waiting {
+        out.note(format!(
+            "{path} is still open in another program; the next command looks at what it writes"
+        ));
+    }
     if dry_run == DryRun::No {
         out.remark(match verb {
             Verb::Undo => "Do it again with: safepoint redo",
             _ => "Take it back, all of it, with: safepoint undo",
         });
     }
-    Ok(Reply::done(json!({ "rollback": shape(restored, verb, dry_run) })))
+    Ok(())
 }
 
-fn shape(restored: &RestoredTogether, verb: Verb, dry_run: DryRun) -> Value {
+/// The same for programs.
+pub(super) fn shape(restored: &RestoredTogether, verb: Verb, dry_run: DryRun) -> Value {
     let sum = |count: fn(&safepoint::Outline) -> u64| -> u64 {
         restored.places.iter().map(|(_, outline)| count(outline)).sum()
     };
@@ -136,6 +171,15 @@ fn shape(restored: &RestoredTogether, verb: Verb, dry_run: DryRun) -> Value {
         "together": places,
         "plans": restored.plans,
         "agents": restored.agents,
+        "git": restored.git.iter().map(|(id, moved)| in_folder(*id, moved)).collect::<Value>(),
+        "undone": restored.undone,
+        "effects_not_undone": restored.effects_not_undone,
         "verified": restored.verified,
     })
+}
+
+fn in_folder(workspace: WorkspaceId, moved: &GitMoved) -> Value {
+    let mut told = json::git_moved(moved);
+    told["workspace_id"] = json!(workspace);
+    told
 }

@@ -237,11 +237,12 @@ fn undo_commands_are_told() {
     assert_eq!(
         back["undone"],
         json!([
-            { "step": "fill", "command": "echo undo fill >> ../outside", "ran": true },
-            { "step": "create", "command": "echo undo create >> ../outside", "ran": true },
+            { "plan": "work", "step": "fill", "command": "echo undo fill >> ../outside", "ran": true },
+            { "plan": "work", "step": "create", "command": "echo undo create >> ../outside", "ran": true },
         ])
     );
-    assert_eq!(back["effects_not_undone"], json!([{ "step": "quiet", "why": "it has no undo command" }]));
+    let quiet = json!([{ "plan": "work", "step": "quiet", "why": "it has no undo command" }]);
+    assert_eq!(back["effects_not_undone"], quiet);
     sandbox.run(&["undo"]);
     assert_snapshot!(sandbox.run(&["redo"]), @"
     Redid the rollback that was undone: everything is as after it

@@ -119,7 +119,7 @@ fn everything_goes_back_together_from_any_of_its_folders() {
     assert_eq!(sandbox.read("../agent/memory/notes.md"), "remember");
     // The undo is one of all, wherever it is asked for.
     assert_snapshot!(sandbox.run(&["-C", "../other", "undo"]), @r"
-    Went back together to 01KG9Z4GTGDVZ1ZPJQNYJ4YVV1 (undo)
+    Went back together to 01KG9Z4FV8DVZ1ZPJQNYJ4YVV1 (undo)
       $T/project  2 put back, 1 removed
       $T/other  1 put back, 0 removed
       $T/agent/memory  1 put back, 0 removed
@@ -136,8 +136,117 @@ fn everything_goes_back_together_from_any_of_its_folders() {
     ");
     assert_eq!(sandbox.read("../agent/memory/notes.md"), "remember");
     assert_eq!(sandbox.read("../other/file"), "wrecked");
-    let output = sandbox.output(&["rollback", id, "--verify", "true", "--yes"]);
-    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn everything_is_tried_first_or_goes_back_step_by_step() {
+    let sandbox = world();
+    for at in 0..3 {
+        sandbox.write("../other/file", format!("version {at}"));
+        data(&sandbox, &["create", "--scope", "framework", "-m", &format!("all {at}")]);
+    }
+    sandbox.write("../other/file", "wrecked");
+    let shown = sandbox.run(&["rollback", "all 0", "--verify", "ls $SAFEPOINT_TARGET", "--dry-run"]);
+    assert_snapshot!(shown, @r"
+    Would go back together to 01KG9YWYMG3S19GYXWQZEQWMSF (rollback)
+      $T/project  0 put back, 0 removed
+      $T/other  1 put back, 0 removed
+      $T/home  0 put back, 0 removed
+      a dry run: nothing was changed
+    --- stderr
+    home
+    other
+    project
+    --- exit 0
+    ");
+    let failing = sandbox.run(&["rollback", "all 0", "--verify", "false", "--yes"]);
+    assert_snapshot!(failing, @r"
+    --- stderr
+    error: cannot roll back: the check does not pass in checkpoint 01KG9YWYMG3S19GYXWQZEQWMSF: exit status 1
+    Nothing was changed.
+    hint: Choose another checkpoint, or let it be found: safepoint rollback --until CMD
+    --- exit 1
+    ");
+    assert_eq!(sandbox.read("../other/file"), "wrecked");
+    let done = data(&sandbox, &["rollback", "all 0", "--verify", "true", "--yes"]);
+    assert_eq!(done["checks"][0]["passed"], true);
+    assert_eq!(sandbox.read("../other/file"), "version 0");
+    let until = ["-C", "../other", "rollback", "all 2", "--until", "grep -q 'version [01]' file"];
+    assert_snapshot!(sandbox.run(&until), @r"
+      01KG9Z0KTGP0RDQVRSZJ77Q12Z  fails (exit status 1)
+      01KG9YYS7GN64SSTZ8MV851Q81  passes
+    Went back together to 01KG9YYS7GN64SSTZ8MV851Q81 (rollback)
+      $T/project  0 put back, 0 removed
+      $T/other  1 put back, 0 removed
+      $T/home  0 put back, 0 removed
+      read back and verified, in N ms
+    Take it back, all of it, with: safepoint undo
+    Where it began: safepoint rollback 01KG9Z832R42D190KFAHZGQE03
+    --- exit 0
+    ");
+    assert_eq!(sandbox.read("../other/file"), "version 1");
+    let none = sandbox.output(&["rollback", "all 2", "--until", "false", "--bisect"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert_eq!(sandbox.read("../other/file"), "version 1");
+}
+
+#[test]
+fn what_was_taken_together_can_be_looked_into() {
+    let sandbox = world();
+    sandbox.run(&["agent", "register", "claude", "--memory", "../agent/memory"]);
+    data(&sandbox, &["create", "--scope", "framework", "-m", "all"]);
+    sandbox.write("../other/file", "changed");
+    assert_snapshot!(sandbox.run(&["show", "all", "--files"]), @r"
+    Checkpoint 01KG9YYV60S77KET4DNQ5BF6CP
+      label     all
+      created   2026-01-31 12:03:05Z, 55 seconds ago
+      kind      manual, reason manual
+      scope     framework
+      holds     8 files and folders, 63 B
+      changed   +0 ~0 -0
+      stored    SIZE new in the store
+      uuid      019c13ef-6cc0-c9cf-3768-8dadcab79996
+      integrity <hash>
+      folder    $T/project  6 files and folders, 50 B
+      folder    $T/other  1 file or folder, 5 B
+      folder    $T/agent/memory  1 file or folder, 8 B
+      folder    $T/home  0 files and folders, 0 B
+      agent     claude
+
+    $T/project
+    d0755            empty/
+    l0777            link -> notes.txt
+    -0644       5 B  notes.txt
+    -0755      10 B  run.sh
+    d0755            src/
+    -0644      35 B  src/main.rs
+
+    $T/other
+    -0644       5 B  file
+
+    $T/agent/memory
+    -0644       8 B  notes.md
+
+    $T/home
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["-C", "../other", "cat", "all", "file"]), @r"
+    other--- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["-C", "../other", "diff", "all"]), @r"
+    diff --git a/file b/file
+    --- a/file
+    +++ b/file
+    @@ -1 +1 @@
+    -other
+    \ No newline at end of file
+    +changed
+    \ No newline at end of file
+    --- exit 0
+    ");
+    let shown = data(&sandbox, &["show", "all", "--files"]);
+    assert_eq!(shown["folders"].as_array().unwrap().len(), 4);
+    assert_eq!(shown["folders"][1]["entries"].as_array().unwrap().len(), 1, "{shown:#}");
 }
 
 #[test]

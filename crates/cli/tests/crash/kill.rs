@@ -100,6 +100,11 @@ fn branch_index_and_files_killed_anywhere_are_all_old_or_all_new() {
 }
 
 #[test]
+fn a_repository_whose_return_is_killed_anywhere_is_all_old_or_all_new() {
+    check(Act::RollbackRepository, "");
+}
+
+#[test]
 fn undo_killed_anywhere_is_old_or_new() {
     check(Act::Undo, "");
 }

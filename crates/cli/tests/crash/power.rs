@@ -71,6 +71,11 @@ fn branch_index_and_files_after_a_power_cut_are_all_old_or_all_new() {
 }
 
 #[test]
+fn a_repository_after_a_power_cut_is_all_old_or_all_new() {
+    check(Act::RollbackRepository);
+}
+
+#[test]
 fn rollback_of_a_plan_after_a_power_cut_is_old_or_new_with_its_files() {
     check(Act::RollbackPlan);
 }

@@ -32,6 +32,8 @@ pub(crate) enum Act {
     RollbackTogether,
     /// With branch and index of the repository around.
     HardReset,
+    /// Of all of the repository's folder, and nothing else.
+    RollbackRepository,
 }
 
 impl Act {
@@ -161,6 +163,16 @@ fn decide(manager: &CheckpointManager, question: &str) {
     manager.decide(PLAN, NewDecision { question, choice, ..NewDecision::default() }).unwrap();
 }
 
+/// What somebody does to a repository who means no good.
+fn break_repository(project: &Path) {
+    let git = project.join(".git");
+    fs::remove_dir_all(git.join("objects")).unwrap();
+    fs::remove_dir_all(git.join("refs")).unwrap();
+    put(&git, "HEAD", "nonsense\n");
+    put(&git, "objects", "a file now");
+    put(&git, "more/junk", "junk");
+}
+
 /// A repository as `git init` leaves it.
 fn make_repository(root: &Path) {
     for folder in [".git/objects/info", ".git/objects/pack", ".git/refs/heads", ".git/refs/tags"] {
@@ -216,6 +228,10 @@ impl Scene {
             options.git = GitCommit::Tag;
             options.label = Some("first".to_owned());
         }
+        if act == Act::RollbackRepository {
+            make_repository(&project);
+            fs::write(home.join("config.toml"), "[capture]\ngit = \"full\"\n").unwrap();
+        }
         let mut others = Vec::new();
         let first = match act {
             Act::RollbackTogether => {
@@ -243,6 +259,10 @@ impl Scene {
             Act::ApplyPlan => {
                 let record = manager.plan(PLAN).unwrap();
                 image(manager.plan_workspace(&record).unwrap().root_path())
+            }
+            Act::RollbackRepository => {
+                break_repository(&project);
+                image(&project)
             }
             _ => {
                 second_state(&project);
@@ -355,6 +375,7 @@ impl Scene {
             Act::CorrectPlan => self.command(&["plan", "correct", PLAN, "--mode", "revert"]),
             Act::ApplyPlan => self.command(&["plan", "apply", PLAN]),
             Act::HardReset => self.command(&["rollback", "first", "--hard-reset", "--discard-uncommitted"]),
+            Act::RollbackRepository => self.command(&["rollback", "@", "--part", "git"]),
             Act::Undo => self.command(&["undo"]),
         }
     }

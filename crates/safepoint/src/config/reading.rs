@@ -227,11 +227,11 @@ impl Key<'_, '_> {
     }
 
     fn git(&self) -> Result<GitCapture, ConfigError> {
-        match self.text("\"none\" or \"state\"")? {
+        match self.text("\"none\", \"state\" or \"full\"")? {
             "none" => Ok(GitCapture::None),
             "state" => Ok(GitCapture::State),
-            "full" => Err(self.wrong_value("\"full\" is not available yet: it is \"none\" or \"state\"")),
-            _ => Err(self.wrong_value("it is \"none\" or \"state\"")),
+            "full" => Ok(GitCapture::Full),
+            _ => Err(self.wrong_value("it is \"none\", \"state\" or \"full\"")),
         }
     }
 

@@ -147,6 +147,8 @@ impl<'a> Writing<'a> {
                 PartKind::Files => self.tree(part, path(FILES), progress)?,
                 PartKind::Plan => self.plan(&part.key, part.document)?,
                 PartKind::Agent | PartKind::Session | PartKind::Git => self.other(part)?,
+                // A repository goes elsewhere as git does it: by a clone.
+                PartKind::GitFolder => {}
             }
         }
         // A plan that came by an import and was not one here is no part, and is kept all the same.

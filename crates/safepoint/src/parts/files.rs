@@ -15,7 +15,7 @@ use safepoint_model::{
 use safepoint_store::Writer;
 use safepoint_workspace::{
     Capabilities, Ended, Finding, Root, Scan, ScanOptions, Settled, Snapshot, Stage, StageOptions, StatCache,
-    Times, plan, scan,
+    Times, What, plan, scan,
 };
 
 /// The files of one workspace that this process holds.
@@ -29,6 +29,8 @@ pub(crate) struct FilesPart<'m> {
     excludes: Vec<String>,
     /// Folders in it that are captured by themselves.
     pub(crate) leave: Vec<RelPath>,
+    /// What of it.
+    pub(crate) what: What,
 }
 
 impl<'m> FilesPart<'m> {
@@ -39,7 +41,15 @@ impl<'m> FilesPart<'m> {
         excludes: Vec<String>,
     ) -> Self {
         let capabilities = manager.settings.capabilities;
-        Self { manager, root, workspace, capabilities, times: Times::default(), excludes, leave: Vec::new() }
+        let (times, what) = (Times::default(), What::Files);
+        Self { manager, root, workspace, capabilities, times, excludes, leave: Vec::new(), what }
+    }
+
+    /// The folder of the repository in it, all of it.
+    pub(crate) fn git_folder(&self) -> FilesPart<'m> {
+        let FilesPart { manager, root, workspace, capabilities, times, .. } = *self;
+        let (excludes, leave, what) = (Vec::new(), Vec::new(), What::Git);
+        FilesPart { manager, root, workspace, capabilities, times, excludes, leave, what }
     }
 
     /// Reads the workspace into a sink, with the help of what the last capture saw.
@@ -49,7 +59,7 @@ impl<'m> FilesPart<'m> {
         keep: Option<ObjectId>,
         progress: &dyn Progress,
     ) -> Result<Scan, Error> {
-        let cache = self.manager.trusted_cache(self.workspace.id)?;
+        let cache = self.manager.trusted_cache(self.workspace.id, self.what)?;
         self.scan_with(cache.as_ref(), sink, keep, progress)
     }
 
@@ -71,7 +81,7 @@ impl<'m> FilesPart<'m> {
     ) -> Result<Scan, Error> {
         let mut own = self.manager.own_folders(self.root);
         own.extend(self.leave.iter().cloned());
-        let options = ScanOptions { excludes: &self.excludes, cache, own: &own, keep };
+        let options = ScanOptions { excludes: &self.excludes, cache, own: &own, keep, what: self.what };
         Ok(scan(self.root, sink, &options, progress)?)
     }
 }
@@ -111,7 +121,10 @@ fn warnings(scan: &Scan) -> Vec<String> {
 
 impl Part for FilesPart<'_> {
     fn kind(&self) -> PartKind {
-        PartKind::Files
+        match self.what {
+            What::Files => PartKind::Files,
+            What::Git => PartKind::GitFolder,
+        }
     }
 
     fn key(&self) -> String {

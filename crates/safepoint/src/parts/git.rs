@@ -4,9 +4,10 @@
 //! What a rollback moves stands in its safety checkpoint before it is moved. So recovery can take it back, and an undo knows of it.
 
 use crate::git::in_words;
-use crate::part::{Outline, Prepared};
+use crate::part::{Outline, Part, Prepared};
+use crate::parts::files::FilesPart;
 use crate::recover::Recovery;
-use crate::restore::{Request, RestoreOptions};
+use crate::restore::RestoreOptions;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Transaction, Workspace};
 use safepoint_git::{Changes, GitError, GitId, Head, Move, Repository, Target, short_name};
@@ -15,11 +16,11 @@ use safepoint_model::content::Content;
 use safepoint_model::git::{GitDocument, GitMove, GitRefs, GitTarget, KeptBytes};
 use safepoint_model::rollback::{Rollback, Step, Verb};
 use safepoint_model::{
-    CheckpointId, ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource, Progress, RelPath, RollbackId,
+    ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource, Progress, RelPath, RollbackId, WorkspaceId,
     document,
 };
 use safepoint_store::Writer;
-use safepoint_workspace::{Ended, Finding};
+use safepoint_workspace::{Ended, Finding, NextCache};
 
 /// How much of a repository a checkpoint notes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,6 +30,8 @@ pub enum GitCapture {
     /// HEAD, its branch, all refs and the index; no objects.
     #[default]
     State,
+    /// The same, and all of the repository's folder, where it lies in the workspace.
+    Full,
 }
 
 /// Whether a rollback moves branch and index to the commit that a checkpoint is.
@@ -64,11 +67,28 @@ pub struct GitMoved {
     pub to: Option<String>,
     /// Whether the files went along.
     pub files: bool,
+    /// Whether all of the repository's folder was put back.
+    pub folder: bool,
 }
 
-/// The part of a checkpoint that notes a repository's state.
-pub(crate) fn git_part(checkpoint: &Checkpoint) -> Option<&PartRecord> {
-    checkpoint.parts.iter().find(|part| part.kind == PartKind::Git)
+/// The part of a checkpoint that notes the state of a workspace's repository.
+pub(crate) fn git_part(checkpoint: &Checkpoint, workspace: WorkspaceId) -> Option<&PartRecord> {
+    part_of(checkpoint, PartKind::Git, workspace)
+}
+
+/// The part of a checkpoint that holds all of a workspace's repository.
+fn folder_part(checkpoint: &Checkpoint, workspace: WorkspaceId) -> Option<&PartRecord> {
+    part_of(checkpoint, PartKind::GitFolder, workspace)
+}
+
+fn part_of(checkpoint: &Checkpoint, kind: PartKind, workspace: WorkspaceId) -> Option<&PartRecord> {
+    let key = workspace.to_string();
+    checkpoint.parts.iter().find(|part| part.kind == kind && part.key == key)
+}
+
+/// The folder of a repository, in the workspace it belongs to.
+pub(crate) fn git_folder() -> RelPath {
+    RelPath::new(".git").unwrap_or_default()
 }
 
 /// Every object that a noted state needs, the document itself apart.
@@ -90,15 +110,71 @@ pub(crate) struct Moving {
     seconds: i64,
 }
 
-impl Moving {
+/// What a rollback does to the repository of one workspace.
+pub(crate) enum GitPlan {
+    /// HEAD, branch and index move.
+    Move(Box<Moving>),
+    /// All of its folder is put back: the document that describes it, and where HEAD was and is then.
+    Folder(ObjectId, GitMoved),
+}
+
+impl GitPlan {
     pub(crate) fn moved(&self) -> GitMoved {
+        match self {
+            GitPlan::Move(moving) => moving.moved(),
+            GitPlan::Folder(_, moved) => moved.clone(),
+        }
+    }
+
+    /// Whether the files of the workspace go along.
+    pub(crate) fn takes_files(&self) -> bool {
+        matches!(self, GitPlan::Move(moving) if moving.files)
+    }
+}
+
+/// Which rollback of which workspace may do something to a repository.
+pub(crate) struct Asked<'a> {
+    pub(crate) workspace: &'a Workspace,
+    pub(crate) verb: Verb,
+    pub(crate) to: &'a Checkpoint,
+    pub(crate) options: &'a RestoreOptions,
+    pub(crate) id: RollbackId,
+}
+
+/// What a checkpoint gets to know about a repository.
+#[derive(Default)]
+pub(crate) struct Noted {
+    pub(crate) parts: Vec<PartRecord>,
+    pub(crate) warnings: Vec<String>,
+    /// The document of the repository's folder, where all of it was captured.
+    pub(crate) folder: Option<ObjectId>,
+    /// The next cache of that folder.
+    pub(crate) cache: Option<NextCache>,
+}
+
+impl Noted {
+    /// Adds it to a checkpoint that is about to be committed.
+    pub(crate) fn add_to(&self, checkpoint: &mut Checkpoint, writer: &Writer<'_>) -> Result<(), Error> {
+        checkpoint.warnings.extend(self.warnings.iter().cloned());
+        if !self.parts.is_empty() {
+            let parts = checkpoint.parts.iter().chain(&self.parts).cloned().collect();
+            let manifest = Manifest::new(parts);
+            checkpoint.integrity = document::store(writer, &manifest)?;
+            checkpoint.parts = manifest.parts;
+        }
+        Ok(())
+    }
+}
+
+impl Moving {
+    fn moved(&self) -> GitMoved {
         let (from, to) = self.a_move.commits;
         let branch = match &self.a_move.head.1 {
             Target::Symbolic(name) => Some(short_name(name)),
             Target::Id(_) => None,
         };
         let hex = |id: Option<GitId>| id.map(|id| id.to_string());
-        GitMoved { branch, from: hex(from), to: hex(to), files: self.files }
+        GitMoved { branch, from: hex(from), to: hex(to), files: self.files, folder: false }
     }
 }
 
@@ -110,74 +186,118 @@ impl RestoreOptions {
 
     /// Whether a plan goes along.
     pub(crate) fn with_plan(&self) -> bool {
-        self.paths.is_empty() && self.part != Some(PartKind::Files) && !self.git_alone()
+        self.paths.is_empty() && self.part.is_none_or(|part| part == PartKind::Plan) && !self.git_alone()
     }
 }
 
 impl CheckpointManager {
-    /// Notes the state of the repository around a workspace in a checkpoint that is about to be committed. That it cannot be read
+    /// Notes the state of the repository around a workspace for a checkpoint that is about to be committed. That it cannot be read
     /// is a warning.
     pub(crate) fn note_git(
         &self,
-        workspace: &Workspace,
+        files: &FilesPart<'_>,
         capture: GitCapture,
-        checkpoint: &mut Checkpoint,
-        moving: Option<&Moving>,
+        plan: Option<&GitPlan>,
         writer: &Writer<'_>,
-    ) -> Result<(), Error> {
-        if capture == GitCapture::None && moving.is_none() {
-            return Ok(());
+        progress: &dyn Progress,
+    ) -> Result<Noted, Error> {
+        let mut noted = Noted::default();
+        let key = files.key();
+        let replaced = matches!(plan, Some(GitPlan::Folder(..)));
+        if capture == GitCapture::Full || replaced {
+            let captured = files.git_folder().capture(writer, None, progress)?;
+            // What is put in place of nothing is taken away again by an undo.
+            if captured.totals.count > 0 || replaced {
+                let document = captured.document;
+                noted.parts.push(PartRecord { kind: PartKind::GitFolder, key: key.clone(), document });
+                (noted.folder, noted.cache) = (Some(document), captured.cache);
+                noted.warnings.extend(captured.warnings);
+            }
         }
-        let repository = match Repository::around(workspace.root_path()) {
-            Ok(Some(repository)) => repository,
+        let moving = match plan {
+            Some(GitPlan::Move(moving)) => Some(&**moving),
+            _ => None,
+        };
+        if capture == GitCapture::None && moving.is_none() {
+            return Ok(noted);
+        }
+        let read = match Repository::around(files.workspace.root_path()) {
+            Ok(Some(repository)) => read_state(&repository).map(|state| (repository, state)),
             // What belongs to another folder says nothing about this one.
-            Ok(None) | Err(GitError::Stranger { .. } | GitError::Bare { .. }) => return Ok(()),
-            Err(error) => return not_noted(checkpoint, error),
+            Ok(None) | Err(GitError::Stranger { .. } | GitError::Bare { .. }) => return Ok(noted),
+            Err(error) => Err(error),
         };
-        let document = match read_state(&repository) {
-            Ok(state) => keep_state(writer, &repository, state, moving)?,
-            Err(error) => return not_noted(checkpoint, error),
-        };
-        let mut parts = checkpoint.parts.clone();
-        parts.push(PartRecord { kind: PartKind::Git, key: workspace.id.to_string(), document });
-        let manifest = Manifest::new(parts);
-        checkpoint.integrity = document::store(writer, &manifest)?;
-        checkpoint.parts = manifest.parts;
-        Ok(())
+        match read {
+            Ok((repository, state)) => {
+                let document = keep_state(writer, &repository, state, moving)?;
+                noted.parts.push(PartRecord { kind: PartKind::Git, key, document });
+                if capture == GitCapture::Full && noted.folder.is_none() {
+                    let elsewhere =
+                        "the repository's folder is not in the workspace: its state is noted, and no more";
+                    noted.warnings.push(elsewhere.to_owned());
+                }
+            }
+            Err(error) => {
+                let why = in_words(&error.into());
+                noted.warnings.push(format!("the state of git is not noted: {why}"));
+            }
+        }
+        Ok(noted)
     }
 
-    /// What a rollback is to move in the repository; nothing where that was not asked for.
+    /// What a rollback is to do in the repository; nothing where that was not asked for.
     pub(crate) fn plan_git(
         &self,
-        workspace: &Workspace,
-        request: &Request<'_>,
-        record: &Rollback,
+        asked: &Asked<'_>,
         progress: &dyn Progress,
         warnings: &mut Vec<String>,
-    ) -> Result<Option<Moving>, Error> {
-        let options = request.options;
-        let (repository, a_move, files) = match request.verb {
-            Verb::Undo | Verb::Redo => match self.plan_git_answer(workspace, &request.to, warnings)? {
-                Some(answer) => answer,
-                None => return Ok(None),
+    ) -> Result<Option<GitPlan>, Error> {
+        let Asked { workspace, verb, to, options, id } = *asked;
+        let alone = options.part == Some(PartKind::Git);
+        let folder = folder_part(to, workspace.id).filter(|_| alone);
+        let (repository, a_move, files) = match verb {
+            Verb::Undo | Verb::Redo => match (self.plan_git_answer(workspace, to, warnings)?, folder) {
+                (Some(answer), _) => answer,
+                (None, Some(folder)) => return Ok(Some(self.plan_folder(workspace, to, folder))),
+                (None, None) => return Ok(None),
             },
-            _ if options.part == Some(PartKind::Git) => {
+            _ if alone => {
+                if let Some(folder) = folder {
+                    return match self.whole_repository(workspace, options, progress) {
+                        Err(error @ (Error::Uncommitted { .. } | Error::Git(GitError::UnderWay { .. }))) => {
+                            Err(error)
+                        }
+                        // One that is gone, or cannot be read, has nothing that could be lost.
+                        _ => Ok(Some(self.plan_folder(workspace, to, folder))),
+                    };
+                }
                 let repository = self.whole_repository(workspace, options, progress)?;
-                let (head, index) = self.noted(&request.to)?;
+                let (head, index) = self.noted(to, workspace.id)?;
                 let a_move = repository.plan_return(&head, index)?;
                 (repository, a_move, false)
             }
             _ if options.git != GitReset::No => {
-                let commit = request.to.commit_sha.as_deref().and_then(|sha| sha.parse().ok());
-                let commit = commit.ok_or(Error::NoCommit { checkpoint: request.to.id })?;
+                let commit = to.commit_sha.as_deref().and_then(|sha| sha.parse().ok());
+                let commit = commit.ok_or(Error::NoCommit { checkpoint: to.id })?;
                 let repository = self.whole_repository(workspace, options, progress)?;
                 let a_move = repository.plan_reset(commit)?;
                 (repository, a_move, options.git == GitReset::Hard)
             }
             _ => return Ok(None),
         };
-        let why = format!("safepoint: {} {}", request.verb, record.id);
-        Ok(Some(Moving { repository, a_move, files, why, seconds: self.seconds() }))
+        let why = format!("safepoint: {verb} {id}");
+        let moving = Moving { repository, a_move, files, why, seconds: self.seconds() };
+        Ok(Some(GitPlan::Move(Box::new(moving))))
+    }
+
+    fn plan_folder(&self, workspace: &Workspace, to: &Checkpoint, folder: &PartRecord) -> GitPlan {
+        let then = self.noted(to, workspace.id).ok().map(|(head, _)| head);
+        let now = Repository::around(workspace.root_path()).ok().flatten();
+        let now = now.and_then(|repository| repository.head().ok());
+        let commit = |head: &Option<Head>| Some(head.as_ref()?.commit()?.to_string());
+        let branch = then.as_ref().and_then(Head::branch).map(short_name);
+        let moved = GitMoved { branch, from: commit(&now), to: commit(&then), files: false, folder: true };
+        GitPlan::Folder(folder.document, moved)
     }
 
     /// The repository, if all of it is the workspace's and nothing in it would be passed over unseen.
@@ -204,8 +324,12 @@ impl CheckpointManager {
     }
 
     /// Where HEAD and the index were when a checkpoint was taken.
-    fn noted(&self, checkpoint: &Checkpoint) -> Result<(Head, Option<Vec<u8>>), Error> {
-        let part = git_part(checkpoint).ok_or(Error::NoGitState { checkpoint: checkpoint.id })?;
+    fn noted(
+        &self,
+        checkpoint: &Checkpoint,
+        workspace: WorkspaceId,
+    ) -> Result<(Head, Option<Vec<u8>>), Error> {
+        let part = git_part(checkpoint, workspace).ok_or(Error::NoGitState { checkpoint: checkpoint.id })?;
         let document = GitDocument::load(&self.store, part.document)?;
         let damaged = |what: &str| ObjectError::Damaged { id: part.document, what: what.to_owned() };
         let commit = document.commit.as_deref().map(str::parse::<GitId>).transpose();
@@ -226,7 +350,7 @@ impl CheckpointManager {
         safety: &Checkpoint,
         warnings: &mut Vec<String>,
     ) -> Result<Option<(Repository, Move, bool)>, Error> {
-        let Some(moves) = self.moves_of(safety)? else { return Ok(None) };
+        let Some(moves) = self.moves_of(safety, workspace.id)? else { return Ok(None) };
         let repository = Self::repository(workspace)?;
         match repository.plan_undo(&read_move(&self.store, &moves)?)? {
             Some(a_move) => Ok(Some((repository, a_move, moves.files))),
@@ -238,15 +362,17 @@ impl CheckpointManager {
     }
 
     /// What the rollback behind a safety checkpoint moves in the repository.
-    fn moves_of(&self, safety: &Checkpoint) -> Result<Option<GitMove>, Error> {
-        let Some(part) = git_part(safety) else { return Ok(None) };
+    fn moves_of(&self, safety: &Checkpoint, workspace: WorkspaceId) -> Result<Option<GitMove>, Error> {
+        let Some(part) = git_part(safety, workspace) else { return Ok(None) };
         Ok(GitDocument::load(&self.store, part.document)?.moves)
     }
 
-    /// Whether the rollback that a safety checkpoint was taken for moved branch, HEAD and index alone.
-    pub(crate) fn git_alone_before(&self, safety: CheckpointId) -> Result<bool, Error> {
+    /// Whether a rollback moved branch, HEAD and index alone, or put back nothing but the repository's folder.
+    pub(crate) fn was_git_alone(&self, rollback: &Rollback) -> Result<bool, Error> {
         let _using = self.store.using()?;
-        Ok(self.moves_of(&self.checkpoint(safety)?)?.is_some_and(|moves| !moves.files))
+        let Some(safety) = rollback.safety_checkpoint else { return Ok(false) };
+        let moves = self.moves_of(&self.checkpoint(safety)?, rollback.workspace_id)?;
+        Ok(moves.is_some_and(|moves| !moves.files) || rollback.paths == [git_folder()])
     }
 
     /// Takes back what a rollback that a crash cut short had moved.
@@ -257,7 +383,8 @@ impl CheckpointManager {
         recovery: &mut Recovery,
     ) -> Result<(), Error> {
         let safety = record.safety_checkpoint.map(|id| self.checkpoint(id)).transpose()?;
-        let Some(moves) = safety.map(|safety| self.moves_of(&safety)).transpose()?.flatten() else {
+        let moves = safety.map(|safety| self.moves_of(&safety, workspace.id)).transpose()?;
+        let Some(moves) = moves.flatten() else {
             return Ok(());
         };
         let back = Self::repository(workspace)
@@ -274,7 +401,7 @@ impl CheckpointManager {
 
     /// What to say where HEAD is not where it was when the checkpoint was taken.
     pub(crate) fn git_moved_since(&self, workspace: &Workspace, checkpoint: &Checkpoint) -> Option<String> {
-        let (then, _) = self.noted(checkpoint).ok()?;
+        let (then, _) = self.noted(checkpoint, workspace.id).ok()?;
         let now = Repository::around(workspace.root_path()).ok()??.head().ok()?;
         (then != now).then(|| {
             format!(
@@ -284,12 +411,6 @@ impl CheckpointManager {
             )
         })
     }
-}
-
-fn not_noted(checkpoint: &mut Checkpoint, error: GitError) -> Result<(), Error> {
-    let why = in_words(&error.into());
-    checkpoint.warnings.push(format!("the state of git is not noted: {why}"));
-    Ok(())
 }
 
 fn left_by_others(left: &[String]) -> Option<String> {

@@ -5,12 +5,14 @@ use crate::config::Broken;
 use crate::create::{CreateOptions, Urgency};
 use crate::manager::Held;
 use crate::part::{Captured, Part};
+use crate::parts::git::Noted;
 use crate::{CheckpointManager, DryRun, Error};
-use safepoint_model::agent::AgentRecord;
+use safepoint_model::agent::{AgentRecord, WorkspaceKind};
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind, PartRecord, Scope, Totals};
 use safepoint_model::coverage::Coverage;
 use safepoint_model::{CheckpointId, Progress, WorkspaceId, document};
 use safepoint_store::Writer;
+use safepoint_workspace::What;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -88,7 +90,12 @@ impl CheckpointManager {
             let document = document::store(&writer, &record.agent)?;
             parts.push(PartRecord { kind: PartKind::Agent, key: record.agent.name.clone(), document });
         }
+        let mut notes = Vec::new();
+        for (place, held) in places.all.iter().zip(&held) {
+            notes.push(self.note_git_of(place, held, &writer, progress)?);
+        }
         let mut checkpoint = self.blank_whole(whole, &writer, parts)?;
+        notes.iter().try_for_each(|noted| noted.add_to(&mut checkpoint, &writer))?;
         checkpoint.label = options.label.clone();
         (checkpoint.kind, checkpoint.reason, checkpoint.phase) =
             (options.kind, options.reason, options.phase);
@@ -96,7 +103,7 @@ impl CheckpointManager {
         checkpoint.source_tool = options.source_tool.clone();
         (checkpoint.pinned, checkpoint.progress) = (options.pinned, options.progress);
         checkpoint.files = totals(&captured);
-        checkpoint.warnings = captured.iter().flat_map(|captured| captured.warnings.clone()).collect();
+        checkpoint.warnings.extend(captured.iter().flat_map(|captured| captured.warnings.clone()));
         checkpoint
             .warnings
             .extend(places.missing.iter().map(|path| format!("{} is not there", path.display())));
@@ -111,13 +118,33 @@ impl CheckpointManager {
             }
             Ok(())
         })?;
-        for (place, captured) in places.all.iter().zip(&mut captured) {
-            self.keep_cache(&place.workspace, &checkpoint, captured);
+        for ((place, captured), noted) in places.all.iter().zip(&mut captured).zip(&mut notes) {
+            self.keep_cache(&place.workspace, What::Files, &checkpoint, &mut captured.cache);
+            self.keep_cache(&place.workspace, What::Git, &checkpoint, &mut noted.cache);
         }
         let counts = Counts { places: places.all.len(), plans: plans.len(), agents: agents.len() };
         let coverage = places.all.iter().map(|place| place.workspace.id);
         let coverage = coverage.zip(captured.into_iter().map(|captured| captured.coverage)).collect();
         Ok(CreatedTogether { checkpoint, coverage, counts, pruned: Vec::new() })
+    }
+
+    /// The state of the repository around a folder. Settings that cannot be understood were refused before, or are passed over.
+    fn note_git_of(
+        &self,
+        place: &Place,
+        held: &Held,
+        writer: &Writer<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Noted, Error> {
+        if place.workspace.kind == WorkspaceKind::Agent {
+            return Ok(Noted::default());
+        }
+        let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
+        let root = place.workspace.root_path().display();
+        let mut noted =
+            self.note_git(&place.part(self, held, Vec::new()), config.git, None, writer, progress)?;
+        noted.warnings = noted.warnings.iter().map(|warning| format!("{root}: {warning}")).collect();
+        Ok(noted)
     }
 
     pub(super) fn agents_of(&self, whole: &Whole) -> Result<Vec<AgentRecord>, Error> {
@@ -165,7 +192,7 @@ impl CheckpointManager {
         &self,
         places: &[Place],
         held: &[Held],
-        targets: &[PartRecord],
+        targets: &[Option<PartRecord>],
         urgency: Urgency,
         writer: &Writer<'_>,
         progress: &dyn Progress,
@@ -174,7 +201,7 @@ impl CheckpointManager {
         let one = |at: usize| -> Result<Captured, Error> {
             let config = self.config_at(Some(&held[at].root), broken)?;
             let part = places[at].part(self, &held[at], config.excludes);
-            part.capture(writer, targets.get(at), progress)
+            part.capture(writer, targets.get(at).and_then(Option::as_ref), progress)
         };
         let results: Vec<Mutex<Option<Result<Captured, Error>>>> =
             places.iter().map(|_| Mutex::new(None)).collect();

@@ -1,22 +1,26 @@
-//! One rollback of many folders: every stage, then all intents in one transaction, every swap, then one commit.
+//! One rollback of many folders: every one is captured and prepared, then all of them are carried out as one.
 
 use super::{Place, Whole, files_of};
+use crate::carry::{Carried, Deed, Member};
 use crate::config::Broken;
 use crate::create::Urgency;
-use crate::home::PlanLock;
+use crate::effects::{Effects, NotUndone, Undone};
+use crate::manager::Held;
 use crate::part::{Captured, Chosen, Outline, Part, Prepared};
-use crate::parts::plan::{PlanRollback, Records};
+use crate::parts::files::FilesPart;
+use crate::parts::git::{Asked, GitCapture, GitMoved, GitPlan, Noted, WithGit, git_folder};
+use crate::parts::plan::{PlanRollback, Records, guard};
 use crate::restore::{DryRun, RestoreOptions};
 use crate::{CheckpointManager, Error};
-use safepoint_catalog::{FinishFacts, PlanRecord, Transaction};
-use safepoint_model::agent::{Agent, AgentRecord};
+use safepoint_catalog::{PlanRecord, Transaction};
+use safepoint_model::agent::{Agent, AgentRecord, WorkspaceKind};
 use safepoint_model::change::Absent;
 use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, PartRecord, Reason, Role, Scope};
-use safepoint_model::plan;
 use safepoint_model::rollback::{Rollback, RollbackState, Strategy, Verb};
+use safepoint_model::session::SessionCount;
 use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, Timestamp, WorkspaceId, document};
 use safepoint_store::Writer;
-use safepoint_workspace::Ended;
+use safepoint_workspace::What;
 use std::path::PathBuf;
 
 /// What a rollback of many folders did, or would do.
@@ -34,8 +38,16 @@ pub struct RestoredTogether {
     pub plans: Vec<String>,
     /// Agents that were put back.
     pub agents: Vec<String>,
+    /// What it moved in repositories, where it was asked to.
+    pub git: Vec<(WorkspaceId, GitMoved)>,
+    /// Commands that took back what steps did outside of the files.
+    pub undone: Vec<Undone>,
+    /// What steps did outside of the files and was not taken back.
+    pub effects_not_undone: Vec<NotUndone>,
     /// Paths that somebody changed after they had been put in place.
     pub changed_meanwhile: Vec<(WorkspaceId, RelPath)>,
+    /// Displaced files that a program still has open for writing.
+    pub waiting: Vec<RelPath>,
     /// What users should know.
     pub warnings: Vec<String>,
     /// Whether every touched path was read back.
@@ -48,6 +60,13 @@ pub(crate) struct Wish<'a> {
     pub(crate) answers: Option<RollbackId>,
     pub(crate) to: &'a Checkpoint,
     pub(crate) options: &'a RestoreOptions,
+}
+
+impl Wish<'_> {
+    /// Whether parts of this kind go back.
+    fn wants(&self, kind: PartKind) -> bool {
+        self.options.part.is_none_or(|part| part == kind)
+    }
 }
 
 /// An agent that is put back by the commit.
@@ -90,45 +109,82 @@ impl CheckpointManager {
         let Some(any) = self.catalog.workspaces()?.into_iter().next() else {
             return Err(Error::NoFiles { checkpoint: wish.to.id });
         };
-        let dry_run = wish.options.dry_run;
-        let (restored, pruned) =
-            self.within_cap(&any, dry_run, progress, || self.restore_all(wish, progress))?;
-        let mut restored = restored;
+        let records = || self.records_for(wish, RollbackId::from_bits(self.environment.new_id()));
+        let ((mut restored, pruned), effects) =
+            self.with_effects(wish.to, wish.options, &records, progress, |options| {
+                let wish = Wish { options, ..*wish };
+                self.within_cap(&any, options.dry_run, progress, || self.restore_all(&wish, progress))
+            })?;
         if !pruned.is_empty() {
             let count = pruned.len();
             restored.warnings.push(format!("old checkpoints pruned to make room under the cap: {count}"));
         }
+        let Effects { undone, not_undone, warnings } = effects;
+        restored.warnings.extend(warnings);
+        (restored.undone, restored.effects_not_undone) = (undone, not_undone);
         Ok(restored)
     }
 
     fn restore_all(&self, wish: &Wish<'_>, progress: &dyn Progress) -> Result<RestoredTogether, Error> {
-        let (scene, locks) = self.scene(wish)?;
-        let held = self.hold_all(&scene.places, progress)?;
         let together = RollbackId::from_bits(self.environment.new_id());
-        let writer = self.store.writer()?;
-        let targets = &scene.targets;
-        let captured =
-            self.capture_all(&scene.places, &held, targets, Urgency::Emergency, &writer, progress)?;
-        let mut parts = Vec::new();
-        for (place, id) in scene.places.iter().zip(&held) {
-            let config = self.config_at(Some(&id.root), Broken::PassedOver)?;
-            let mut part = place.part(self, id, config.excludes);
-            part.times = wish.options.times;
-            if wish.options.dry_run == DryRun::No {
-                part.capabilities = self.probe(&id.root)?;
+        let mut records = Vec::new();
+        let result = self.scene(wish).and_then(|scene| {
+            for place in &scene.places {
+                records.push(self.member_record(wish, together, place.workspace.id)?);
             }
-            parts.push(part);
+            self.try_restore_all(wish, &scene, together, &mut records, progress)
+        });
+        match &result {
+            Err(error) if wish.options.dry_run == DryRun::No && records.is_empty() => {
+                self.note_refusal(&self.records_for(wish, together), error);
+            }
+            Err(error) if wish.options.dry_run == DryRun::No => self.note_refusal(&records, error),
+            _ => {}
         }
-        // A path that was put back once and is gone again by the time of the undo is no mistake of the user's.
-        let chosen = Chosen { paths: &[], absent: Absent::Fine };
+        result
+    }
+
+    fn try_restore_all(
+        &self,
+        wish: &Wish<'_>,
+        scene: &Scene,
+        together: RollbackId,
+        records: &mut [Rollback],
+        progress: &dyn Progress,
+    ) -> Result<RestoredTogether, Error> {
+        let held = self.hold_all(&scene.places, progress)?;
+        let writer = self.store.writer()?;
+        let urgency = Urgency::Emergency;
+        let mut captured =
+            self.capture_all(&scene.places, &held, &scene.targets, urgency, &writer, progress)?;
+        let folders = self.folders(wish, scene, &held)?;
+        let mut warnings = Vec::new();
+        let mut gits = Vec::new();
+        for (folder, record) in folders.iter().zip(records.iter()) {
+            let git = self.plan_git_of(wish, &folder.files, record.id, progress, &mut warnings)?;
+            let noted = self.note_git(&folder.files, folder.capture, git.as_ref(), &writer, progress)?;
+            gits.push((git, noted));
+        }
+        let mut safety = self.safety_of(wish, scene, &captured, &writer)?;
+        gits.iter().try_for_each(|(_, noted)| noted.add_to(&mut safety, &writer))?;
+        let head = if wish.options.part.is_none_or(moves_head) { wish.to.id } else { safety.id };
         let mut members = Vec::new();
-        for ((part, captured), target) in parts.iter().zip(&captured).zip(targets) {
-            let prepared = part.prepare(captured.document, target.document, chosen, &writer)?;
-            let record = self.member_record(wish, together, part.workspace.id)?;
-            members.push(Member { prepared, record });
+        for (at, folder) in folders.iter().enumerate() {
+            let record = &mut records[at];
+            let mut prepared =
+                folder.prepare(&captured[at], &scene.targets[at], &gits[at], record, &writer)?;
+            if let Some(GitPlan::Move(moving)) = &gits[at].0 {
+                prepared = Box::new(WithGit { files: prepared, moving });
+            }
+            let outline = prepared.outline();
+            record.restored_files_count = outline.restored;
+            record.removed_files_count = outline.removed;
+            record.changed_paths = Some(document::store(&writer, &outline.paths)?);
+            members.push(Member { prepared, record: record.clone(), head });
         }
-        let records = self.records_of(wish, &scene, &writer, together)?;
-        let safety = self.safety_of(wish, &scene, &captured, &writer)?;
+        let backs = self.records_of(wish, scene, &writer, together)?;
+        let moved = members.iter().zip(&gits);
+        let moved = moved.filter_map(|(it, (git, _))| Some((it.record.workspace_id, git.as_ref()?.moved())));
         let mut restored = RestoredTogether {
             id: together,
             to: wish.to.id,
@@ -136,162 +192,115 @@ impl CheckpointManager {
             places: Vec::new(),
             plans: scene.plans.iter().map(|(record, _)| record.plan.id.clone()).collect(),
             agents: scene.agents.iter().map(|agent| agent.name.clone()).collect(),
+            git: moved.collect(),
+            undone: Vec::new(),
+            effects_not_undone: Vec::new(),
             changed_meanwhile: Vec::new(),
-            warnings: scene.warnings.clone(),
+            waiting: Vec::new(),
+            warnings,
             verified: false,
         };
-        for member in &mut members {
-            let outline = member.prepared.outline();
-            member.record.restored_files_count = outline.restored;
-            member.record.removed_files_count = outline.removed;
-            member.record.changed_paths = Some(document::store(&writer, &outline.paths)?);
-        }
         if wish.options.dry_run == DryRun::Yes {
-            restored.places = members.iter().map(Member::told).collect();
+            restored.places = members.iter().map(told).collect();
             return Ok(restored);
         }
-        let mut safety = safety;
         safety.size_bytes = writer.finish()?.stored_bytes;
-        let done = self.carry_out(wish, &safety, &mut members, &records, progress);
-        drop(locks);
-        match done {
-            Ok(meanwhile) => restored.changed_meanwhile = meanwhile,
-            Err(error) => return Err(error),
-        }
+        let deed = Deed {
+            safety: &safety,
+            intend: &|transaction| backs.iter().try_for_each(|back| back.check(transaction)),
+            publish: &|transaction, at| {
+                backs.iter().try_for_each(|back| back.publish(transaction))?;
+                transaction.count_rollback(wish.to.id)?;
+                self.count(transaction, SessionCount::Recovery, at)
+            },
+        };
+        let mut caches: Vec<_> = captured.iter_mut().map(|captured| captured.cache.take()).collect();
+        let beside = || {
+            for (folder, cache) in folders.iter().zip(&mut caches) {
+                self.keep_cache(folder.files.workspace, What::Files, &safety, cache);
+            }
+        };
+        let Carried { meanwhile, waiting, warnings } =
+            self.carry_out(&mut members, &deed, beside, progress)?;
         (restored.verified, restored.safety_checkpoint) = (true, Some(safety.id));
-        for member in &mut members {
-            match self.settle_once(&member.record, &mut *member.prepared, Ended::Done, progress) {
-                Ok(settling) => restored.warnings.extend(settling.warnings),
-                Err(error) => restored.warnings.push(format!("what was displaced is still kept: {error}")),
-            }
-            if let Some(record) = self.catalog.rollback(member.record.id)? {
-                member.record = record;
-            }
-        }
-        restored.places = members.iter().map(Member::told).collect();
+        (restored.changed_meanwhile, restored.waiting) = (meanwhile, waiting);
+        restored.warnings.extend(warnings);
+        restored.places = members.iter().map(told).collect();
         Ok(restored)
     }
 
-    /// STAGE, INTENT, APPLY, PUBLISH over all members.
-    fn carry_out(
+    /// Every folder as a part, with what of its repository is noted.
+    fn folders<'m>(
+        &'m self,
+        wish: &Wish<'_>,
+        scene: &'m Scene,
+        held: &'m [Held],
+    ) -> Result<Vec<Folder<'m>>, Error> {
+        let mut folders = Vec::new();
+        for (place, held) in scene.places.iter().zip(held) {
+            let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
+            let mut files = place.part(self, held, config.excludes);
+            files.times = wish.options.times;
+            if wish.options.dry_run == DryRun::No {
+                files.capabilities = self.probe(&held.root)?;
+            }
+            let capture = match place.workspace.kind {
+                WorkspaceKind::Project => config.git,
+                WorkspaceKind::Agent => GitCapture::None,
+            };
+            folders.push(Folder { git: files.git_folder(), files, capture });
+        }
+        Ok(folders)
+    }
+
+    /// What becomes of the repository of one folder.
+    fn plan_git_of(
         &self,
         wish: &Wish<'_>,
-        safety: &Checkpoint,
-        members: &mut [Member<'_>],
-        records: &[Box<dyn Records + '_>],
+        files: &FilesPart<'_>,
+        id: RollbackId,
         progress: &dyn Progress,
-    ) -> Result<Vec<(WorkspaceId, RelPath)>, Error> {
-        let staged =
-            members.iter_mut().try_for_each(|member| member.prepared.stage(member.record.id, progress));
-        if let Err(error) = staged {
-            return Err(self.abort_all(members, error, progress));
-        }
-        for member in members.iter_mut() {
-            member.record.safety_checkpoint = Some(safety.id);
-        }
-        let intent = self.catalog.write::<(), Error>(|transaction| {
-            records.iter().try_for_each(|record| record.check(transaction))?;
-            transaction.insert_checkpoint(safety)?;
-            for member in members.iter() {
-                member.prepared.intend(transaction)?;
-                transaction.insert_rollback(&member.record, member.prepared.steps())?;
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<GitPlan>, Error> {
+        let Wish { verb, to, options, .. } = *wish;
+        let workspace = files.workspace;
+        let root = workspace.root_path().display();
+        let mut said = Vec::new();
+        let plan = match self.plan_git(&Asked { workspace, verb, to, options, id }, progress, &mut said) {
+            // A repository that reaches beyond its workspace, or is gone, cannot go back with it.
+            Err(error @ (Error::PartOfRepository { .. } | Error::NoRepository { .. })) => {
+                said.push(format!("git is left as it is: {error}"));
+                None
             }
-            Ok(())
-        });
-        if let Err(error) = intent {
-            return Err(self.abort_all(members, error, progress));
+            plan => plan?,
+        };
+        if plan.is_none() && options.part.is_none() && verb == Verb::Rollback {
+            said.extend(self.git_moved_since(workspace, to));
         }
-        let mut meanwhile = Vec::new();
-        for at in 0..members.len() {
-            let id = members[at].record.workspace_id;
-            match members[at].prepared.apply(progress) {
-                Ok(paths) => meanwhile.extend(paths.into_iter().map(|path| (id, path))),
-                Err(error) => return Err(self.abort_all(members, error, progress)),
-            }
-        }
-        let at = self.environment.now();
-        let published = self.catalog.write::<(), Error>(|transaction| {
-            for member in members.iter() {
-                let record = &member.record;
-                let facts = FinishFacts {
-                    restored_files_count: Some(record.restored_files_count),
-                    removed_files_count: Some(record.removed_files_count),
-                    changed_paths: record.changed_paths,
-                    error: None,
-                };
-                member.prepared.publish(transaction)?;
-                transaction.finish_rollback(record.id, RollbackState::Done, at, &facts)?;
-                transaction.set_head(record.workspace_id, wish.to.id)?;
-            }
-            records.iter().try_for_each(|record| record.publish(transaction))?;
-            Ok(transaction.count_rollback(wish.to.id)?)
-        });
-        match published {
-            Ok(()) => Ok(meanwhile),
-            Err(error) => Err(self.abort_all(members, error, progress)),
-        }
+        warnings.extend(said.into_iter().map(|warning| format!("{root}: {warning}")));
+        Ok(plan)
     }
 
-    /// Puts everything back, everywhere, and says so on record.
-    fn abort_all(&self, members: &mut [Member<'_>], cause: Error, progress: &dyn Progress) -> Error {
-        let mut unfinished = None;
-        for member in members.iter_mut() {
-            if let Err(error) = member.prepared.undo() {
-                unfinished.get_or_insert((member.record.id, error));
-            }
-        }
-        let first = members.first().map_or(RollbackId::from_bits(0), |member| member.record.id);
-        if let Some((rollback, error)) = unfinished {
-            return Error::Unfinished { rollback, source: Box::new(error) };
-        }
-        let facts = FinishFacts { error: Some(cause.to_string()), ..FinishFacts::default() };
-        let at = self.environment.now();
-        let aborted = self.catalog.write(|transaction| {
-            for member in members.iter() {
-                // The intent itself may be what failed.
-                if transaction.rollback(member.record.id)?.is_some() {
-                    transaction.finish_rollback(member.record.id, RollbackState::Aborted, at, &facts)?;
-                }
-            }
-            Ok::<_, safepoint_catalog::CatalogError>(())
-        });
-        if let Err(error) = aborted {
-            return Error::Unfinished { rollback: first, source: Box::new(error.into()) };
-        }
-        for member in members.iter_mut() {
-            // What cannot be cleared away now, the next command clears away.
-            let _ = self.settle_once(&member.record, &mut *member.prepared, Ended::Undone, progress);
-        }
-        Error::RolledBackHalfway { rollback: first, source: Box::new(cause) }
-    }
-
-    /// What there is to go back to, and who may not change meanwhile.
-    fn scene(&self, wish: &Wish<'_>) -> Result<(Scene, Vec<PlanLock>), Error> {
+    /// What there is to go back to.
+    fn scene(&self, wish: &Wish<'_>) -> Result<Scene, Error> {
         let to = wish.to;
-        let part = wish.options.part;
-        let wants = |kind: PartKind| part.is_none_or(|part| part == kind);
         let mut scene = Scene::default();
-        let mut locks = Vec::new();
         let _using = self.store.using()?;
-        for record in to.parts.iter().filter(|part| part.kind == PartKind::Agent) {
+        let of_kind = |kind: PartKind| to.parts.iter().filter(move |part| part.kind == kind);
+        for record in of_kind(PartKind::Agent) {
             scene.all_agents.push(Agent::load(&self.store, record.document)?);
         }
-        if wants(PartKind::Agent) {
+        if wish.wants(PartKind::Agent) {
             scene.agents.clone_from(&scene.all_agents);
         }
-        for record in to.parts.iter().filter(|part| part.kind == PartKind::Plan && wants(PartKind::Plan)) {
-            locks.push(match wish.options.dry_run {
-                DryRun::Yes => self.keep_still(&record.key)?,
-                DryRun::No => self.hold_plan(&record.key)?.0,
-            });
+        for record in of_kind(PartKind::Plan).filter(|_| wish.wants(PartKind::Plan)) {
             let now = self.plan(&record.key)?;
-            crate::parts::plan::guard(&now)?;
-            let then = plan::document::load(&self.store, record.document)?;
-            scene.warnings.extend(not_undone(&now, &then));
+            guard(&now)?;
             scene.plans.push((now, record.clone()));
         }
-        let ids = to.parts.iter().filter(|part| part.kind == PartKind::Files).map(|part| part.key.parse());
-        let ids: Vec<WorkspaceId> = ids.collect::<Result<_, _>>()?;
+        let mut ids: Vec<WorkspaceId> =
+            of_kind(PartKind::Files).map(|part| part.key.parse()).collect::<Result<_, _>>()?;
+        ids.sort_unstable();
         let roots: Vec<PathBuf> = ids
             .iter()
             .map(|id| Ok(self.workspace(*id)?.root_path().to_owned()))
@@ -302,22 +311,47 @@ impl CheckpointManager {
             .iter()
             .map(|agent| AgentRecord { agent: agent.clone(), created_at: stamp, updated_at: stamp })
             .collect();
-        let mut sorted = ids.clone();
-        sorted.sort_unstable();
-        for id in sorted {
+        for id in ids {
             let place = self.place_for(id, &agents, &roots)?;
             let kind = match place.workspace.kind {
-                safepoint_model::agent::WorkspaceKind::Agent => PartKind::Agent,
-                safepoint_model::agent::WorkspaceKind::Project => PartKind::Files,
+                WorkspaceKind::Agent => PartKind::Agent,
+                WorkspaceKind::Project => PartKind::Files,
             };
-            if !wants(kind) {
-                continue;
-            }
             let target = files_of(to, id).ok_or(Error::NoFiles { checkpoint: to.id })?;
-            scene.targets.push(target.clone());
-            scene.places.push(place);
+            if wish.wants(kind) {
+                scene.targets.push(Some(target.clone()));
+                scene.places.push(place);
+            } else if self.stays(wish, &scene, id)? {
+                scene.targets.push(None);
+                scene.places.push(place);
+            }
         }
-        Ok((scene, locks))
+        if scene.places.is_empty() {
+            let part = wish.options.part.unwrap_or(PartKind::Files);
+            return Err(Error::NoPart { checkpoint: to.id, part });
+        }
+        Ok(scene)
+    }
+
+    /// Whether the files of a workspace stay as they are while something else goes back that belongs to it.
+    fn stays(&self, wish: &Wish<'_>, scene: &Scene, id: WorkspaceId) -> Result<bool, Error> {
+        let key = id.to_string();
+        Ok(match wish.options.part {
+            Some(PartKind::Git) => wish
+                .to
+                .parts
+                .iter()
+                .any(|part| part.key == key && matches!(part.kind, PartKind::Git | PartKind::GitFolder)),
+            Some(PartKind::Plan) => {
+                for (record, _) in &scene.plans {
+                    if self.place_of(record)?.id == id {
+                        return Ok(true);
+                    }
+                }
+                false
+            }
+            _ => false,
+        })
     }
 
     fn records_of<'m>(
@@ -378,6 +412,13 @@ impl CheckpointManager {
         Ok(safety)
     }
 
+    /// The records of a rollback that did not come as far as to know its folders.
+    fn records_for(&self, wish: &Wish<'_>, together: RollbackId) -> Vec<Rollback> {
+        let folders = wish.to.parts.iter().filter(|part| part.kind == PartKind::Files);
+        let ids = folders.filter_map(|part| part.key.parse().ok());
+        ids.filter_map(|id| self.member_record(wish, together, id).ok()).collect()
+    }
+
     fn member_record(
         &self,
         wish: &Wish<'_>,
@@ -413,27 +454,40 @@ impl CheckpointManager {
     }
 }
 
-/// What steps did outside of the files stays: their undo commands are run by a rollback of the plan itself.
-fn not_undone(now: &PlanRecord, then: &plan::state::Plan) -> Option<String> {
-    let steps = now.plan.taken_back_by(then).steps;
-    let id = &now.plan.id;
-    (!steps.is_empty()).then(|| {
-        format!(
-            "what steps of plan {id} did outside of the files stays, and no undo command is run: {}",
-            steps.join(", ")
-        )
-    })
+/// Whether a folder is equal to the checkpoint afterwards, or only something that belongs to it.
+fn moves_head(part: PartKind) -> bool {
+    matches!(part, PartKind::Files | PartKind::Agent)
 }
 
-/// One folder of a rollback.
-struct Member<'p> {
-    prepared: Box<dyn Prepared + 'p>,
-    record: Rollback,
+fn told(member: &Member<'_>) -> (Rollback, Outline) {
+    (member.record.clone(), member.prepared.outline().clone())
 }
 
-impl Member<'_> {
-    fn told(&self) -> (Rollback, Outline) {
-        (self.record.clone(), self.prepared.outline().clone())
+/// One folder as a part.
+struct Folder<'m> {
+    files: FilesPart<'m>,
+    /// The folder of its repository.
+    git: FilesPart<'m>,
+    capture: GitCapture,
+}
+
+impl Folder<'_> {
+    fn prepare(
+        &self,
+        now: &Captured,
+        target: &Option<PartRecord>,
+        (git, noted): &(Option<GitPlan>, Noted),
+        record: &mut Rollback,
+        writer: &Writer<'_>,
+    ) -> Result<Box<dyn Prepared + '_>, Error> {
+        // A path that was put back once and is gone again by the time of the undo is no mistake of the user's.
+        let absent = Absent::Fine;
+        if let (Some(GitPlan::Folder(target, _)), Some(now)) = (git, noted.folder) {
+            record.paths = vec![git_folder()];
+            return self.git.prepare(now, *target, Chosen { paths: &record.paths, absent }, writer);
+        }
+        let target = target.as_ref().map_or(now.document, |target| target.document);
+        self.files.prepare(now.document, target, Chosen { paths: &[], absent }, writer)
     }
 }
 
@@ -441,12 +495,11 @@ impl Member<'_> {
 #[derive(Default)]
 struct Scene {
     places: Vec<Place>,
-    /// What each goes back to.
-    targets: Vec<PartRecord>,
+    /// What each goes back to; nothing where its files stay as they are.
+    targets: Vec<Option<PartRecord>>,
     plans: Vec<(PlanRecord, PartRecord)>,
     /// Agents that are put back.
     agents: Vec<Agent>,
     /// Agents whose folders are known by them.
     all_agents: Vec<Agent>,
-    warnings: Vec<String>,
 }

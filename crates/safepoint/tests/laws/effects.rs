@@ -38,7 +38,7 @@ fn first(bench: &Bench) -> safepoint::model::CheckpointId {
 }
 
 fn undone(step: &str, command: &str, ran: bool) -> Undone {
-    Undone { step: step.to_owned(), command: command.to_owned(), ran }
+    Undone { plan: "work".to_owned(), step: step.to_owned(), command: command.to_owned(), ran }
 }
 
 #[test]
@@ -56,7 +56,8 @@ fn undo_commands_run_newest_first_before_the_files_change_and_each_once() {
     let commands: Vec<(&str, bool)> =
         restored.undone.iter().map(|undone| (undone.step.as_str(), undone.ran)).collect();
     assert_eq!(commands, [("fill", true), ("create", true)]);
-    let none = |step: &str| NotUndone { step: step.to_owned(), why: "it has no undo command".to_owned() };
+    let why = "it has no undo command".to_owned();
+    let none = |step: &str| NotUndone { plan: "work".to_owned(), step: step.to_owned(), why: why.clone() };
     assert_eq!(restored.effects_not_undone, [none("break"), none("quiet")]);
     assert!(!bench.path("file").exists());
     let notes = bench.manager.plan_notes("work").unwrap();

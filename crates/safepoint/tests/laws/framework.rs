@@ -1,13 +1,14 @@
 //! Checkpoints and rollbacks of everything, and of agents: all folders or none.
 
 use crate::bench::{Bench, assert_same};
-use crate::runner::plan;
+use crate::runner::{Unseen, plan};
 use safepoint::model::checkpoint::{PartKind, Scope};
 use safepoint::model::plan::state::PlanState;
-use safepoint::model::rollback::{RollbackState, Verb};
+use safepoint::model::rollback::{RollbackState, Strategy, Verb};
 use safepoint::{
-    CreateOptions, CreatedTogether, Depth, DryRun, Error, Failure, FailureKind, Filter, RestoreOptions,
-    Silent, Thoroughness, Whole, Workspace,
+    Against, CreateOptions, CreatedTogether, Depth, DryRun, Error, FailedUndo, Failure, FailureKind, Filter,
+    PlanFile, RestoreOptions, RestoredTogether, RunOptions, Search, Silent, Staged, StagedEnd, Thoroughness,
+    Trial, Until, Whole, Workspace,
 };
 use safepoint_testkit::TreeImage;
 use serde_json::json;
@@ -111,8 +112,9 @@ fn everything_goes_back_together_and_so_does_the_undo() {
     let restored = manager.restore_together(created.checkpoint.id, &options, &Silent).unwrap();
     assert!(restored.verified);
     assert_eq!((restored.plans.len(), restored.agents.len()), (1, 2));
-    let said = "what steps of plan work did outside of the files stays, and no undo command is run: one";
-    assert_eq!(restored.warnings, [said]);
+    assert_eq!(restored.warnings, [""; 0]);
+    let left: Vec<_> = restored.effects_not_undone.iter().map(|it| (&*it.plan, &*it.step)).collect();
+    assert_eq!(left, [("work", "one")]);
     assert_eq!(fs::read_to_string(world.agents.join("sibling")).unwrap(), "changed by somebody");
     put(world.agents.join("sibling"), "not the agent's");
     assert_all(&world.everything(), &then);
@@ -154,6 +156,16 @@ fn where_one_folder_cannot_nothing_changes_anywhere() {
     assert_all(&[image(&world.bench.root()), image(&world.agents)], &before);
     assert_eq!(manager.agent("codex").unwrap().agent.settings["model"], "small");
     assert!(!world.bench.path(".safepoint").exists());
+    // That it was tried is on record in every folder.
+    let refused = |workspace: &Workspace| {
+        let all = manager.rollbacks(workspace).unwrap();
+        let last = all.last().unwrap();
+        assert_eq!(last.state, RollbackState::Refused);
+        assert_eq!(last.safety_checkpoint, None);
+        assert!(last.error.as_ref().unwrap().contains("file"), "{:?}", last.error);
+        last.together.unwrap()
+    };
+    assert_eq!(refused(&world.bench.workspace), refused(&world.others[0]));
     fs::remove_file(&file).unwrap();
     manager.restore_together(created.checkpoint.id, &RestoreOptions::default(), &Silent).unwrap();
     assert!(file.is_file());
@@ -290,4 +302,170 @@ fn what_is_taken_together_is_pruned_by_its_own_policy_and_each_plan_by_itself() 
     assert_eq!(count(Scope::Framework), 1, "{all:?}");
     assert_eq!(count(Scope::Project), 2);
     assert!((3..=4).contains(&count(Scope::Workflow)), "{}", count(Scope::Workflow));
+}
+
+/// A plan whose only step leaves a mark outside and knows how to take it back.
+fn with_effects() -> (World, PathBuf) {
+    let world = World::new();
+    let outside = world.bench.root().parent().unwrap().join("outside");
+    let text = format!(
+        "title = 'Marks'\nid = 'marks'\n\
+         [[step]]\nid = 'mark'\nrun = 'echo done >> {0}'\nundo = 'echo undone >> {0}'\n",
+        outside.display()
+    );
+    let file = PlanFile::parse(text.as_bytes(), None).unwrap();
+    world.bench.manager.new_plan(&world.bench.workspace, &file.spec).unwrap();
+    (world, outside)
+}
+
+fn run_marks(world: &World) {
+    world.bench.manager.run_plan("marks", &RunOptions::default(), &Unseen, &Silent).unwrap();
+}
+
+#[test]
+fn what_steps_did_outside_is_undone_before_everything_goes_back() {
+    let (world, outside) = with_effects();
+    let manager = &world.bench.manager;
+    let created = world.create(&Whole::Framework);
+    let then = world.everything();
+    run_marks(&world);
+    world.disaster();
+    let read = || fs::read_to_string(&outside).unwrap();
+    assert_eq!(read(), "done\n");
+    let options = RestoreOptions::default();
+    let restored = manager.restore_together(created.checkpoint.id, &options, &Silent).unwrap();
+    assert_eq!(read(), "done\nundone\n");
+    assert_all(&world.everything(), &then);
+    let undone: Vec<_> = restored.undone.iter().map(|it| (&*it.plan, &*it.step, it.ran)).collect();
+    assert_eq!(undone, [("marks", "mark", true)]);
+    // Once is enough, and a rollback that could not be runs nothing.
+    manager.answer_together(&world.bench.workspace, Verb::Undo, &options, &Silent).unwrap();
+    manager.restore_together(created.checkpoint.id, &options, &Silent).unwrap();
+    assert_eq!(read(), "done\nundone\n");
+}
+
+#[test]
+fn an_undo_command_that_fails_stops_all_of_it_and_is_on_record() {
+    let (world, outside) = with_effects();
+    let manager = &world.bench.manager;
+    let created = world.create(&Whole::Framework);
+    run_marks(&world);
+    world.disaster();
+    fs::remove_file(&outside).unwrap();
+    fs::create_dir(&outside).unwrap();
+    let before = world.everything();
+    let options = RestoreOptions::default();
+    let error = manager.restore_together(created.checkpoint.id, &options, &Silent).unwrap_err();
+    assert!(matches!(error, Error::UndoFailed { .. }), "{error:?}");
+    assert_all(&world.everything(), &before);
+    let last = manager.rollbacks(&world.others[0]).unwrap().pop().unwrap();
+    assert_eq!(last.state, RollbackState::Refused);
+    let options = RestoreOptions { failed_undo: FailedUndo::IsSkipped, ..options };
+    let restored = manager.restore_together(created.checkpoint.id, &options, &Silent).unwrap();
+    assert!(restored.effects_not_undone.iter().any(|it| it.why.contains("its undo command failed")));
+    assert_eq!(world.bench.read("main.rs"), "fn main() {}");
+}
+
+#[test]
+fn everything_is_tried_beside_its_folders_and_done_when_all_agree() {
+    let world = World::new();
+    let manager = &world.bench.manager;
+    let to = world.create(&Whole::Framework).checkpoint.id;
+    let then = world.everything();
+    world.disaster();
+    let now = world.everything();
+    let staged = |here: &Workspace, command: &str, yes: bool| {
+        let mut agreed = |staged: &Staged<RestoredTogether>| {
+            assert!(staged.outline.places.len() > 3);
+            yes
+        };
+        let trial = Trial { command: Some(command), agreed: &mut agreed, printed: &mut |_| () };
+        let options = RestoreOptions::default();
+        manager.restore_staged_together(here, to, &options, trial, &Silent).unwrap()
+    };
+    // From one of its folders the command is in what that would be, with the others beside it.
+    let here = "grep -q 'fn main' main.rs && test -e $SAFEPOINT_TARGET/second/file";
+    for (command, yes) in [("false", true), (here, false)] {
+        assert!(matches!(staged(&world.bench.workspace, command, yes), StagedEnd::Left(_)), "{command}");
+        assert_all(&world.everything(), &now);
+    }
+    let end = staged(&world.bench.workspace, here, true);
+    let StagedEnd::Done(restored, _) = end else { panic!("{end:?}") };
+    assert_eq!(restored.places[0].0.strategy, Strategy::Staged);
+    assert_all(&world.everything(), &then);
+    // From elsewhere it is where all of them are.
+    let elsewhere = manager.register(&world.agents.parent().unwrap().join("outside")).map_err(drop);
+    assert!(elsewhere.is_err(), "there is no such folder");
+    fs::create_dir(world.agents.parent().unwrap().join("third")).unwrap();
+    let third = manager.register(&world.agents.parent().unwrap().join("third")).unwrap();
+    assert!(matches!(
+        staged(&third, "test -e second/file && test -e project/main.rs", true),
+        StagedEnd::Done(..)
+    ));
+}
+
+#[test]
+fn everything_goes_back_step_by_step_to_the_newest_good_state() {
+    let world = World::new();
+    let manager = &world.bench.manager;
+    let mut all = Vec::new();
+    for at in 0..6 {
+        world.bench.write("main.rs", format!("version {at}"));
+        put(world.others[0].root_path().join("file"), &format!("other {at}"));
+        all.push(world.create(&Whole::Framework).checkpoint);
+        world.create(&Whole::Agent("codex".to_owned()));
+        world.bench.create();
+    }
+    let newest = all.last().unwrap();
+    let go = |command: &str, search| {
+        let until = Until { command: command.to_owned(), from: Some(newest.id), search };
+        let options = RestoreOptions::default();
+        manager.restore_until_together(&world.bench.workspace, newest, &until, &options, &mut |_| (), &Silent)
+    };
+    for search in [Search::Stepwise, Search::Bisect] {
+        let found = go("grep -q 'version [0-2]' main.rs", search).unwrap();
+        assert_eq!(found.restored.unwrap().to, all[2].id, "{search:?}");
+        assert_eq!(world.bench.read("main.rs"), "version 2");
+        let other = fs::read_to_string(world.others[0].root_path().join("file")).unwrap();
+        assert_eq!(other, "other 2");
+        let tried = if search == Search::Bisect { 2..=5 } else { 4..=4 };
+        assert!(tried.contains(&found.tried.len()), "{:?}", found.tried);
+        let before = world.everything();
+        let none = go("false", search).unwrap();
+        assert!(none.restored.is_none());
+        assert_all(&world.everything(), &before);
+    }
+    // Those of one agent are a row of their own.
+    let agent = world.create(&Whole::Agent("claude".to_owned())).checkpoint;
+    let until = Until { command: "false".to_owned(), from: Some(agent.id), search: Search::Stepwise };
+    let options = RestoreOptions::default();
+    let none = manager
+        .restore_until_together(&world.bench.workspace, &agent, &until, &options, &mut |_| (), &Silent)
+        .unwrap();
+    assert_eq!(none.tried.len(), 1);
+}
+
+#[test]
+fn what_was_taken_together_is_looked_into_from_each_of_its_folders() {
+    let world = World::new();
+    let manager = &world.bench.manager;
+    let created = world.create(&Whole::Framework).checkpoint;
+    let later = manager.create(&world.others[0], &CreateOptions::default(), &Silent).unwrap().checkpoint;
+    let folders = manager.folders_of(&created).unwrap();
+    assert_eq!(folders.len(), 6);
+    assert!(manager.folders_of(&later).unwrap().is_empty());
+    world.disaster();
+    let seen = safepoint::within(&created, world.others[0].id);
+    let mut content = Vec::new();
+    manager.cat(&seen, &"file".parse_path(), &mut content).unwrap();
+    assert_eq!(content, b"second");
+    assert_eq!(manager.entries(&seen).unwrap().len(), 1);
+    let against = Against::Present;
+    let changes = manager.diff(&world.others[0], &created, &against, &Silent).unwrap().changes;
+    assert_eq!(changes.len(), 1);
+    let two = Against::Checkpoint(Box::new(later.clone()));
+    assert!(manager.diff(&world.others[0], &created, &two, &Silent).unwrap().changes.is_empty());
+    assert_eq!(safepoint::within(&later, world.bench.workspace.id), later);
+    let error = manager.entries(&created).unwrap_err();
+    assert!(matches!(error, Error::NoFiles { .. }));
 }

@@ -2,14 +2,14 @@
 
 use crate::cli::output::Printer;
 use crate::cli::terminal::printable;
-use safepoint::{DryRun, NotUndone, Restored, Undone};
+use safepoint::{DryRun, NotUndone, Undone};
 
 /// So many steps are named in a sentence.
 const STEPS_NAMED: usize = 6;
 
 /// What was undone by commands, and what nobody can undo.
-pub(super) fn tell(out: &Printer, restored: &Restored, dry_run: DryRun) {
-    for Undone { step, command, ran } in &restored.undone {
+pub(crate) fn tell(out: &Printer, undone: &[Undone], not_undone: &[NotUndone], dry_run: DryRun) {
+    for Undone { step, command, ran, .. } in undone {
         let what = match (dry_run, ran) {
             (DryRun::Yes, _) => "undo command that would run",
             (DryRun::No, true) => "undo command run",
@@ -18,7 +18,7 @@ pub(super) fn tell(out: &Printer, restored: &Restored, dry_run: DryRun) {
         out.line(format!("  {what}, step {}: {}", printable(step), printable(command)));
     }
     let steps: Vec<String> =
-        restored.effects_not_undone.iter().filter(|it| !failed(it)).map(|it| printable(&it.step)).collect();
+        not_undone.iter().filter(|it| !failed(it)).map(|it| printable(&it.step)).collect();
     if steps.is_empty() {
         return;
     }
@@ -31,8 +31,8 @@ pub(super) fn tell(out: &Printer, restored: &Restored, dry_run: DryRun) {
 }
 
 /// What was to be undone and was not.
-pub(super) fn warn(out: &Printer, restored: &Restored) {
-    for NotUndone { step, why } in restored.effects_not_undone.iter().filter(|it| failed(it)) {
+pub(crate) fn warn(out: &Printer, not_undone: &[NotUndone]) {
+    for NotUndone { step, why, .. } in not_undone.iter().filter(|it| failed(it)) {
         out.warn(format!("what step {} did outside of the files stays: {}", printable(step), printable(why)));
     }
 }

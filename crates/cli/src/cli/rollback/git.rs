@@ -43,7 +43,9 @@ pub(super) fn options(
             "Roll the files back first, then git, or use --hard-reset.",
         ));
     }
-    if part_git && !checkpoint.parts.iter().any(|part| part.kind == PartKind::Git) {
+    if part_git
+        && !checkpoint.parts.iter().any(|part| matches!(part.kind, PartKind::Git | PartKind::GitFolder))
+    {
         return Err(Error::NoGitState { checkpoint: checkpoint.id }.into());
     }
     if args.discard_uncommitted && git == GitReset::No && !part_git {
@@ -68,16 +70,20 @@ pub(super) fn refuse(args: &RollbackArgs) -> Result<(), Problem> {
 }
 
 /// What moved, in one line.
-pub(super) fn line(moved: &GitMoved) -> String {
+pub(crate) fn line(moved: &GitMoved) -> String {
     let short = |sha: &Option<String>| match sha {
         Some(sha) => sha.chars().take(DIGITS).collect(),
         None => "no commit".to_owned(),
     };
     let branch = match &moved.branch {
         Some(branch) => format!("branch {}", printable(branch)),
+        None if moved.folder && moved.to.is_none() => "no repository that can be read".to_owned(),
         None => "detached HEAD".to_owned(),
     };
-    let files =
-        if moved.files { "with index and files" } else { "with the index; the files stay as they are" };
+    let files = match (moved.folder, moved.files) {
+        (true, _) => "all of its folder; the files stay as they are",
+        (false, true) => "with index and files",
+        (false, false) => "with the index; the files stay as they are",
+    };
     format!("git: {branch}, from {} to {}, {files}", short(&moved.from), short(&moved.to))
 }
