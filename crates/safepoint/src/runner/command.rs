@@ -1,6 +1,7 @@
 //! One command of a step, as often as it may be tried.
 
-use super::{Outcome, RunEvent, Runner};
+use super::RunEvent;
+use super::course::{Outcome, Runner};
 use crate::effects::in_words;
 use crate::process::{self, Exit, Job, Log};
 use crate::{CheckpointManager, Error};
