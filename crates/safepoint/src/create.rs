@@ -2,7 +2,7 @@
 
 use crate::config::Broken;
 use crate::git::GitCommit;
-use crate::home::Vouchers;
+use crate::home::{PendingCache, Vouchers};
 use crate::part::{Captured, Part};
 use crate::parts::files::FilesPart;
 use crate::parts::plan;
@@ -21,7 +21,7 @@ use safepoint_model::files::FilesDocument;
 use safepoint_model::tree::Owners;
 use safepoint_model::{CheckpointId, ObjectId, ObjectSource, Progress, WorkspaceId, document};
 use safepoint_store::Writer;
-use safepoint_workspace::{NextCache, StatCache, What};
+use safepoint_workspace::{StatCache, What};
 
 /// What a new checkpoint is to say about itself.
 #[derive(Debug, Clone)]
@@ -187,8 +187,8 @@ impl CheckpointManager {
             }
             Ok(transaction.set_head(workspace.id, draft.checkpoint.id)?)
         })?;
-        self.keep_cache(workspace, What::Files, &draft.checkpoint, &mut draft.captured.cache);
-        self.keep_cache(workspace, What::Git, &draft.checkpoint, &mut noted.cache);
+        self.keep_cache(&draft.checkpoint, &mut draft.captured.cache);
+        self.keep_cache(&draft.checkpoint, &mut noted.cache);
         let not_in_git = self.commit_to_git(workspace, options.git, &mut draft.checkpoint, progress);
         Ok(Created {
             checkpoint: draft.checkpoint,
@@ -356,18 +356,12 @@ impl CheckpointManager {
     }
 
     /// Keeps the next stat cache, once the checkpoint is on record. Losing it costs time only, so a failure is not one.
-    pub(crate) fn keep_cache(
-        &self,
-        workspace: &Workspace,
-        what: What,
-        checkpoint: &Checkpoint,
-        cache: &mut Option<NextCache>,
-    ) {
-        if let Some(cache) = cache.take()
+    pub(crate) fn keep_cache(&self, checkpoint: &Checkpoint, cache: &mut Option<PendingCache>) {
+        if let Some(PendingCache { draft, next }) = cache.take()
             && let Ok(packs) = self.store.pack_lengths()
         {
             let vouchers = Vouchers { checkpoint: checkpoint.id, integrity: checkpoint.integrity, packs };
-            let _ = self.home.write_cache(workspace.id, what, &vouchers, cache);
+            let _ = draft.keep(next, &vouchers);
         }
     }
 
@@ -378,7 +372,7 @@ impl CheckpointManager {
         workspace: WorkspaceId,
         what: What,
     ) -> Result<Option<StatCache>, Error> {
-        let Some((vouchers, bytes)) = self.home.read_cache(workspace, what) else { return Ok(None) };
+        let Some((vouchers, cache)) = self.home.read_cache(workspace, what) else { return Ok(None) };
         let checkpoint = self.catalog.checkpoint(vouchers.checkpoint)?;
         if checkpoint.is_none_or(|checkpoint| checkpoint.integrity != vouchers.integrity) {
             return Ok(None);
@@ -395,7 +389,7 @@ impl CheckpointManager {
                 return Ok(None);
             }
         }
-        Ok(bytes.open())
+        Ok(Some(cache))
     }
 }
 

@@ -7,8 +7,8 @@ use crate::config::{CONFIG_BYTES_MAX, ConfigFile};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use safepoint_model::{CheckpointId, ObjectId, ObjectKind, WorkspaceId};
-use safepoint_workspace::{NextCache, SmallFile, StatCache, What, remove_tree};
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use safepoint_workspace::{CacheHead, CacheWriter, NextCache, SmallFile, StatCache, What, remove_tree};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -95,6 +95,7 @@ impl Home {
         }
     }
 
+    /// The blocks of a workspace's stat cache.
     fn cache_path(&self, workspace: WorkspaceId, what: What) -> PathBuf {
         let kind = match what {
             What::Files => "stat",
@@ -103,41 +104,41 @@ impl Home {
         self.path.join("cache").join(format!("{workspace}.{kind}"))
     }
 
-    /// A workspace's stat cache and what it relies on, if there is one.
-    pub(crate) fn read_cache(&self, workspace: WorkspaceId, what: What) -> Option<(Vouchers, CacheBytes)> {
-        let mut bytes = fs::read(self.cache_path(workspace, what)).ok()?;
-        let end = bytes.iter().position(|byte| *byte == 0)?;
-        let head = std::str::from_utf8(&bytes[..end]).ok()?;
-        let mut lines = head.lines();
+    /// What a workspace's stat cache relies on, and the cache, if there is one.
+    pub(crate) fn read_cache(&self, workspace: WorkspaceId, what: What) -> Option<(Vouchers, StatCache)> {
+        let path = self.cache_path(workspace, what);
+        let text = fs::read_to_string(head_of(&path)).ok()?;
+        let (text, sum) = text.trim_end().rsplit_once('\n')?;
+        let mut lines = text.lines();
+        let sound = sum == sum_of(text) && lines.next() == Some(CACHE_FORMAT);
         let vouchers = Vouchers {
-            checkpoint: lines.next()?.parse().ok()?,
+            checkpoint: lines.next().filter(|_| sound)?.parse().ok()?,
             integrity: lines.next()?.parse().ok()?,
-            packs: lines.map(pack_line).collect::<Option<_>>()?,
+            packs: Vec::new(),
         };
-        let token = cache_token(&bytes[..end]);
-        bytes.drain(..=end);
-        Some((vouchers, CacheBytes { bytes, token }))
+        let head: CacheHead = lines.next()?.parse().ok()?;
+        let packs = lines.map(pack_line).collect::<Option<_>>()?;
+        Some((Vouchers { packs, ..vouchers }, StatCache::new(File::open(path).ok()?, head)))
     }
 
-    /// Keeps a stat cache with what it relies on. It is a cache: it is not made durable, and a failure costs time only.
-    pub(crate) fn write_cache(
+    /// Somewhere to write the next cache of a workspace: behind the last one, or anew where that is worn or is none. Losing it costs
+    /// time only, so where there is nowhere there is none.
+    pub(crate) fn draft_cache(
         &self,
         workspace: WorkspaceId,
         what: What,
-        vouchers: &Vouchers,
-        cache: NextCache,
-    ) -> io::Result<()> {
-        let packs: Vec<String> = vouchers.packs.iter().map(|(name, len)| format!("{name} {len}")).collect();
-        let head = format!("{}\n{}\n{}", vouchers.checkpoint, vouchers.integrity, packs.join("\n"));
-        let bytes = cache.into_bytes(&cache_token(head.as_bytes()));
+        last: Option<&StatCache>,
+    ) -> Option<CacheDraft> {
         let path = self.cache_path(workspace, what);
-        make_private_dir(&self.path.join("cache"))?;
+        if let Some(last) = last.filter(|last| !last.is_worn()) {
+            let file = OpenOptions::new().write(true).open(&path).ok()?;
+            return Some(CacheDraft { writer: Some(CacheWriter::after(file, last)), path, fresh: None });
+        }
+        make_private_dir(&self.path.join("cache")).ok()?;
         let fresh = path.with_extension(format!("{}.new", std::process::id()));
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-        file.write_all(head.as_bytes())?;
-        file.write_all(&[0])?;
-        file.write_all(&bytes)?;
-        fs::rename(fresh, path)
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh).ok()?;
+        Some(CacheDraft { writer: Some(CacheWriter::anew(file)), path, fresh: Some(fresh) })
     }
 
     /// Where the sandbox of a plan lies: named like the project, because programs print it.
@@ -246,21 +247,67 @@ fn pack_line(line: &str) -> Option<(String, u64)> {
     Some((name.to_owned(), len.parse().ok()?))
 }
 
-/// A stat cache that has not been looked into yet.
-pub(crate) struct CacheBytes {
-    bytes: Vec<u8>,
-    token: [u8; 32],
+/// The first line of what is said about a stat cache.
+const CACHE_FORMAT: &str = "safepoint stat cache 2";
+
+/// What is said about the blocks in a file.
+fn head_of(blocks: &Path) -> PathBuf {
+    let mut name = blocks.as_os_str().to_owned();
+    name.push(".head");
+    PathBuf::from(name)
 }
 
-impl CacheBytes {
-    pub(crate) fn open(self) -> Option<StatCache> {
-        StatCache::new(self.bytes, &self.token)
+fn sum_of(text: &str) -> String {
+    ObjectId::of(ObjectKind::Document, text.as_bytes()).to_string()
+}
+
+/// A stat cache whose blocks are written, and that counts once what it relies on is durable.
+pub struct PendingCache {
+    pub(crate) draft: CacheDraft,
+    pub(crate) next: NextCache,
+}
+
+/// A stat cache that is being written.
+pub(crate) struct CacheDraft {
+    writer: Option<CacheWriter>,
+    path: PathBuf,
+    /// Where it is until it is kept, if not behind the last one.
+    fresh: Option<PathBuf>,
+}
+
+impl CacheDraft {
+    /// Where its blocks go.
+    pub(crate) fn writer(&self) -> Option<&CacheWriter> {
+        self.writer.as_ref()
+    }
+
+    /// Keeps it with what it relies on. It is not made durable: what a power cut leaves of it is noticed.
+    pub(crate) fn keep(mut self, next: NextCache, vouchers: &Vouchers) -> io::Result<()> {
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let head = next.finish(writer)?;
+        let packs: Vec<String> = vouchers.packs.iter().map(|(name, len)| format!("{name} {len}")).collect();
+        let (checkpoint, integrity) = (vouchers.checkpoint, vouchers.integrity);
+        let text = format!("{CACHE_FORMAT}\n{checkpoint}\n{integrity}\n{head}\n{}", packs.join("\n"));
+        let text = format!("{text}\n{}\n", sum_of(&text));
+        let place = head_of(&self.path);
+        let beside = place.with_extension(format!("{}.new", std::process::id()));
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        file.write_all(text.as_bytes())?;
+        if let Some(fresh) = self.fresh.take() {
+            fs::rename(fresh, &self.path)?;
+        }
+        fs::rename(beside, place)
     }
 }
 
-/// What ties a cache to the packs it relies on.
-fn cache_token(packs: &[u8]) -> [u8; 32] {
-    *ObjectId::of(ObjectKind::Document, packs).as_bytes()
+impl Drop for CacheDraft {
+    fn drop(&mut self) {
+        if let Some(fresh) = &self.fresh {
+            // It is only a cache; the next one is written over it.
+            let _ = fs::remove_file(fresh);
+        }
+    }
 }
 
 fn make_private_dir(path: &Path) -> io::Result<()> {
@@ -349,23 +396,29 @@ mod tests {
         let workspace = tempfile::tempdir().unwrap();
         let root = safepoint_workspace::Root::open(workspace.path()).unwrap();
         let store = safepoint_store::Store::open(&home.store()).unwrap();
-        let options = safepoint_workspace::ScanOptions::default();
+        let draft = home.draft_cache(id, What::Files, None).unwrap();
+        let options = safepoint_workspace::ScanOptions { next: draft.writer(), ..Default::default() };
         let scan = safepoint_workspace::scan(&root, &store.measurer(), &options, &crate::Silent).unwrap();
         let vouchers = Vouchers {
             checkpoint: CheckpointId::from_bits(7),
             integrity: ObjectId::of(ObjectKind::Document, b"root"),
             packs: vec![("a".to_owned(), 10), ("b".to_owned(), 20)],
         };
-        home.write_cache(id, What::Files, &vouchers, scan.cache.unwrap()).unwrap();
-        let (read, bytes) = home.read_cache(id, What::Files).unwrap();
+        let keep = |draft: CacheDraft, next| draft.keep(next, &vouchers).unwrap();
+        keep(draft, scan.cache.unwrap());
+        let (read, cache) = home.read_cache(id, What::Files).unwrap();
         assert_eq!(read, vouchers);
-        assert!(bytes.open().is_some());
-        let path = home.cache_path(id, What::Files);
-        let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).replacen("\na", "\nc", 1).into_bytes();
-        fs::write(&path, text).unwrap();
-        assert!(home.read_cache(id, What::Files).is_none_or(|(_, bytes)| bytes.open().is_none()));
-        fs::write(&path, b"0\nx\0").unwrap();
-        assert!(home.read_cache(id, What::Files).is_none());
+        // The next one goes on behind it, and one that is not kept leaves nothing.
+        drop(home.draft_cache(id, What::Files, None).unwrap());
+        assert!(home.draft_cache(id, What::Files, Some(&cache)).unwrap().fresh.is_none());
+        let names = fs::read_dir(folder.path().join("cache")).unwrap().count();
+        assert_eq!(names, 2);
+        let path = head_of(&home.cache_path(id, What::Files));
+        let text = fs::read_to_string(&path).unwrap();
+        for wrong in [text.replacen("\na", "\nc", 1), "0\nx".to_owned(), String::new()] {
+            fs::write(&path, wrong).unwrap();
+            assert!(home.read_cache(id, What::Files).is_none());
+        }
         assert!(home.disk_bytes().unwrap() > 0);
     }
 }

@@ -82,6 +82,7 @@ pub use failure::{Failure, FailureKind};
 pub use find::{Entries, ListedEntry};
 pub use git::{GitCommit, GitStatus, Tags};
 pub use guard::DeadRun;
+pub use home::PendingCache;
 pub use layout::{Exported, ImportOptions, Imported, Layout, LayoutError, check_layout};
 pub use manager::{CheckpointManager, Settings};
 pub use part::{Captured, Chosen, Outline, Part, Prepared};

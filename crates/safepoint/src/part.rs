@@ -4,6 +4,7 @@
 //! capture; then for a rollback prepare, stage, apply, and either publish or undo; then settle.
 
 use crate::Error;
+use crate::home::PendingCache;
 use safepoint_catalog::Transaction;
 use safepoint_model::change::Absent;
 use safepoint_model::checkpoint::{PartKind, PartRecord, Totals};
@@ -11,7 +12,7 @@ use safepoint_model::coverage::Coverage;
 use safepoint_model::rollback::{ChangedPath, Step};
 use safepoint_model::{ObjectId, Progress, RelPath, RollbackId};
 use safepoint_store::Writer;
-use safepoint_workspace::{Ended, Finding, NextCache};
+use safepoint_workspace::{Ended, Finding};
 
 /// What a capture gave.
 pub struct Captured {
@@ -24,7 +25,7 @@ pub struct Captured {
     /// What validation had to say.
     pub warnings: Vec<String>,
     /// The next cache, to be kept once everything is durable.
-    pub cache: Option<NextCache>,
+    pub cache: Option<PendingCache>,
 }
 
 /// What a rollback of a part would do, or did.

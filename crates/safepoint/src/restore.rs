@@ -25,7 +25,7 @@ use safepoint_model::rollback::{Rescued, Rollback, RollbackState, Strategy, Verb
 use safepoint_model::session::SessionCount;
 use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, Timestamp, document};
 use safepoint_store::Writer;
-use safepoint_workspace::{Ended, Times, What};
+use safepoint_workspace::{Ended, Times};
 
 /// Whether to do it or only to show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -333,8 +333,8 @@ impl CheckpointManager {
         };
         let mut members = [Member { prepared, record: record.clone(), head }];
         let beside = || {
-            self.keep_cache(workspace, What::Files, &safety, &mut captured.cache);
-            self.keep_cache(workspace, What::Git, &safety, &mut noted.cache);
+            self.keep_cache(&safety, &mut captured.cache);
+            self.keep_cache(&safety, &mut noted.cache);
         };
         let carried = self.carry_out(&mut members, &deed, beside, progress)?;
         restored.changed_meanwhile = carried.meanwhile.into_iter().map(|(_, path)| path).collect();

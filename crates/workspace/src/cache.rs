@@ -1,52 +1,168 @@
 //! The stat cache of a workspace: what each entry was when its content was last read.
 //!
-//! Comes in: the bytes of a cache file, and during a walk one directory at a time. Goes out: for each entry whose
-//! facts are unchanged, the tree entry that it had. It is a cache: losing it loses time only, and a file whose checksum
-//! does not match is as good as none. The file is read whole and used in place, not parsed.
+//! Comes in: a file of blocks and where the root's block lies in it; during a walk, one directory at a time. Goes out: for each entry
+//! whose facts are unchanged, the tree entry that it had. It is a cache: losing it loses time only, and a block that is not what it
+//! was is as good as none.
 //!
-//! Layout: magic, token, offset of the root's block, blocks, BLAKE3 of all before. A block is one directory:
-//! its tree's id and the number of its entries, then per entry the facts, the offset of its block if it is a directory, two lengths,
-//! its name, and the entry in a tree's encoding.
+//! A block is one directory. Whoever names a block names its place: offset, length and hash; so the place of the root vouches for all
+//! of it, and each block is read, and checked, when the walk comes to its directory. Blocks never change. The next cache appends
+//! those of the directories in which something changed, up to the root, and begins anew once more of the file is dead than alive.
+//!
+//! A block: the id of the directory's tree, the number of its entries, then per entry the facts, two lengths, the place of its block
+//! if it is a directory, its name, and the entry in a tree's encoding.
 
 use crate::linux::Facts;
+use rustix::fs::FileType;
 use safepoint_model::ObjectId;
-use safepoint_model::tree::{Entry, Node, Tree};
+use safepoint_model::tree::{Entry, Tree};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 
-const MAGIC: &[u8; 8] = b"SFPTSTA1";
-const HASH_BYTES: usize = 32;
-const HEAD_BYTES: usize = MAGIC.len() + HASH_BYTES + 8;
-/// ino, size, mtime, ctime.
-const FACTS_BYTES: usize = 32;
+const TREE_BYTES: usize = 32;
+const SUM_BYTES: usize = 16;
+const HEAD_BYTES: usize = TREE_BYTES + 8;
+/// Inode, size, both times; type and mode, owner, group.
+const FACTS_BYTES: usize = 4 * 8 + 3 * 4;
+const PLACE_BYTES: usize = 8 + 4 + SUM_BYTES;
+/// The bit of the lengths that says that a place follows.
+const HAS_BLOCK: u64 = 1 << 63;
+/// So much is written at once.
+const BUFFER_BYTES: usize = 1 << 20;
+/// So much may be dead whatever is alive.
+const SLACK_BYTES: u64 = 1 << 20;
 
-/// A cache as it was read.
+/// Where a block lies, and what it must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    offset: u64,
+    len: u32,
+    sum: [u8; SUM_BYTES],
+}
+
+impl Place {
+    /// How much of the file it takes.
+    pub(crate) fn bytes(self) -> u64 {
+        u64::from(self.len)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.offset.to_le_bytes());
+        out.extend_from_slice(&self.len.to_le_bytes());
+        out.extend_from_slice(&self.sum);
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (offset, rest) = bytes.split_first_chunk::<8>()?;
+        let (len, rest) = rest.split_first_chunk::<4>()?;
+        let sum = rest.first_chunk::<SUM_BYTES>()?;
+        Some(Self { offset: u64::from_le_bytes(*offset), len: u32::from_le_bytes(*len), sum: *sum })
+    }
+}
+
+fn sum_of(block: &[u8]) -> [u8; SUM_BYTES] {
+    let mut sum = [0; SUM_BYTES];
+    sum.copy_from_slice(&blake3::hash(block).as_bytes()[..SUM_BYTES]);
+    sum
+}
+
+/// What has to be known to use a file of blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheHead {
+    root: Place,
+    /// Where the next block goes.
+    end: u64,
+    /// How much of the file is of use.
+    live: u64,
+}
+
+impl fmt::Display for CacheHead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Place { offset, len, sum } = self.root;
+        let sum = u128::from_le_bytes(sum);
+        write!(f, "{offset} {len} {sum} {} {}", self.end, self.live)
+    }
+}
+
+/// A text that does not say where a cache begins.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it does not say where the cache begins")]
+pub struct NoCacheHead;
+
+impl FromStr for CacheHead {
+    type Err = NoCacheHead;
+
+    fn from_str(text: &str) -> Result<Self, NoCacheHead> {
+        let mut words = text.split(' ');
+        let mut word = || words.next().ok_or(NoCacheHead);
+        let (offset, len, sum, end, live) = (word()?, word()?, word()?, word()?, word()?);
+        let number = |word: &str| word.parse::<u64>().map_err(|_| NoCacheHead);
+        let sum = sum.parse::<u128>().map_err(|_| NoCacheHead)?.to_le_bytes();
+        let len = len.parse().map_err(|_| NoCacheHead)?;
+        let root = Place { offset: number(offset)?, len, sum };
+        Ok(Self { root, end: number(end)?, live: number(live)? })
+    }
+}
+
+/// A cache as it was left by the last capture.
 #[derive(Debug)]
 pub struct StatCache {
-    bytes: Vec<u8>,
+    file: File,
+    head: CacheHead,
 }
 
 impl StatCache {
-    /// Takes the bytes of a cache file, if they are one that was written with this token and not damaged since.
-    /// The token stands for everything outside the workspace that the cache depends on: the store, above all.
-    pub fn new(bytes: Vec<u8>, token: &[u8; 32]) -> Option<Self> {
-        let body = bytes.len().checked_sub(HASH_BYTES)?;
-        let intact = body >= HEAD_BYTES
-            && bytes.starts_with(MAGIC)
-            && &bytes[MAGIC.len()..MAGIC.len() + HASH_BYTES] == token
-            && blake3::hash(&bytes[..body]).as_bytes()[..] == bytes[body..];
-        intact.then_some(Self { bytes })
+    /// A file of blocks, and where to begin in it.
+    pub fn new(file: File, head: CacheHead) -> Self {
+        Self { file, head }
     }
 
-    pub(crate) fn root(&self) -> Option<CachedDir<'_>> {
-        self.block(number(&self.bytes, HEAD_BYTES - 8)?)
+    /// Whether more of the file is dead than alive.
+    pub fn is_worn(&self) -> bool {
+        self.head.end > 2 * self.head.live + SLACK_BYTES
     }
 
-    fn block(&self, offset: u64) -> Option<CachedDir<'_>> {
-        let at = usize::try_from(offset).ok()?;
-        let mut tree = [0u8; HASH_BYTES];
-        tree.copy_from_slice(self.bytes.get(at..at + HASH_BYTES)?);
-        let at = at + HASH_BYTES;
-        let count = number(&self.bytes, at)?;
-        Some(CachedDir { cache: self, tree: ObjectId::from_bytes(tree), left: count, at: at + 8 })
+    pub(crate) fn root(&self) -> Option<CachedDir> {
+        self.block(self.head.root)
+    }
+
+    /// The block of a directory, if it is what it was.
+    pub(crate) fn block(&self, place: Place) -> Option<CachedDir> {
+        let end = place.offset.checked_add(u64::from(place.len))?;
+        if end > self.head.end || (place.len as usize) < HEAD_BYTES {
+            return None;
+        }
+        let mut bytes = vec![0; place.len as usize];
+        self.file.read_exact_at(&mut bytes, place.offset).ok()?;
+        (sum_of(&bytes) == place.sum).then_some(CachedDir { place, bytes })
+    }
+}
+
+/// One directory of the cache.
+pub(crate) struct CachedDir {
+    pub(crate) place: Place,
+    bytes: Vec<u8>,
+}
+
+impl CachedDir {
+    /// The tree that the directory had.
+    pub(crate) fn tree(&self) -> ObjectId {
+        let mut tree = [0; TREE_BYTES];
+        tree.copy_from_slice(&self.bytes[..TREE_BYTES]);
+        ObjectId::from_bytes(tree)
+    }
+
+    /// How many entries it had.
+    pub(crate) fn count(&self) -> u64 {
+        number(&self.bytes, TREE_BYTES).unwrap_or(0)
+    }
+
+    /// Its entries, sorted by name.
+    pub(crate) fn entries(&self) -> CachedEntries<'_> {
+        CachedEntries { bytes: &self.bytes, at: HEAD_BYTES, left: self.count() }
     }
 }
 
@@ -55,152 +171,211 @@ fn number(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(raw))
 }
 
-/// One directory of the cache, read from front to back along with the real one.
-#[derive(Clone)]
-pub(crate) struct CachedDir<'a> {
-    cache: &'a StatCache,
-    /// The tree that the directory had.
-    pub(crate) tree: ObjectId,
-    left: u64,
+/// The entries of a directory, read from front to back along with the real one.
+pub(crate) struct CachedEntries<'a> {
+    bytes: &'a [u8],
     at: usize,
-}
-
-impl CachedDir<'_> {
-    /// How many entries are left; before the first is taken, how many there are.
-    pub(crate) fn count(&self) -> u64 {
-        self.left
-    }
+    left: u64,
 }
 
 /// One entry of the cache.
+#[derive(Clone, Copy)]
 pub(crate) struct CachedEntry<'a> {
     pub(crate) name: &'a [u8],
-    facts: [u64; 4],
+    facts: &'a [u8],
     entry_bytes: &'a [u8],
-    block: u64,
-    cache: &'a StatCache,
+    block: Option<Place>,
 }
 
-impl<'a> Iterator for CachedDir<'a> {
+impl<'a> Iterator for CachedEntries<'a> {
     type Item = CachedEntry<'a>;
 
     fn next(&mut self) -> Option<CachedEntry<'a>> {
-        if self.left == 0 {
-            return None;
-        }
-        self.left -= 1;
-        let bytes = &self.cache.bytes;
-        let mut facts = [0u64; 4];
-        for (slot, fact) in facts.iter_mut().enumerate() {
-            *fact = number(bytes, self.at + 8 * slot)?;
-        }
-        let block = number(bytes, self.at + FACTS_BYTES)?;
-        let lengths = number(bytes, self.at + FACTS_BYTES + 8)?;
-        let (name_len, entry_len) = ((lengths & 0xffff) as usize, (lengths >> 16) as usize);
-        let name_at = self.at + FACTS_BYTES + 16;
-        let name = bytes.get(name_at..name_at + name_len)?;
-        let entry_bytes = bytes.get(name_at + name_len..name_at + name_len + entry_len)?;
-        self.at = name_at + name_len + entry_len;
-        Some(CachedEntry { name, facts, entry_bytes, block, cache: self.cache })
-    }
-}
-
-fn packed(facts: &Facts) -> [u64; 4] {
-    [facts.ino, facts.size, facts.mtime_ns.cast_unsigned(), facts.ctime_ns.cast_unsigned()]
-}
-
-impl<'a> CachedEntry<'a> {
-    /// The entry as it was, if nothing about it changed since. A change of mode, owner or attributes also moves ctime.
-    pub(crate) fn hit(&self, facts: &Facts) -> Option<Entry> {
-        if self.facts != packed(facts) {
-            return None;
-        }
-        let mut entries = Tree::decode(self.entry_bytes).ok()?.into_entries();
-        let entry = entries.pop()?;
-        let same_type = match entry.node {
-            Node::File(_) => facts.file_type.is_file(),
-            Node::Directory(_) => facts.file_type.is_dir(),
-            Node::Symlink(_) => facts.file_type.is_symlink(),
+        self.left = self.left.checked_sub(1)?;
+        let mut take = |len: usize| {
+            let taken = self.bytes.get(self.at..self.at.checked_add(len)?)?;
+            self.at += len;
+            Some(taken)
         };
-        (same_type
-            && entry.meta.mode == facts.mode
-            && entry.meta.uid == facts.uid
-            && entry.meta.gid == facts.gid)
-            .then_some(entry)
-    }
-
-    /// The directory's block, also when the directory itself changed.
-    pub(crate) fn directory(&self) -> Option<CachedDir<'a>> {
-        if self.block == 0 { None } else { self.cache.block(self.block) }
+        let facts = take(FACTS_BYTES)?;
+        let lengths = number(take(8)?, 0)?;
+        let block = if lengths & HAS_BLOCK == 0 { None } else { Some(Place::read(take(PLACE_BYTES)?)?) };
+        let lengths = lengths & !HAS_BLOCK;
+        let name = take((lengths & 0xffff) as usize)?;
+        let entry_bytes = take((lengths >> 16) as usize)?;
+        Some(CachedEntry { name, facts, entry_bytes, block })
     }
 }
 
-/// One directory of the next cache, with the directories below it.
-#[derive(Default)]
+fn packed(facts: &Facts) -> [u8; FACTS_BYTES] {
+    let kind = match facts.file_type {
+        FileType::RegularFile => 1u32,
+        FileType::Directory => 2,
+        FileType::Symlink => 3,
+        _ => 0,
+    };
+    let mut out = [0; FACTS_BYTES];
+    let wide = [facts.ino, facts.size, facts.mtime_ns.cast_unsigned(), facts.ctime_ns.cast_unsigned()];
+    for (slot, fact) in out.chunks_exact_mut(8).zip(wide) {
+        slot.copy_from_slice(&fact.to_le_bytes());
+    }
+    let narrow = [kind << 16 | u32::from(facts.mode), facts.uid, facts.gid];
+    for (slot, fact) in out[32..].chunks_exact_mut(4).zip(narrow) {
+        slot.copy_from_slice(&fact.to_le_bytes());
+    }
+    out
+}
+
+impl CachedEntry<'_> {
+    /// Whether nothing about the entry changed since. A change of mode, owner or attributes also moves ctime.
+    pub(crate) fn is_hit(&self, facts: &Facts) -> bool {
+        self.facts == packed(facts)
+    }
+
+    /// The entry as it was.
+    pub(crate) fn entry(&self) -> Option<Entry> {
+        Tree::decode(self.entry_bytes).ok()?.into_entries().pop()
+    }
+
+    /// The place of its block, where it is a directory; also when the directory itself changed.
+    pub(crate) fn block(&self) -> Option<Place> {
+        self.block
+    }
+}
+
+/// One directory of the next cache.
 pub(crate) struct Block {
-    records: Vec<u8>,
+    bytes: Vec<u8>,
     count: u64,
-    /// Where in `records` the offset of a child's block has to go.
-    children: Vec<(usize, Block)>,
-    tree: Option<ObjectId>,
 }
 
 impl Block {
+    pub(crate) fn new(entries: usize) -> Self {
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + entries * 160);
+        bytes.resize(HEAD_BYTES, 0);
+        Self { bytes, count: 0 }
+    }
+
     /// Notes an entry. One that cannot be trusted next time is noted with facts that never match.
-    pub(crate) fn note(&mut self, entry: &Entry, facts: &Facts, trusted: bool, child: Option<Block>) {
-        let facts = if trusted { packed(facts) } else { [u64::MAX; 4] };
-        for fact in facts {
-            self.records.extend_from_slice(&fact.to_le_bytes());
+    pub(crate) fn note(&mut self, entry: &Entry, facts: &Facts, trusted: bool, block: Option<Place>) {
+        let facts = if trusted { packed(facts) } else { [u8::MAX; FACTS_BYTES] };
+        self.record(&entry.name, &facts, &Tree::single(entry), block);
+    }
+
+    /// Notes an entry as it was.
+    pub(crate) fn copy(&mut self, entry: &CachedEntry<'_>) {
+        self.record(entry.name, entry.facts, entry.entry_bytes, entry.block);
+    }
+
+    fn record(&mut self, name: &[u8], facts: &[u8], entry: &[u8], block: Option<Place>) {
+        self.bytes.extend_from_slice(facts);
+        let flag = if block.is_some() { HAS_BLOCK } else { 0 };
+        let lengths = name.len() as u64 | ((entry.len() as u64) << 16) | flag;
+        self.bytes.extend_from_slice(&lengths.to_le_bytes());
+        if let Some(block) = block {
+            block.write(&mut self.bytes);
         }
-        if let Some(child) = child {
-            self.children.push((self.records.len(), child));
-        }
-        self.records.extend_from_slice(&0u64.to_le_bytes());
-        let encoded = Tree::single(entry);
-        let lengths = entry.name.len() as u64 | ((encoded.len() as u64) << 16);
-        self.records.extend_from_slice(&lengths.to_le_bytes());
-        self.records.extend_from_slice(&entry.name);
-        self.records.extend_from_slice(&encoded);
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(entry);
         self.count += 1;
     }
 
-    pub(crate) fn set_tree(&mut self, tree: ObjectId) {
-        self.tree = Some(tree);
+    fn into_bytes(mut self, tree: ObjectId) -> Vec<u8> {
+        self.bytes[..TREE_BYTES].copy_from_slice(tree.as_bytes());
+        self.bytes[TREE_BYTES..HEAD_BYTES].copy_from_slice(&self.count.to_le_bytes());
+        self.bytes
+    }
+}
+
+/// Writes the blocks of the next cache, from many threads.
+#[derive(Debug)]
+pub struct CacheWriter {
+    pending: Mutex<Pending>,
+    /// Whether it goes on behind the blocks of the last cache, which stay where they are.
+    pub(crate) continues: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    file: File,
+    /// Where the buffer goes.
+    at: u64,
+    buffer: Vec<u8>,
+    /// Something could not be written: then there is no next cache.
+    broken: Option<io::Error>,
+}
+
+impl CacheWriter {
+    /// A cache in an empty file.
+    pub fn anew(file: File) -> Self {
+        Self::at(file, 0, false)
     }
 
-    /// The bytes of the whole cache.
-    pub(crate) fn into_file(self, token: &[u8; 32]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(1 << 16);
-        out.extend_from_slice(MAGIC);
-        out.extend_from_slice(token);
-        out.extend_from_slice(&0u64.to_le_bytes());
-        let root = self.write(&mut out);
-        out[HEAD_BYTES - 8..HEAD_BYTES].copy_from_slice(&root.to_le_bytes());
-        let hash = blake3::hash(&out);
-        out.extend_from_slice(hash.as_bytes());
-        out
+    /// What changed since a cache, behind its blocks in the same file, which is open for writing here.
+    pub fn after(file: File, cache: &StatCache) -> Self {
+        Self::at(file, cache.head.end, true)
     }
 
-    fn write(mut self, out: &mut Vec<u8>) -> u64 {
-        for (at, child) in std::mem::take(&mut self.children) {
-            let offset = child.write(out);
-            self.records[at..at + 8].copy_from_slice(&offset.to_le_bytes());
+    fn at(file: File, at: u64, continues: bool) -> Self {
+        let pending = Pending { file, at, buffer: Vec::new(), broken: None };
+        Self { pending: Mutex::new(pending), continues }
+    }
+
+    /// Adds a block and says where it is.
+    pub(crate) fn append(&self, block: Block, tree: ObjectId) -> Option<Place> {
+        let bytes = block.into_bytes(tree);
+        let (len, sum) = (u32::try_from(bytes.len()).ok()?, sum_of(&bytes));
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let offset = pending.at + pending.buffer.len() as u64;
+        pending.buffer.extend_from_slice(&bytes);
+        if pending.buffer.len() >= BUFFER_BYTES {
+            pending.flush();
         }
-        let offset = out.len() as u64;
-        let tree = self.tree.unwrap_or_else(|| ObjectId::from_bytes([0; HASH_BYTES]));
-        out.extend_from_slice(tree.as_bytes());
-        out.extend_from_slice(&self.count.to_le_bytes());
-        out.extend_from_slice(&self.records);
-        offset
+        Some(Place { offset, len, sum })
+    }
+
+    fn finish(self, root: Place, live: u64) -> io::Result<CacheHead> {
+        let mut pending = self.pending.into_inner().unwrap_or_else(PoisonError::into_inner);
+        pending.flush();
+        match pending.broken {
+            Some(error) => Err(error),
+            None => Ok(CacheHead { root, end: pending.at, live }),
+        }
+    }
+}
+
+impl Pending {
+    fn flush(&mut self) {
+        match self.file.write_all_at(&self.buffer, self.at) {
+            Ok(()) => self.at += self.buffer.len() as u64,
+            Err(error) => self.broken = Some(error),
+        }
+        self.buffer.clear();
+    }
+}
+
+/// The stat cache for the next capture, all of whose blocks are written.
+#[derive(Debug, Clone, Copy)]
+pub struct NextCache {
+    pub(crate) root: Place,
+    pub(crate) live: u64,
+}
+
+impl NextCache {
+    /// Where it begins, once everything is in the file.
+    ///
+    /// # Errors
+    /// When something could not be written: then there is none.
+    pub fn finish(self, writer: CacheWriter) -> io::Result<CacheHead> {
+        writer.finish(self.root, self.live)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::FileType;
     use safepoint_model::content::Content;
-    use safepoint_model::tree::Meta;
+    use safepoint_model::tree::{Meta, Node};
 
     fn facts(ino: u64) -> Facts {
         let file_type = FileType::RegularFile;
@@ -223,36 +398,60 @@ mod tests {
         Entry { name: name.into(), meta, node: Node::File(Content::whole(b"abc")) }
     }
 
-    fn sample() -> Vec<u8> {
-        let (mut root, mut child) = (Block::default(), Block::default());
+    fn tree(number: u8) -> ObjectId {
+        ObjectId::from_bytes([number; 32])
+    }
+
+    /// A file with a directory in a root.
+    fn sample(writer: CacheWriter) -> CacheHead {
+        let mut child = Block::new(1);
         child.note(&entry("inside"), &facts(7), true, None);
-        child.set_tree(ObjectId::from_bytes([9; 32]));
+        let child = writer.append(child, tree(9)).unwrap();
+        let mut root = Block::new(3);
         let mut dir = entry("dir");
-        dir.node = Node::Directory(ObjectId::from_bytes([9; 32]));
+        dir.node = Node::Directory(tree(9));
         root.note(&dir, &Facts { file_type: FileType::Directory, ..facts(1) }, true, Some(child));
         root.note(&entry("racy"), &facts(2), false, None);
         root.note(&entry("settled"), &facts(3), true, None);
-        root.into_file(&[1; 32])
+        let root = writer.append(root, tree(8)).unwrap();
+        let live = u64::from(root.len) + u64::from(child.len);
+        NextCache { root, live }.finish(writer).unwrap()
+    }
+
+    fn file() -> File {
+        tempfile::tempfile().unwrap()
+    }
+
+    fn cache() -> StatCache {
+        let file = file();
+        let head = sample(CacheWriter::anew(file.try_clone().unwrap()));
+        StatCache::new(file, head)
     }
 
     #[test]
     fn what_was_noted_is_found_and_the_racy_is_not_trusted() {
-        let cache = StatCache::new(sample(), &[1; 32]).unwrap();
-        let entries: Vec<_> = cache.root().unwrap().collect();
+        let cache = cache();
+        let root = cache.root().unwrap();
+        assert_eq!((root.tree(), root.count()), (tree(8), 3));
+        let entries: Vec<_> = root.entries().collect();
         assert_eq!(entries.len(), 3);
-        let below = entries[0].directory().unwrap();
-        assert_eq!(below.tree, ObjectId::from_bytes([9; 32]));
-        assert_eq!(below.clone().next().unwrap().hit(&facts(7)).unwrap(), entry("inside"));
-        assert!(entries[1].hit(&facts(2)).is_none());
-        assert_eq!(entries[2].hit(&facts(3)).unwrap(), entry("settled"));
-        assert!(entries[2].directory().is_none());
+        let below = cache.block(entries[0].block().unwrap()).unwrap();
+        assert_eq!(below.tree(), tree(9));
+        let inside = below.entries().next().unwrap();
+        assert!(inside.is_hit(&facts(7)));
+        assert_eq!(inside.entry().unwrap(), entry("inside"));
+        assert!(!entries[1].is_hit(&facts(2)));
+        assert_eq!(entries[2].entry().unwrap(), entry("settled"));
+        assert!(entries[2].block().is_none());
     }
 
     #[test]
     fn any_changed_fact_is_a_miss() {
-        let cache = StatCache::new(sample(), &[1; 32]).unwrap();
-        let settled = cache.root().unwrap().nth(2).unwrap();
+        let cache = cache();
+        let root = cache.root().unwrap();
+        let settled = root.entries().nth(2).unwrap();
         let good = facts(3);
+        assert!(settled.is_hit(&good));
         for changed in [
             Facts { ino: 4, ..good },
             Facts { size: 4, ..good },
@@ -263,20 +462,83 @@ mod tests {
             Facts { gid: 4, ..good },
             Facts { file_type: FileType::Symlink, ..good },
         ] {
-            assert!(settled.hit(&changed).is_none(), "{changed:?}");
+            assert!(!settled.is_hit(&changed), "{changed:?}");
         }
     }
 
     #[test]
-    fn a_damaged_or_foreign_cache_is_none() {
-        let good = sample();
-        assert!(StatCache::new(good.clone(), &[2; 32]).is_none());
-        assert!(StatCache::new(Vec::new(), &[1; 32]).is_none());
-        assert!(StatCache::new(good[..good.len() - 1].to_vec(), &[1; 32]).is_none());
-        for at in 0..good.len() {
-            let mut bad = good.clone();
-            bad[at] ^= 1;
-            assert!(StatCache::new(bad, &[1; 32]).is_none(), "byte {at}");
+    fn a_damaged_block_is_none_and_so_is_one_that_is_not_there() {
+        let StatCache { file, head } = cache();
+        let all = {
+            let mut all = vec![0; head.end as usize];
+            file.read_exact_at(&mut all, 0).unwrap();
+            all
+        };
+        let is_whole = |file: &File| {
+            let cache = StatCache::new(file.try_clone().unwrap(), head);
+            let root = cache.root();
+            let place = root.and_then(|root| root.entries().next()?.block());
+            place.and_then(|place| cache.block(place)).is_some()
+        };
+        assert!(is_whole(&file));
+        for at in 0..all.len() as u64 {
+            file.write_all_at(&[all[at as usize] ^ 1], at).unwrap();
+            assert!(!is_whole(&file), "byte {at}");
+            file.write_all_at(&[all[at as usize]], at).unwrap();
+        }
+        file.set_len(head.end - 1).unwrap();
+        assert!(!is_whole(&file));
+        let cache = StatCache::new(file, head);
+        for place in [
+            Place { offset: u64::MAX, ..head.root },
+            Place { offset: head.end, ..head.root },
+            Place { len: 8, ..head.root },
+        ] {
+            assert!(cache.block(place).is_none(), "{place:?}");
+        }
+    }
+
+    #[test]
+    fn the_next_one_goes_on_behind_the_last_until_that_is_worn() {
+        let mut cache = cache();
+        let mut times = 0;
+        while !cache.is_worn() {
+            let file = cache.file.try_clone().unwrap();
+            let writer = CacheWriter::after(file, &cache);
+            let mut root = Block::new(1);
+            let old = cache.root().unwrap();
+            old.entries().for_each(|entry| root.copy(&entry));
+            root.note(&entry(&"z".repeat(200)), &facts(times), true, None);
+            let root = writer.append(root, tree(7)).unwrap();
+            let head = NextCache { root, live: cache.head.live }.finish(writer).unwrap();
+            cache = StatCache::new(cache.file, head);
+            let root = cache.root().unwrap();
+            let kept = cache.block(root.entries().next().unwrap().block().unwrap()).unwrap();
+            assert!(kept.entries().next().unwrap().is_hit(&facts(7)), "what did not change is where it was");
+            times += 1;
+        }
+        assert!(times > 10, "{times}");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_no_cache() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("read-only");
+        File::create(&path).unwrap();
+        let writer = CacheWriter::anew(File::open(&path).unwrap());
+        let mut block = Block::new(1);
+        block.note(&entry("a"), &facts(1), true, None);
+        let root = writer.append(block, tree(1)).unwrap();
+        assert!(NextCache { root, live: 1 }.finish(writer).is_err());
+    }
+
+    #[test]
+    fn a_head_is_read_as_it_is_written_and_nothing_else_is() {
+        let head = cache().head;
+        let text = head.to_string();
+        assert_eq!(text.parse(), Ok(head));
+        for wrong in ["", "1 2 3 4", "1 2 3 4 x", "x 2 3 4 5", "1 99999999999 3 4 5", "1 2 -3 4 5"] {
+            assert_eq!(wrong.parse::<CacheHead>(), Err(NoCacheHead), "{wrong}");
         }
     }
 }

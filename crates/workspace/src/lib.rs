@@ -24,7 +24,7 @@ mod swap;
 mod threads;
 mod write;
 
-pub use cache::StatCache;
+pub use cache::{CacheHead, CacheWriter, NextCache, NoCacheHead, StatCache};
 pub use copy::{Copied, copy_tree, remove_tree};
 pub use error::{Obstacle, WorkspaceError};
 pub use foreign::{Foreign, ForeignEntry, ForeignFile};
@@ -33,7 +33,7 @@ pub use plan::{Plan, plan};
 pub use probe::Capabilities;
 pub use root::{Lock, OWN_FOLDER, Root, SmallFile};
 pub use rules::check_patterns;
-pub use scan::{NextCache, Scan, ScanOptions, Snapshot, What, scan};
+pub use scan::{Scan, ScanOptions, Snapshot, What, scan};
 pub use settle::{Ended, Finding, Settled};
 pub use stage::{Stage, StageOptions, Times};
 pub use swap::Meanwhile;

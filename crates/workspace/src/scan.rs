@@ -6,7 +6,7 @@
 
 mod file;
 
-use crate::cache::{Block, CachedDir, CachedEntry, StatCache};
+use crate::cache::{Block, CacheWriter, CachedDir, CachedEntry, NextCache, Place, StatCache};
 use crate::error::WorkspaceError;
 use crate::linux::{self, Facts};
 use crate::root::{OWN_FOLDER, Root};
@@ -38,6 +38,8 @@ pub struct ScanOptions<'a> {
     pub excludes: &'a [String],
     /// What the last capture saw.
     pub cache: Option<&'a StatCache>,
+    /// Where the next cache is written; nothing where none is wanted.
+    pub next: Option<&'a CacheWriter>,
     /// Folders of Safepoint itself that happen to lie in the workspace.
     pub own: &'a [RelPath],
     /// A tree whose paths are captured even where rules leave them out: what a rollback to it would displace.
@@ -89,16 +91,6 @@ pub struct Scan {
     pub warnings: Vec<String>,
 }
 
-/// The stat cache for the next capture.
-pub struct NextCache(Block);
-
-impl NextCache {
-    /// The bytes of the cache file. The token is what the cache depends on; see [`StatCache::new`].
-    pub fn into_bytes(self, token: &[u8; 32]) -> Vec<u8> {
-        self.0.into_file(token)
-    }
-}
-
 /// Captures the workspace.
 ///
 /// # Errors
@@ -110,8 +102,8 @@ pub fn scan<S: ObjectSink + ObjectSource>(
     progress: &dyn Progress,
 ) -> Result<Scan, WorkspaceError> {
     progress.begin(Activity::Scanning, None);
-    let walk =
-        Walk { sink, source: sink, place: root.place(), own: options.own, what: options.what, progress };
+    let ScanOptions { own, what, cache, next, .. } = *options;
+    let walk = Walk { sink, source: sink, place: root.place(), own, what, cache, next, progress };
     let result = threads::run(|| walk.root(root, options));
     progress.end();
     result
@@ -123,6 +115,8 @@ struct Walk<'a> {
     place: (u32, u32, u64),
     own: &'a [RelPath],
     what: What,
+    cache: Option<&'a StatCache>,
+    next: Option<&'a CacheWriter>,
     progress: &'a dyn Progress,
 }
 
@@ -136,7 +130,7 @@ struct Here<'a> {
     keep: Keep<'a>,
     /// The directory itself is left out by a rule: only what is kept is captured.
     only_kept: bool,
-    cached: Option<CachedDir<'a>>,
+    cached: Option<CachedDir>,
 }
 
 /// The directory of the tree to keep that answers to the one being walked. Read only when a rule leaves something out, which in
@@ -186,7 +180,10 @@ struct Found {
     skipped: Vec<Skipped>,
     unsettled: Vec<RelPath>,
     warnings: Vec<String>,
-    block: Block,
+    /// Its block in the next cache.
+    block: Option<Place>,
+    /// How large that block is, with all those below it.
+    block_bytes: u64,
     /// Something is not as the cache had it.
     fresh: bool,
 }
@@ -196,12 +193,16 @@ enum Item<'a> {
     /// Nothing is there any more.
     Gone,
     LeftOut(Vec<u8>, Why),
-    /// An entry that is known without reading.
+    /// An entry that is as the cache had it.
     Known {
+        cached: CachedEntry<'a>,
+        facts: Facts,
+    },
+    /// A link, read.
+    Link {
         entry: Entry,
         facts: Facts,
         trusted: bool,
-        fresh: bool,
     },
     /// A file to be read.
     File {
@@ -226,10 +227,35 @@ struct Done {
     fresh: bool,
 }
 
-enum Outcome {
+enum Outcome<'a> {
     Gone,
     LeftOut(Vec<u8>, Why),
+    /// As the cache had it.
+    Known(CachedEntry<'a>, Facts),
     Done(Box<Done>),
+}
+
+/// One entry of a directory that is being put together.
+enum Member<'a> {
+    Known(CachedEntry<'a>, Facts),
+    Done { entry: Entry, facts: Facts, trusted: bool, block: Option<Place> },
+}
+
+impl Member<'_> {
+    fn size(&self) -> u64 {
+        match self {
+            Member::Known(_, facts) if facts.file_type.is_file() => facts.size,
+            Member::Known(..) => 0,
+            Member::Done { entry, .. } => size_of(entry),
+        }
+    }
+
+    fn into_entry(self) -> Option<Entry> {
+        match self {
+            Member::Known(cached, _) => cached.entry(),
+            Member::Done { entry, .. } => Some(entry),
+        }
+    }
 }
 
 impl Walk<'_> {
@@ -249,6 +275,7 @@ impl Walk<'_> {
         found.skipped.sort();
         found.unsettled.sort();
         let root = Entry { name: Vec::new(), meta, node: Node::Directory(tree) };
+        let cache = self.next_cache(&found);
         Ok(Scan {
             snapshot: Snapshot {
                 root,
@@ -256,9 +283,16 @@ impl Walk<'_> {
             },
             count: found.count,
             bytes: found.bytes,
-            cache: found.fresh.then_some(NextCache(found.block)),
+            cache,
             warnings: found.warnings,
         })
+    }
+
+    /// The next cache; nothing where the last one is still right.
+    fn next_cache(&self, found: &Found) -> Option<NextCache> {
+        let wanted = found.fresh || !self.next?.continues;
+        let root = found.block.filter(|_| wanted)?;
+        Some(NextCache { root, live: found.block_bytes })
     }
 
     fn meta_of(&self, fd: &OwnedFd, facts: &Facts) -> io::Result<Meta> {
@@ -280,8 +314,8 @@ impl Walk<'_> {
             here.only_kept = true;
         }
         self.read_rules(&mut here, &listed, &mut found);
-        let mut cached = here.cached.take();
-        let last = cached.as_ref().map(|cached| (cached.tree, cached.count()));
+        let last = here.cached.take();
+        let mut cached = last.as_ref().map(CachedDir::entries);
         let mut items = Vec::with_capacity(listed.len());
         let mut ahead: Option<CachedEntry<'_>> = None;
         for entry in listed {
@@ -296,12 +330,12 @@ impl Walk<'_> {
             items.push(self.classify(&here, entry.name, matching)?);
         }
         let outcomes = self.work(&here, items)?;
-        let tree = self.collect(&here, outcomes, last, &mut found)?;
+        let tree = self.collect(&here, outcomes, last.as_ref(), &mut found)?;
         Ok(Ok((tree, found)))
     }
 
     /// Does what is left to do for the items: in parallel where there is more than one thing to do.
-    fn work(&self, here: &Here<'_>, items: Vec<Item<'_>>) -> Result<Vec<Outcome>, WorkspaceError> {
+    fn work<'c>(&self, here: &Here<'_>, items: Vec<Item<'c>>) -> Result<Vec<Outcome<'c>>, WorkspaceError> {
         let busy = |item: &&Item<'_>| matches!(item, Item::File { .. } | Item::Directory { .. });
         if items.iter().filter(busy).count() > 1 {
             items.into_par_iter().map(|item| self.finish(here, item)).collect()
@@ -314,38 +348,60 @@ impl Walk<'_> {
     fn collect(
         &self,
         here: &Here<'_>,
-        outcomes: Vec<Outcome>,
-        last: Option<(ObjectId, u64)>,
+        outcomes: Vec<Outcome<'_>>,
+        last: Option<&CachedDir>,
         found: &mut Found,
     ) -> Result<ObjectId, WorkspaceError> {
-        let mut entries = Vec::with_capacity(outcomes.len());
+        let mut members = Vec::with_capacity(outcomes.len());
         for outcome in outcomes {
             match outcome {
                 Outcome::Gone => {}
                 Outcome::LeftOut(name, why) => {
                     found.skipped.push(Skipped { path: join(&here.path, &name)?, why });
                 }
-                Outcome::Done(done) => {
-                    entries.push(take(&here.path, *done, found)?);
+                Outcome::Known(cached, facts) => members.push(Member::Known(cached, facts)),
+                Outcome::Done(done) => members.push(take(&here.path, *done, found)?),
+            }
+        }
+        let read_bytes = members.iter().map(Member::size).sum();
+        self.progress.advance(members.len() as u64, read_bytes);
+        found.count += members.len() as u64;
+        found.bytes += read_bytes;
+        // No entry is fresh and there are as many as there were: then they are the same ones.
+        found.fresh |= last.is_none_or(|last| last.count() != members.len() as u64);
+        if let Some(last) = last.filter(|_| !found.fresh) {
+            let place = match self.next {
+                Some(next) if !next.continues => {
+                    self.block_of(&members).and_then(|it| next.append(it, last.tree()))
+                }
+                _ => Some(last.place),
+            };
+            found.keep_block(place);
+            return Ok(last.tree());
+        }
+        let block = self.block_of(&members);
+        let entries = members.into_iter().map(Member::into_entry).collect::<Option<Vec<Entry>>>();
+        let damaged = "its block in the stat cache cannot be read";
+        let entries = entries.ok_or_else(|| unreadable(&here.path, io::Error::other(damaged)))?;
+        let tree = Tree::new(entries).map_err(|error| unreadable(&here.path, io::Error::other(error)))?;
+        let tree = self.sink.put(ObjectKind::Tree, &tree.encode())?;
+        found.keep_block(block.and_then(|block| self.next?.append(block, tree)));
+        Ok(tree)
+    }
+
+    /// What is to be known of a directory the next time.
+    fn block_of(&self, members: &[Member<'_>]) -> Option<Block> {
+        self.next?;
+        let mut block = Block::new(members.len());
+        for member in members {
+            match member {
+                Member::Known(cached, _) => block.copy(cached),
+                Member::Done { entry, facts, trusted, block: below } => {
+                    block.note(entry, facts, *trusted, *below);
                 }
             }
         }
-        let read_bytes = entries.iter().map(size_of).sum();
-        self.progress.advance(entries.len() as u64, read_bytes);
-        found.count += entries.len() as u64;
-        found.bytes += read_bytes;
-        // No entry is fresh and there are as many as there were: then they are the same ones.
-        found.fresh |= last.is_none_or(|(_, count)| count != entries.len() as u64);
-        let tree = match last {
-            Some((tree, _)) if !found.fresh => tree,
-            _ => {
-                let tree =
-                    Tree::new(entries).map_err(|error| unreadable(&here.path, io::Error::other(error)))?;
-                self.sink.put(ObjectKind::Tree, &tree.encode())?
-            }
-        };
-        found.block.set_tree(tree);
-        Ok(tree)
+        Some(block)
     }
 
     fn is_cache(&self, here: &Here<'_>, listed: &[linux::Listed]) -> bool {
@@ -409,8 +465,8 @@ impl Walk<'_> {
         if kind.is_dir() {
             return Ok(Item::Directory { name, facts, cached, only_kept: ruled_out });
         }
-        match cached.and_then(|cached| cached.hit(&facts)) {
-            Some(entry) => Ok(Item::Known { entry, facts, trusted: true, fresh: false }),
+        match cached.filter(|cached| cached.is_hit(&facts)) {
+            Some(cached) => Ok(Item::Known { cached, facts }),
             None if kind.is_symlink() => Ok(self.link(here, name, facts)),
             None => Ok(Item::File { name }),
         }
@@ -422,33 +478,34 @@ impl Walk<'_> {
             Ok(target) => {
                 let meta = Meta { mode: facts.mode, uid: facts.uid, gid: facts.gid, ..Meta::default() };
                 let entry = Entry { name, meta, node: Node::Symlink(target) };
-                Item::Known { entry, facts, trusted: file::is_old_enough(&facts, started), fresh: true }
+                Item::Link { entry, facts, trusted: file::is_old_enough(&facts, started) }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Item::Gone,
             Err(_) => Item::left_out(name, Why::Unreadable),
         }
     }
 
-    fn finish(&self, here: &Here<'_>, item: Item<'_>) -> Result<Outcome, WorkspaceError> {
+    fn finish<'c>(&self, here: &Here<'_>, item: Item<'c>) -> Result<Outcome<'c>, WorkspaceError> {
         match item {
             Item::Gone => Ok(Outcome::Gone),
             Item::LeftOut(name, why) => Ok(Outcome::LeftOut(name, why)),
-            Item::Known { entry, facts, trusted, fresh } => Ok(Outcome::Done(Box::new(Done {
+            Item::Known { cached, facts } => Ok(Outcome::Known(cached, facts)),
+            Item::Link { entry, facts, trusted } => Ok(Outcome::Done(Box::new(Done {
                 entry,
                 facts,
                 trusted,
                 unsettled: false,
                 below: None,
-                fresh,
+                fresh: true,
             }))),
             Item::File { name } => self.file(here, name),
             Item::Directory { name, facts, cached, only_kept } => {
-                self.subdirectory(here, name, facts, cached.as_ref(), only_kept)
+                self.subdirectory(here, name, facts, cached, only_kept)
             }
         }
     }
 
-    fn file(&self, here: &Here<'_>, name: Vec<u8>) -> Result<Outcome, WorkspaceError> {
+    fn file<'c>(&self, here: &Here<'_>, name: Vec<u8>) -> Result<Outcome<'c>, WorkspaceError> {
         match file::read(self.sink, &here.fd, &name)? {
             FileRead::Gone => Ok(Outcome::Gone),
             FileRead::Unreadable => Ok(Outcome::LeftOut(name, Why::Unreadable)),
@@ -471,14 +528,14 @@ impl Walk<'_> {
         }
     }
 
-    fn subdirectory(
+    fn subdirectory<'c>(
         &self,
         here: &Here<'_>,
         name: Vec<u8>,
         facts: Facts,
-        cached: Option<&CachedEntry<'_>>,
+        cached: Option<CachedEntry<'c>>,
         only_kept: bool,
-    ) -> Result<Outcome, WorkspaceError> {
+    ) -> Result<Outcome<'c>, WorkspaceError> {
         if here.depth >= DEPTH_MAX {
             return Ok(Outcome::LeftOut(name, Why::TooDeep));
         }
@@ -491,7 +548,7 @@ impl Walk<'_> {
             }
             Err(_) => return Ok(Outcome::LeftOut(name, Why::Unreadable)),
         };
-        let known = cached.and_then(|cached| cached.hit(&facts));
+        let known = cached.filter(|cached| cached.is_hit(&facts)).and_then(|cached| cached.entry());
         let fresh_meta = known.is_none();
         let meta = match known {
             Some(entry) => entry.meta,
@@ -507,7 +564,7 @@ impl Walk<'_> {
             rules: here.rules.clone(),
             keep: Keep::new(Above::Below(&here.keep, &name)),
             only_kept,
-            cached: cached.and_then(CachedEntry::directory),
+            cached: cached.and_then(|cached| self.cache?.block(cached.block()?)),
         };
         match self.directory(below)? {
             Err(why) => Ok(Outcome::LeftOut(name, why)),
@@ -534,23 +591,31 @@ impl Item<'_> {
     }
 }
 
+impl Found {
+    /// Notes where the directory's block is.
+    fn keep_block(&mut self, block: Option<Place>) {
+        self.block = block;
+        self.block_bytes += block.map_or(0, Place::bytes);
+    }
+}
+
 /// Adds a finished item to its directory.
-fn take(above: &RelPath, done: Done, found: &mut Found) -> Result<Entry, WorkspaceError> {
+fn take<'c>(above: &RelPath, done: Done, found: &mut Found) -> Result<Member<'c>, WorkspaceError> {
     let Done { entry, facts, trusted, unsettled, below, fresh } = done;
     found.fresh |= fresh;
     if unsettled {
         found.unsettled.push(join(above, &entry.name)?);
     }
-    let block = below.map(|below| {
+    let block = below.and_then(|below| {
         found.count += below.count;
         found.bytes += below.bytes;
+        found.block_bytes += below.block_bytes;
         found.skipped.extend(below.skipped);
         found.unsettled.extend(below.unsettled);
         found.warnings.extend(below.warnings);
         below.block
     });
-    found.block.note(&entry, &facts, trusted, block);
-    Ok(entry)
+    Ok(Member::Done { entry, facts, trusted, block })
 }
 
 fn size_of(entry: &Entry) -> u64 {

@@ -261,9 +261,8 @@ fn what_is_noted_of_git_is_said_by_either_file_and_the_users_own_counts_more() {
     assert_eq!(git("", ""), GitCapture::State);
     assert_eq!((git(none, ""), git("", none)), (GitCapture::None, GitCapture::None));
     assert_eq!((git(none, state), git(state, none)), (GitCapture::None, GitCapture::State));
-    for (value, said) in
-        [("'full'", "\"full\" is not available yet"), ("'x'", "it is \"none\" or"), ("1", "a text")]
-    {
+    assert_eq!(git("[capture]\ngit = 'full'", none), GitCapture::Full);
+    for (value, said) in [("'x'", "it is \"none\", \"state\" or"), ("1", "a text")] {
         let error = home(&format!("[capture]\ngit = {value}")).unwrap_err().to_string();
         assert!(error.contains(said) || error.contains("expected"), "{error}");
     }

@@ -1,5 +1,6 @@
 //! The files of a workspace, as a part.
 
+use crate::home::{CacheDraft, PendingCache};
 use crate::part::{Captured, Chosen, Outline, Part, Prepared};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Transaction, Workspace};
@@ -14,8 +15,8 @@ use safepoint_model::{
 };
 use safepoint_store::Writer;
 use safepoint_workspace::{
-    Capabilities, Ended, Finding, Root, Scan, ScanOptions, Settled, Snapshot, Stage, StageOptions, StatCache,
-    Times, What, plan, scan,
+    CacheWriter, Capabilities, Ended, Finding, Root, Scan, ScanOptions, Settled, Snapshot, Stage,
+    StageOptions, StatCache, Times, What, plan, scan,
 };
 
 /// The files of one workspace that this process holds.
@@ -60,7 +61,7 @@ impl<'m> FilesPart<'m> {
         progress: &dyn Progress,
     ) -> Result<Scan, Error> {
         let cache = self.manager.trusted_cache(self.workspace.id, self.what)?;
-        self.scan_with(cache.as_ref(), sink, keep, progress)
+        self.scan_with((cache.as_ref(), None), sink, keep, progress)
     }
 
     /// Reads the whole workspace into a sink, whatever the last capture saw.
@@ -69,19 +70,19 @@ impl<'m> FilesPart<'m> {
         sink: &S,
         progress: &dyn Progress,
     ) -> Result<Scan, Error> {
-        self.scan_with(None, sink, None, progress)
+        self.scan_with((None, None), sink, None, progress)
     }
 
     fn scan_with<S: ObjectSink + ObjectSource>(
         &self,
-        cache: Option<&StatCache>,
+        (cache, next): (Option<&StatCache>, Option<&CacheWriter>),
         sink: &S,
         keep: Option<ObjectId>,
         progress: &dyn Progress,
     ) -> Result<Scan, Error> {
         let mut own = self.manager.own_folders(self.root);
         own.extend(self.leave.iter().cloned());
-        let options = ScanOptions { excludes: &self.excludes, cache, own: &own, keep, what: self.what };
+        let options = ScanOptions { excludes: &self.excludes, cache, next, own: &own, keep, what: self.what };
         Ok(scan(self.root, sink, &options, progress)?)
     }
 }
@@ -138,14 +139,17 @@ impl Part for FilesPart<'_> {
         progress: &dyn Progress,
     ) -> Result<Captured, Error> {
         let target = target.map(|part| FilesDocument::load(writer, part.document)).transpose()?;
-        let scan = self.scan(writer, target.and_then(|target| target.tree()), progress)?;
+        let last = self.manager.trusted_cache(self.workspace.id, self.what)?;
+        let draft = self.manager.home.draft_cache(self.workspace.id, self.what, last.as_ref());
+        let caches = (last.as_ref(), draft.as_ref().and_then(CacheDraft::writer));
+        let scan = self.scan_with(caches, writer, target.and_then(|target| target.tree()), progress)?;
         let Snapshot { root, coverage } = &scan.snapshot;
         Ok(Captured {
             document: keep_document(writer, root, coverage, scan.count, scan.bytes)?,
             totals: Totals { count: scan.count, bytes: scan.bytes, ..Totals::default() },
             warnings: warnings(&scan),
             coverage: coverage.clone(),
-            cache: scan.cache,
+            cache: draft.zip(scan.cache).map(|(draft, next)| PendingCache { draft, next }),
         })
     }
 

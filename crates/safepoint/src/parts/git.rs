@@ -4,6 +4,7 @@
 //! What a rollback moves stands in its safety checkpoint before it is moved. So recovery can take it back, and an undo knows of it.
 
 use crate::git::in_words;
+use crate::home::PendingCache;
 use crate::part::{Outline, Part, Prepared};
 use crate::parts::files::FilesPart;
 use crate::recover::Recovery;
@@ -20,7 +21,7 @@ use safepoint_model::{
     document,
 };
 use safepoint_store::Writer;
-use safepoint_workspace::{Ended, Finding, NextCache};
+use safepoint_workspace::{Ended, Finding};
 
 /// How much of a repository a checkpoint notes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -149,7 +150,7 @@ pub(crate) struct Noted {
     /// The document of the repository's folder, where all of it was captured.
     pub(crate) folder: Option<ObjectId>,
     /// The next cache of that folder.
-    pub(crate) cache: Option<NextCache>,
+    pub(crate) cache: Option<PendingCache>,
 }
 
 impl Noted {

@@ -12,7 +12,6 @@ use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind, PartRecord, Sc
 use safepoint_model::coverage::Coverage;
 use safepoint_model::{CheckpointId, Progress, WorkspaceId, document};
 use safepoint_store::Writer;
-use safepoint_workspace::What;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -118,9 +117,9 @@ impl CheckpointManager {
             }
             Ok(())
         })?;
-        for ((place, captured), noted) in places.all.iter().zip(&mut captured).zip(&mut notes) {
-            self.keep_cache(&place.workspace, What::Files, &checkpoint, &mut captured.cache);
-            self.keep_cache(&place.workspace, What::Git, &checkpoint, &mut noted.cache);
+        for (captured, noted) in captured.iter_mut().zip(&mut notes) {
+            self.keep_cache(&checkpoint, &mut captured.cache);
+            self.keep_cache(&checkpoint, &mut noted.cache);
         }
         let counts = Counts { places: places.all.len(), plans: plans.len(), agents: agents.len() };
         let coverage = places.all.iter().map(|place| place.workspace.id);

@@ -20,7 +20,6 @@ use safepoint_model::rollback::{Rollback, RollbackState, Strategy, Verb};
 use safepoint_model::session::SessionCount;
 use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, Timestamp, WorkspaceId, document};
 use safepoint_store::Writer;
-use safepoint_workspace::What;
 use std::path::PathBuf;
 
 /// What a rollback of many folders did, or would do.
@@ -215,11 +214,7 @@ impl CheckpointManager {
             },
         };
         let mut caches: Vec<_> = captured.iter_mut().map(|captured| captured.cache.take()).collect();
-        let beside = || {
-            for (folder, cache) in folders.iter().zip(&mut caches) {
-                self.keep_cache(folder.files.workspace, What::Files, &safety, cache);
-            }
-        };
+        let beside = || caches.iter_mut().for_each(|cache| self.keep_cache(&safety, cache));
         let Carried { meanwhile, waiting, warnings } =
             self.carry_out(&mut members, &deed, beside, progress)?;
         (restored.verified, restored.safety_checkpoint) = (true, Some(safety.id));
