@@ -4,8 +4,8 @@ use crate::fields::{Fields, integer};
 use crate::{Catalog, CatalogError, Transaction, checkpoints, query};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
-use safepoint_model::WorkspaceId;
 use safepoint_model::checkpoint::{Checkpoint, Kind, Reason, Role, Scope};
+use safepoint_model::{CheckpointId, WorkspaceId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -112,6 +112,15 @@ impl Filter {
             Value::Text(role.to_owned()),
         ]
     }
+
+    /// The same, with the eighth.
+    fn values_with_limit(&self) -> Result<Vec<Value>, CatalogError> {
+        let mut values = self.values();
+        // SQLite reads a limit below zero as none.
+        let limit = self.limit.map_or(Ok(-1), |limit| integer("limit", limit))?;
+        values.push(Value::Integer(limit));
+        Ok(values)
+    }
 }
 
 impl Catalog {
@@ -121,6 +130,20 @@ impl Catalog {
     /// When the catalog cannot be read.
     pub fn checkpoints(&self, filter: &Filter) -> Result<Vec<Checkpoint>, CatalogError> {
         self.read(|connection| list(connection, filter))
+    }
+
+    /// The ids of the checkpoints that the filter chooses, newest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn checkpoint_ids(&self, filter: &Filter) -> Result<Vec<CheckpointId>, CatalogError> {
+        let sql = filtered!("SELECT id", "ORDER BY seq DESC LIMIT ?8");
+        let values = filter.values_with_limit()?;
+        self.read(|connection| {
+            query::all(connection, "checkpoints", sql, params_from_iter(values), |row| {
+                Fields::with_id(row, "checkpoints").parse("id")
+            })
+        })
     }
 
     /// Sums over the checkpoints that the filter chooses.
@@ -144,10 +167,7 @@ impl Transaction<'_> {
 
 pub(crate) fn list(connection: &Connection, filter: &Filter) -> Result<Vec<Checkpoint>, CatalogError> {
     let sql = filtered!("SELECT *", "ORDER BY seq DESC LIMIT ?8");
-    let mut values = filter.values();
-    // SQLite reads a limit below zero as none.
-    let limit = filter.limit.map_or(Ok(-1), |limit| integer("limit", limit))?;
-    values.push(Value::Integer(limit));
+    let values = filter.values_with_limit()?;
     query::all(connection, "checkpoints", sql, params_from_iter(values), |row| {
         checkpoints::read(connection, row)
     })

@@ -10,7 +10,7 @@ use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::reference::Reference;
 use safepoint_model::retention::Policy;
 use safepoint_model::rollback::Rollback;
-use safepoint_model::{RelPath, WorkspaceId};
+use safepoint_model::{CheckpointId, RelPath, WorkspaceId};
 use safepoint_store::{Store, Usage, Using};
 use safepoint_workspace::{Capabilities, Lock, Obstacle, Root, SmallFile, WorkspaceError};
 use std::io;
@@ -200,6 +200,14 @@ impl CheckpointManager {
     /// When the catalog cannot be read.
     pub fn list(&self, filter: &Filter) -> Result<Vec<Checkpoint>, Error> {
         Ok(self.catalog.checkpoints(filter)?)
+    }
+
+    /// Their ids alone, newest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn list_ids(&self, filter: &Filter) -> Result<Vec<CheckpointId>, Error> {
+        Ok(self.catalog.checkpoint_ids(filter)?)
     }
 
     /// Counts over checkpoints.

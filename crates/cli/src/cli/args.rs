@@ -310,7 +310,7 @@ pub(crate) enum OutputForm {
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// At most so many.
+    /// At most so many; where nothing is said, 100 for people and all for programs.
     #[arg(short = 'n', value_name = "COUNT", value_parser = count, allow_negative_numbers = true)]
     pub(crate) limit: Option<u64>,
     /// Only those of this plan.

@@ -16,6 +16,9 @@ use safepoint::{CheckpointManager, Filter, RoleFilter, Workspace};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
+/// So many are shown to people who do not say how many.
+const SHOWN: u64 = 100;
+
 pub(crate) fn run(context: &Context, args: &ListArgs) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
     let workspace = if args.all { None } else { Some(context.surroundings.workspace(&manager)?) };
@@ -26,13 +29,13 @@ pub(crate) fn run(context: &Context, args: &ListArgs) -> Result<Reply, Problem> 
         kind: args.kind,
         scope: args.scope,
         role: RoleFilter::Any,
-        limit: args.limit,
+        limit: args.limit.or((!context.out.is_json()).then_some(SHOWN)),
         ..Filter::default()
     };
     let checkpoints = manager.list(&filter)?;
     if checkpoints.is_empty() {
-        let chosen =
-            Filter { workspace: filter.workspace, role: RoleFilter::Any, ..Filter::default() } != filter;
+        let plain = Filter { workspace: filter.workspace, role: RoleFilter::Any, ..Filter::default() };
+        let chosen = Filter { limit: args.limit, ..filter.clone() } != plain;
         context.out.remark(if chosen {
             "No checkpoint fits what you asked for."
         } else {
@@ -47,6 +50,12 @@ pub(crate) fn run(context: &Context, args: &ListArgs) -> Result<Reply, Problem> 
             data["rollbacks"] = graph(context, &manager, workspace, &checkpoints)?;
         }
         _ => table(context, &manager, workspace.as_ref(), &checkpoints)?,
+    }
+    if args.limit.is_none() && checkpoints.len() as u64 == SHOWN && !context.out.is_json() {
+        let total = manager.summary(&filter)?.total_checkpoints;
+        if let Some(more) = total.checked_sub(SHOWN).filter(|more| *more > 0) {
+            context.out.remark(format!("{more} more: safepoint list -n {total}"));
+        }
     }
     Ok(Reply::done(data))
 }

@@ -131,3 +131,20 @@ fn a_piped_table_stays_under_100_columns() {
     --- exit 0
     ");
 }
+
+#[test]
+fn people_see_the_newest_hundred_and_programs_all() {
+    let sandbox = Sandbox::new();
+    for at in 0..102 {
+        sandbox.write("file", format!("{at}"));
+        assert!(sandbox.output(&["create", "-q"]).status.success());
+    }
+    let shown = sandbox.run(&["list"]);
+    assert_eq!(shown.lines().filter(|line| line.starts_with("01")).count(), 100, "{shown}");
+    assert!(shown.contains("2 more: safepoint list -n 102"), "{shown}");
+    let all = sandbox.run(&["list", "-n", "102"]);
+    assert_eq!(all.lines().filter(|line| line.starts_with("01")).count(), 102);
+    assert!(!all.contains("more:"), "{all}");
+    let told = sandbox.json(&["list", "--json"]);
+    assert_eq!(told["data"]["checkpoints"].as_array().unwrap().len(), 102);
+}
