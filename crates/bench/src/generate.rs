@@ -75,7 +75,7 @@ impl Piece {
 }
 
 fn plain(count: u64, bytes: std::ops::RangeInclusive<u64>) -> Vec<Piece> {
-    let name = |n: u64| format!("group{}/part{}/file{}.txt", n / 10_000, n / 100 % 100, n % 100);
+    let name = |n: u64| format!("group{}/part{}/file{}.txt", n / 1_000, n / 100 % 10, n % 100);
     (0..count).map(|n| Piece::Text(name(n).into(), bytes.clone())).collect()
 }
 

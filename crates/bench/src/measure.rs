@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
+/// This very program, also when its file was built anew meanwhile.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
 /// A command to run.
 #[derive(Debug, Clone)]
 pub(crate) struct Cmd {
@@ -83,8 +86,7 @@ impl Cmd {
     /// # Errors
     /// When it cannot be started, or ends in failure; what it said last is told.
     pub(crate) fn measure(&self) -> Result<Took> {
-        let own = std::env::current_exe().tried(|| "finding this program's own file".into())?;
-        let mut command = Command::new(own);
+        let mut command = Command::new(OWN_PROGRAM);
         command.arg("measured").arg("--").arg(&self.program).args(&self.args);
         let output = self.dressed(&mut command).output().tried(|| format!("running {}", self.shown()))?;
         let complaint = String::from_utf8_lossy(&output.stderr);
