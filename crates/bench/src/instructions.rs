@@ -111,7 +111,8 @@ fn compare(
     let names: std::collections::BTreeSet<&String> = baseline.keys().chain(counts.keys()).collect();
     for name in names {
         let (before, now) = (baseline.get(name), counts.get(name));
-        let change = before.zip(now).map(|(before, now)| (*now as f64 / *before as f64 - 1.0) * 100.0);
+        let change =
+            before.zip(now).map(|(before, now)| (*now as f64 - *before as f64) * 100.0 / *before as f64);
         let verdict = match change {
             Some(change) if change > tolerance => "WORSE",
             Some(change) if change < -tolerance => "better: record it",
