@@ -48,6 +48,6 @@ impl Tool for Git {
     }
 
     fn lacks(&self) -> &'static str {
-        "empty directories and modes other than executable; reset neither keeps what it overwrites nor removes new files, and flushes none"
+        "empty directories and modes other than executable; flushes nothing; reset neither keeps what it overwrites nor removes new files"
     }
 }

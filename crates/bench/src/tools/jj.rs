@@ -27,16 +27,15 @@ impl Tool for Jj {
     fn prepare(&self, place: &Place) -> Result<()> {
         let path = place.home.join("jj.toml");
         std::fs::write(&path, CONFIGURATION).tried(|| format!("writing {}", path.display()))?;
-        // It takes whatever is there into its first commit when it is made, unless it is told to leave the tree alone.
-        command(place, &["git", "init", "-q", "--no-colocate", "--ignore-working-copy"]).output().map(drop)
+        command(place, &["git", "init", "--quiet", "--no-colocate"]).output().map(drop)
     }
 
     fn checkpoint(&self, place: &Place, _number: u64) -> Vec<Cmd> {
-        vec![command(place, &["commit", "-q", "-m", "checkpoint"])]
+        vec![command(place, &["commit", "--quiet", "-m", "checkpoint"])]
     }
 
     fn back(&self, place: &Place, _number: u64) -> Vec<Cmd> {
-        vec![command(place, &["restore", "-q"])]
+        vec![command(place, &["restore", "--quiet"])]
     }
 
     fn kept_in(&self, place: &Place) -> Vec<PathBuf> {
@@ -44,6 +43,6 @@ impl Tool for Jj {
     }
 
     fn lacks(&self) -> &'static str {
-        "empty directories and modes other than executable; flushes nothing"
+        "empty directories and modes other than executable; flushes its records, not the files that it restores"
     }
 }
