@@ -1,0 +1,208 @@
+//! Instructions of the hot paths, counted by callgrind: the same on a busy machine as on a quiet one.
+//!
+//! `cargo bench -p safepoint-bench --bench instructions` runs it, with valgrind and `gungraun-runner` installed. `safepoint-bench
+//! instructions` does so too, and compares the counts with `crates/bench/baseline.json`.
+//!
+//! Callgrind counts a thread only from where that thread enters the function to be measured. The walk works on threads of its own,
+//! so there the whole process is counted, and the walk done many times, until setting up is a small part.
+
+#![allow(clippy::disallowed_methods, reason = "benchmarks lay out folders")]
+#![allow(clippy::expect_used, reason = "a benchmark that cannot go on fails")]
+#![allow(missing_docs, reason = "the macros make items without")]
+
+use gungraun::{
+    Callgrind, EntryPoint, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main,
+};
+use safepoint_model::content::Content;
+use safepoint_model::progress::Silent;
+use safepoint_model::tree::{Entry, Meta, Node, Tree};
+use safepoint_model::{ObjectId, ObjectKind, ObjectSink};
+use safepoint_store::Store;
+use safepoint_workspace::{Capabilities, Plan, Root, ScanOptions, Snapshot, StatCache, plan, scan};
+use std::fs;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+const TOKEN: [u8; 32] = [7; 32];
+const FILES: usize = 500;
+const WALKS: usize = 40;
+const PLANS: usize = 40;
+
+fn text(number: usize, bytes: usize) -> Vec<u8> {
+    let mut state = number as u64 + 1;
+    let mut text = Vec::new();
+    while text.len() < bytes {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        text.extend_from_slice(format!("w{:x} ", (state >> 33) % 3_000).as_bytes());
+    }
+    text
+}
+
+fn entries() -> Vec<Entry> {
+    let entry = |number: usize| Entry {
+        name: format!("file{number:05}.txt").into_bytes(),
+        meta: Meta { mode: 0o644, uid: 1000, gid: 1000, mtime_ns: number as i64, xattrs: Vec::new() },
+        node: Node::File(Content::whole(&number.to_le_bytes())),
+    };
+    (0..1_000).map(entry).collect()
+}
+
+fn tree() -> Tree {
+    Tree::new(entries()).expect("names that are fine")
+}
+
+fn tree_bytes() -> Vec<u8> {
+    tree().encode()
+}
+
+#[library_benchmark]
+#[bench::of_1000(tree())]
+fn tree_encode(tree: Tree) -> Vec<u8> {
+    black_box(tree.encode())
+}
+
+#[library_benchmark]
+#[bench::of_1000(tree_bytes())]
+fn tree_decode(bytes: Vec<u8>) -> Tree {
+    black_box(Tree::decode(&bytes).expect("what was encoded"))
+}
+
+fn small_files() -> Vec<Vec<u8>> {
+    (0..FILES).map(|number| text(number, 200 + number * 13 % 6_000)).collect()
+}
+
+#[library_benchmark]
+#[bench::of_500(small_files())]
+fn hash_small_files(files: Vec<Vec<u8>>) -> Vec<ObjectId> {
+    black_box(files.iter().map(|bytes| ObjectId::of(ObjectKind::Chunk, bytes)).collect())
+}
+
+/// A store in a folder that goes when it is dropped, after the store.
+struct Kept {
+    store: Store,
+    folder: TempDir,
+}
+
+fn empty_store() -> Kept {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = Store::open(&folder.path().join("store")).expect("a store");
+    Kept { store, folder }
+}
+
+fn store_and_files() -> (Kept, Vec<Vec<u8>>) {
+    (empty_store(), small_files())
+}
+
+#[library_benchmark]
+#[bench::of_500(store_and_files())]
+fn pack_write((kept, files): (Kept, Vec<Vec<u8>>)) -> Kept {
+    let writer = kept.store.writer().expect("a writer");
+    for bytes in &files {
+        writer.put(ObjectKind::Chunk, bytes).expect("an object");
+    }
+    black_box(writer.finish().expect("durable objects"));
+    kept
+}
+
+/// A captured folder: its root, the store, what was seen and the cache.
+struct Captured {
+    kept: Kept,
+    root: PathBuf,
+    snapshot: Snapshot,
+    cache: Vec<u8>,
+}
+
+fn lay_out(root: &Path) {
+    for number in 0..FILES {
+        let folder = root.join(format!("part{}", number / 50));
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join(format!("file{number}.txt")), text(number, 600)).expect("a file");
+    }
+}
+
+fn capture(kept: &Kept, root: &Path) -> (Snapshot, Vec<u8>) {
+    let writer = kept.store.writer().expect("a writer");
+    let open = Root::open(root).expect("the folder");
+    let found = scan(&open, &writer, &ScanOptions::default(), &Silent).expect("a capture");
+    writer.finish().expect("durable objects");
+    (found.snapshot, found.cache.expect("a first cache").into_bytes(&TOKEN))
+}
+
+fn captured() -> Captured {
+    let kept = empty_store();
+    let root = kept.folder.path().join("work");
+    lay_out(&root);
+    // What was written in the same tick of the clock as the capture is not vouched for.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let (snapshot, cache) = capture(&kept, &root);
+    Captured { kept, root, snapshot, cache }
+}
+
+#[library_benchmark(config = whole_process())]
+#[bench::of_500(captured())]
+fn walk_nothing_changed(captured: Captured) -> Captured {
+    let root = Root::open(&captured.root).expect("the folder");
+    for _ in 0..WALKS {
+        let cache = StatCache::new(captured.cache.clone(), &TOKEN).expect("a cache");
+        let writer = captured.kept.store.writer().expect("a writer");
+        let options = ScanOptions { cache: Some(&cache), ..ScanOptions::default() };
+        black_box(scan(&root, &writer, &options, &Silent).expect("a capture").count);
+    }
+    captured
+}
+
+fn cache_bytes() -> Vec<u8> {
+    captured().cache
+}
+
+#[library_benchmark]
+#[bench::of_500(cache_bytes())]
+fn stat_cache_open(bytes: Vec<u8>) -> StatCache {
+    black_box(StatCache::new(bytes, &TOKEN).expect("a cache"))
+}
+
+fn edited() -> (Captured, Snapshot) {
+    let before = captured();
+    for number in (0..FILES).step_by(5) {
+        let path = before.root.join(format!("part{}/file{number}.txt", number / 50));
+        fs::write(path, text(number + 1, 700)).expect("a file");
+    }
+    let (now, _) = capture(&before.kept, &before.root);
+    (before, now)
+}
+
+#[library_benchmark(config = whole_process())]
+#[bench::of_100(edited())]
+fn restore_plan((before, now): (Captured, Snapshot)) -> (Captured, Plan) {
+    let root = Root::open(&before.root).expect("the folder");
+    let mut last = Plan::default();
+    for _ in 0..PLANS {
+        let writer = before.kept.store.writer().expect("a writer");
+        let capabilities = Capabilities::default();
+        last = plan(&root, &writer, &now, &before.snapshot, &capabilities).expect("a plan");
+    }
+    (before, black_box(last))
+}
+
+/// Everything is counted, by one thread that works: the order of several would not be the same twice.
+fn whole_process() -> LibraryBenchmarkConfig {
+    let mut config = LibraryBenchmarkConfig::default();
+    config.env("RAYON_NUM_THREADS", "1").tool(Callgrind::default().entry_point(EntryPoint::None));
+    config
+}
+
+library_benchmark_group!(
+    name = hot_paths,
+    benchmarks = [
+        tree_encode,
+        tree_decode,
+        hash_small_files,
+        pack_write,
+        walk_nothing_changed,
+        stat_cache_open,
+        restore_plan
+    ]
+);
+
+main!(library_benchmark_groups = hot_paths);
