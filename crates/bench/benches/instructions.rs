@@ -18,13 +18,14 @@ use safepoint_model::progress::Silent;
 use safepoint_model::tree::{Entry, Meta, Node, Tree};
 use safepoint_model::{ObjectId, ObjectKind, ObjectSink};
 use safepoint_store::Store;
-use safepoint_workspace::{Capabilities, Plan, Root, ScanOptions, Snapshot, StatCache, plan, scan};
-use std::fs;
+use safepoint_workspace::{
+    CacheHead, CacheWriter, Capabilities, Plan, Root, ScanOptions, Snapshot, StatCache, plan, scan,
+};
+use std::fs::{self, File};
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-const TOKEN: [u8; 32] = [7; 32];
 const FILES: usize = 500;
 const WALKS: usize = 40;
 const PLANS: usize = 40;
@@ -110,7 +111,17 @@ struct Captured {
     kept: Kept,
     root: PathBuf,
     snapshot: Snapshot,
-    cache: Vec<u8>,
+    cache: CacheHead,
+}
+
+impl Captured {
+    fn blocks(&self) -> PathBuf {
+        blocks(&self.kept)
+    }
+}
+
+fn blocks(kept: &Kept) -> PathBuf {
+    kept.folder.path().join("blocks")
 }
 
 fn lay_out(root: &Path) {
@@ -121,12 +132,14 @@ fn lay_out(root: &Path) {
     }
 }
 
-fn capture(kept: &Kept, root: &Path) -> (Snapshot, Vec<u8>) {
+fn capture(kept: &Kept, root: &Path) -> (Snapshot, CacheHead) {
     let writer = kept.store.writer().expect("a writer");
     let open = Root::open(root).expect("the folder");
-    let found = scan(&open, &writer, &ScanOptions::default(), &Silent).expect("a capture");
+    let next = CacheWriter::anew(File::create(blocks(kept)).expect("a file for the cache"));
+    let options = ScanOptions { next: Some(&next), ..ScanOptions::default() };
+    let found = scan(&open, &writer, &options, &Silent).expect("a capture");
     writer.finish().expect("durable objects");
-    (found.snapshot, found.cache.expect("a first cache").into_bytes(&TOKEN))
+    (found.snapshot, found.cache.expect("a first cache").finish(next).expect("a cache"))
 }
 
 fn captured() -> Captured {
@@ -144,22 +157,12 @@ fn captured() -> Captured {
 fn walk_nothing_changed(captured: Captured) -> Captured {
     let root = Root::open(&captured.root).expect("the folder");
     for _ in 0..WALKS {
-        let cache = StatCache::new(captured.cache.clone(), &TOKEN).expect("a cache");
+        let cache = StatCache::new(File::open(captured.blocks()).expect("the cache"), captured.cache);
         let writer = captured.kept.store.writer().expect("a writer");
         let options = ScanOptions { cache: Some(&cache), ..ScanOptions::default() };
         black_box(scan(&root, &writer, &options, &Silent).expect("a capture").count);
     }
     captured
-}
-
-fn cache_bytes() -> Vec<u8> {
-    captured().cache
-}
-
-#[library_benchmark]
-#[bench::of_500(cache_bytes())]
-fn stat_cache_open(bytes: Vec<u8>) -> StatCache {
-    black_box(StatCache::new(bytes, &TOKEN).expect("a cache"))
 }
 
 fn edited() -> (Captured, Snapshot) {
@@ -194,15 +197,7 @@ fn whole_process() -> LibraryBenchmarkConfig {
 
 library_benchmark_group!(
     name = hot_paths,
-    benchmarks = [
-        tree_encode,
-        tree_decode,
-        hash_small_files,
-        pack_write,
-        walk_nothing_changed,
-        stat_cache_open,
-        restore_plan
-    ]
+    benchmarks = [tree_encode, tree_decode, hash_small_files, pack_write, walk_nothing_changed, restore_plan]
 );
 
 main!(library_benchmark_groups = hot_paths);
