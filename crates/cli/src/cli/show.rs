@@ -2,14 +2,14 @@
 
 use crate::cli::Context;
 use crate::cli::args::ShowArgs;
-use crate::cli::create::{changed, commit, left_out};
+use crate::cli::create::{changed, commit, is_lack, left_out};
 use crate::cli::output::{Printer, Reply};
 use crate::cli::terminal::{ago, counted, moment, printable, printable_bytes, size};
 use crate::context::Surroundings;
 use crate::json;
 use crate::problem::Problem;
 use safepoint::ListedEntry;
-use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::checkpoint::{Checkpoint, PartKind};
 use safepoint::model::tree::Node;
 use serde_json::{Value, json};
 
@@ -22,7 +22,11 @@ pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> 
     let workspace = context.surroundings.workspace_if_any(&manager)?;
     let session = args.which.session_id.as_deref();
     let checkpoint = context.checkpoint(&manager, workspace.as_ref(), given, session)?;
-    let coverage = manager.coverage(&checkpoint)?;
+    let mut coverage = manager.coverage(&checkpoint)?;
+    if checkpoint.workspace_id.is_none() {
+        // What lies beside an agent's files is not ours to tell about.
+        coverage.skipped.retain(is_lack);
+    }
     facts(out, &checkpoint);
     left_out(out, &coverage);
     for path in &coverage.unsettled {
@@ -71,6 +75,7 @@ fn lines(out: &Printer, checkpoint: &Checkpoint) -> Vec<(&'static str, Option<St
         ("session", text(&checkpoint.session_id)),
         ("tool", text(&checkpoint.source_tool)),
         ("progress", counters(checkpoint)),
+        ("parts", parts(checkpoint)),
         ("holds", Some(format!("{held}, {}", size(files.bytes)))),
         ("changed", Some(changed(out, checkpoint))),
         ("stored", Some(format!("{} new in the store", size(checkpoint.size_bytes)))),
@@ -81,6 +86,19 @@ fn lines(out: &Printer, checkpoint: &Checkpoint) -> Vec<(&'static str, Option<St
         ("uuid", Some(checkpoint.id.to_uuid())),
         ("integrity", Some(checkpoint.integrity.to_string())),
     ]
+}
+
+/// What a checkpoint of several folders is made of.
+pub(crate) fn parts(checkpoint: &Checkpoint) -> Option<String> {
+    let count = |kind| checkpoint.parts.iter().filter(|part| part.kind == kind).count() as u64;
+    checkpoint.workspace_id.is_none().then(|| {
+        format!(
+            "{}, {}, {}",
+            counted(count(PartKind::Files), "folder", "folders"),
+            counted(count(PartKind::Plan), "plan", "plans"),
+            counted(count(PartKind::Agent), "agent", "agents")
+        )
+    })
 }
 
 /// The plan that it holds, and where that was.

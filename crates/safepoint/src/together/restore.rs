@@ -90,6 +90,8 @@ impl CheckpointManager {
         let Some(any) = self.catalog.workspaces()?.into_iter().next() else {
             return Err(Error::NoFiles { checkpoint: wish.to.id });
         };
+        let to = self.only_of_here(wish.to, wish.options.part)?;
+        let wish = &Wish { to: &to, ..*wish };
         let dry_run = wish.options.dry_run;
         let (restored, pruned) =
             self.within_cap(&any, dry_run, progress, || self.restore_all(wish, progress))?;

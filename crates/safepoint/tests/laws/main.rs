@@ -28,4 +28,5 @@ mod strategies;
 mod success;
 mod together;
 mod upkeep;
+mod wholes;
 mod writers;
