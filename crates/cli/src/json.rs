@@ -134,6 +134,9 @@ pub(crate) fn rollback(restored: &Restored, dry_run: DryRun, plan: Option<PlanSt
         "git": restored.git.as_ref().map(|git| {
             json!({ "branch": git.branch, "from": git.from, "to": git.to, "files": git.files })
         }),
+        "session": restored.session.map(|back| {
+            json!({ "session_id": back.id.to_uuid(), "from": back.from, "to": back.to })
+        }),
     })
 }
 

@@ -176,6 +176,7 @@ impl CheckpointManager {
             self.add_plan(&mut draft.checkpoint, plan, &writer)?;
         }
         self.note_git(workspace, config.git, &mut draft.checkpoint, None, &writer)?;
+        self.note_session(&mut draft.checkpoint, &writer)?;
         draft.checkpoint.label = draft.checkpoint.label.or(config.label);
         draft.checkpoint.warnings.extend(config.passed_over);
         draft.checkpoint.size_bytes = writer.finish()?.stored_bytes;

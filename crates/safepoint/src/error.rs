@@ -244,6 +244,12 @@ pub enum Error {
         /// Which.
         id: String,
     },
+    /// Somebody changed the session while it was being rolled back.
+    #[error("session {id} changed meanwhile")]
+    SessionChanged {
+        /// Which.
+        id: String,
+    },
     /// Somebody runs the plan.
     #[error("plan {id} is being run{}", pid.map_or_else(String::new, |pid| format!(" by process {pid}")))]
     PlanRunning {

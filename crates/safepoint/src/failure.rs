@@ -148,6 +148,9 @@ fn classify(error: &Error) -> Row {
         Error::PlanApplied { .. } => {
             ("plan_applied", Conflict, &["Roll the files back alone with --part files, or begin a new plan."])
         }
+        Error::SessionChanged { .. } => {
+            ("session_changed", Busy, &["Stop what drives the session, then try again."])
+        }
         Error::PlanChanged { .. } => ("plan_changed", Busy, &["Stop what drives the plan, then try again."]),
         Error::NoneClean { .. } => (
             "none_clean",
@@ -661,6 +664,7 @@ mod tests {
                 FailureKind::Conflict,
             ),
             (Error::NoCommit { checkpoint }, "no_commit", FailureKind::Conflict),
+            (Error::SessionChanged { id: "x".to_owned() }, "session_changed", FailureKind::Busy),
             (
                 Error::Elsewhere { checkpoint, what: vec!["x".to_owned()], commands: Vec::new() },
                 "elsewhere",

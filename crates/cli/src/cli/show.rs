@@ -27,7 +27,12 @@ pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> 
         // What lies beside an agent's files is not ours to tell about.
         coverage.skipped.retain(is_lack);
     }
+    let session = manager.session_of(&checkpoint)?;
     facts(out, &checkpoint);
+    if let Some(session) = &session {
+        let name = out.colours.dim(format!("{:<9}", "keeps"));
+        out.line(format!("  {name} the record of its session, {}", session.status));
+    }
     left_out(out, &coverage);
     for path in &coverage.unsettled {
         out.line(format!("  {} {path} changed all the while it was read", out.colours.yellow("unsettled:")));

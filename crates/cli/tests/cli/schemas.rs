@@ -311,6 +311,9 @@ fn sessions(judge: &mut Judge, sandbox: &Sandbox) {
         "session export ID ../log.json",
         "session transition ID failed",
         "session get ID",
+        "show @",
+        "rollback @ --part session",
+        "undo",
         "--yes session delete ID",
     ] {
         judge.run(sandbox, &line.replace("ID", id));

@@ -138,6 +138,10 @@ impl CheckpointManager {
         checkpoint: &Checkpoint,
         wanted: Option<PartKind>,
     ) -> Result<Checkpoint, Error> {
+        // Sessions belong to checkpoints of one workspace.
+        if let Some(part) = wanted.filter(|part| *part == PartKind::Session) {
+            return Err(Error::NoPart { checkpoint: checkpoint.id, part });
+        }
         let mut here = checkpoint.clone();
         let away: Vec<PartRecord> = here.parts.extract_if(.., |part| is_elsewhere(&part.key)).collect();
         let (mut what, mut commands) = (Vec::new(), Vec::new());

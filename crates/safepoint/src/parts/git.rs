@@ -110,7 +110,8 @@ impl RestoreOptions {
 
     /// Whether a plan goes along.
     pub(crate) fn with_plan(&self) -> bool {
-        self.paths.is_empty() && self.part != Some(PartKind::Files) && !self.git_alone()
+        let others = [Some(PartKind::Files), Some(PartKind::Session)];
+        self.paths.is_empty() && !others.contains(&self.part) && !self.git_alone()
     }
 }
 

@@ -22,6 +22,7 @@ mod recovery;
 mod repair;
 mod runner;
 mod sandboxes;
+mod session_parts;
 mod sessions;
 mod space;
 mod strategies;
