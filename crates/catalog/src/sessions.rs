@@ -3,10 +3,10 @@
 use crate::fields::{Fields, integer, json};
 use crate::{Catalog, CatalogError, Filter, Transaction, filter, query};
 use rusqlite::{Connection, Row, params};
-use safepoint_model::Timestamp;
 use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::id::SessionId;
 use safepoint_model::session::{Session, SessionCount, SessionStatus, Statistics};
+use safepoint_model::{RollbackId, Timestamp};
 use serde_json::json;
 
 impl Catalog {
@@ -98,6 +98,21 @@ impl Transaction<'_> {
         self.save_session(session)?;
         let payload = json!({ "from": from, "to": session.status });
         self.append_event(session.updated_at, "session.transition", &session.id.to_uuid(), &payload)
+    }
+
+    /// Records that a rollback put a session back to what it was.
+    ///
+    /// # Errors
+    /// When there is no such session, or the row cannot be written.
+    pub fn put_session_back(
+        &self,
+        session: &Session,
+        from: SessionStatus,
+        rollback: RollbackId,
+    ) -> Result<(), CatalogError> {
+        self.save_session(session)?;
+        let payload = json!({ "from": from, "to": session.status, "rollback": rollback });
+        self.append_event(session.updated_at, "session.rolled_back", &session.id.to_uuid(), &payload)
     }
 
     /// Forgets a session. Its checkpoints stay, and still name it.

@@ -132,6 +132,9 @@ pub(crate) fn rollback(restored: &Restored, dry_run: DryRun, plan: Option<PlanSt
         "changed_meanwhile": restored.changed_meanwhile,
         "waiting": restored.waiting,
         "git": restored.git.as_ref().map(git_moved),
+        "session": restored.session.map(|back| {
+            json!({ "session_id": back.id.to_uuid(), "from": back.from, "to": back.to })
+        }),
     })
 }
 

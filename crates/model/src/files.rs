@@ -3,8 +3,33 @@
 use crate::coverage::Coverage;
 use crate::rollback::Expected;
 use crate::tree::{Entry, Node};
-use crate::{ObjectError, ObjectId, ObjectSource, document};
+use crate::{ObjectError, ObjectId, ObjectSource, RelPath, document};
 use serde::{Deserialize, Serialize};
+
+/// What the folder of a part was there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlaceKind {
+    /// Somebody works there.
+    #[default]
+    Project,
+    /// An agent's configuration or memory lies there.
+    Agent,
+    /// Safepoint's own home.
+    Home,
+}
+
+/// A folder that is none here: what an import keeps of the place where its files were.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Elsewhere {
+    /// What people called it.
+    pub name: String,
+    /// Where it was, from the root of the system on.
+    pub root: RelPath,
+    /// What it was for.
+    pub kind: PlaceKind,
+}
 
 /// What stands in the document: the root directory, and where the coverage is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +44,9 @@ pub struct FilesDocument {
     pub bytes: u64,
     /// The document with the coverage, apart because it seldom changes.
     pub coverage: ObjectId,
+    /// The folder, where it is none here and the files came by an import.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<Elsewhere>,
 }
 
 impl FilesDocument {
@@ -75,7 +103,7 @@ mod tests {
     fn with_root(node: Node, format: u32) -> FilesDocument {
         let entry = Entry { name: Vec::new(), meta: Meta { mode: 0o750, ..Meta::default() }, node };
         let coverage = ObjectId::from_bytes([1; 32]);
-        FilesDocument { format, root: Expected { entry }, count: 3, bytes: 9, coverage }
+        FilesDocument { format, root: Expected { entry }, count: 3, bytes: 9, coverage, elsewhere: None }
     }
 
     #[test]
@@ -91,5 +119,14 @@ mod tests {
             assert!(matches!(error, ObjectError::Damaged { .. }), "{error}");
         }
         assert!(good.coverage(&memory).is_err());
+        // What is not said takes no room, so that files of a folder that is here have the name that they always had.
+        let place = Elsewhere {
+            name: "shop".to_owned(),
+            root: RelPath::new("srv/shop").unwrap(),
+            kind: PlaceKind::Agent,
+        };
+        let away = FilesDocument { elsewhere: Some(place), ..good.clone() };
+        assert_eq!(FilesDocument::load(&memory, keep(&away)).unwrap(), away);
+        assert!(!String::from_utf8(document::encode(&good).unwrap()).unwrap().contains("elsewhere"));
     }
 }

@@ -2,6 +2,10 @@
 //!
 //! A session goes forward from phase to phase. It may pause anywhere and goes on where it paused; what is completed or failed is over.
 
+mod document;
+
+pub use document::SessionDocument;
+
 use crate::checkpoint::word_type;
 use crate::id::SessionId;
 use crate::plan::spec::{CONTEXT_DEPTH_MAX, is_shallow};

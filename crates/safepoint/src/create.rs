@@ -177,6 +177,7 @@ impl CheckpointManager {
         }
         let mut noted = self.note_git(&part, config.git, None, &writer, progress)?;
         noted.add_to(&mut draft.checkpoint, &writer)?;
+        self.note_session(&mut draft.checkpoint, &writer)?;
         draft.checkpoint.label = draft.checkpoint.label.or(config.label);
         draft.checkpoint.warnings.extend(config.passed_over);
         draft.checkpoint.size_bytes = writer.finish()?.stored_bytes;

@@ -168,6 +168,16 @@ pub enum Error {
         /// Which.
         checkpoint: CheckpointId,
     },
+    /// A checkpoint that was imported holds what is not registered here.
+    #[error("checkpoint {checkpoint} holds what is not of here: {}", what.join(", "))]
+    Elsewhere {
+        /// Which.
+        checkpoint: CheckpointId,
+        /// What, in words.
+        what: Vec<String>,
+        /// How it is registered, where that is one command.
+        commands: Vec<String>,
+    },
     /// The user's command does not pass in the state that was to be gone back to.
     #[error("the check does not pass in checkpoint {checkpoint}: {why}")]
     CheckFailed {
@@ -231,6 +241,12 @@ pub enum Error {
     /// Somebody changed the plan while it was being captured or rolled back.
     #[error("plan {id} changed meanwhile")]
     PlanChanged {
+        /// Which.
+        id: String,
+    },
+    /// Somebody changed the session while it was being rolled back.
+    #[error("session {id} changed meanwhile")]
+    SessionChanged {
         /// Which.
         id: String,
     },

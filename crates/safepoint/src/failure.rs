@@ -148,6 +148,9 @@ fn classify(error: &Error) -> Row {
         Error::PlanApplied { .. } => {
             ("plan_applied", Conflict, &["Roll the files back alone with --part files, or begin a new plan."])
         }
+        Error::SessionChanged { .. } => {
+            ("session_changed", Busy, &["Stop what drives the session, then try again."])
+        }
         Error::PlanChanged { .. } => ("plan_changed", Busy, &["Stop what drives the plan, then try again."]),
         Error::NoneClean { .. } => (
             "none_clean",
@@ -266,6 +269,13 @@ fn classify(error: &Error) -> Row {
             Conflict,
             &["Branch and index are moved only where the workspace is the whole repository."],
         ),
+        Error::Elsewhere { .. } => (
+            "elsewhere",
+            Conflict,
+            &[
+                "Register what is missing, or put what differs right, then import its folder again. `--part` goes back to a part of it.",
+            ],
+        ),
         Error::NoCommit { .. } => {
             ("no_commit", Conflict, &["Only checkpoints that were taken with `create --git` are commits."])
         }
@@ -378,7 +388,9 @@ fn classify_layout(error: &LayoutError) -> Row {
         LayoutError::Scope { .. } | LayoutError::Workspaces { .. } => (
             "not_importable",
             Conflict,
-            &["Export a checkpoint of one project; docs/layouts.md tells what can be imported."],
+            &[
+                "`safepoint import` reads every scope; docs/layouts.md tells what can be imported, and as what.",
+            ],
         ),
         LayoutError::TooLarge { .. } => {
             ("layout_too_large", Failed, &["A backup of Safepoint's home holds checkpoints of any size."])
@@ -533,6 +545,9 @@ fn details(error: &Error) -> Vec<String> {
                 format!("From {from} it can become {}.", words.join(", "))
             }
         }],
+        Error::Elsewhere { commands, .. } => {
+            commands.iter().take(10).map(|command| format!("Register it: {command}")).collect()
+        }
         Error::RolledBackHalfway { source, .. } => details(source),
         _ => Vec::new(),
     }
@@ -649,6 +664,12 @@ mod tests {
                 FailureKind::Conflict,
             ),
             (Error::NoCommit { checkpoint }, "no_commit", FailureKind::Conflict),
+            (Error::SessionChanged { id: "x".to_owned() }, "session_changed", FailureKind::Busy),
+            (
+                Error::Elsewhere { checkpoint, what: vec!["x".to_owned()], commands: Vec::new() },
+                "elsewhere",
+                FailureKind::Conflict,
+            ),
             (Error::NoGitState { checkpoint }, "no_git_state", FailureKind::Conflict),
             (GitError::Detached.into(), "git_refused", FailureKind::Conflict),
             (GitError::Interrupted.into(), "interrupted", FailureKind::Interrupted),

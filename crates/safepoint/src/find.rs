@@ -2,10 +2,11 @@
 
 use crate::create::files_part;
 use crate::parts::files;
+use crate::together::is_together;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Catalog, Resolved};
 use safepoint_model::change;
-use safepoint_model::checkpoint::Checkpoint;
+use safepoint_model::checkpoint::{Checkpoint, PartKind};
 use safepoint_model::content::Content;
 use safepoint_model::coverage::Coverage;
 use safepoint_model::reference::Reference;
@@ -58,13 +59,22 @@ impl CheckpointManager {
         Ok(files::snapshot(&self.store, part.document)?)
     }
 
-    /// What a checkpoint left out.
+    /// What a checkpoint left out; of one of several folders, in all of them.
     ///
     /// # Errors
-    /// When it holds no files, or the document is missing or damaged.
+    /// When it is one of a workspace and holds no files, or a document is missing or damaged.
     pub fn coverage(&self, checkpoint: &Checkpoint) -> Result<Coverage, Error> {
         let _using = self.store.using()?;
-        Ok(self.snapshot_of(checkpoint)?.coverage)
+        if !is_together(checkpoint) {
+            return Ok(self.snapshot_of(checkpoint)?.coverage);
+        }
+        let mut all = Coverage::default();
+        for part in checkpoint.parts.iter().filter(|part| part.kind == PartKind::Files) {
+            let one = files::snapshot(&self.store, part.document)?.coverage;
+            all.skipped.extend(one.skipped);
+            all.unsettled.extend(one.unsettled);
+        }
+        Ok(all)
     }
 
     /// Every entry of a checkpoint, sorted by directory.

@@ -7,12 +7,15 @@
 mod bounded;
 mod error;
 mod export;
+mod fit;
+mod git;
 mod import;
 mod naming;
 mod plan;
 mod reading;
 mod rows;
 mod take;
+mod whole;
 
 pub use error::LayoutError;
 pub use export::{Exported, Layout};
@@ -20,6 +23,7 @@ pub use import::{ImportOptions, Imported};
 pub use reading::check_layout;
 
 use safepoint_model::RelPath;
+use safepoint_model::agent::AgentPathKind;
 use safepoint_model::checkpoint::{PartKind, Scope};
 
 /// The version that is written and read today.
@@ -44,6 +48,8 @@ const DEPTH_MAX: usize = 4_000;
 const LIST_BYTES_MAX: u64 = 256 << 20;
 /// Every other document, and what a step printed, is not longer than this.
 const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
+/// What lies deeper in a folder of an agent is not copied beside the files.
+const COPY_DEPTH_MAX: usize = 100;
 /// All files together hold no more than this: a file of nothing but holes is as long as somebody likes.
 const CONTENT_BYTES_MAX: u64 = 1 << 40;
 
@@ -58,11 +64,19 @@ fn state_name(scope: Scope) -> String {
 }
 
 /// The folders that are there whatever the checkpoint holds.
-fn folders(scope: Scope) -> [&'static str; 2] {
+fn folders(scope: Scope) -> &'static [&'static str] {
     match scope {
-        Scope::Project | Scope::Workflow => [TASKS, MEMORY],
-        Scope::Agent => [AGENTS, MEMORY],
-        Scope::Framework => [AGENTS, WORKFLOWS],
+        Scope::Project | Scope::Workflow => &[TASKS, MEMORY],
+        Scope::Agent => &[AGENTS, MEMORY],
+        Scope::Framework => &[AGENTS, MEMORY, WORKFLOWS],
+    }
+}
+
+/// Where copies of an agent's files go.
+fn folder_of_copies(kind: AgentPathKind) -> &'static str {
+    match kind {
+        AgentPathKind::Config => AGENTS,
+        AgentPathKind::Memory => MEMORY,
     }
 }
 
@@ -77,11 +91,16 @@ fn folder_of(scope: Scope, kind: PartKind) -> &'static str {
     }
 }
 
+/// What lies beside a document, under its name with another ending.
+fn beside(document: &RelPath, ending: &str) -> RelPath {
+    let bytes = document.as_bytes();
+    let stem = bytes.strip_suffix(b".json").unwrap_or(bytes);
+    RelPath::new([stem, ending.as_bytes()].concat()).unwrap_or_default()
+}
+
 /// Where lies what the steps of a plan printed, by where the plan lies.
 fn logs_of(plan: &RelPath) -> RelPath {
-    let bytes = plan.as_bytes();
-    let stem = bytes.strip_suffix(b".json").unwrap_or(bytes);
-    RelPath::new([stem, b".logs"].concat()).unwrap_or_default()
+    beside(plan, ".logs")
 }
 
 #[cfg(test)]

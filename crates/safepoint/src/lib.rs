@@ -87,6 +87,7 @@ pub use layout::{Exported, ImportOptions, Imported, Layout, LayoutError, check_l
 pub use manager::{CheckpointManager, Settings};
 pub use part::{Captured, Chosen, Outline, Part, Prepared};
 pub use parts::git::{GitCapture, GitMoved, GitReset, Uncommitted};
+pub use parts::session::SessionBack;
 pub use plan_file::{
     PLAN_FILE_BYTES_MAX, Place, PlanFile, PlanFileError, PlanFileProblem, PlanFormat, PlanProblemKind,
 };

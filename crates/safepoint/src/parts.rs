@@ -3,3 +3,4 @@
 pub(crate) mod files;
 pub(crate) mod git;
 pub(crate) mod plan;
+pub(crate) mod session;

@@ -14,6 +14,7 @@ use crate::part::{Chosen, Outline, Part, Prepared};
 use crate::parts::files::FilesPart;
 use crate::parts::git::{Asked, GitMoved, GitPlan, GitReset, Uncommitted, WithGit, git_folder};
 use crate::parts::plan::{PlanRollback, WithRecords, plan_part};
+use crate::parts::session::{SessionBack, SessionRollback, add_session};
 use crate::sandbox::Missing;
 use crate::together::{files_of, is_together};
 use crate::{CheckpointManager, Error};
@@ -83,6 +84,8 @@ pub struct Restored {
     pub effects_not_undone: Vec<NotUndone>,
     /// What it moved in the repository, where it was asked to.
     pub git: Option<GitMoved>,
+    /// The session that it put back, where that made a difference.
+    pub session: Option<SessionBack>,
 }
 
 impl Restored {
@@ -225,9 +228,7 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<Restored, Error> {
         let mut target = self.target_part(workspace, request)?;
-        if let Some(part) =
-            request.options.part.filter(|part| matches!(part, PartKind::Agent | PartKind::Session))
-        {
+        if let Some(part) = request.options.part.filter(|part| *part == PartKind::Agent) {
             return Err(Error::NoPart { checkpoint: request.to.id, part });
         }
         let mut git_warnings = Vec::new();
@@ -262,12 +263,11 @@ impl CheckpointManager {
         // A path that was put back once and is gone again by the time of the undo is no mistake of the user's.
         let absent = if request.verb == Verb::Rollback { Absent::Refused } else { Absent::Fine };
         let chosen = Chosen { paths: &request.options.paths, absent };
-        // Where only the plan goes back, the files go nowhere.
-        let only_plan = request.options.part == Some(PartKind::Plan);
-        if only_plan && plan_part(&request.to).is_none() {
+        if request.options.part == Some(PartKind::Plan) && plan_part(&request.to).is_none() {
             return Err(Error::NoPart { checkpoint: request.to.id, part: PartKind::Plan });
         }
-        let wanted = if only_plan { safety.captured.document } else { target.document };
+        // Where only the plan or the session goes back, the files go nowhere.
+        let wanted = if request.options.without_files() { safety.captured.document } else { target.document };
         let git_part = part.git_folder();
         let mut prepared = match (&git, noted.folder) {
             (Some(GitPlan::Folder(target, _)), Some(now)) => {
@@ -286,6 +286,16 @@ impl CheckpointManager {
             taken_back = Some(plan.taken_back());
             plan_now = Some(plan.now().clone());
             prepared = Box::new(WithRecords { files: prepared, records: Box::new(plan) });
+        }
+        let mut session_back = None;
+        if request.options.with_session()
+            && request.taking.is_none()
+            && let Some(session) =
+                SessionRollback::prepare(self, &writer, request, record.id, &mut git_warnings)?
+        {
+            add_session(&mut safety.checkpoint, session.now(), &writer)?;
+            session_back = session.back();
+            prepared = Box::new(WithRecords { files: prepared, records: Box::new(session) });
         }
         if let Some(taking) = request.taking {
             taking.check(&writer, safety.captured.document, target.document)?;
@@ -312,6 +322,7 @@ impl CheckpointManager {
             undone: Vec::new(),
             effects_not_undone: Vec::new(),
             git: git.as_ref().map(GitPlan::moved),
+            session: session_back,
         };
         let lacking = part.capabilities.warnings();
         restored.warnings.extend(lacking.iter().map(|warning| (*warning).to_owned()));
@@ -323,7 +334,7 @@ impl CheckpointManager {
         safety.checkpoint.warnings.extend(config.passed_over);
         safety.checkpoint.size_bytes = writer.finish()?.stored_bytes;
         // A workspace of which only a part was put back is nearest to what it was just before.
-        let all = record.paths.is_empty() && !request.options.git_alone();
+        let all = record.paths.is_empty() && !request.options.git_alone() && !request.options.without_files();
         let Draft { checkpoint: safety, mut captured } = safety;
         let head = if all { request.to.id } else { safety.id };
         let deed = Deed {

@@ -170,7 +170,9 @@ impl Ground for All<'_> {
     fn write_out(&self, to: &Checkpoint, into: &Path, progress: &dyn Progress) -> Result<PathBuf, Error> {
         let mut directory = into.to_owned();
         for part in to.parts.iter().filter(|part| part.kind == PartKind::Files) {
-            let workspace = self.manager.workspace(part.key.parse()?)?;
+            // What came by an import and is of another place does not go back.
+            let Ok(id) = part.key.parse() else { continue };
+            let workspace = self.manager.workspace(id)?;
             let mut place = into.join(name_of(&workspace));
             if place.exists() {
                 place = into.join(format!("{}-{}", name_of(&workspace), workspace.id));

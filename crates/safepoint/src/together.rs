@@ -23,9 +23,11 @@ use serde::Serialize;
 /// What a checkpoint of many folders holds of one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HeldFolder {
-    /// Which one.
-    pub workspace_id: WorkspaceId,
-    /// Where it is; nothing where it is not on record any more.
+    /// Which one, in the checkpoint.
+    pub key: String,
+    /// Which one here; nothing where it is of another place.
+    pub workspace_id: Option<WorkspaceId>,
+    /// Where it is, or was; nothing where that is not known any more.
     pub root: Option<String>,
     /// Files, links and directories.
     pub count: u64,
@@ -46,18 +48,31 @@ impl CheckpointManager {
         let mut folders = Vec::new();
         let parts = checkpoint.parts.iter().filter(|part| part.kind == PartKind::Files);
         for part in parts.filter(|_| is_together(checkpoint)) {
-            let workspace_id = part.key.parse()?;
+            let workspace_id = part.key.parse().ok();
             let document = FilesDocument::load(&self.store, part.document)?;
-            let root = self.catalog.workspace(workspace_id)?;
+            let here = workspace_id.map(|id| self.catalog.workspace(id)).transpose()?.flatten();
+            let here = here.map(|workspace| workspace.root_path().to_string_lossy().into_owned());
+            let away = document.elsewhere.as_ref().map(|place| format!("/{}", place.root));
             folders.push(HeldFolder {
+                key: part.key.clone(),
                 workspace_id,
-                root: root.map(|workspace| workspace.root_path().to_string_lossy().into_owned()),
+                root: here.or(away),
                 count: document.count,
                 bytes: document.bytes,
                 coverage: document.coverage(&self.store)?,
             });
         }
         Ok(folders)
+    }
+}
+
+impl HeldFolder {
+    /// The checkpoint as if it had been taken in this folder alone. Good for looking at.
+    pub fn alone(&self, checkpoint: &Checkpoint) -> Checkpoint {
+        let mut seen = checkpoint.clone();
+        seen.workspace_id = Some(self.workspace_id.unwrap_or(WorkspaceId::from_bits(0)));
+        seen.parts.retain(|part| part.key == self.key);
+        seen
     }
 }
 

@@ -5,7 +5,7 @@ use crate::together::{RestoredTogether, Wish};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::Workspace;
 use safepoint_model::checkpoint::PartKind;
-use safepoint_model::rollback::{Rollback, RollbackState, Verb};
+use safepoint_model::rollback::{Rollback, RollbackState, Strategy, Verb};
 use safepoint_model::{CheckpointId, Progress};
 
 /// What can be undone and redone, last first to go.
@@ -101,7 +101,10 @@ impl CheckpointManager {
                 self.recover_held(workspace, &held.root, progress)?;
                 // Somebody else may have undone it meanwhile.
                 let (answered, before) = self.answered(workspace, verb)?;
-                let part = self.was_git_alone(&answered)?.then_some(PartKind::Git);
+                let part = match self.was_git_alone(&answered)? {
+                    true => Some(PartKind::Git),
+                    false => self.record_alone(&answered, before)?,
+                };
                 let options = RestoreOptions { paths: answered.paths.clone(), part, ..options.clone() };
                 let request = Request {
                     verb,
@@ -115,6 +118,16 @@ impl CheckpointManager {
             })
         })?;
         Ok(restored.with(effects))
+    }
+
+    /// The part that a rollback put back alone, where that was a record and no files: its safety checkpoint holds what it moved.
+    fn record_alone(&self, answered: &Rollback, safety: CheckpointId) -> Result<Option<PartKind>, Error> {
+        if answered.strategy != Strategy::Selective || !answered.paths.is_empty() {
+            return Ok(None);
+        }
+        let parts = self.checkpoint(safety)?.parts;
+        let records = [PartKind::Plan, PartKind::Session];
+        Ok(records.into_iter().find(|kind| parts.iter().any(|part| part.kind == *kind)))
     }
 
     /// Takes the last rollback of many folders back, or does it again: the one that a workspace's history ends with.

@@ -46,6 +46,8 @@ pub struct Judged {
     pub checkpoint: Checkpoint,
     /// Whether it stays, and why.
     pub verdict: Verdict,
+    /// The scope whose own policy says so; nothing where it is the one for all.
+    pub policy_of: Option<Scope>,
 }
 
 /// How much the home may take on the disk.
@@ -111,15 +113,37 @@ impl CheckpointManager {
         policies: &Policies,
         dry_run: DryRun,
     ) -> Result<Vec<Judged>, Error> {
-        let filter = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
+        self.prune_judged(Some(workspace), policies, dry_run)
+    }
+
+    /// The same for every checkpoint of several folders: those of agents and of everything. They belong to no workspace, so that the
+    /// policies of the home hold for them.
+    ///
+    /// # Errors
+    /// When the catalog fails.
+    pub fn prune_together(&self, policies: &Policies, dry_run: DryRun) -> Result<Vec<Judged>, Error> {
+        self.prune_judged(None, policies, dry_run)
+    }
+
+    fn prune_judged(
+        &self,
+        workspace: Option<&Workspace>,
+        policies: &Policies,
+        dry_run: DryRun,
+    ) -> Result<Vec<Judged>, Error> {
+        let id = workspace.map(|workspace| workspace.id);
+        let filter = Filter { workspace: id, role: RoleFilter::Any, ..Filter::default() };
         let checkpoints = self.catalog.checkpoints(&filter)?;
-        let mut verdicts: HashMap<CheckpointId, Verdict> =
-            self.verdicts(Some(workspace), policies)?.into_iter().collect();
+        let mut verdicts: HashMap<CheckpointId, (Verdict, Option<Scope>)> = self
+            .verdicts(workspace, policies)?
+            .into_iter()
+            .map(|(id, verdict, scope)| (id, (verdict, scope)))
+            .collect();
         let judged: Vec<Judged> = checkpoints
             .into_iter()
             .filter_map(|checkpoint| {
-                let verdict = verdicts.remove(&checkpoint.id)?;
-                Some(Judged { checkpoint, verdict })
+                let (verdict, policy_of) = verdicts.remove(&checkpoint.id)?;
+                Some(Judged { checkpoint, verdict, policy_of })
             })
             .collect();
         if dry_run == DryRun::No {
@@ -143,7 +167,7 @@ impl CheckpointManager {
         if !self.catalog.has_older(workspace.map(|workspace| workspace.id), young)? {
             return Ok(Vec::new());
         }
-        let drop = |(id, verdict): (CheckpointId, Verdict)| (!verdict.is_keep()).then_some(id);
+        let drop = |(id, verdict, _): Said| (!verdict.is_keep()).then_some(id);
         let dropped: Vec<CheckpointId> =
             self.verdicts(workspace, policies)?.into_iter().filter_map(drop).collect();
         dropped.iter().try_for_each(|id| self.drop_pruned(*id))?;
@@ -151,11 +175,7 @@ impl CheckpointManager {
     }
 
     /// What the policies say of each checkpoint, newest first. What has a policy of its own is judged by itself, and so is each plan.
-    fn verdicts(
-        &self,
-        workspace: Option<&Workspace>,
-        policies: &Policies,
-    ) -> Result<Vec<(CheckpointId, Verdict)>, Error> {
+    fn verdicts(&self, workspace: Option<&Workspace>, policies: &Policies) -> Result<Vec<Said>, Error> {
         let now = self.environment.now();
         let needed = match workspace {
             Some(workspace) => self.needed(workspace)?,
@@ -181,7 +201,7 @@ impl CheckpointManager {
         }
         let judged = groups.iter().flat_map(|((scope, _), candidates)| {
             let policy = scope.and_then(|scope| policies.of.get(&scope)).unwrap_or(&policies.general);
-            decide(candidates, policy, now)
+            decide(candidates, policy, now).into_iter().map(|(id, verdict)| (id, verdict, *scope))
         });
         Ok(judged.collect())
     }
@@ -376,6 +396,9 @@ impl CheckpointManager {
         Error::Capped { needed_bytes, over_bytes, cap_bytes: cap.cap_bytes }
     }
 }
+
+/// A checkpoint, what is said of it, and the scope whose own policy says so.
+type Said = (CheckpointId, Verdict, Option<Scope>);
 
 /// Which checkpoints stay.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -8,6 +8,7 @@ use safepoint_model::content::Content;
 use safepoint_model::files::FilesDocument;
 use safepoint_model::plan;
 use safepoint_model::progress::Activity;
+use safepoint_model::session::SessionDocument;
 use safepoint_model::tree::Node;
 use safepoint_model::{CheckpointId, ObjectError, ObjectId, Progress, RelPath, document};
 use safepoint_store::{Depth, Health};
@@ -202,6 +203,8 @@ impl Check<'_> {
                 self.plan(part.document)?;
             } else if part.kind == PartKind::Git {
                 self.git(part.document)?;
+            } else if part.kind == PartKind::Session {
+                self.session(part.document)?;
             } else if self.object(None, part.document)?
                 && matches!(part.kind, PartKind::Files | PartKind::GitFolder)
             {
@@ -241,6 +244,17 @@ impl Check<'_> {
         };
         self.object(None, refs)?;
         contents.iter().try_for_each(|content| self.content(None, content))
+    }
+
+    /// A session: its document alone.
+    fn session(&mut self, id: ObjectId) -> Result<(), Error> {
+        if !self.object(None, id)? {
+            return Ok(());
+        }
+        match SessionDocument::load(&self.manager.store, id) {
+            Ok(_) => Ok(()),
+            Err(error) => self.report(None, error),
+        }
     }
 
     fn files(&mut self, id: ObjectId) -> Result<(), Error> {

@@ -88,9 +88,16 @@ impl Parcel {
     /// # Errors
     /// When it cannot be written.
     pub fn file(&self, path: &RelPath, bytes: &[u8]) -> Result<(), WorkspaceError> {
+        self.open_file(path)?.write_all(bytes).map_err(self.failed(path))
+    }
+
+    /// A new file in it, to be written by whoever asks.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn open_file(&self, path: &RelPath) -> Result<std::fs::File, WorkspaceError> {
         let file = self.above(path).and_then(|(above, name)| linux::create_file(above, &name));
-        let written = file.and_then(|file| std::fs::File::from(file).write_all(bytes));
-        written.map_err(self.failed(path))
+        file.map(std::fs::File::from).map_err(self.failed(path))
     }
 
     /// Writes a captured tree into a new folder in it.

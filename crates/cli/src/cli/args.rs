@@ -403,7 +403,7 @@ pub(crate) struct RollbackArgs {
     /// Only this path. Can be given again.
     #[arg(long = "path", value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
-    /// Only this part: files, plan, agent, or git (its branch, HEAD and index).
+    /// Only this part: files, plan, agent, session (its record), or git (its branch, HEAD and index).
     #[arg(long = "part", value_name = "PART", value_parser = chosen_part(), hide_possible_values = true)]
     pub(crate) parts: Vec<PartKind>,
     /// Show what would happen, and change nothing.

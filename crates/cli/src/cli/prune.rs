@@ -27,9 +27,12 @@ pub(crate) fn run(context: &Context, args: &PruneArgs) -> Result<Reply, Problem>
         policies = policy.into();
     }
     let judged = manager.prune(&workspace, &policies, dry_run)?;
-    tell(&context.out, Naming::new(&context.out, &manager, Some(&workspace))?, &judged, dry_run);
-    let verdicts: Vec<Value> = judged.iter().map(verdict).collect();
-    let dropped = judged.iter().filter(|judged| !judged.verdict.is_keep()).count();
+    // What is said now is about this workspace. Checkpoints of several folders are of no workspace, and judged as configured.
+    let together = manager.prune_together(&manager.policies(None)?, dry_run)?;
+    let naming = Naming::new(&context.out, &manager, Some(&workspace))?;
+    tell(&context.out, naming, &judged, &together, dry_run);
+    let verdicts = |judged: &[Judged]| -> Vec<Value> { judged.iter().map(verdict).collect() };
+    let dropped = judged.iter().chain(&together).filter(|judged| !judged.verdict.is_keep()).count();
     Ok(Reply::done(json!({
         "dry_run": args.dry_run,
         "policy": {
@@ -38,7 +41,8 @@ pub(crate) fn run(context: &Context, args: &PruneArgs) -> Result<Reply, Problem>
             "thin_daily_for": policy.thin_daily_for,
         },
         "dropped": dropped,
-        "checkpoints": verdicts,
+        "checkpoints": verdicts(&judged),
+        "together": verdicts(&together),
     })))
 }
 
@@ -49,18 +53,35 @@ fn verdict(judged: &Judged) -> Value {
         "label": checkpoint.label,
         "created_at": checkpoint.created_at,
         "role": checkpoint.role,
+        "scope": checkpoint.scope,
+        "policy": policy_name(judged),
         "verdict": if judged.verdict.is_keep() { "keep" } else { "drop" },
         "reason": judged.verdict.to_string(),
     })
 }
 
+/// The table of the configuration that the policy is in.
+fn policy_name(judged: &Judged) -> String {
+    judged.policy_of.map_or_else(|| "retention".to_owned(), |scope| format!("retention_{scope}"))
+}
+
 /// A dry run gives the reason for each; otherwise those that went are enough.
-fn tell(out: &Printer, naming: Naming, judged: &[Judged], dry_run: DryRun) {
-    let dropped = judged.iter().filter(|judged| !judged.verdict.is_keep()).count() as u64;
-    let kept = judged.len() as u64 - dropped;
+fn tell(out: &Printer, naming: Naming, judged: &[Judged], together: &[Judged], dry_run: DryRun) {
+    let all = judged.len() + together.len();
+    let dropped = judged.iter().chain(together).filter(|judged| !judged.verdict.is_keep()).count() as u64;
+    let kept = all as u64 - dropped;
     let dry = dry_run == DryRun::Yes;
-    for judged in judged.iter().filter(|judged| dry || !judged.verdict.is_keep()) {
+    let told = |judged: &&Judged| dry || !judged.verdict.is_keep();
+    for judged in judged.iter().filter(told) {
         out.remark(line(out, naming, judged));
+    }
+    let mut together = together.iter().filter(told).peekable();
+    if together.peek().is_some() {
+        out.remark("of several folders:");
+    }
+    for judged in together {
+        let (scope, policy) = (judged.checkpoint.scope, policy_name(judged));
+        out.remark(format!("{}  (scope {scope}, [{policy}])", line(out, naming, judged)));
     }
     let all = counted(kept, "checkpoint", "checkpoints");
     out.line(match (dropped, dry) {

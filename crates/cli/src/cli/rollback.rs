@@ -18,16 +18,17 @@ use crate::context::Surroundings;
 use crate::problem::Problem;
 use crate::{json, signals};
 use safepoint::model::RelPath;
-use safepoint::model::checkpoint::{Checkpoint, PartKind};
+use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::plan::state::{Plan, TakenBack};
 use safepoint::model::rollback::{Action, ChangedPath, Strategy, Verb};
 use safepoint::{
-    CheckpointManager, DryRun, FailedUndo, Filter, RestoreOptions, Restored, RoleFilter, Times, Workspace,
+    CheckpointManager, DryRun, FailedUndo, Filter, RestoreOptions, Restored, RoleFilter, SessionBack, Times,
+    Workspace,
 };
 use serde_json::{Value, json};
 
 pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Problem> {
-    refuse_what_is_to_come(args)?;
+    refuse_several_parts(args)?;
     let manager = context.surroundings.of_session(args.which.session_id.as_deref())?.open(None)?;
     let workspace = context.surroundings.workspace(&manager)?;
     let strategy = strategies::chosen(args)?;
@@ -82,10 +83,8 @@ pub(crate) fn back_to(
     Ok(shape(manager, &restored, options.dry_run))
 }
 
-fn refuse_what_is_to_come(args: &RollbackArgs) -> Result<(), Problem> {
-    let refuse = |what: &str, hint: &str| Err(Problem::not_available(what, hint));
+fn refuse_several_parts(args: &RollbackArgs) -> Result<(), Problem> {
     match args.parts.as_slice() {
-        [PartKind::Session] => refuse("part session", "Use --part files, plan, agent or git."),
         [] | [_] => Ok(()),
         _ => Err(Problem::usage("one part can be chosen at a time", "Name one, or none for all of them.")),
     }
@@ -168,6 +167,7 @@ pub(crate) fn tell(context: &Context, manager: &CheckpointManager, restored: &Re
             out.line(format!("  {}", plan_line(&plan, back, dry_run)));
         }
         restored.git.iter().for_each(|moved| out.line(format!("  {}", git::line(moved))));
+        restored.session.iter().for_each(|back| out.line(format!("  {}", session_line(back, dry_run))));
         effects::tell(out, &restored.undone, &restored.effects_not_undone, dry_run);
         paths(out, restored);
     }
@@ -250,7 +250,20 @@ fn headline(out: &Printer, restored: &Restored, target: Option<&Checkpoint>, dry
 
 /// Whether there was nothing to do.
 fn differs_nowhere(restored: &Restored) -> bool {
-    restored.outline.paths.is_empty() && restored.taken_back.is_none() && restored.git.is_none()
+    restored.outline.paths.is_empty()
+        && restored.taken_back.is_none()
+        && restored.git.is_none()
+        && restored.session.is_none()
+}
+
+/// What becomes of a session.
+fn session_line(back: &SessionBack, dry_run: DryRun) -> String {
+    let is = if dry_run == DryRun::Yes { "would be" } else { "is" };
+    let (id, to) = (back.id.to_uuid(), back.to);
+    match back.from == to {
+        true => format!("session {id} {is} as it was, {to}"),
+        false => format!("session {id} {is} {to} again, from {}", back.from),
+    }
 }
 
 /// What becomes of a plan, and what of it is taken back.

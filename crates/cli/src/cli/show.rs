@@ -1,10 +1,10 @@
 //! `show`: one checkpoint whole, with its files where asked for.
 
+use crate::cli::Context;
 use crate::cli::args::ShowArgs;
-use crate::cli::create::{changed, commit, kept_folder, left_out};
+use crate::cli::create::{changed, commit, is_lack, kept_folder, left_out};
 use crate::cli::output::{Printer, Reply};
 use crate::cli::terminal::{ago, counted, moment, printable, printable_bytes, size};
-use crate::cli::{Context, together};
 use crate::context::Surroundings;
 use crate::json;
 use crate::problem::Problem;
@@ -23,12 +23,18 @@ pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> 
     let session = args.which.session_id.as_deref();
     let checkpoint = context.checkpoint(&manager, workspace.as_ref(), given, session)?;
     let folders = manager.folders_of(&checkpoint)?;
-    let coverage = match checkpoint.workspace_id {
-        Some(_) => manager.coverage(&checkpoint)?,
-        None => together::joined(folders.iter().map(|folder| &folder.coverage)),
-    };
+    let mut coverage = manager.coverage(&checkpoint)?;
+    if checkpoint.workspace_id.is_none() {
+        // What lies beside an agent's files is not ours to tell about.
+        coverage.skipped.retain(is_lack);
+    }
+    let session = manager.session_of(&checkpoint)?;
     facts(out, &checkpoint);
-    parts(out, &checkpoint, &folders);
+    each_part(out, &checkpoint, &folders);
+    if let Some(session) = &session {
+        let name = out.colours.dim(format!("{:<9}", "keeps"));
+        out.line(format!("  {name} the record of its session, {}", session.status));
+    }
     left_out(out, &coverage);
     kept_folder(out, &checkpoint);
     for path in &coverage.unsettled {
@@ -45,7 +51,7 @@ pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> 
         data["entries"] = entries.iter().map(json::entry).collect::<Value>();
     } else if args.files {
         for (at, folder) in folders.iter().enumerate() {
-            let entries = manager.entries(&safepoint::within(&checkpoint, folder.workspace_id))?;
+            let entries = manager.entries(&folder.alone(&checkpoint))?;
             out.line("");
             out.line(out.colours.bold(place(folder)));
             entries.iter().for_each(|listed| out.line(entry_line(listed)));
@@ -58,12 +64,12 @@ pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> 
 fn place(folder: &HeldFolder) -> String {
     match &folder.root {
         Some(root) => printable(root),
-        None => format!("a folder that is not on record any more, {}", folder.workspace_id),
+        None => format!("a folder that is not on record any more, {}", printable(&folder.key)),
     }
 }
 
-/// What a checkpoint of many folders is made of.
-fn parts(out: &Printer, checkpoint: &Checkpoint, folders: &[HeldFolder]) {
+/// What a checkpoint of many folders is made of, piece by piece.
+fn each_part(out: &Printer, checkpoint: &Checkpoint, folders: &[HeldFolder]) {
     for folder in folders {
         let held = counted(folder.count, "file or folder", "files and folders");
         out.line(format!(
@@ -114,6 +120,7 @@ fn lines(out: &Printer, checkpoint: &Checkpoint) -> Vec<(&'static str, Option<St
         ("session", text(&checkpoint.session_id)),
         ("tool", text(&checkpoint.source_tool)),
         ("progress", counters(checkpoint)),
+        ("parts", parts(checkpoint)),
         ("holds", Some(format!("{held}, {}", size(files.bytes)))),
         ("changed", Some(changed(out, checkpoint))),
         ("stored", Some(format!("{} new in the store", size(checkpoint.size_bytes)))),
@@ -124,6 +131,19 @@ fn lines(out: &Printer, checkpoint: &Checkpoint) -> Vec<(&'static str, Option<St
         ("uuid", Some(checkpoint.id.to_uuid())),
         ("integrity", Some(checkpoint.integrity.to_string())),
     ]
+}
+
+/// What a checkpoint of several folders is made of.
+pub(crate) fn parts(checkpoint: &Checkpoint) -> Option<String> {
+    let count = |kind| checkpoint.parts.iter().filter(|part| part.kind == kind).count() as u64;
+    checkpoint.workspace_id.is_none().then(|| {
+        format!(
+            "{}, {}, {}",
+            counted(count(PartKind::Files), "folder", "folders"),
+            counted(count(PartKind::Plan), "plan", "plans"),
+            counted(count(PartKind::Agent), "agent", "agents")
+        )
+    })
 }
 
 /// The plan that it holds, and where that was.

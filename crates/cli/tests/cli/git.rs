@@ -861,3 +861,97 @@ fn repositories_are_noted_with_everything_and_go_back_together() {
     assert_eq!(heads(), later);
     repository.is_sound();
 }
+
+#[test]
+fn the_state_of_git_is_in_an_export_and_comes_back_by_an_import() {
+    let Some(repository) = Repository::new() else { return };
+    let sandbox = &repository.sandbox;
+    repository.git(&["tag", "v1"]);
+    sandbox.write("a", "staged\n");
+    repository.git(&["add", "a"]);
+    sandbox.run(&["create", "-m", "staged"]);
+    let then = repository.place();
+    let exported = sandbox.json(&["export", "staged", "../out", "--json"]);
+    let folder = PathBuf::from(text(&exported["data"]["export"]["path"]));
+    let tasks = folder.join("task_tool_state");
+    let names: Vec<String> = fs::read_dir(&tasks)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let named = |end: &str| tasks.join(names.iter().find(|name| name.ends_with(end)).unwrap());
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert_eq!(Some(fs::read(named(".index")).unwrap()), then.1);
+    let refs = fs::read_to_string(named(".refs.json")).unwrap();
+    assert!(refs.contains("refs/heads/main") && refs.contains("refs/tags/v1"), "{refs}");
+    // The index is committed, and the import knows it as it was.
+    repository.git(&["commit", "-q", "-m", "two"]);
+    let path = folder.to_str().unwrap();
+    let imported = sandbox.json(&["import", path, "-m", "again", "--json"]);
+    assert_eq!(imported["data"]["checkpoint"]["warnings"], serde_json::json!([]), "{imported:#}");
+    let shown = |id: &str| sandbox.json(&["show", id, "--json"])["data"]["checkpoint"]["integrity"].clone();
+    assert_eq!(shown("again"), shown("staged"));
+    assert_ne!(repository.place(), then);
+    let back = sandbox.json(&["rollback", "again", "--part", "git", "--discard-uncommitted", "--json"]);
+    assert_eq!(back["exit_code"], 0, "{back:#}");
+    assert_eq!(repository.place(), then);
+    repository.is_sound();
+    // And exported again, it is the same.
+    let exported = sandbox.json(&["export", "again", "../out", "--json"]);
+    let second = PathBuf::from(text(&exported["data"]["export"]["path"])).join("task_tool_state");
+    for name in &names {
+        assert_eq!(fs::read(tasks.join(name)).unwrap(), fs::read(second.join(name)).unwrap(), "{name}");
+    }
+    let json = names.iter().find(|name| !name.ends_with(".refs.json") && name.ends_with(".json")).unwrap();
+    // What no repository has does not come in.
+    let refuses = |words: &str, name: &Path, edit: &dyn Fn(&mut Value)| {
+        let kept = (fs::read(name).unwrap(), fs::read(folder.join("metadata.json")).unwrap());
+        let mut value: Value = serde_json::from_slice(&kept.0).unwrap();
+        edit(&mut value);
+        fs::write(name, value.to_string()).unwrap();
+        reseal(&folder, name);
+        let told = sandbox.run(&["import", path]);
+        assert!(told.contains(words) && told.contains("--- exit 13"), "{words}: {told}");
+        fs::write(name, kept.0).unwrap();
+        fs::write(folder.join("metadata.json"), kept.1).unwrap();
+    };
+    let document = tasks.join(json);
+    let set = |key: &'static str, value: Value| move |document: &mut Value| document[key] = value.clone();
+    let nowhere = "HEAD is nowhere that it can be";
+    refuses(nowhere, &document, &set("head", serde_json::json!({ "ref": "refs/tags/v1" })));
+    refuses(nowhere, &document, &set("head", serde_json::json!({ "ref": "refs/heads/a..b" })));
+    refuses(nowhere, &document, &set("head", serde_json::json!({ "ref": "refs/heads/a.lock" })));
+    refuses(nowhere, &document, &set("head", serde_json::json!({ "id": "ab".repeat(20) })));
+    refuses(nowhere, &document, &set("operation", serde_json::json!("x".repeat(100))));
+    refuses("its commit has no name", &document, &set("commit", serde_json::json!("xyz")));
+    refuses("in a way that git does not", &document, &set("object_format", serde_json::json!("md5")));
+    refuses("as it is known today", &document, &set("format", serde_json::json!(2)));
+    refuses("cannot be understood", &document, &set("commit", serde_json::json!(7)));
+    let refs = named(".refs.json");
+    refuses("is no ref", &refs, &|refs| refs[0][0] = serde_json::json!("config"));
+    refuses("is no ref", &refs, &|refs| refs[0][1] = serde_json::json!({ "id": "short" }));
+    refuses("is no ref", &refs, &|refs| refs[0][1] = serde_json::json!({ "ref": "HEAD" }));
+    refuses("it is not the list of refs that was noted", &refs, &|refs| *refs = serde_json::json!([]));
+    let index = named(".index");
+    fs::write(&index, "#!/bin/sh\nnot an index, and long enough for one\n").unwrap();
+    reseal(&folder, &index);
+    let told = sandbox.run(&["import", path]);
+    assert!(told.contains("it is no index of git"), "{told}");
+    fs::remove_file(&index).unwrap();
+    let told = sandbox.run(&["import", path]);
+    assert!(told.contains("it is not there"), "{told}");
+}
+
+/// Makes the hash of a file of a layout the one that it has.
+fn reseal(layout: &Path, file: &Path) {
+    let bytes = fs::read(file).unwrap();
+    let mut metadata: Value =
+        serde_json::from_slice(&fs::read(layout.join("metadata.json")).unwrap()).unwrap();
+    let name = file.strip_prefix(layout).unwrap().to_str().unwrap();
+    for row in metadata["hashes"].as_array_mut().unwrap() {
+        if row["path"] == name {
+            row["size"] = bytes.len().into();
+            row["blake3"] = blake3::hash(&bytes).to_hex().as_str().into();
+        }
+    }
+    fs::write(layout.join("metadata.json"), metadata.to_string()).unwrap();
+}

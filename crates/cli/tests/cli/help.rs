@@ -176,7 +176,8 @@ fn rollback_explains_how_a_checkpoint_is_named() {
                                  back until a command passes [possible values: immediate, staged,
                                  selective, progressive]
           --path <PATH>          Only this path. Can be given again
-          --part <PART>          Only this part: files, plan, agent, or git (its branch, HEAD and index)
+          --part <PART>          Only this part: files, plan, agent, session (its record), or git (its
+                                 branch, HEAD and index)
           --dry-run              Show what would happen, and change nothing
           --keep-times           Give restored files the time they had; otherwise it is the present, so
                                  that build tools notice

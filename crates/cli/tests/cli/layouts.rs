@@ -146,9 +146,14 @@ fn agents_and_frameworks_go_out_and_do_not_become_projects() {
         assert!(configuration.contains("\"name\":\"coder\""), "{configuration}");
         let state = fs::read_to_string(format!("{folder}/{scope}_state.json")).unwrap();
         assert!(state.contains("\"name\": \"memory\""), "{state}");
-        let told = sandbox.run(&["import", &folder]);
-        assert!(told.contains(&format!("it is a checkpoint of scope {scope}")), "{told}");
-        assert!(told.ends_with("--- exit 12\n"), "{told}");
+        let memory = fs::read(format!("{folder}/agent_memory/coder/memory/notes.md")).unwrap();
+        assert_eq!(memory, b"remembered");
+        let imported = sandbox.json(&["import", &folder, "--json"]);
+        assert_eq!(
+            (&imported["data"]["checkpoint"]["scope"], &imported["data"]["workspace"]),
+            (&scope.into(), &serde_json::Value::Null)
+        );
+        assert_eq!(imported["data"]["import"]["missing"], serde_json::json!([]));
     }
     let agent = only(&sandbox, "out/agent");
     assert_eq!(fs::read(format!("{agent}/files/notes.md")).unwrap(), b"remembered");
@@ -170,4 +175,107 @@ fn programs_get_the_folder_and_the_checkpoint() {
     assert_eq!(data["import"]["path"], folder);
     assert_eq!(data["checkpoint"]["source_tool"], "import");
     assert_eq!(data["checkpoint"]["coverage"]["skipped"][0]["why"], "git");
+}
+
+#[test]
+fn everything_goes_out_and_comes_back_where_it_is_registered() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write("../other/file", "other");
+    sandbox.write("../agent/settings.json", "{}");
+    sandbox.write("../agent/memory/notes.md", "remember");
+    sandbox.run(&["-C", "../other", "init"]);
+    let register = |home: &str| {
+        let register = [
+            "agent",
+            "register",
+            "claude",
+            "--config",
+            "../agent/settings.json",
+            "--memory",
+            "../agent/memory",
+        ];
+        sandbox.run(&[&["--home", home], &register[..]].concat());
+    };
+    let home = sandbox.path("home").to_str().unwrap().to_owned();
+    register(&home);
+    let id = |args: &[&str]| {
+        let answer = sandbox.json(&[args, &["--json"]].concat());
+        answer["data"]["checkpoint"]["id"].as_str().unwrap().to_owned()
+    };
+    let all = id(&["create", "--scope", "framework", "-m", "all of it"]);
+    sandbox.run(&["export", &all, "../out"]);
+    let folder = only(&sandbox, "out/framework");
+    assert_snapshot!(sandbox.run(&["import", &folder, "-m", "again"]), @r#"
+    Imported 01KG9Z2CF08QE660SV1JHRKGTT "again" of scope framework
+      5 folders, 0 plans, 1 agent
+      9 files and folders, 65 B; SIZE new in the store
+      it was 01KG9YYX4G9W3J567B8B5VXZDR, taken 2026-01-31 12:03:07Z
+    All folders are as they were; `safepoint rollback ID` goes there.
+    --- exit 0
+    "#);
+    let again = id(&["import", &folder]);
+    assert_snapshot!(sandbox.run(&["show", &again]), @r"
+    Checkpoint 01KG9Z47206DPBTS55V6PYZR00
+      label     all of it
+      created   2026-01-31 12:03:07Z, 3 minutes ago
+      kind      manual, reason manual
+      scope     framework
+      tool      import
+      parts     5 folders, 0 plans, 1 agent
+      holds     9 files and folders, 65 B
+      changed   +0 ~0 -0
+      stored    SIZE new in the store
+      uuid      019c13f2-1c40-336c-bd64-a5d9adefe000
+      integrity <hash>
+      folder    $T/project  6 files and folders, 50 B
+      folder    $T/other  1 file or folder, 5 B
+      folder    $T/agent  1 file or folder, 2 B
+      folder    $T/agent/memory  1 file or folder, 8 B
+      folder    $T/home  0 files and folders, 0 B
+      agent     claude
+    --- exit 0
+    ");
+    sandbox.write("../agent/memory/notes.md", "forgotten");
+    sandbox.write("../other/file", "broken");
+    let told = sandbox.run(&["rollback", &again]);
+    assert!(told.contains("agents put back: claude"), "{told}");
+    assert_eq!(sandbox.read("../agent/memory/notes.md"), "remember");
+    assert_eq!(sandbox.read("../other/file"), "other");
+    // In another home nothing of it is known, and it says what to do.
+    let there = sandbox.path("there").to_str().unwrap().to_owned();
+    assert_snapshot!(sandbox.run(&["--home", &there, "import", &folder]), @r#"
+    Imported 01KG9Z9PV0BBBTXBTJZTZ70R34 "all of it" of scope framework
+      5 folders, 0 plans, 1 agent
+      9 files and folders, 65 B; SIZE new in the store
+      it was 01KG9YYX4G9W3J567B8B5VXZDR, taken 2026-01-31 12:03:07Z
+    All folders are as they were.
+    --- stderr
+    warning: Safepoint's settings in $T/home stay where they are
+    warning: agent claude is not registered here
+    warning: folder $T/project is not registered here
+    warning: folder $T/other is not registered here
+    warning: no agent that is registered here has the folder $T/agent
+    warning: no agent that is registered here has the folder $T/agent/memory
+    warning: it cannot be gone back to as it is: register what is missing, and import it again
+    --- exit 0
+    "#);
+    let unknown = id(&["--home", &there, "import", &folder]);
+    sandbox.run(&["--home", &there, "init"]);
+    assert_snapshot!(sandbox.run(&["--home", &there, "rollback", &unknown]), @r#"
+    --- stderr
+    error: cannot roll back to checkpoint "01KG9ZBHE00NWGH1RJQT55GBYA": checkpoint 01KG9ZBHE00NWGH1RJQT55GBYA holds what is not of here: folder $T/project, folder $T/other, an agent's folder $T/agent, an agent's folder $T/agent/memory, agent claude
+    Nothing was changed.
+    hint: Register what is missing, or put what differs right, then import its folder again. `--part` goes back to a part of it.
+    hint: Register it: safepoint init $T/project
+    hint: Register it: safepoint init $T/other
+    hint: Register it: safepoint agent register claude --config $T/agent/settings.json --memory $T/agent/memory
+    --- exit 12
+    "#);
+    register(&there);
+    sandbox.run(&["--home", &there, "-C", "../other", "init"]);
+    let whole = id(&["--home", &there, "import", &folder]);
+    sandbox.write("../agent/memory/notes.md", "forgotten");
+    let told = sandbox.run(&["--home", &there, "rollback", &whole]);
+    assert!(told.contains("agents put back: claude"), "{told}");
+    assert_eq!(sandbox.read("../agent/memory/notes.md"), "remember");
 }

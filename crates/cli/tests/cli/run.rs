@@ -186,6 +186,7 @@ fn the_whole_answer() {
           "rescued": [],
           "restored_files_count": 1,
           "safety_checkpoint": "01KG9YV6Z8S45Q3ETMV38G3DDS",
+          "session": null,
           "strategy": "immediate",
           "to": "01KG9YV2300QJS22HDXJ4G4Q61",
           "undone": [],

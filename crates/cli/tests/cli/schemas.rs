@@ -186,6 +186,7 @@ fn wholes(judge: &mut Judge, sandbox: &Sandbox) {
         "redo".to_owned(),
         format!("rollback {} --part agent", id("agent")),
         format!("show {}", id("everything")),
+        format!("export {} ../whole", id("agent")),
         "--yes rollback first --verify true".to_owned(),
         "rollback first --verify true --dry-run".to_owned(),
         "rollback --until true".to_owned(),
@@ -195,6 +196,8 @@ fn wholes(judge: &mut Judge, sandbox: &Sandbox) {
     ] {
         judge.run(sandbox, &line);
     }
+    let folder = std::fs::read_dir(sandbox.path("whole/agent")).unwrap().next().unwrap().unwrap().path();
+    judge.run(sandbox, &format!("import {}", folder.display()));
 }
 
 /// Everything that a plan can be asked for.
@@ -308,6 +311,9 @@ fn sessions(judge: &mut Judge, sandbox: &Sandbox) {
         "session export ID ../log.json",
         "session transition ID failed",
         "session get ID",
+        "show @",
+        "rollback @ --part session",
+        "undo",
         "--yes session delete ID",
     ] {
         judge.run(sandbox, &line.replace("ID", id));

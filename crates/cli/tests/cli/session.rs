@@ -475,3 +475,82 @@ fn a_file_is_never_overwritten_silently() {
     let names = fs::read_dir(sandbox.path("project")).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(names.into_iter().all(|name| !name.to_string_lossy().starts_with(".safepoint-export")));
 }
+
+#[test]
+fn a_session_goes_back_with_the_rest_or_alone() {
+    let sandbox = with_session();
+    sandbox.run(&["session", "transition", ID, "planning"]);
+    let made = sandbox.json(&["create", "--session-id", ID, "-m", "planned", "--json"]);
+    let parts: Vec<&str> = made["data"]["checkpoint"]["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| part["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(parts, ["files", "session"]);
+    assert_snapshot!(sandbox.run(&["show", "planned"]), @r#"
+    Checkpoint 01KG9YYQ9053R1T2RMWKDG33ZD
+      label     planned
+      created   2026-01-31 12:03:01Z, 59 seconds ago
+      kind      manual, reason manual
+      scope     project
+      session   0193a6b4-8000-7000-8000-000000000001
+      holds     6 files and folders, 50 B
+      changed   +0 ~0 -0
+      stored    SIZE new in the store
+      parent    01KG9YS9EGCQT0DH2X3200JHAF
+      uuid      019c13ef-5d20-28f0-1d0b-14e4db018fed
+      integrity <hash>
+      keeps     the record of its session, planning
+      left out:
+        .git  git's own folder
+    --- exit 0
+    "#);
+    sandbox.run(&["session", "transition", ID, "failed"]);
+    sandbox.run(&["session", "update", ID, "configuration.model=\"small\""]);
+    sandbox.write("notes.txt", "bad");
+    assert_snapshot!(sandbox.run(&["rollback", "planned", "--part", "session", "--dry-run"]), @r#"
+    Would roll back to 01KG9YYQ9053R1T2RMWKDG33ZD "planned", taken 3 minutes ago
+      0 files put back, 0 files removed; a dry run: nothing was changed
+      session 0193a6b4-8000-7000-8000-000000000001 would be planning again, from failed
+    --- exit 0
+    "#);
+    assert_snapshot!(sandbox.run(&["rollback", "planned", "--part", "session"]), @r#"
+    Rolled back to 01KG9YYQ9053R1T2RMWKDG33ZD "planned", taken 4 minutes ago
+      0 files put back, 0 files removed, read back and verified, in N ms
+      session 0193a6b4-8000-7000-8000-000000000001 is planning again, from failed
+    Take it back with: safepoint undo
+    --- exit 0
+    "#);
+    assert_eq!(sandbox.read("notes.txt"), "bad");
+    assert_snapshot!(sandbox.run(&["undo"]), @r#"
+    Undid the last rollback: everything is as just before it
+      0 files put back, 0 files removed, read back and verified, in N ms
+      session 0193a6b4-8000-7000-8000-000000000001 is failed again, from planning
+    Do it again with: safepoint redo
+    --- exit 0
+    "#);
+    assert_snapshot!(sandbox.run(&["rollback", "planned"]), @r#"
+    Rolled back to 01KG9YYQ9053R1T2RMWKDG33ZD "planned", taken 6 minutes ago
+      1 file put back, 0 files removed, read back and verified, in N ms
+      session 0193a6b4-8000-7000-8000-000000000001 is planning again, from failed
+        ~ notes.txt  restored
+    Take it back with: safepoint undo
+    --- exit 0
+    "#);
+    assert_eq!(sandbox.read("notes.txt"), "good\n");
+    assert_eq!(
+        (&session(&sandbox)["status"], &session(&sandbox)["configuration"]),
+        (&json!("planning"), &json!({}))
+    );
+    let answer = sandbox.json(&["undo", "--json"]);
+    assert_eq!(
+        answer["data"]["rollback"]["session"],
+        json!({ "session_id": ID, "from": "planning", "to": "failed" })
+    );
+    // Also where nothing but the configuration differs.
+    sandbox.run(&["rollback", "planned", "--part", "session"]);
+    sandbox.run(&["session", "update", ID, "configuration.model=\"small\""]);
+    let told = sandbox.run(&["rollback", "planned", "--part", "session"]);
+    assert!(told.contains(&format!("session {ID} is as it was, planning")), "{told}");
+}

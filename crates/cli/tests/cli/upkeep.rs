@@ -139,32 +139,40 @@ fn prune_gives_the_reason_for_each() {
             "created_at": "2026-01-31T12:03:01.000000Z",
             "id": "01KG9YYQ9053R1T2RMWKDG33ZD",
             "label": "fourth",
+            "policy": "retention",
             "reason": "the workspace stands on it",
             "role": null,
+            "scope": "project",
             "verdict": "keep"
           },
           {
             "created_at": "2026-01-31T12:02:01.000000Z",
             "id": "01KG9YWWP02J59EP1NVRE9ENPE",
             "label": "third",
+            "policy": "retention",
             "reason": "one of the last 2",
             "role": null,
+            "scope": "project",
             "verdict": "keep"
           },
           {
             "created_at": "2026-01-31T12:01:01.000000Z",
             "id": "01KG9YV2300QJS22HDXJ4G4Q61",
             "label": "second",
+            "policy": "retention",
             "reason": "not one of the last 2",
             "role": null,
+            "scope": "project",
             "verdict": "drop"
           },
           {
             "created_at": "2026-01-31T12:00:03.000000Z",
             "id": "01KG9YS9EGCQT0DH2X3200JHAF",
             "label": "first",
+            "policy": "retention",
             "reason": "pinned",
             "role": null,
+            "scope": "project",
             "verdict": "keep"
           }
         ],
@@ -174,7 +182,8 @@ fn prune_gives_the_reason_for_each() {
           "keep_last": 2,
           "keep_within": "0s",
           "thin_daily_for": "0s"
-        }
+        },
+        "together": []
       },
       "exit_code": 0,
       "messages": [],
@@ -635,4 +644,62 @@ fn usage_marks_what_is_pinned_and_what_is_damaged() {
     Free the space that only they took: safepoint gc
     --- exit 0
     ");
+}
+
+#[test]
+fn prune_also_judges_what_is_of_several_folders_by_its_own_policy() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write(
+        "../home/config.toml",
+        "[retention_framework]\nkeep_last = 1\nkeep_within = '0s'\nthin_daily_for = '0s'\n",
+    );
+    sandbox.write("../agent/memory/notes.md", "remember");
+    sandbox.run(&["agent", "register", "claude", "--memory", "../agent/memory"]);
+    sandbox.run(&["create", "--scope", "agent", "--agent", "claude", "-m", "agent"]);
+    // The first of everything is pinned, or the second would let it go.
+    sandbox.run(&["create", "--scope", "framework", "-m", "all 1", "--pin"]);
+    let second = sandbox.json(&["create", "--scope", "framework", "-m", "all 2", "--pin", "--json"]);
+    sandbox.run(&["create", "--scope", "framework", "-m", "all 3"]);
+    sandbox.run(&["unpin", second["data"]["checkpoint"]["id"].as_str().unwrap()]);
+    assert_snapshot!(sandbox.run(&["prune", "--dry-run"]), @r#"
+      keep  01KG9YS9EGCQT0DH2X3200JHAF  6 minutes ago   the newest  "first"
+    of several folders:
+      keep  01KG9Z2GC0Q52K07H7HYN02QE5  1 minute ago    the workspace stands on it  "all 3"  (scope framework, [retention_framework])
+      drop  01KG9Z0NS0Z2F6A0ST32HQHJNS  2 minutes ago   not one of the last 1  "all 2"  (scope framework, [retention_framework])
+      keep  01KG9YYV60S77KET4DNQ5BF6CP  3 minutes ago   pinned  "all 1"  (scope framework, [retention_framework])
+      keep  01KG9YWYMG3S19GYXWQZEQWMSF  4 minutes ago   the newest  "agent"  (scope agent, [retention])
+    1 would go, 4 would stay; a dry run: nothing was changed.
+    --- exit 0
+    "#);
+    let rows = |answer: &serde_json::Value| -> Vec<String> {
+        let rows = answer["data"]["together"].as_array().unwrap();
+        rows.iter()
+            .map(|row| {
+                let text = |key: &str| row[key].as_str().unwrap().to_owned();
+                [text("label"), text("scope"), text("policy"), text("verdict"), text("reason")].join(" | ")
+            })
+            .collect()
+    };
+    // Flags are about the workspace that one is in.
+    let flags =
+        ["prune", "--dry-run", "--json", "--keep-last", "1", "--keep-within", "0s", "--thin-daily-for", "0s"];
+    let answer = sandbox.json(&flags);
+    assert_eq!(
+        rows(&answer),
+        [
+            "all 3 | framework | retention_framework | keep | the workspace stands on it",
+            "all 2 | framework | retention_framework | drop | not one of the last 1",
+            "all 1 | framework | retention_framework | keep | pinned",
+            "agent | agent | retention | keep | the newest",
+        ]
+    );
+    assert_eq!(answer["data"]["dropped"], 1);
+    assert_snapshot!(sandbox.run(&["prune"]), @r#"
+    of several folders:
+      drop  01KG9Z0NS0Z2F6A0ST32HQHJNS  4 minutes ago   not one of the last 1  "all 2"  (scope framework, [retention_framework])
+    Pruned 1 checkpoint, kept 4.
+    Free the space that only they took: safepoint gc
+    --- exit 0
+    "#);
+    assert_eq!(rows(&sandbox.json(&["prune", "--dry-run", "--json"])).len(), 3);
 }

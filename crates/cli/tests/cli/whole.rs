@@ -202,6 +202,7 @@ fn what_was_taken_together_can_be_looked_into() {
       created   2026-01-31 12:03:05Z, 55 seconds ago
       kind      manual, reason manual
       scope     framework
+      parts     4 folders, 0 plans, 1 agent
       holds     8 files and folders, 63 B
       changed   +0 ~0 -0
       stored    SIZE new in the store

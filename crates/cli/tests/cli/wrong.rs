@@ -265,11 +265,11 @@ fn words_that_are_none() {
 }
 
 #[test]
-fn what_is_to_come_says_so() {
+fn a_part_that_is_not_there_is_said() {
     let sandbox = Sandbox::with_checkpoint();
     let output = sandbox.output(&["rollback", "@", "--part", "session"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("not available yet"));
+    assert_eq!(output.status.code(), Some(10));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("session"));
 }
 
 #[test]

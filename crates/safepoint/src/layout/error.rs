@@ -47,8 +47,8 @@ pub enum LayoutError {
         /// What is wrong with it.
         why: String,
     },
-    /// It is of a scope whose files are not those of one project.
-    #[error("it is a checkpoint of scope {scope}, and only those of a project or a workflow are imported")]
+    /// It is one of several folders where one of one workspace was wanted, or the other way round.
+    #[error("it is a checkpoint of scope {scope}, and another sort was to be imported")]
     Scope {
         /// Which.
         scope: Scope,

@@ -1,10 +1,13 @@
 //! EXPORT: a checkpoint as a folder. Objects, files, documents, the hash of each; then one rename makes it be there.
 
+mod agents;
+
+use super::fit::plain_key;
 use super::naming::{base, candidates, safe};
-use super::rows::{ContentRow, EntryRow, FilesState, HashRow, WorkspaceRow, with_lines};
+use super::rows::{AgentRow, ContentRow, EntryRow, FilesState, HashRow, WorkspaceRow, with_lines};
 use super::{
     DOCUMENT_BYTES_MAX, ENTRIES, ENTRIES_MAX, FILES, FORMAT, LAYOUT, LIST_BYTES_MAX, LayoutError, METADATA,
-    folder_of, folders, logs_of, path, state_name,
+    beside, folder_of, folders, git, logs_of, path, state_name,
 };
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Catalog, Workspace};
@@ -82,6 +85,7 @@ impl CheckpointManager {
         let parcel = Parcel::begin(dir, checkpoint.scope.as_str(), &draft)?;
         let mut writing = Writing::new(self, &parcel, checkpoint);
         writing.parts(progress)?;
+        writing.agents(progress)?;
         writing.about(workspace.as_ref())?;
         let Writing { files, bytes, .. } = writing;
         if progress.interrupted() {
@@ -96,6 +100,7 @@ impl CheckpointManager {
 /// A layout on its way.
 struct Writing<'a> {
     catalog: &'a Catalog,
+    home: &'a Path,
     store: &'a Store,
     parcel: &'a Parcel,
     checkpoint: &'a Checkpoint,
@@ -104,6 +109,9 @@ struct Writing<'a> {
     contents: Vec<ContentRow>,
     states: Vec<FilesState>,
     plans: Vec<Value>,
+    agents: Vec<AgentRow>,
+    /// Where the files of each folder lie in the layout, where they were on the system, and their tree.
+    trees: Vec<(RelPath, Option<RelPath>, ObjectId)>,
     names: BTreeSet<RelPath>,
     files: u64,
     bytes: u64,
@@ -113,6 +121,7 @@ impl<'a> Writing<'a> {
     fn new(manager: &'a CheckpointManager, parcel: &'a Parcel, checkpoint: &'a Checkpoint) -> Self {
         Self {
             catalog: &manager.catalog,
+            home: manager.home(),
             store: &manager.store,
             parcel,
             checkpoint,
@@ -121,6 +130,8 @@ impl<'a> Writing<'a> {
             contents: Vec::new(),
             states: Vec::new(),
             plans: Vec::new(),
+            agents: Vec::new(),
+            trees: Vec::new(),
             names: BTreeSet::new(),
             files: 0,
             bytes: 0,
@@ -141,12 +152,13 @@ impl<'a> Writing<'a> {
         for part in &checkpoint.parts {
             match part.kind {
                 PartKind::Files if several => {
-                    let at = self.free(FILES, &safe(&part.key), "")?;
+                    let at = self.free(FILES, &safe(plain_key(&part.key)), "")?;
                     self.tree(part, at, progress)?;
                 }
                 PartKind::Files => self.tree(part, path(FILES), progress)?,
-                PartKind::Plan => self.plan(&part.key, part.document)?,
-                PartKind::Agent | PartKind::Session | PartKind::Git => self.other(part)?,
+                PartKind::Plan => self.plan(plain_key(&part.key), part.document)?,
+                PartKind::Git => self.git(part)?,
+                PartKind::Agent | PartKind::Session => self.other(part)?,
                 // A repository goes elsewhere as git does it: by a clone.
                 PartKind::GitFolder => {}
             }
@@ -194,20 +206,26 @@ impl<'a> Writing<'a> {
             progress.end();
             walked?;
         }
+        let key = plain_key(&part.key);
         // A key that is no id of a workspace, or of one that is not on record any more, says enough by itself.
-        let workspace = match part.key.parse() {
-            Ok(id) => self.catalog.workspace(id)?,
-            Err(_) => None,
+        let workspace = match (key.parse(), &document.elsewhere) {
+            (Ok(id), Some(place)) => Some(WorkspaceRow::elsewhere(id, place)),
+            (Ok(id), None) => {
+                self.catalog.workspace(id)?.map(|workspace| WorkspaceRow::of(&workspace, self.home))
+            }
+            (Err(_), _) => None,
         };
+        let place = workspace.as_ref().and_then(|row| row.place(&at).ok());
+        self.trees.extend(document.tree().map(|tree| (at.clone(), place.map(|place| place.root), tree)));
         self.states.push(FilesState {
-            key: part.key.clone(),
-            workspace: workspace.as_ref().map(WorkspaceRow::of),
+            key: key.to_owned(),
+            workspace,
             path: at.clone(),
             count: (self.entries.len() - count) as u64,
             bytes: self.bytes - before,
             coverage,
         });
-        self.contents.push(ContentRow { kind: part.kind, key: part.key.clone(), path: at });
+        self.contents.push(ContentRow { kind: part.kind, key: key.to_owned(), path: at });
         Ok(())
     }
 
@@ -239,14 +257,32 @@ impl<'a> Writing<'a> {
     /// Any other part: its document as it is.
     fn other(&mut self, part: &PartRecord) -> Result<(), Error> {
         let bytes = self.store.get(ObjectKind::Document, part.document)?;
-        let key = match part.kind {
-            PartKind::Session | PartKind::Git => format!("{}_{}", part.kind, safe(&part.key)),
-            _ => safe(&part.key),
+        let at = self.place_of(part)?;
+        self.file(at, &bytes, DOCUMENT_BYTES_MAX)
+    }
+
+    /// The state of a repository: its document, all refs, and the index byte for byte.
+    fn git(&mut self, part: &PartRecord) -> Result<(), Error> {
+        let state = git::load(self.store, part.document)?;
+        let at = self.place_of(part)?;
+        self.file(at.clone(), &state.document, DOCUMENT_BYTES_MAX)?;
+        self.file(beside(&at, git::REFS), &state.refs, LIST_BYTES_MAX)?;
+        match state.index {
+            Some(index) => self.file(beside(&at, git::INDEX), &index, LIST_BYTES_MAX),
+            None => Ok(()),
+        }
+    }
+
+    /// Where the document of a part lies; it is listed from now on.
+    fn place_of(&mut self, part: &PartRecord) -> Result<RelPath, Error> {
+        let key = plain_key(&part.key);
+        let name = match part.kind {
+            PartKind::Session | PartKind::Git => format!("{}_{}", part.kind, safe(key)),
+            _ => safe(key),
         };
-        let at = self.free(folder_of(self.checkpoint.scope, part.kind), &key, ".json")?;
-        self.file(at.clone(), &bytes, DOCUMENT_BYTES_MAX)?;
-        self.contents.push(ContentRow { kind: part.kind, key: part.key.clone(), path: at });
-        Ok(())
+        let at = self.free(folder_of(self.checkpoint.scope, part.kind), &name, ".json")?;
+        self.contents.push(ContentRow { kind: part.kind, key: key.to_owned(), path: at.clone() });
+        Ok(at)
     }
 
     /// A name in a folder that no other part has: two keys may look the same once they are safe.
@@ -272,15 +308,19 @@ impl<'a> Writing<'a> {
             "scope": checkpoint.scope,
             "phase": checkpoint.phase,
             "progress": checkpoint.progress,
-            "workspace": workspace.map(WorkspaceRow::of),
+            "workspace": workspace.map(|workspace| WorkspaceRow::of(workspace, self.home)),
             "files": self.states,
             "plans": self.plans,
+            "agents": self.agents,
         });
         self.document(&path(&state_name(checkpoint.scope)), &state)?;
         if !self.states.is_empty() {
             self.entries.sort_by(|a, b| a.path.cmp(&b.path));
             let text = with_lines(&json!({ "format": FORMAT }), "entries", &self.entries);
             self.file(path(ENTRIES), &text.map_err(no_json)?, LIST_BYTES_MAX)?;
+        }
+        if self.hashes.len() > ENTRIES_MAX {
+            return Err(LayoutError::TooLarge { what: "it has more than 2,000,000 files" }.into());
         }
         self.hashes.sort_by(|a, b| a.path.cmp(&b.path));
         let mut fields = json!({

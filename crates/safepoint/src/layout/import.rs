@@ -3,7 +3,7 @@
 
 use super::reading::{DOCUMENT, Reading};
 use super::rows::{ContentRow, FilesState, State};
-use super::{LayoutError, path, plan, state_name, take};
+use super::{LayoutError, git, path, plan, state_name, take};
 use crate::parts::files::keep_document;
 use crate::restore::DryRun;
 use crate::{CheckpointManager, Error};
@@ -11,7 +11,9 @@ use safepoint_catalog::Workspace;
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind, PartRecord, Role, Scope, Totals};
 use safepoint_model::coverage::Coverage;
 use safepoint_model::progress::Activity;
-use safepoint_model::{CheckpointId, ObjectId, ObjectSource, Progress, RelPath, Timestamp, change, document};
+use safepoint_model::{
+    CheckpointId, ObjectId, ObjectSource, Progress, RelPath, Timestamp, WorkspaceId, change, document,
+};
 use safepoint_store::Writer;
 use std::path::Path;
 
@@ -38,6 +40,8 @@ pub struct Imported {
     pub original: CheckpointId,
     /// When that was taken, as the folder says.
     pub original_created_at: Timestamp,
+    /// In a checkpoint of several folders: what of it is not of here, and is kept without being put back.
+    pub missing: Vec<String>,
     /// Checkpoints that were pruned to make room.
     pub pruned: Vec<CheckpointId>,
 }
@@ -80,25 +84,51 @@ impl CheckpointManager {
             return Err(LayoutError::Scope { scope }.into());
         }
         let writer = self.store.writer()?;
-        let mut checkpoint = self.described(workspace, &reading, options);
+        let mut checkpoint = self.described(Some(workspace.id), &reading, options);
         let coverage = self.import_files(workspace, &mut reading, &mut checkpoint, &writer, progress)?;
         self.import_plan(workspace, &mut reading, &mut checkpoint, &writer)?;
-        reading.check_others(progress)?;
-        let (original, original_created_at) = (reading.metadata.id, reading.metadata.created_at);
-        reading.finish()?;
+        let states: Vec<ContentRow> = rows_of(&reading, PartKind::Git);
+        match states.as_slice() {
+            [] => {}
+            [row] => {
+                let part = git::take(&mut reading, row, workspace.id.to_string(), &writer)?;
+                checkpoint.parts.push(part);
+            }
+            [_, row, ..] => {
+                return Err(LayoutError::bad(&row.path, "one workspace is in one repository").into());
+            }
+        }
+        let original = reading.close(progress)?;
+        self.keep_import(original, checkpoint, coverage, writer)
+    }
+
+    /// Makes a checkpoint of what was read whole.
+    pub(super) fn keep_import(
+        &self,
+        (original, original_created_at): (CheckpointId, Timestamp),
+        mut checkpoint: Checkpoint,
+        coverage: Coverage,
+        writer: Writer<'_>,
+    ) -> Result<Imported, Error> {
         let manifest = Manifest::new(std::mem::take(&mut checkpoint.parts));
         checkpoint.integrity = document::store(&writer, &manifest)?;
         checkpoint.parts = manifest.parts;
         checkpoint.size_bytes = writer.finish()?.stored_bytes;
         self.catalog.write(|transaction| transaction.insert_checkpoint(&checkpoint))?;
-        Ok(Imported { checkpoint, coverage, original, original_created_at, pruned: Vec::new() })
+        let (missing, pruned) = (Vec::new(), Vec::new());
+        Ok(Imported { checkpoint, coverage, original, original_created_at, missing, pruned })
     }
 
     /// A record with what the metadata says, as far as it is about the checkpoint and not about the place where it was.
-    fn described(&self, workspace: &Workspace, reading: &Reading, options: &ImportOptions) -> Checkpoint {
+    pub(super) fn described(
+        &self,
+        workspace: Option<WorkspaceId>,
+        reading: &Reading,
+        options: &ImportOptions,
+    ) -> Checkpoint {
         let metadata = &reading.metadata;
         // What speaks for all of it is known once all of it was read.
-        let mut checkpoint = self.blank(workspace, ObjectId::from_bytes([0; 32]), Vec::new());
+        let mut checkpoint = self.blank_of(workspace, ObjectId::from_bytes([0; 32]), Vec::new());
         let now = checkpoint.created_at;
         checkpoint.created_at = metadata.created_at.min(now);
         checkpoint.label = options.label.clone().or_else(|| metadata.label.clone());
@@ -118,7 +148,8 @@ impl CheckpointManager {
                 .push(format!("it says that it was taken later than now: {}", metadata.created_at));
         }
         for ContentRow { kind, key, .. } in &metadata.contents.0 {
-            if !matches!(kind, PartKind::Files | PartKind::Plan) {
+            let agent = *kind == PartKind::Agent && workspace.is_some();
+            if agent || matches!(kind, PartKind::Session | PartKind::GitFolder) {
                 checkpoint.warnings.push(format!("its part {kind} {key:?} was not taken over"));
             }
         }
@@ -133,28 +164,19 @@ impl CheckpointManager {
         writer: &Writer<'_>,
         progress: &dyn Progress,
     ) -> Result<Coverage, Error> {
-        let rows: Vec<ContentRow> =
-            reading.contents().into_iter().filter(|row| row.kind == PartKind::Files).collect();
+        let rows = rows_of(reading, PartKind::Files);
         let [row] = rows.as_slice() else { return Err(LayoutError::Workspaces { found: rows.len() }.into()) };
         let about = path(&state_name(reading.metadata.scope));
         let state: State = reading.document(&about, DOCUMENT)?;
-        let of_row = |state: &FilesState| state.key == row.key && state.path == row.path;
-        let Some(state) = state.files.0.into_iter().find(of_row) else {
-            return Err(LayoutError::bad(&about, "it does not say what was left out of the files").into());
-        };
+        reading.check_copies(&state.agents.0)?;
+        let coverage = coverage_of(state.files.0, row, &about)?.coverage;
         if row.path != path(super::FILES) {
             return Err(LayoutError::bad(&row.path, "the files of one workspace are in `files`").into());
         }
-        let taken = take::take(reading, &row.path, writer, progress)?;
-        let coverage =
-            Coverage { skipped: sorted(state.coverage.skipped), unsettled: sorted(state.coverage.unsettled) };
-        check_coverage(writer, &taken, &coverage, &about)?;
-        if taken.disarmed > 0 {
-            let count = taken.disarmed;
-            checkpoint
-                .warnings
-                .push(format!("{count} of its files do not run with the rights of their owner any more"));
-        }
+        let taken = take::take(reading, std::slice::from_ref(&row.path), writer, progress)?;
+        let [taken] = taken.as_slice() else { return Err(LayoutError::Workspaces { found: 0 }.into()) };
+        check_coverage(writer, taken, &coverage, &about)?;
+        checkpoint.warnings.extend(disarmed(taken.disarmed));
         let document = keep_document(writer, &taken.root, &coverage, taken.count, taken.bytes)?;
         checkpoint.files =
             Totals { count: taken.count, bytes: taken.bytes, added: taken.count, ..Totals::default() };
@@ -170,8 +192,7 @@ impl CheckpointManager {
         checkpoint: &mut Checkpoint,
         writer: &Writer<'_>,
     ) -> Result<(), Error> {
-        let rows: Vec<ContentRow> =
-            reading.contents().into_iter().filter(|row| row.kind == PartKind::Plan).collect();
+        let rows = rows_of(reading, PartKind::Plan);
         let [row] = rows.as_slice() else {
             if !rows.is_empty() {
                 checkpoint.warnings.push(format!("its {} plans were not taken over", rows.len()));
@@ -181,7 +202,7 @@ impl CheckpointManager {
         let (plan, document) = plan::take(reading, row, writer)?;
         checkpoint.state_hash = Some(document);
         checkpoint.state_snapshot = Some(document);
-        match self.fitting_plan(workspace, &plan)? {
+        match self.fitting_plan(&[workspace.id], &plan)? {
             Ok(record) => {
                 checkpoint.scope = Scope::Workflow;
                 checkpoint.sandbox_ref = record.plan.sandbox.id;
@@ -199,13 +220,37 @@ impl CheckpointManager {
     }
 }
 
+/// The parts of one kind.
+pub(super) fn rows_of(reading: &Reading, kind: PartKind) -> Vec<ContentRow> {
+    reading.contents().into_iter().filter(|row| row.kind == kind).collect()
+}
+
+/// What the document about the whole says of the files of one folder.
+pub(super) fn coverage_of(
+    states: impl IntoIterator<Item = FilesState>,
+    row: &ContentRow,
+    about: &RelPath,
+) -> Result<FilesState, LayoutError> {
+    let mut states = states.into_iter();
+    let state = states.find(|state| state.key == row.key && state.path == row.path);
+    let state =
+        state.ok_or_else(|| LayoutError::bad(about, "it does not say what was left out of the files"))?;
+    let Coverage { skipped, unsettled } = state.coverage;
+    Ok(FilesState { coverage: Coverage { skipped: sorted(skipped), unsettled: sorted(unsettled) }, ..state })
+}
+
+/// What to say of files that were to run with the rights of their owner.
+pub(super) fn disarmed(count: u64) -> Option<String> {
+    (count > 0).then(|| format!("{count} of its files do not run with the rights of their owner any more"))
+}
+
 fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
     items.sort();
     items
 }
 
 /// What was left out cannot be there.
-fn check_coverage(
+pub(super) fn check_coverage(
     source: &dyn ObjectSource,
     taken: &take::Taken,
     coverage: &Coverage,

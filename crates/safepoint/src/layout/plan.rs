@@ -4,10 +4,10 @@ use super::reading::{DOCUMENT, Reading};
 use super::rows::ContentRow;
 use super::{LayoutError, logs_of};
 use crate::{CheckpointManager, Error};
-use safepoint_catalog::{PlanRecord, Workspace};
+use safepoint_catalog::PlanRecord;
 use safepoint_model::plan::document;
 use safepoint_model::plan::state::Plan;
-use safepoint_model::{ObjectId, ObjectKind, ObjectSink};
+use safepoint_model::{ObjectId, ObjectKind, ObjectSink, WorkspaceId};
 use std::collections::HashSet;
 
 /// Reads the plan, and keeps it with what its steps printed.
@@ -33,16 +33,16 @@ pub(super) fn take(
 }
 
 impl CheckpointManager {
-    /// The plan here whose state this is; else why it is none.
+    /// The plan in one of these workspaces whose state this is; else why it is none.
     pub(super) fn fitting_plan(
         &self,
-        workspace: &Workspace,
+        workspaces: &[WorkspaceId],
         then: &Plan,
     ) -> Result<Result<PlanRecord, String>, Error> {
         let Some(record) = self.catalog.plan(&then.id)? else {
             return Ok(Err(format!("there is no plan {:?} here", then.id)));
         };
-        let why = if self.place_of(&record)?.id != workspace.id {
+        let why = if !workspaces.contains(&self.place_of(&record)?.id) {
             "works in another workspace"
         } else if then.state.is_over() || record.plan.sandbox != then.sandbox {
             "is another one here"

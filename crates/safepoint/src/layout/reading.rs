@@ -1,30 +1,32 @@
 //! A layout that is being read: what its metadata promises, and what of that was found. Everything in it is hostile until its hash was
 //! compared, and its names are checked even then: whoever made the layout made the hashes, too.
 
-use super::rows::{ContentRow, HashRow, Metadata, Version};
+use super::fit::is_elsewhere;
+use super::rows::{AgentRow, ContentRow, HashRow, Metadata, TEXT_BYTES_MAX, Version};
 use super::{
-    AGENTS, CONTENT_BYTES_MAX, DOCUMENT_BYTES_MAX, ENTRIES, ENTRIES_MAX, FILES, FORMAT, LAYOUT,
-    LIST_BYTES_MAX, LayoutError, MEMORY, METADATA, TASKS, WORKFLOWS, path, state_name,
+    AGENTS, CONTENT_BYTES_MAX, COPY_DEPTH_MAX, DOCUMENT_BYTES_MAX, ENTRIES, ENTRIES_MAX, FILES, FORMAT,
+    LAYOUT, LIST_BYTES_MAX, LayoutError, MEMORY, METADATA, TASKS, WORKFLOWS, folder_of_copies, path,
+    state_name,
 };
 use crate::Error;
-use safepoint_model::{Progress, RelPath};
+use safepoint_model::checkpoint::Scope;
+use safepoint_model::{CheckpointId, Progress, RelPath, Timestamp};
 use safepoint_workspace::{Foreign, ForeignEntry, ForeignFile, SmallFile, WorkspaceError};
 use serde::de::DeserializeOwned;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Folders beside `files` are not nested deeper than this.
+/// Folders beside `files` are not nested deeper than this; copies of what agents have are.
 const DOCUMENTS_DEPTH_MAX: usize = 4;
-/// A label or a warning is not longer than this.
-const TEXT_BYTES_MAX: usize = 4_096;
+const COPIES_DEPTH_MAX: usize = COPY_DEPTH_MAX + 3;
 
-/// Looks whether a folder says that it is a layout which can be read here. Nothing but its metadata is looked at.
+/// Looks whether a folder says that it is a layout which can be read here, and of what scope. Nothing but its metadata is looked at.
 ///
 /// # Errors
 /// When it is none, or one of another version.
-pub fn check_layout(dir: &Path) -> Result<(), Error> {
-    Ok(Reading::open(dir).map(drop)?)
+pub fn check_layout(dir: &Path) -> Result<Scope, Error> {
+    Ok(Reading::open(dir)?.metadata.scope)
 }
 
 /// A layout, open.
@@ -61,6 +63,15 @@ impl Reading {
         if texts.into_iter().any(|text| text.len() > TEXT_BYTES_MAX) {
             return Err(LayoutError::bad(&name, "its label or a warning is longer than 4,096 bytes"));
         }
+        let mut known = HashSet::new();
+        for ContentRow { kind, key, .. } in &metadata.contents.0 {
+            if key.is_empty() || key.len() > TEXT_BYTES_MAX || is_elsewhere(key) {
+                return Err(LayoutError::bad(&name, format!("the key of a part of kind {kind} is none")));
+            }
+            if !known.insert((*kind, key.as_str())) {
+                return Err(LayoutError::bad(&name, format!("its part {kind} {key:?} comes twice")));
+            }
+        }
         let rows = std::mem::take(&mut metadata.hashes.0);
         check_sorted(&name, rows.iter().map(|row| &row.path))?;
         if let Some(row) = rows.iter().find(|row| blake3::Hash::from_hex(&row.blake3).is_err()) {
@@ -84,6 +95,63 @@ impl Reading {
             None => return Err(LayoutError::bad(file, "with it the layout holds more than 1 TiB")),
         }
         Ok(row)
+    }
+
+    /// Looks whether what lies with the agents is what goes back: whoever reads the one must not get the other. To be asked before anything
+    /// that was promised is taken.
+    pub(super) fn check_copies(&self, agents: &[AgentRow]) -> Result<(), LayoutError> {
+        let documents: HashSet<&RelPath> = self.metadata.contents.0.iter().map(|row| &row.path).collect();
+        let mut copies = HashMap::new();
+        let mut counts: HashMap<&RelPath, u64> = HashMap::new();
+        for copy in agents.iter().flat_map(|agent| &agent.copies) {
+            let names: Vec<&[u8]> = copy.path.names().collect();
+            let placed = names.len() == 3 && names[0] == folder_of_copies(copy.kind).as_bytes();
+            if !placed || !copy.of.is_within(&path(FILES)) || documents.contains(&copy.path) {
+                return Err(LayoutError::bad(&copy.path, "it is no place for what belongs to an agent"));
+            }
+            if copies.insert(&copy.path, &copy.of).is_some() {
+                return Err(LayoutError::bad(&copy.path, "it comes twice"));
+            }
+            counts.insert(&copy.of, 0);
+        }
+        let mut matched: HashMap<&RelPath, u64> = HashMap::new();
+        for file in self.hashes.keys() {
+            let first = file.names().next().unwrap_or_default();
+            if first == FILES.as_bytes() {
+                for above in at_and_above(file) {
+                    if let Some((above, count)) =
+                        counts.get_key_value(&above).map(|(above, count)| (*above, *count))
+                        && depth_below(file, above) <= COPY_DEPTH_MAX
+                    {
+                        counts.insert(above, count + 1);
+                    }
+                }
+            } else if (first == AGENTS.as_bytes() || first == MEMORY.as_bytes()) && !documents.contains(file)
+            {
+                let whose = at_and_above(file).find_map(|above| copies.get_key_value(&above));
+                let Some((copy, of)) = whose else {
+                    return Err(LayoutError::bad(file, "it belongs to no agent that the layout tells of"));
+                };
+                let rest = &file.as_bytes()[copy.as_bytes().len()..];
+                let original = RelPath::new([of.as_bytes(), rest].concat()).unwrap_or_default();
+                let same = |row: &HashRow| self.hashes.get(file).is_some_and(|it| it.is_same(row));
+                if !self.hashes.get(&original).is_some_and(same) {
+                    return Err(LayoutError::bad(file, format!("it is another content than {original}")));
+                }
+                *matched.entry(copy).or_default() += 1;
+            }
+        }
+        for (copy, of) in copies {
+            if matched.get(copy).copied().unwrap_or(0) != counts.get(of).copied().unwrap_or(0) {
+                return Err(LayoutError::bad(copy, format!("it has not the same files as {of}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The names in a folder of the layout.
+    pub(super) fn names(&self, at: &RelPath, names_max: usize) -> Result<Vec<Vec<u8>>, LayoutError> {
+        listed(&self.folder(at)?, at, names_max)
     }
 
     /// A folder of the layout, open.
@@ -130,8 +198,16 @@ impl Reading {
         parse(file, &bytes)
     }
 
+    /// Looks at whatever was not looked at yet. What is left is which checkpoint it was, and when that was taken.
+    pub(super) fn close(mut self, progress: &dyn Progress) -> Result<(CheckpointId, Timestamp), Error> {
+        self.check_others(progress)?;
+        let original = (self.metadata.id, self.metadata.created_at);
+        self.finish()?;
+        Ok(original)
+    }
+
     /// Compares whatever was not asked for, but for `files`, and refuses what is not part of a layout.
-    pub(super) fn check_others(&mut self, progress: &dyn Progress) -> Result<(), Error> {
+    fn check_others(&mut self, progress: &dyn Progress) -> Result<(), Error> {
         let state = state_name(self.metadata.scope);
         let known = [METADATA, ENTRIES, FILES, state.as_str(), TASKS, MEMORY, AGENTS, WORKFLOWS];
         let mut waiting = Vec::new();
@@ -150,7 +226,7 @@ impl Reading {
                 return Err(WorkspaceError::Interrupted.into());
             }
             match self.entry(&at)? {
-                ForeignEntry::Folder(_) if depth == DOCUMENTS_DEPTH_MAX => {
+                ForeignEntry::Folder(_) if depth >= depth_max(&at) => {
                     return Err(LayoutError::bad(&at, "it is nested too deeply").into());
                 }
                 ForeignEntry::Folder(folder) => {
@@ -174,12 +250,31 @@ impl Reading {
     }
 
     /// Nothing may be promised that was not found.
-    pub(super) fn finish(self) -> Result<(), LayoutError> {
+    fn finish(self) -> Result<(), LayoutError> {
         match self.hashes.into_keys().min() {
             Some(file) => Err(LayoutError::bad(&file, "metadata.json lists it, and it is not there")),
             None => Ok(()),
         }
     }
+}
+
+/// How deep folders may be nested in one beside `files`.
+fn depth_max(at: &RelPath) -> usize {
+    match at.names().next() {
+        Some(first) if first == AGENTS.as_bytes() || first == MEMORY.as_bytes() => COPIES_DEPTH_MAX,
+        _ => DOCUMENTS_DEPTH_MAX,
+    }
+}
+
+/// A path and every one above it, but for the layout itself.
+fn at_and_above(file: &RelPath) -> impl Iterator<Item = RelPath> {
+    std::iter::successors(Some(file.clone()), |path| path.split_last().map(|(above, _)| above))
+        .filter(|path| !path.is_root())
+}
+
+/// How many names a path has below another one, which it is within.
+fn depth_below(file: &RelPath, above: &RelPath) -> usize {
+    file.names().count() - above.names().count()
 }
 
 /// A file that is hashed while it is read, so that what is kept and what is compared are the same bytes.

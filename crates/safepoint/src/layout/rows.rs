@@ -5,15 +5,20 @@ use super::{ENTRIES_MAX, LayoutError};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use safepoint_catalog::Workspace;
+use safepoint_model::agent::{AgentPathKind, WorkspaceKind};
 use safepoint_model::checkpoint::{Kind, PartKind, Phase, Progress, Reason, Role, Scope};
 use safepoint_model::coverage::Coverage;
+use safepoint_model::files::{Elsewhere, PlaceKind};
 use safepoint_model::tree::{Entry, Meta, Node};
 use safepoint_model::{CheckpointId, RelPath, Timestamp, WorkspaceId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+use std::path::Path;
 
 /// More warnings than anybody reads.
 pub(super) const WARNINGS_MAX: usize = 1_000;
+/// A label, a warning, a key or the name of a folder is not longer than this.
+pub(super) const TEXT_BYTES_MAX: usize = 4_096;
 /// More parts than any checkpoint has.
 const PARTS_MAX: usize = 100_000;
 
@@ -29,6 +34,11 @@ pub(super) struct HashRow {
 impl HashRow {
     pub(super) fn of(path: RelPath, size: u64, hash: &blake3::Hash) -> Self {
         Self { path, size, blake3: hash.to_hex().to_string() }
+    }
+
+    /// Whether both are about the same bytes.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.size == other.size && blake3::Hash::from_hex(&other.blake3).is_ok_and(|hash| self.is(&hash))
     }
 
     /// Whether this is the hash that the row names.
@@ -175,14 +185,35 @@ pub(super) struct Entries {
 #[derive(Debug, Deserialize)]
 pub(super) struct State {
     pub(super) files: Bounded<FilesState, PARTS_MAX>,
+    #[serde(default)]
+    pub(super) agents: Bounded<AgentRow, PARTS_MAX>,
+}
+
+/// What it says of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AgentRow {
+    pub(super) name: String,
+    pub(super) copies: Vec<CopyRow>,
+}
+
+/// A file or a folder of an agent that lies once more where people look for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CopyRow {
+    pub(super) kind: AgentPathKind,
+    /// Where the copy lies.
+    pub(super) path: RelPath,
+    /// Where what goes back lies.
+    pub(super) of: RelPath,
 }
 
 /// What it says of the files of one workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FilesState {
     pub(super) key: String,
-    /// Which workspace it was, for people.
-    #[serde(skip_deserializing)]
+    /// Which workspace it was.
+    #[serde(default)]
     pub(super) workspace: Option<WorkspaceRow>,
     pub(super) path: RelPath,
     /// For people; nobody believes them.
@@ -192,16 +223,44 @@ pub(super) struct FilesState {
 }
 
 /// A workspace where the checkpoint was taken.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct WorkspaceRow {
     id: WorkspaceId,
     name: String,
     root: Raw,
+    #[serde(default)]
+    kind: PlaceKind,
 }
 
 impl WorkspaceRow {
-    pub(super) fn of(workspace: &Workspace) -> Self {
-        Self { id: workspace.id, name: workspace.name.clone(), root: Raw(workspace.root.clone()) }
+    /// One that is on record here; `home` is Safepoint's own.
+    pub(super) fn of(workspace: &Workspace, home: &Path) -> Self {
+        let kind = match workspace.kind {
+            WorkspaceKind::Project => PlaceKind::Project,
+            WorkspaceKind::Agent if workspace.root_path() == home => PlaceKind::Home,
+            WorkspaceKind::Agent => PlaceKind::Agent,
+        };
+        let (id, name) = (workspace.id, workspace.name.clone());
+        Self { id, name, root: Raw(workspace.root.clone()), kind }
+    }
+
+    /// One that an import told of.
+    pub(super) fn elsewhere(id: WorkspaceId, place: &Elsewhere) -> Self {
+        let root = Raw([b"/", place.root.as_bytes()].concat());
+        Self { id, name: place.name.clone(), root, kind: place.kind }
+    }
+
+    /// What is kept of it, once it makes sense.
+    pub(super) fn place(&self, file: &RelPath) -> Result<Elsewhere, LayoutError> {
+        let bad =
+            || LayoutError::bad(file, "the folder of its files has no absolute path, or too long a name");
+        let below = self.root.0.strip_prefix(b"/").ok_or_else(bad)?;
+        let root = RelPath::new(below).map_err(|_| bad())?;
+        if self.name.len() > TEXT_BYTES_MAX || below.len() > TEXT_BYTES_MAX {
+            return Err(bad());
+        }
+        Ok(Elsewhere { name: self.name.clone(), root, kind: self.kind })
     }
 }
 

@@ -31,13 +31,13 @@ struct Level {
     entries: Vec<Entry>,
 }
 
-/// Takes everything at and below a folder of the layout.
+/// Takes everything at and below these folders of the layout, which are all that its files are in.
 pub(super) fn take(
     reading: &mut Reading,
-    at: &RelPath,
+    roots: &[RelPath],
     sink: &dyn ObjectSink,
     progress: &dyn Progress,
-) -> Result<Taken, Error> {
+) -> Result<Vec<Taken>, Error> {
     let list = path(ENTRIES);
     let Entries { format, entries } = reading.document(&list, LIST_BYTES_MAX)?;
     if format != FORMAT {
@@ -46,12 +46,16 @@ pub(super) fn take(
     check_sorted(&list, entries.0.iter().map(|row| &row.path))?;
     let rows = entries.0.into_iter().map(|row| (row.path.clone(), row)).collect();
     let mut taking = Taking { reading, rows, sink, progress, count: 0, bytes: 0, disarmed: 0 };
-    let root = taking.all(at)?;
-    if let Some(path) = taking.rows.into_keys().min() {
-        return Err(LayoutError::bad(&path, "files.json lists it, and it is not there").into());
+    let mut all = Vec::new();
+    for at in roots {
+        (taking.count, taking.bytes, taking.disarmed) = (0, 0, 0);
+        let root = taking.all(at)?;
+        all.push(Taken { root, count: taking.count, bytes: taking.bytes, disarmed: taking.disarmed });
     }
-    let Taking { count, bytes, disarmed, .. } = taking;
-    Ok(Taken { root, count, bytes, disarmed })
+    match taking.rows.into_keys().min() {
+        Some(path) => Err(LayoutError::bad(&path, "files.json lists it, and it is not there").into()),
+        None => Ok(all),
+    }
 }
 
 struct Taking<'a> {

@@ -103,7 +103,9 @@ pub(crate) fn keep_document(
 ) -> Result<ObjectId, ObjectError> {
     let coverage = document::store(sink, coverage)?;
     let root = Expected { entry: root.clone() };
-    document::store(sink, &FilesDocument { format: FilesDocument::FORMAT, root, count, bytes, coverage })
+    let document =
+        FilesDocument { format: FilesDocument::FORMAT, root, count, bytes, coverage, elsewhere: None };
+    document::store(sink, &document)
 }
 
 /// What the user should be told about a capture.

@@ -108,6 +108,8 @@ impl CheckpointManager {
         let Some(any) = self.catalog.workspaces()?.into_iter().next() else {
             return Err(Error::NoFiles { checkpoint: wish.to.id });
         };
+        let to = self.only_of_here(wish.to, wish.options.part)?;
+        let wish = &Wish { to: &to, ..*wish };
         let records = || self.records_for(wish, RollbackId::from_bits(self.environment.new_id()));
         let ((mut restored, pruned), effects) =
             self.with_effects(wish.to, wish.options, &records, progress, |options| {

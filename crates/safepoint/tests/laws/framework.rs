@@ -16,13 +16,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Three workspaces, one of them inside of another; two agents, one with a folder and one with a file among others; a plan.
-struct World {
-    bench: Bench,
-    others: Vec<Workspace>,
-    agents: PathBuf,
+pub(crate) struct World {
+    pub(crate) bench: Bench,
+    pub(crate) others: Vec<Workspace>,
+    pub(crate) agents: PathBuf,
 }
 
-fn put(path: impl AsRef<Path>, content: &str) {
+pub(crate) fn put(path: impl AsRef<Path>, content: &str) {
     fs::create_dir_all(path.as_ref().parent().unwrap()).unwrap();
     fs::write(path, content).unwrap();
 }
@@ -32,7 +32,7 @@ fn image(path: &Path) -> TreeImage {
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let bench = Bench::new();
         let top = bench.root().parent().unwrap().to_owned();
         bench.write("main.rs", "fn main() {}");
@@ -54,18 +54,18 @@ impl World {
         Self { bench, others, agents }
     }
 
-    fn everything(&self) -> Vec<TreeImage> {
+    pub(crate) fn everything(&self) -> Vec<TreeImage> {
         let mut roots = vec![self.bench.root(), self.agents.clone()];
         roots.extend(self.others.iter().map(|workspace| workspace.root_path().to_owned()));
         roots.iter().map(|root| image(root)).collect()
     }
 
-    fn create(&self, whole: &Whole) -> CreatedTogether {
+    pub(crate) fn create(&self, whole: &Whole) -> CreatedTogether {
         self.bench.manager.create_together(whole, &CreateOptions::default(), &Silent).unwrap()
     }
 
     /// What goes wrong everywhere.
-    fn disaster(&self) {
+    pub(crate) fn disaster(&self) {
         self.bench.write("main.rs", "broken");
         self.bench.write("junk/x", "junk");
         fs::remove_file(self.others[0].root_path().join("file")).unwrap();
@@ -78,7 +78,7 @@ impl World {
     }
 }
 
-fn assert_all(now: &[TreeImage], then: &[TreeImage]) {
+pub(crate) fn assert_all(now: &[TreeImage], then: &[TreeImage]) {
     for (now, then) in now.iter().zip(then) {
         assert_same(now, then);
     }

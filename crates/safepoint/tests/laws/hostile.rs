@@ -90,14 +90,14 @@ impl Scene {
     }
 }
 
-fn edit_json(path: &Path, edit: impl FnOnce(&mut Value)) {
+pub(crate) fn edit_json(path: &Path, edit: impl FnOnce(&mut Value)) {
     let mut value = read_json(path);
     edit(&mut value);
     fs::write(path, value.to_string()).unwrap();
 }
 
 /// Makes the hashes those of what is there.
-fn seal(layout: &Path) {
+pub(crate) fn seal(layout: &Path) {
     fn walk(layout: &Path, dir: &Path, rows: &mut Vec<(Vec<u8>, Value)>) {
         for entry in fs::read_dir(dir).unwrap() {
             let entry = entry.unwrap();
@@ -336,11 +336,17 @@ fn what_nobody_promised_is_refused() {
     scene.refuses_sealed("files", |path| fs::write(path.join("files/extra"), "x").unwrap());
     scene.refuses_sealed("files", |path| fs::create_dir(path.join("files/extra")).unwrap());
     scene.refuses_sealed("is nested too deeply", |path| {
-        fs::create_dir_all(path.join("agent_memory/a/b/c/d/e")).unwrap();
+        fs::create_dir_all(path.join("task_tool_state/a/b/c/d/e")).unwrap();
+    });
+    scene.refuses_sealed("is nested too deeply", |path| {
+        fs::create_dir_all(path.join("agent_memory").join("a/".repeat(104))).unwrap();
+    });
+    scene.refuses_sealed("agent_memory/more.json: it belongs to no agent", |path| {
+        fs::write(path.join("agent_memory/more.json"), "{}").unwrap();
     });
     // One that is promised in its place is compared, and then left alone.
     let path = scene.fresh();
-    fs::write(path.join("agent_memory/more.json"), "not even JSON").unwrap();
+    fs::write(path.join("task_tool_state/more.json"), "not even JSON").unwrap();
     seal(&path);
     assert_eq!(import(&scene.bench, &path).unwrap().checkpoint.integrity, scene.original.integrity);
 }
@@ -389,9 +395,18 @@ fn lists_that_contradict_themselves_are_refused() {
     scene.refuses_metadata(words, |metadata| backwards(&mut metadata["hashes"]));
     scene.refuses_edited("files.json", words, |list| twice(&mut list["entries"]));
     scene.refuses_edited("files.json", words, |list| backwards(&mut list["entries"]));
+    scene.refuses_metadata("comes twice", |metadata| twice(&mut metadata["contents"]));
     scene.refuses("not_importable", "2 workspaces", |path| {
-        edit_json(&path.join("metadata.json"), |metadata| twice(&mut metadata["contents"]));
+        edit_json(&path.join("metadata.json"), |metadata| {
+            twice(&mut metadata["contents"]);
+            metadata["contents"][0]["key"] = json!("another");
+        });
     });
+    for key in [String::new(), "elsewhere:work".to_owned(), "k".repeat(5_000)] {
+        scene.refuses_metadata("the key of a part of kind plan is none", |metadata| {
+            metadata["contents"][1]["key"] = json!(key);
+        });
+    }
     for (file, key) in [("metadata.json", "format"), ("metadata.json", "hashes"), ("files.json", "entries")] {
         scene.refuses("bad_layout", "duplicate field", |path| {
             let text = fs::read_to_string(path.join(file)).unwrap();

@@ -9,7 +9,7 @@ use safepoint::model::plan::spec::{PlanSpec, StepSpec};
 use safepoint::model::{CheckpointId, ObjectId, RelPath, Timestamp};
 use safepoint::{
     CreateOptions, Depth, Error, Exported, Failure, ImportOptions, Imported, Layout, Progress,
-    RestoreOptions, Silent, Thoroughness,
+    RestoreOptions, Silent, Thoroughness, Whole,
 };
 use safepoint_testkit::TreeImage;
 use safepoint_testkit::tree::{Content, Node};
@@ -451,15 +451,19 @@ fn an_import_brings_no_commands() {
 fn parts_of_every_kind_have_their_place() {
     let (bench, out) = (Bench::new(), scratch());
     bench.write("file", "1");
+    bench.manager.register_agent("coder", &[], &[]).unwrap();
+    let agent =
+        bench.manager.create_together(&Whole::Agent("coder".to_owned()), &CreateOptions::default(), &Silent);
+    let agent = agent.unwrap().checkpoint.parts[0].document;
     let then = bench.create();
-    let document = |kind, key: &str| PartRecord { kind, key: key.to_owned(), document: files(&then) };
-    // Such checkpoints are not taken yet; any document stands for those of agents and sessions.
+    let part = |kind, key: &str, document| PartRecord { kind, key: key.to_owned(), document };
+    // Names that no checkpoint has, since layouts are for whatever comes.
     let parts = vec![
-        document(PartKind::Files, "first/../../x"),
-        document(PartKind::Files, "second"),
-        document(PartKind::Agent, "Coder"),
-        document(PartKind::Agent, "coder"),
-        document(PartKind::Session, "s"),
+        part(PartKind::Files, "first/../../x", files(&then)),
+        part(PartKind::Files, "second", files(&then)),
+        part(PartKind::Agent, "Coder", agent),
+        part(PartKind::Agent, "coder", agent),
+        part(PartKind::Session, "s", files(&then)),
     ];
     for (scope, expected) in [
         (
@@ -500,6 +504,10 @@ fn parts_of_every_kind_have_their_place() {
         assert_eq!(fs::read(path.join("files/second/file")).unwrap(), b"1");
         let failure = Failure::from(&import(&bench, &path).unwrap_err());
         assert_eq!(failure.code, "not_importable", "{failure:?}");
+        // Keys that are none are not taken for any.
+        let whole = bench.manager.import_whole(&path, &ImportOptions::default(), &Silent).unwrap_err();
+        let expected = if scope == Scope::Project { "not_importable" } else { "bad_layout" };
+        assert_eq!(Failure::from(&whole).code, expected, "{whole}");
     }
     // With one workspace in it the files come back, and what else was there is told.
     let parts = vec![parts[0].clone(), parts[2].clone(), parts[4].clone()];
