@@ -1,12 +1,14 @@
 //! A small project with a history, laid out anew for every point, and the law that must hold whatever happened.
 
 use safepoint::model::CheckpointId;
+use safepoint::model::id::SessionId;
 use safepoint::model::plan::spec::{Milestones, PlanSpec, SandboxKind, StepSpec};
 use safepoint::model::plan::state::{Plan, PlanState};
 use safepoint::model::rollback::{RollbackState, Verb};
+use safepoint::model::session::SessionStatus;
 use safepoint::{
-    CheckpointManager, CreateOptions, Depth, Filter, GitCommit, GitReset, NewDecision, RestoreOptions,
-    RoleFilter, Silent, Uncommitted, Whole, Workspace,
+    CheckpointManager, CreateOptions, Depth, Filter, GitCommit, GitReset, NewDecision, NewSession,
+    RestoreOptions, RoleFilter, Silent, Uncommitted, Whole, Workspace,
 };
 use safepoint_testkit::{Program, TreeImage, copy_tree};
 use std::ffi::OsString;
@@ -50,6 +52,8 @@ impl Act {
     }
 }
 
+/// How far the session is in the two states.
+const SESSION: [SessionStatus; 2] = [SessionStatus::Planning, SessionStatus::Initializing];
 /// The other folders of a rollback of many.
 const OTHERS: [&str; 2] = ["second", "agent"];
 
@@ -67,6 +71,8 @@ pub(crate) struct Scene {
     others: Vec<[TreeImage; 2]>,
     /// The plan in the two states, where it is about one.
     plans: Option<[Plan; 2]>,
+    /// The session, where it is about one.
+    session: Option<SessionId>,
     /// Where a rollback goes.
     target: CheckpointId,
     /// Checkpoints, and records of finished rollbacks, before the verb.
@@ -223,6 +229,12 @@ impl Scene {
         many_files(&project, act, "1");
         let plan_id = act.is_of_plan().then(|| begin_plan(&manager, &workspace));
         let mut options = CreateOptions { plan_id: plan_id.clone(), ..CreateOptions::default() };
+        let session = (act == Act::RollbackPlan).then(|| {
+            let new = NewSession { request: "Work".to_owned(), ..NewSession::default() };
+            let session = manager.create_session(new).unwrap().id;
+            options.session_id = Some(session.to_uuid());
+            session
+        });
         if act == Act::HardReset {
             make_repository(&project);
             options.git = GitCommit::Tag;
@@ -248,6 +260,9 @@ impl Scene {
             _ => manager.create(&workspace, &options, &Silent).unwrap().checkpoint.id,
         };
         let first_image = image(&project);
+        if let Some(session) = session {
+            manager.transition_session(session, SESSION[0]).unwrap();
+        }
         let taken_over = (act == Act::ApplyPlan).then(|| work_in_copy(&manager, &workspace));
         let plans = plan_id.map(|id| {
             let then = manager.plan(&id).unwrap().plan;
@@ -309,6 +324,7 @@ impl Scene {
             new,
             others,
             plans,
+            session,
             target: first,
             checkpoints,
             rollbacks,
@@ -437,6 +453,12 @@ impl Scene {
             && manager.plan(PLAN).map_err(failed)?.plan != plans[usize::from(is_new)]
         {
             return Err(format!("the files are {}, and the plan is not", if is_new { "new" } else { "old" }));
+        }
+        if let Some(session) = self.session {
+            let status = manager.session(session).map_err(failed)?.status;
+            if status != SESSION[usize::from(is_new)] {
+                return Err(format!("the session is not as the files are: {status}"));
+            }
         }
         if must_be_new && !is_new {
             return Err("it had said that it was done, and it is not".to_owned());

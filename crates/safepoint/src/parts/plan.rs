@@ -163,6 +163,7 @@ impl Prepared for WithRecords<'_> {
     }
 
     fn intend(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
+        self.files.intend(transaction)?;
         self.records.check(transaction)
     }
 
