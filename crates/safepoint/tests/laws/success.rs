@@ -7,7 +7,8 @@ use safepoint::model::checkpoint::PartKind;
 use safepoint::model::rollback::Verb;
 use safepoint::model::{CheckpointId, RelPath};
 use safepoint::{
-    CreateOptions, Filter, RestoreOptions, Search, Silent, Staged, StagedEnd, Trial, Until, Whole, Workspace,
+    CreateOptions, Filter, RestoreOptions, RestoredTogether, Search, Silent, Staged, StagedEnd, Trial, Until,
+    Whole, Workspace,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -208,6 +209,21 @@ impl Run {
                 }
                 "rollback of a part together"
             }
+            (3, true) => {
+                let agree = self.dice.below(3) > 0;
+                let mut agreed = |_: &Staged<RestoredTogether>| agree;
+                let trial = Trial { command: Some("true"), agreed: &mut agreed, printed: &mut |_| () };
+                let end = manager.restore_staged_together(&workspace, kept.id, &options, trial, &Silent);
+                assert_eq!(matches!(end.unwrap(), StagedEnd::Done(..)), agree);
+                if agree {
+                    self.model = kept.over(&before, None);
+                }
+                "rollback staged together"
+            }
+            (4, true) => {
+                self.progressive_together(&kept);
+                "rollback progressive together"
+            }
             (_, true) => {
                 manager.restore_together(kept.id, &options, &Silent).unwrap();
                 let place = if kept.places.contains(&0) { Some(&self.workspaces[0]) } else { None };
@@ -303,6 +319,29 @@ impl Run {
         }
     }
 
+    /// Over several folders, from a checkpoint on, to the second that is looked at, if there are two.
+    fn progressive_together(&mut self, kept: &Kept) {
+        let manager = &self.bench.manager;
+        let from = manager.checkpoint(kept.id).unwrap();
+        let seen = self.bench.root().parent().unwrap().join("seen");
+        let _ = fs::remove_file(&seen);
+        let command = format!("test -e {0} || {{ touch {0}; false; }}", seen.display());
+        let until = Until { command, from: Some(kept.id), search: Search::Stepwise };
+        let options = RestoreOptions::default();
+        let here = &self.workspaces[0];
+        let found =
+            manager.restore_until_together(here, &from, &until, &options, &mut |_| (), &Silent).unwrap();
+        let Some(restored) = found.restored else {
+            assert_eq!(found.tried.len(), 1, "there is no second one, and everything is as it was");
+            return;
+        };
+        assert_eq!((found.tried.len(), restored.to), (2, found.tried[1].checkpoint));
+        for check in &found.tried {
+            let stop = self.kept.iter().find(|kept| kept.id == check.checkpoint).unwrap();
+            self.model = stop.over(&self.model, None);
+        }
+    }
+
     fn step(&mut self) {
         self.change();
         let what = if self.kept.is_empty() || self.dice.below(2) == 0 { self.keep() } else { self.go_back() };
@@ -325,5 +364,5 @@ fn random_operations_over_all_scopes_and_strategies_are_all_right() {
     eprintln!("{all} random operations compared with the model: {all} right");
     done.iter().for_each(|(what, count)| eprintln!("  {what}: {count}"));
     assert_eq!(all, runs * steps);
-    assert!(done.len() == 13 || !full, "{done:?}");
+    assert!(done.len() == 15 || !full, "{done:?}");
 }
