@@ -26,8 +26,8 @@ use tempfile::TempDir;
 
 const TOKEN: [u8; 32] = [7; 32];
 const FILES: usize = 500;
-const WALKS: usize = 40;
-const PLANS: usize = 40;
+const WALKS: usize = 200;
+const PLANS: usize = 200;
 
 fn text(number: usize, bytes: usize) -> Vec<u8> {
     let mut state = number as u64 + 1;
