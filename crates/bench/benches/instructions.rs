@@ -27,8 +27,8 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 const FILES: usize = 500;
-const WALKS: usize = 40;
-const PLANS: usize = 40;
+const WALKS: usize = 200;
+const PLANS: usize = 200;
 
 fn text(number: usize, bytes: usize) -> Vec<u8> {
     let mut state = number as u64 + 1;

@@ -24,6 +24,12 @@ fn git() -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join("git")).find(|git| git.is_file())
 }
 
+/// In memory where there is such a place: syncing a disk that others write to takes as long as they like.
+fn folder() -> TempDir {
+    let shm = Path::new("/dev/shm");
+    if shm.is_dir() { TempDir::new_in(shm).unwrap() } else { TempDir::new().unwrap() }
+}
+
 /// A tree of 60 files in two folders.
 fn small_tree(at: &Path) -> PathBuf {
     let tree = at.join("tree");
@@ -54,7 +60,7 @@ fn work<'a>(report: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn a_comparison_has_every_work_and_every_tree_comes_back() {
-    let at = tempfile::tempdir().unwrap();
+    let at = folder();
     let tools = if git().is_some() { "safepoint,git" } else { "safepoint" };
     let (svg, markdown) = (at.path().join("svg"), at.path().join("out.md"));
     let outputs = ["--svg", svg.to_str().unwrap(), "--markdown", markdown.to_str().unwrap()];
@@ -94,7 +100,7 @@ fn a_comparison_has_every_work_and_every_tree_comes_back() {
 #[test]
 fn a_tool_that_puts_nothing_back_is_found_out() {
     let Some(git) = git() else { return };
-    let at = tempfile::tempdir().unwrap();
+    let at = folder();
     let fake = at.path().join("git");
     let script = format!("#!/bin/sh\n[ \"$1\" = reset ] || exec {} \"$@\"\n", git.display());
     fs::write(&fake, script).unwrap();
@@ -108,7 +114,7 @@ fn a_tool_that_puts_nothing_back_is_found_out() {
 
 #[test]
 fn a_tool_that_fails_is_named_and_the_others_go_on() {
-    let at = tempfile::tempdir().unwrap();
+    let at = folder();
     let fake = at.path().join("git");
     let script = "#!/bin/sh\n[ \"$1\" = add ] && { echo no such luck >&2; exit 3; }\nexit 0\n";
     fs::write(&fake, script).unwrap();
@@ -122,7 +128,7 @@ fn a_tool_that_fails_is_named_and_the_others_go_on() {
 
 #[test]
 fn quick_scaling_fits_every_curve() {
-    let at = tempfile::tempdir().unwrap();
+    let at = folder();
     let (work, json, svg) = (at.path().join("work"), at.path().join("out.json"), at.path().join("svg"));
     let paths = ["--work", work.to_str().unwrap(), "--json", json.to_str().unwrap()];
     let output = bench(
@@ -142,7 +148,7 @@ fn quick_scaling_fits_every_curve() {
 
 #[test]
 fn what_cannot_be_done_is_said_with_what_it_was_about() {
-    let at = tempfile::tempdir().unwrap();
+    let at = folder();
     let work = at.path().join("work");
     let work = work.to_str().unwrap();
     let there = at.path().to_str().unwrap();
