@@ -151,6 +151,8 @@ struct Run<'a> {
     works: Vec<WorkResult>,
     checks: Vec<Check>,
     flushes: Option<report::Flushes>,
+    /// What the bare program writes for the first checkpoint.
+    limit_bytes: Option<u64>,
 }
 
 impl<'a> Run<'a> {
@@ -170,7 +172,7 @@ impl<'a> Run<'a> {
         };
         let contenders = found.into_iter().map(contender).collect();
         let (works, checks) = (Vec::new(), Vec::new());
-        Ok(Self { args, ground: ground.path(), contenders, works, checks, flushes: None })
+        Ok(Self { args, ground: ground.path(), contenders, works, checks, flushes: None, limit_bytes: None })
     }
 
     fn wants(&self, work: Work) -> bool {
@@ -239,13 +241,19 @@ impl<'a> Run<'a> {
     }
 
     fn report(self, tree: report::TreeFacts, machine: Machine) -> Report {
+        let limit = self.limit_bytes.map(|bytes| StoreSize {
+            tool: "limit".into(),
+            first_bytes: Some(bytes),
+            end_bytes: None,
+            big_growth_bytes: None,
+        });
         Report {
             machine,
             tree,
             repeat: self.args.repeat,
             tools: self.contenders.iter().map(Contender::facts).collect(),
             works: self.works,
-            stores: self.contenders.into_iter().map(|contender| contender.sizes).collect(),
+            stores: limit.into_iter().chain(self.contenders.into_iter().map(|it| it.sizes)).collect(),
             checks: self.checks,
             flushes: self.flushes,
         }

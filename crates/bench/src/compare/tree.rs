@@ -82,8 +82,10 @@ impl Run<'_> {
             self.each(repetition, |_, contender| contender.place.renew(contender.tool.as_ref()));
             if is_wanted {
                 let walk = limits::walk(&self.measured_tree())?.1;
-                let keep = limits::keep(&self.measured_tree(), &files, &self.ground.join("limit"))?.0;
+                let (keep, written) =
+                    limits::keep(&self.measured_tree(), &files, &self.ground.join("limit"))?;
                 measured.limit.push(walk + keep);
+                self.limit_bytes = Some(written);
             }
             self.measure(repetition, &mut measured, super::Contender::checkpoint);
         }
