@@ -24,7 +24,7 @@ use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, PartRecord, Reason
 use safepoint_model::plan::state::TakenBack;
 use safepoint_model::rollback::{Rescued, Rollback, RollbackState, Strategy, Verb};
 use safepoint_model::session::SessionCount;
-use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, Timestamp, document};
+use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, Timestamp, WorkspaceId, document};
 use safepoint_store::Writer;
 use safepoint_workspace::{Ended, Times};
 
@@ -190,23 +190,33 @@ impl CheckpointManager {
 
     /// The record of this rollback, before anything is known about how it goes.
     pub(crate) fn record_of(&self, workspace: &Workspace, request: &Request<'_>) -> Result<Rollback, Error> {
-        let options = request.options;
+        let Request { verb, answers, options, .. } = *request;
         let selective = !options.paths.is_empty() || options.part.is_some() || options.git_alone();
+        let implied = if selective { Strategy::Selective } else { Strategy::Immediate };
+        let blank = self.blank_record(workspace.id, verb, answers, request.to.id)?;
+        let strategy = options.strategy.unwrap_or(implied);
+        Ok(Rollback { strategy, paths: options.paths.clone(), ..blank })
+    }
+
+    /// A record with nothing in it but what every one has.
+    pub(crate) fn blank_record(
+        &self,
+        workspace: WorkspaceId,
+        verb: Verb,
+        answers: Option<RollbackId>,
+        to: CheckpointId,
+    ) -> Result<Rollback, Error> {
         Ok(Rollback {
             id: RollbackId::from_bits(self.environment.new_id()),
-            workspace_id: workspace.id,
+            workspace_id: workspace,
             together: None,
-            verb: request.verb,
-            answers: request.answers,
-            from: self.workspace(workspace.id)?.head,
-            to: request.to.id,
+            verb,
+            answers,
+            from: self.workspace(workspace)?.head,
+            to,
             safety_checkpoint: None,
-            strategy: match request.options.strategy {
-                Some(strategy) => strategy,
-                None if selective => Strategy::Selective,
-                None => Strategy::Immediate,
-            },
-            paths: request.options.paths.clone(),
+            strategy: Strategy::Immediate,
+            paths: Vec::new(),
             state: RollbackState::Applying,
             created_at: self.environment.now(),
             finished_at: None,

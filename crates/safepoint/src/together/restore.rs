@@ -16,7 +16,7 @@ use safepoint_catalog::{PlanRecord, Transaction};
 use safepoint_model::agent::{Agent, AgentRecord, WorkspaceKind};
 use safepoint_model::change::Absent;
 use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, PartRecord, Reason, Role, Scope};
-use safepoint_model::rollback::{Rollback, RollbackState, Strategy, Verb};
+use safepoint_model::rollback::{Rollback, Strategy, Verb};
 use safepoint_model::session::SessionCount;
 use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, Timestamp, WorkspaceId, document};
 use safepoint_store::Writer;
@@ -427,27 +427,8 @@ impl CheckpointManager {
             (None, Some(_)) => Strategy::Selective,
             (None, None) => Strategy::Immediate,
         };
-        Ok(Rollback {
-            id: RollbackId::from_bits(self.environment.new_id()),
-            workspace_id: workspace,
-            together: Some(together),
-            verb: wish.verb,
-            answers: wish.answers,
-            from: self.workspace(workspace)?.head,
-            to: wish.to.id,
-            safety_checkpoint: None,
-            strategy,
-            paths: Vec::new(),
-            state: RollbackState::Applying,
-            created_at: self.environment.now(),
-            finished_at: None,
-            actor: self.environment.actor(),
-            restored_files_count: 0,
-            removed_files_count: 0,
-            changed_paths: None,
-            rescued: Vec::new(),
-            error: None,
-        })
+        let blank = self.blank_record(workspace, wish.verb, wish.answers, wish.to.id)?;
+        Ok(Rollback { together: Some(together), strategy, ..blank })
     }
 }
 
