@@ -237,6 +237,16 @@ impl CachedEntry<'_> {
         Tree::decode(self.entry_bytes).ok()?.into_entries().pop()
     }
 
+    /// Whether it is a directory of which the cache knows more.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.block.is_some()
+    }
+
+    /// Which one it was; none that there is where it is not to be trusted.
+    pub(crate) fn inode(&self) -> u64 {
+        number(self.facts, 0).unwrap_or(u64::MAX)
+    }
+
     /// The place of its block, where it is a directory; also when the directory itself changed.
     pub(crate) fn block(&self) -> Option<Place> {
         self.block

@@ -213,6 +213,8 @@ enum Item<'a> {
         name: Vec<u8>,
         facts: Facts,
         cached: Option<CachedEntry<'a>>,
+        /// What the cache has of the directory, perhaps under another name.
+        block: Option<Place>,
         only_kept: bool,
     },
 }
@@ -318,9 +320,11 @@ impl Walk<'_> {
         let mut cached = last.as_ref().map(CachedDir::entries);
         let mut items = Vec::with_capacity(listed.len());
         let mut ahead: Option<CachedEntry<'_>> = None;
+        let mut gone = Vec::new();
         for entry in listed {
             // Both lists are sorted, so one pass over each is enough.
             while ahead.as_ref().is_none_or(|ahead| ahead.name < entry.name.as_slice()) {
+                gone.extend(ahead.take().filter(CachedEntry::is_directory));
                 match cached.as_mut().and_then(Iterator::next) {
                     Some(next) => ahead = Some(next),
                     None => break,
@@ -329,6 +333,8 @@ impl Walk<'_> {
             let matching = ahead.take_if(|ahead| ahead.name == entry.name);
             items.push(self.classify(&here, entry.name, matching)?);
         }
+        gone.extend(ahead.into_iter().chain(cached.into_iter().flatten()).filter(CachedEntry::is_directory));
+        find_renamed(&mut items, gone);
         let outcomes = self.work(&here, items)?;
         let tree = self.collect(&here, outcomes, last.as_ref(), &mut found)?;
         Ok(Ok((tree, found)))
@@ -463,7 +469,8 @@ impl Walk<'_> {
             return Ok(Item::left_out(name, Why::Ignored));
         }
         if kind.is_dir() {
-            return Ok(Item::Directory { name, facts, cached, only_kept: ruled_out });
+            let block = cached.and_then(|cached| cached.block());
+            return Ok(Item::Directory { name, facts, cached, block, only_kept: ruled_out });
         }
         match cached.filter(|cached| cached.is_hit(&facts)) {
             Some(cached) => Ok(Item::Known { cached, facts }),
@@ -499,8 +506,8 @@ impl Walk<'_> {
                 fresh: true,
             }))),
             Item::File { name } => self.file(here, name),
-            Item::Directory { name, facts, cached, only_kept } => {
-                self.subdirectory(here, name, facts, cached, only_kept)
+            Item::Directory { name, facts, cached, block, only_kept } => {
+                self.subdirectory(here, name, facts, (cached, block), only_kept)
             }
         }
     }
@@ -533,7 +540,7 @@ impl Walk<'_> {
         here: &Here<'_>,
         name: Vec<u8>,
         facts: Facts,
-        cached: Option<CachedEntry<'c>>,
+        (cached, block): (Option<CachedEntry<'c>>, Option<Place>),
         only_kept: bool,
     ) -> Result<Outcome<'c>, WorkspaceError> {
         if here.depth >= DEPTH_MAX {
@@ -564,7 +571,7 @@ impl Walk<'_> {
             rules: here.rules.clone(),
             keep: Keep::new(Above::Below(&here.keep, &name)),
             only_kept,
-            cached: cached.and_then(|cached| self.cache?.block(cached.block()?)),
+            cached: block.and_then(|block| self.cache?.block(block)),
         };
         match self.directory(below)? {
             Err(why) => Ok(Outcome::LeftOut(name, why)),
@@ -581,6 +588,22 @@ impl Walk<'_> {
                     fresh,
                 })))
             }
+        }
+    }
+}
+
+/// A directory that the cache does not have under its name may be one that it has under a name that is gone: what is in it is known
+/// then, as long as its own facts agree. The directory itself counts as new.
+fn find_renamed(items: &mut [Item<'_>], mut gone: Vec<CachedEntry<'_>>) {
+    if gone.is_empty() {
+        return;
+    }
+    gone.sort_by_key(CachedEntry::inode);
+    for item in items {
+        if let Item::Directory { facts, cached: None, block, .. } = item
+            && let Ok(at) = gone.binary_search_by_key(&facts.ino, CachedEntry::inode)
+        {
+            *block = gone[at].block();
         }
     }
 }
@@ -644,3 +667,6 @@ fn read_start(dir: &OwnedFd, name: &[u8], bytes_max: u64) -> io::Result<Vec<u8>>
     std::fs::File::from(fd).take(bytes_max).read_to_end(&mut start)?;
     Ok(start)
 }
+
+#[cfg(test)]
+mod tests;
