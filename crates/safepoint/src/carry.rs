@@ -124,18 +124,21 @@ impl CheckpointManager {
         let first = members.first().map_or(RollbackId::from_bits(0), |member| member.record.id);
         let facts = FinishFacts { error: Some(cause.to_string()), ..FinishFacts::default() };
         let at = self.environment.now();
+        let mut begun = true;
         let aborted = self.catalog.write::<(), CatalogError>(|transaction| {
-            for Member { record, .. } in members.iter() {
-                match transaction.rollback(record.id)? {
-                    Some(_) => transaction.finish_rollback(record.id, RollbackState::Aborted, at, &facts)?,
-                    // The intent itself is what failed.
-                    None => transaction.insert_rollback(&refused(record, at, &cause), &[])?,
-                }
+            begun = transaction.rollback(first)?.is_some();
+            for Member { record, .. } in members.iter().filter(|_| begun) {
+                transaction.finish_rollback(record.id, RollbackState::Aborted, at, &facts)?;
             }
             Ok(())
         });
         if let Err(error) = aborted {
             return Error::Unfinished { rollback: first, source: Box::new(error.into()) };
+        }
+        if !begun {
+            // The intent itself is what failed.
+            let records: Vec<Rollback> = members.iter().map(|member| member.record.clone()).collect();
+            self.note_refusal(&records, &cause);
         }
         self.clear_away(members, progress);
         Error::RolledBackHalfway { rollback: first, source: Box::new(cause) }
