@@ -29,7 +29,7 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
     let status = manager.status(workspace, &context.progress)?;
     recover::tell(out, &status.recovery);
     let all = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
-    let total = manager.summary(&all)?.total_checkpoints;
+    let total = manager.list_ids(&all)?.len() as u64;
     let (coverage, warnings) = match &status.base {
         Some(_) => (status.coverage, status.warnings),
         None => {
