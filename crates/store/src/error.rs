@@ -93,12 +93,10 @@ pub enum StoreError {
         source: io::Error,
     },
     /// What was written to a pack is not what reads back from it.
-    #[error("the pack {} does not read back as it was written: {what}", path.display())]
+    #[error("the pack {} does not read back as it was written", path.display())]
     VerifyPack {
         /// The pack.
         path: PathBuf,
-        /// What is wrong.
-        what: &'static str,
     },
     /// A pack, or the folder that names it, could not be made durable.
     #[error("cannot make {} durable", path.display())]

@@ -48,19 +48,25 @@ impl Shape {
     }
 }
 
+/// A buffer that one huge object has made larger than this is not kept for the next one.
+const SPARE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 struct Tools {
     compressor: Option<Compressor<'static>>,
     decompressor: Option<Decompressor<'static>>,
     compressed: Vec<u8>,
+    proof: Vec<u8>,
 }
 
 thread_local! {
     // Making a context costs more than compressing a small file.
-    static TOOLS: RefCell<Tools> =
-        const { RefCell::new(Tools { compressor: None, decompressor: None, compressed: Vec::new() }) };
+    static TOOLS: RefCell<Tools> = const {
+        RefCell::new(Tools { compressor: None, decompressor: None, compressed: Vec::new(), proof: Vec::new() })
+    };
 }
 
-/// Packs the bytes of an object and hands the frame to `take`.
+/// Packs the bytes of an object and hands the frame to `take`. What was compressed is unpacked again and compared with the bytes, while
+/// both are in the processor's cache.
 pub(crate) fn encode<T>(
     kind: ObjectKind,
     id: ObjectId,
@@ -74,13 +80,36 @@ pub(crate) fn encode<T>(
     TOOLS.with_borrow_mut(|tools| {
         compress(tools, raw).map_err(StoreError::Compress)?;
         let shape = Shape { kind, codec: Codec::Raw, stored_len: raw_len, raw_len, id };
-        Ok(match u32::try_from(tools.compressed.len()) {
+        let taken = match u32::try_from(tools.compressed.len()) {
             Ok(stored_len) if stored_len < raw_len => {
-                take(Shape { codec: Codec::Zstd, stored_len, ..shape }, &tools.compressed)
+                let shape = Shape { codec: Codec::Zstd, stored_len, ..shape };
+                let Tools { decompressor, compressed, proof, .. } = tools;
+                prove(decompressor, &shape, compressed, raw, proof)
+                    .map_err(io::Error::other)
+                    .map_err(StoreError::Compress)?;
+                take(shape, compressed)
             }
             _ => take(shape, raw),
-        })
+        };
+        for buffer in [&mut tools.compressed, &mut tools.proof] {
+            if buffer.capacity() > SPARE_BYTES_MAX {
+                *buffer = Vec::new();
+            }
+        }
+        Ok(taken)
     })
+}
+
+/// Makes sure that a compressed frame gives back the bytes that went into it.
+fn prove(
+    decompressor: &mut Option<Decompressor<'static>>,
+    shape: &Shape,
+    frame: &[u8],
+    raw: &[u8],
+    proof: &mut Vec<u8>,
+) -> Result<(), &'static str> {
+    unpack(decompressor, shape, frame, proof)?;
+    if proof == raw { Ok(()) } else { Err("it decompresses to other bytes") }
 }
 
 fn compress(tools: &mut Tools, raw: &[u8]) -> io::Result<()> {
@@ -107,7 +136,7 @@ pub(crate) fn decode<'a>(
     let raw = match shape.codec {
         Codec::Raw => frame,
         Codec::Zstd => {
-            decompress(shape, frame, scratch)?;
+            TOOLS.with_borrow_mut(|tools| unpack(&mut tools.decompressor, shape, frame, scratch))?;
             scratch.as_slice()
         }
     };
@@ -117,7 +146,12 @@ pub(crate) fn decode<'a>(
     Ok(raw)
 }
 
-fn decompress(shape: &Shape, frame: &[u8], scratch: &mut Vec<u8>) -> Result<(), &'static str> {
+fn unpack(
+    decompressor: &mut Option<Decompressor<'static>>,
+    shape: &Shape,
+    frame: &[u8],
+    scratch: &mut Vec<u8>,
+) -> Result<(), &'static str> {
     // The frame's own header must agree before anything is allocated.
     if !matches!(zstd_safe::get_frame_content_size(frame), Ok(Some(size)) if size == u64::from(shape.raw_len))
     {
@@ -125,13 +159,11 @@ fn decompress(shape: &Shape, frame: &[u8], scratch: &mut Vec<u8>) -> Result<(), 
     }
     scratch.clear();
     scratch.reserve(shape.raw_len as usize);
-    TOOLS.with_borrow_mut(|tools| {
-        let decompressor = match &mut tools.decompressor {
-            Some(decompressor) => decompressor,
-            empty => empty.insert(Decompressor::new().map_err(|_| "no memory to decompress it")?),
-        };
-        decompressor.decompress_to_buffer(frame, scratch).map_err(|_| "it does not decompress")
-    })?;
+    let decompressor = match decompressor {
+        Some(decompressor) => decompressor,
+        empty => empty.insert(Decompressor::new().map_err(|_| "no memory to decompress it")?),
+    };
+    decompressor.decompress_to_buffer(frame, scratch).map_err(|_| "it does not decompress")?;
     if scratch.len() == shape.raw_len as usize { Ok(()) } else { Err("it decompresses to another length") }
 }
 
@@ -177,6 +209,17 @@ mod tests {
         cut.pop();
         let lie = Shape { stored_len: shape.stored_len - 1, ..shape };
         assert_eq!(decode(&lie, &cut, &mut scratch), Err("it does not decompress"));
+    }
+
+    #[test]
+    fn a_frame_that_would_not_give_its_bytes_back_is_not_handed_on() {
+        let (raw, mut other) = ([7; 1000], [7; 1000]);
+        let (shape, frame) = pack(&raw);
+        let prove = |frame: &[u8], raw: &[u8]| prove(&mut None, &shape, frame, raw, &mut Vec::new());
+        assert_eq!(prove(&frame, &raw), Ok(()));
+        other[999] = 8;
+        assert_eq!(prove(&frame, &other), Err("it decompresses to other bytes"));
+        assert!(prove(&frame[1..], &raw).is_err());
     }
 
     #[test]

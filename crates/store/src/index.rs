@@ -81,6 +81,8 @@ pub(crate) struct PackRows {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Recorded {
     Done,
+    /// The packs could not be made durable, so that nothing was added.
+    NotDurable,
     /// The pack with this number in the list is indexed to here only: someone rebuilt the index meanwhile.
     Behind {
         pack: usize,
@@ -260,6 +262,15 @@ impl Index {
 
     /// Adds what these packs hold, all of it or nothing.
     pub(crate) fn record(&mut self, packs: &[PackRows]) -> rusqlite::Result<Recorded> {
+        self.record_when(packs, || true)
+    }
+
+    /// The same for packs of which it is not yet known whether they are durable: that is asked last, just before the rows count.
+    pub(crate) fn record_when(
+        &mut self,
+        packs: &[PackRows],
+        durable: impl FnOnce() -> bool,
+    ) -> rusqlite::Result<Recorded> {
         let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for (number, pack) in packs.iter().enumerate() {
             let indexed: Option<u64> = tx
@@ -273,6 +284,9 @@ impl Index {
             add_rows(&tx, pack)?;
         }
         merge(&tx)?;
+        if !durable() {
+            return Ok(Recorded::NotDurable);
+        }
         tx.commit()?;
         self.shorten_log();
         Ok(Recorded::Done)

@@ -16,15 +16,25 @@ use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSourc
 use std::collections::HashMap;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// So many segments may be on their way to the disk at once; it bounds the memory.
 const FLYING_MAX: usize = 4;
 /// A buffer that one huge object has made larger than this is not kept for the next segment.
 const SPARE_BYTES_MAX: usize = 2 * segment::PAYLOAD_BYTES_TARGET;
 
+/// With more rows than this, preparing them takes as long as a flush, and is done at the same time. With fewer nobody else should
+/// wait for our flush.
+const ROWS_AT_ONCE: usize = 4096;
+
+/// So much is read back at once: it stays in the processor's cache until it is compared.
+const VERIFY_BYTES: usize = 64 * 1024;
+
 /// So much of trees that passed by is remembered: who compares two states asks for the same ones again.
 const TREE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Whether what was appended is durable, once that is known.
+type Durable = OnceLock<Result<(), StoreError>>;
 
 /// What a writer added to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -170,9 +180,8 @@ impl<'s> Writer<'s> {
             self.write_out(filled, true)?;
         }
         let mut appender = self.appender.lock().map_err(|_| StoreError::WriterFailed)?;
-        appender.sync(self.store).inspect_err(|error| self.fail(error))?;
         let state = self.lock()?;
-        let mut packs = rows(&state, &appender);
+        let packs = rows(&state, &appender);
         let written = Written {
             objects: state.pending.len() as u64,
             raw_bytes: state.raw_bytes,
@@ -180,14 +189,38 @@ impl<'s> Writer<'s> {
         };
         drop(state);
         // From here on the rows may be in the index even if it reports a failure, and what they name must stay.
-        let held = std::mem::take(&mut *appender);
-        while let Recorded::Behind { pack, indexed } = self.store.with_index(|index| index.record(&packs))? {
-            let from = indexed.max(PACK_HEAD_BYTES);
-            let tail = recover::read_tail(&held.packs[pack].file, from, packs[pack].from);
-            packs[pack].rows.extend(tail.rows());
-            packs[pack].from = indexed;
+        let mut held = std::mem::take(&mut *appender);
+        let durable = OnceLock::new();
+        let recorded = self.record(packs, &held, &durable);
+        match durable.into_inner() {
+            Some(Err(error)) => {
+                held.abandon();
+                Err(error)
+            }
+            _ => recorded.map(|()| written),
         }
-        Ok(written)
+    }
+
+    /// Makes the packs durable, and then tells the index. Many rows are prepared meanwhile.
+    fn record(&self, mut packs: Vec<PackRows>, held: &Appender, durable: &Durable) -> Result<(), StoreError> {
+        let sync = || durable.get_or_init(|| held.sync(self.store)).is_ok();
+        std::thread::scope(|scope| {
+            let many = packs.iter().map(|pack| pack.rows.len()).sum::<usize>() > ROWS_AT_ONCE;
+            // Where there is no thread to be had, it is done when it is asked for.
+            let aside = many.then(|| std::thread::Builder::new().spawn_scoped(scope, sync).is_ok());
+            if aside.is_none() && !sync() {
+                return Ok(());
+            }
+            while let Recorded::Behind { pack, indexed } =
+                self.store.with_index(|index| index.record_when(&packs, sync))?
+            {
+                let from = indexed.max(PACK_HEAD_BYTES);
+                let tail = recover::read_tail(&held.packs[pack].file, from, packs[pack].from);
+                packs[pack].rows.extend(tail.rows());
+                packs[pack].from = indexed;
+            }
+            Ok(())
+        })
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, State>, StoreError> {
@@ -278,8 +311,8 @@ impl<'s> Writer<'s> {
             let mut appender = self.appender.lock().map_err(|_| StoreError::WriterFailed)?;
             appender.append(self.store, &mut sealed, last)?
         };
-        let mut buffer = sealed.into_buffer();
-        verify(&spot, &mut buffer)?;
+        verify(&spot, sealed.bytes())?;
+        let buffer = sealed.into_buffer();
         let mut state = self.lock()?;
         state.filled[number] = Some(spot);
         state.flying -= 1;
@@ -345,18 +378,19 @@ fn segment_bytes(pack_bytes: u64) -> usize {
     usize::try_from(pack_bytes / 2).unwrap_or(usize::MAX).min(segment::PAYLOAD_BYTES_TARGET)
 }
 
-/// Reads a segment back from the file, and hashes every object in it.
-fn verify(spot: &Spot, buffer: &mut [u8]) -> Result<(), StoreError> {
-    let wrong = |what| StoreError::VerifyPack { path: spot.path.clone(), what };
-    spot.file
-        .read_exact_at(buffer, spot.at)
-        .map_err(|source| StoreError::ReadPack { path: spot.path.clone(), source })?;
-    let (_, entries) = segment::decode(buffer).map_err(wrong)?;
-    let mut scratch = Vec::new();
-    for entry in entries {
-        let at = HEAD_BYTES + entry.offset as usize;
-        let frame = &buffer[at..at + entry.shape.stored_len as usize];
-        frame::decode(&entry.shape, frame, &mut scratch).map_err(wrong)?;
+/// Reads a segment back from the file, and compares every byte. Each frame was proved when it was made.
+fn verify(spot: &Spot, written: &[u8]) -> Result<(), StoreError> {
+    let mut portion = [0; VERIFY_BYTES];
+    let mut at = spot.at;
+    for written in written.chunks(VERIFY_BYTES) {
+        let portion = &mut portion[..written.len()];
+        spot.file
+            .read_exact_at(portion, at)
+            .map_err(|source| StoreError::ReadPack { path: spot.path.clone(), source })?;
+        if portion != written {
+            return Err(StoreError::VerifyPack { path: spot.path.clone() });
+        }
+        at += written.len() as u64;
     }
     Ok(())
 }
@@ -441,11 +475,11 @@ mod tests {
             bytes[at] ^= 4;
             let spot = spot();
             spot.file.write_all_at(&bytes, 0).unwrap();
-            let result = verify(&spot, &mut good.clone());
+            let result = verify(&spot, &good);
             assert!(matches!(result, Err(StoreError::VerifyPack { .. })), "byte {at}");
         }
         let spot = spot();
-        assert!(matches!(verify(&spot, &mut good.clone()), Err(StoreError::ReadPack { .. })));
+        assert!(matches!(verify(&spot, &good), Err(StoreError::ReadPack { .. })));
     }
 
     #[test]
