@@ -49,6 +49,16 @@ pub trait ObjectSink: Sync {
     /// When the place fails.
     fn put(&self, kind: ObjectKind, bytes: &[u8]) -> Result<ObjectId, ObjectError>;
 
+    /// Keeps a directory. `below` are things it leads to that were put just now. Where one of them is new the directory is new, as
+    /// nothing is kept that leads to what is not there: nobody needs to look whether it is.
+    ///
+    /// # Errors
+    /// When the place fails.
+    fn put_tree(&self, bytes: &[u8], below: &[ObjectId]) -> Result<ObjectId, ObjectError> {
+        let _ = below;
+        self.put(ObjectKind::Tree, bytes)
+    }
+
     /// Keeps everything that the reader gives, cut into pieces where it is long.
     /// `size_hint` is what the caller expects; the result says what really came.
     ///

@@ -260,15 +260,20 @@ impl<'s> Writer<'s> {
 
     fn keep(&self, kind: ObjectKind, bytes: &[u8]) -> Result<ObjectId, StoreError> {
         let id = ObjectId::of(kind, bytes);
-        if self.has(id)? {
-            return Ok(id);
-        }
-        self.remember(kind, id, bytes);
-        let filled = frame::encode(kind, id, bytes, |shape, frame| self.push(shape, frame))??;
-        if let Some(filled) = filled {
-            self.write_out(filled, false)?;
+        if !self.has(id)? {
+            self.add(kind, id, bytes)?;
         }
         Ok(id)
+    }
+
+    /// Keeps what is not there.
+    fn add(&self, kind: ObjectKind, id: ObjectId, bytes: &[u8]) -> Result<(), StoreError> {
+        self.remember(kind, id, bytes);
+        let filled = frame::encode(kind, id, bytes, |shape, frame| self.push(shape, frame))??;
+        match filled {
+            Some(filled) => self.write_out(filled, false),
+            None => Ok(()),
+        }
     }
 
     /// Adds a frame to the open segment. The segment that was full before is the caller's to write out.
@@ -421,6 +426,18 @@ fn rows(state: &State, appender: &Appender) -> Vec<PackRows> {
 impl ObjectSink for Writer<'_> {
     fn put(&self, kind: ObjectKind, bytes: &[u8]) -> Result<ObjectId, ObjectError> {
         Ok(self.keep(kind, bytes)?)
+    }
+
+    fn put_tree(&self, bytes: &[u8], below: &[ObjectId]) -> Result<ObjectId, ObjectError> {
+        let state = self.lock()?;
+        let is_new = below.iter().any(|id| state.pending.contains_key(id));
+        drop(state);
+        if !is_new {
+            return self.put(ObjectKind::Tree, bytes);
+        }
+        let id = ObjectId::of(ObjectKind::Tree, bytes);
+        self.add(ObjectKind::Tree, id, bytes)?;
+        Ok(id)
     }
 
     fn put_content(&self, size_hint: u64, reader: &mut dyn Read) -> Result<Content, ObjectError> {

@@ -19,7 +19,7 @@ use rustix::fd::OwnedFd;
 use safepoint_model::coverage::{Coverage, Skipped, Why};
 use safepoint_model::progress::Activity;
 use safepoint_model::tree::{Entry, Meta, Node, Tree};
-use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource, Progress, RelPath};
+use safepoint_model::{ObjectError, ObjectId, ObjectSink, ObjectSource, Progress, RelPath};
 use std::io::{self, Read};
 use std::sync::OnceLock;
 
@@ -252,6 +252,15 @@ impl Member<'_> {
         }
     }
 
+    /// What was put for it just now, if anything was.
+    fn put(&self) -> Option<ObjectId> {
+        match self {
+            Member::Done { entry: Entry { node: Node::File(content), .. }, .. } => Some(content.id),
+            Member::Done { entry: Entry { node: Node::Directory(tree), .. }, .. } => Some(*tree),
+            _ => None,
+        }
+    }
+
     fn into_entry(self) -> Option<Entry> {
         match self {
             Member::Known(cached, _) => cached.entry(),
@@ -386,11 +395,12 @@ impl Walk<'_> {
             return Ok(last.tree());
         }
         let block = self.block_of(&members);
+        let put: Vec<ObjectId> = members.iter().filter_map(Member::put).collect();
         let entries = members.into_iter().map(Member::into_entry).collect::<Option<Vec<Entry>>>();
         let damaged = "its block in the stat cache cannot be read";
         let entries = entries.ok_or_else(|| unreadable(&here.path, io::Error::other(damaged)))?;
         let tree = Tree::new(entries).map_err(|error| unreadable(&here.path, io::Error::other(error)))?;
-        let tree = self.sink.put(ObjectKind::Tree, &tree.encode())?;
+        let tree = self.sink.put_tree(&tree.encode(), &put)?;
         found.keep_block(block.and_then(|block| self.next?.append(block, tree)));
         Ok(tree)
     }

@@ -119,6 +119,37 @@ fn the_same_content_is_stored_once() {
 }
 
 #[test]
+fn a_directory_is_stored_once_whether_or_not_it_was_looked_for() {
+    let home = Home::new();
+    let store = home.open();
+    let keep = |file: &[u8], tree: &[u8]| {
+        let writer = store.writer().unwrap();
+        let below = writer.put(ObjectKind::Chunk, file).unwrap();
+        let ids = [(); 2].map(|()| writer.put_tree(tree, &[below]).unwrap());
+        assert_eq!(ids, [ObjectId::of(ObjectKind::Tree, tree); 2]);
+        writer.finish().unwrap().objects
+    };
+    assert_eq!(keep(b"file", b"tree"), 2, "all is new");
+    assert_eq!(keep(b"file", b"tree"), 0, "all was there");
+    assert_eq!(keep(b"another", b"another tree"), 2, "what leads to something new");
+    assert_eq!(keep(b"file", b"a third"), 1, "only the directory is new");
+    assert_eq!(home.open().usage().unwrap().objects, 5);
+}
+
+#[test]
+fn a_capture_with_many_small_objects_counts_as_a_whole() {
+    let home = Home::new();
+    let store = home.open();
+    let writer = store.writer().unwrap();
+    let ids: Vec<_> =
+        (0..5_000u32).map(|i| writer.put(ObjectKind::Chunk, &i.to_le_bytes()).unwrap()).collect();
+    assert_eq!(writer.finish().unwrap().objects, 5_000);
+    let again = home.open();
+    assert!(ids.iter().all(|id| again.contains(*id).unwrap()));
+    assert_eq!(again.validate(Depth::Deep, &|_, _| {}).unwrap().damaged, []);
+}
+
+#[test]
 fn an_empty_capture_touches_nothing() {
     let home = Home::new();
     let store = home.open();

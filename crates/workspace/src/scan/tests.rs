@@ -1,6 +1,7 @@
 //! What is read again, and what is not.
 
 use super::*;
+use safepoint_model::ObjectKind;
 use safepoint_model::content::Content;
 use safepoint_model::progress::Silent;
 use std::collections::HashMap;
