@@ -22,7 +22,7 @@ const PAGE_BYTES_MIN: i64 = 512;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// A longer log is moved into the file. The first one to open the file reads its log from end to end, and what lives for one command is
 /// always the first.
-const LOG_BYTES_MAX: i64 = 2 * 1024 * 1024;
+const LOG_BYTES_MAX: i64 = 1024 * 1024;
 
 /// Opens the catalog, making it where there is none.
 pub(crate) fn open(path: &Path) -> Result<Connection, CatalogError> {

@@ -59,6 +59,11 @@ pub trait ObjectSink: Sync {
         self.put(ObjectKind::Tree, bytes)
     }
 
+    /// Is told what an object is that is kept already, as it may be asked for soon. What is told is not believed before it is checked.
+    fn recall(&self, kind: ObjectKind, id: ObjectId, bytes: &[u8]) {
+        let _ = (kind, id, bytes);
+    }
+
     /// Keeps everything that the reader gives, cut into pieces where it is long.
     /// `size_hint` is what the caller expects; the result says what really came.
     ///

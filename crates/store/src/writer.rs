@@ -440,6 +440,12 @@ impl ObjectSink for Writer<'_> {
         Ok(id)
     }
 
+    fn recall(&self, kind: ObjectKind, id: ObjectId, bytes: &[u8]) {
+        if ObjectId::of(kind, bytes) == id {
+            self.remember(kind, id, bytes);
+        }
+    }
+
     fn put_content(&self, size_hint: u64, reader: &mut dyn Read) -> Result<Content, ObjectError> {
         content::put(self, size_hint, reader)
     }

@@ -19,7 +19,7 @@ use rustix::fd::OwnedFd;
 use safepoint_model::coverage::{Coverage, Skipped, Why};
 use safepoint_model::progress::Activity;
 use safepoint_model::tree::{Entry, Meta, Node, Tree};
-use safepoint_model::{ObjectError, ObjectId, ObjectSink, ObjectSource, Progress, RelPath};
+use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource, Progress, RelPath};
 use std::io::{self, Read};
 use std::sync::OnceLock;
 
@@ -394,6 +394,9 @@ impl Walk<'_> {
             found.keep_block(place);
             return Ok(last.tree());
         }
+        if let Some(last) = last {
+            self.recall(last);
+        }
         let block = self.block_of(&members);
         let put: Vec<ObjectId> = members.iter().filter_map(Member::put).collect();
         let entries = members.into_iter().map(Member::into_entry).collect::<Option<Vec<Entry>>>();
@@ -403,6 +406,14 @@ impl Walk<'_> {
         let tree = self.sink.put_tree(&tree.encode(), &put)?;
         found.keep_block(block.and_then(|block| self.next?.append(block, tree)));
         Ok(tree)
+    }
+
+    /// Tells the sink what a directory was that has changed: whoever counts changes asks for it next.
+    fn recall(&self, last: &CachedDir) {
+        let entries = last.entries().map(|entry| entry.entry()).collect::<Option<Vec<Entry>>>();
+        if let Some(Ok(tree)) = entries.map(Tree::new) {
+            self.sink.recall(ObjectKind::Tree, last.tree(), &tree.encode());
+        }
     }
 
     /// What is to be known of a directory the next time.

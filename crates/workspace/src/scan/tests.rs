@@ -1,7 +1,6 @@
 //! What is read again, and what is not.
 
 use super::*;
-use safepoint_model::ObjectKind;
 use safepoint_model::content::Content;
 use safepoint_model::progress::Silent;
 use std::collections::HashMap;
@@ -15,6 +14,7 @@ use std::time::Duration;
 struct Memory {
     objects: Mutex<HashMap<ObjectId, Vec<u8>>>,
     read: Mutex<usize>,
+    recalled: Mutex<usize>,
 }
 
 impl ObjectSink for Memory {
@@ -22,6 +22,12 @@ impl ObjectSink for Memory {
         let id = ObjectId::of(kind, bytes);
         self.objects.lock().unwrap().insert(id, bytes.to_vec());
         Ok(id)
+    }
+
+    fn recall(&self, kind: ObjectKind, id: ObjectId, bytes: &[u8]) {
+        assert_eq!(ObjectId::of(kind, bytes), id);
+        assert_eq!(self.objects.lock().unwrap().get(&id).unwrap(), bytes);
+        *self.recalled.lock().unwrap() += 1;
     }
 
     fn put_content(&self, _: u64, reader: &mut dyn Read) -> Result<Content, ObjectError> {
@@ -122,6 +128,21 @@ fn what_did_not_change_is_not_read_again() {
     desk.check(1);
     fs::remove_dir_all(desk.path("other")).unwrap();
     desk.check(0);
+}
+
+#[test]
+fn what_a_changed_folder_was_is_told_from_the_cache() {
+    let mut desk = Desk::new();
+    for name in ["a/b/one", "a/b/two", "a/c/three", "d/four"] {
+        desk.write(name, name);
+    }
+    std::os::unix::fs::symlink("one", desk.path("a/b/link")).unwrap();
+    desk.check(4);
+    assert_eq!(*desk.memory.recalled.lock().unwrap(), 0, "there was nothing before");
+    desk.write("a/b/one", "changed");
+    fs::remove_file(desk.path("a/b/two")).unwrap();
+    desk.check(1);
+    assert_eq!(*desk.memory.recalled.lock().unwrap(), 3, "the root, a and a/b");
 }
 
 #[test]
