@@ -12,6 +12,9 @@ use zstd::zstd_safe;
 
 /// On 79,000 files of C source level 3 takes 4 % less than level 1, and a tenth more time.
 const LEVEL: i32 = 3;
+/// A directory is mostly names of objects, which nothing makes shorter. On those of the same files this level takes a third of the time
+/// of level 3, for 0.6 % more.
+const TREE_LEVEL: i32 = -1;
 
 /// How a frame holds its object. The number stands in the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -53,6 +56,7 @@ const SPARE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 struct Tools {
     compressor: Option<Compressor<'static>>,
+    tree_compressor: Option<Compressor<'static>>,
     decompressor: Option<Decompressor<'static>>,
     compressed: Vec<u8>,
     proof: Vec<u8>,
@@ -61,7 +65,13 @@ struct Tools {
 thread_local! {
     // Making a context costs more than compressing a small file.
     static TOOLS: RefCell<Tools> = const {
-        RefCell::new(Tools { compressor: None, decompressor: None, compressed: Vec::new(), proof: Vec::new() })
+        RefCell::new(Tools {
+            compressor: None,
+            tree_compressor: None,
+            decompressor: None,
+            compressed: Vec::new(),
+            proof: Vec::new(),
+        })
     };
 }
 
@@ -78,7 +88,7 @@ pub(crate) fn encode<T>(
         _ => return Err(StoreError::TooLarge { bytes: raw.len() }),
     };
     TOOLS.with_borrow_mut(|tools| {
-        compress(tools, raw).map_err(StoreError::Compress)?;
+        compress(tools, kind, raw).map_err(StoreError::Compress)?;
         let shape = Shape { kind, codec: Codec::Raw, stored_len: raw_len, raw_len, id };
         let taken = match u32::try_from(tools.compressed.len()) {
             Ok(stored_len) if stored_len < raw_len => {
@@ -112,10 +122,14 @@ fn prove(
     if proof == raw { Ok(()) } else { Err("it decompresses to other bytes") }
 }
 
-fn compress(tools: &mut Tools, raw: &[u8]) -> io::Result<()> {
-    let compressor = match &mut tools.compressor {
+fn compress(tools: &mut Tools, kind: ObjectKind, raw: &[u8]) -> io::Result<()> {
+    let (compressor, level) = match kind {
+        ObjectKind::Tree => (&mut tools.tree_compressor, TREE_LEVEL),
+        _ => (&mut tools.compressor, LEVEL),
+    };
+    let compressor = match compressor {
         Some(compressor) => compressor,
-        empty => empty.insert(Compressor::new(LEVEL)?),
+        empty => empty.insert(Compressor::new(level)?),
     };
     tools.compressed.clear();
     tools.compressed.reserve(zstd_safe::compress_bound(raw.len()));

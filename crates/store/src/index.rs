@@ -54,8 +54,6 @@ const PLACE: &str = "o.id, o.kind, o.codec, o.stored_len, o.raw_len, o.offset, p
 const TABLES: [&str; 3] = ["recent", "objects", "condemned"];
 /// Names are hashes, so a thousand new rows touch a thousand pages of a large table. They gather in a small one first.
 const RECENT_ROWS_MAX: u64 = 16_384;
-/// So much of the file is kept in memory.
-const CACHE_KIB: i64 = 8 * 1024;
 const BUSY_WAIT: Duration = Duration::from_secs(10);
 /// The first one to open the file reads its log from end to end, so that the log must stay short.
 const LOG_BYTES_MAX: u64 = 1024 * 1024;
@@ -113,8 +111,6 @@ impl Index {
         // Otherwise each new value is a reason to plan the same query again.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         conn.pragma_update(None, "synchronous", "NORMAL")?;
-        // Names are hashes, so that any page may be asked for next.
-        conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
         conn.pragma_update(None, "wal_autocheckpoint", 0)?;
         let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
         let log = path.with_extension("db-wal");

@@ -13,11 +13,13 @@ pub(crate) const HEAD_BYTES: usize = 96;
 pub(crate) const ENTRY_BYTES: usize = 48;
 pub(crate) const HEAD_MAGIC: [u8; 8] = *b"SFPTSEGM";
 pub(crate) const FOOT_MAGIC: [u8; 8] = *b"SFPTSEGE";
-/// A segment with this much payload is written out.
-pub(crate) const PAYLOAD_BYTES_TARGET: usize = 8 * 1024 * 1024;
+/// A segment with this much payload is written out: so little that it is still in the processor's cache when it is hashed, written and
+/// compared, and that little is left to do when the last object has come.
+pub(crate) const PAYLOAD_BYTES_TARGET: usize = 1024 * 1024;
 /// A segment with this many objects is written out.
 pub(crate) const OBJECTS_MAX: usize = 65_536;
-const PAYLOAD_BYTES_MAX: u64 = (PAYLOAD_BYTES_TARGET + OBJECT_BYTES_MAX) as u64;
+/// No segment has more; a program may have gathered more in one than we do.
+const PAYLOAD_BYTES_MAX: u64 = (8 * 1024 * 1024 + OBJECT_BYTES_MAX) as u64;
 const CLOSING: u32 = 1;
 
 /// What the header says, and the footer again.
