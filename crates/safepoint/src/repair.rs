@@ -75,7 +75,7 @@ impl CheckpointManager {
     fn store_anew(&self, workspace: &Workspace, progress: &dyn Progress) -> Result<u64, Error> {
         let held = self.hold(workspace)?;
         self.recover_held(workspace, &held.root, progress)?;
-        let writer = self.store.writer()?.beyond_limit();
+        let writer = self.store.writer()?.beyond_limit().among_damage();
         let excludes = self.config_at(Some(&held.root), Broken::PassedOver)?.excludes;
         FilesPart::new(self, &held.root, workspace, excludes).scan_afresh(&writer, progress)?;
         Ok(writer.finish()?.objects)

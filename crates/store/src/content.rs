@@ -12,11 +12,14 @@ use safepoint_model::content::{
 use safepoint_model::{ObjectError, ObjectKind, ObjectSink};
 use std::cell::Cell;
 use std::io::{self, Read};
+use std::sync::mpsc::{self, TrySendError};
 
 /// A whole small file and the byte that would make it a large one.
 const SMALL_BYTES: usize = WHOLE_BYTES_MAX as usize + 1;
 /// Several pieces, so that the rest is seldom moved to the front.
 const LARGE_BYTES: usize = 4 * PIECE_BYTES_MAX;
+/// A file that is expected to be so long is worth a second thread.
+const HUGE_BYTES: u64 = 16 * LARGE_BYTES as u64;
 
 thread_local! {
     // Taken out while it is used: the reader may itself put content.
@@ -24,15 +27,20 @@ thread_local! {
 }
 
 /// Keeps everything that the reader gives.
-pub(crate) fn put(sink: &dyn ObjectSink, _: u64, reader: &mut dyn Read) -> Result<Content, ObjectError> {
+pub(crate) fn put(
+    sink: &dyn ObjectSink,
+    size_hint: u64,
+    reader: &mut dyn Read,
+) -> Result<Content, ObjectError> {
     let mut buffer = BUFFER.take();
-    let result = put_with(sink, reader, &mut buffer);
+    let result = put_with(sink, size_hint, reader, &mut buffer);
     BUFFER.set(buffer);
     result
 }
 
 fn put_with(
     sink: &dyn ObjectSink,
+    size_hint: u64,
     reader: &mut dyn Read,
     buffer: &mut Vec<u8>,
 ) -> Result<Content, ObjectError> {
@@ -47,13 +55,15 @@ fn put_with(
     if buffer.len() < LARGE_BYTES {
         buffer.resize(LARGE_BYTES, 0);
     }
-    let pieces = put_pieces(sink, reader, buffer, filled)?;
+    let pieces = match size_hint {
+        HUGE_BYTES.. => put_huge(sink, reader, &buffer[..filled])?,
+        _ => put_pieces(sink, reader, buffer, filled)?,
+    };
     let id = sink.put(ObjectKind::Pieces, &encode_pieces(&pieces))?;
     Ok(Content { size: pieces.iter().map(|piece| piece.size).sum(), form: Form::Pieces, id })
 }
 
-/// Cuts what is in the buffer and what still comes. A cut depends on the next `PIECE_BYTES_MAX` bytes alone, so
-/// that many must be there, or the end.
+/// Cuts what is in the buffer and what still comes, and keeps it.
 fn put_pieces(
     sink: &dyn ObjectSink,
     reader: &mut dyn Read,
@@ -66,24 +76,102 @@ fn put_pieces(
         let came = fill(reader, &mut buffer[filled..])?;
         ended = came < buffer.len() - filled;
         filled += came;
-        let mut start = 0;
-        while start < filled && (ended || filled - start >= PIECE_BYTES_MAX) {
-            let rest = &buffer[start..filled];
-            let len = cut(rest);
-            let id = sink.put(ObjectKind::Chunk, &rest[..len])?;
-            pieces.push(Piece { size: len as u64, id });
-            start += len;
-        }
-        buffer.copy_within(start..filled, 0);
-        filled -= start;
+        let lengths = cut(&buffer[..filled], ended);
+        keep(sink, buffer, &lengths, &mut pieces)?;
+        let kept = lengths.iter().sum();
+        buffer.copy_within(kept..filled, 0);
+        filled -= kept;
     }
     Ok(pieces)
 }
 
-/// The length of the first piece.
-fn cut(bytes: &[u8]) -> usize {
-    let mut cutter = FastCDC::new(bytes, PIECE_BYTES_MIN, PIECE_BYTES_AVERAGE, PIECE_BYTES_MAX);
-    cutter.next().map_or(bytes.len(), |chunk| chunk.length)
+/// A part of a huge file, cut.
+struct Part {
+    number: usize,
+    bytes: Vec<u8>,
+    lengths: Vec<usize>,
+}
+
+impl Part {
+    /// Its number, its pieces once they are kept, and its buffer for the next one.
+    fn keep(self, sink: &dyn ObjectSink) -> Result<(usize, Vec<Piece>, Vec<u8>), ObjectError> {
+        let mut pieces = Vec::with_capacity(self.lengths.len());
+        keep(sink, &self.bytes, &self.lengths, &mut pieces)?;
+        Ok((self.number, pieces, self.bytes))
+    }
+}
+
+/// The same with a second thread: this one reads and cuts, and whoever has nothing better to do keeps what was cut.
+fn put_huge(sink: &dyn ObjectSink, reader: &mut dyn Read, begun: &[u8]) -> Result<Vec<Piece>, ObjectError> {
+    std::thread::scope(|scope| {
+        let (hand_over, parts) = mpsc::sync_channel::<Part>(1);
+        let (hand_back, done) = mpsc::channel();
+        let helper = hand_back.clone();
+        // Where there is no thread to be had nobody takes a part, and all is done here.
+        let _ = std::thread::Builder::new()
+            .spawn_scoped(scope, move || parts.into_iter().all(|part| helper.send(part.keep(sink)).is_ok()));
+        let mut kept: Vec<(usize, Vec<Piece>)> = Vec::new();
+        let mut spare = Vec::new();
+        let mut rest = begun.to_vec();
+        for number in 0.. {
+            let mut bytes = spare.pop().unwrap_or_else(|| vec![0; LARGE_BYTES]);
+            bytes[..rest.len()].copy_from_slice(&rest);
+            let filled = rest.len() + fill(reader, &mut bytes[rest.len()..])?;
+            let ended = filled < bytes.len();
+            let lengths = cut(&bytes[..filled], ended);
+            rest.clear();
+            rest.extend_from_slice(&bytes[lengths.iter().sum()..filled]);
+            let part = Part { number, bytes, lengths };
+            if let Err(TrySendError::Full(part) | TrySendError::Disconnected(part)) = hand_over.try_send(part)
+            {
+                let _ = hand_back.send(part.keep(sink));
+            }
+            for part in done.try_iter() {
+                let (number, pieces, bytes) = part?;
+                kept.push((number, pieces));
+                spare.push(bytes);
+            }
+            if ended {
+                break;
+            }
+        }
+        drop((hand_over, hand_back));
+        for part in done {
+            let (number, pieces, _) = part?;
+            kept.push((number, pieces));
+        }
+        kept.sort_unstable_by_key(|(number, _)| *number);
+        Ok(kept.into_iter().flat_map(|(_, pieces)| pieces).collect())
+    })
+}
+
+/// Keeps pieces of these lengths.
+fn keep(
+    sink: &dyn ObjectSink,
+    mut bytes: &[u8],
+    lengths: &[usize],
+    pieces: &mut Vec<Piece>,
+) -> Result<(), ObjectError> {
+    for len in lengths {
+        let (piece, rest) = bytes.split_at(*len);
+        pieces.push(Piece { size: *len as u64, id: sink.put(ObjectKind::Chunk, piece)? });
+        bytes = rest;
+    }
+    Ok(())
+}
+
+/// The lengths of the pieces that begin with these bytes. A cut depends on the next `PIECE_BYTES_MAX` bytes alone, so that many must be
+/// there, or the end.
+fn cut(bytes: &[u8], ended: bool) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    let mut rest = bytes;
+    while !rest.is_empty() && (ended || rest.len() >= PIECE_BYTES_MAX) {
+        let mut cutter = FastCDC::new(rest, PIECE_BYTES_MIN, PIECE_BYTES_AVERAGE, PIECE_BYTES_MAX);
+        let len = cutter.next().map_or(rest.len(), |chunk| chunk.length);
+        lengths.push(len);
+        rest = &rest[len..];
+    }
+    lengths
 }
 
 /// Fills the buffer, or as much of it as there is to come.

@@ -52,6 +52,8 @@ pub struct Writer<'s> {
     store: &'s Store,
     /// Nothing was stored when we began, so that there is nothing to look up.
     began_empty: bool,
+    /// Nothing is there that leads to what is not.
+    trusts_trees: bool,
     state: Mutex<State>,
     /// Told when a segment has arrived, or when the writer has failed.
     arrived: Condvar,
@@ -149,13 +151,20 @@ impl<'s> Writer<'s> {
             segment_bytes: segment_bytes(store.limits().pack_bytes),
         };
         let (arrived, appender, trees) = (Condvar::new(), Mutex::default(), Mutex::default());
-        Self { store, began_empty, state: Mutex::new(state), arrived, appender, trees }
+        Self { store, began_empty, trusts_trees: true, state: Mutex::new(state), arrived, appender, trees }
     }
 
     /// What this one writes is kept even where the store is as large as it may become.
     #[must_use]
     pub fn beyond_limit(self) -> Self {
         self.appender.lock().unwrap_or_else(PoisonError::into_inner).beyond_limit = true;
+        self
+    }
+
+    /// For a store in which something is missing below a directory that is there: then directories, too, are looked for.
+    #[must_use]
+    pub fn among_damage(mut self) -> Self {
+        self.trusts_trees = false;
         self
     }
 
@@ -430,7 +439,7 @@ impl ObjectSink for Writer<'_> {
 
     fn put_tree(&self, bytes: &[u8], below: &[ObjectId]) -> Result<ObjectId, ObjectError> {
         let state = self.lock()?;
-        let is_new = below.iter().any(|id| state.pending.contains_key(id));
+        let is_new = self.trusts_trees && below.iter().any(|id| state.pending.contains_key(id));
         drop(state);
         if !is_new {
             return self.put(ObjectKind::Tree, bytes);

@@ -58,15 +58,27 @@ fn sizes_around_the_threshold_read_back() {
 fn the_same_bytes_give_the_same_content_however_they_come() {
     let home = Home::new();
     let store = home.open();
-    let bytes = noise(5, 6_000_000);
+    let bytes = noise(5, 30_000_000);
     let (content, written) = store_bytes(&store, &bytes);
-    assert!(written.objects > 10);
-    for (portion, hint) in [(7001, 0), (1_000_003, u64::MAX), (usize::MAX, 5)] {
+    assert!(written.objects > 50);
+    for (portion, hint) in [(7001, 0), (1_000_003, u64::MAX), (usize::MAX, 5), (usize::MAX, u64::MAX)] {
         let writer = store.writer().unwrap();
         let mut drip = Drip { rest: &bytes, portion, turn: 0 };
         assert_eq!(writer.put_content(hint, &mut drip).unwrap(), content);
         assert_eq!(writer.finish().unwrap().objects, 0);
     }
+}
+
+#[test]
+fn a_huge_file_that_two_threads_keep_reads_back() {
+    let home = Home::new();
+    let store = home.open();
+    let bytes = [noise(6, 15_000_000), vec![7; 9_000_000], noise(8, 9_000_001)].concat();
+    let writer = store.writer().unwrap();
+    let content = writer.put_content(u64::MAX, &mut &bytes[..]).unwrap();
+    writer.finish().unwrap();
+    assert_eq!(content.size, bytes.len() as u64);
+    assert!(read_back(&store, &content) == bytes);
 }
 
 #[test]
@@ -108,8 +120,11 @@ fn a_reader_that_fails_is_the_callers_error_and_the_writer_goes_on() {
     let store = home.open();
     let writer = store.writer().unwrap();
     assert!(matches!(writer.put_content(1, &mut Broken), Err(ObjectError::Input(_))));
-    let long = noise(1, 3_000_000);
-    assert!(matches!(writer.put_content(1, &mut (&long[..]).chain(Broken)), Err(ObjectError::Input(_))));
+    let long = noise(1, 10_000_000);
+    for hint in [1, u64::MAX] {
+        let mut reader = (&long[..]).chain(Broken);
+        assert!(matches!(writer.put_content(hint, &mut reader), Err(ObjectError::Input(_))));
+    }
     writer.put_content(1, &mut &b"fine"[..]).unwrap();
     writer.finish().unwrap();
 }
