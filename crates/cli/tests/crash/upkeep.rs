@@ -170,8 +170,9 @@ fn killed_everywhere(what: &str, args: &[&str]) {
         // What was begun can be done, and done again.
         if point % 8 == 1 {
             yard.reset();
+            // With nobody beside it there may be fewer calls than that.
             let end = kill_at(&yard.program(args), point).unwrap();
-            assert!(matches!(end, End::Killed { .. }));
+            assert!(matches!(end, End::Killed { .. }) || end.is_success(), "{end:?}");
             for _ in 0..2 {
                 let (_, end) = safepoint_testkit::calls(&yard.program(&["gc"])).unwrap();
                 assert!(end.is_success(), "{end:?}");
