@@ -173,7 +173,11 @@ impl Index {
 
     /// How many objects it names.
     pub(crate) fn count(&self) -> rusqlite::Result<u64> {
-        let sql = "SELECT count(*) FROM (SELECT id FROM objects UNION SELECT id FROM recent UNION SELECT id FROM condemned)";
+        // Each table is counted by its pages; only what may be in another one, too, is looked for.
+        let sql = "SELECT (SELECT count(*) FROM objects)
+            + (SELECT count(*) FROM recent r WHERE NOT EXISTS (SELECT 1 FROM objects o WHERE o.id = r.id))
+            + (SELECT count(*) FROM condemned c WHERE NOT EXISTS (SELECT 1 FROM objects o WHERE o.id = c.id)
+                AND NOT EXISTS (SELECT 1 FROM recent r WHERE r.id = c.id))";
         self.conn.query_row(sql, [], |row| row.get(0))
     }
 
@@ -401,4 +405,25 @@ fn place(row: &Row<'_>) -> rusqlite::Result<Place> {
         raw_len: row.get(4)?,
     };
     Ok(Place { shape, at: row.get(5)?, pack: row.get(6)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_with_rows_in_several_tables_is_counted_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("index.db");
+        std::fs::write(&path, "").unwrap();
+        Index::create(&path).unwrap();
+        let index = Index::open(&path).unwrap().unwrap();
+        for (table, ids) in [("objects", 0..10u8), ("recent", 5..15), ("condemned", 3..20)] {
+            for id in ids {
+                let sql = format!("INSERT INTO {table} VALUES (?1, 1, 0, 1, 0, 0, 0)");
+                index.conn.execute(&sql, [[id; 32]]).unwrap();
+            }
+        }
+        assert_eq!(index.count().unwrap(), 20);
+    }
 }
