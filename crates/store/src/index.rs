@@ -413,11 +413,9 @@ mod tests {
 
     #[test]
     fn an_object_with_rows_in_several_tables_is_counted_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("index.db");
-        std::fs::write(&path, "").unwrap();
-        Index::create(&path).unwrap();
-        let index = Index::open(&path).unwrap().unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        Index::create(file.path()).unwrap();
+        let index = Index::open(file.path()).unwrap().unwrap();
         for (table, ids) in [("objects", 0..10u8), ("recent", 5..15), ("condemned", 3..20)] {
             for id in ids {
                 let sql = format!("INSERT INTO {table} VALUES (?1, 1, 0, 1, 0, 0, 0)");
