@@ -413,7 +413,8 @@ mod tests {
 
     #[test]
     fn an_object_with_rows_in_several_tables_is_counted_once() {
-        let file = tempfile::NamedTempFile::new().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = tempfile::NamedTempFile::new_in(folder.path()).unwrap();
         Index::create(file.path()).unwrap();
         let index = Index::open(file.path()).unwrap().unwrap();
         for (table, ids) in [("objects", 0..10u8), ("recent", 5..15), ("condemned", 3..20)] {
