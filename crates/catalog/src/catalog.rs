@@ -49,6 +49,20 @@ impl Catalog {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
+        let value = self.write_ahead(work)?;
+        open::shorten_log(&*self.lock()?, &self.path);
+        Ok(value)
+    }
+
+    /// The same for the first of two transactions that belong together: the log is not moved into the file now. On a disk that is
+    /// nearly full that may take the room which the second one needs.
+    ///
+    /// # Errors
+    /// As for [`Catalog::write`].
+    pub fn write_ahead<T, E: From<CatalogError>>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
         let connection = self.lock()?;
         let transaction = rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)
             .map_err(|source| CatalogError::Begin { path: self.path.clone(), source })?;
@@ -57,7 +71,6 @@ impl Catalog {
             work(&Transaction { connection: &transaction })?
         };
         transaction.commit().map_err(|source| CatalogError::Commit { path: self.path.clone(), source })?;
-        open::shorten_log(&connection, &self.path);
         Ok(value)
     }
 

@@ -57,7 +57,7 @@ impl CheckpointManager {
             member.record.safety_checkpoint = Some(deed.safety.id);
         }
         // INTENT. From here on the records say that work is under way, and recovery knows every step of it.
-        let intent = self.catalog.write::<(), Error>(|transaction| {
+        let intent = self.catalog.write_ahead::<(), Error>(|transaction| {
             members.iter().try_for_each(|member| member.prepared.intend(transaction))?;
             transaction.insert_checkpoint(deed.safety)?;
             (deed.intend)(transaction)?;

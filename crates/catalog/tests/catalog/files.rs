@@ -110,6 +110,18 @@ fn the_log_stays_short_also_when_each_command_is_a_process_of_its_own() {
         catalog.write(|t| t.append_event(at(number), "test", "x", &note)).unwrap();
         longest = longest.max(std::fs::metadata(&log).unwrap().len());
     }
-    assert!(longest < 3 << 20, "{longest}");
+    assert!(longest < 2 << 20, "{longest}");
     assert_eq!(Catalog::open(&path).unwrap().verify_events().unwrap().broken, None);
+}
+
+#[test]
+fn between_two_transactions_that_belong_together_the_log_is_left_as_it_is() {
+    let Room { folder, catalog } = Room::new();
+    let log_bytes = || std::fs::metadata(folder.path().join("catalog.db-wal")).unwrap().len();
+    let note = serde_json::json!("x".repeat(2 << 20));
+    catalog.write_ahead(|t| t.append_event(at(1), "test", "x", &note)).unwrap();
+    assert!(log_bytes() > 2 << 20);
+    catalog.write(|t| t.append_event(at(2), "test", "x", &serde_json::json!("y"))).unwrap();
+    assert_eq!(log_bytes(), 0);
+    assert_eq!(catalog.verify_events().unwrap().broken, None);
 }
