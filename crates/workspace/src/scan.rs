@@ -4,9 +4,10 @@
 //! and the bytes of the next cache. A file that changes while it is read is read again; one that will not hold still is
 //! captured as it was and said to be unsettled. What is left out is listed with the reason.
 
+mod assemble;
 mod file;
 
-use crate::cache::{Block, CacheWriter, CachedDir, CachedEntry, NextCache, Place, StatCache};
+use crate::cache::{CacheWriter, CachedDir, CachedEntry, NextCache, Place, StatCache};
 use crate::error::WorkspaceError;
 use crate::linux::{self, Facts};
 use crate::root::{OWN_FOLDER, Root};
@@ -19,7 +20,7 @@ use rustix::fd::OwnedFd;
 use safepoint_model::coverage::{Coverage, Skipped, Why};
 use safepoint_model::progress::Activity;
 use safepoint_model::tree::{Entry, Meta, Node, Tree};
-use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource, Progress, RelPath};
+use safepoint_model::{ObjectError, ObjectId, ObjectSink, ObjectSource, Progress, RelPath};
 use std::io::{self, Read};
 use std::sync::OnceLock;
 
@@ -237,38 +238,6 @@ enum Outcome<'a> {
     Done(Box<Done>),
 }
 
-/// One entry of a directory that is being put together.
-enum Member<'a> {
-    Known(CachedEntry<'a>, Facts),
-    Done { entry: Entry, facts: Facts, trusted: bool, block: Option<Place> },
-}
-
-impl Member<'_> {
-    fn size(&self) -> u64 {
-        match self {
-            Member::Known(_, facts) if facts.file_type.is_file() => facts.size,
-            Member::Known(..) => 0,
-            Member::Done { entry, .. } => size_of(entry),
-        }
-    }
-
-    /// What was put for it just now, if anything was.
-    fn put(&self) -> Option<ObjectId> {
-        match self {
-            Member::Done { entry: Entry { node: Node::File(content), .. }, .. } => Some(content.id),
-            Member::Done { entry: Entry { node: Node::Directory(tree), .. }, .. } => Some(*tree),
-            _ => None,
-        }
-    }
-
-    fn into_entry(self) -> Option<Entry> {
-        match self {
-            Member::Known(cached, _) => cached.entry(),
-            Member::Done { entry, .. } => Some(entry),
-        }
-    }
-}
-
 impl Walk<'_> {
     fn root(&self, root: &Root, options: &ScanOptions<'_>) -> Result<Scan, WorkspaceError> {
         let failed = |source| WorkspaceError::Read { path: RelPath::root(), source };
@@ -357,78 +326,6 @@ impl Walk<'_> {
         } else {
             items.into_iter().map(|item| self.finish(here, item)).collect()
         }
-    }
-
-    /// Makes the directory's tree of what its entries became.
-    fn collect(
-        &self,
-        here: &Here<'_>,
-        outcomes: Vec<Outcome<'_>>,
-        last: Option<&CachedDir>,
-        found: &mut Found,
-    ) -> Result<ObjectId, WorkspaceError> {
-        let mut members = Vec::with_capacity(outcomes.len());
-        for outcome in outcomes {
-            match outcome {
-                Outcome::Gone => {}
-                Outcome::LeftOut(name, why) => {
-                    found.skipped.push(Skipped { path: join(&here.path, &name)?, why });
-                }
-                Outcome::Known(cached, facts) => members.push(Member::Known(cached, facts)),
-                Outcome::Done(done) => members.push(take(&here.path, *done, found)?),
-            }
-        }
-        let read_bytes = members.iter().map(Member::size).sum();
-        self.progress.advance(members.len() as u64, read_bytes);
-        found.count += members.len() as u64;
-        found.bytes += read_bytes;
-        // No entry is fresh and there are as many as there were: then they are the same ones.
-        found.fresh |= last.is_none_or(|last| last.count() != members.len() as u64);
-        if let Some(last) = last.filter(|_| !found.fresh) {
-            let place = match self.next {
-                Some(next) if !next.continues => {
-                    self.block_of(&members).and_then(|it| next.append(it, last.tree()))
-                }
-                _ => Some(last.place),
-            };
-            found.keep_block(place);
-            return Ok(last.tree());
-        }
-        if let Some(last) = last {
-            self.recall(last);
-        }
-        let block = self.block_of(&members);
-        let put: Vec<ObjectId> = members.iter().filter_map(Member::put).collect();
-        let entries = members.into_iter().map(Member::into_entry).collect::<Option<Vec<Entry>>>();
-        let damaged = "its block in the stat cache cannot be read";
-        let entries = entries.ok_or_else(|| unreadable(&here.path, io::Error::other(damaged)))?;
-        let tree = Tree::new(entries).map_err(|error| unreadable(&here.path, io::Error::other(error)))?;
-        let tree = self.sink.put_tree(&tree.encode(), &put)?;
-        found.keep_block(block.and_then(|block| self.next?.append(block, tree)));
-        Ok(tree)
-    }
-
-    /// Tells the sink what a directory was that has changed: whoever counts changes asks for it next.
-    fn recall(&self, last: &CachedDir) {
-        let entries = last.entries().map(|entry| entry.entry()).collect::<Option<Vec<Entry>>>();
-        if let Some(Ok(tree)) = entries.map(Tree::new) {
-            self.sink.recall(ObjectKind::Tree, last.tree(), &tree.encode());
-        }
-    }
-
-    /// What is to be known of a directory the next time.
-    fn block_of(&self, members: &[Member<'_>]) -> Option<Block> {
-        self.next?;
-        let mut block = Block::new(members.len());
-        for member in members {
-            match member {
-                Member::Known(cached, _) => block.copy(cached),
-                Member::Done { entry, facts, trusted, block: below } => {
-                    block.note(entry, facts, *trusted, *below);
-                }
-            }
-        }
-        Some(block)
     }
 
     fn is_cache(&self, here: &Here<'_>, listed: &[linux::Listed]) -> bool {
@@ -640,32 +537,6 @@ impl Found {
     fn keep_block(&mut self, block: Option<Place>) {
         self.block = block;
         self.block_bytes += block.map_or(0, Place::bytes);
-    }
-}
-
-/// Adds a finished item to its directory.
-fn take<'c>(above: &RelPath, done: Done, found: &mut Found) -> Result<Member<'c>, WorkspaceError> {
-    let Done { entry, facts, trusted, unsettled, below, fresh } = done;
-    found.fresh |= fresh;
-    if unsettled {
-        found.unsettled.push(join(above, &entry.name)?);
-    }
-    let block = below.and_then(|below| {
-        found.count += below.count;
-        found.bytes += below.bytes;
-        found.block_bytes += below.block_bytes;
-        found.skipped.extend(below.skipped);
-        found.unsettled.extend(below.unsettled);
-        found.warnings.extend(below.warnings);
-        below.block
-    });
-    Ok(Member::Done { entry, facts, trusted, block })
-}
-
-fn size_of(entry: &Entry) -> u64 {
-    match entry.node {
-        Node::File(content) => content.size,
-        _ => 0,
     }
 }
 

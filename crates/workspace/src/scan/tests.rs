@@ -1,6 +1,7 @@
 //! What is read again, and what is not.
 
 use super::*;
+use safepoint_model::ObjectKind;
 use safepoint_model::content::Content;
 use safepoint_model::progress::Silent;
 use std::collections::HashMap;
@@ -36,10 +37,6 @@ impl ObjectSink for Memory {
         *self.read.lock().unwrap() += 1;
         self.put(ObjectKind::Chunk, &bytes)?;
         Ok(Content::whole(&bytes))
-    }
-
-    fn holds(&self, id: ObjectId) -> Result<bool, ObjectError> {
-        Ok(self.objects.lock().unwrap().contains_key(&id))
     }
 }
 
