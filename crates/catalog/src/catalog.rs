@@ -50,7 +50,10 @@ impl Catalog {
         work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let value = self.write_ahead(work)?;
-        open::shorten_log(&*self.lock()?, &self.path);
+        // It is on record already, whatever becomes of the log.
+        if let Ok(connection) = self.lock() {
+            open::shorten_log(&connection, &self.path);
+        }
         Ok(value)
     }
 

@@ -52,9 +52,6 @@ fn put_with(
         let id = sink.put(ObjectKind::Chunk, &buffer[..filled])?;
         return Ok(Content { size: filled as u64, form: Form::Whole, id });
     }
-    if buffer.len() < LARGE_BYTES {
-        buffer.resize(LARGE_BYTES, 0);
-    }
     let pieces = match size_hint {
         HUGE_BYTES.. => put_huge(sink, reader, &buffer[..filled])?,
         _ => put_pieces(sink, reader, buffer, filled)?,
@@ -67,9 +64,12 @@ fn put_with(
 fn put_pieces(
     sink: &dyn ObjectSink,
     reader: &mut dyn Read,
-    buffer: &mut [u8],
+    buffer: &mut Vec<u8>,
     mut filled: usize,
 ) -> Result<Vec<Piece>, ObjectError> {
+    if buffer.len() < LARGE_BYTES {
+        buffer.resize(LARGE_BYTES, 0);
+    }
     let mut pieces = Vec::new();
     let mut ended = false;
     while !ended {

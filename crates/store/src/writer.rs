@@ -458,10 +458,6 @@ impl ObjectSink for Writer<'_> {
     fn put_content(&self, size_hint: u64, reader: &mut dyn Read) -> Result<Content, ObjectError> {
         content::put(self, size_hint, reader)
     }
-
-    fn holds(&self, id: ObjectId) -> Result<bool, ObjectError> {
-        Ok(self.has(id)?)
-    }
 }
 
 impl ObjectSource for Writer<'_> {
@@ -527,7 +523,6 @@ mod tests {
             let Err(ObjectError::Store(error)) = result else { panic!("went on") };
             assert!(matches!(error.downcast_ref(), Some(StoreError::WriterFailed)));
         }
-        assert!(writer.holds(id).is_err());
         assert!(matches!(writer.finish(), Err(StoreError::WriterFailed)));
         assert!(!store.contains(id).unwrap());
     }
