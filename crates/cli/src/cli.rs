@@ -7,6 +7,7 @@ mod command;
 mod completions;
 mod consent;
 mod create;
+pub(crate) mod database;
 mod delete;
 mod demo;
 mod diff;
@@ -71,6 +72,11 @@ pub(crate) struct Context {
 pub(crate) fn main() -> ExitCode {
     signals::raise_open_files_limit();
     let typed: Vec<OsString> = std::env::args_os().collect();
+    if let [_, option, from, to] = typed.as_slice()
+        && option == database::COPY
+    {
+        return database::copy(from, to);
+    }
     match Arguments::try_parse_from(&typed) {
         Ok(arguments) => ExitCode::from(run(arguments)),
         Err(error) => ExitCode::from(refuse(&typed, &error)),

@@ -72,6 +72,7 @@ impl Surroundings {
             // What is no id is told where somebody asks for the session; a rollback does not fail for it.
             session_id: self.session_id.as_deref().and_then(|id| session_id(id).ok()),
             open_files: signals::files_at_start(),
+            database_helper: crate::cli::database::helper(),
             ..Settings::default()
         };
         let actor = tool.unwrap_or(&self.user).to_owned();

@@ -26,6 +26,8 @@ pub enum Why {
     TooDeep,
     /// It was in the checkpoint and was taken out for good.
     Purged,
+    /// What SQLite keeps beside a database while it is open, and makes again.
+    DatabaseSidecar,
 }
 
 impl fmt::Display for Why {
@@ -40,6 +42,7 @@ impl fmt::Display for Why {
             Why::Unreadable => "it could not be read",
             Why::TooDeep => "nested too deeply",
             Why::Purged => "purged",
+            Why::DatabaseSidecar => "a temporary file of a SQLite database",
         })
     }
 }
@@ -100,6 +103,7 @@ mod tests {
             Why::MountPoint,
             Why::Unreadable,
             Why::TooDeep,
+            Why::DatabaseSidecar,
         ] {
             assert!(why.to_string().len() > 8);
             let json = serde_json::to_string(&why).unwrap();

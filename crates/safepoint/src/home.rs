@@ -12,6 +12,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -171,6 +172,25 @@ impl Home {
         let lock = fs::File::open(&path)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Scratch { path, _lock: lock })
+    }
+
+    /// A new file that is gone when its handle is.
+    pub(crate) fn scratch_file(&self) -> io::Result<File> {
+        let folder = self.path.join(SCRATCH);
+        make_private_dir(&folder)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600);
+        let nameless = rustix::fs::OFlags::TMPFILE.bits().cast_signed();
+        if let Ok(file) = options.clone().custom_flags(nameless).open(&folder) {
+            return Ok(file);
+        }
+        // Not every file system has files without a name.
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!("{}-{number}", std::process::id()));
+        let file = options.create_new(true).open(&path)?;
+        fs::remove_file(&path)?;
+        Ok(file)
     }
 
     /// Makes an empty folder for a sandbox that is gone.

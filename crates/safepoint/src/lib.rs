@@ -23,6 +23,9 @@
 //! # }
 //! ```
 //!
+//! A program that has a SQLite database of the workspace open must not capture that workspace in the same process: closing a file ends all POSIX locks that
+//! the process has on it, also those of SQLite ([howtocorrupt](https://sqlite.org/howtocorrupt.html), 2.2). Run the `safepoint` command instead.
+//!
 //! This crate is the only place that orders effects across the rooms (store, catalog, workspace). It never prints and never
 //! reads the environment.
 
@@ -35,6 +38,7 @@ mod compare;
 mod config;
 mod correct;
 mod create;
+mod databases;
 mod effects;
 mod environment;
 mod error;
@@ -75,6 +79,7 @@ pub use config::{
 };
 pub use correct::{Corrected, Revert};
 pub use create::{CreateOptions, Created, Urgency};
+pub use databases::{BackupError, back_up_database};
 pub use effects::{FailedUndo, NotUndone, Undone};
 pub use environment::{Environment, SystemEnvironment};
 pub use error::{Error, Wish};

@@ -13,6 +13,7 @@ use safepoint_model::rollback::Rollback;
 use safepoint_model::{CheckpointId, RelPath, WorkspaceId};
 use safepoint_store::{Store, Usage, Using};
 use safepoint_workspace::{Capabilities, Lock, Obstacle, Root, SmallFile, WorkspaceError};
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,11 @@ pub struct Settings {
     pub open_files: Option<u64>,
     /// Do not use more of the file system than this, even where it could do more.
     pub capabilities: Capabilities,
+    /// How long a SQLite database may be locked while it is read. One that takes longer is copied by `database_helper`.
+    pub database_hold: Duration,
+    /// A program, with its first arguments, that calls [`back_up_database`](crate::back_up_database) with the two paths that follow. It copies
+    /// SQLite databases that are too large to be read while they are locked; without it such a database is unsettled while a program has it open.
+    pub database_helper: Vec<OsString>,
 }
 
 impl Default for Settings {
@@ -53,6 +59,8 @@ impl Default for Settings {
             low_disk_bytes: 256 << 20,
             open_files: None,
             capabilities: Capabilities::default(),
+            database_hold: Duration::from_millis(200),
+            database_helper: Vec::new(),
         }
     }
 }

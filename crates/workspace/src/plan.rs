@@ -9,6 +9,7 @@ use crate::linux;
 use crate::probe::Capabilities;
 use crate::root::Root;
 use crate::scan::Snapshot;
+use crate::sqlite;
 use rustix::fd::OwnedFd;
 use safepoint_model::change::{self, Change, ChangeKind, Delta};
 use safepoint_model::content::{Content, PIECE_BYTES_MAX};
@@ -17,6 +18,9 @@ use safepoint_model::tree::{Entry, Node, Owners, Tree};
 use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSource, RelPath};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
+
+/// A path that changes at once: what is there, and what will be.
+type Swap = (RelPath, Option<Entry>, Option<Entry>);
 
 /// The rights that work in a directory takes.
 const WORK_BITS: u16 = 0o700;
@@ -60,13 +64,17 @@ pub fn plan(
         now,
         target,
         now_tree,
+        target_tree,
         effective: Vec::new(),
+        sidecars: Vec::new(),
+        databases: BTreeSet::new(),
         kept: Vec::new(),
         obstacles: Vec::new(),
     };
     for delta in change::deltas(source, now_tree, target_tree, owners())? {
         planner.admit(delta)?;
     }
+    planner.admit_sidecars()?;
     if !capabilities.case_matters {
         planner.check_case(target_tree)?;
     }
@@ -91,8 +99,13 @@ struct Planner<'a> {
     now: &'a Snapshot,
     target: &'a Snapshot,
     now_tree: ObjectId,
+    target_tree: ObjectId,
     /// What is really to be done, once everything that is not ours to touch is left out.
     effective: Vec<Delta>,
+    /// Files beside SQLite databases that the target does not have: they go with what they belong to.
+    sidecars: Vec<(RelPath, Entry)>,
+    /// Databases of which something is replaced.
+    databases: BTreeSet<RelPath>,
     /// Directories that stay because of what is in them.
     kept: Vec<RelPath>,
     obstacles: Vec<Obstacle>,
@@ -102,6 +115,10 @@ impl Planner<'_> {
     /// Takes a difference in, as far as it may be acted on.
     fn admit(&mut self, delta: Delta) -> Result<(), WorkspaceError> {
         match &delta {
+            Delta::Removed { path, old } if self.is_sidecar(path, old)? => {
+                self.sidecars.push((path.clone(), old.clone()));
+                return Ok(());
+            }
             Delta::Removed { path, old } => return self.admit_removal(path, old),
             Delta::Added { path, .. } => {
                 let in_the_way = self.now.coverage.skipped.iter().find(|skipped| skipped.path == *path);
@@ -125,6 +142,87 @@ impl Planner<'_> {
         }
         self.effective.push(delta);
         Ok(())
+    }
+
+    /// Whether a file lies beside a SQLite database, here or in the target, and has the name of one of its own.
+    fn is_sidecar(&self, path: &RelPath, entry: &Entry) -> Result<bool, ObjectError> {
+        let (Node::File(_), Some(base)) = (&entry.node, sqlite::base_path(path)) else { return Ok(false) };
+        Ok(sqlite::has_database(self.source, self.now_tree, &base)?
+            || sqlite::has_database(self.source, self.target_tree, &base)?)
+    }
+
+    /// Decides what becomes of the files beside SQLite databases. A log, a journal or an index beside a database of another moment damages it when it is
+    /// opened next. So they go wherever the database or its log is replaced, also what a program makes there until then. Where neither is, a
+    /// program may be at work with them, and they stay: an empty log says the same as none.
+    fn admit_sidecars(&mut self) -> Result<(), WorkspaceError> {
+        let sidecars = std::mem::take(&mut self.sidecars);
+        let is_log = |path: &RelPath| path.as_bytes().ends_with(sqlite::LOG);
+        let has_frames = |entry: &Entry| matches!(entry.node, Node::File(content) if content.size > 0);
+        let mut replaced = BTreeSet::new();
+        for delta in &self.effective {
+            let (path, entries) = match delta {
+                Delta::Added { path, new } => (path, [None, Some(new)]),
+                Delta::Removed { path, old } => (path, [Some(old), None]),
+                Delta::Replaced { path, old, new } => (path, [Some(old), Some(new)]),
+                Delta::Meta { .. } => continue,
+            };
+            for entry in entries.into_iter().flatten() {
+                if let Node::File(content) = entry.node
+                    && sqlite::is_stored_database(self.source, &content)?
+                {
+                    replaced.insert(path.clone());
+                }
+                if self.is_sidecar(path, entry)? {
+                    replaced.extend(sqlite::base_path(path));
+                }
+            }
+        }
+        let logs = sidecars.iter().filter(|(path, entry)| is_log(path) && has_frames(entry));
+        replaced.extend(logs.filter_map(|(path, _)| sqlite::base_path(path)));
+        for (path, old) in sidecars {
+            if sqlite::base_path(&path).is_some_and(|base| replaced.contains(&base)) {
+                self.effective.push(Delta::Removed { path, old });
+            }
+        }
+        for base in &replaced {
+            let (old, new) = (self.present(base)?, change::find(self.source, self.target_tree, base)?);
+            let is_admitted = |delta: &Delta| delta.path() == base && !matches!(delta, Delta::Meta { .. });
+            // A program that goes on with the old log would move it into the database.
+            if let (
+                Some(old @ Entry { node: Node::File(_), .. }),
+                Some(new @ Entry { node: Node::File(_), .. }),
+            ) = (old, new)
+                && !self.effective.iter().any(is_admitted)
+            {
+                self.effective.retain(|delta| delta.path() != base);
+                self.effective.push(Delta::Replaced { path: base.clone(), old, new });
+            }
+        }
+        self.databases = replaced;
+        Ok(())
+    }
+
+    /// Puts the swaps of databases last, each with those of the files beside it. The database is the first of them: what a program makes beside
+    /// the old one until then is displaced, too, and is found in its slot later.
+    fn with_databases(&self, swaps: Vec<Swap>) -> Result<Vec<Swap>, WorkspaceError> {
+        let base_of = |path: &RelPath| {
+            let base =
+                if self.databases.contains(path) { Some(path.clone()) } else { sqlite::base_path(path) };
+            base.filter(|base| self.databases.contains(base))
+        };
+        let (mut swaps, mut of_databases): (Vec<Swap>, Vec<Swap>) =
+            swaps.into_iter().partition(|(path, ..)| base_of(path).is_none());
+        for base in &self.databases {
+            for sidecar in sqlite::SIDECARS {
+                let path = sqlite::path_beside(base, sidecar)?;
+                if !of_databases.iter().any(|(other, ..)| *other == path) && self.present(&path)?.is_none() {
+                    of_databases.push((path, None, None));
+                }
+            }
+        }
+        of_databases.sort_by_cached_key(|(path, ..)| (base_of(path), path.clone()));
+        swaps.extend(of_databases);
+        Ok(swaps)
     }
 
     /// A directory goes as a whole, unless it holds something that was never captured: then what was captured goes, and the
@@ -176,15 +274,15 @@ impl Planner<'_> {
                 Delta::Removed { path, old } => {
                     // It leaves as it is; no mode has to be put right at its old place.
                     finals.remove(path);
-                    removed.push((path, Some(old.clone()), None));
+                    removed.push((path.clone(), Some(old.clone()), None));
                 }
                 Delta::Replaced { path, old, new } => {
                     finals.remove(path);
-                    replaced.push((path, Some(old.clone()), Some(workable(new))));
+                    replaced.push((path.clone(), Some(old.clone()), Some(workable(new))));
                     finals.extend(final_mode(path, new));
                 }
                 Delta::Added { path, new } => {
-                    added.push((path, None, Some(workable(new))));
+                    added.push((path.clone(), None, Some(workable(new))));
                     finals.extend(final_mode(path, new));
                 }
                 Delta::Meta { path, old, new } => {
@@ -198,9 +296,13 @@ impl Planner<'_> {
             let now = lent.get(&RelPath::root()).map_or(now, |(_, lent)| lent);
             finals.insert(RelPath::root(), meta_step(&RelPath::root(), now, target));
         }
-        for (path, old, new) in removed.into_iter().chain(replaced).chain(added) {
+        let mut swaps: Vec<Swap> = removed.into_iter().chain(replaced).chain(added).collect();
+        if !self.databases.is_empty() {
+            swaps = self.with_databases(swaps)?;
+        }
+        for (path, old, new) in swaps {
             let how = How::Swap { slot: steps.len() as u64 };
-            steps.push(Step { path: path.clone(), old: old.map(expected), new: new.map(expected), how });
+            steps.push(Step { path, old: old.map(expected), new: new.map(expected), how });
         }
         // Deepest first: a directory that loses the right to be entered must be the last of its line.
         steps.extend(finals.into_values().rev());

@@ -5,6 +5,7 @@
 //! captured as it was and said to be unsettled. What is left out is listed with the reason.
 
 mod assemble;
+mod database;
 mod file;
 
 use crate::cache::{CacheWriter, CachedDir, CachedEntry, NextCache, Place, StatCache};
@@ -12,7 +13,9 @@ use crate::error::WorkspaceError;
 use crate::linux::{self, Facts};
 use crate::root::{OWN_FOLDER, Root};
 use crate::rules::{RULES_BYTES_MAX, RULES_FILE, Rules};
+use crate::sqlite::DatabaseCopies;
 use crate::threads;
+use database::{Family, Waiting};
 use file::FileRead;
 pub(crate) use file::is_out_of_handles;
 use rayon::prelude::*;
@@ -47,6 +50,20 @@ pub struct ScanOptions<'a> {
     pub keep: Option<ObjectId>,
     /// What of the workspace is wanted.
     pub what: What,
+    /// What becomes of the files that SQLite keeps beside its databases.
+    pub sidecars: Sidecars,
+    /// Where copies of large databases go; where nothing is given, such a database is locked until it is read.
+    pub copies: Option<&'a dyn DatabaseCopies>,
+}
+
+/// What a capture takes of what SQLite keeps beside a database.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Sidecars {
+    /// What belongs to the state: the write-ahead log, and a journal whose writer died.
+    #[default]
+    Needed,
+    /// Everything, because the database is about to be displaced, and all that lies beside it with it.
+    All,
 }
 
 /// What of a workspace a capture is about.
@@ -103,8 +120,10 @@ pub fn scan<S: ObjectSink + ObjectSource>(
     progress: &dyn Progress,
 ) -> Result<Scan, WorkspaceError> {
     progress.begin(Activity::Scanning, None);
-    let ScanOptions { own, what, cache, next, .. } = *options;
-    let walk = Walk { sink, source: sink, place: root.place(), own, what, cache, next, progress };
+    let ScanOptions { own, what, cache, next, sidecars, copies, .. } = *options;
+    let (place, waiting) = (root.place(), Waiting::default());
+    let walk =
+        Walk { sink, source: sink, place, own, what, cache, next, sidecars, copies, waiting, progress };
     let result = threads::run(|| walk.root(root, options));
     progress.end();
     result
@@ -118,6 +137,9 @@ struct Walk<'a> {
     what: What,
     cache: Option<&'a StatCache>,
     next: Option<&'a CacheWriter>,
+    sidecars: Sidecars,
+    copies: Option<&'a dyn DatabaseCopies>,
+    waiting: Waiting,
     progress: &'a dyn Progress,
 }
 
@@ -218,6 +240,8 @@ enum Item<'a> {
         block: Option<Place>,
         only_kept: bool,
     },
+    /// A file and those that have the names of files beside a database of its name.
+    Family(Box<Family<'a>>),
 }
 
 /// An item once its work is done.
@@ -236,6 +260,7 @@ enum Outcome<'a> {
     /// As the cache had it.
     Known(CachedEntry<'a>, Facts),
     Done(Box<Done>),
+    Several(Vec<Outcome<'a>>),
 }
 
 impl Walk<'_> {
@@ -299,6 +324,7 @@ impl Walk<'_> {
         let mut items = Vec::with_capacity(listed.len());
         let mut ahead: Option<CachedEntry<'_>> = None;
         let mut gone = Vec::new();
+        let beside = database::beside_others(&listed);
         for entry in listed {
             // Both lists are sorted, so one pass over each is enough.
             while ahead.as_ref().is_none_or(|ahead| ahead.name < entry.name.as_slice()) {
@@ -313,6 +339,9 @@ impl Walk<'_> {
         }
         gone.extend(ahead.into_iter().chain(cached.into_iter().flatten()).filter(CachedEntry::is_directory));
         find_renamed(&mut items, gone);
+        if !beside.is_empty() {
+            self.gather(&here, &mut items, &beside)?;
+        }
         let outcomes = self.work(&here, items)?;
         let tree = self.collect(&here, outcomes, last.as_ref(), &mut found)?;
         Ok(Ok((tree, found)))
@@ -320,7 +349,8 @@ impl Walk<'_> {
 
     /// Does what is left to do for the items: in parallel where there is more than one thing to do.
     fn work<'c>(&self, here: &Here<'_>, items: Vec<Item<'c>>) -> Result<Vec<Outcome<'c>>, WorkspaceError> {
-        let busy = |item: &&Item<'_>| matches!(item, Item::File { .. } | Item::Directory { .. });
+        let busy =
+            |item: &&Item<'_>| matches!(item, Item::File { .. } | Item::Directory { .. } | Item::Family(_));
         if items.iter().filter(busy).count() > 1 {
             items.into_par_iter().map(|item| self.finish(here, item)).collect()
         } else {
@@ -424,6 +454,7 @@ impl Walk<'_> {
                 fresh: true,
             }))),
             Item::File { name } => self.file(here, name),
+            Item::Family(family) => self.family(here, *family),
             Item::Directory { name, facts, cached, block, only_kept } => {
                 self.subdirectory(here, name, facts, (cached, block), only_kept)
             }
@@ -434,6 +465,7 @@ impl Walk<'_> {
         match file::read(self.sink, &here.fd, &name)? {
             FileRead::Gone => Ok(Outcome::Gone),
             FileRead::Unreadable => Ok(Outcome::LeftOut(name, Why::Unreadable)),
+            FileRead::Database => self.database(here, &name),
             // Replaced while we looked: look once more, at what it is now.
             FileRead::AnotherType => match self.classify(here, name.clone(), None)? {
                 Item::File { .. } => Ok(Outcome::LeftOut(name, Why::Unreadable)),

@@ -125,12 +125,11 @@ impl Stage<'_> {
                 Err(error) if is_taken(&error) => self.replace(&place, &slot),
                 other => other,
             },
-            (Some(_), None) => match self.move_to(place.at(), self.slot(&slot.main)) {
-                // Somebody took it away meanwhile.
+            // Also where nothing was: what came up since is displaced, and found in the slot later.
+            (_, None) => match self.move_to(place.at(), self.slot(&slot.main)) {
                 Err(error) if is_absent(&error) => Ok(()),
                 other => other,
             },
-            (None, None) => Ok(()),
         }
     }
 
@@ -302,7 +301,10 @@ impl Stage<'_> {
             (Some(old), Some(new)) => {
                 self.change_back(&place, &slot, (&old.entry, &new.entry), &step.path, source)
             }
-            (None, None) => Ok(()),
+            (None, None) => match self.in_slot(&slot.main).map_err(failed)? {
+                true => self.swap_back(&place, &slot),
+                false => Ok(()),
+            },
         };
         result.map_err(|error| match error {
             Back::Io(source) => failed(source),

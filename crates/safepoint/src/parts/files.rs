@@ -1,5 +1,6 @@
 //! The files of a workspace, as a part.
 
+use crate::databases::Copies;
 use crate::home::{CacheDraft, PendingCache};
 use crate::part::{Captured, Chosen, Outline, Part, Prepared};
 use crate::{CheckpointManager, Error};
@@ -15,8 +16,8 @@ use safepoint_model::{
 };
 use safepoint_store::Writer;
 use safepoint_workspace::{
-    CacheWriter, Capabilities, Ended, Finding, Root, Scan, ScanOptions, Settled, Snapshot, Stage,
-    StageOptions, StatCache, Times, What, plan, scan,
+    CacheWriter, Capabilities, Ended, Finding, Root, Scan, ScanOptions, Settled, Sidecars, Snapshot, Stage,
+    StageOptions, StatCache, Times, What, database_family, plan, scan,
 };
 
 /// The files of one workspace that this process holds.
@@ -61,7 +62,7 @@ impl<'m> FilesPart<'m> {
         progress: &dyn Progress,
     ) -> Result<Scan, Error> {
         let cache = self.manager.trusted_cache(self.workspace.id, self.what)?;
-        self.scan_with((cache.as_ref(), None), sink, keep, progress)
+        self.scan_with((cache.as_ref(), None), sink, keep, Sidecars::Needed, progress)
     }
 
     /// Reads the whole workspace into a sink, whatever the last capture saw.
@@ -70,7 +71,7 @@ impl<'m> FilesPart<'m> {
         sink: &S,
         progress: &dyn Progress,
     ) -> Result<Scan, Error> {
-        self.scan_with((None, None), sink, None, progress)
+        self.scan_with((None, None), sink, None, Sidecars::Needed, progress)
     }
 
     fn scan_with<S: ObjectSink + ObjectSource>(
@@ -78,11 +79,17 @@ impl<'m> FilesPart<'m> {
         (cache, next): (Option<&StatCache>, Option<&CacheWriter>),
         sink: &S,
         keep: Option<ObjectId>,
+        sidecars: Sidecars,
         progress: &dyn Progress,
     ) -> Result<Scan, Error> {
         let mut own = self.manager.own_folders(self.root);
         own.extend(self.leave.iter().cloned());
-        let options = ScanOptions { excludes: &self.excludes, cache, next, own: &own, keep, what: self.what };
+        let Self { manager: CheckpointManager { home, settings, environment, .. }, .. } = self;
+        let (held_max, helper, environment) =
+            (settings.database_hold, &*settings.database_helper, environment.as_ref());
+        let copies = Copies { home, held_max, helper, environment };
+        let (excludes, own, what, copies) = (&*self.excludes, &*own, self.what, Some(&copies as _));
+        let options = ScanOptions { excludes, cache, next, own, keep, what, sidecars, copies };
         Ok(scan(self.root, sink, &options, progress)?)
     }
 }
@@ -141,10 +148,12 @@ impl Part for FilesPart<'_> {
         progress: &dyn Progress,
     ) -> Result<Captured, Error> {
         let target = target.map(|part| FilesDocument::load(writer, part.document)).transpose()?;
+        let sidecars = if target.is_some() { Sidecars::All } else { Sidecars::Needed };
         let last = self.manager.trusted_cache(self.workspace.id, self.what)?;
         let draft = self.manager.home.draft_cache(self.workspace.id, self.what, last.as_ref());
         let caches = (last.as_ref(), draft.as_ref().and_then(CacheDraft::writer));
-        let scan = self.scan_with(caches, writer, target.and_then(|target| target.tree()), progress)?;
+        let keep = target.and_then(|target| target.tree());
+        let scan = self.scan_with(caches, writer, keep, sidecars, progress)?;
         let Snapshot { root, coverage } = &scan.snapshot;
         Ok(Captured {
             document: keep_document(writer, root, coverage, scan.count, scan.bytes)?,
@@ -165,7 +174,11 @@ impl Part for FilesPart<'_> {
         let now = snapshot(writer, now)?;
         let mut target = snapshot(writer, target)?;
         if let (false, Some(base), Some(donor)) = (chosen.paths.is_empty(), now.tree(), target.tree()) {
-            let grafted = graft(writer, base, donor, chosen.paths, chosen.absent)?;
+            let mut paths = chosen.paths.to_vec();
+            for path in chosen.paths {
+                paths.extend(database_family(writer, &[base, donor], path)?);
+            }
+            let grafted = graft(writer, base, donor, &paths, chosen.absent)?;
             // The chosen paths as they were, everything else as it is.
             target.root = Entry { node: Node::Directory(grafted), ..now.root.clone() };
         }

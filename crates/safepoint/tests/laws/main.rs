@@ -7,6 +7,7 @@ mod bench;
 mod configuration;
 mod coverage;
 mod damage;
+mod databases;
 mod effects;
 mod fallback;
 mod framework;

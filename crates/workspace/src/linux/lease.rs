@@ -1,6 +1,6 @@
 //! Read leases (fcntl(2), `F_SETLEASE`): the kernel's own word that nobody has a file open for writing.
 //!
-//! The only unsafe code of the project: neither rustix nor std offers leases. Two calls, both with plain integers.
+//! Unsafe, like `ofd.rs` beside it: neither rustix nor std offers leases. Two calls, both with plain integers.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -5,6 +5,7 @@
 
 mod attributes;
 mod lease;
+pub(crate) mod ofd;
 
 pub(crate) use attributes::{
     read_xattrs, read_xattrs_by_path, set_link_owner, set_link_times_to, set_meta, set_mode, set_times_to,

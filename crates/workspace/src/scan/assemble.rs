@@ -16,6 +16,13 @@ enum Member<'a> {
 }
 
 impl Member<'_> {
+    fn name(&self) -> &[u8] {
+        match self {
+            Member::Known(cached, _) => cached.name,
+            Member::Done { entry, .. } => &entry.name,
+        }
+    }
+
     fn size(&self) -> u64 {
         match self {
             Member::Known(_, facts) if facts.file_type.is_file() => facts.size,
@@ -51,15 +58,13 @@ impl Walk<'_> {
         found: &mut Found,
     ) -> Result<ObjectId, WorkspaceError> {
         let mut members = Vec::with_capacity(outcomes.len());
+        let mut several = false;
         for outcome in outcomes {
-            match outcome {
-                Outcome::Gone => {}
-                Outcome::LeftOut(name, why) => {
-                    found.skipped.push(Skipped { path: join(&here.path, &name)?, why });
-                }
-                Outcome::Known(cached, facts) => members.push(Member::Known(cached, facts)),
-                Outcome::Done(done) => members.push(take(&here.path, *done, found)?),
-            }
+            several |= matches!(outcome, Outcome::Several(_));
+            add(&here.path, outcome, &mut members, found)?;
+        }
+        if several {
+            members.sort_by(|a, b| a.name().cmp(b.name()));
         }
         let read_bytes = members.iter().map(Member::size).sum();
         self.progress.advance(members.len() as u64, read_bytes);
@@ -113,6 +118,27 @@ impl Walk<'_> {
         }
         Some(block)
     }
+}
+
+/// Adds what became of one name, or of several that belong together.
+fn add<'c>(
+    above: &RelPath,
+    outcome: Outcome<'c>,
+    members: &mut Vec<Member<'c>>,
+    found: &mut Found,
+) -> Result<(), WorkspaceError> {
+    match outcome {
+        Outcome::Gone => {}
+        Outcome::LeftOut(name, why) => found.skipped.push(Skipped { path: join(above, &name)?, why }),
+        Outcome::Known(cached, facts) => members.push(Member::Known(cached, facts)),
+        Outcome::Done(done) => members.push(take(above, *done, found)?),
+        Outcome::Several(outcomes) => {
+            for outcome in outcomes {
+                add(above, outcome, members, found)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Adds a finished item to its directory.

@@ -2,6 +2,7 @@
 
 use crate::error::WorkspaceError;
 use crate::linux::{self, Facts, Lease};
+use crate::sqlite;
 use rustix::fd::OwnedFd;
 use safepoint_model::content::Content;
 use safepoint_model::tree::Meta;
@@ -24,6 +25,8 @@ pub(super) enum FileRead {
     Unreadable,
     /// It is no longer a file.
     AnotherType,
+    /// It is a SQLite database, of which nothing was read yet.
+    Database,
     Read {
         content: Content,
         meta: Meta,
@@ -80,6 +83,19 @@ fn read_once(sink: &dyn ObjectSink, dir: &OwnedFd, name: &[u8]) -> Result<FileRe
     if !before.file_type.is_file() {
         return Ok(FileRead::AnotherType);
     }
+    if sqlite::is_database(&fd, before.size) {
+        return Ok(FileRead::Database);
+    }
+    read_open(sink, fd, &before, started)
+}
+
+/// Reads an open file once, whatever it holds.
+pub(super) fn read_open(
+    sink: &dyn ObjectSink,
+    fd: OwnedFd,
+    before: &Facts,
+    started: i64,
+) -> Result<FileRead, WorkspaceError> {
     let mut file = File::from(fd);
     let content = match sink.put_content(before.size, &mut file) {
         Ok(content) => content,
@@ -87,14 +103,31 @@ fn read_once(sink: &dyn ObjectSink, dir: &OwnedFd, name: &[u8]) -> Result<FileRe
         Err(error) => return Err(error.into()),
     };
     let fd = OwnedFd::from(file);
-    let (Ok(xattrs), Ok(after)) = (linux::read_xattrs(&fd), linux::facts_of(&fd)) else {
+    let Some(Seen { meta, facts, same, trusted }) = look(&fd, before, started) else {
         return Ok(FileRead::Unreadable);
     };
+    let settled = same && content.size == facts.size;
+    Ok(FileRead::Read { content, meta, facts, trusted: trusted && settled, settled })
+}
+
+/// A file after it was read.
+pub(super) struct Seen {
+    pub(super) meta: Meta,
+    pub(super) facts: Facts,
+    /// Nothing shows that it was written to since before.
+    pub(super) same: bool,
+    /// A later write will show.
+    pub(super) trusted: bool,
+}
+
+/// Looks at an open file after it was read; nothing where that cannot be done.
+pub(super) fn look(fd: &OwnedFd, before: &Facts, started: i64) -> Option<Seen> {
+    let (xattrs, after) = (linux::read_xattrs(fd).ok()?, linux::facts_of(fd).ok()?);
     // A shared mapping can change pages without a new stamp. While somebody has the file open for writing, stamps
     // prove nothing; once nobody has, the first store through a new mapping sets a new one.
-    let writer = linux::try_lease(&fd) == Lease::Writer;
-    let settled = before.same_file_state(&after) && content.size == after.size;
+    let writer = linux::try_lease(fd) == Lease::Writer;
+    let same = before.same_file_state(&after);
     let meta = Meta { mode: after.mode, uid: after.uid, gid: after.gid, mtime_ns: after.mtime_ns, xattrs };
-    let trusted = settled && !writer && is_old_enough(&after, started);
-    Ok(FileRead::Read { content, meta, facts: after, trusted, settled })
+    let trusted = same && !writer && is_old_enough(&after, started);
+    Some(Seen { meta, facts: after, same, trusted })
 }

@@ -172,3 +172,37 @@ fn what_is_in_a_renamed_folder_is_not_read_again() {
     desk.write("2/deep/y", "changed");
     desk.check(2);
 }
+
+#[test]
+fn a_database_and_its_log_are_read_together_or_not_at_all() {
+    let mut desk = Desk::new();
+    let page = |text: &str| format!("{:\0<512}", format!("SQLite format 3\0{text}"));
+    desk.write("data", &page("1"));
+    desk.write("data-wal", "log 1");
+    desk.write("data-journal", "");
+    desk.write("data-shm", "index");
+    assert_eq!(desk.capture().0, 2);
+    let (read, tree) = desk.capture();
+    assert_eq!(read, 0, "what the cache vouches for is not read");
+    desk.write("data-wal", "log 2");
+    assert_eq!(desk.capture().0, 2, "a new log");
+    desk.write("data", &page("2"));
+    assert_eq!(desk.capture().0, 2, "a new database");
+    desk.write("data-shm", "another index");
+    assert_eq!(desk.capture().0, 0);
+    fs::remove_file(desk.path("data-shm")).unwrap();
+    assert_eq!(desk.capture().0, 0);
+    fs::remove_file(desk.path("data-wal")).unwrap();
+    assert_eq!(desk.capture().0, 0, "the database alone is as it was");
+    desk.write("data-wal", "log 1");
+    assert_eq!(desk.capture().0, 2, "a log that came up");
+    desk.write("data", &page("1"));
+    let _ = desk.capture();
+    assert_ne!(desk.capture().1, tree, "times are part of it");
+    // A file that is no database goes its own way.
+    desk.write("text", "1");
+    desk.write("text-wal", "1");
+    assert_eq!(desk.capture().0, 2);
+    desk.write("text-wal", "2");
+    assert_eq!(desk.capture().0, 1);
+}

@@ -1,0 +1,598 @@
+//! Reads a SQLite database with its write-ahead log, both from one moment, while programs write to it.
+//!
+//! Comes in: the name of a file that begins like a database. Goes out: what became of it and of the files beside it. It is read under the locks
+//! that SQLite's own readers take (`docs/decisions/0016`): the database cannot change then, and its log can only grow. The locks are held
+//! for a moment only: what is read goes into a copy, which is stored after they are given back. A database that is too large for
+//! that is copied by SQLite. Where no lock can be had, the files are captured as they are and reported as unsettled.
+
+use super::file::{self, FileRead, Seen};
+use super::{Done, Here, Item, Outcome, Sidecars, Walk};
+use crate::error::WorkspaceError;
+use crate::linux::{self, Facts, Lease, ofd};
+use crate::sqlite::{self, INDEX, JOURNAL, LOG, Reading, beside};
+use rustix::fd::{AsFd, OwnedFd};
+use safepoint_model::content::Content;
+use safepoint_model::coverage::Why;
+use safepoint_model::tree::{Entry, Meta, Node};
+use safepoint_model::{ObjectError, ObjectSink};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long to wait for the locks of one database.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long to wait in one capture for all of them; after that each gets [`WAIT_MIN`].
+const WAITS_MAX: Duration = Duration::from_secs(10);
+const WAIT_MIN: Duration = Duration::from_millis(50);
+/// A database that would not hold still under its locks so often has a writer that does not care for them.
+const TRIES: u32 = 4;
+/// Files up to this size are copied into memory.
+const MEMORY_BYTES_MAX: u64 = 8 << 20;
+/// So much is copied between two looks at the clock.
+const STRETCH_BYTES: usize = 1 << 20;
+
+/// A file, and those with names of files beside a database of its name.
+pub(super) struct Family<'a> {
+    base: Item<'a>,
+    others: Vec<Item<'a>>,
+}
+
+/// How long this capture has waited for locks so far.
+#[derive(Default)]
+pub(super) struct Waiting(AtomicU64);
+
+impl Waiting {
+    fn allowance(&self) -> Duration {
+        let spent = Duration::from_millis(self.0.load(Ordering::Relaxed));
+        if spent < WAITS_MAX { WAIT_MAX } else { WAIT_MIN }
+    }
+
+    fn spend(&self, time: Duration) {
+        self.0.fetch_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+/// Which entries of a sorted list have names of files beside a database, each with the entry whose name the database has.
+pub(super) fn beside_others(listed: &[linux::Listed]) -> Vec<(usize, usize)> {
+    let base = |name: &[u8]| {
+        let base = sqlite::base_of(name)?;
+        listed.binary_search_by(|entry| entry.name.as_slice().cmp(base)).ok()
+    };
+    listed.iter().enumerate().filter_map(|(at, entry)| Some((base(&entry.name)?, at))).collect()
+}
+
+/// The locks of a reader, for as long as this lives.
+struct Held {
+    main: OwnedFd,
+    /// Nothing where there is no index, and so nobody who uses the log.
+    index: Option<OwnedFd>,
+    since: Instant,
+}
+
+impl Held {
+    /// Takes the locks once; nothing where a writer has them.
+    fn try_take(dir: &OwnedFd, name: &[u8]) -> io::Result<Option<Self>> {
+        let main = linux::open_file(dir, name)?;
+        // A writer that waits for readers to end lets no new one in.
+        if !ofd::try_read_lock(&main, sqlite::PENDING)? {
+            return Ok(None);
+        }
+        let shared = ofd::try_read_lock(&main, sqlite::SHARED)?;
+        ofd::unlock(&main, sqlite::PENDING)?;
+        if !shared {
+            return Ok(None);
+        }
+        let since = Instant::now();
+        // From here on the index can appear, but not go away: that takes all of what we share.
+        let index = match linux::open_file(dir, &beside(name, INDEX)) {
+            Ok(index) => Some(index),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(index) = &index
+            && !(ofd::try_read_lock(index, sqlite::CHECKPOINT)?
+                && ofd::try_read_lock(index, sqlite::READ_MARK)?)
+        {
+            return Ok(None);
+        }
+        Ok(Some(Self { main, index, since }))
+    }
+
+    /// Takes the locks, waiting for writers.
+    fn take(dir: &OwnedFd, name: &[u8], waiting: &Waiting) -> io::Result<Option<Self>> {
+        let (begun, allowance) = (Instant::now(), waiting.allowance());
+        let held = loop {
+            match Self::try_take(dir, name)? {
+                None if begun.elapsed() < allowance => std::thread::sleep(Duration::from_millis(1)),
+                held => break held,
+            }
+        };
+        waiting.spend(begun.elapsed());
+        Ok(held)
+    }
+}
+
+/// What was read of a file while it was locked.
+enum Copied {
+    Stored(Content),
+    Memory(Vec<u8>),
+    File(File, u64),
+}
+
+/// One file as it was while the database was locked.
+struct Sample {
+    name: Vec<u8>,
+    copied: Copied,
+    meta: Meta,
+    facts: Facts,
+    trusted: bool,
+}
+
+/// Why a database was not read.
+enum Miss {
+    /// Something changed although it was locked, or came up that has to be locked too.
+    Again,
+    TooLong,
+    Unreadable,
+    Failed(WorkspaceError),
+}
+
+impl From<io::Error> for Miss {
+    fn from(error: io::Error) -> Self {
+        if file::is_out_of_handles(&error) {
+            let path = safepoint_model::RelPath::root();
+            return Miss::Failed(WorkspaceError::Read { path, source: error });
+        }
+        Miss::Unreadable
+    }
+}
+
+impl From<ObjectError> for Miss {
+    fn from(error: ObjectError) -> Self {
+        match error {
+            ObjectError::Input(_) => Miss::Unreadable,
+            error => Miss::Failed(error.into()),
+        }
+    }
+}
+
+impl<'c> Item<'c> {
+    fn name(&self) -> &[u8] {
+        match self {
+            Item::Gone => b"",
+            Item::LeftOut(name, _) | Item::File { name } | Item::Directory { name, .. } => name,
+            Item::Known { cached, .. } => cached.name,
+            Item::Link { entry, .. } => &entry.name,
+            Item::Family(family) => family.base.name(),
+        }
+    }
+
+    /// A file that is to be captured.
+    fn is_file(&self) -> bool {
+        match self {
+            Item::File { .. } => true,
+            Item::Known { facts, .. } => facts.file_type.is_file(),
+            _ => false,
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        matches!(self, Item::Known { .. })
+    }
+}
+
+impl Walk<'_> {
+    /// Puts files together with those that may be databases of theirs. What a rule leaves out only of the files beside a database is part of the
+    /// database all the same; and what lies beside a database that is left out is left out with it.
+    pub(super) fn gather<'c>(
+        &self,
+        here: &Here<'_>,
+        items: &mut [Item<'c>],
+        beside: &[(usize, usize)],
+    ) -> Result<(), WorkspaceError> {
+        for &(base, at) in beside {
+            if matches!(items[base], Item::LeftOut(_, Why::Ignored)) && items[at].is_file() {
+                let name = items[at].name().to_vec();
+                if here.keep.entry(self.source, &name)?.is_none() && sqlite::is_sidecar_at(&here.fd, &name) {
+                    items[at] = Item::left_out(name, Why::Ignored);
+                }
+                continue;
+            }
+            let joins =
+                items[at].is_file() || matches!(items[at], Item::LeftOut(_, Why::Ignored) | Item::Gone);
+            if items[base].is_file() {
+                let base_item = std::mem::replace(&mut items[base], Item::Gone);
+                items[base] = Item::Family(Box::new(Family { base: base_item, others: Vec::new() }));
+            }
+            if joins && base != at {
+                let other = std::mem::replace(&mut items[at], Item::Gone);
+                match &mut items[base] {
+                    Item::Family(family) => family.others.push(other),
+                    _ => items[at] = other,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Captures a file with those that have the names of files beside a database.
+    pub(super) fn family<'c>(
+        &self,
+        here: &Here<'_>,
+        family: Family<'c>,
+    ) -> Result<Outcome<'c>, WorkspaceError> {
+        let Family { base, others } = family;
+        let name = base.name().to_vec();
+        let is = |item: &Item<'_>, sidecar: &[u8]| item.name().strip_prefix(&*name) == Some(sidecar);
+        let index = others.iter().any(|item| is(item, INDEX));
+        let known = base.is_known() && others.iter().all(Item::is_known);
+        let unchanged = known && !index && self.is_still(here, &base);
+        if unchanged || !sqlite::is_database_at(&here.fd, &name) {
+            let all = std::iter::once(base).chain(others);
+            return Ok(Outcome::Several(all.map(|item| self.finish(here, item)).collect::<Result<_, _>>()?));
+        }
+        let idle = |item: &Item<'_>| {
+            item.is_known()
+                || is(item, INDEX)
+                || (is(item, JOURNAL) && self.is_played_back(here, item.name()))
+        };
+        let mut wanted = self.sidecars == Sidecars::All;
+        for item in &others {
+            wanted |= self.is_kept(here, item.name())?;
+        }
+        if wanted || !base.is_known() || !others.iter().all(idle) || !self.is_still(here, &base) {
+            return self.database(here, &name);
+        }
+        let mut outcomes = vec![self.finish(here, base)?];
+        for item in others {
+            outcomes.push(match item {
+                Item::Known { cached, facts } if !cached.name.ends_with(INDEX) => {
+                    Outcome::Known(cached, facts)
+                }
+                item => Outcome::LeftOut(item.name().to_vec(), Why::DatabaseSidecar),
+            });
+        }
+        Ok(Outcome::Several(outcomes))
+    }
+
+    /// Whether a file is still as it was when it was looked at before the files beside it were.
+    fn is_still(&self, here: &Here<'_>, item: &Item<'_>) -> bool {
+        match item {
+            Item::Known { cached, .. } => linux::facts_if_any(&here.fd, cached.name)
+                .is_ok_and(|facts| facts.is_some_and(|it| cached.is_hit(&it))),
+            _ => false,
+        }
+    }
+
+    fn is_played_back(&self, here: &Here<'_>, name: &[u8]) -> bool {
+        linux::open_file(&here.fd, name).is_ok_and(|fd| !sqlite::is_journal(&fd))
+    }
+
+    /// Whether a file beside a database is in the tree that is to be kept.
+    fn is_kept(&self, here: &Here<'_>, name: &[u8]) -> Result<bool, WorkspaceError> {
+        Ok((name.ends_with(INDEX) || name.ends_with(JOURNAL))
+            && here.keep.entry(self.source, name)?.is_some())
+    }
+
+    /// Captures a database and what belongs to it.
+    pub(super) fn database<'c>(&self, here: &Here<'_>, name: &[u8]) -> Result<Outcome<'c>, WorkspaceError> {
+        for _ in 0..TRIES {
+            let tried = match self.at_rest(here, name) {
+                Ok(None) => self.locked(here, name),
+                Ok(Some(outcomes)) => Ok(Some(outcomes)),
+                Err(miss) => Err(miss),
+            };
+            match tried {
+                Ok(Some(outcomes)) => return Ok(Outcome::Several(outcomes)),
+                Err(Miss::Again) => {}
+                Err(Miss::TooLong) => {
+                    if let Some(outcomes) = self.backed_up(here, name)? {
+                        return Ok(Outcome::Several(outcomes));
+                    }
+                    break;
+                }
+                Err(Miss::Failed(error)) => return Err(error),
+                Ok(None) | Err(Miss::Unreadable) => break,
+            }
+        }
+        self.as_it_is(here, name)
+    }
+
+    /// A large database that no program has open for writing is read in place, like any other file; no lock keeps programs waiting.
+    /// Nothing where it is small, or has a writer, or that cannot be known.
+    fn at_rest<'c>(&self, here: &Here<'_>, name: &[u8]) -> Result<Option<Vec<Outcome<'c>>>, Miss> {
+        let started = file::now_ns();
+        let main = linux::open_file(&here.fd, name)?;
+        let before = linux::facts_of(&main)?;
+        let is_quiet = |facts: &Facts, fd: &OwnedFd| {
+            file::is_old_enough(facts, started) && linux::try_lease(fd) == Lease::NoWriter
+        };
+        if self.copies.is_none()
+            || before.size <= MEMORY_BYTES_MAX
+            || self.sidecars == Sidecars::All
+            || !is_quiet(&before, &main)
+        {
+            return Ok(None);
+        }
+        let sidecars = [LOG, JOURNAL, INDEX].map(|sidecar| beside(name, sidecar));
+        let facts = || -> io::Result<Vec<_>> {
+            let all = std::iter::once(name).chain(sidecars.iter().map(Vec::as_slice));
+            all.map(|name| linux::facts_if_any(&here.fd, name)).collect()
+        };
+        let all = facts()?;
+        let mut samples = vec![self.sample(name, &main, &before, started, None)?];
+        let mut outcomes = Vec::new();
+        for (sidecar, known) in sidecars.iter().zip(&all[1..]) {
+            let Some(known) = known.filter(|known| known.file_type.is_file()) else { continue };
+            let fd = linux::open_file(&here.fd, sidecar)?;
+            let wanted = sidecar.ends_with(LOG)
+                || (sidecar.ends_with(JOURNAL) && sqlite::is_journal(&fd))
+                || self.is_kept(here, sidecar).map_err(Miss::Failed)?;
+            if !wanted {
+                outcomes.push(Outcome::LeftOut(sidecar.clone(), Why::DatabaseSidecar));
+            } else if is_quiet(&known, &fd) {
+                samples.push(self.sample(sidecar, &fd, &known, started, None)?);
+            } else {
+                return Ok(None);
+            }
+        }
+        if linux::try_lease(&main) != Lease::NoWriter || facts()? != all {
+            return Err(Miss::Again);
+        }
+        outcomes.extend(self.store(samples)?);
+        Ok(Some(outcomes))
+    }
+
+    /// Reads a database while it is locked; nothing where no lock can be had.
+    fn locked<'c>(&self, here: &Here<'_>, name: &[u8]) -> Result<Option<Vec<Outcome<'c>>>, Miss> {
+        let started = file::now_ns();
+        let Some(held) = Held::take(&here.fd, name, &self.waiting)? else { return Ok(None) };
+        let before = linux::facts_of(&held.main)?;
+        let is_same = |name: &[u8], facts: &Facts| -> io::Result<bool> {
+            Ok(linux::facts_if_any(&here.fd, name)?.is_some_and(|now| now.ino == facts.ino))
+        };
+        if !before.file_type.is_file() || !is_same(name, &before)? {
+            return Err(Miss::Again);
+        }
+        let limited = self.copies.filter(|_| self.sidecars == Sidecars::Needed);
+        let until = limited.map(|copies| held.since + copies.held_max());
+        let main = self.sample(name, &held.main, &before, started, until)?;
+        let mut outcomes = Vec::new();
+        let mut samples = Vec::new();
+        let log = beside(name, LOG);
+        if let Some((fd, facts)) = open_if_file(&here.fd, &log)? {
+            samples.push(self.log(&log, &fd, &facts, started, until)?);
+            if !is_same(&log, &facts)? {
+                return Err(Miss::Again);
+            }
+        }
+        let journal = beside(name, JOURNAL);
+        if let Some((fd, facts)) = open_if_file(&here.fd, &journal)? {
+            let all = self.sidecars == Sidecars::All || self.is_kept(here, &journal).map_err(Miss::Failed)?;
+            // Nobody writes, and there is something to play back: its writer died, and whoever opens the database next needs it.
+            let hot = || -> io::Result<bool> {
+                Ok(!ofd::is_write_locked(&held.main, sqlite::RESERVED)? && sqlite::is_journal(&fd))
+            };
+            let sample = match all || hot()? {
+                true => Some(self.sample(&journal, &fd, &facts, started, until)?),
+                false => None,
+            };
+            match sample {
+                Some(sample) if all || hot()? => samples.push(sample),
+                _ => outcomes.push(Outcome::LeftOut(journal, Why::DatabaseSidecar)),
+            }
+        }
+        let index = beside(name, INDEX);
+        if let Some((fd, facts)) = open_if_file(&here.fd, &index)? {
+            if held.index.is_none() {
+                return Err(Miss::Again);
+            }
+            if self.sidecars == Sidecars::All || self.is_kept(here, &index).map_err(Miss::Failed)? {
+                samples.push(self.sample(&index, &fd, &facts, started, until)?);
+            } else {
+                outcomes.push(Outcome::LeftOut(index, Why::DatabaseSidecar));
+            }
+        }
+        // Under these locks nobody may have written to it.
+        let after = linux::facts_of(&held.main)?;
+        if !before.same_file_state(&after) {
+            return Err(Miss::Again);
+        }
+        drop(held);
+        samples.push(main);
+        outcomes.extend(self.store(samples)?);
+        Ok(Some(outcomes))
+    }
+
+    /// Reads the log, which may grow. Where it was begun anew just before it was locked, the first frame that is written changes its header, and
+    /// frames of both runs may have been read: then it is read again, because it cannot begin anew a second time.
+    fn log(
+        &self,
+        name: &[u8],
+        fd: &OwnedFd,
+        facts: &Facts,
+        started: i64,
+        until: Option<Instant>,
+    ) -> Result<Sample, Miss> {
+        for _ in 0..TRIES {
+            let header = sqlite::start_of::<32>(fd)?;
+            let now = linux::facts_of(fd)?;
+            let mut sample = self.sample(name, fd, &now, started, until)?;
+            if sqlite::start_of::<32>(fd)? == header {
+                sample.trusted &= facts.same_file_state(&sample.facts);
+                return Ok(sample);
+            }
+        }
+        Err(Miss::Again)
+    }
+
+    /// Reads one open file: at once into the sink, or into a copy if that must not take longer than until then.
+    fn sample(
+        &self,
+        name: &[u8],
+        fd: &OwnedFd,
+        before: &Facts,
+        started: i64,
+        until: Option<Instant>,
+    ) -> Result<Sample, Miss> {
+        let copied = match (until, self.copies) {
+            (Some(until), Some(copies)) if before.size > MEMORY_BYTES_MAX => {
+                copy_to_file(fd, before.size, copies.file()?, until)?
+            }
+            (Some(until), _) => copy_to_memory(fd, before.size, until)?,
+            (None, _) => {
+                let mut reading = Reading { fd, at: 0, end: before.size };
+                Copied::Stored(self.sink.put_content(before.size, &mut reading)?)
+            }
+        };
+        let Seen { meta, facts, trusted, .. } = file::look(fd, before, started).ok_or(Miss::Unreadable)?;
+        Ok(Sample { name: name.to_vec(), copied, meta, facts, trusted })
+    }
+
+    /// Stores what was read.
+    fn store<'c>(&self, samples: Vec<Sample>) -> Result<Vec<Outcome<'c>>, Miss> {
+        let one = |sample: Sample| -> Result<Outcome<'c>, Miss> {
+            let Sample { name, copied, meta, facts, trusted } = sample;
+            let content = copied.store(self.sink)?;
+            let trusted = trusted && content.size == facts.size;
+            Ok(done(Entry { name, meta, node: Node::File(content) }, facts, trusted, false))
+        };
+        samples.into_iter().map(one).collect()
+    }
+
+    /// A database that takes longer to read than it may be locked, as SQLite copies it: with all that its log holds. Nothing where that cannot be
+    /// done.
+    fn backed_up<'c>(
+        &self,
+        here: &Here<'_>,
+        name: &[u8],
+    ) -> Result<Option<Vec<Outcome<'c>>>, WorkspaceError> {
+        let started = file::now_ns();
+        let Some(copies) = self.copies else { return Ok(None) };
+        let Ok(Some((fd, facts))) = open_if_file(&here.fd, name) else { return Ok(None) };
+        let Ok(copy) = copies.back_up(here.fd.as_fd(), OsStr::from_bytes(name)) else { return Ok(None) };
+        let (Ok(size), Some(seen)) =
+            (copy.metadata().map(|metadata| metadata.len()), file::look(&fd, &facts, started))
+        else {
+            return Ok(None);
+        };
+        let content = Copied::File(copy, size).store(self.sink)?;
+        let entry = Entry { name: name.to_vec(), meta: seen.meta, node: Node::File(content) };
+        let mut outcomes = vec![done(entry, seen.facts, false, false)];
+        for sidecar in sqlite::SIDECARS {
+            let sidecar = beside(name, sidecar);
+            if let Ok(Some(_)) = open_if_file(&here.fd, &sidecar) {
+                outcomes.push(Outcome::LeftOut(sidecar, Why::DatabaseSidecar));
+            }
+        }
+        Ok(Some(outcomes))
+    }
+
+    /// A database that cannot be locked, with its log and its journal: perhaps of several moments.
+    fn as_it_is<'c>(&self, here: &Here<'_>, name: &[u8]) -> Result<Outcome<'c>, WorkspaceError> {
+        let mut outcomes = Vec::new();
+        let index = beside(name, INDEX);
+        let all = self.sidecars == Sidecars::All || self.is_kept(here, &index)?;
+        if !all && matches!(open_if_file(&here.fd, &index), Ok(Some(_))) {
+            outcomes.push(Outcome::LeftOut(index.clone(), Why::DatabaseSidecar));
+        }
+        let index = all.then_some(index);
+        for name in [name.to_vec(), beside(name, JOURNAL), beside(name, LOG)].into_iter().chain(index) {
+            let started = file::now_ns();
+            let opened = match open_if_file(&here.fd, &name) {
+                Ok(opened) => opened,
+                Err(error) => match Miss::from(error) {
+                    Miss::Failed(error) => return Err(error),
+                    _ => {
+                        outcomes.push(Outcome::LeftOut(name, Why::Unreadable));
+                        continue;
+                    }
+                },
+            };
+            let Some((fd, facts)) = opened else { continue };
+            outcomes.push(match file::read_open(self.sink, fd, &facts, started)? {
+                FileRead::Read { content, meta, facts, .. } => {
+                    done(Entry { name, meta, node: Node::File(content) }, facts, false, true)
+                }
+                _ => Outcome::LeftOut(name, Why::Unreadable),
+            });
+        }
+        Ok(Outcome::Several(outcomes))
+    }
+}
+
+fn done<'c>(entry: Entry, facts: Facts, trusted: bool, unsettled: bool) -> Outcome<'c> {
+    Outcome::Done(Box::new(Done { entry, facts, trusted, unsettled, below: None, fresh: true }))
+}
+
+/// Opens a file; nothing where there is none, or something else.
+fn open_if_file(dir: &OwnedFd, name: &[u8]) -> io::Result<Option<(OwnedFd, Facts)>> {
+    let fd = match linux::open_file(dir, name) {
+        Ok(fd) => fd,
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ELOOP) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    let facts = linux::facts_of(&fd)?;
+    Ok(facts.file_type.is_file().then_some((fd, facts)))
+}
+
+fn copy_to_memory(fd: &OwnedFd, size: u64, until: Instant) -> Result<Copied, Miss> {
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+    copy(fd, size, until, &mut |stretch, _| {
+        bytes.extend_from_slice(stretch);
+        Ok(())
+    })?;
+    Ok(Copied::Memory(bytes))
+}
+
+fn copy_to_file(fd: &OwnedFd, size: u64, file: File, until: Instant) -> Result<Copied, Miss> {
+    // Where the file system can, the copy shares the blocks and takes no time.
+    if rustix::fs::ioctl_ficlone(&file, fd).is_ok() {
+        return Ok(Copied::File(file, size));
+    }
+    let len = copy(fd, size, until, &mut |stretch, at| file.write_all_at(stretch, at))?;
+    Ok(Copied::File(file, len))
+}
+
+/// Copies a file in stretches. Says how much there was.
+fn copy(
+    fd: &OwnedFd,
+    size: u64,
+    until: Instant,
+    write: &mut dyn FnMut(&[u8], u64) -> io::Result<()>,
+) -> Result<u64, Miss> {
+    let mut buffer = vec![0; STRETCH_BYTES.min(usize::try_from(size).unwrap_or(STRETCH_BYTES))];
+    let mut reading = Reading { fd, at: 0, end: size };
+    while reading.at < size {
+        if Instant::now() >= until {
+            return Err(Miss::TooLong);
+        }
+        let at = reading.at;
+        match reading.read(&mut buffer)? {
+            0 => break,
+            len => write(&buffer[..len], at)?,
+        }
+    }
+    Ok(reading.at)
+}
+
+impl Copied {
+    fn store(self, sink: &dyn ObjectSink) -> Result<Content, ObjectError> {
+        match self {
+            Copied::Stored(content) => Ok(content),
+            Copied::Memory(bytes) => sink.put_content(bytes.len() as u64, &mut bytes.as_slice()),
+            Copied::File(mut file, size) => {
+                file.rewind().map_err(ObjectError::Input)?;
+                sink.put_content(size, &mut file.take(size))
+            }
+        }
+    }
+}
