@@ -50,14 +50,17 @@ use crate::problem::Problem;
 use crate::signals;
 use args::{Arguments, Command, Global};
 use clap::{CommandFactory, Parser};
+use clap::error::{ContextKind, ContextValue};
 use output::{Printer, Reply, Stage};
 use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::text::is_unsafe;
 use safepoint::{CheckpointManager, Pinned, Progress, Workspace};
 use std::ffi::OsString;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
-use terminal::Bars;
+use terminal::{Bars, printable};
 
 /// What every verb works with.
 pub(crate) struct Context {
@@ -79,7 +82,7 @@ pub(crate) fn main() -> ExitCode {
     }
     match Arguments::try_parse_from(&typed) {
         Ok(arguments) => ExitCode::from(run(arguments)),
-        Err(error) => ExitCode::from(refuse(&typed, &error)),
+        Err(error) => ExitCode::from(refuse(&typed, printable_error(error))),
     }
 }
 
@@ -154,11 +157,10 @@ fn guarded(verb: impl FnOnce() -> Result<Reply, Problem>) -> Result<Reply, Probl
 }
 
 /// Answers a command line that cannot be understood, or a wish for help.
-fn refuse(typed: &[OsString], error: &clap::Error) -> u8 {
+fn refuse(typed: &[OsString], error: clap::Error) -> u8 {
     let before_paths = || typed.iter().skip(1).take_while(|word| *word != "--");
     if !error.use_stderr() || !before_paths().any(|word| word == "--json") {
-        // That nobody reads it is no reason to fail differently.
-        let _ = error.print();
+        complain(&error);
         return u8::try_from(error.exit_code()).unwrap_or(2);
     }
     let command = named_command(before_paths());
@@ -174,6 +176,35 @@ fn refuse(typed: &[OsString], error: &clap::Error) -> u8 {
     let out = Printer::new(&Global { json: true, ..Global::default() }, true, Stage::Ours);
     let attempt = "understand the command line";
     out.finish(&command, attempt, &Err(problem.silent_about_change()))
+}
+
+/// The same refusal, with what was typed made harmless.
+fn printable_error(mut error: clap::Error) -> clap::Error {
+    let harmless = |value: &ContextValue| match value {
+        ContextValue::String(text) => Some(ContextValue::String(printable(text))),
+        ContextValue::Strings(texts) => {
+            Some(ContextValue::Strings(texts.iter().map(|text| printable(text)).collect()))
+        }
+        _ => None,
+    };
+    let context: Vec<(ContextKind, ContextValue)> =
+        error.context().filter_map(|(kind, value)| Some((kind, harmless(value)?))).collect();
+    for (kind, value) in context {
+        error.insert(kind, value);
+    }
+    error
+}
+
+/// Prints help, or a refusal on standard error. That nobody reads it is no reason to fail differently.
+fn complain(error: &clap::Error) {
+    let text = error.render().to_string();
+    // A suggestion repeats what was typed, too.
+    if error.use_stderr() && text.lines().any(|line| line.contains(is_unsafe)) {
+        let lines = text.lines().map(|line| printable(line) + "\n");
+        let _ = std::io::stderr().write_all(lines.collect::<String>().as_bytes());
+    } else {
+        let _ = error.print();
+    }
 }
 
 /// The command that the words name, with the groups that it is in; as much of it as was understood.

@@ -24,6 +24,7 @@ pub mod retention;
 pub mod rollback;
 pub mod session;
 pub mod span;
+pub mod text;
 pub mod time;
 pub mod tree;
 mod varint;

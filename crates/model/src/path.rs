@@ -3,6 +3,7 @@
 //! Names on Linux are bytes. In JSON a path is a string where it is UTF-8, else `{"bytes": "<base64>"}`.
 
 use crate::ModelError;
+use crate::text::write_printable;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -106,22 +107,12 @@ impl RelPath {
 }
 
 impl fmt::Display for RelPath {
-    /// For people: control characters and bytes that are not UTF-8 are escaped, so that a name cannot act on a terminal.
+    /// For people: a name cannot act on a terminal nor look like another one (see [`crate::text`]).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_root() {
             return f.write_str(".");
         }
-        for chunk in self.0.utf8_chunks() {
-            for letter in chunk.valid().chars() {
-                if letter.is_control() {
-                    write!(f, "{}", letter.escape_default())?;
-                } else {
-                    write!(f, "{letter}")?;
-                }
-            }
-            chunk.invalid().iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))?;
-        }
-        Ok(())
+        write_printable(f, &self.0)
     }
 }
 

@@ -17,6 +17,11 @@ pub(crate) fn can_ask(context: &Context) -> bool {
 
 /// Goes on only if the user says so. The question is one that can be answered with yes.
 pub(crate) fn ask(context: &Context, question: &str) -> Result<(), Problem> {
+    ask_about(context, &[], question)
+}
+
+/// The same, with lines above the question.
+pub(crate) fn ask_about(context: &Context, about: &[String], question: &str) -> Result<(), Problem> {
     if context.yes {
         return Ok(());
     }
@@ -26,7 +31,7 @@ pub(crate) fn ask(context: &Context, question: &str) -> Result<(), Problem> {
             "If you mean it, say so with --yes.",
         ));
     }
-    match line(context, &format!("{question} [y/N]"))?.to_lowercase().as_str() {
+    match typed(context, about, &format!("{question} [y/N]"))?.to_lowercase().as_str() {
         "y" | "yes" => Ok(()),
         _ => Err(Problem::declined()),
     }
@@ -34,10 +39,11 @@ pub(crate) fn ask(context: &Context, question: &str) -> Result<(), Problem> {
 
 /// What the user types, without the spaces around it. Whoever cannot be heard has said nothing.
 pub(crate) fn line(context: &Context, question: &str) -> Result<String, Problem> {
-    context.out.flush();
-    let mut errors = io::stderr();
-    // Whoever cannot see the question will not answer it.
-    let _ = write!(errors, "{question} ").and_then(|()| errors.flush());
+    typed(context, &[], question)
+}
+
+fn typed(context: &Context, about: &[String], question: &str) -> Result<String, Problem> {
+    context.out.ask(about, question);
     match answer(context) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => {
             Err(Problem::interrupted("Run it again when you like."))

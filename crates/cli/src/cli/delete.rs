@@ -48,12 +48,9 @@ fn these_with(
     chosen: &[Checkpoint],
     tags: Tags,
 ) -> Result<Reply, Problem> {
-    let question = format!(
-        "{}\nDelete {}? This cannot be undone.",
-        chosen.iter().map(line).collect::<Vec<_>>().join("\n"),
-        counted(chosen.len() as u64, "checkpoint", "checkpoints")
-    );
-    consent::ask(context, &question)?;
+    let count = counted(chosen.len() as u64, "checkpoint", "checkpoints");
+    let about: Vec<String> = chosen.iter().map(line).collect();
+    consent::ask_about(context, &about, &format!("Delete {count}? This cannot be undone."))?;
     at_once(context, manager, chosen, tags)
 }
 

@@ -175,7 +175,8 @@ impl Story<'_> {
         let number = self.steps.borrow().len() + 1;
         let colours = self.out.colours;
         let time = colours.dim(format!("{ms:>7.1} ms"));
-        self.out.line(format!("\n{number:>2}  {}{time}", colours.bold(format!("{title:<62}"))));
+        self.out.line("");
+        self.out.line(format!("{number:>2}  {}{time}", colours.bold(format!("{title:<62}"))));
         lines.iter().for_each(|line| self.out.line(format!("    {line}")));
         let ms = (ms * 1000.0).round() / 1000.0;
         self.steps
@@ -185,9 +186,10 @@ impl Story<'_> {
 }
 
 fn farewell(out: &Printer, kept: Option<&Path>) {
+    out.line("");
     match kept {
-        Some(path) => out.line(format!("\nThe folder is still there: {}", path.display())),
-        None => out.line("\nThe temporary folder is gone again."),
+        Some(path) => out.line(format!("The folder is still there: {}", path.display())),
+        None => out.line("The temporary folder is gone again."),
     }
     out.line("Now yours. In a project of your own, type:");
     out.line(format!("    {}", out.colours.cyan("safepoint create -m \"before I start\"")));

@@ -22,7 +22,7 @@ pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<Reply, Problem
     // As short as it can be said.
     let path = exported.path.canonicalize().unwrap_or(exported.path);
     if out.quiet && !out.is_json() {
-        // Byte for byte, for the script that asked. What goes wrong is told at the end.
+        // Byte for byte, for the script that asked, except on a terminal. What goes wrong is told at the end.
         let _ = out.bytes().write_all(&[path.as_os_str().as_bytes(), b"\n"].concat());
     } else {
         let label = checkpoint.label.as_deref().map(|label| format!(" \"{}\"", printable(label)));

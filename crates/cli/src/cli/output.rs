@@ -1,11 +1,14 @@
 //! The one printer. Data goes to standard output, everything else to standard error; with `--json` standard output is one
 //! JSON value and nothing else.
+//!
+//! Whatever is printed is made harmless here, whoever made the text: a line keeps only colours of our own, JSON has its unsafe characters
+//! escaped, bytes go as they are only where standard output is no terminal.
 
 #![allow(clippy::print_stderr, reason = "this is the one place that prints")]
 
 use crate::cli::args::{ColorWhen, Global};
 use crate::cli::exit;
-use crate::cli::terminal::{Colours, harmless, printable, printable_bytes};
+use crate::cli::terminal::{Colours, content, harmless, json_text, one_line, printable, printable_bytes};
 use crate::context::{Surroundings, colours_off};
 use crate::json;
 use crate::problem::Problem;
@@ -65,6 +68,14 @@ pub(crate) enum Stage {
     Ours,
     /// A program's that Safepoint runs.
     Lent,
+}
+
+/// Where a line of a patch is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Both,
+    Old,
+    New,
 }
 
 /// Standard output, and why it can be written no more.
@@ -140,7 +151,10 @@ impl Printer {
     /// One line of the answer, for people.
     pub(crate) fn line(&self, text: impl Display) {
         match self.form {
-            Form::Text => self.write(|out| writeln!(out, "{text}")),
+            Form::Text => {
+                let text = text.to_string();
+                self.write(|out| writeln!(out, "{}", one_line(&text, self.colours)));
+            }
             Form::Aside => self.complain(&text.to_string()),
             Form::Json => {}
         }
@@ -175,15 +189,36 @@ impl Printer {
         self.write(BufWriter::flush);
     }
 
-    /// Standard output for bytes as they are.
+    /// Standard output for bytes: as they are for a program, made harmless on a terminal.
     pub(crate) fn bytes(&self) -> impl Write + '_ {
-        Bytes { printer: self }
+        Bytes { printer: self, open: Vec::new() }
     }
 
-    /// A line as another program printed it.
-    pub(crate) fn raw_line(&self, line: &[u8]) {
+    /// A line that another program printed, after a few words of ours: as it is for a program, with nothing but its colours on a terminal.
+    pub(crate) fn quoted_line(&self, before: &str, line: &[u8]) {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let before = one_line(before, self.colours);
+        let shown = if self.terminal { harmless(line, self.colours).into_bytes() } else { line.to_vec() };
+        match self.form {
+            Form::Text => self.write(|out| {
+                [before.as_bytes(), &shown, b"\n"].iter().try_for_each(|piece| out.write_all(piece))
+            }),
+            Form::Aside => self.aside(&[before.as_bytes(), line, b"\n"].concat()),
+            Form::Json => {}
+        }
+    }
+
+    /// A line of a file in a patch. To a program the bytes go as they are, so that the patch can be applied; on a terminal tabs stay, and
+    /// all else that is unsafe is spelled out.
+    pub(crate) fn content_line(&self, side: Side, line: &str) {
+        let shown = if self.terminal { content(line.as_bytes()) } else { line.to_owned() };
+        let text = match side {
+            Side::Both => format!(" {shown}"),
+            Side::Old => self.colours.red(format!("-{shown}")),
+            Side::New => self.colours.green(format!("+{shown}")),
+        };
         if self.form == Form::Text {
-            self.write(|out| out.write_all(line).and_then(|()| out.write_all(b"\n")));
+            self.write(|out| writeln!(out, "{text}"));
         }
     }
 
@@ -195,9 +230,10 @@ impl Printer {
         let mut errors = io::stderr().lock();
         let _ = match errors.is_terminal() {
             false => errors.write_all(bytes),
-            true => bytes
-                .split_inclusive(|byte| *byte == b'\n')
-                .try_for_each(|line| writeln!(errors, "{}", harmless(line, self.error_colours))),
+            true => bytes.split_inclusive(|byte| *byte == b'\n').try_for_each(|line| {
+                let end = if line.ends_with(b"\n") { "\n" } else { "" };
+                write!(errors, "{}{end}", harmless(line, self.error_colours))
+            }),
         };
     }
 
@@ -230,7 +266,15 @@ impl Printer {
 
     /// A line on standard error. That nobody reads it is no reason to fail.
     fn complain(&self, text: &str) {
-        let _ = writeln!(io::stderr(), "{text}");
+        let _ = writeln!(io::stderr(), "{}", one_line(text, self.error_colours));
+    }
+
+    /// A question on standard error, with the lines that it is about above it. Whoever cannot see it will not answer it.
+    pub(crate) fn ask(&self, about: &[String], question: &str) {
+        self.flush();
+        about.iter().for_each(|line| self.complain(line));
+        let mut errors = io::stderr();
+        let _ = write!(errors, "{} ", one_line(question, self.error_colours)).and_then(|()| errors.flush());
     }
 
     /// Ends the answer; gives the exit code.
@@ -277,12 +321,11 @@ impl Printer {
         };
         let pretty = io::stdout().is_terminal();
         self.write(|out| {
-            if pretty {
-                serde_json::to_writer_pretty(&mut *out, &envelope)?;
-            } else {
-                serde_json::to_writer(&mut *out, &envelope)?;
-            }
-            out.write_all(b"\n")
+            let text = match pretty {
+                true => serde_json::to_string_pretty(&envelope)?,
+                false => serde_json::to_string(&envelope)?,
+            };
+            out.write_all(json_text(&text).as_bytes()).and_then(|()| out.write_all(b"\n"))
         });
     }
 
@@ -305,11 +348,37 @@ impl Printer {
 
 struct Bytes<'p> {
     printer: &'p Printer,
+    /// The beginning of a letter whose end is not here yet.
+    open: Vec<u8>,
+}
+
+impl Bytes<'_> {
+    /// Writes for a terminal. A letter that two pieces share is shown once it is whole.
+    fn show(&mut self, bytes: &[u8]) {
+        self.open.extend_from_slice(bytes);
+        let end = self.open.utf8_chunks().last().map(|chunk| chunk.invalid()).unwrap_or_default();
+        let cut = std::str::from_utf8(end).is_err_and(|error| error.error_len().is_none());
+        let whole = self.open.len() - if cut { end.len() } else { 0 };
+        let shown = content(&self.open[..whole]);
+        self.open.drain(..whole);
+        self.printer.write(|out| out.write_all(shown.as_bytes()));
+    }
+}
+
+impl Drop for Bytes<'_> {
+    fn drop(&mut self) {
+        let shown = content(&self.open);
+        self.printer.write(|out| out.write_all(shown.as_bytes()));
+    }
 }
 
 impl Write for Bytes<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.printer.write(|out| out.write_all(bytes));
+        if self.printer.terminal {
+            self.show(bytes);
+        } else {
+            self.printer.write(|out| out.write_all(bytes));
+        }
         match self.printer.failed() {
             Some(kind) => Err(kind.into()),
             None => Ok(bytes.len()),

@@ -2,12 +2,13 @@
 //!
 //! Bounded: what is long or not text is named, not shown.
 
-use crate::cli::output::Printer;
-use crate::cli::terminal::{counted, printable};
+use crate::cli::output::{Printer, Side};
+use crate::cli::terminal::counted;
 use crate::problem::Problem;
 use safepoint::Comparison;
 use safepoint::model::RelPath;
 use safepoint::model::change::{Change, ChangeKind};
+use safepoint::model::text::is_unsafe;
 use safepoint::model::tree::{Entry, Node};
 use similar::{ChangeTag, TextDiff};
 use std::time::Duration;
@@ -146,14 +147,14 @@ impl Patch<'_> {
 
     fn line(&self, tag: ChangeTag, text: &str) {
         let body = text.strip_suffix('\n').unwrap_or(text);
-        // To a program the bytes go as they are, so that the patch can be applied; to a terminal they must not speak.
-        let body = if self.out.terminal { harmless(body) } else { body.to_owned() };
-        let colours = self.out.colours;
-        self.out.line(match tag {
-            ChangeTag::Equal => format!(" {body}"),
-            ChangeTag::Delete => colours.red(format!("-{body}")),
-            ChangeTag::Insert => colours.green(format!("+{body}")),
-        });
+        self.out.content_line(
+            match tag {
+                ChangeTag::Equal => Side::Both,
+                ChangeTag::Delete => Side::Old,
+                ChangeTag::Insert => Side::New,
+            },
+            body,
+        );
         if !text.ends_with('\n') {
             self.out.line("\\ No newline at end of file");
         }
@@ -165,15 +166,11 @@ fn lines_of(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-fn harmless(line: &str) -> String {
-    line.split('\t').map(printable).collect::<Vec<_>>().join("\t")
-}
-
 /// The path as git writes it: in quotes, with the escapes of C, where it holds something odd.
 fn side(prefix: &str, path: &RelPath) -> String {
-    let odd = |byte: &u8| byte.is_ascii_control() || matches!(byte, b'"' | b'\\');
+    let odd = |letter: char| is_unsafe(letter) || matches!(letter, '"' | '\\');
     match std::str::from_utf8(path.as_bytes()) {
-        Ok(text) if !path.as_bytes().iter().any(odd) => format!("{prefix}/{text}"),
+        Ok(text) if !text.contains(odd) => format!("{prefix}/{text}"),
         _ => {
             let escaped: String = path.as_bytes().iter().map(|byte| escaped(*byte)).collect();
             format!("\"{prefix}/{escaped}\"")

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-pub(crate) use harmless::{for_shell, harmless, printable, printable_bytes};
+pub(crate) use harmless::{content, for_shell, harmless, json_text, one_line, printable, printable_bytes};
 
 /// Colours, or none.
 #[derive(Debug, Clone, Copy)]

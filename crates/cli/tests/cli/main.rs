@@ -14,6 +14,7 @@ mod layouts;
 mod list;
 mod man;
 mod odd;
+mod outside;
 mod plan;
 mod plan_answers;
 mod plan_back;

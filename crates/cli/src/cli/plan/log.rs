@@ -4,7 +4,7 @@ use super::Opened;
 use crate::cli::Context;
 use crate::cli::args::plan::LogArgs;
 use crate::cli::output::Reply;
-use crate::cli::terminal::{harmless, moment, printable};
+use crate::cli::terminal::{moment, printable};
 use crate::json;
 use crate::problem::Problem;
 use safepoint::model::Timestamp;
@@ -31,7 +31,7 @@ fn printed(context: &Context, opened: &Opened, step: &str) -> Result<Reply, Prob
         None => out.note(format!("Step {} printed nothing, or was not run by Safepoint.", printable(step))),
         Some(bytes) if out.terminal => {
             for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-                out.line(harmless(line, out.colours));
+                out.quoted_line("", line);
             }
         }
         // That nobody reads it any more is told at the end.

@@ -16,7 +16,6 @@ use safepoint::{
     Search, Staged, StagedEnd, Trial, Until, Workspace,
 };
 use serde_json::{Value, json};
-use std::io::Write;
 
 /// What the flags mean together.
 pub(super) fn chosen(args: &RollbackArgs) -> Result<Strategy, Problem> {
@@ -254,8 +253,5 @@ fn check(check: &Check) -> Value {
 
 /// What a command prints is for people to see, and never part of the answer.
 fn show(context: &Context, bytes: &[u8]) {
-    if !context.out.quiet {
-        // Whoever does not read it does not want it.
-        let _ = std::io::stderr().write_all(bytes);
-    }
+    context.out.aside(bytes);
 }

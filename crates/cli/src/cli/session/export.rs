@@ -5,7 +5,7 @@
 use crate::cli::Context;
 use crate::cli::args::session::ExportArgs;
 use crate::cli::output::Reply;
-use crate::cli::terminal::{counted, printable};
+use crate::cli::terminal::{counted, json_text, printable};
 use crate::json;
 use crate::problem::Problem;
 use serde_json::json;
@@ -25,6 +25,7 @@ pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<Reply, Problem
     let log = context.surroundings.open(None)?.export_session(args.session.id.parse()?)?;
     let shape = json::session::log(&log);
     let text = format!("{shape:#}\n");
+    let text = json_text(&text);
     let Some(file) = &args.file else {
         if !context.out.is_json() {
             // What goes wrong is told at the end.

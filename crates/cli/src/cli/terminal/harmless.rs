@@ -1,28 +1,83 @@
 //! What others wrote, made harmless: nothing of it acts on a terminal or in a shell.
 
 use super::Colours;
+use safepoint::model::text;
+use std::borrow::Cow;
 
 /// Text of others, made harmless: what would act on a terminal is spelled out.
 pub(crate) fn printable(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if letter.is_control() {
-            safe.extend(letter.escape_default());
-        } else {
-            safe.push(letter);
-        }
-    }
-    safe
+    text::printable(text).into_owned()
 }
 
 /// Bytes of others, made harmless.
 pub(crate) fn printable_bytes(bytes: &[u8]) -> String {
     let mut safe = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        safe.push_str(&printable(chunk.valid()));
-        safe.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
-    }
+    // Writing into a string cannot fail.
+    let _ = text::write_printable(&mut safe, bytes);
     safe
+}
+
+/// One line as it is printed: only colours of our own stay, where colours are on. Every line that Safepoint prints goes through here, so
+/// that a command which prints text from outside as it is does no harm.
+pub(crate) fn one_line(line: &str, colours: Colours) -> Cow<'_, str> {
+    if !line.chars().any(text::is_unsafe) {
+        return Cow::Borrowed(line);
+    }
+    let mut safe = String::with_capacity(line.len() + 8);
+    let (mut rest, mut painted) = (line, false);
+    while let Some(at) = rest.find(text::is_unsafe) {
+        safe.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let style = PALETTE.iter().find(|style| colours.on && rest.starts_with(**style));
+        let length = style.map_or_else(|| rest.chars().next().map_or(0, char::len_utf8), |style| style.len());
+        let (piece, after) = rest.split_at(length);
+        match style {
+            Some(style) => {
+                painted = *style != RESET;
+                safe.push_str(piece);
+            }
+            None => safe.push_str(&text::printable(piece)),
+        }
+        rest = after;
+    }
+    safe.push_str(rest);
+    if painted {
+        safe.push_str(RESET);
+    }
+    Cow::Owned(safe)
+}
+
+const RESET: &str = "\u{1b}[0m";
+/// The sequences that [`Colours`] makes; a test compares.
+const PALETTE: [&str; 8] =
+    [RESET, "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m", "\u{1b}[34m", "\u{1b}[36m"];
+
+/// Content of a file for a terminal: lines and tabs stay, all else that is unsafe is spelled out.
+pub(crate) fn content(bytes: &[u8]) -> String {
+    let pieces = bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\t'));
+    let shown = pieces.map(|piece| match piece.split_last() {
+        Some((end @ (b'\n' | b'\t'), before)) => printable_bytes(before) + &char::from(*end).to_string(),
+        _ => printable_bytes(piece),
+    });
+    shown.collect()
+}
+
+/// JSON whose strings cannot act on a terminal either: the same value, with unsafe characters written as `\u` escapes.
+pub(crate) fn json_text(json: &str) -> Cow<'_, str> {
+    // Outside of strings JSON is ASCII, and the only controls in it are ends of lines.
+    let odd = |letter: char| letter != '\n' && text::is_unsafe(letter);
+    if !json.chars().any(odd) {
+        return Cow::Borrowed(json);
+    }
+    let mut safe = String::with_capacity(json.len() + 8);
+    for letter in json.chars() {
+        if odd(letter) {
+            letter.encode_utf16(&mut [0; 2]).iter().for_each(|unit| safe.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            safe.push(letter);
+        }
+    }
+    Cow::Owned(safe)
 }
 
 /// One line that another program printed, made harmless: of what acts on a terminal only colours stay, where they are wanted. Of a line
@@ -91,6 +146,29 @@ pub(crate) fn for_shell(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_keeps_only_colours_of_our_own() {
+        let (on, off) = (Colours { on: true }, Colours { on: false });
+        for painted in [
+            on.bold("x"),
+            on.dim("x"),
+            on.red("x"),
+            on.green("x"),
+            on.yellow("x"),
+            on.blue("x"),
+            on.cyan("x"),
+        ] {
+            assert_eq!(one_line(&painted, on), painted, "a colour that is not in the palette");
+        }
+        assert_eq!(one_line("a\u{1b}[31mb\u{1b}[8mc", on), "a\u{1b}[31mb\\u{1b}[8mc\u{1b}[0m");
+        assert_eq!(one_line("a\u{1b}[31mb\n\u{202e}", off), "a\\u{1b}[31mb\\n\\u{202e}");
+        assert_eq!(content(b"a\tb\n\x1b[2J\r\n\x9b"), "a\tb\n\\u{1b}[2J\\r\n\\x9b");
+        let odd = serde_json::json!({ "a\u{202e}": "\u{7f}\u{9b}\u{e0001}\n" });
+        let text = format!("{odd:#}");
+        assert_eq!(json_text(&text), "{\n  \"a\\u202e\": \"\\u007f\\u009b\\udb40\\udc01\\n\"\n}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&json_text(&text)).unwrap(), odd);
+    }
 
     #[test]
     fn text_of_others_cannot_act_on_a_terminal() {

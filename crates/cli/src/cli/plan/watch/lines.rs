@@ -3,7 +3,7 @@
 use super::about;
 use crate::cli::output::Printer;
 use crate::cli::plan::look::sign;
-use crate::cli::terminal::{harmless, printable, took};
+use crate::cli::terminal::{printable, took};
 use safepoint::RunEvent;
 use safepoint::model::plan::state::StepState;
 use std::collections::BTreeMap;
@@ -118,12 +118,7 @@ impl<'a> Lines<'a> {
         }
         let alone = seen.under_way.keys().all(|other| other == step);
         let who = if alone { String::new() } else { format!("{}: ", printable(step)) };
-        if self.out.terminal {
-            self.out.line(format!("    {who}{}", harmless(line, self.out.colours)));
-        } else {
-            let line = line.strip_suffix(b"\n").unwrap_or(line);
-            self.out.raw_line(&[b"    ", who.as_bytes(), line].concat());
-        }
+        self.out.quoted_line(&format!("    {who}"), line);
     }
 
     pub(super) fn happened(&self, event: &RunEvent<'_>) {

@@ -5,7 +5,7 @@
 use super::about;
 use super::cut::{Row, cut};
 use crate::cli::plan::look::{leaves, sign};
-use crate::cli::terminal::{Colours, counted, fitted, harmless, printable, screen, took, verb};
+use crate::cli::terminal::{Colours, counted, fitted, harmless, one_line, printable, screen, took, verb};
 use safepoint::model::plan::state::{Plan, Step, StepState};
 use safepoint::{Activity, RunEvent};
 use std::collections::BTreeMap;
@@ -115,19 +115,19 @@ impl Live {
                 view.began.get_or_insert_with(Instant::now);
                 view.plan = Some((*plan).clone());
             }
-            RunEvent::Dead(dead) => view.say(format!("{}.", about(dead))),
+            RunEvent::Dead(dead) => view.say(&format!("{}.", about(dead)), colours),
             RunEvent::StepBegins(step) | RunEvent::Verifies(step) => view.begins(step),
             RunEvent::Printed(step, bytes) => view.printed(step, bytes, colours),
             RunEvent::TriesAgain { step, attempt, error } => {
                 view.attempts.insert((*step).to_owned(), attempt + 1);
                 let (sign, step) = (sign(colours, StepState::Failed), printable(step));
-                view.say(format!("{sign} {step}  attempt {attempt} failed: {}", printable(error)));
+                view.say(&format!("{sign} {step}  attempt {attempt} failed: {}", printable(error)), colours);
             }
             RunEvent::Done(step) => view.ends(step, colours),
             RunEvent::Failed(step, error) => {
                 view.ends(step, colours);
                 let (sign, step) = (sign(colours, StepState::Failed), printable(step));
-                view.say(format!("{sign} {step}  failed: {}", colours.red(printable(error))));
+                view.say(&format!("{sign} {step}  failed: {}", colours.red(printable(error))), colours);
             }
             RunEvent::Checkpoint(created) => {
                 let label = created.checkpoint.label.as_deref().unwrap_or_default();
@@ -139,7 +139,12 @@ impl Live {
 }
 
 impl View {
-    fn say(&mut self, line: String) {
+    fn say(&mut self, line: &str, colours: Colours) {
+        self.above(one_line(line, colours).into_owned());
+    }
+
+    /// A line above the tree, harmless already.
+    fn above(&mut self, line: String) {
         match self.above.len() < LINES_MAX {
             true => self.above.push(line),
             false => self.left_out += 1,
@@ -184,7 +189,7 @@ impl View {
     fn quote(&mut self, step: &str, line: &[u8], colours: Colours) {
         if !line.is_empty() {
             let who = colours.dim(format!("{}:", printable(step)));
-            self.say(format!("{who} {}", harmless(line, colours)));
+            self.above(format!("{who} {}", harmless(line, colours)));
         }
     }
 
@@ -238,7 +243,7 @@ impl Shared {
             view.left_out = 0;
         }
         for row in &rows {
-            text.push_str(row);
+            text.push_str(&one_line(row, self.colours));
             text.push('\n');
         }
         view.drawn = rows.len();
