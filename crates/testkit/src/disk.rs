@@ -41,7 +41,8 @@ use std::path::PathBuf;
 use crate::op::{FileId, Op, Recording};
 use crate::record::{first_id, merged_roots};
 pub use image::Image;
-use pending::{Dice, Pending};
+pub(crate) use pending::Dice;
+use pending::Pending;
 use state::State;
 
 /// More pending ops than this are not lost or kept one by one, but by a

@@ -7,6 +7,7 @@
 //! * [`mod@record`] runs it once and writes down every change it made.
 //! * [`disk`] replays such a recording into a model of a disk which forgets
 //!   what was not synced, and lays the states after a power cut out for real.
+//! * [`blocks`] cuts the power of real file systems: it records what reaches their disks.
 //! * [`tree`] reads a folder into a value that can be compared.
 //! * [`memory`] tells how much memory programs took.
 //!
@@ -54,6 +55,7 @@
 #![cfg(target_os = "linux")]
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 
+pub mod blocks;
 pub mod disk;
 pub mod memory;
 pub mod op;

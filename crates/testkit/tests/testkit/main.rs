@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests set up folders")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod blocks;
 mod common;
 mod disk;
 mod record;
