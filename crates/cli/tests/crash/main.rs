@@ -4,6 +4,7 @@
 //! - `power`: every verb is recorded, replayed onto a simulated disk that forgets what was not synced, and cut at every operation.
 //! - `fault`: every state-changing call fails, once or from then on.
 //! - `upkeep`: pruning, collecting, purging and repairing, killed everywhere, with captures beside them.
+//! - `blocks`: the power of real disks with ext4, xfs and btrfs, cut at every request; as root, when asked for.
 //! - `crowd`: several processes at once, doing whatever comes, some killed at random.
 //!
 //! The oracle is outside of what crashes: plain copies of the trees, compared byte by byte.
@@ -16,6 +17,7 @@ pub(crate) fn is_full() -> bool {
     std::env::var_os("SAFEPOINT_PROOF").is_some_and(|proof| proof == "full")
 }
 
+mod blocks;
 mod crowd;
 mod fault;
 mod kill;

@@ -36,6 +36,8 @@ pub(crate) enum Act {
     HardReset,
     /// Of all of the repository's folder, and nothing else.
     RollbackRepository,
+    /// A checkpoint in a home whose catalog an older version wrote.
+    Migrate,
 }
 
 impl Act {
@@ -59,7 +61,9 @@ const OTHERS: [&str; 2] = ["second", "agent"];
 
 /// A project and a home, the same ones at every point.
 pub(crate) struct Scene {
-    folder: tempfile::TempDir,
+    folder: PathBuf,
+    /// Deletes the folder, where it is a temporary one.
+    _temporary: Option<tempfile::TempDir>,
     pub(crate) act: Act,
     /// Capabilities that the binary is told to do without.
     without: &'static str,
@@ -212,6 +216,51 @@ fn hard_reset(home: &Path, project: &Path, to: CheckpointId) -> TreeImage {
     there
 }
 
+/// The oldest schema that can hold what these scenes have.
+const OLD_SCHEMA: u32 = 1;
+
+/// Makes the catalog one of an older schema, with the rows that it had; no migration changes the meaning of a column.
+fn downgrade(home: &Path) {
+    let (now, then) = (home.join("catalog.db"), home.join("older.db"));
+    let migrations = Path::new(env!("CARGO_MANIFEST_DIR")).join("../catalog/migrations");
+    let number = |path: &Path| {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        name[1..name.find("__").unwrap()].parse::<u32>().unwrap()
+    };
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(migrations).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort_by_key(|path| number(path));
+    let connection = rusqlite::Connection::open(&then).unwrap();
+    connection.pragma_update(None, "foreign_keys", false).unwrap();
+    for file in files.iter().filter(|path| number(path) <= OLD_SCHEMA) {
+        connection.execute_batch(&fs::read_to_string(file).unwrap()).unwrap();
+    }
+    connection.execute("ATTACH ?1 AS now", [now.to_str().unwrap()]).unwrap();
+    // The list of the migrations that were applied.
+    let (history,): (String,) = connection
+        .query_row("SELECT sql FROM now.sqlite_schema WHERE name = 'refinery_schema_history'", (), |row| {
+            Ok((row.get(0)?,))
+        })
+        .unwrap();
+    connection.execute_batch(&history).unwrap();
+    let names = |sql: &str| -> Vec<String> {
+        let mut statement = connection.prepare(sql).unwrap();
+        statement.query_map((), |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    };
+    for table in
+        names("SELECT name FROM main.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+    {
+        let columns = names(&format!("SELECT name FROM pragma_table_info('{table}', 'main')")).join(", ");
+        connection.execute_batch(&format!("DELETE FROM main.{table}; INSERT INTO main.{table} ({columns}) SELECT {columns} FROM now.{table}")).unwrap();
+    }
+    connection.execute("DELETE FROM main.refinery_schema_history WHERE version > ?1", [OLD_SCHEMA]).unwrap();
+    drop(connection);
+    for name in ["catalog.db-wal", "catalog.db-shm"] {
+        let _ = fs::remove_file(home.join(name));
+    }
+    fs::rename(then, now).unwrap();
+}
+
 impl Scene {
     pub(crate) fn new(act: Act) -> Self {
         Self::without(act, "")
@@ -219,9 +268,17 @@ impl Scene {
 
     pub(crate) fn without(act: Act, without: &'static str) -> Self {
         let memory = Path::new("/dev/shm");
-        let folder =
+        let temporary =
             if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
-        let (home, project) = (folder.path().join("home"), folder.path().join("project"));
+        let mut scene = Self::at(temporary.path(), act, without);
+        scene._temporary = Some(temporary);
+        scene.keep("before");
+        scene
+    }
+
+    /// In this folder, which may be a mounted file system.
+    pub(crate) fn at(folder: &Path, act: Act, without: &'static str) -> Self {
+        let (home, project) = (folder.join("home"), folder.join("project"));
         fs::create_dir(&project).unwrap();
         let manager = CheckpointManager::open(&home).unwrap();
         let workspace = manager.register(&project).unwrap();
@@ -247,13 +304,13 @@ impl Scene {
         let mut others = Vec::new();
         let first = match act {
             Act::RollbackTogether => {
-                put(folder.path(), "second/file", "second");
-                put(folder.path(), "agent/memory", "remember");
-                put(folder.path(), "agent/sibling", "somebody else's");
-                manager.register(&folder.path().join("second")).unwrap();
-                manager.register_agent("claude", &[], &[folder.path().join("agent/memory")]).unwrap();
+                put(folder, "second/file", "second");
+                put(folder, "agent/memory", "remember");
+                put(folder, "agent/sibling", "somebody else's");
+                manager.register(&folder.join("second")).unwrap();
+                manager.register_agent("claude", &[], &[folder.join("agent/memory")]).unwrap();
                 manager.set_agent("claude", "model", "then".into()).unwrap();
-                others = OTHERS.map(|name| image(&folder.path().join(name))).to_vec();
+                others = OTHERS.map(|name| image(&folder.join(name))).to_vec();
                 let options = CreateOptions { label: Some("all".to_owned()), ..CreateOptions::default() };
                 manager.create_together(&Whole::Framework, &options, &Silent).unwrap().checkpoint.id
             }
@@ -286,16 +343,13 @@ impl Scene {
             }
         };
         if act == Act::RollbackTogether {
-            put(folder.path(), "second/file", "broken");
-            put(folder.path(), "second/new", "new");
-            put(folder.path(), "agent/memory", "forgotten");
+            put(folder, "second/file", "broken");
+            put(folder, "second/new", "new");
+            put(folder, "agent/memory", "forgotten");
             manager.set_agent("claude", "model", "now".into()).unwrap();
         }
-        let others = others
-            .into_iter()
-            .zip(OTHERS)
-            .map(|(then, name)| [image(&folder.path().join(name)), then])
-            .collect();
+        let others =
+            others.into_iter().zip(OTHERS).map(|(then, name)| [image(&folder.join(name)), then]).collect();
         if act == Act::HardReset {
             let options = CreateOptions { git: GitCommit::Branch, ..CreateOptions::default() };
             let created = manager.create(&workspace, &options, &Silent).unwrap();
@@ -305,7 +359,7 @@ impl Scene {
             manager.restore(&workspace, first, &RestoreOptions::default(), &Silent).unwrap();
         }
         let (old, new) = match act {
-            Act::Create => (second_image.clone(), second_image),
+            Act::Create | Act::Migrate => (second_image.clone(), second_image),
             Act::Undo | Act::ApplyPlan => (first_image, second_image),
             Act::HardReset => (image(&project), first_image),
             _ => (second_image, first_image),
@@ -315,8 +369,12 @@ impl Scene {
         let rollbacks = manager.rollbacks(&workspace).unwrap().len();
         drop(manager);
         let new = if act == Act::HardReset { hard_reset(&home, &project, first) } else { new };
-        let scene = Self {
-            folder,
+        if act == Act::Migrate {
+            downgrade(&home);
+        }
+        Self {
+            folder: folder.to_owned(),
+            _temporary: None,
             act,
             without,
             profiled: false,
@@ -328,21 +386,19 @@ impl Scene {
             target: first,
             checkpoints,
             rollbacks,
-        };
-        scene.keep("before");
-        scene
+        }
     }
 
     pub(crate) fn home(&self) -> PathBuf {
-        self.folder.path().join("home")
+        self.folder.join("home")
     }
 
     pub(crate) fn project(&self) -> PathBuf {
-        self.folder.path().join("project")
+        self.folder.join("project")
     }
 
     pub(crate) fn roots(&self) -> Vec<PathBuf> {
-        self.act.folders().iter().map(|name| self.folder.path().join(name)).collect()
+        self.act.folders().iter().map(|name| self.folder.join(name)).collect()
     }
 
     /// Everything as it was before the verb.
@@ -353,24 +409,24 @@ impl Scene {
     /// Keeps everything as it is now under a name, to come back to.
     pub(crate) fn keep(&self, name: &str) {
         for folder in self.act.folders() {
-            let kept = self.folder.path().join(format!("{folder}.{name}"));
+            let kept = self.folder.join(format!("{folder}.{name}"));
             let _ = fs::remove_dir_all(&kept);
-            copy_tree(&self.folder.path().join(folder), &kept).unwrap();
+            copy_tree(&self.folder.join(folder), &kept).unwrap();
         }
     }
 
     pub(crate) fn lay(&self, name: &str) {
         for folder in self.act.folders() {
-            let here = self.folder.path().join(folder);
+            let here = self.folder.join(folder);
             fs::remove_dir_all(&here).unwrap();
-            copy_tree(&self.folder.path().join(format!("{folder}.{name}")), &here).unwrap();
+            copy_tree(&self.folder.join(format!("{folder}.{name}")), &here).unwrap();
         }
     }
 
     fn command(&self, args: &[&str]) -> Program {
         let mut env: Vec<(OsString, OsString)> = vec![
             ("SAFEPOINT_HOME".into(), self.home().into()),
-            ("HOME".into(), self.folder.path().into()),
+            ("HOME".into(), self.folder.clone().into()),
             // One thread: the calls come in the same order at every run.
             ("RAYON_NUM_THREADS".into(), "1".into()),
         ];
@@ -385,7 +441,7 @@ impl Scene {
 
     pub(crate) fn verb(&self) -> Program {
         match self.act {
-            Act::Create => self.command(&["create", "-m", "second"]),
+            Act::Create | Act::Migrate => self.command(&["create", "-m", "second"]),
             Act::Rollback | Act::RollbackMany | Act::RollbackPlan => self.command(&["rollback", "@"]),
             Act::RollbackTogether => self.command(&["rollback", &self.target.to_string()]),
             Act::CorrectPlan => self.command(&["plan", "correct", PLAN, "--mode", "revert"]),
@@ -438,7 +494,7 @@ impl Scene {
             ));
         }
         for ([old, new], name) in self.others.iter().zip(OTHERS) {
-            let difference = image(&self.folder.path().join(name)).difference(if is_new { new } else { old });
+            let difference = image(&self.folder.join(name)).difference(if is_new { new } else { old });
             if !difference.is_empty() {
                 return Err(format!("{name} is not {}: {difference:#?}", if is_new { "new" } else { "old" }));
             }
@@ -479,7 +535,7 @@ impl Scene {
     /// Which state the database takes for the true one.
     fn is_new(&self, manager: &CheckpointManager, workspace: &Workspace) -> Result<bool, safepoint::Error> {
         let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
-        if self.act == Act::Create {
+        if matches!(self.act, Act::Create | Act::Migrate) {
             return Ok(manager.list(&filter)?.len() > self.checkpoints);
         }
         let verb = match self.act {

@@ -12,8 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A home with two workspaces: one whose old checkpoints are in the way, and one in which somebody captures meanwhile.
-struct Yard {
-    folder: tempfile::TempDir,
+pub(crate) struct Yard {
+    folder: PathBuf,
+    /// Deletes the folder, where it is a temporary one.
+    _temporary: Option<tempfile::TempDir>,
     /// What each checkpoint must hold. After a purge, what it holds without the path will do as well.
     images: BTreeMap<String, Vec<TreeImage>>,
 }
@@ -32,9 +34,19 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 impl Yard {
     fn new() -> Self {
         let memory = Path::new("/dev/shm");
-        let folder =
+        let temporary =
             if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
-        let mut yard = Self { folder, images: BTreeMap::new() };
+        let mut yard = Self::at(temporary.path());
+        yard._temporary = Some(temporary);
+        for name in ["home", "old", "busy"] {
+            copy_tree(&yard.path(name), &yard.path(&format!("{name}.before"))).unwrap();
+        }
+        yard
+    }
+
+    /// In this folder, which may be a mounted file system.
+    pub(crate) fn at(folder: &Path) -> Self {
+        let mut yard = Self { folder: folder.to_owned(), _temporary: None, images: BTreeMap::new() };
         let manager = CheckpointManager::open(&yard.path("home")).unwrap();
         for name in ["old", "busy"] {
             fs::create_dir(yard.path(name)).unwrap();
@@ -55,18 +67,14 @@ impl Yard {
         let all = manager.list(&Filter { workspace: Some(old.id), ..Filter::default() }).unwrap();
         // Half of what is stored is dead now, which is enough for it to be collected.
         manager.delete(&all[2..].iter().map(|old| old.id).collect::<Vec<_>>()).unwrap();
-        drop(manager);
-        for name in ["home", "old", "busy"] {
-            copy_tree(&yard.path(name), &yard.path(&format!("{name}.before"))).unwrap();
-        }
         yard
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
     }
 
-    fn image(&self, name: &str) -> TreeImage {
+    pub(crate) fn image(&self, name: &str) -> TreeImage {
         TreeImage::read(&self.path(name), &[".safepoint"]).unwrap()
     }
 
@@ -80,13 +88,13 @@ impl Yard {
     fn environment(&self) -> Vec<(OsString, OsString)> {
         vec![
             ("SAFEPOINT_HOME".into(), self.path("home").into()),
-            ("HOME".into(), self.folder.path().into()),
+            ("HOME".into(), self.folder.clone().into()),
             ("RAYON_NUM_THREADS".into(), "1".into()),
             ("LLVM_PROFILE_FILE".into(), "/dev/null".into()),
         ]
     }
 
-    fn program(&self, args: &[&str]) -> Program {
+    pub(crate) fn program(&self, args: &[&str]) -> Program {
         let exe = PathBuf::from(env!("CARGO_BIN_EXE_safepoint"));
         let args = args.iter().map(OsString::from).collect();
         Program { exe, args, env: self.environment(), cwd: self.path("old") }
@@ -108,7 +116,7 @@ impl Yard {
     }
 
     /// The law: everything is valid, and every checkpoint that is listed restores exactly. Says how many there are.
-    fn law(&self, captured: &(String, TreeImage)) -> usize {
+    pub(crate) fn law(&self, captured: Option<&(String, TreeImage)>) -> usize {
         let manager = CheckpointManager::open(&self.path("home")).unwrap();
         let validation = manager.validate(None, Depth::Deep, &Silent).unwrap();
         assert!(validation.is_valid(), "{validation:?}");
@@ -118,10 +126,8 @@ impl Yard {
             let filter =
                 Filter { workspace: Some(workspace.id), role: RoleFilter::Asked, ..Filter::default() };
             let listed = manager.list(&filter).unwrap();
-            assert!(
-                name == "old" || listed.iter().any(|it| it.id.to_string() == captured.0),
-                "it was promised"
-            );
+            let is_listed = |id: &str| listed.iter().any(|it| it.id.to_string() == id);
+            assert!(name == "old" || captured.is_none_or(|it| is_listed(&it.0)), "it was promised");
             for checkpoint in listed {
                 self.restores(&manager, &workspace, checkpoint.id, name, captured);
                 count += 1;
@@ -136,7 +142,7 @@ impl Yard {
         workspace: &Workspace,
         id: safepoint::model::CheckpointId,
         name: &str,
-        captured: &(String, TreeImage),
+        captured: Option<&(String, TreeImage)>,
     ) {
         // Nothing of what stands there helps.
         for entry in fs::read_dir(self.path(name)).unwrap() {
@@ -146,7 +152,7 @@ impl Yard {
         let now = self.image(name);
         let known = self.images.get(&id.to_string());
         let fits = known.is_some_and(|images| images.contains(&now))
-            || (id.to_string() == captured.0 && now == captured.1);
+            || captured.is_some_and(|captured| id.to_string() == captured.0 && now == captured.1);
         assert!(fits, "checkpoint {id} of {name} is not what it was");
     }
 }
@@ -161,7 +167,7 @@ fn killed_everywhere(what: &str, args: &[&str]) {
             let end = kill_at(&yard.program(args), point).unwrap();
             (end, capture.join().unwrap())
         });
-        restored += yard.law(&captured);
+        restored += yard.law(Some(&captured));
         if !matches!(end, End::Killed { .. }) {
             assert!(end.is_success(), "{end:?}");
             break;
@@ -177,7 +183,7 @@ fn killed_everywhere(what: &str, args: &[&str]) {
                 let (_, end) = safepoint_testkit::calls(&yard.program(&["gc"])).unwrap();
                 assert!(end.is_success(), "{end:?}");
             }
-            restored += yard.law(&yard.capture(point));
+            restored += yard.law(Some(&yard.capture(point)));
         }
     }
     eprintln!(
