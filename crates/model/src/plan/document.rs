@@ -12,6 +12,8 @@ use serde_json::Value;
 const PAGE_ITEMS: usize = 64;
 /// More levels than any list that fits in memory has.
 const DEPTH_MAX: usize = 8;
+/// More pages than any list that fits in memory has. A page can be named many times, so a few objects can lead to any number.
+const PAGES_MAX: usize = 65_536;
 
 /// What the first document says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -127,8 +129,12 @@ fn load_page<T: DeserializeOwned>(
 }
 
 fn load_list<T: DeserializeOwned>(source: &dyn ObjectSource, id: ObjectId) -> Result<Vec<T>, ObjectError> {
-    let (mut items, mut pages) = (Vec::new(), vec![(id, 0)]);
+    let (mut items, mut pages, mut seen) = (Vec::new(), vec![(id, 0)], 0);
     while let Some((page, depth)) = pages.pop() {
+        seen += 1;
+        if seen > PAGES_MAX {
+            return Err(ObjectError::Damaged { id, what: "it has too many pages".to_owned() });
+        }
         match load_page(source, page, depth)? {
             Page::Items(more) => items.extend(more),
             // Taken from the end, so they are put there in reverse.
@@ -231,5 +237,19 @@ mod tests {
         assert!(objects(&memory, deep, &mut |_| true).is_err());
         let newer = document::store(&memory, &document(&Plan { format: 2, ..head })).unwrap();
         assert!(matches!(load(&memory, newer), Err(ObjectError::Damaged { .. })));
+    }
+
+    #[test]
+    fn more_pages_than_any_plan_has_are_damage() {
+        let memory = Memory::default();
+        let mut page = document::store(&memory, &Page::<Step>::Items(Vec::new())).unwrap();
+        // Three objects that are read as a quarter of a million pages; with more levels it would never end.
+        for _ in 0..3 {
+            page = document::store(&memory, &Page::<Step>::Pages(vec![page; PAGE_ITEMS])).unwrap();
+        }
+        let head = Plan::new("p".to_owned(), &PlanSpec::new("Plan"));
+        let wide = PlanDocument { head, steps: page, decisions: page, context: page, outputs: page };
+        let wide = document::store(&memory, &wide).unwrap();
+        assert!(matches!(load(&memory, wide), Err(ObjectError::Damaged { .. })));
     }
 }
