@@ -16,6 +16,10 @@ const LEVEL: i32 = 3;
 /// of level 3, for 0.6 % more.
 const TREE_LEVEL: i32 = -1;
 
+/// A block of zstd takes at least this many bytes and unpacks to at most so many (RFC 8878, 3.1.1.2).
+pub(crate) const BLOCK_BYTES_MIN: usize = 4;
+pub(crate) const BLOCK_BYTES_MAX: usize = 128 * 1024;
+
 /// How a frame holds its object. The number stands in the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -171,6 +175,9 @@ fn unpack(
     {
         return Err("its compressed length is not the one it should have");
     }
+    if shape.raw_len as usize > (frame.len() / BLOCK_BYTES_MIN + 1) * BLOCK_BYTES_MAX {
+        return Err("it claims more than it can hold");
+    }
     scratch.clear();
     scratch.reserve(shape.raw_len as usize);
     let decompressor = match decompressor {
@@ -234,6 +241,25 @@ mod tests {
         other[999] = 8;
         assert_eq!(prove(&frame, &other), Err("it decompresses to other bytes"));
         assert!(prove(&frame[1..], &raw).is_err());
+    }
+
+    #[test]
+    fn a_frame_that_claims_more_than_it_can_hold_takes_no_memory() {
+        // Magic, one segment with a length of four bytes, the length, and an empty last block.
+        let claimed: u32 = 200 << 20;
+        let frame = [&[0x28, 0xb5, 0x2f, 0xfd, 0xa0][..], &claimed.to_le_bytes(), &[1, 0, 0]].concat();
+        let (shape, _) = pack(&[7; 1000]);
+        let lie = Shape { raw_len: claimed, stored_len: frame.len() as u32, ..shape };
+        let mut scratch = Vec::new();
+        assert!(decode(&lie, &frame, &mut scratch).is_err());
+        assert!(scratch.capacity() < 1 << 20, "{}", scratch.capacity());
+    }
+
+    #[test]
+    fn what_shrinks_most_is_still_unpacked() {
+        let raw = vec![0; 64 << 20];
+        let (shape, frame) = pack(&raw);
+        assert_eq!(decode(&shape, &frame, &mut Vec::new()).unwrap(), raw);
     }
 
     #[test]
