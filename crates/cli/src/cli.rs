@@ -49,7 +49,7 @@ use crate::context::{self, Surroundings};
 use crate::problem::Problem;
 use crate::signals;
 use args::{Arguments, Command, Global};
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};
 use output::{Printer, Reply, Stage};
 use safepoint::model::checkpoint::Checkpoint;
@@ -80,7 +80,7 @@ pub(crate) fn main() -> ExitCode {
     {
         return database::copy(from, to);
     }
-    match Arguments::try_parse_from(&typed) {
+    match args::parse(&typed) {
         Ok(arguments) => ExitCode::from(run(arguments)),
         Err(error) => ExitCode::from(refuse(&typed, printable_error(error))),
     }

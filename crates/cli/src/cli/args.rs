@@ -5,11 +5,12 @@ pub(crate) mod layout;
 pub(crate) mod plan;
 pub(crate) mod session;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::{OsStringValueParser, PossibleValuesParser, StringValueParser, TypedValueParser};
+use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use safepoint::model::Span;
 use safepoint::model::checkpoint::{Kind, PartKind, Phase, Reason, Scope};
 use safepoint::model::rollback::Strategy;
+use std::any::TypeId;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -56,6 +57,44 @@ pub(crate) struct Arguments {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Values that may be empty: free text and JSON, a label (an empty one is none), a key (its own rule says why not), a command's own words.
+const MAY_BE_EMPTY: [&str; 8] = ["TEXT", "JSON", "TITLE", "LABEL", "KEY", "KEY=VALUE", "NAME=NUMBER", "CMD"];
+
+/// Reads a command line. Whatever names something, such as a path or an id, is not empty: an empty path would mean the whole workspace, and
+/// is what a script passes whose variable is not set.
+pub(crate) fn parse(typed: &[OsString]) -> Result<Arguments, clap::Error> {
+    let mut table = nothing_unnamed(Arguments::command());
+    let mut matches = table.try_get_matches_from_mut(typed)?;
+    Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut table))
+}
+
+fn nothing_unnamed(command: clap::Command) -> clap::Command {
+    command.mut_args(not_empty).mut_subcommands(nothing_unnamed)
+}
+
+fn not_empty(arg: Arg) -> Arg {
+    let name = arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
+    // What names a checkpoint or a session has a rule of its own, which says more.
+    let has_rule = arg.is_positional() && matches!(name, "ID" | "A" | "B");
+    if !arg.get_action().takes_values() || has_rule || MAY_BE_EMPTY.contains(&name) {
+        return arg;
+    }
+    let kind = arg.get_value_parser().type_id();
+    if kind == TypeId::of::<OsString>() {
+        arg.value_parser(OsStringValueParser::new().try_map(|path| match path.is_empty() {
+            true => Err("a path cannot be empty; `.` is this folder"),
+            false => Ok(path),
+        }))
+    } else if kind == TypeId::of::<String>() {
+        arg.value_parser(StringValueParser::new().try_map(|name| match name.is_empty() {
+            true => Err("it cannot be empty"),
+            false => Ok(name),
+        }))
+    } else {
+        arg
+    }
 }
 
 /// When to use colours.

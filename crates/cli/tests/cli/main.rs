@@ -7,6 +7,7 @@
 mod answers;
 mod diff;
 mod doctor;
+mod empty;
 mod git;
 mod help;
 mod json;
