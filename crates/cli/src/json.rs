@@ -118,6 +118,7 @@ pub(crate) fn rollback(restored: &Restored, dry_run: DryRun, plan: Option<PlanSt
         "restored_files_count": restored.outline.restored,
         "removed_files_count": restored.outline.removed,
         "changed_paths": restored.outline.paths,
+        "blocked": restored.outline.blocked,
         "rescued": record.rescued,
         "plan": restored.taken_back.as_ref().map(|back| {
             json!({

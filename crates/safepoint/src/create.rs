@@ -10,7 +10,7 @@ use crate::sessions::kept_form;
 use crate::together::{files_of, is_together};
 use crate::upkeep::Tended;
 use crate::{CheckpointManager, DryRun, Error};
-use safepoint_catalog::{PlanCheckpoint, PlanRecord, Transaction, Workspace};
+use safepoint_catalog::{Filter, PlanCheckpoint, PlanRecord, RoleFilter, Transaction, Workspace};
 use safepoint_model::change::{self, Delta};
 use safepoint_model::checkpoint::{
     Checkpoint, Kind, Manifest, PartKind, PartRecord, Phase, Progress as Counters, Reason, Role, Scope,
@@ -180,6 +180,7 @@ impl CheckpointManager {
         self.note_session(&mut draft.checkpoint, &writer)?;
         draft.checkpoint.label = draft.checkpoint.label.or(config.label);
         draft.checkpoint.warnings.extend(config.passed_over);
+        draft.checkpoint.warnings.extend(self.emptied(workspace.id, draft.captured.totals)?);
         draft.checkpoint.size_bytes = writer.finish()?.stored_bytes;
         self.catalog.write::<(), Error>(|transaction| {
             transaction.insert_checkpoint(&draft.checkpoint)?;
@@ -231,6 +232,22 @@ impl CheckpointManager {
         checkpoint.parent = parent;
         checkpoint.warnings = captured.warnings.clone();
         Ok(Draft { checkpoint, captured })
+    }
+
+    /// A warning where a capture holds nothing of a workspace that had files before: then something is wrong with the folder, or all of it
+    /// was deleted.
+    pub(crate) fn emptied(&self, workspace: WorkspaceId, totals: Totals) -> Result<Option<String>, Error> {
+        if totals.count > 0 {
+            return Ok(None);
+        }
+        let filter = Filter { workspace: Some(workspace), role: RoleFilter::Any, ..Filter::default() };
+        let full = self.catalog.checkpoints(&filter)?.into_iter().find(|before| before.files.count > 0);
+        Ok(full.map(|full| {
+            format!(
+                "this checkpoint holds no files: the folder is empty, and had {} in checkpoint {}; to get them back: safepoint rollback {}",
+                full.files.count, full.id, full.id
+            )
+        }))
     }
 
     /// Adds a plan to a checkpoint that is about to be committed.

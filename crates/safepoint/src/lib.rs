@@ -118,4 +118,4 @@ pub use safepoint_catalog::{
 pub use safepoint_model as model;
 pub use safepoint_model::progress::{Activity, Progress, Silent};
 pub use safepoint_store::{Collected, Depth, Outcome, Usage};
-pub use safepoint_workspace::{Capabilities, Times};
+pub use safepoint_workspace::{Blocked, Capabilities, Intruder, Times};

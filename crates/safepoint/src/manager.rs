@@ -12,7 +12,7 @@ use safepoint_model::retention::Policy;
 use safepoint_model::rollback::Rollback;
 use safepoint_model::{CheckpointId, RelPath, WorkspaceId};
 use safepoint_store::{Store, Usage, Using};
-use safepoint_workspace::{Capabilities, Lock, Obstacle, Root, SmallFile, WorkspaceError};
+use safepoint_workspace::{Capabilities, Intruder, Lock, Obstacle, Root, SmallFile, WorkspaceError};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -282,6 +282,7 @@ impl CheckpointManager {
     }
 
     pub(crate) fn probe(&self, root: &Root) -> Result<Capabilities, Error> {
+        root.check_own_folder()?;
         let found = Capabilities::probe(root).map_err(|source| match source.kind() {
             // New content has to be written there first, so a root that forbids it is in the way like any other.
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -290,6 +291,14 @@ impl CheckpointManager {
             _ => WorkspaceError::Stage { path: RelPath::root(), source },
         })?;
         Ok(found.and(self.settings.capabilities))
+    }
+
+    /// Everything in a workspace that has the name of Safepoint's own folder, or lies in it, and is not Safepoint's.
+    ///
+    /// # Errors
+    /// When the workspace cannot be read.
+    pub fn intruders(&self, workspace: &Workspace) -> Result<Vec<Intruder>, Error> {
+        Ok(Root::open(workspace.root_path())?.intruders()?)
     }
 
     /// Opens the workspace for this process alone.

@@ -12,7 +12,7 @@ use safepoint_model::coverage::Coverage;
 use safepoint_model::rollback::{ChangedPath, Step};
 use safepoint_model::{ObjectId, Progress, RelPath, RollbackId};
 use safepoint_store::Writer;
-use safepoint_workspace::{Ended, Finding};
+use safepoint_workspace::{Blocked, Ended, Finding};
 
 /// What a capture gave.
 pub struct Captured {
@@ -37,6 +37,8 @@ pub struct Outline {
     pub removed: u64,
     /// Every path that changes.
     pub paths: Vec<ChangedPath>,
+    /// Paths of the checkpoint that cannot be put back now and stay as they are.
+    pub blocked: Vec<Blocked>,
 }
 
 /// What of a part is to be put back.

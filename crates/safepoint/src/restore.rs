@@ -250,6 +250,8 @@ impl CheckpointManager {
         part.times = request.options.times;
         if request.options.dry_run == DryRun::No {
             part.capabilities = self.probe(&held.root)?;
+        } else {
+            held.root.check_own_folder()?;
         }
         // SAFETY and PLAN. Neither touches the workspace, so both are kept by one flush, once it is known that the plan can be
         // carried out.

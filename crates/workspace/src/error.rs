@@ -1,9 +1,12 @@
 //! What can go wrong with a folder.
 
 use safepoint_model::coverage::Skipped;
+use safepoint_model::text::is_unsafe;
 use safepoint_model::{ObjectError, RelPath};
+use std::ffi::OsStr;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// A failed attempt on a workspace.
@@ -124,6 +127,52 @@ pub enum Obstacle {
     ReadOnly(RelPath),
     /// Two names of the checkpoint are one name on this file system.
     SameName(RelPath, RelPath),
+    /// Something that is not Safepoint's stands where its own folder has to be.
+    NotOurs(Intruder),
+}
+
+/// Something that has a name of Safepoint's own folder, or lies in it, and is not Safepoint's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Intruder {
+    /// The workspace.
+    pub root: PathBuf,
+    /// Where in it.
+    pub path: RelPath,
+    /// What it is, for people.
+    pub what: &'static str,
+    /// Whether a rollback cannot work beside it.
+    pub in_the_way: bool,
+}
+
+impl Intruder {
+    /// The command that frees the way. Nothing is lost by it.
+    pub fn command(&self) -> String {
+        let from = self.root.join(OsStr::from_bytes(self.path.as_bytes()));
+        let name = self.path.split_last().map(|(_, name)| name.to_vec()).unwrap_or_default();
+        let name = [name.strip_prefix(b".").unwrap_or(&name), b".aside"].concat();
+        let to = self.root.join(OsStr::from_bytes(&name));
+        format!("mv -n -- {} {}", for_shell(&from), for_shell(&to))
+    }
+}
+
+/// A path as it is typed in a shell. What is not plain text is written as `$'...'` (POSIX.1-2024, quoting).
+fn for_shell(path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes();
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+@%:,=".contains(byte);
+    if !bytes.is_empty() && bytes.iter().all(plain) {
+        return path.display().to_string();
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.contains(is_unsafe) => format!("'{}'", text.replace('\'', "'\\''")),
+        _ => {
+            let spelled = |byte: &u8| match byte {
+                b'\\' | b'\'' => format!("\\{}", char::from(*byte)),
+                b' '..=b'~' => char::from(*byte).to_string(),
+                _ => format!("\\{byte:03o}"),
+            };
+            format!("$'{}'", bytes.iter().map(spelled).collect::<String>())
+        }
+    }
 }
 
 impl std::fmt::Display for Obstacle {
@@ -133,6 +182,14 @@ impl std::fmt::Display for Obstacle {
             Obstacle::ReadOnly(path) => write!(f, "{path}: the directory may not be written"),
             Obstacle::SameName(one, two) => {
                 write!(f, "{one} and {two}: this file system does not tell the two names apart")
+            }
+            Obstacle::NotOurs(intruder) => {
+                let Intruder { path, what, .. } = intruder;
+                write!(
+                    f,
+                    "{path}: {what}, and Safepoint needs the name; free it with: {}",
+                    intruder.command()
+                )
             }
         }
     }
@@ -155,5 +212,28 @@ impl WorkspaceError {
             WorkspaceError::Space { .. } => true,
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_that_frees_the_way_can_be_pasted() {
+        let command = |root: &[u8], path: &str| {
+            let root = PathBuf::from(OsStr::from_bytes(root));
+            let path = RelPath::new(path).unwrap();
+            Intruder { root, path, what: "a file", in_the_way: true }.command()
+        };
+        assert_eq!(command(b"/p", ".safepoint"), "mv -n -- /p/.safepoint /p/safepoint.aside");
+        assert_eq!(
+            command(b"/it's", ".safepoint/a b"),
+            "mv -n -- '/it'\\''s/.safepoint/a b' '/it'\\''s/a b.aside'"
+        );
+        assert_eq!(
+            command(b"/\xff\x1b'", ".safepoint"),
+            "mv -n -- $'/\\377\\033\\'/.safepoint' $'/\\377\\033\\'/safepoint.aside'"
+        );
     }
 }

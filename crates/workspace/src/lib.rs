@@ -27,10 +27,10 @@ mod write;
 
 pub use cache::{CacheHead, CacheWriter, NextCache, NoCacheHead, StatCache};
 pub use copy::{Copied, copy_tree, remove_tree};
-pub use error::{Obstacle, WorkspaceError};
+pub use error::{Intruder, Obstacle, WorkspaceError};
 pub use foreign::{Foreign, ForeignEntry, ForeignFile};
 pub use parcel::Parcel;
-pub use plan::{Plan, plan};
+pub use plan::{Blocked, Plan, plan};
 pub use probe::Capabilities;
 pub use root::{Lock, OWN_FOLDER, Root, SmallFile};
 pub use rules::check_patterns;

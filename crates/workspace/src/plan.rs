@@ -7,15 +7,17 @@
 use crate::error::{Obstacle, WorkspaceError};
 use crate::linux;
 use crate::probe::Capabilities;
-use crate::root::Root;
+use crate::root::{Root, own_path};
 use crate::scan::Snapshot;
 use crate::sqlite;
 use rustix::fd::OwnedFd;
 use safepoint_model::change::{self, Change, ChangeKind, Delta};
 use safepoint_model::content::{Content, PIECE_BYTES_MAX};
+use safepoint_model::coverage::{Skipped, Why};
 use safepoint_model::rollback::{Action, ChangedPath, Expected, How, Step};
 use safepoint_model::tree::{Entry, Node, Owners, Tree};
 use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSource, RelPath};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 
@@ -38,6 +40,17 @@ pub struct Plan {
     pub removed: u64,
     /// Bytes that have to be written beside the workspace first.
     pub stage_bytes: u64,
+    /// Paths of the target that stay as they are: nothing of them is touched, and all else is put back.
+    pub blocked: Vec<Blocked>,
+}
+
+/// A path of the target that a rollback leaves as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Blocked {
+    /// Which, with everything below it.
+    pub path: RelPath,
+    /// Why, for people.
+    pub why: String,
 }
 
 /// Whether owner and group are put back: only root can give files away.
@@ -69,6 +82,7 @@ pub fn plan(
         sidecars: Vec::new(),
         databases: BTreeSet::new(),
         kept: Vec::new(),
+        blocked: Vec::new(),
         obstacles: Vec::new(),
     };
     for delta in change::deltas(source, now_tree, target_tree, owners())? {
@@ -84,6 +98,7 @@ pub fn plan(
     }
     let mut plan = planner.report()?;
     plan.steps = steps;
+    plan.blocked = planner.blocked.clone();
     planner.check_space(&plan)?;
     Ok(plan)
 }
@@ -108,6 +123,8 @@ struct Planner<'a> {
     databases: BTreeSet<RelPath>,
     /// Directories that stay because of what is in them.
     kept: Vec<RelPath>,
+    /// What stays because it cannot be touched, while the rest goes on.
+    blocked: Vec<Blocked>,
     obstacles: Vec<Obstacle>,
 }
 
@@ -115,18 +132,34 @@ impl Planner<'_> {
     /// Takes a difference in, as far as it may be acted on.
     fn admit(&mut self, delta: Delta) -> Result<(), WorkspaceError> {
         match &delta {
+            // What stands there now stays: `Root::check_own_folder` looks at it.
+            Delta::Removed { path, .. } | Delta::Replaced { path, .. } | Delta::Meta { path, .. }
+                if *path == own_path() =>
+            {
+                return Ok(());
+            }
+            Delta::Added { path, .. } if *path == own_path() => {
+                let why = "Safepoint itself needs this name; `safepoint cat` writes out what the checkpoint holds under it";
+                self.blocked.push(Blocked { path: path.clone(), why: why.to_owned() });
+                return Ok(());
+            }
             Delta::Removed { path, old } if self.is_sidecar(path, old)? => {
                 self.sidecars.push((path.clone(), old.clone()));
                 return Ok(());
             }
             Delta::Removed { path, old } => return self.admit_removal(path, old),
             Delta::Added { path, .. } => {
-                let in_the_way = self.now.coverage.skipped.iter().find(|skipped| skipped.path == *path);
-                self.obstacles.extend(in_the_way.cloned().map(Obstacle::NotCaptured));
+                let in_the_way =
+                    self.now.coverage.skipped.iter().find(|skipped| skipped.path == *path).cloned();
+                if self.is_mounted(path, in_the_way) {
+                    return Ok(());
+                }
             }
             Delta::Replaced { path, old: Entry { node: Node::Directory(_), .. }, .. } => {
-                let inside = self.now.coverage.left_out_within(path).next();
-                self.obstacles.extend(inside.cloned().map(Obstacle::NotCaptured));
+                let inside = self.now.coverage.left_out_within(path).next().cloned();
+                if self.is_mounted(path, inside) {
+                    return Ok(());
+                }
             }
             Delta::Meta { path, old: old @ Entry { node: Node::File(_), .. }, new }
                 if self.is_shared(path) =>
@@ -223,6 +256,25 @@ impl Planner<'_> {
         of_databases.sort_by_cached_key(|(path, ..)| (base_of(path), path.clone()));
         swaps.extend(of_databases);
         Ok(swaps)
+    }
+
+    /// Whether a mount stands in the way of a path: then this path stays, and the rest goes on. Whatever else was never captured is an
+    /// obstacle to the whole.
+    fn is_mounted(&mut self, path: &RelPath, in_the_way: Option<Skipped>) -> bool {
+        match in_the_way {
+            Some(Skipped { path: at, why: Why::MountPoint }) => {
+                let why = match at == *path {
+                    true => Why::MountPoint.to_string(),
+                    false => format!("{at} is in it, and {}", Why::MountPoint),
+                };
+                self.blocked.push(Blocked { path: path.clone(), why });
+                true
+            }
+            other => {
+                self.obstacles.extend(other.map(Obstacle::NotCaptured));
+                false
+            }
+        }
     }
 
     /// A directory goes as a whole, unless it holds something that was never captured: then what was captured goes, and the

@@ -1,6 +1,6 @@
 //! The open root of a workspace, its kernel lock, and Safepoint's own folder in it.
 
-use crate::error::WorkspaceError;
+use crate::error::{Intruder, Obstacle, WorkspaceError};
 use crate::linux::{self, Facts};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -139,9 +139,65 @@ impl Root {
     pub(crate) fn own_folder(&self) -> io::Result<Option<OwnedFd>> {
         match linux::open_dir(&self.fd, OWN_FOLDER.as_bytes()) {
             Ok(fd) => Ok(Some(fd)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound || is_no_folder(&error) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Everything that has the name of Safepoint's own folder, or lies in it, and is not Safepoint's.
+    ///
+    /// # Errors
+    /// When the folder cannot be read for another reason than that it may not be.
+    pub fn intruders(&self) -> Result<Vec<Intruder>, WorkspaceError> {
+        let own = own_path();
+        let failed = |source| WorkspaceError::Read { path: own.clone(), source };
+        let Some(facts) = linux::facts_if_any(&self.fd, OWN_FOLDER.as_bytes()).map_err(failed)? else {
+            return Ok(Vec::new());
+        };
+        let intruder = |path: RelPath, what: &'static str, in_the_way: bool| Intruder {
+            root: self.path.clone(),
+            path,
+            what,
+            in_the_way,
+        };
+        let whole = |what| Ok(vec![intruder(own.clone(), what, true)]);
+        if !facts.file_type.is_dir() {
+            return whole(named(facts.file_type));
+        }
+        if facts.place != self.facts.place {
+            return whole("another file system is mounted there");
+        }
+        let fd = match linux::open_dir(&self.fd, OWN_FOLDER.as_bytes()) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return whole("a folder that may not be read");
+            }
+            other => other.map_err(failed)?,
+        };
+        let mut found = Vec::new();
+        for entry in linux::list(&fd).map_err(failed)? {
+            let Some(facts) = linux::facts_if_any(&fd, &entry.name).map_err(failed)? else { continue };
+            if is_ours(&fd, &entry.name, &facts).map_err(failed)? {
+                continue;
+            }
+            let path = own.join(&entry.name).map_err(|error| failed(io::Error::other(error)))?;
+            let in_the_way = [crate::probe::ONE, crate::probe::TWO].contains(&entry.name.as_slice());
+            found.push(intruder(path, named(facts.file_type), in_the_way));
+        }
+        Ok(found)
+    }
+
+    /// Refuses where something stands in the place of Safepoint's own folder.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::Obstructed`], with the command that frees the way.
+    pub fn check_own_folder(&self) -> Result<(), WorkspaceError> {
+        let in_the_way: Vec<Obstacle> = self
+            .intruders()?
+            .into_iter()
+            .filter(|intruder| intruder.in_the_way)
+            .map(Obstacle::NotOurs)
+            .collect();
+        if in_the_way.is_empty() { Ok(()) } else { Err(WorkspaceError::Obstructed(in_the_way)) }
     }
 
     /// Opens Safepoint's own folder, making it where it is missing.
@@ -152,9 +208,8 @@ impl Root {
         linux::make_dir(&self.fd, OWN_FOLDER.as_bytes())?;
         let fd = linux::open_dir(&self.fd, OWN_FOLDER.as_bytes())?;
         linux::spread_below(&fd);
-        // So that git does not offer to commit what is here for a moment only.
-        let note = linux::create_file(&fd, b".gitignore")?;
-        io::Write::write_all(&mut std::fs::File::from(note), b"*\n")?;
+        let note = linux::create_file(&fd, NOTE_NAME)?;
+        io::Write::write_all(&mut std::fs::File::from(note), NOTE)?;
         Ok(fd)
     }
 
@@ -169,14 +224,62 @@ impl Root {
     pub(crate) fn drop_own_folder(&self) -> io::Result<()> {
         let Some(fd) = self.own_folder()? else { return Ok(()) };
         let left = linux::list(&fd)?;
-        let own = [b".gitignore".as_slice(), crate::probe::ONE, crate::probe::TWO];
-        if left.iter().all(|entry| own.contains(&entry.name.as_slice())) {
-            for entry in left {
-                linux::remove_file(&fd, &entry.name)?;
+        for entry in &left {
+            let facts = linux::facts_if_any(&fd, &entry.name)?;
+            let goes = |facts: &Facts| facts.file_type.is_file();
+            if !facts.as_ref().is_some_and(goes) || !is_ours(&fd, &entry.name, &facts.unwrap_or(self.facts))?
+            {
+                return Ok(());
             }
-            linux::remove_dir(&self.fd, OWN_FOLDER.as_bytes())?;
         }
-        Ok(())
+        for entry in left {
+            linux::remove_file(&fd, &entry.name)?;
+        }
+        linux::remove_dir(&self.fd, OWN_FOLDER.as_bytes())
+    }
+}
+
+/// The note in Safepoint's own folder, so that git does not offer to commit what is there for a moment only.
+const NOTE: &[u8] = b"*\n";
+const NOTE_NAME: &[u8] = b".gitignore";
+
+/// Safepoint's own folder as a path.
+pub(crate) fn own_path() -> RelPath {
+    RelPath::new(OWN_FOLDER.as_bytes()).unwrap_or_default()
+}
+
+/// Whether opening failed because it is no folder of this file system. A link is never followed, nor a mount entered.
+fn is_no_folder(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::NOTDIR, Errno::LOOP, Errno::XDEV]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// Whether Safepoint made this entry of its own folder. A note or a probe that was killed may be cut short.
+fn is_ours(own: &OwnedFd, name: &[u8], facts: &Facts) -> io::Result<bool> {
+    if name == NOTE_NAME {
+        if !facts.file_type.is_file() || facts.size > NOTE.len() as u64 {
+            return Ok(false);
+        }
+        let mut bytes = Vec::new();
+        std::fs::File::from(linux::open_file(own, name)?).take(facts.size).read_to_end(&mut bytes)?;
+        return Ok(NOTE.starts_with(&bytes));
+    }
+    if name == crate::probe::ONE || name == crate::probe::TWO {
+        return Ok(facts.file_type.is_file() && facts.size == 0);
+    }
+    Ok(facts.file_type.is_dir() && crate::stage::is_stage_name(name))
+}
+
+/// What it is, for people.
+fn named(kind: rustix::fs::FileType) -> &'static str {
+    use rustix::fs::FileType;
+    match kind {
+        FileType::RegularFile => "a file that is not Safepoint's",
+        FileType::Symlink => "a link that is not Safepoint's",
+        FileType::Directory => "a folder that is not Safepoint's",
+        _ => "a socket, FIFO or device",
     }
 }
 

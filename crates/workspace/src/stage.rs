@@ -8,7 +8,7 @@ use crate::error::WorkspaceError;
 use crate::linux;
 use crate::plan::owners;
 use crate::probe::Capabilities;
-use crate::root::{OWN_FOLDER, Root};
+use crate::root::{Root, own_path};
 use crate::threads;
 use rayon::prelude::*;
 use rustix::fd::{AsFd, OwnedFd};
@@ -63,9 +63,11 @@ pub struct StageOptions {
     pub times: Times,
 }
 
-/// Safepoint's own folder as a path, for errors about it.
-fn own_path() -> RelPath {
-    RelPath::new(OWN_FOLDER.as_bytes()).unwrap_or_default()
+/// Whether a name in Safepoint's own folder is that of a stage.
+pub(crate) fn is_stage_name(name: &[u8]) -> bool {
+    let name = String::from_utf8_lossy(name);
+    let id = name.strip_prefix(STAGE).or_else(|| name.strip_prefix(APPLY));
+    id.is_some_and(|id| id.parse::<RollbackId>().is_ok())
 }
 
 /// What was found in Safepoint's own folder.
@@ -73,6 +75,10 @@ pub(crate) fn leftovers(root: &Root) -> io::Result<(Vec<RollbackId>, Vec<Rollbac
     let (mut staged, mut applied) = (Vec::new(), Vec::new());
     if let Some(own) = root.own_folder()? {
         for entry in linux::list(&own)? {
+            // Only a folder can be a stage; whatever else has such a name is not ours.
+            if !linux::facts_if_any(&own, &entry.name)?.is_some_and(|facts| facts.file_type.is_dir()) {
+                continue;
+            }
             let name = String::from_utf8_lossy(&entry.name).into_owned();
             if let Some(Ok(id)) = name.strip_prefix(STAGE).map(str::parse) {
                 staged.push(id);
@@ -91,7 +97,12 @@ impl<'r> Stage<'r> {
     /// # Errors
     /// When the folder cannot be read.
     pub fn leftovers(root: &Root) -> Result<(Vec<RollbackId>, Vec<RollbackId>), WorkspaceError> {
-        leftovers(root).map_err(|source| WorkspaceError::Read { path: own_path(), source })
+        leftovers(root).map_err(|source| match source.kind() {
+            io::ErrorKind::PermissionDenied => {
+                root.check_own_folder().err().unwrap_or(WorkspaceError::Read { path: own_path(), source })
+            }
+            _ => WorkspaceError::Read { path: own_path(), source },
+        })
     }
 
     /// Writes all that the steps put into the workspace, and makes it durable.

@@ -36,6 +36,15 @@ impl Reply {
     pub(crate) fn done(data: Value) -> Self {
         Self { data, exit: exit::DONE, failure: None }
     }
+
+    /// The answer of whatever rolls back: with paths that could not be put back it was done in part.
+    pub(crate) fn rolled_back(data: Value) -> Self {
+        let is_whole = |it: &Value| it["blocked"].as_array().is_none_or(Vec::is_empty);
+        let rollback = &data["rollback"];
+        let places = rollback["together"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let whole = is_whole(rollback) && places.iter().all(is_whole);
+        Self { exit: if whole { exit::DONE } else { exit::IN_PART }, ..Self::done(data) }
+    }
 }
 
 /// Every answer to a program.

@@ -22,8 +22,8 @@ use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::plan::state::{Plan, TakenBack};
 use safepoint::model::rollback::{Action, ChangedPath, Strategy, Verb};
 use safepoint::{
-    CheckpointManager, DryRun, FailedUndo, Filter, RestoreOptions, Restored, RoleFilter, SessionBack, Times,
-    Workspace,
+    Blocked, CheckpointManager, DryRun, FailedUndo, Filter, RestoreOptions, Restored, RoleFilter,
+    SessionBack, Times, Workspace,
 };
 use serde_json::{Value, json};
 
@@ -143,7 +143,7 @@ pub(crate) fn answer(
     dry_run: DryRun,
 ) -> Reply {
     tell(context, manager, restored, dry_run);
-    Reply::done(json!({ "rollback": shape(manager, restored, dry_run) }))
+    Reply::rolled_back(json!({ "rollback": shape(manager, restored, dry_run) }))
 }
 
 /// The same for programs.
@@ -305,9 +305,15 @@ fn paths(out: &Printer, restored: &Restored) {
     more(out, lines.len());
 }
 
+/// A path that was not put back.
+pub(crate) fn stays(blocked: &Blocked) -> String {
+    format!("{} is not put back and stays as it is: {}", blocked.path, blocked.why)
+}
+
 /// What people have to know.
 fn advise(out: &Printer, restored: &Restored) {
     restored.warnings.iter().for_each(|warning| out.warn(printable(warning)));
+    restored.outline.blocked.iter().for_each(|blocked| out.warn(stays(blocked)));
     for rescued in &restored.rollback.rescued {
         let (path, id) = (&rescued.path, rescued.checkpoint);
         out.warn(format!(

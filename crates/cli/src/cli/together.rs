@@ -80,7 +80,7 @@ pub(crate) fn answer(
     dry_run: DryRun,
 ) -> Result<Reply, Problem> {
     tell(context, manager, verb, restored, dry_run)?;
-    Ok(Reply::done(json!({ "rollback": shape(restored, verb, dry_run) })))
+    Ok(Reply::rolled_back(json!({ "rollback": shape(restored, verb, dry_run) })))
 }
 
 /// For people.
@@ -120,6 +120,12 @@ pub(super) fn tell(
     }
     rollback::effects_left(out, &restored.effects_not_undone);
     restored.warnings.iter().for_each(|warning| out.warn(printable(warning)));
+    for (record, outline) in &restored.places {
+        let place = manager.workspace(record.workspace_id)?.root_path().to_string_lossy().into_owned();
+        for blocked in &outline.blocked {
+            out.warn(format!("{}: {}", printable(&place), rollback::stays(blocked)));
+        }
+    }
     for (id, path) in &restored.changed_meanwhile {
         let root = manager.workspace(*id)?.root_path().to_string_lossy().into_owned();
         let place = printable(&root);
@@ -156,6 +162,7 @@ pub(super) fn shape(restored: &RestoredTogether, verb: Verb, dry_run: DryRun) ->
                 "restored_files_count": outline.restored,
                 "removed_files_count": outline.removed,
                 "changed_paths": outline.paths,
+                "blocked": outline.blocked,
                 "rescued": record.rescued,
             })
         })

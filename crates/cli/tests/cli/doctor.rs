@@ -22,6 +22,7 @@ fn everything_is_in_order() {
     ok       catalog           every page, reference and row is in order
     ok       history           2 events in an unbroken chain
     ok       workspace         $T/project is registered and there
+    ok       own_folder        nothing stands where rollbacks prepare files (.safepoint)
     ok       exchange          two files are exchanged in one step
     ok       no_replace        a move replaces nothing that is there
     ok       leases            the kernel tells who has a file open
@@ -69,6 +70,12 @@ fn everything_is_in_order() {
             "hint": null,
             "message": "$T/project is registered and there",
             "name": "workspace",
+            "status": "ok"
+          },
+          {
+            "hint": null,
+            "message": "nothing stands where rollbacks prepare files (.safepoint)",
+            "name": "own_folder",
             "status": "ok"
           },
           {

@@ -229,6 +229,7 @@ fn rollback_and_dry_run() {
       "data": {
         "rollback": {
           "answers": null,
+          "blocked": [],
           "changed_meanwhile": [],
           "changed_paths": [
             {
@@ -280,6 +281,7 @@ fn rollback_and_dry_run() {
       "data": {
         "rollback": {
           "answers": null,
+          "blocked": [],
           "changed_meanwhile": [],
           "changed_paths": [
             {

@@ -33,6 +33,7 @@ mod session;
 mod terminal;
 mod upkeep;
 mod validate;
+mod way;
 mod whole;
 mod world;
 mod wrong;

@@ -168,6 +168,7 @@ fn the_whole_answer() {
         "exit_status": 3,
         "rollback": {
           "answers": null,
+          "blocked": [],
           "changed_meanwhile": [],
           "changed_paths": [
             {

@@ -183,7 +183,12 @@ impl Part for FilesPart<'_> {
             target.root = Entry { node: Node::Directory(grafted), ..now.root.clone() };
         }
         let plan = plan(self.root, writer, &now, &target, &self.capabilities)?;
-        let outline = Outline { restored: plan.restored, removed: plan.removed, paths: plan.paths };
+        let outline = Outline {
+            restored: plan.restored,
+            removed: plan.removed,
+            paths: plan.paths,
+            blocked: plan.blocked,
+        };
         Ok(Box::new(FilesRollback { part: self, steps: plan.steps, outline, stage: None, settled: None }))
     }
 

@@ -103,6 +103,11 @@ impl CheckpointManager {
         (checkpoint.pinned, checkpoint.progress) = (options.pinned, options.progress);
         checkpoint.files = totals(&captured);
         checkpoint.warnings.extend(captured.iter().flat_map(|captured| captured.warnings.clone()));
+        for (place, captured) in places.all.iter().zip(&captured) {
+            let root = place.workspace.root_path().display();
+            let emptied = self.emptied(place.workspace.id, captured.totals)?;
+            checkpoint.warnings.extend(emptied.map(|warning| format!("{root}: {warning}")));
+        }
         checkpoint
             .warnings
             .extend(places.missing.iter().map(|path| format!("{} is not there", path.display())));

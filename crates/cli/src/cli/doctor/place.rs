@@ -1,7 +1,7 @@
 //! The workspace around, its file system, what is unfinished in it, and the other workspaces.
 
-use super::Check;
 use super::home::room;
+use super::{Check, Health};
 use crate::cli::terminal::counted;
 use crate::context::Surroundings;
 use safepoint::model::rollback::RollbackState;
@@ -52,13 +52,43 @@ fn workspace_checks(manager: &CheckpointManager, workspace: &Workspace) -> Vec<C
         ];
     }
     let mut checks = vec![Check::ok("workspace", format!("{} is registered and there", root.display()))];
-    match manager.capabilities(workspace) {
-        Ok(found) => checks.extend(capabilities(found)),
-        Err(error) => checks.push(no_capabilities(&error)),
+    let own = own_folder(manager, workspace);
+    let is_free = own.status != Health::Problem;
+    checks.push(own);
+    // What stands in the way was just named.
+    if is_free {
+        match manager.capabilities(workspace) {
+            Ok(found) => checks.extend(capabilities(found)),
+            Err(error) => checks.push(no_capabilities(&error)),
+        }
     }
     checks.push(room("workspace_space", root));
     checks.push(unfinished(manager, workspace));
     checks
+}
+
+/// What has the name of Safepoint's own folder, or lies in it, and is not Safepoint's.
+fn own_folder(manager: &CheckpointManager, workspace: &Workspace) -> Check {
+    let name = "own_folder";
+    let intruders = match manager.intruders(workspace) {
+        Ok(intruders) => intruders,
+        Err(error) => return Check::failed(name, &error),
+    };
+    let first = intruders.iter().find(|intruder| intruder.in_the_way).or(intruders.first());
+    let Some(first) = first else {
+        return Check::ok(name, "nothing stands where rollbacks prepare files (.safepoint)");
+    };
+    let more = match intruders.len() - 1 {
+        0 => String::new(),
+        more => format!("; {more} more"),
+    };
+    let hint = format!("Free the way: {}", first.command());
+    if first.in_the_way {
+        Check::problem(name, format!("{}: {}: no rollback can be done{more}", first.path, first.what), hint)
+    } else {
+        let why = "it is never captured, and never deleted";
+        Check::warning(name, format!("{}: {}: {why}{more}", first.path, first.what), hint)
+    }
 }
 
 fn no_capabilities(error: &Error) -> Check {

@@ -27,7 +27,7 @@ pub(crate) fn run(context: &Context, args: &ApplyArgs) -> Result<Reply, Problem>
         json!({ "path": path, "why": why })
     });
     opened.renew(applied.record)?;
-    Ok(Reply::done(json!({
+    Ok(Reply::rolled_back(json!({
         "plan": opened.json(), "rollback": rollback, "result": applied.result, "kept": kept,
     })))
 }

@@ -53,7 +53,7 @@ fn revert(context: &Context, args: &CorrectArgs, mut opened: Opened) -> Result<R
     }
     opened.renew(corrected.record.clone())?;
     let correction = shape_correction(args, &corrected);
-    Ok(Reply::done(json!({ "plan": opened.json(), "correction": correction, "rollback": rollback })))
+    Ok(Reply::rolled_back(json!({ "plan": opened.json(), "correction": correction, "rollback": rollback })))
 }
 
 fn append(context: &Context, args: &CorrectArgs, mut opened: Opened) -> Result<Reply, Problem> {

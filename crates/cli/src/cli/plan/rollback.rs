@@ -40,7 +40,7 @@ pub(crate) fn run(context: &Context, args: &PlanRollbackArgs) -> Result<Reply, P
     let record = opened.manager.plan(opened.id())?;
     opened.renew(record)?;
     let rollback = shape(&opened.manager, &restored, options.dry_run);
-    Ok(Reply::done(json!({ "plan": opened.json(), "rollback": rollback })))
+    Ok(Reply::rolled_back(json!({ "plan": opened.json(), "rollback": rollback })))
 }
 
 fn back(

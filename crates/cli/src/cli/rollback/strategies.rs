@@ -144,7 +144,7 @@ impl Ground<'_> {
             StagedEnd::Done(restored, staged) => {
                 restored.tell(self, DryRun::No)?;
                 let rollback = restored.shape(self, DryRun::No);
-                Ok(Reply::done(json!({ "rollback": rollback, "checks": checks(&staged.check) })))
+                Ok(Reply::rolled_back(json!({ "rollback": rollback, "checks": checks(&staged.check) })))
             }
             StagedEnd::Left(staged) => {
                 let rollback = staged.outline.shape(self, DryRun::Yes);
@@ -228,7 +228,7 @@ impl Ground<'_> {
                     out.remark(format!("Where it began: safepoint rollback {began_at}"));
                 }
                 let data = json!({ "rollback": restored.shape(self, DryRun::No), "checks": told });
-                Ok(Reply::done(data))
+                Ok(Reply::rolled_back(data))
             }
             None => {
                 let data = json!({ "rollback": null, "checks": told });
