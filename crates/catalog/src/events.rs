@@ -8,6 +8,7 @@ use crate::fields::{Fields, integer, json};
 use crate::{Catalog, CatalogError, Transaction, query};
 use rusqlite::{Connection, Row, params};
 use safepoint_model::Timestamp;
+use safepoint_planted::planted;
 use serde_json::Value;
 
 /// The hash before the first event.
@@ -85,6 +86,7 @@ impl Transaction<'_> {
         payload: &Value,
     ) -> Result<(), CatalogError> {
         let (last, previous) = head(self.connection)?;
+        let previous = if planted!("catalog-events-not-chained") { BEGINNING } else { previous };
         let (seq, payload) = (last + 1, json("the payload of an event", payload)?);
         let number = integer("the number of an event", seq)?;
         let hash = chain(&previous, number, at.micros(), [kind, subject, &payload]);
@@ -148,6 +150,7 @@ pub(crate) fn verify(connection: &Connection) -> Result<EventCheck, CatalogError
     while let Some(row) = rows.next().map_err(failed)? {
         match verify_one(row, whole + 1, &last) {
             Ok(hash) => last = hash,
+            Err(_) if planted!("catalog-chain-not-checked") => last = row.get("hash").map_err(failed)?,
             Err(why) => return broken(whole + 1, why),
         }
         whole += 1;

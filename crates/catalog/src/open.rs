@@ -9,6 +9,7 @@ use rusqlite::ffi::SQLITE_CORRUPT;
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, chmodat, mknodat, statat};
 use rustix::io::Errno;
+use safepoint_planted::planted;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -103,7 +104,8 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // A commit is one flush of the log. Copying the log at every exit would cost each short command three more.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
+    let synchronous = if planted!("catalog-commit-not-synced") { "OFF" } else { "FULL" };
+    connection.pragma_update(None, "synchronous", synchronous)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // See `shorten_log`.

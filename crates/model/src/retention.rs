@@ -12,6 +12,7 @@
 
 use crate::checkpoint::Role;
 use crate::{CheckpointId, RollbackId, Span, Timestamp};
+use safepoint_planted::planted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -253,13 +254,15 @@ impl Judge<'_> {
         let age_micros =
             self.now.micros().saturating_sub(candidate.created_at.micros()).max(0).unsigned_abs();
         let younger_than = |span: Span| age_micros < span.micros();
-        if candidate.pinned {
+        if candidate.pinned && !planted!("prune-takes-what-is-pinned") {
             return Verdict::Keep(KeepReason::Pinned);
         }
-        if let Some(needed) = candidate.needed {
+        if let Some(needed) = candidate.needed
+            && !planted!("prune-takes-what-is-needed")
+        {
             return Verdict::Keep(KeepReason::Needed(needed));
         }
-        if rank == 1 {
+        if rank == 1 && !planted!("prune-takes-the-newest") {
             return Verdict::Keep(KeepReason::Newest);
         }
         if rank <= keep_last {

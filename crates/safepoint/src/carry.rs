@@ -10,6 +10,7 @@ use safepoint_catalog::{CatalogError, FinishFacts, Transaction};
 use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::rollback::{Rollback, RollbackState};
 use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, Timestamp, WorkspaceId};
+use safepoint_planted::planted;
 use safepoint_workspace::{Ended, WorkspaceError};
 
 /// One folder of a rollback, on its way.
@@ -53,16 +54,25 @@ impl CheckpointManager {
                 return Err(error);
             }
         }
-        for member in members.iter_mut() {
+        for member in members.iter_mut().filter(|_| !planted!("rollback-without-safety")) {
             member.record.safety_checkpoint = Some(deed.safety.id);
+        }
+        if planted!("intent-after-swaps") {
+            for member in members.iter_mut() {
+                member.prepared.apply(progress)?;
+            }
         }
         // INTENT. From here on the records say that work is under way, and recovery knows every step of it.
         let intent = self.catalog.write_ahead::<(), Error>(|transaction| {
             members.iter().try_for_each(|member| member.prepared.intend(transaction))?;
-            transaction.insert_checkpoint(deed.safety)?;
+            if !planted!("rollback-without-safety") {
+                transaction.insert_checkpoint(deed.safety)?;
+            }
             (deed.intend)(transaction)?;
             for member in members.iter() {
-                transaction.insert_rollback(&member.record, member.prepared.steps())?;
+                let steps = member.prepared.steps();
+                let steps = if planted!("intent-without-steps") { &[] } else { steps };
+                transaction.insert_rollback(&member.record, steps)?;
             }
             Ok(())
         });
@@ -89,7 +99,7 @@ impl CheckpointManager {
     ) -> Result<Vec<(WorkspaceId, RelPath)>, Error> {
         let mut meanwhile = Vec::new();
         for Member { prepared, record, .. } in members.iter_mut() {
-            let paths = prepared.apply(progress)?;
+            let paths = if planted!("intent-after-swaps") { Vec::new() } else { prepared.apply(progress)? };
             meanwhile.extend(paths.into_iter().map(|path| (record.workspace_id, path)));
         }
         let at = self.environment.now();
@@ -114,6 +124,9 @@ impl CheckpointManager {
     fn abort(&self, members: &mut [Member<'_>], cause: Error, progress: &dyn Progress) -> Error {
         let mut unfinished = None;
         for Member { prepared, record, .. } in members.iter_mut() {
+            if planted!("abort-without-the-way-back") {
+                continue;
+            }
             if let Err(error) = prepared.undo() {
                 unfinished.get_or_insert((record.id, error));
             }

@@ -20,6 +20,7 @@ use safepoint_model::coverage::Coverage;
 use safepoint_model::files::FilesDocument;
 use safepoint_model::tree::Owners;
 use safepoint_model::{CheckpointId, ObjectId, ObjectSource, Progress, WorkspaceId, document};
+use safepoint_planted::planted;
 use safepoint_store::Writer;
 use safepoint_workspace::{StatCache, What};
 
@@ -181,14 +182,22 @@ impl CheckpointManager {
         draft.checkpoint.label = draft.checkpoint.label.or(config.label);
         draft.checkpoint.warnings.extend(config.passed_over);
         draft.checkpoint.warnings.extend(self.emptied(workspace.id, draft.captured.totals)?);
-        draft.checkpoint.size_bytes = writer.finish()?.stored_bytes;
-        self.catalog.write::<(), Error>(|transaction| {
-            transaction.insert_checkpoint(&draft.checkpoint)?;
-            if let Some(plan) = &plan {
-                link_plan(transaction, &draft.checkpoint, plan)?;
-            }
-            Ok(transaction.set_head(workspace.id, draft.checkpoint.id)?)
-        })?;
+        let commit = |checkpoint: &Checkpoint| {
+            self.catalog.write::<(), Error>(|transaction| {
+                transaction.insert_checkpoint(checkpoint)?;
+                if let Some(plan) = &plan {
+                    link_plan(transaction, checkpoint, plan)?;
+                }
+                Ok(transaction.set_head(workspace.id, checkpoint.id)?)
+            })
+        };
+        if planted!("create-commits-before-it-is-durable") {
+            commit(&draft.checkpoint)?;
+            writer.finish()?;
+        } else {
+            draft.checkpoint.size_bytes = writer.finish()?.stored_bytes;
+            commit(&draft.checkpoint)?;
+        }
         self.keep_cache(&draft.checkpoint, &mut draft.captured.cache);
         self.keep_cache(&draft.checkpoint, &mut noted.cache);
         let not_in_git = self.commit_to_git(workspace, options.git, &mut draft.checkpoint, progress);

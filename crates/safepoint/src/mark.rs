@@ -9,6 +9,7 @@ use safepoint_model::files::FilesDocument;
 use safepoint_model::plan;
 use safepoint_model::tree::{Node, Tree};
 use safepoint_model::{CheckpointId, ObjectError, ObjectId, Progress, document};
+use safepoint_planted::planted;
 use safepoint_workspace::WorkspaceError;
 use std::collections::HashSet;
 
@@ -28,6 +29,9 @@ impl<'m> Marker<'m> {
     pub(crate) fn mark(&mut self, live: &mut HashSet<ObjectId>) -> Result<(), Error> {
         let all = Filter { role: RoleFilter::Any, ..Filter::default() };
         for checkpoint in self.manager.catalog.checkpoints(&all)? {
+            if planted!("mark-skips-safety") && checkpoint.role.is_some() {
+                continue;
+            }
             if self.done.insert((checkpoint.id, checkpoint.integrity)) {
                 each_object(self.manager, &checkpoint, self.progress, &mut |id| live.insert(id)).map_err(
                     |error| match error {
@@ -37,7 +41,9 @@ impl<'m> Marker<'m> {
                 )?;
             }
         }
-        live.extend(self.manager.catalog.objects_of_records()?);
+        if !planted!("mark-skips-records") {
+            live.extend(self.manager.catalog.objects_of_records()?);
+        }
         Ok(())
     }
 }
@@ -69,7 +75,9 @@ pub(crate) fn each_object(
             }
         } else if visit(part.document) && matches!(part.kind, PartKind::Files | PartKind::GitFolder) {
             let files = FilesDocument::load(store, part.document)?;
-            visit(files.coverage);
+            if !planted!("mark-skips-coverage") {
+                visit(files.coverage);
+            }
             trees.extend(files.tree());
         }
     }
@@ -102,7 +110,7 @@ fn content_objects(
     content: &Content,
     visit: &mut dyn FnMut(ObjectId) -> bool,
 ) -> Result<(), ObjectError> {
-    if visit(content.id) && content.form == Form::Pieces {
+    if visit(content.id) && content.form == Form::Pieces && !planted!("mark-skips-pieces") {
         for piece in content.pieces(&manager.store)? {
             visit(piece.id);
         }

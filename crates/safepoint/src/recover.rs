@@ -7,6 +7,7 @@ use crate::{CheckpointManager, Error};
 use safepoint_catalog::{FinishFacts, Workspace};
 use safepoint_model::rollback::{Rescued, Rollback, RollbackState};
 use safepoint_model::{Progress, RelPath, RollbackId};
+use safepoint_planted::planted;
 use safepoint_workspace::{Ended, Root, Stage, WorkspaceError};
 use std::time::Duration;
 
@@ -90,6 +91,9 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<Recovery, Error> {
         let mut recovery = Recovery::default();
+        if planted!("recovery-left-out") {
+            return Ok(recovery);
+        }
         self.sweep_sandboxes(workspace.id)?;
         // Nothing is captured here, so no pattern matters, and no wrong line in a configuration stands in the way.
         let mut part = FilesPart::new(self, root, workspace, Vec::new());
@@ -144,6 +148,9 @@ impl CheckpointManager {
         progress: &dyn Progress,
         recovery: &mut Recovery,
     ) -> Result<(), Error> {
+        if planted!("recovery-leaves-what-was-displaced") {
+            return Ok(());
+        }
         let steps = self.catalog.steps(record.id)?;
         let mut prepared = part.resume(record.id, steps)?;
         let settling = self.settle_once(record, &mut *prepared, Ended::Done, progress)?;
@@ -172,7 +179,9 @@ impl CheckpointManager {
                 // What still waits has just been looked at.
                 Some(RollbackState::Applying | RollbackState::Done) => continue,
                 // The intent never came, so it holds copies only; and the workspace is ours, so nobody is filling it.
-                Some(RollbackState::Refused) | None if staged.contains(&id) => {
+                Some(RollbackState::Refused) | None
+                    if staged.contains(&id) || planted!("recovery-deletes-what-it-does-not-know") =>
+                {
                     if let Some(stage) = Stage::open(root, id, part.capabilities)? {
                         stage.discard()?;
                     }

@@ -25,6 +25,7 @@ use safepoint_model::plan::state::TakenBack;
 use safepoint_model::rollback::{Rescued, Rollback, RollbackState, Strategy, Verb};
 use safepoint_model::session::SessionCount;
 use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, Timestamp, WorkspaceId, document};
+use safepoint_planted::planted;
 use safepoint_store::Writer;
 use safepoint_workspace::{Ended, Times};
 
@@ -427,8 +428,11 @@ impl CheckpointManager {
         let writer: Writer<'_> = self.store.writer()?.beyond_limit();
         let findings = prepared.settle(ended, &writer, progress)?;
         let mut settling = Settling::default();
-        self.keep_rescued(record, findings, writer, &mut settling)?;
-        let complete = prepared.clear()?;
+        let early = if planted!("settle-deletes-before-the-record") { Some(prepared.clear()?) } else { None };
+        if !planted!("settle-keeps-no-record") {
+            self.keep_rescued(record, findings, writer, &mut settling)?;
+        }
+        let complete = early.map_or_else(|| prepared.clear(), Ok)?;
         if complete && ended == Ended::Done && record.state != RollbackState::Settled {
             let at = self.environment.now();
             self.catalog.write(|transaction| {

@@ -10,6 +10,7 @@ use crate::pack::{self, PACK_HEAD, PACK_HEAD_BYTES};
 use crate::segment::Sealed;
 use crate::store::Store;
 use crate::{StoreError, linux, recover};
+use safepoint_planted::planted;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -75,7 +76,7 @@ impl Appender {
         let Some(allowed_bytes) = store.limits().bytes else { return Ok(()) };
         let allowed_bytes = if self.beyond_limit { u64::MAX } else { allowed_bytes };
         let used_bytes: u64 = open::list_packs(store.dir())?.iter().map(|(_, len)| len).sum();
-        if used_bytes.saturating_add(more) > allowed_bytes {
+        if used_bytes.saturating_add(more) > allowed_bytes && !planted!("store-cap-ignored") {
             let own: u64 = self.packs.iter().map(|pack| pack.end - pack.start).sum();
             return Err(StoreError::Full {
                 needed_bytes: own + more,
@@ -90,11 +91,16 @@ impl Appender {
     /// dropped the pages, and would then say that all is well.
     pub(crate) fn sync(&self, store: &Store) -> Result<(), StoreError> {
         for pack in &self.packs {
-            pack.file
-                .sync_data()
-                .map_err(|source| StoreError::SyncPack { path: pack.path.clone(), source })?;
+            if planted!("store-pack-not-synced") {
+                continue;
+            }
+            let synced = pack.file.sync_data();
+            if planted!("store-sync-failure-ignored") {
+                continue;
+            }
+            synced.map_err(|source| StoreError::SyncPack { path: pack.path.clone(), source })?;
         }
-        if self.packs.iter().any(|pack| pack.fresh) {
+        if self.packs.iter().any(|pack| pack.fresh) && !planted!("store-pack-name-not-synced") {
             let path = open::packs_dir(store.dir());
             linux::sync_dir(&path).map_err(|source| StoreError::SyncPack { path, source })?;
         }

@@ -11,6 +11,7 @@ use crate::pack::{self, PACK_HEAD_BYTES, Step};
 use crate::weigh::Weighed;
 use crate::{Store, StoreError, linux, recover};
 use safepoint_model::ObjectId;
+use safepoint_planted::planted;
 use std::collections::HashSet;
 use std::io;
 use std::time::Duration;
@@ -122,11 +123,15 @@ impl Store {
         collected: &mut Collected,
     ) -> Result<(), E> {
         let failed = |source| StoreError::Collect { path: self.dir().to_owned(), source };
-        if !self.wait_for_users(how.patience, how.stop).map_err(failed)? {
+        if !planted!("collect-does-not-wait")
+            && !self.wait_for_users(how.patience, how.stop).map_err(failed)?
+        {
             collected.outcome = Outcome::Stopped;
             return Ok(());
         }
-        mark(live)?;
+        if !planted!("collect-marks-once") {
+            mark(live)?;
+        }
         self.with_index(|index| index.absolve(Some(live)))?;
         for Weighed { name, .. } in chosen {
             if (how.stop)() {
@@ -188,6 +193,11 @@ impl Store {
                 return Ok(Emptied::Left);
             }
             writer.copy(*shape, &frame)?;
+        }
+        if planted!("collect-deletes-before-copy") {
+            self.part_with(name, Fate::Deleted)?;
+            let written = writer.finish()?;
+            return Ok(Emptied::Gone { objects, freed_bytes: before.saturating_sub(written.stored_bytes) });
         }
         let written = writer.finish()?;
         self.part_with(name, Fate::Deleted)?;

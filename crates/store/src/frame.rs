@@ -5,6 +5,7 @@
 
 use crate::{OBJECT_BYTES_MAX, StoreError};
 use safepoint_model::{ObjectId, ObjectKind};
+use safepoint_planted::planted;
 use std::cell::RefCell;
 use std::io;
 use zstd::bulk::{Compressor, Decompressor};
@@ -158,7 +159,7 @@ pub(crate) fn decode<'a>(
             scratch.as_slice()
         }
     };
-    if ObjectId::of(shape.kind, raw) != shape.id {
+    if ObjectId::of(shape.kind, raw) != shape.id && !planted!("store-hash-not-checked") {
         return Err("its bytes do not have its hash");
     }
     Ok(raw)

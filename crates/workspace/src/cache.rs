@@ -15,6 +15,7 @@ use crate::linux::Facts;
 use rustix::fs::FileType;
 use safepoint_model::ObjectId;
 use safepoint_model::tree::{Entry, Tree};
+use safepoint_planted::planted;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -229,7 +230,11 @@ fn packed(facts: &Facts) -> [u8; FACTS_BYTES] {
 impl CachedEntry<'_> {
     /// Whether nothing about the entry changed since. A change of mode, owner or attributes also moves ctime.
     pub(crate) fn is_hit(&self, facts: &Facts) -> bool {
-        self.facts == packed(facts)
+        let now = packed(facts);
+        if planted!("cache-ignores-the-change-time") {
+            return self.facts[..24] == now[..24] && self.facts[32..] == now[32..];
+        }
+        self.facts == now || planted!("cache-believes-anything")
     }
 
     /// The entry as it was.

@@ -17,6 +17,7 @@ use safepoint_model::coverage::{Skipped, Why};
 use safepoint_model::rollback::{Action, ChangedPath, Expected, How, Step};
 use safepoint_model::tree::{Entry, Node, Owners, Tree};
 use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSource, RelPath};
+use safepoint_planted::planted;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -271,7 +272,9 @@ impl Planner<'_> {
                 true
             }
             other => {
-                self.obstacles.extend(other.map(Obstacle::NotCaptured));
+                if !planted!("plan-ignores-obstacles") {
+                    self.obstacles.extend(other.map(Obstacle::NotCaptured));
+                }
                 false
             }
         }
@@ -283,7 +286,8 @@ impl Planner<'_> {
         if self.target.coverage.leaves_out(path) {
             return Ok(());
         }
-        let holds_more = self.now.coverage.left_out_within(path).next().is_some();
+        let holds_more = !planted!("plan-removes-what-was-not-captured")
+            && self.now.coverage.left_out_within(path).next().is_some();
         match &old.node {
             Node::Directory(tree) if holds_more => {
                 for child in Tree::load(self.source, *tree)?.entries() {

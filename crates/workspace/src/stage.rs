@@ -17,6 +17,7 @@ use safepoint_model::progress::Activity;
 use safepoint_model::rollback::{How, Step};
 use safepoint_model::tree::{Entry, Meta, Node, Owners, Tree};
 use safepoint_model::{ObjectKind, ObjectSource, Progress, RelPath, RollbackId};
+use safepoint_planted::planted;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -211,9 +212,12 @@ impl<'r> Stage<'r> {
         match &written.handles {
             Some(handles) => {
                 let folders = [self.fd.as_fd(), self.own.as_fd(), self.root.fd()];
-                handles.iter().try_for_each(linux::sync).map_err(WorkspaceError::Sync)?;
+                if !planted!("stage-files-not-synced") {
+                    handles.iter().try_for_each(linux::sync).map_err(WorkspaceError::Sync)?;
+                }
                 folders.iter().try_for_each(linux::sync).map_err(WorkspaceError::Sync)?;
             }
+            None if planted!("stage-of-many-not-synced") => {}
             None => linux::sync_all(&self.fd).map_err(WorkspaceError::Sync)?,
         }
         self.staged = written.files;

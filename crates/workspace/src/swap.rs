@@ -16,6 +16,7 @@ use safepoint_model::progress::{Activity, Silent};
 use safepoint_model::rollback::{How, Step};
 use safepoint_model::tree::{Entry, Meta, Node};
 use safepoint_model::{ObjectSource, Progress, RelPath};
+use safepoint_planted::planted;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 
@@ -94,6 +95,9 @@ impl Stage<'_> {
     }
 
     fn move_to(&self, from: (&OwnedFd, &[u8]), to: (&OwnedFd, &[u8])) -> io::Result<()> {
+        if planted!("swap-moves-over-others") {
+            return Ok(rustix::fs::renameat(from.0, from.1, to.0, to.1)?);
+        }
         if self.capabilities.no_replace {
             linux::move_no_replace(from, to)
         } else {
@@ -152,11 +156,15 @@ impl Stage<'_> {
     /// # Errors
     /// When the disk says no. That is final: what was written is not to be trusted.
     pub fn sync(&self, steps: &[Step]) -> Result<(), WorkspaceError> {
-        self.sync_touched(steps).map_err(WorkspaceError::Sync)
+        let synced = self.sync_touched(steps).map_err(WorkspaceError::Sync);
+        if planted!("swap-sync-failure-ignored") { Ok(()) } else { synced }
     }
 
     fn sync_touched(&self, steps: &[Step]) -> io::Result<()> {
         if steps.len() > SYNC_ONE_BY_ONE_MAX {
+            if planted!("swap-of-many-not-synced") {
+                return Ok(());
+            }
             return linux::sync_all(&self.fd);
         }
         let mut above = BTreeSet::new();
@@ -167,6 +175,9 @@ impl Stage<'_> {
                 }
                 _ => self.sync_meta(&step.path)?,
             }
+        }
+        if planted!("swap-folders-not-synced") {
+            return Ok(());
         }
         for path in above {
             match linux::open_dir_at(self.root.fd(), &path) {
@@ -181,6 +192,9 @@ impl Stage<'_> {
     }
 
     fn sync_meta(&self, path: &RelPath) -> io::Result<()> {
+        if planted!("swap-modes-not-synced") {
+            return Ok(());
+        }
         let place = match self.place(path) {
             Err(error) if self.is_no_place(&error) => return Ok(()),
             other => other?,
@@ -202,6 +216,9 @@ impl Stage<'_> {
         source: &dyn ObjectSource,
         progress: &dyn Progress,
     ) -> Result<Vec<Meanwhile>, WorkspaceError> {
+        if planted!("verify-left-out") {
+            return Ok(Vec::new());
+        }
         progress.begin(Activity::Verifying, Some(steps.len() as u64));
         // A directory's final mode comes with a step after all swaps; those before them only lend rights.
         let last_swap = steps.iter().rposition(|step| step.how != How::Meta).unwrap_or(0);
@@ -270,13 +287,14 @@ impl Stage<'_> {
     /// When a path cannot be put back; what can be is, and the next recovery goes on.
     pub fn undo(&self, steps: &[Step], source: &dyn ObjectSource) -> Result<(), WorkspaceError> {
         let mut first_error = None;
-        for step in steps.iter().rev() {
+        for step in steps.iter().rev().skip(usize::from(planted!("way-back-skips-a-step"))) {
             if let Err(error) = self.backward(step, source) {
                 first_error.get_or_insert(error);
             }
         }
         match first_error {
             Some(error) => Err(error),
+            None if planted!("way-back-not-synced") => Ok(()),
             None => self.sync(steps),
         }
     }

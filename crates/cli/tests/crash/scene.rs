@@ -434,6 +434,9 @@ impl Scene {
             env.push(("SAFEPOINT_TEST_WITHOUT".into(), self.without.into()));
         }
         env.extend(profile(self.profiled));
+        // A bug that is planted here is planted there.
+        let planted = std::env::var_os("SAFEPOINT_PLANTED");
+        env.extend(planted.map(|bug| (OsString::from("SAFEPOINT_PLANTED"), bug)));
         let exe = PathBuf::from(env!("CARGO_BIN_EXE_safepoint"));
         let args = args.iter().map(OsString::from).collect();
         Program { exe, args, env, cwd: self.project() }

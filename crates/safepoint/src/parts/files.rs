@@ -14,6 +14,7 @@ use safepoint_model::tree::{Entry, Node};
 use safepoint_model::{
     ObjectError, ObjectId, ObjectSink, ObjectSource, Progress, RelPath, RollbackId, document,
 };
+use safepoint_planted::planted;
 use safepoint_store::Writer;
 use safepoint_workspace::{
     CacheWriter, Capabilities, Ended, Finding, Root, Scan, ScanOptions, Settled, Sidecars, Snapshot, Stage,
@@ -229,7 +230,9 @@ impl Prepared for FilesRollback<'_> {
         let Some(stage) = &mut self.stage else { return Ok(Vec::new()) };
         stage.arm()?;
         stage.apply(&self.steps)?;
-        stage.sync(&self.steps)?;
+        if !planted!("publish-before-sync") {
+            stage.sync(&self.steps)?;
+        }
         let meanwhile = stage.verify(&self.steps, &self.part.manager.store, progress)?;
         Ok(meanwhile.into_iter().map(|meanwhile| meanwhile.path).collect())
     }
@@ -252,6 +255,9 @@ impl Prepared for FilesRollback<'_> {
         progress: &dyn Progress,
     ) -> Result<Vec<Finding>, Error> {
         let Some(stage) = &self.stage else { return Ok(Vec::new()) };
+        if planted!("publish-before-sync") {
+            stage.sync(&self.steps)?;
+        }
         let settled = stage.inspect(&self.steps, ended, writer, progress)?;
         let findings = settled.findings.clone();
         self.settled = Some(settled);
