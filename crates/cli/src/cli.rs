@@ -82,7 +82,7 @@ pub(crate) fn main() -> ExitCode {
     }
     match args::parse(&typed) {
         Ok(arguments) => ExitCode::from(run(arguments)),
-        Err(error) => ExitCode::from(refuse(&typed, printable_error(error))),
+        Err(error) => ExitCode::from(refuse(&typed, &printable_error(error))),
     }
 }
 
@@ -157,10 +157,10 @@ fn guarded(verb: impl FnOnce() -> Result<Reply, Problem>) -> Result<Reply, Probl
 }
 
 /// Answers a command line that cannot be understood, or a wish for help.
-fn refuse(typed: &[OsString], error: clap::Error) -> u8 {
+fn refuse(typed: &[OsString], error: &clap::Error) -> u8 {
     let before_paths = || typed.iter().skip(1).take_while(|word| *word != "--");
     if !error.use_stderr() || !before_paths().any(|word| word == "--json") {
-        complain(&error);
+        complain(error);
         return u8::try_from(error.exit_code()).unwrap_or(2);
     }
     let command = named_command(before_paths());

@@ -10,8 +10,8 @@ use std::process::Command;
 /// Runs the command that an answer names, as a user would who pastes it.
 fn paste(told: &str, root: &Path) {
     let command = told.split("free it with: ").nth(1).and_then(|rest| rest.lines().next());
-    let command =
-        command.unwrap_or_else(|| panic!("no command in {told}")).replace("$T", root.to_str().unwrap());
+    assert!(command.is_some(), "no command in {told}");
+    let command = command.unwrap_or_default().replace("$T", root.to_str().unwrap());
     assert!(Command::new("sh").arg("-c").arg(command).status().unwrap().success());
 }
 

@@ -579,7 +579,8 @@ fn capture_beside_collecting(wait: Duration) -> (World, bool) {
     let script = "until [ -e \"$1\" ]; do sleep 0.02; done; \"$3\" gc --thorough; touch \"$2\"";
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", script, "sh"]).args([&go, &ended, &collect.exe]).current_dir(&collect.cwd);
-    shell.envs(collect.env.clone()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    shell.envs(collect.env.clone()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut shell = shell.spawn().unwrap();
     let mut ended_first = None;
     let end = drive(&world.program(&["create"]), |call| {
         // The objects are durable; what comes next is the commit.
@@ -593,6 +594,8 @@ fn capture_beside_collecting(wait: Duration) -> (World, bool) {
     assert!(end.is_success(), "{end:?}");
     let ended_first = ended_first.expect("the commit was seen");
     assert!(appears(&ended, Duration::from_secs(50)), "collecting never ended");
+    // Who traced may have waited for it already.
+    let _ = shell.wait();
     (world, ended_first)
 }
 
