@@ -202,7 +202,7 @@ impl Planner<'_> {
             };
             for entry in entries.into_iter().flatten() {
                 if let Node::File(content) = entry.node
-                    && sqlite::is_stored_database(self.source, &content)?
+                    && sqlite::is_stored_database(self.source, &content)
                 {
                     replaced.insert(path.clone());
                 }

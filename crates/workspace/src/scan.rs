@@ -261,6 +261,8 @@ enum Outcome<'a> {
     Known(CachedEntry<'a>, Facts),
     Done(Box<Done>),
     Several(Vec<Outcome<'a>>),
+    /// Something that the user should know.
+    Told(String),
 }
 
 impl Walk<'_> {

@@ -5,6 +5,7 @@
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
 mod answers;
+mod databases;
 mod diff;
 mod doctor;
 mod empty;

@@ -3,10 +3,13 @@
 use crate::bench::{Bench, noise, scratch};
 use rusqlite::Connection;
 use safepoint::model::RelPath;
+use safepoint::model::Span;
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::coverage::{Coverage, Why};
+use safepoint::model::progress::Activity;
+use safepoint::model::retention::Policy;
 use safepoint::model::tree::Node;
-use safepoint::{CreateOptions, Created, RestoreOptions, Settings, Silent};
+use safepoint::{CreateOptions, Created, Filter, RestoreOptions, Settings, Silent};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -232,7 +235,8 @@ fn a_database_that_a_program_writes_to_is_captured_whole() {
     let mut counted = (0, 0);
     for mode in ["wal", "delete", "truncate", "persist"] {
         for speed in ["fast", "slow"] {
-            let bench = Bench::new();
+            let policy = Policy { keep_last: 1, keep_within: Span::ZERO, thin_daily_for: Span::ZERO };
+            let bench = Bench::with(Settings { retention: Some(policy), ..Settings::default() });
             let noted = scratch();
             let writer =
                 Writer::start(&bench.path("data"), &noted.path().join("noted"), &format!("{speed} {mode}"));
@@ -610,4 +614,43 @@ fn a_log_that_was_moved_into_its_database_is_not_captured_with_the_old_one() {
         assert_eq!(elsewhere.path().join("data-wal").exists(), log);
         assert_eq!(what_is_wrong(&elsewhere.path().join("data"), 6), None);
     }
+}
+
+/// Makes a file when a rollback begins to write what it will put in place: after it was planned.
+#[derive(Debug)]
+struct MakesFile(PathBuf);
+
+impl safepoint::Progress for MakesFile {
+    fn begin(&self, activity: Activity, _: Option<u64>) {
+        if activity == Activity::Staging {
+            fs::write(&self.0, "a log that came up").unwrap();
+        }
+    }
+
+    fn advance(&self, _: u64, _: u64) {}
+
+    fn end(&self) {}
+}
+
+#[test]
+fn a_log_that_a_program_makes_during_the_rollback_is_displaced_and_kept() {
+    let bench = Bench::new();
+    for text in ["one", "two"] {
+        drop(fs::remove_file(bench.path("data")));
+        open(&bench.path("data"), "delete").execute_batch(&format!("CREATE TABLE {text} (x)")).unwrap();
+        if text == "one" {
+            bench.create();
+        }
+    }
+    let then = bench.manager.list(&Filter::default()).unwrap()[0].id;
+    let progress = MakesFile(bench.path("data-wal"));
+    let restored =
+        bench.manager.restore(&bench.workspace, then, &RestoreOptions::default(), &progress).unwrap();
+    assert!(!bench.path("data-wal").exists());
+    assert_eq!(restored.rollback.rescued.len() + bench.settle().rescued.len(), 1, "{restored:?}");
+    let connection = Connection::open(bench.path("data")).unwrap();
+    assert_eq!(
+        (integrity(&connection), number(&connection, "SELECT count(*) FROM one")),
+        ("ok".to_owned(), 0)
+    );
 }

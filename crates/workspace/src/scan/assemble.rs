@@ -132,6 +132,7 @@ fn add<'c>(
         Outcome::LeftOut(name, why) => found.skipped.push(Skipped { path: join(above, &name)?, why }),
         Outcome::Known(cached, facts) => members.push(Member::Known(cached, facts)),
         Outcome::Done(done) => members.push(take(above, *done, found)?),
+        Outcome::Told(warning) => found.warnings.push(warning),
         Outcome::Several(outcomes) => {
             for outcome in outcomes {
                 add(above, outcome, members, found)?;

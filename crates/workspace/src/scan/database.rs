@@ -5,8 +5,8 @@
 //! for a moment only: what is read goes into a copy, which is stored after they are given back. A database that is too large for
 //! that is copied by SQLite. Where no lock can be had, the files are captured as they are and reported as unsettled.
 
-use super::file::{self, FileRead, Seen};
-use super::{Done, Here, Item, Outcome, Sidecars, Walk};
+use super::file::{self, FileRead, Looked};
+use super::{Done, Here, Item, Outcome, Sidecars, Walk, join};
 use crate::error::WorkspaceError;
 use crate::linux::{self, Facts, Lease, ofd};
 use crate::sqlite::{self, INDEX, JOURNAL, LOG, Reading, beside};
@@ -280,26 +280,26 @@ impl Walk<'_> {
 
     /// Captures a database and what belongs to it.
     pub(super) fn database<'c>(&self, here: &Here<'_>, name: &[u8]) -> Result<Outcome<'c>, WorkspaceError> {
+        let mut why = "it changes although it is locked";
         for _ in 0..TRIES {
             let tried = match self.at_rest(here, name) {
                 Ok(None) => self.locked(here, name),
-                Ok(Some(outcomes)) => Ok(Some(outcomes)),
-                Err(miss) => Err(miss),
+                other => other,
             };
             match tried {
                 Ok(Some(outcomes)) => return Ok(Outcome::Several(outcomes)),
-                Err(Miss::Again) => {}
-                Err(Miss::TooLong) => {
-                    if let Some(outcomes) = self.backed_up(here, name)? {
-                        return Ok(Outcome::Several(outcomes));
-                    }
-                    break;
-                }
+                Err(Miss::Again) => continue,
+                Err(Miss::TooLong) => match self.backed_up(here, name)? {
+                    Some(outcomes) => return Ok(Outcome::Several(outcomes)),
+                    None => why = "it takes too long, and SQLite made no copy",
+                },
                 Err(Miss::Failed(error)) => return Err(error),
-                Ok(None) | Err(Miss::Unreadable) => break,
+                Ok(None) => why = "another program keeps it locked",
+                Err(Miss::Unreadable) => why = "it cannot be locked",
             }
+            break;
         }
-        self.as_it_is(here, name)
+        self.as_it_is(here, name, why)
     }
 
     /// A large database that no program has open for writing is read in place, like any other file; no lock keeps programs waiting.
@@ -449,7 +449,7 @@ impl Walk<'_> {
                 Copied::Stored(self.sink.put_content(before.size, &mut reading)?)
             }
         };
-        let Seen { meta, facts, trusted, .. } = file::look(fd, before, started).ok_or(Miss::Unreadable)?;
+        let Looked { meta, facts, trusted, .. } = file::look(fd, before, started).ok_or(Miss::Unreadable)?;
         Ok(Sample { name: name.to_vec(), copied, meta, facts, trusted })
     }
 
@@ -493,7 +493,8 @@ impl Walk<'_> {
     }
 
     /// A database that cannot be locked, with its log and its journal: perhaps of several moments.
-    fn as_it_is<'c>(&self, here: &Here<'_>, name: &[u8]) -> Result<Outcome<'c>, WorkspaceError> {
+    fn as_it_is<'c>(&self, here: &Here<'_>, name: &[u8], why: &str) -> Result<Outcome<'c>, WorkspaceError> {
+        let path = join(&here.path, name)?;
         let mut outcomes = Vec::new();
         let index = beside(name, INDEX);
         let all = self.sidecars == Sidecars::All || self.is_kept(here, &index)?;
@@ -520,6 +521,11 @@ impl Walk<'_> {
                 }
                 _ => Outcome::LeftOut(name, Why::Unreadable),
             });
+        }
+        let is_done = |outcome: &Outcome<'_>| matches!(outcome, Outcome::Done(_));
+        if outcomes.iter().any(is_done) {
+            let lack = "the files of this database in the checkpoint may not fit together";
+            outcomes.push(Outcome::Told(format!("cannot read {path} at one moment: {why}; {lack}")));
         }
         Ok(Outcome::Several(outcomes))
     }

@@ -104,7 +104,7 @@ pub(super) fn read_open(
         Err(error) => return Err(error.into()),
     };
     let fd = OwnedFd::from(file);
-    let Some(Seen { meta, facts, same, trusted }) = look(&fd, before, started) else {
+    let Some(Looked { meta, facts, same, trusted }) = look(&fd, before, started) else {
         return Ok(FileRead::Unreadable);
     };
     let settled = same && content.size == facts.size;
@@ -112,7 +112,7 @@ pub(super) fn read_open(
 }
 
 /// A file after it was read.
-pub(super) struct Seen {
+pub(super) struct Looked {
     pub(super) meta: Meta,
     pub(super) facts: Facts,
     /// Nothing shows that it was written to since before.
@@ -122,7 +122,7 @@ pub(super) struct Seen {
 }
 
 /// Looks at an open file after it was read; nothing where that cannot be done.
-pub(super) fn look(fd: &OwnedFd, before: &Facts, started: i64) -> Option<Seen> {
+pub(super) fn look(fd: &OwnedFd, before: &Facts, started: i64) -> Option<Looked> {
     let (xattrs, after) = (linux::read_xattrs(fd).ok()?, linux::facts_of(fd).ok()?);
     // A shared mapping can change pages without a new stamp. While somebody has the file open for writing, stamps
     // prove nothing; once nobody has, the first store through a new mapping sets a new one.
@@ -130,5 +130,5 @@ pub(super) fn look(fd: &OwnedFd, before: &Facts, started: i64) -> Option<Seen> {
     let same = before.same_file_state(&after) || planted!("scan-does-not-look-twice");
     let meta = Meta { mode: after.mode, uid: after.uid, gid: after.gid, mtime_ns: after.mtime_ns, xattrs };
     let trusted = same && !writer && is_old_enough(&after, started);
-    Some(Seen { meta, facts: after, same, trusted })
+    Some(Looked { meta, facts: after, same, trusted })
 }
