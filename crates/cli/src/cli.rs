@@ -136,7 +136,7 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Validate(args) => validate::run(context, args),
         Command::Summary(args) => summary::run(context, args),
         Command::Status => status::run(context),
-        Command::Recover => recover::run(context),
+        Command::Recover(args) => recover::run(context, args),
         Command::Doctor => doctor::run(context),
         Command::Demo(args) => demo::run(context, args),
         Command::Completions(args) => completions::run(context, args),

@@ -170,6 +170,7 @@ pub(crate) fn recovery(recovery: &Recovery) -> Value {
         "settled": recovery.settled,
         "rescued": recovery.rescued,
         "waiting": recovery.waiting,
+        "released": recovery.released,
         "warnings": recovery.warnings,
     })
 }

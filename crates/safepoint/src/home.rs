@@ -268,7 +268,7 @@ fn pack_line(line: &str) -> Option<(String, u64)> {
 }
 
 /// The first line of what is said about a stat cache.
-const CACHE_FORMAT: &str = "safepoint stat cache 2";
+const CACHE_FORMAT: &str = "safepoint stat cache 3";
 
 /// What is said about the blocks in a file.
 fn head_of(blocks: &Path) -> PathBuf {

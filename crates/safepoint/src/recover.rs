@@ -20,8 +20,10 @@ pub struct Recovery {
     pub settled: Vec<RollbackId>,
     /// Edits that were found displaced.
     pub rescued: Vec<Rescued>,
-    /// Displaced files that a program still has open.
+    /// Displaced files that a program has, or may have, open for writing.
     pub waiting: Vec<RelPath>,
+    /// Displaced files that were stored and deleted although a program may have had them open.
+    pub released: Vec<RelPath>,
     /// What it could not do, in words.
     pub warnings: Vec<String>,
 }
@@ -33,6 +35,7 @@ impl Recovery {
             && self.settled.is_empty()
             && self.rescued.is_empty()
             && self.waiting.is_empty()
+            && self.released.is_empty()
             && self.warnings.is_empty()
     }
 
@@ -41,10 +44,11 @@ impl Recovery {
         self.settled.extend(other.settled);
         self.rescued.extend(other.rescued);
         self.waiting.extend(other.waiting);
+        self.released.extend(other.released);
         self.warnings.extend(other.warnings);
     }
 
-    fn add(&mut self, settling: Settling) {
+    pub(crate) fn add(&mut self, settling: Settling) {
         self.rescued.extend(settling.rescued);
         self.waiting.extend(settling.waiting);
         self.warnings.extend(settling.warnings);

@@ -71,7 +71,7 @@ pub struct Restored {
     pub outline: Outline,
     /// Paths that somebody changed after the rollback had put them in place; they are as that somebody made them.
     pub changed_meanwhile: Vec<RelPath>,
-    /// Displaced files that a program still has open for writing: they are kept, and looked at again by the next command.
+    /// Displaced files that a program has, or may have, open for writing: they are kept, and checked again by the next command.
     pub waiting: Vec<RelPath>,
     /// What users should know about this file system, and about what could not be cleared away.
     pub warnings: Vec<String>,

@@ -24,6 +24,7 @@ mod stage;
 mod swap;
 mod threads;
 mod write;
+mod writers;
 
 pub use cache::{CacheHead, CacheWriter, NextCache, NoCacheHead, StatCache};
 pub use copy::{Copied, copy_tree, remove_tree};
@@ -40,3 +41,4 @@ pub use sqlite::{DatabaseCopies, database_family};
 pub use stage::{Stage, StageOptions, Times};
 pub use swap::Meanwhile;
 pub use write::write_tree;
+pub use writers::Waiting;

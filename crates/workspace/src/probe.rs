@@ -12,7 +12,8 @@ pub struct Capabilities {
     pub exchange: bool,
     /// An entry can be moved without replacing another.
     pub no_replace: bool,
-    /// The kernel tells whether a file is open for writing.
+    /// The kernel tells whether a file is open for writing. Found with a file of our own, so it is no promise about files of other
+    /// users: each displaced file is asked about separately. Without it every file may have a writer.
     pub leases: bool,
     /// Names that differ only in case are two names.
     pub case_matters: bool,
@@ -63,8 +64,8 @@ impl Capabilities {
         }
         if !self.leases {
             warnings.push(
-                "this file system does not tell who has a file open: what a program writes into an already open file \
-                 after a rollback replaced that file can be lost",
+                "this file system does not tell who has a file open: a file that a rollback replaced is kept until \
+                 it is known that no program writes to it",
             );
         }
         if !self.case_matters {
@@ -98,7 +99,8 @@ fn try_out(own: &OwnedFd) -> io::Result<Capabilities> {
     let exchange = linux::exchange((own, ONE), (own, TWO)).is_ok();
     let occupied = linux::move_no_replace((own, ONE), (own, TWO));
     let no_replace = occupied.is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists);
-    let leases = linux::try_lease(&linux::open_file(own, ONE)?) == Lease::NoWriter;
+    let one = linux::open_file(own, ONE)?;
+    let leases = linux::try_lease(&one, linux::facts_of(&one)?.uid) == Lease::NoWriter;
     Ok(Capabilities { exchange, no_replace, leases, case_matters })
 }
 

@@ -26,6 +26,7 @@ use safepoint_model::tree::{Entry, Meta, Node, Tree};
 use safepoint_model::{ObjectError, ObjectId, ObjectSink, ObjectSource, Progress, RelPath};
 use std::io::{self, Read};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Deeper nesting is left out, and said. Each level holds one open directory.
 pub(crate) const DEPTH_MAX: usize = 4_000;
@@ -121,9 +122,20 @@ pub fn scan<S: ObjectSink + ObjectSource>(
 ) -> Result<Scan, WorkspaceError> {
     progress.begin(Activity::Scanning, None);
     let ScanOptions { own, what, cache, next, sidecars, copies, .. } = *options;
-    let (place, waiting) = (root.place(), Waiting::default());
-    let walk =
-        Walk { sink, source: sink, place, own, what, cache, next, sidecars, copies, waiting, progress };
+    let walk = Walk {
+        sink,
+        source: sink,
+        place: root.place(),
+        own,
+        what,
+        cache,
+        next,
+        sidecars,
+        copies,
+        waiting: Waiting::default(),
+        unproven: AtomicU64::new(0),
+        progress,
+    };
     let result = threads::run(|| walk.root(root, options));
     progress.end();
     result
@@ -140,6 +152,8 @@ struct Walk<'a> {
     sidecars: Sidecars,
     copies: Option<&'a dyn DatabaseCopies>,
     waiting: Waiting,
+    /// Files that will be read again each time, because nothing shows whether they change.
+    unproven: AtomicU64,
     progress: &'a dyn Progress,
 }
 
@@ -281,6 +295,7 @@ impl Walk<'_> {
         };
         found.skipped.sort();
         found.unsettled.sort();
+        found.warnings.extend(reading_again(self.unproven.load(Ordering::Relaxed)));
         let root = Entry { name: Vec::new(), meta, node: Node::Directory(tree) };
         let cache = self.next_cache(&found);
         Ok(Scan {
@@ -473,7 +488,8 @@ impl Walk<'_> {
                 Item::File { .. } => Ok(Outcome::LeftOut(name, Why::Unreadable)),
                 item => self.finish(here, item),
             },
-            FileRead::Read { content, meta, facts, trusted, settled } => {
+            FileRead::Read { content, meta, facts, trusted, settled, unproven } => {
+                self.unproven.fetch_add(u64::from(unproven), Ordering::Relaxed);
                 let entry = Entry { name, meta, node: Node::File(content) };
                 Ok(Outcome::Done(Box::new(Done {
                     entry,
@@ -558,6 +574,15 @@ fn find_renamed(items: &mut [Item<'_>], mut gone: Vec<CachedEntry<'_>>) {
             *block = gone[at].block();
         }
     }
+}
+
+/// What to tell about files that are read each time.
+fn reading_again(files: u64) -> Option<String> {
+    let them = if files == 1 { "1 file" } else { &format!("{files} files") };
+    let why = "of other users, or on a file system without leases";
+    (files > 0).then(|| {
+        format!("cannot rule out that programs write to {them} ({why}): every checkpoint reads them again")
+    })
 }
 
 impl Item<'_> {

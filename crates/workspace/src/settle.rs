@@ -1,15 +1,16 @@
 //! SETTLE: looks at what was displaced before it is deleted.
 //!
-//! A displaced file is deleted only when nobody can write to it any more (a read lease proves it) and its bytes are those
+//! A displaced file is deleted only when no process can write to it any more (`writers.rs` has the proofs) and its bytes are those
 //! that the safety checkpoint holds. Anything else is somebody's edit, made while the rollback ran: it is captured into
-//! the sink, and reported. What is still open for writing waits for the next time.
+//! the sink, and reported. A file that is, or may be, open for writing waits for the next time.
 
 use crate::compare::{self, CompareError};
 use crate::error::WorkspaceError;
-use crate::linux::{self, Lease};
+use crate::linux::{self, Facts};
 use crate::plan::owners;
 use crate::stage::{Stage, remove_tree};
 use crate::threads;
+use crate::writers::{Waiting, Writers, is_record};
 use rayon::prelude::*;
 use rustix::fd::OwnedFd;
 use safepoint_model::progress::Activity;
@@ -33,7 +34,7 @@ pub enum Finding {
         /// What was noticed, for people.
         why: String,
     },
-    /// A program still has it open for writing; it stays until the next time.
+    /// A program has it open for writing, or may have; it stays until the next time.
     Busy {
         /// Where it was in the workspace.
         path: RelPath,
@@ -87,14 +88,14 @@ pub enum Ended {
 }
 
 impl Stage<'_> {
-    /// Looks at every slot. Nothing is deleted yet.
+    /// Looks at every slot. Nothing is deleted yet. With [`Waiting::Released`], what may have a writer is captured as it is now.
     ///
     /// # Errors
     /// When the stage cannot be read or the sink fails.
     pub fn inspect<S: ObjectSink + ObjectSource + Sync>(
         &self,
         steps: &[Step],
-        ended: Ended,
+        (ended, waiting): (Ended, Waiting),
         store: &S,
         progress: &dyn Progress,
     ) -> Result<Settled, WorkspaceError> {
@@ -106,7 +107,9 @@ impl Stage<'_> {
                 How::Meta => None,
             })
             .collect();
-        let listed = linux::list(&linux::open_dir(&self.fd, b".").map_err(failed)?).map_err(failed)?;
+        let mut listed = linux::list(&linux::open_dir(&self.fd, b".").map_err(failed)?).map_err(failed)?;
+        let writers = &Writers::of(&self.fd, &listed, self.capabilities.leases);
+        listed.retain(|slot| !is_record(&slot.name));
         progress.begin(Activity::Settling, Some(listed.len() as u64));
         let look = |slot: &linux::Listed| {
             let step = parse_slot(&slot.name).and_then(|(number, kind)| Some((*by_slot.get(&number)?, kind)));
@@ -115,7 +118,7 @@ impl Stage<'_> {
                 // Not a name that we give: somebody put it there, and it is kept under that name.
                 None => (RelPath::new(slot.name.clone()).unwrap_or_default(), None),
             };
-            let mut look = Look { store, leases: self.capabilities.leases, findings: Vec::new() };
+            let mut look = Look { store, writers, waiting, findings: Vec::new() };
             let looked = look.entry(&self.fd, &slot.name, &path, expected.as_ref());
             progress.advance(1, 0);
             match looked {
@@ -128,6 +131,9 @@ impl Stage<'_> {
         progress.end();
         let mut settled = Settled::default();
         looked?.into_iter().for_each(|(slot, findings)| settled.take(slot, findings));
+        if waiting == Waiting::Kept {
+            writers.record(&self.fd).map_err(failed)?;
+        }
         Ok(settled)
     }
 
@@ -180,7 +186,8 @@ fn expected_in(step: &Step, kind: SlotKind, ended: Ended) -> Option<Entry> {
 
 struct Look<'a, S> {
     store: &'a S,
-    leases: bool,
+    writers: &'a Writers,
+    waiting: Waiting,
     findings: Vec<Finding>,
 }
 
@@ -200,8 +207,16 @@ impl<S: ObjectSink + ObjectSource> Look<'_, S> {
         if planted!("settle-does-not-compare") {
             return Ok(());
         }
-        if facts.file_type.is_file() && self.is_busy(dir, name) && !planted!("settle-ignores-writers") {
-            self.findings.push(Finding::Busy { path: path.clone() });
+        if facts.file_type.is_file()
+            && self.may_have_writer(dir, name, &facts)?
+            && !planted!("settle-ignores-writers")
+        {
+            match self.waiting {
+                Waiting::Kept => self.findings.push(Finding::Busy { path: path.clone() }),
+                Waiting::Released => {
+                    self.rescue(dir, name, path, "released while a program may have had it open")?;
+                }
+            }
             return Ok(());
         }
         if let Some(expected) = expected
@@ -209,11 +224,15 @@ impl<S: ObjectSink + ObjectSource> Look<'_, S> {
         {
             return Ok(());
         }
-        self.rescue(dir, name, path, expected)
+        self.rescue(dir, name, path, noticed(expected))
     }
 
-    fn is_busy(&self, dir: &OwnedFd, name: &[u8]) -> bool {
-        self.leases && linux::open_file(dir, name).is_ok_and(|fd| linux::try_lease(&fd) == Lease::Writer)
+    fn may_have_writer(&self, dir: &OwnedFd, name: &[u8], facts: &Facts) -> io::Result<bool> {
+        match linux::open_file(dir, name) {
+            // It can be neither compared nor stored, so it stays whoever writes to it.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
+            fd => Ok(self.writers.may_write(&fd?, facts)),
+        }
     }
 
     fn directory(
@@ -226,7 +245,7 @@ impl<S: ObjectSink + ObjectSource> Look<'_, S> {
         let tree = match expected.map(|expected| &expected.node) {
             Some(Node::Directory(tree)) => Tree::load(self.store, *tree)?,
             // A directory that somebody made has to be kept even when it is empty.
-            _ => return self.rescue(dir, name, path, expected),
+            _ => return self.rescue(dir, name, path, noticed(expected)),
         };
         let fd = open_for_look(dir, name)?;
         for entry in linux::list(&fd)? {
@@ -236,26 +255,25 @@ impl<S: ObjectSink + ObjectSource> Look<'_, S> {
         Ok(())
     }
 
-    fn rescue(
-        &mut self,
-        dir: &OwnedFd,
-        name: &[u8],
-        path: &RelPath,
-        expected: Option<&Entry>,
-    ) -> Result<(), CompareError> {
-        let mut capture = Capture { store: self.store, leases: self.leases, path, obstacles: Vec::new() };
+    fn rescue(&mut self, dir: &OwnedFd, name: &[u8], path: &RelPath, why: &str) -> Result<(), CompareError> {
+        let Self { store, writers, waiting, .. } = *self;
+        let mut capture = Capture { store, writers, waiting, path, obstacles: Vec::new() };
         match capture.entry(dir, name)? {
             Some(mut entry) if capture.obstacles.is_empty() => {
                 entry.name = path.split_last().map_or_else(|| name.to_vec(), |(_, name)| name.to_vec());
-                let why = match expected {
-                    Some(_) => "changed while the rollback ran",
-                    None => "made while the rollback ran",
-                };
                 self.findings.push(Finding::Rescued { path: path.clone(), entry, why: why.to_owned() });
             }
             _ => self.findings.extend(capture.obstacles),
         }
         Ok(())
+    }
+}
+
+/// What to tell about an entry that is not as it should be.
+fn noticed(expected: Option<&Entry>) -> &'static str {
+    match expected {
+        Some(_) => "changed while the rollback ran",
+        None => "made while the rollback ran",
     }
 }
 
@@ -275,7 +293,8 @@ fn open_for_look(dir: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
 /// Stores an entry with everything below it.
 struct Capture<'a, S> {
     store: &'a S,
-    leases: bool,
+    writers: &'a Writers,
+    waiting: Waiting,
     path: &'a RelPath,
     obstacles: Vec<Finding>,
 }
@@ -305,7 +324,7 @@ impl<S: ObjectSink + ObjectSource> Capture<'_, S> {
                 other => other?,
             };
             meta.xattrs = linux::read_xattrs(&fd)?;
-            if self.leases && linux::try_lease(&fd) == Lease::Writer {
+            if self.waiting == Waiting::Kept && self.writers.may_write(&fd, &facts) {
                 self.obstacles.push(Finding::Busy { path: self.path.clone() });
                 return Ok(None);
             }

@@ -251,8 +251,10 @@ Examples:
     #[command(after_help = "Examples:\n  safepoint status\n  safepoint -C ~/projects/shop status")]
     Status,
     /// Finish or undo what a crash left. Work on a workspace begins with it anyway.
-    #[command(after_help = "Examples:\n  safepoint recover")]
-    Recover,
+    #[command(
+        after_help = "Ends with 3 while displaced files wait for the programs that have, or may have, them open.\n\nExamples:\n  safepoint recover\n  safepoint recover --release    store what waits as a checkpoint, ask, then delete it"
+    )]
+    Recover(RecoverArgs),
     /// Look everything over that Safepoint relies on, and say what to do.
     #[command(
         after_help = "Ends with 0 when nothing is wrong (warnings may be), with 3 when something is.\n\nExamples:\n  safepoint doctor\n  safepoint doctor --json"
@@ -543,6 +545,13 @@ pub(crate) struct GcArgs {
     /// Free everything, also where it is hardly worth the work.
     #[arg(long)]
     pub(crate) thorough: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecoverArgs {
+    /// Store displaced files that wait for other programs, then delete them.
+    #[arg(long)]
+    pub(crate) release: bool,
 }
 
 #[derive(Debug, Args)]

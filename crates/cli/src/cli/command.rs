@@ -39,7 +39,7 @@ impl Command {
             Command::Validate(_) => "validate",
             Command::Summary(_) => "summary",
             Command::Status => "status",
-            Command::Recover => "recover",
+            Command::Recover(_) => "recover",
             Command::Doctor => "doctor",
             Command::Demo(_) => "demo",
             Command::Completions(_) => "completions",
@@ -88,7 +88,7 @@ impl Command {
             },
             Command::Summary(_) => "count checkpoints".to_owned(),
             Command::Status => "tell the status".to_owned(),
-            Command::Recover => "recover".to_owned(),
+            Command::Recover(_) => "recover".to_owned(),
             Command::Doctor => "look everything over".to_owned(),
             Command::Demo(_) => "show the demo".to_owned(),
             Command::Completions(_) => "print completions".to_owned(),
@@ -114,7 +114,7 @@ impl Command {
                 | Command::Run(_)
                 | Command::Undo(_)
                 | Command::Redo(_)
-                | Command::Recover
+                | Command::Recover(_)
                 | Command::Delete(_)
                 | Command::Pin(_)
                 | Command::Unpin(_)

@@ -1,11 +1,17 @@
 //! Exit codes, all in one place (design, section 8).
 
+use safepoint::model::RelPath;
 use safepoint::{Failure, FailureKind};
 
 /// Done.
 pub(crate) const DONE: u8 = 0;
 /// Done in part; the problems are listed.
 pub(crate) const IN_PART: u8 = 3;
+
+/// The code of a rollback or recovery that left these displaced files waiting.
+pub(crate) fn of_waiting(waiting: &[RelPath]) -> u8 {
+    if waiting.is_empty() { DONE } else { IN_PART }
+}
 
 /// The code of each kind of failure.
 pub(crate) fn code(kind: FailureKind) -> u8 {

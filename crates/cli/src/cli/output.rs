@@ -37,9 +37,10 @@ impl Reply {
         Self { data, exit: exit::DONE, failure: None }
     }
 
-    /// The answer of whatever rolls back: with paths that could not be put back it was done in part.
+    /// The answer of whatever rolls back: with paths that could not be put back, or displaced files that wait, it was done in part.
     pub(crate) fn rolled_back(data: Value) -> Self {
-        let is_whole = |it: &Value| it["blocked"].as_array().is_none_or(Vec::is_empty);
+        let is_empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
+        let is_whole = |it: &Value| is_empty(&it["blocked"]) && is_empty(&it["waiting"]);
         let rollback = &data["rollback"];
         let places = rollback["together"].as_array().map(Vec::as_slice).unwrap_or_default();
         let whole = is_whole(rollback) && places.iter().all(is_whole);

@@ -13,7 +13,7 @@ use crate::cli::fold::folded;
 use crate::cli::list::table;
 use crate::cli::output::{Printer, Reply};
 use crate::cli::terminal::{ago, counted, for_shell, printable};
-use crate::cli::{Context, together};
+use crate::cli::{Context, recover, together};
 use crate::context::Surroundings;
 use crate::problem::Problem;
 use crate::{json, signals};
@@ -324,9 +324,5 @@ fn advise(out: &Printer, restored: &Restored) {
     for path in &restored.changed_meanwhile {
         out.warn(format!("{path} was changed by another program meanwhile and is as that program made it"));
     }
-    for path in &restored.waiting {
-        out.note(format!(
-            "{path} is still open in another program; what it writes is looked at by the next command"
-        ));
-    }
+    recover::waiting(&restored.waiting, |text| out.warn(text));
 }

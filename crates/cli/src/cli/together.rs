@@ -4,6 +4,7 @@ use crate::cli::Context;
 use crate::cli::create::is_whole;
 use crate::cli::exit;
 use crate::cli::output::{Printer, Reply};
+use crate::cli::recover;
 use crate::cli::rollback;
 use crate::cli::terminal::{counted, printable, size};
 use crate::json;
@@ -133,11 +134,7 @@ pub(super) fn tell(
             "{place}: {path} was changed by another program meanwhile and is as that program made it"
         ));
     }
-    for path in &restored.waiting {
-        out.note(format!(
-            "{path} is still open in another program; the next command looks at what it writes"
-        ));
-    }
+    recover::waiting(&restored.waiting, |text| out.warn(text));
     if dry_run == DryRun::No {
         out.remark(match verb {
             Verb::Undo => "Do it again with: safepoint redo",
@@ -182,6 +179,7 @@ pub(super) fn shape(restored: &RestoredTogether, verb: Verb, dry_run: DryRun) ->
         "undone": restored.undone,
         "effects_not_undone": restored.effects_not_undone,
         "verified": restored.verified,
+        "waiting": restored.waiting,
     })
 }
 

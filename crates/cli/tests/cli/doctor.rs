@@ -25,7 +25,7 @@ fn everything_is_in_order() {
     ok       own_folder        nothing stands where rollbacks prepare files (.safepoint)
     ok       exchange          two files are exchanged in one step
     ok       no_replace        a move replaces nothing that is there
-    ok       leases            the kernel tells who has a file open
+    ok       leases            the kernel tells who has your files open
     ok       case              names that differ only in case are two names
     ok       workspace_space   SIZE free on the disk of $T/project
     ok       unfinished        nothing was left half done
@@ -92,7 +92,7 @@ fn everything_is_in_order() {
           },
           {
             "hint": null,
-            "message": "the kernel tells who has a file open",
+            "message": "the kernel tells who has your files open",
             "name": "leases",
             "status": "ok"
           },
@@ -219,7 +219,7 @@ fn a_file_system_that_can_do_less_is_told() {
                                hint: A rollback goes another way. ext4, xfs, btrfs and tmpfs can do it.
     warning  no_replace        this file system cannot move without replacing: a file that another program makes in the very instant of a rollback could be replaced
                                hint: A rollback goes another way. ext4, xfs, btrfs and tmpfs can do it.
-    warning  leases            this file system does not tell who has a file open: what a program writes into an already open file after a rollback replaced that file can be lost
+    warning  leases            this file system does not tell who has a file open: a file that a rollback replaced is kept until it is known that no program writes to it
                                hint: A rollback goes another way. ext4, xfs, btrfs and tmpfs can do it.
     Nothing is wrong; 3 warnings.
     --- exit 0
@@ -275,7 +275,7 @@ fn what_still_waits_is_told() {
     ");
     drop(junk);
     // A program that another test starts at this moment may hold the file until it runs: then it is looked at again.
-    let told = (0..100).map(|_| sandbox.run(&["recover"])).find(|told| !told.contains("is still open"));
+    let told = (0..100).map(|_| sandbox.run(&["recover"])).find(|told| !told.contains("may be open"));
     assert!(told.is_some());
     assert_eq!(status(&sandbox.json(&["doctor", "--json"]), "unfinished"), "ok");
 }

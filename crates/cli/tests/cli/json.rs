@@ -445,6 +445,7 @@ fn status_and_diff() {
         },
         "covered": false,
         "recovery": {
+          "released": [],
           "rescued": [],
           "settled": [],
           "undone": [],
@@ -561,6 +562,7 @@ fn validate_summary_recover_init_version() {
       "command": "recover",
       "data": {
         "recovery": {
+          "released": [],
           "rescued": [],
           "settled": [],
           "undone": [],

@@ -28,14 +28,30 @@ impl Mount {
 
     /// A real one in a file.
     fn ext4(bytes: u64) -> Option<Self> {
+        Self::of("ext4", bytes)
+    }
+
+    /// One of this kind in a file. Nothing where there is no program that makes one.
+    pub(crate) fn of(kind: &str, bytes: u64) -> Option<Self> {
         let mount = Self { folder: tempfile::tempdir().unwrap() };
         fs::create_dir(mount.path()).unwrap();
         let image = mount.folder.path().join("image");
         fs::File::create(&image).unwrap().set_len(bytes).unwrap();
         let image = image.to_str()?;
-        let made = succeeds("mkfs.ext4", &["-q", "-m", "0", image])
+        let options: &[&str] = if kind == "ext4" { &["-q", "-m", "0"] } else { &["-q"] };
+        let made = succeeds(&format!("mkfs.{kind}"), &[options, &[image]].concat())
             && succeeds("mount", &["-o", "loop", image, mount.path().to_str()?]);
         made.then_some(mount)
+    }
+
+    /// A layer over an empty folder, as containers have it.
+    pub(crate) fn overlay() -> Option<Self> {
+        let mount = Self { folder: tempfile::tempdir().unwrap() };
+        let folder = |name: &str| mount.folder.path().join(name).to_str().unwrap().to_owned();
+        ["mounted", "lower", "upper", "work"].iter().for_each(|name| fs::create_dir(folder(name)).unwrap());
+        let (lower, upper, work) = (folder("lower"), folder("upper"), folder("work"));
+        let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+        succeeds("mount", &["-t", "overlay", "overlay", "-o", &options, &folder("mounted")]).then_some(mount)
     }
 
     pub(crate) fn path(&self) -> PathBuf {

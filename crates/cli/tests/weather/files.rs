@@ -312,7 +312,12 @@ fn a_file_system_without_exchange() {
         let run = |args: &[&str]| {
             let output = place.command(args).env("SAFEPOINT_TEST_WITHOUT", without).output().unwrap();
             let told = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert_eq!(output.status.code(), Some(0), "{told}");
+            // Without leases nothing may prove that no program writes to what was displaced.
+            let waits = without.contains("leases") && told.contains("may be open");
+            assert_eq!(output.status.code(), Some(if waits { 3 } else { 0 }), "{told}");
+            if waits {
+                place.run(&["--yes", "recover", "--release"]).succeeds();
+            }
             assert!(told.contains("warning: "), "users are told what this file system lacks: {told}");
         };
         run(&["rollback", &id]);

@@ -10,6 +10,7 @@ mod changing;
 mod clocks;
 mod disks;
 mod files;
+mod foreign;
 mod homes;
 mod ids;
 mod layouts;

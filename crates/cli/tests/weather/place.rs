@@ -93,6 +93,11 @@ impl Place {
         self
     }
 
+    /// Whether the program runs as somebody who is not root.
+    pub(crate) fn is_ordinary(&self) -> bool {
+        self.user.is_some()
+    }
+
     pub(crate) fn path(&self, below: impl AsRef<Path>) -> PathBuf {
         self.base.join(below)
     }

@@ -18,7 +18,7 @@ use safepoint_planted::planted;
 use safepoint_store::Writer;
 use safepoint_workspace::{
     CacheWriter, Capabilities, Ended, Finding, Root, Scan, ScanOptions, Settled, Sidecars, Snapshot, Stage,
-    StageOptions, StatCache, Times, What, database_family, plan, scan,
+    StageOptions, StatCache, Times, Waiting, What, database_family, plan, scan,
 };
 
 /// The files of one workspace that this process holds.
@@ -34,6 +34,8 @@ pub(crate) struct FilesPart<'m> {
     pub(crate) leave: Vec<RelPath>,
     /// What of it.
     pub(crate) what: What,
+    /// What is to become of displaced files that may have a writer.
+    pub(crate) waiting: Waiting,
 }
 
 impl<'m> FilesPart<'m> {
@@ -44,15 +46,15 @@ impl<'m> FilesPart<'m> {
         excludes: Vec<String>,
     ) -> Self {
         let capabilities = manager.settings.capabilities;
-        let (times, what) = (Times::default(), What::Files);
-        Self { manager, root, workspace, capabilities, times, excludes, leave: Vec::new(), what }
+        let (times, what, waiting) = (Times::default(), What::Files, Waiting::Kept);
+        Self { manager, root, workspace, capabilities, times, excludes, leave: Vec::new(), what, waiting }
     }
 
     /// The folder of the repository in it, all of it.
     pub(crate) fn git_folder(&self) -> FilesPart<'m> {
-        let FilesPart { manager, root, workspace, capabilities, times, .. } = *self;
+        let FilesPart { manager, root, workspace, capabilities, times, waiting, .. } = *self;
         let (excludes, leave, what) = (Vec::new(), Vec::new(), What::Git);
-        FilesPart { manager, root, workspace, capabilities, times, excludes, leave, what }
+        FilesPart { manager, root, workspace, capabilities, times, excludes, leave, what, waiting }
     }
 
     /// Reads the workspace into a sink, with the help of what the last capture saw.
@@ -258,7 +260,7 @@ impl Prepared for FilesRollback<'_> {
         if planted!("publish-before-sync") {
             stage.sync(&self.steps)?;
         }
-        let settled = stage.inspect(&self.steps, ended, writer, progress)?;
+        let settled = stage.inspect(&self.steps, (ended, self.part.waiting), writer, progress)?;
         let findings = settled.findings.clone();
         self.settled = Some(settled);
         Ok(findings)

@@ -87,6 +87,14 @@ impl Bench {
         panic!("something waits for ever")
     }
 
+    /// Gives up whatever waits.
+    pub(crate) fn release(&self) -> safepoint::Recovery {
+        let stored = self.manager.store_waiting(&self.workspace, &Silent).unwrap();
+        let released = self.manager.release(&self.workspace, stored, &Silent).unwrap();
+        assert!(released.waiting.is_empty(), "{released:?}");
+        released
+    }
+
     pub(crate) fn redo(&self) -> Restored {
         self.manager.redo(&self.workspace, &RestoreOptions::default(), &Silent).unwrap()
     }

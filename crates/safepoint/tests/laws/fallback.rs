@@ -27,10 +27,14 @@ fn every_lack_has_a_way_that_works() {
         fs::remove_file(bench.path("link")).unwrap();
         let now = bench.image();
         let restored = bench.restore(checkpoint.id);
+        // Without leases nothing may prove that no program writes to what was displaced.
+        assert!(leases || [0, 3].contains(&restored.waiting.len()), "{restored:?}");
+        bench.release();
         assert_same(&bench.image(), &then);
         let lacking = [exchange, no_replace, leases].iter().filter(|has| !**has).count();
         assert_eq!(restored.warnings.len(), lacking, "{:?}", restored.warnings);
         bench.undo();
+        bench.release();
         assert_same(&bench.image(), &now);
         assert!(!bench.path(".safepoint").exists());
     }

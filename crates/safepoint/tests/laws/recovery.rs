@@ -249,3 +249,44 @@ fn a_folder_that_is_no_folder_any_more_does_not_stop_the_recovery() {
         assert_eq!(bench.read("dir/gone"), "1");
     }
 }
+
+#[test]
+fn what_is_written_between_storing_and_deleting_is_stored_again() {
+    use std::io::Write;
+    let bench = Bench::new();
+    bench.write("log", "0");
+    bench.write("still", "0");
+    let checkpoint = bench.create();
+    bench.write("log", "1");
+    bench.write("still", "1");
+    let open = |name: &str| fs::OpenOptions::new().append(true).open(bench.path(name)).unwrap();
+    let (mut log, still) = (open("log"), open("still"));
+    let restored = bench.restore(checkpoint.id);
+    assert_eq!(restored.waiting.len(), 2, "{restored:?}");
+    log.write_all(b"2").unwrap();
+    let stored = bench.manager.store_waiting(&bench.workspace, &Silent).unwrap();
+    assert_eq!((stored.recovery.waiting.len(), stored.recovery.rescued.len()), (2, 2), "{stored:?}");
+    assert!(bench.path(".safepoint").exists(), "nothing is deleted before the user agreed");
+    log.write_all(b"3").unwrap();
+    let released = bench.manager.release(&bench.workspace, stored, &Silent).unwrap();
+    assert_eq!((released.waiting.len(), released.released.len()), (0, 2), "{released:?}");
+    let kept = |path: &str| -> Vec<String> {
+        let of_path = released.rescued.iter().filter(|rescued| rescued.path.to_string() == path);
+        of_path
+            .map(|rescued| {
+                let checkpoint = bench.manager.checkpoint(rescued.checkpoint).unwrap();
+                let mut out = Vec::new();
+                bench.manager.cat(&checkpoint, &rescued.path, &mut out).unwrap();
+                String::from_utf8(out).unwrap()
+            })
+            .collect()
+    };
+    assert_eq!((kept("log"), kept("still")), (vec!["12".into(), "123".into()], vec!["1".into()]));
+    assert!(!bench.path(".safepoint").exists());
+    assert_eq!(
+        bench.manager.rollbacks(&bench.workspace).unwrap().pop().unwrap().state,
+        RollbackState::Settled
+    );
+    drop((log, still));
+    assert!(bench.manager.recover(&bench.workspace, &Silent).unwrap().is_empty());
+}

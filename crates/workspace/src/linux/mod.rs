@@ -6,11 +6,13 @@
 mod attributes;
 mod lease;
 pub(crate) mod ofd;
+mod processes;
 
 pub(crate) use attributes::{
     read_xattrs, read_xattrs_by_path, set_link_owner, set_link_times_to, set_meta, set_mode, set_times_to,
 };
-pub(crate) use lease::{Lease, try_lease};
+pub(crate) use lease::{Lease, try_lease, write_back};
+pub(crate) use processes::{boot_id, displaced_is_mapped, written_inodes};
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags};
@@ -247,6 +249,33 @@ pub(crate) fn sync(file: impl AsFd) -> io::Result<()> {
 /// Makes everything on the file system of this directory durable.
 pub(crate) fn sync_all(dir: impl AsFd) -> io::Result<()> {
     Ok(rustix::fs::syncfs(dir)?)
+}
+
+/// What the kind of a file system (statfs(2)) promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct FileSystem {
+    /// A store through a mapping sets a new mtime if the page was written back before it.
+    pub(crate) stamps_stores: bool,
+    /// Only processes of this kernel can have its files open. False where that is not known.
+    pub(crate) is_local: bool,
+    /// A lease does not tell of a mapping whose descriptor was closed: overlayfs maps the file below, and asks about its own.
+    pub(crate) hides_mappings: bool,
+}
+
+/// The promises of the file system that something open lies on.
+pub(crate) fn file_system(file: impl AsFd) -> FileSystem {
+    const EXT: i64 = 0xef53;
+    const XFS: i64 = 0x5846_5342;
+    const BTRFS: i64 = 0x9123_683e;
+    const TMPFS: i64 = 0x0102_1994;
+    const F2FS: i64 = 0xf2f5_2010;
+    const ZFS: i64 = 0x2fc1_2fc1;
+    const BCACHEFS: i64 = 0xca45_1a4e;
+    const OVERLAYFS: i64 = 0x794c_7630;
+    let kind = rustix::fs::fstatfs(file).map_or(0, |stat| stat.f_type as i64);
+    let stamps_stores = matches!(kind, EXT | XFS | BTRFS);
+    let is_local = stamps_stores || matches!(kind, TMPFS | F2FS | ZFS | BCACHEFS);
+    FileSystem { stamps_stores, is_local, hides_mappings: kind == OVERLAYFS }
 }
 
 /// Bytes that can still be written on the file system of this directory.

@@ -5,7 +5,7 @@
 //! for a moment only: what is read goes into a copy, which is stored after they are given back. A database that is too large for
 //! that is copied by SQLite. Where no lock can be had, the files are captured as they are and reported as unsettled.
 
-use super::file::{self, FileRead, Looked};
+use super::file::{self, FileRead, Looked, Proof};
 use super::{Done, Here, Item, Outcome, Sidecars, Walk, join};
 use crate::error::WorkspaceError;
 use crate::linux::{self, Facts, Lease, ofd};
@@ -309,7 +309,7 @@ impl Walk<'_> {
         let main = linux::open_file(&here.fd, name)?;
         let before = linux::facts_of(&main)?;
         let is_quiet = |facts: &Facts, fd: &OwnedFd| {
-            file::is_old_enough(facts, started) && linux::try_lease(fd) == Lease::NoWriter
+            file::is_old_enough(facts, started) && linux::try_lease(fd, facts.uid) == Lease::NoWriter
         };
         if self.copies.is_none()
             || before.size <= MEMORY_BYTES_MAX
@@ -340,7 +340,7 @@ impl Walk<'_> {
                 return Ok(None);
             }
         }
-        if linux::try_lease(&main) != Lease::NoWriter || facts()? != all {
+        if linux::try_lease(&main, before.uid) != Lease::NoWriter || facts()? != all {
             return Err(Miss::Again);
         }
         outcomes.extend(self.store(samples)?);
@@ -439,6 +439,7 @@ impl Walk<'_> {
         started: i64,
         until: Option<Instant>,
     ) -> Result<Sample, Miss> {
+        let proof = Proof::of(fd, before);
         let copied = match (until, self.copies) {
             (Some(until), Some(copies)) if before.size > MEMORY_BYTES_MAX => {
                 copy_to_file(fd, before.size, copies.file()?, until)?
@@ -449,7 +450,8 @@ impl Walk<'_> {
                 Copied::Stored(self.sink.put_content(before.size, &mut reading)?)
             }
         };
-        let Looked { meta, facts, trusted, .. } = file::look(fd, before, started).ok_or(Miss::Unreadable)?;
+        let Looked { meta, facts, trusted, .. } =
+            file::look(fd, before, started, proof).ok_or(Miss::Unreadable)?;
         Ok(Sample { name: name.to_vec(), copied, meta, facts, trusted })
     }
 
@@ -475,9 +477,10 @@ impl Walk<'_> {
         let Some(copies) = self.copies else { return Ok(None) };
         let Ok(Some((fd, facts))) = open_if_file(&here.fd, name) else { return Ok(None) };
         let Ok(copy) = copies.back_up(here.fd.as_fd(), OsStr::from_bytes(name)) else { return Ok(None) };
-        let (Ok(size), Some(seen)) =
-            (copy.metadata().map(|metadata| metadata.len()), file::look(&fd, &facts, started))
-        else {
+        let (Ok(size), Some(seen)) = (
+            copy.metadata().map(|metadata| metadata.len()),
+            file::look(&fd, &facts, started, Proof::Missing),
+        ) else {
             return Ok(None);
         };
         let content = Copied::File(copy, size).store(self.sink)?;

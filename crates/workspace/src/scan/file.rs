@@ -34,7 +34,46 @@ pub(super) enum FileRead {
         facts: Facts,
         trusted: bool,
         settled: bool,
+        /// Nothing shows whether it changes from now on: it is read again each time.
+        unproven: bool,
     },
+}
+
+/// Why stamps show every change from now on, if they do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// Nobody can write: whoever comes later leaves a new stamp.
+    NoWriter,
+    /// Whoever can write has to leave a new stamp, because all pages were written back.
+    WrittenBack,
+    /// A process has it open for writing.
+    Writer,
+    /// There may be a writer, and it need not leave a stamp.
+    Missing,
+}
+
+impl Proof {
+    /// Asked before the reading: a store during it would else go unnoticed if its writer ended before the question.
+    pub(super) fn of(fd: &OwnedFd, facts: &Facts) -> Self {
+        match linux::try_lease(fd, facts.uid) {
+            Lease::NoWriter => Self::NoWriter,
+            Lease::Writer => Self::Writer,
+            Lease::Unknown if linux::file_system(fd).stamps_stores && linux::write_back(fd).is_ok() => {
+                Self::WrittenBack
+            }
+            Lease::Unknown => Self::Missing,
+        }
+    }
+
+    /// Whether a file that was left alone for this long holds what its stamps say.
+    fn is_enough(self, facts: &Facts, read_at_ns: i64) -> bool {
+        match self {
+            Self::NoWriter => is_old_enough(facts, read_at_ns),
+            // A call of write(2) sets its stamp when it begins, and may take longer than a tick.
+            Self::WrittenBack => facts.ctime_ns.saturating_add(COARSE_TICK_NS) < read_at_ns,
+            Self::Writer | Self::Missing => false,
+        }
+    }
 }
 
 /// Whether it is this process that lacks something, and not the file.
@@ -97,6 +136,7 @@ pub(super) fn read_open(
     before: &Facts,
     started: i64,
 ) -> Result<FileRead, WorkspaceError> {
+    let proof = Proof::of(&fd, before);
     let mut file = File::from(fd);
     let content = match sink.put_content(before.size, &mut file) {
         Ok(content) => content,
@@ -104,11 +144,12 @@ pub(super) fn read_open(
         Err(error) => return Err(error.into()),
     };
     let fd = OwnedFd::from(file);
-    let Some(Looked { meta, facts, same, trusted }) = look(&fd, before, started) else {
+    let Some(Looked { meta, facts, same, trusted }) = look(&fd, before, started, proof) else {
         return Ok(FileRead::Unreadable);
     };
     let settled = same && content.size == facts.size;
-    Ok(FileRead::Read { content, meta, facts, trusted: trusted && settled, settled })
+    let unproven = proof == Proof::Missing;
+    Ok(FileRead::Read { content, meta, facts, trusted: trusted && settled, settled, unproven })
 }
 
 /// A file after it was read.
@@ -121,14 +162,13 @@ pub(super) struct Looked {
     pub(super) trusted: bool,
 }
 
-/// Looks at an open file after it was read; nothing where that cannot be done.
-pub(super) fn look(fd: &OwnedFd, before: &Facts, started: i64) -> Option<Looked> {
+/// Looks at an open file after it was read; nothing where that cannot be done. The proof is from before the reading.
+pub(super) fn look(fd: &OwnedFd, before: &Facts, started: i64, proof: Proof) -> Option<Looked> {
     let (xattrs, after) = (linux::read_xattrs(fd).ok()?, linux::facts_of(fd).ok()?);
-    // A shared mapping can change pages without a new stamp. While somebody has the file open for writing, stamps
-    // prove nothing; once nobody has, the first store through a new mapping sets a new one.
-    let writer = linux::try_lease(fd) == Lease::Writer;
+    // A shared mapping can change pages without a new stamp. While a process has the file open for writing, stamps
+    // prove nothing, unless its pages were written back; once none has, the first store through a new mapping sets a new one.
     let same = before.same_file_state(&after) || planted!("scan-does-not-look-twice");
     let meta = Meta { mode: after.mode, uid: after.uid, gid: after.gid, mtime_ns: after.mtime_ns, xattrs };
-    let trusted = same && !writer && is_old_enough(&after, started);
+    let trusted = same && proof.is_enough(&after, started);
     Some(Looked { meta, facts: after, same, trusted })
 }

@@ -109,7 +109,7 @@ fn capabilities(found: Capabilities) -> Vec<Check> {
             Capabilities { no_replace: found.no_replace, ..all },
             "a move replaces nothing that is there",
         ),
-        ("leases", Capabilities { leases: found.leases, ..all }, "the kernel tells who has a file open"),
+        ("leases", Capabilities { leases: found.leases, ..all }, "the kernel tells who has your files open"),
         (
             "case",
             Capabilities { case_matters: found.case_matters, ..all },

@@ -1,0 +1,246 @@
+//! What `/proc` tells about other processes: whether one of them may write to a file (proc(5)), and which boot this is.
+//!
+//! A proof only where every process can be seen and inspected: in the first PID namespace, with the right to look into all of them
+//! (CAP_SYS_PTRACE). In a container processes outside of it are invisible, and may have the same files open. Whatever cannot be
+//! ruled out counts as a writer: a process that may not be inspected, descriptors on their way through a socket or registered with
+//! io_uring, and the kernel's own NFS server and loop devices.
+//!
+//! The file must be out of reach by name before the first look. A process that starts during the scan is inspected too, because it
+//! may have inherited a descriptor. All processes are inspected twice, so that a descriptor that one process hands to another between
+//! two looks is seen in the second pass.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// The first PID namespace (`PROC_PID_INIT_INO` in the kernel's `proc_ns.h`).
+const FIRST_NAMESPACE: &str = "pid:[4026531836]";
+/// A thread of the kernel (`PF_KTHREAD` in the kernel's `sched.h`): it has no descriptors and no mappings.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+/// So many times processes may have started during a pass.
+const ROUNDS_MAX: usize = 20;
+
+/// The id of this boot, which no other boot has.
+pub(crate) fn boot_id() -> Option<[u8; 16]> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let digits: String = text.trim().split('-').collect();
+    u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32).map(u128::to_be_bytes)
+}
+
+/// Inodes of files that processes have open for writing, or mapped as shared; nothing where that cannot be known of every process.
+pub(crate) fn written_inodes() -> Option<HashSet<u64>> {
+    if !sees_all_processes() || kernel_may_write() {
+        return None;
+    }
+    let mut inodes = HashSet::new();
+    for _ in 0..2 {
+        add_all(Path::new("/proc"), &mut inodes).ok()?;
+    }
+    Some(inodes)
+}
+
+/// Whether a process that may be inspected has a displaced file mapped as shared. Finds what it can: others may have one, too.
+pub(crate) fn displaced_is_mapped() -> bool {
+    let is_displaced = |line: &[u8]| {
+        let rights = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
+        rights.ends_with(b"s") && line.windows(OWN.len()).any(|part| part == OWN)
+    };
+    let mapped = |process: PathBuf| {
+        let maps = fs::read(process.join("maps")).unwrap_or_default();
+        maps.split(|byte| *byte == b'\n').any(is_displaced)
+    };
+    numbered(Path::new("/proc")).is_ok_and(|processes| processes.into_iter().any(mapped))
+}
+
+fn sees_all_processes() -> bool {
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace == Path::new(FIRST_NAMESPACE))
+}
+
+/// Whether a part of the kernel may have a displaced file open, which shows in no process.
+fn kernel_may_write() -> bool {
+    let is_displaced = |device: fs::DirEntry| {
+        let backing = fs::read(device.path().join("loop/backing_file")).unwrap_or_default();
+        backing.windows(OWN.len()).any(|part| part == OWN)
+    };
+    Path::new("/proc/net/rpc/nfsd").exists()
+        || fs::read_dir("/sys/block")
+            .map_or(true, |mut devices| devices.any(|it| it.map_or(true, is_displaced)))
+}
+
+/// In the path of every displaced file.
+const OWN: &[u8] = b"/.safepoint/";
+
+/// Looks into every process, also those that start during the look.
+fn add_all(proc: &Path, inodes: &mut HashSet<u64>) -> io::Result<()> {
+    let mut seen = HashSet::new();
+    for _ in 0..ROUNDS_MAX {
+        let before = seen.len();
+        for folder in numbered(proc)? {
+            if let Some(since) = started(&folder)
+                && seen.insert((folder.clone(), since))
+            {
+                add_process(&folder, inodes)?;
+            }
+        }
+        if seen.len() == before {
+            return Ok(());
+        }
+    }
+    Err(io::Error::other("processes start all the time"))
+}
+
+/// Folders whose names are numbers.
+fn numbered(above: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(above)? {
+        let name = entry?.file_name();
+        if name.to_str().is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit())) {
+            found.push(above.join(name));
+        }
+    }
+    Ok(found)
+}
+
+/// When a process was started, in ticks since boot; nothing for one that has ended or is a thread of the kernel.
+fn started(folder: &Path) -> Option<u64> {
+    let stat = fs::read(folder.join("stat")).ok()?;
+    // The name of the program may hold anything; it ends at the last parenthesis.
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let fields = String::from_utf8_lossy(&stat[end + 1..]).into_owned();
+    let field = |at: usize| fields.split_ascii_whitespace().nth(at)?.parse::<u64>().ok();
+    if field(6)? & KERNEL_THREAD == 0 { field(19) } else { None }
+}
+
+/// Adds what the threads of a process have open: each may have descriptors of its own.
+fn add_process(process: &Path, inodes: &mut HashSet<u64>) -> io::Result<()> {
+    let threads = match numbered(&process.join("task")) {
+        Err(error) if has_ended(&error) => return Ok(()),
+        other => other?,
+    };
+    for thread in threads {
+        match add_descriptors(&thread, inodes).and_then(|()| add_mappings(&thread, inodes)) {
+            Err(error) if !has_ended(&error) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn has_ended(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
+}
+
+fn add_descriptors(thread: &Path, inodes: &mut HashSet<u64>) -> io::Result<()> {
+    for entry in fs::read_dir(thread.join("fdinfo"))? {
+        let name = entry?.file_name();
+        let info = match fs::read_to_string(thread.join("fdinfo").join(&name)) {
+            // It was closed just now.
+            Err(error) if has_ended(&error) => continue,
+            other => other?,
+        };
+        let number = |key: &str, radix: u32| {
+            let value = info.lines().find_map(|line| line.strip_prefix(key))?.trim();
+            u64::from_str_radix(value, radix).ok()
+        };
+        if number("scm_fds:", 10).unwrap_or(0) > 0 || number("UserFiles:", 10).unwrap_or(0) > 0 {
+            return Err(io::Error::other("descriptors are on their way to another process"));
+        }
+        let flags = number("flags:", 8).unwrap_or(u64::MAX);
+        let writes = flags & (libc::O_ACCMODE as u64) != libc::O_RDONLY as u64;
+        // Sockets and pipes have inodes too, which mean nothing here; their links are no paths.
+        let is_file = || match fs::read_link(thread.join("fd").join(&name)) {
+            Err(error) if has_ended(&error) => Ok(false),
+            link => Ok::<bool, io::Error>(link?.is_absolute()),
+        };
+        if writes && is_file()? {
+            // Kernels before 5.14 do not tell.
+            let inode =
+                number("ino:", 10).ok_or_else(|| io::Error::other("the kernel does not name inodes"))?;
+            inodes.insert(inode);
+        }
+    }
+    Ok(())
+}
+
+/// Only shared mappings reach the file. One that is for reading now may become one for writing. The device in `maps` is not the one
+/// that stat(2) gives on every file system, so inodes alone are compared.
+fn add_mappings(thread: &Path, inodes: &mut HashSet<u64>) -> io::Result<()> {
+    let maps = fs::read(thread.join("maps"))?;
+    for line in String::from_utf8_lossy(&maps).lines() {
+        let mut fields = line.split_ascii_whitespace();
+        let is_shared = fields.nth(1).is_some_and(|rights| rights.ends_with('s'));
+        inodes.extend(fields.nth(2).and_then(|inode| inode.parse::<u64>().ok()).filter(|_| is_shared));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn an_open_descriptor_is_seen_and_its_end_too() {
+        if written_inodes().is_none() {
+            eprintln!("SKIPPED: takes the right to inspect every process, outside of containers");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        let writer = File::create(&path).unwrap();
+        let inode = writer.metadata().unwrap().ino();
+        assert!(written_inodes().is_none_or(|inodes| inodes.contains(&inode)));
+        drop(writer);
+        // A program that another test starts at this moment may hold the file until it runs.
+        assert!((0..200).any(|_| written_inodes().is_some_and(|inodes| !inodes.contains(&inode))));
+    }
+
+    /// A process as `/proc` shows it, with one descriptor and one mapping.
+    fn shown(info: &str, maps: &str) -> io::Result<HashSet<u64>> {
+        let folder = tempfile::tempdir().unwrap();
+        let thread = folder.path().join("7/task/7");
+        fs::create_dir_all(thread.join("fdinfo")).unwrap();
+        fs::create_dir_all(thread.join("fd")).unwrap();
+        fs::write(
+            folder.path().join("7/stat"),
+            "7 (a) b) S 1 7 7 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 99 0\n",
+        )
+        .unwrap();
+        fs::write(thread.join("fdinfo/3"), info).unwrap();
+        std::os::unix::fs::symlink("/some/file", thread.join("fd/3")).unwrap();
+        fs::write(thread.join("maps"), maps).unwrap();
+        let mut inodes = HashSet::new();
+        add_all(folder.path(), &mut inodes).map(|()| inodes)
+    }
+
+    #[test]
+    fn writers_and_shared_mappings_are_listed() {
+        let found = |info: &str, maps: &str| {
+            let mut found: Vec<u64> = shown(info, maps).unwrap().into_iter().collect();
+            found.sort_unstable();
+            found
+        };
+        let maps = "1-2 rw-p 0 fe:00 1 /x\n2-3 rw-s 0 fe:00 2 /x\n3-4 r--s 0 fe:00 3 /x\n4-5 rw-s 0 00:01 4 /dev/zero (deleted)\n";
+        assert_eq!(found("flags:\t0100002\nino:\t9\n", maps), [2, 3, 4, 9]);
+        assert_eq!(found("flags:\t0102001\nino:\t9\n", ""), [9]);
+        assert_eq!(found("flags:\t0100000\nino:\t9\n", ""), [0u64; 0]);
+    }
+
+    #[test]
+    fn whatever_cannot_be_inspected_is_no_proof() {
+        assert!(shown("flags:\t02\nino:\t1\nscm_fds: 1\n", "").is_err());
+        assert!(shown("flags:\t02\nino:\t1\nUserFiles:\t2\n", "").is_err());
+        assert!(shown("flags:\t02\n", "").is_err());
+        if !super::super::is_root() {
+            assert_eq!(written_inodes(), None, "other users' processes cannot be inspected");
+        }
+    }
+
+    #[test]
+    fn a_boot_has_an_id() {
+        assert!(boot_id().is_some_and(|id| id != [0; 16]));
+        assert_eq!(boot_id(), boot_id());
+    }
+}

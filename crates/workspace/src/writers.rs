@@ -1,0 +1,203 @@
+//! Whether a displaced file may still have a writer: the proofs that it has none, from the best to the last.
+//!
+//! 1. A read lease, per file (`linux/lease.rs`). On overlayfs it does not tell of mappings: there `/proc` must show none.
+//! 2. Every process of the system was inspected, and none has it open (`linux/processes.rs`). A process that started after the
+//!    rollback counts as one that was alive then, because it may have inherited a descriptor.
+//! 3. The file waited in an earlier boot, on a local file system: every process of that time has ended.
+//!
+//! Without a proof the file may have a writer, and stays. When it first stays, the id of the boot is put on record: as the name of an
+//! empty file in the stage, with a checksum, so that it is there or not and nothing else. Where the record is lost or damaged, the
+//! present boot takes its place, and the file waits for one boot more.
+
+use crate::linux::{self, Facts, FileSystem, Lease};
+use rustix::fd::OwnedFd;
+use std::collections::HashSet;
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const BOOT: &str = "boot-";
+const SUM_DIGITS: usize = 16;
+
+/// What is to become of a displaced file that may have a writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Waiting {
+    /// It stays until it has none.
+    #[default]
+    Kept,
+    /// It is stored, and may be deleted.
+    Released,
+}
+
+/// What is known about the writers of one stage's files.
+pub(crate) struct Writers {
+    /// Whether leases are to be asked for at all.
+    leases: bool,
+    file_system: FileSystem,
+    /// The boot in which something in the stage was first found waiting.
+    waits_since: Option<[u8; 16]>,
+    boot: Option<[u8; 16]>,
+    open: OnceLock<Option<HashSet<u64>>>,
+    mapped: OnceLock<bool>,
+    /// Whether a file was found about which nothing is known.
+    in_doubt: AtomicBool,
+}
+
+impl Writers {
+    /// Reads what is on record in a stage.
+    pub(crate) fn of(stage: &OwnedFd, names: &[linux::Listed], leases: bool) -> Self {
+        let waits_since = names.iter().find_map(|listed| boot_in(&listed.name));
+        let file_system = linux::file_system(stage);
+        let (boot, open, mapped) = (linux::boot_id(), OnceLock::new(), OnceLock::new());
+        Self { leases, file_system, waits_since, boot, open, mapped, in_doubt: AtomicBool::new(false) }
+    }
+
+    /// Whether a displaced file may still be written to.
+    pub(crate) fn may_write(&self, file: &OwnedFd, facts: &Facts) -> bool {
+        let lease = if self.leases { linux::try_lease(file, facts.uid) } else { Lease::Unknown };
+        match lease {
+            Lease::NoWriter => self.file_system.hides_mappings && self.is_mapped(),
+            Lease::Writer => true,
+            Lease::Unknown => {
+                let may = !self.is_later_boot() && !self.is_open_nowhere(facts);
+                self.in_doubt.fetch_or(may, Ordering::Relaxed);
+                may
+            }
+        }
+    }
+
+    fn is_later_boot(&self) -> bool {
+        let differs = |(then, now): ([u8; 16], [u8; 16])| then != now;
+        self.file_system.is_local && self.waits_since.zip(self.boot).is_some_and(differs)
+    }
+
+    fn is_open_nowhere(&self, facts: &Facts) -> bool {
+        let open = || self.open.get_or_init(linux::written_inodes).as_ref();
+        self.file_system.is_local && open().is_some_and(|open| !open.contains(&facts.ino))
+    }
+
+    fn is_mapped(&self) -> bool {
+        *self.mapped.get_or_init(linux::displaced_is_mapped)
+    }
+
+    /// Puts on record, durably, in which boot something was first found waiting that only a later one ends.
+    pub(crate) fn record(&self, stage: &OwnedFd) -> io::Result<()> {
+        if !self.in_doubt.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let (None, Some(boot)) = (self.waits_since, self.boot) else { return Ok(()) };
+        match linux::create_file(stage, boot_name(boot).as_bytes()) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        linux::sync(stage)
+    }
+}
+
+/// Whether a name in a stage is the record of a boot.
+pub(crate) fn is_record(name: &[u8]) -> bool {
+    boot_in(name).is_some()
+}
+
+fn boot_in(name: &[u8]) -> Option<[u8; 16]> {
+    let digits = std::str::from_utf8(name).ok()?.strip_prefix(BOOT)?.get(..32)?;
+    let boot = u128::from_str_radix(digits, 16).ok()?.to_be_bytes();
+    (boot_name(boot).as_bytes() == name).then_some(boot)
+}
+
+fn boot_name(boot: [u8; 16]) -> String {
+    let digits = format!("{:032x}", u128::from_be_bytes(boot));
+    let sum = blake3::hash(digits.as_bytes()).to_hex();
+    format!("{BOOT}{digits}-{}", &sum[..SUM_DIGITS])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn writers(folder: &std::path::Path, leases: bool) -> (OwnedFd, Writers) {
+        let stage: OwnedFd = fs::File::open(folder).unwrap().into();
+        let names = linux::list(&stage).unwrap();
+        let writers = Writers::of(&stage, &names, leases);
+        (stage, writers)
+    }
+
+    fn may_write(folder: &std::path::Path, writers: &Writers) -> bool {
+        let file: OwnedFd = fs::File::open(folder.join("0")).unwrap().into();
+        writers.may_write(&file, &linux::facts_of(&file).unwrap())
+    }
+
+    /// As if `/proc` told nothing.
+    fn blind(writers: Writers) -> Writers {
+        writers.open.set(None).unwrap();
+        writers
+    }
+
+    #[test]
+    fn a_lease_that_is_refused_means_that_there_may_be_a_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("0"), "").unwrap();
+        let (_, with) = writers(folder.path(), true);
+        assert!(!may_write(folder.path(), &with));
+        let (_, without) = writers(folder.path(), false);
+        assert!(may_write(folder.path(), &blind(without)));
+    }
+
+    #[test]
+    fn a_later_boot_ends_the_waiting_and_the_same_one_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("0"), "").unwrap();
+        let (stage, first) = writers(folder.path(), false);
+        let first = blind(first);
+        first.record(&stage).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing waits yet");
+        assert!(may_write(folder.path(), &first));
+        first.record(&stage).unwrap();
+        let names = || -> Vec<String> {
+            let names = fs::read_dir(folder.path()).unwrap();
+            names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect()
+        };
+        assert_eq!(names().iter().filter(|name| is_record(name.as_bytes())).count(), 1, "{:?}", names());
+        let (stage, again) = writers(folder.path(), false);
+        let again = blind(again);
+        assert!(may_write(folder.path(), &again));
+        again.record(&stage).unwrap();
+        assert_eq!(names().len(), 2, "the first record stands");
+        let later = Writers { boot: Some([7; 16]), ..again };
+        assert!(!may_write(folder.path(), &later));
+        let elsewhere = Writers { file_system: FileSystem::default(), ..later };
+        assert!(may_write(folder.path(), &elsewhere), "processes of other machines may have it open");
+        let unknown = Writers { boot: None, file_system: linux::file_system(&stage), ..elsewhere };
+        assert!(may_write(folder.path(), &unknown));
+    }
+
+    #[test]
+    fn a_record_that_is_not_ours_counts_for_nothing() {
+        let good = boot_name([9; 16]);
+        assert_eq!(boot_in(good.as_bytes()), Some([9; 16]));
+        let mut wrong = good.clone().into_bytes();
+        for at in 0..wrong.len() {
+            wrong[at] ^= 1;
+            assert_eq!(boot_in(&wrong), None, "byte {at}");
+            wrong[at] ^= 1;
+        }
+        for name in
+            ["", "boot-", "boot-x", &good[..good.len() - 1], &format!("{good}0"), &good.to_uppercase()]
+        {
+            assert!(!is_record(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_a_process_has_open_waits_and_another_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("0"), "").unwrap();
+        let (stage, writers) = writers(folder.path(), false);
+        let inode = linux::facts_at(&stage, b"0").unwrap().ino;
+        writers.open.set(Some(HashSet::from([inode]))).unwrap();
+        assert!(may_write(folder.path(), &writers));
+        let closed = Writers { open: OnceLock::from(Some(HashSet::new())), ..writers };
+        assert!(!may_write(folder.path(), &closed));
+    }
+}
