@@ -14,7 +14,12 @@ use rustix::fd::OwnedFd;
 use std::collections::HashSet;
 use std::io;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// A program that is being started holds whatever its parent has open until it runs. So often, and so long, a stage waits for that.
+const PATIENCE: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(5);
 
 const BOOT: &str = "boot-";
 const SUM_DIGITS: usize = 16;
@@ -41,6 +46,8 @@ pub(crate) struct Writers {
     mapped: OnceLock<bool>,
     /// Whether a file was found about which nothing is known.
     in_doubt: AtomicBool,
+    /// How often somebody may still be waited for.
+    patience: AtomicU32,
 }
 
 impl Writers {
@@ -49,19 +56,36 @@ impl Writers {
         let waits_since = names.iter().find_map(|listed| boot_in(&listed.name));
         let file_system = linux::file_system(stage);
         let (boot, open, mapped) = (linux::boot_id(), OnceLock::new(), OnceLock::new());
-        Self { leases, file_system, waits_since, boot, open, mapped, in_doubt: AtomicBool::new(false) }
+        let (in_doubt, patience) = (AtomicBool::new(false), AtomicU32::new(PATIENCE));
+        Self { leases, file_system, waits_since, boot, open, mapped, in_doubt, patience }
     }
 
     /// Whether a displaced file may still be written to.
     pub(crate) fn may_write(&self, file: &OwnedFd, facts: &Facts) -> bool {
-        let lease = if self.leases { linux::try_lease(file, facts.uid) } else { Lease::Unknown };
-        match lease {
+        match self.lease(file, facts.uid) {
             Lease::NoWriter => self.file_system.hides_mappings && self.is_mapped(),
             Lease::Writer => true,
             Lease::Unknown => {
                 let may = !self.is_later_boot() && !self.is_open_nowhere(facts);
                 self.in_doubt.fetch_or(may, Ordering::Relaxed);
                 may
+            }
+        }
+    }
+
+    fn lease(&self, file: &OwnedFd, owner: u32) -> Lease {
+        if !self.leases {
+            return Lease::Unknown;
+        }
+        loop {
+            let one_less = |left: u32| left.checked_sub(1);
+            match linux::try_lease(file, owner) {
+                Lease::Writer
+                    if self.patience.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() =>
+                {
+                    std::thread::sleep(PAUSE);
+                }
+                answer => return answer,
             }
         }
     }
@@ -142,6 +166,27 @@ mod tests {
         assert!(!may_write(folder.path(), &with));
         let (_, without) = writers(folder.path(), false);
         assert!(may_write(folder.path(), &blind(without)));
+    }
+
+    #[test]
+    fn a_writer_that_ends_at_once_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("0"), "").unwrap();
+        let (_, writers) = writers(folder.path(), true);
+        let held = fs::OpenOptions::new().write(true).open(folder.path().join("0")).unwrap();
+        std::thread::scope(|threads| {
+            let asked = threads.spawn(|| may_write(folder.path(), &writers));
+            while writers.patience.load(Ordering::Relaxed) == PATIENCE {
+                std::thread::yield_now();
+            }
+            drop(held);
+            // Whether it was seen to end depends on how long this thread was kept from running.
+            let _ = asked.join().unwrap();
+        });
+        assert!(!may_write(folder.path(), &writers));
+        let _held = fs::OpenOptions::new().write(true).open(folder.path().join("0")).unwrap();
+        writers.patience.store(0, Ordering::Relaxed);
+        assert!(may_write(folder.path(), &writers));
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(crate) fn run(context: &Context, args: &RecoverArgs) -> Result<Reply, Proble
         out.line(format!("Rollback {id} was done; what it left behind is cleared away."));
     }
     listed(recovery.released.iter().map(|path| format!("{path} was stored and deleted")), |text| {
-        out.line(text)
+        out.line(text);
     });
     findings(out, &recovery);
     waiting(&recovery.waiting, |text| out.warn(text));

@@ -264,15 +264,17 @@ pub(crate) struct FileSystem {
 
 /// The promises of the file system that something open lies on.
 pub(crate) fn file_system(file: impl AsFd) -> FileSystem {
-    const EXT: i64 = 0xef53;
-    const XFS: i64 = 0x5846_5342;
-    const BTRFS: i64 = 0x9123_683e;
-    const TMPFS: i64 = 0x0102_1994;
-    const F2FS: i64 = 0xf2f5_2010;
-    const ZFS: i64 = 0x2fc1_2fc1;
-    const BCACHEFS: i64 = 0xca45_1a4e;
-    const OVERLAYFS: i64 = 0x794c_7630;
-    let kind = rustix::fs::fstatfs(file).map_or(0, |stat| stat.f_type as i64);
+    const EXT: u32 = 0xef53;
+    const XFS: u32 = 0x5846_5342;
+    const BTRFS: u32 = 0x9123_683e;
+    const TMPFS: u32 = 0x0102_1994;
+    const F2FS: u32 = 0xf2f5_2010;
+    const ZFS: u32 = 0x2fc1_2fc1;
+    const BCACHEFS: u32 = 0xca45_1a4e;
+    const OVERLAYFS: u32 = 0x794c_7630;
+    // The field has another type on other architectures.
+    #[allow(clippy::unnecessary_cast, clippy::cast_lossless)]
+    let kind = rustix::fs::fstatfs(file).map_or(0, |stat| stat.f_type as u32);
     let stamps_stores = matches!(kind, EXT | XFS | BTRFS);
     let is_local = stamps_stores || matches!(kind, TMPFS | F2FS | ZFS | BCACHEFS);
     FileSystem { stamps_stores, is_local, hides_mappings: kind == OVERLAYFS }
