@@ -3,7 +3,8 @@
 //! One connection behind a lock. A read sees one moment of the database, also when it takes several statements.
 //! A write is one IMMEDIATE transaction, so that what it reads cannot change before it commits.
 
-use crate::{CatalogError, open};
+use crate::CatalogError;
+use crate::open::{self, Access, Locking};
 use rusqlite::{Connection, TransactionBehavior};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,9 +14,18 @@ use std::thread::{self, ThreadId};
 #[derive(Debug)]
 pub struct Catalog {
     path: PathBuf,
-    connection: Mutex<Connection>,
+    access: Access,
+    connection: Mutex<Slot>,
     /// The thread inside [`Catalog::write`]: it would wait for itself if it came again.
     writer: Mutex<Option<ThreadId>>,
+}
+
+/// The connection, while it is open.
+#[derive(Debug)]
+struct Slot {
+    connection: Option<Connection>,
+    /// What it keeps others from. A connection that keeps them out is closed after each transaction.
+    locking: Locking,
 }
 
 /// What may be done inside [`Catalog::write`]. All of it happens, or nothing.
@@ -31,8 +41,21 @@ impl Catalog {
     /// When the file cannot be opened, is damaged, belongs to another program, or was written by a newer Safepoint;
     /// when the SQLite library is too old to be safe.
     pub fn open(path: &Path) -> Result<Self, CatalogError> {
-        let connection = Mutex::new(open::open(path)?);
-        Ok(Self { path: path.to_owned(), connection, writer: Mutex::new(None) })
+        let path = open::canonical(path);
+        let locking = open::locking(&path);
+        let connection = Some(open::open(&path, locking)?).filter(|_| locking == Locking::Shared);
+        let slot = Slot { connection, locking };
+        Ok(Self { path, access: Access::Write, connection: Mutex::new(slot), writer: Mutex::new(None) })
+    }
+
+    /// Opens the catalog in this file for reading alone. No file is made or changed, wherever it lies.
+    ///
+    /// # Errors
+    /// As [`Catalog::open`], and when there is none.
+    pub fn open_to_read(path: &Path) -> Result<Self, CatalogError> {
+        let path = open::canonical(path);
+        let slot = Slot { connection: Some(open::open_to_read(&path)?), locking: Locking::Shared };
+        Ok(Self { path, access: Access::Read, connection: Mutex::new(slot), writer: Mutex::new(None) })
     }
 
     /// Where the catalog is.
@@ -51,8 +74,11 @@ impl Catalog {
     ) -> Result<T, E> {
         let value = self.write_ahead(work)?;
         // It is on record already, whatever becomes of the log.
-        if let Ok(connection) = self.lock() {
-            open::shorten_log(&connection, &self.path);
+        if open::has_long_log(&self.path) {
+            let _ = self.with::<(), CatalogError>(|connection| {
+                open::shorten_log(connection);
+                Ok(())
+            });
         }
         Ok(value)
     }
@@ -66,15 +92,23 @@ impl Catalog {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let connection = self.lock()?;
-        let transaction = rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Immediate)
-            .map_err(|source| CatalogError::Begin { path: self.path.clone(), source })?;
-        let value = {
-            let _inside = Inside::enter(&self.writer);
-            work(&Transaction { connection: &transaction })?
-        };
-        transaction.commit().map_err(|source| CatalogError::Commit { path: self.path.clone(), source })?;
-        Ok(value)
+        if self.access == Access::Read {
+            return Err(CatalogError::ReadOnly { path: self.path.clone() }.into());
+        }
+        self.with(|connection| {
+            let transaction =
+                rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)
+                    .map_err(|source| self.not_begun(source))?;
+            let value = {
+                let _inside = Inside::enter(&self.writer);
+                work(&Transaction { connection: &transaction })?
+            };
+            transaction.commit().map_err(|source| {
+                let source = open::explained(&self.path, source);
+                CatalogError::Commit { path: self.path.clone(), source }
+            })?;
+            Ok(value)
+        })
     }
 
     /// Reads at one moment.
@@ -82,17 +116,37 @@ impl Catalog {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, CatalogError>,
     ) -> Result<T, CatalogError> {
-        let connection = self.lock()?;
-        let moment = rusqlite::Transaction::new_unchecked(&connection, TransactionBehavior::Deferred)
-            .map_err(|source| CatalogError::Begin { path: self.path.clone(), source })?;
-        work(&moment)
+        self.with(|connection| {
+            let moment = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Deferred)
+                .map_err(|source| self.not_begun(source))?;
+            work(&moment)
+        })
     }
 
-    fn lock(&self) -> Result<MutexGuard<'_, Connection>, CatalogError> {
+    fn not_begun(&self, source: rusqlite::Error) -> CatalogError {
+        CatalogError::Begin { path: self.path.clone(), source: open::explained(&self.path, source) }
+    }
+
+    /// Does something with the connection. It is opened again where it is closed, and where it is shared with others although there is
+    /// no room for that any more, or the other way round.
+    fn with<T, E: From<CatalogError>>(&self, act: impl FnOnce(&Connection) -> Result<T, E>) -> Result<T, E> {
         if *unpoisoned(&self.writer) == Some(thread::current().id()) {
-            return Err(CatalogError::Nested { path: self.path.clone() });
+            return Err(CatalogError::Nested { path: self.path.clone() }.into());
         }
-        Ok(unpoisoned(&self.connection))
+        let mut slot = unpoisoned(&self.connection);
+        if self.access == Access::Write {
+            let locking = open::locking(&self.path);
+            if slot.locking != locking {
+                *slot = Slot { connection: None, locking };
+            }
+        }
+        let connection = match slot.connection.take() {
+            Some(connection) => connection,
+            None => open::open(&self.path, slot.locking)?,
+        };
+        let result = act(&connection);
+        slot.connection = Some(connection).filter(|_| slot.locking == Locking::Shared);
+        result
     }
 }
 
@@ -127,12 +181,86 @@ mod tests {
         catalog.write(|t| t.append_event(Timestamp::from_micros(0), "test", "x", &json!(text)))
     }
 
+    fn on(catalog: &Catalog, act: impl FnOnce(&Connection)) {
+        catalog.with::<(), CatalogError>(|connection| Ok(act(connection))).unwrap();
+    }
+
+    /// With so little room that no file may be mapped, one at a time has the catalog, and the others wait.
+    #[test]
+    fn a_catalog_that_is_held_alone_maps_nothing_and_lets_others_in_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("catalog");
+        drop(Catalog::open(&path).unwrap());
+        std::fs::remove_file(folder.path().join("catalog-shm")).unwrap();
+        let alone = open::open(&path, Locking::Alone).unwrap();
+        alone.execute_batch("BEGIN IMMEDIATE; ROLLBACK").unwrap();
+        assert!(!folder.path().join("catalog-shm").exists(), "the index of the log is on the heap");
+        let waiting = std::thread::spawn({
+            let path = path.clone();
+            move || append(&Catalog::open(&path).unwrap(), "second").unwrap()
+        });
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(!waiting.is_finished(), "it waits");
+        drop(alone);
+        waiting.join().unwrap();
+        let catalog = Catalog {
+            connection: Mutex::new(Slot { connection: None, locking: Locking::Alone }),
+            ..Catalog::open(&path).unwrap()
+        };
+        assert_eq!(catalog.events(0, 9).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_catalog_that_is_only_read_is_left_as_it_is_and_gives_what_its_log_holds() {
+        for missing in [&[][..], &["-shm"], &["-shm", "-wal"]] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("cat ?#%log");
+            let catalog = Catalog::open(&path).unwrap();
+            append(&catalog, "one").unwrap();
+            if missing.contains(&"-wal") {
+                on(&catalog, open::shorten_log);
+            }
+            drop(catalog);
+            for suffix in missing {
+                std::fs::remove_file(folder.path().join(format!("cat ?#%log{suffix}"))).unwrap();
+            }
+            let look = || -> Vec<_> {
+                let mut files: Vec<_> = std::fs::read_dir(folder.path())
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path())
+                    .map(|path| (std::fs::read(&path).unwrap(), path))
+                    .collect();
+                files.sort();
+                files
+            };
+            let before = look();
+            let catalog = Catalog::open_to_read(&path).unwrap();
+            assert_eq!(catalog.events(0, 9).unwrap().len(), 1, "{missing:?}");
+            assert!(matches!(append(&catalog, "two"), Err(CatalogError::ReadOnly { .. })), "{missing:?}");
+            drop(catalog);
+            assert_eq!(look(), before, "{missing:?}");
+        }
+    }
+
+    #[test]
+    fn a_catalog_that_is_only_read_follows_whoever_writes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("catalog");
+        let writer = Catalog::open(&path).unwrap();
+        let reader = Catalog::open_to_read(&path).unwrap();
+        for count in 1..4 {
+            append(&writer, "x").unwrap();
+            assert_eq!(reader.events(0, 9).unwrap().len(), count);
+        }
+        assert!(Catalog::open_to_read(&folder.path().join("none")).is_err());
+    }
+
     #[test]
     fn a_catalog_that_others_hold_is_busy() {
         let folder = tempfile::tempdir().unwrap();
         let catalog = Catalog::open(&folder.path().join("catalog")).unwrap();
-        unpoisoned(&catalog.connection).busy_timeout(std::time::Duration::from_millis(1)).unwrap();
-        let other = open::open(catalog.path()).unwrap();
+        on(&catalog, |connection| connection.busy_timeout(std::time::Duration::from_millis(1)).unwrap());
+        let other = open::open(catalog.path(), Locking::Shared).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         let error = append(&catalog, "").unwrap_err();
         assert!(error.is_busy() && matches!(error, CatalogError::Begin { .. }), "{error:?}");
@@ -146,7 +274,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let catalog = Catalog::open(&folder.path().join("catalog")).unwrap();
         append(&catalog, "before").unwrap();
-        unpoisoned(&catalog.connection).pragma_update(None, "max_page_count", 1).unwrap();
+        on(&catalog, |connection| connection.pragma_update(None, "max_page_count", 1).unwrap());
         let error = append(&catalog, &"x".repeat(100_000)).unwrap_err();
         assert!(error.is_full(), "{error:?}");
         let check = catalog.verify_events().unwrap();

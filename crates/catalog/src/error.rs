@@ -28,6 +28,12 @@ pub enum CatalogError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The catalog was opened for reading alone.
+    #[error("cannot write the catalog {path:?}: it was opened read-only")]
+    ReadOnly {
+        /// The catalog's file.
+        path: PathBuf,
+    },
     /// The file is there and could not be opened as a database.
     #[error("cannot open the catalog {path:?}")]
     Open {
@@ -201,7 +207,11 @@ impl CatalogError {
     /// Whether the disk is full.
     pub fn is_full(&self) -> bool {
         // The shared-memory file is sized before it is used, which is where a full disk shows first.
-        self.code() == Some(ErrorCode::DiskFull)
+        let is_full = |source: &std::io::Error| {
+            matches!(source.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+        };
+        matches!(self, Self::Create { source, .. } if is_full(source))
+            || self.code() == Some(ErrorCode::DiskFull)
             || self.sqlite().and_then(rusqlite::Error::sqlite_error).map(|error| error.extended_code)
                 == Some(SQLITE_IOERR_SHMSIZE)
     }
@@ -227,7 +237,15 @@ impl CatalogError {
         None
     }
 
+    /// Whether a file may not become so long (`ulimit -f`). SQLite keeps the system's reason to itself; a limit that is set is the one
+    /// that a failed write has met.
+    pub fn is_too_long(&self) -> bool {
+        self.code() == Some(ErrorCode::SystemIoFailure)
+            && rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()
+    }
+
     pub(crate) fn open(path: &Path, source: rusqlite::Error) -> Self {
+        let source = crate::open::explained(path, source);
         match is_corrupt(&source) {
             true => Self::DamagedFile { what: path.display().to_string(), source },
             false => Self::Open { path: path.to_owned(), source },

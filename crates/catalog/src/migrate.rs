@@ -43,6 +43,11 @@ pub(crate) fn run(connection: &mut Connection, path: &Path) -> Result<(), Catalo
     }
 }
 
+/// Whether the database is up to date.
+pub(crate) fn is_latest(connection: &Connection, path: &Path) -> Result<bool, CatalogError> {
+    Ok(version(connection, path)? == LATEST)
+}
+
 /// Where the database stands; zero for an empty one.
 fn version(connection: &Connection, path: &Path) -> Result<i64, CatalogError> {
     let Header { version, application, tables } =

@@ -1,7 +1,7 @@
 //! The face for terminals and scripts: reads the command line, runs one verb, prints its answer, chooses the exit code.
 
 mod agent;
-mod args;
+pub(crate) mod args;
 mod cat;
 mod command;
 mod completions;
@@ -74,6 +74,7 @@ pub(crate) struct Context {
 /// Runs the command line of this process.
 pub(crate) fn main() -> ExitCode {
     signals::raise_open_files_limit();
+    signals::survive_file_limit();
     let typed: Vec<OsString> = std::env::args_os().collect();
     if let [_, option, from, to] = typed.as_slice()
         && option == database::COPY
@@ -93,7 +94,7 @@ fn run(arguments: Arguments) -> u8 {
     let stop = signals::listen(command.stopping());
     let progress = Bars::new(out.is_watched() && !global.no_progress, stop);
     let (name, attempt, changes) = (command.name(), command.attempt(), command.changes_things());
-    let (out, result) = match Surroundings::read(global.directory.as_deref(), global.home.as_deref()) {
+    let (out, result) = match Surroundings::read(&global, command.access()) {
         Ok(surroundings) => {
             let context = Context { surroundings, out, progress, yes: global.yes };
             let result = guarded(|| dispatch(&context, &command));

@@ -2,12 +2,14 @@
 
 #![allow(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 
+use crate::cli::args::Global;
 use crate::problem::Problem;
 use crate::signals;
 use safepoint::model::id::SessionId;
 use safepoint::model::{RelPath, Timestamp};
 use safepoint::{
-    Capabilities, CheckpointManager, Environment, Error, Settings, SystemEnvironment, Workspace,
+    Access, Capabilities, CheckpointManager, Environment, Error, HomeOwner, Settings, SystemEnvironment,
+    Workspace,
 };
 use std::env;
 use std::ffi::OsStr;
@@ -29,14 +31,25 @@ pub(crate) struct Surroundings {
     pub(crate) session_id: Option<String>,
     /// Who asks, unless a tool does.
     pub(crate) user: String,
+    /// What is to be done in the home.
+    pub(crate) access: Access,
+    /// Whose home may be written.
+    pub(crate) home_owner: HomeOwner,
 }
 
 impl Surroundings {
-    /// Reads them. `directory` and `home` are what was typed.
-    pub(crate) fn read(directory: Option<&Path>, home: Option<&Path>) -> Result<Self, Problem> {
+    /// Reads them. `typed` is what every command takes, `access` what this one does in the home.
+    pub(crate) fn read(typed: &Global, access: Access) -> Result<Self, Problem> {
+        let directory = typed.directory.as_deref();
         let started_in = started_in()?;
         let user_home = variable("HOME").map(PathBuf::from);
-        let home = home.map(Path::to_owned).or_else(|| variable("SAFEPOINT_HOME").map(PathBuf::from));
+        let home = typed.home.clone().or_else(|| variable("SAFEPOINT_HOME").map(PathBuf::from));
+        if typed.allow_other_owner && home.is_none() {
+            return Err(Problem::usage(
+                "--allow-other-owner is for a home that is named",
+                "Name it: --home DIR, or SAFEPOINT_HOME=DIR in the environment.",
+            ));
+        }
         let home = match home.or_else(|| data_directory(user_home.as_deref())) {
             Some(home) => started_in.join(home),
             None => {
@@ -55,6 +68,8 @@ impl Surroundings {
             user_home: user_home.and_then(|path| path.canonicalize().ok()),
             session_id: variable("SAFEPOINT_SESSION_ID").map(|id| id.to_string_lossy().into_owned()),
             user: user.map_or_else(|| "unknown".to_owned(), |user| user.to_string_lossy().into_owned()),
+            access,
+            home_owner: if typed.allow_other_owner { HomeOwner::Anybody } else { HomeOwner::User },
         })
     }
 
@@ -73,6 +88,8 @@ impl Surroundings {
             session_id: self.session_id.as_deref().and_then(|id| session_id(id).ok()),
             open_files: signals::files_at_start(),
             database_helper: crate::cli::database::helper(),
+            access: self.access,
+            home_owner: self.home_owner,
             ..Settings::default()
         };
         let actor = tool.unwrap_or(&self.user).to_owned();

@@ -4,7 +4,7 @@ use rustix::fd::OwnedFd;
 use rustix::process::{
     Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal, setrlimit,
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::{Handle, Signals};
 use std::io;
 use std::process::Child;
@@ -122,6 +122,14 @@ impl Drop for Deferred {
             // It only hands on signals; there is nothing in it to fail.
             let _ = courier.join();
         }
+    }
+}
+
+/// Lets a write beyond the limit of a file's length (`ulimit -f`) fail (EFBIG) where it would end the process. A handler that does
+/// nothing is enough, and a program that is started here gets the default back with its `exec` (signal(7)).
+pub(crate) fn survive_file_limit() {
+    for signal in not_ignored(&[SIGXFSZ]) {
+        let _ = signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
     }
 }
 

@@ -27,6 +27,17 @@ pub(crate) struct Objects<'r> {
     folders: RefCell<BTreeSet<Vec<u8>>>,
 }
 
+/// Refuses a FIFO, a socket or a device where a file of objects is expected, also behind a link: the reader of objects opens whatever
+/// has the name, and would wait for ever.
+fn refuse_special(folder: &Folder, name: &[u8]) -> Result<(), GitError> {
+    match std::fs::metadata(folder.at(name)) {
+        Ok(facts) if !(facts.is_file() || facts.is_dir()) => {
+            Err(GitError::damaged(&folder.at(name), "it is not a file"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// One entry of a git tree.
 pub(crate) type TreeEntry = gix_object::tree::Entry;
 
@@ -34,6 +45,10 @@ impl<'r> Objects<'r> {
     pub(crate) fn open(repository: &'r Repository) -> Result<Self, GitError> {
         let folder = repository.common.below(b"objects")?;
         let folder = folder.ok_or_else(|| repository.damaged("there is no folder for objects"))?;
+        refuse_special(&folder, b"info/alternates")?;
+        if let Some(packs) = folder.below(b"pack")? {
+            packs.names()?.iter().try_for_each(|(name, _)| refuse_special(&packs, name))?;
+        }
         let options = gix_odb::store::init::Options {
             alloc_limit_bytes: Some(OBJECT_BYTES_MAX),
             current_dir: Some("/".into()),
@@ -56,6 +71,9 @@ impl<'r> Objects<'r> {
 
     fn get(&self, kind: Kind, id: &ObjectId) -> Result<Option<Vec<u8>>, GitError> {
         let mut bytes = Vec::new();
+        let hex = id.to_string();
+        let (above, name) = hex.split_at(2);
+        refuse_special(&self.folder, format!("{above}/{name}").as_bytes())?;
         let found = crate::guarded(|| {
             self.reader
                 .try_find(id, &mut bytes)

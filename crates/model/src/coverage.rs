@@ -28,6 +28,8 @@ pub enum Why {
     Purged,
     /// What SQLite keeps beside a database while it is open, and makes again.
     DatabaseSidecar,
+    /// The home of another Safepoint: its checkpoints come and go by their own rules.
+    OtherHome,
 }
 
 impl fmt::Display for Why {
@@ -43,6 +45,7 @@ impl fmt::Display for Why {
             Why::TooDeep => "nested too deeply",
             Why::Purged => "purged",
             Why::DatabaseSidecar => "a temporary file of a SQLite database",
+            Why::OtherHome => "the home of another Safepoint",
         })
     }
 }
@@ -104,6 +107,7 @@ mod tests {
             Why::Unreadable,
             Why::TooDeep,
             Why::DatabaseSidecar,
+            Why::OtherHome,
         ] {
             assert!(why.to_string().len() > 8);
             let json = serde_json::to_string(&why).unwrap();

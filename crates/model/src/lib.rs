@@ -29,6 +29,9 @@ pub mod time;
 pub mod tree;
 mod varint;
 
+/// The first bytes of the file `store/format` in every home of Safepoint.
+pub const STORE_MAGIC: &str = "safepoint store ";
+
 pub use bytes::Bytes;
 pub use error::ModelError;
 pub use hash::{ObjectId, ObjectKind};

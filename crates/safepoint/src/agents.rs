@@ -3,6 +3,7 @@
 use crate::{CheckpointManager, Error};
 use safepoint_model::agent::{Agent, AgentPath, AgentPathKind, AgentRecord};
 use safepoint_model::{ModelError, RelPath};
+use safepoint_workspace::is_made_up;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -107,6 +108,10 @@ fn from_root(path: &Path) -> Result<RelPath, Error> {
     let whole = std::fs::canonicalize(there)
         .map_err(|source| Error::Home { path: there.to_owned(), source })?
         .join(rest);
+    if is_made_up(&whole) {
+        let why = "its files are made up by the kernel and cannot be kept";
+        return Err(Error::RefusedRoot { path: whole, why });
+    }
     let below = whole.strip_prefix("/").unwrap_or(&whole);
     Ok(RelPath::new(below.as_os_str().as_bytes())?)
 }

@@ -48,6 +48,28 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// Safepoint's own folder belongs to another user.
+    #[error("cannot use Safepoint's home {}: it belongs to user {uid}", path.display())]
+    HomeOwner {
+        /// Which.
+        path: PathBuf,
+        /// Whose it is.
+        uid: u32,
+    },
+    /// Safepoint's own folder cannot be written.
+    #[error("cannot write Safepoint's home {}", path.display())]
+    ReadOnlyHome {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The folder to build a checkpoint in is not empty.
+    #[error("cannot build the checkpoint in {}: the folder is not empty", path.display())]
+    NotEmpty {
+        /// Which.
+        path: PathBuf,
+    },
     /// The folder is not one to take checkpoints of.
     #[error("{} is not taken as a workspace: {why}", path.display())]
     RefusedRoot {

@@ -14,6 +14,7 @@ use safepoint_store::StoreError;
 use safepoint_workspace::WorkspaceError;
 use serde::Serialize;
 use std::error::Error as StdError;
+use std::path::Path;
 
 /// Which sort of failure it is. Faces map it to exit codes and the like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -87,6 +88,18 @@ fn classify(error: &Error) -> Row {
     match error {
         Error::Home { .. } => {
             ("home", Failed, &["Name a folder that you may write with --home or SAFEPOINT_HOME."])
+        }
+        Error::HomeOwner { .. } => ("home_owner", Conflict, &["Nothing was written there."]),
+        Error::ReadOnlyHome { .. } => (
+            "read_only_home",
+            Failed,
+            &[
+                "Nothing is lost. Build a checkpoint in another folder: safepoint rollback @ --to DIR",
+                "Or name a home that you may write with --home or SAFEPOINT_HOME.",
+            ],
+        ),
+        Error::NotEmpty { .. } => {
+            ("not_empty", Conflict, &["Name a folder that is empty or does not exist yet."])
         }
         Error::RefusedRoot { .. } => (
             "refused_root",
@@ -441,6 +454,7 @@ fn classify_workspace(error: &WorkspaceError) -> Row {
     use FailureKind::{Busy, Conflict, Damaged, Failed, Interrupted, Usage};
     match error {
         WorkspaceError::Object(error) => classify_object(error),
+        error if error.is_too_long() => ("file_too_large", Failed, TOO_LONG),
         error if error.is_full() => ("disk_full", Failed, FULL),
         WorkspaceError::Open { .. } => {
             ("workspace_gone", FailureKind::NotFound, &["Is the folder still there, and may you read it?"])
@@ -468,10 +482,22 @@ fn classify_workspace(error: &WorkspaceError) -> Row {
     }
 }
 
+/// An example of a home that is not the one at hand.
+fn own_home(path: &Path) -> &'static str {
+    if path.starts_with("/root") { "/var/lib/safepoint" } else { "/root/.local/share/safepoint" }
+}
+
+const TOO_LONG: &[&str] =
+    &["Raise the limit and try again: ulimit -f unlimited; `ulimit -f` shows what it is now."];
+
 fn classify_store(error: &StoreError) -> Row {
-    use FailureKind::{Damaged, Failed};
+    use FailureKind::{Busy, Damaged, Failed};
     match error {
+        error if error.is_too_long() => ("file_too_large", Failed, TOO_LONG),
         error if error.is_full() => ("disk_full", Failed, FULL),
+        error if error.is_busy() => {
+            ("busy", Busy, &["Wait until the other Safepoint has finished, then try again."])
+        }
         StoreError::NewerFormat { .. } => ("newer_format", Failed, NEWER),
         StoreError::NotAStore { .. } => {
             ("not_a_store", Damaged, &["Name another home with --home, or put the right file back."])
@@ -488,6 +514,7 @@ fn classify_catalog(error: &CatalogError) -> Row {
         error if error.is_busy() => {
             ("busy", Busy, &["Wait until the other Safepoint has finished, then try again."])
         }
+        error if error.is_too_long() => ("file_too_large", Failed, TOO_LONG),
         error if error.is_full() => ("disk_full", Failed, FULL),
         error if error.is_damaged() => (
             "catalog_damaged",
@@ -535,6 +562,11 @@ fn details(error: &Error) -> Vec<String> {
         Error::Workspace(WorkspaceError::Obstructed(obstacles)) => {
             obstacles.iter().take(10).map(|obstacle| format!("In the way: {obstacle}")).collect()
         }
+        Error::HomeOwner { path, uid } => vec![
+            format!("Run it as the owner: sudo -u '#{uid}' safepoint"),
+            format!("Or name a home of your own: --home {}", own_home(path)),
+            format!("Or, if it is a volume of a container: --home {} --allow-other-owner", path.display()),
+        ],
         Error::PlanFile(error) => {
             error.others().iter().take(10).map(|problem| format!("Also: {problem}")).collect()
         }

@@ -4,20 +4,52 @@
 
 use crate::Error;
 use crate::config::{CONFIG_BYTES_MAX, ConfigFile};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{
+    Access as Right, AtFlags, CWD, Dir, FileType, FlockOperation, Gid, Mode, OFlags, ResolveFlags, Stat, Uid,
+    flock, fstat, renameat, statat,
+};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use safepoint_model::{CheckpointId, ObjectId, ObjectKind, WorkspaceId};
-use safepoint_workspace::{CacheHead, CacheWriter, NextCache, SmallFile, StatCache, What, remove_tree};
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use safepoint_workspace::{
+    CacheHead, CacheWriter, NextCache, SmallFile, StatCache, What, is_made_up, remove_tree,
+};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+/// What is to be done in a home.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Access {
+    /// It is written. One that cannot be written, or is not ours, is refused.
+    #[default]
+    Write,
+    /// It is looked at. One that can be written is put in order on the way, as ever; in any other nothing is written.
+    Read,
+}
+
+/// Whose home may be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HomeOwner {
+    /// The user's own.
+    #[default]
+    User,
+    /// Anybody's, such as a volume of a container.
+    Anybody,
+}
+
 /// The folder with the copies that plans work in.
 const SANDBOXES: &str = "sandboxes";
+/// The folder with the stat caches.
+const CACHE: &str = "cache";
+/// The folder with the locks of plans.
+const RUNS: &str = "runs";
 
 /// Who else may have a plan at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,19 +90,127 @@ impl Drop for Scratch {
     }
 }
 
-/// The folder, and what is where in it.
+/// The folder, and what is where in it. Nothing below it is reached through a link: the kernel refuses one (openat2(2)).
 #[derive(Debug)]
 pub(crate) struct Home {
     path: PathBuf,
+    dir: Arc<OwnedFd>,
+    is_writable: bool,
+}
+
+/// What is in a home that nothing was kept in yet.
+const BEGINNINGS: [&[u8]; 9] =
+    [b".", b"..", b"store", b"config.toml", b"cache", b"runs", b"scratch", b"sandboxes", b"lost+found"];
+
+fn open_below(dir: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Result<File> {
+    let mode = if flags.contains(OFlags::CREATE) { Mode::RUSR | Mode::WUSR } else { Mode::empty() };
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    loop {
+        match rustix::fs::openat2(dir, name, flags, mode, resolve) {
+            // The kernel asks for another try when a rename ran meanwhile (openat2(2)).
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(Errno::LOOP) => {
+                return Err(io::Error::other(format!("{} is a symbolic link", name.display())));
+            }
+            other => return Ok(File::from(other?)),
+        }
+    }
+}
+
+/// Gives what root has just made to the owner of the home, who could not use it otherwise.
+fn hand_over(made: impl AsFd, home: &Stat) -> io::Result<()> {
+    if geteuid().is_root() && home.st_uid != 0 {
+        let (owner, group) = (Uid::from_raw(home.st_uid), Gid::from_raw(home.st_gid));
+        rustix::fs::fchown(made, Some(owner), Some(group))?;
+    }
+    Ok(())
+}
+
+/// A file in a home.
+fn open_file(home: &OwnedFd, name: &Path, flags: OFlags) -> io::Result<File> {
+    let file = open_below(home.as_fd(), name, flags)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other(format!("{} is not a file", name.display()))),
+    }
+}
+
+/// The same for writing, made where it is missing.
+fn make_file(home: &OwnedFd, name: &Path, flags: OFlags) -> io::Result<File> {
+    let file = open_file(home, name, flags | OFlags::WRONLY | OFlags::CREATE)?;
+    hand_over(&file, &fstat(home)?)?;
+    Ok(file)
 }
 
 impl Home {
     /// Opens the folder, making it where it is missing and closing it to others where it is open to them.
-    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
+    ///
+    /// The path to it may have links in it. What is there already must be a home, or the beginning of one: the mode of any other folder
+    /// is not ours to change.
+    pub(crate) fn open(path: &Path, access: Access, owner: HomeOwner) -> Result<Self, Error> {
         let failed = |source| Error::Home { path: path.to_owned(), source };
-        make_private_dir(path).map_err(failed)?;
+        if is_made_up(path) {
+            return Err(failed(io::Error::other("its file system is made up by the kernel")));
+        }
+        if fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+        }
         let path = fs::canonicalize(path).map_err(failed)?;
-        Ok(Self { path })
+        let facts = statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| failed(error.into()))?;
+        if FileType::from_raw_mode(facts.st_mode) != FileType::Directory {
+            return Err(failed(io::ErrorKind::NotADirectory.into()));
+        }
+        let is_ours = facts.st_uid == geteuid().as_raw();
+        let foreign = || Error::HomeOwner { path: path.clone(), uid: facts.st_uid };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
+            Err(Errno::ACCESS) if !is_ours => return Err(foreign()),
+            other => other.map_err(|error| failed(error.into()))?,
+        };
+        if !is_or_becomes_a_home(&dir).map_err(failed)? {
+            return Err(failed(io::Error::other("it holds other things and is not a home of Safepoint")));
+        }
+        let refused = match write_refused(&dir) {
+            _ if !is_ours && owner == HomeOwner::User => Some(foreign()),
+            Some(source) => Some(Error::ReadOnlyHome { path: path.clone(), source: source.into() }),
+            None => None,
+        };
+        match (refused, access) {
+            (Some(error), Access::Write) => return Err(error),
+            (Some(_), Access::Read) => return Ok(Self { path, dir: Arc::new(dir), is_writable: false }),
+            (None, _) => {}
+        }
+        if is_ours && facts.st_mode & 0o077 != 0 {
+            rustix::fs::fchmod(&dir, Mode::RWXU).map_err(|error| failed(error.into()))?;
+        }
+        Ok(Self { path, dir: Arc::new(dir), is_writable: true })
+    }
+
+    /// Whether anything may be written in it.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
+    /// A folder in it that only its owner may use, made where it is missing with those above it.
+    fn make_folder(&self, name: &Path) -> io::Result<File> {
+        if let Some(above) = name.parent().filter(|above| !above.as_os_str().is_empty()) {
+            self.make_folder(above)?;
+        }
+        let home = fstat(&self.dir)?;
+        let made = rustix::fs::mkdirat(&self.dir, name, Mode::RWXU);
+        let folder = open_below(self.dir.as_fd(), name, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let facts = fstat(&folder)?;
+        match made {
+            Ok(()) => hand_over(&folder, &home)?,
+            Err(Errno::EXIST) if facts.st_uid != geteuid().as_raw() && facts.st_uid != home.st_uid => {
+                return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+            }
+            Err(Errno::EXIST) if facts.st_mode & 0o077 != 0 => rustix::fs::fchmod(&folder, Mode::RWXU)?,
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(folder)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -85,30 +225,33 @@ impl Home {
         self.path.join("catalog.db")
     }
 
-    /// The user's own configuration. The folder is private, so nobody swaps the file between the look and the reading.
+    /// The user's own configuration. What it is comes before it is opened.
     pub(crate) fn read_config(&self) -> io::Result<SmallFile> {
-        let path = self.path.join(ConfigFile::Home.name());
-        match fs::symlink_metadata(&path) {
-            Ok(metadata) if !metadata.is_file() => Ok(SmallFile::NotAFile),
-            Ok(_) => SmallFile::read(fs::File::open(&path)?, CONFIG_BYTES_MAX),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(SmallFile::Missing),
-            Err(error) => Err(error),
+        let name = Path::new(ConfigFile::Home.name());
+        match statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => Ok(SmallFile::Missing),
+            Err(error) => Err(error.into()),
+            Ok(facts) if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile => {
+                Ok(SmallFile::NotAFile)
+            }
+            Ok(_) => SmallFile::read(open_file(&self.dir, name, OFlags::RDONLY)?, CONFIG_BYTES_MAX),
         }
     }
 
-    /// The blocks of a workspace's stat cache.
-    fn cache_path(&self, workspace: WorkspaceId, what: What) -> PathBuf {
+    /// The blocks of a workspace's stat cache, from the home on.
+    fn cache_path(workspace: WorkspaceId, what: What) -> PathBuf {
         let kind = match what {
             What::Files => "stat",
             What::Git => "git",
         };
-        self.path.join("cache").join(format!("{workspace}.{kind}"))
+        Path::new(CACHE).join(format!("{workspace}.{kind}"))
     }
 
     /// What a workspace's stat cache relies on, and the cache, if there is one.
     pub(crate) fn read_cache(&self, workspace: WorkspaceId, what: What) -> Option<(Vouchers, StatCache)> {
-        let path = self.cache_path(workspace, what);
-        let text = fs::read_to_string(head_of(&path)).ok()?;
+        let path = Self::cache_path(workspace, what);
+        let mut text = String::new();
+        open_file(&self.dir, &head_of(&path), OFlags::RDONLY).ok()?.read_to_string(&mut text).ok()?;
         let (text, sum) = text.trim_end().rsplit_once('\n')?;
         let mut lines = text.lines();
         let sound = sum == sum_of(text) && lines.next() == Some(CACHE_FORMAT);
@@ -119,7 +262,10 @@ impl Home {
         };
         let head: CacheHead = lines.next()?.parse().ok()?;
         let packs = lines.map(pack_line).collect::<Option<_>>()?;
-        Some((Vouchers { packs, ..vouchers }, StatCache::new(File::open(path).ok()?, head)))
+        Some((
+            Vouchers { packs, ..vouchers },
+            StatCache::new(open_file(&self.dir, &path, OFlags::RDONLY).ok()?, head),
+        ))
     }
 
     /// Somewhere to write the next cache of a workspace: behind the last one, or anew where that is worn or is none. Losing it costs
@@ -130,16 +276,17 @@ impl Home {
         what: What,
         last: Option<&StatCache>,
     ) -> Option<CacheDraft> {
-        let path = self.cache_path(workspace, what);
+        let path = Self::cache_path(workspace, what);
         if let Some(last) = last.filter(|last| !last.is_worn()) {
-            let file = OpenOptions::new().write(true).open(&path).ok()?;
-            return Some(CacheDraft { writer: Some(CacheWriter::after(file, last)), path, fresh: None });
+            let file = open_file(&self.dir, &path, OFlags::WRONLY).ok()?;
+            let writer = Some(CacheWriter::after(file, last));
+            return Some(CacheDraft { home: self.dir.clone(), writer, path, fresh: None });
         }
-        make_private_dir(&self.path.join("cache")).ok()?;
+        self.make_folder(Path::new(CACHE)).ok()?;
         let fresh = path.with_extension(format!("{}.new", std::process::id()));
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh).ok()?;
-        Some(CacheDraft { writer: Some(CacheWriter::anew(file)), path, fresh: Some(fresh) })
+        let file = make_file(&self.dir, &fresh, OFlags::TRUNC).ok()?;
+        let writer = Some(CacheWriter::anew(file));
+        Some(CacheDraft { home: self.dir.clone(), writer, path, fresh: Some(fresh) })
     }
 
     /// Where the sandbox of a plan lies: named like the project, because programs print it.
@@ -154,42 +301,47 @@ impl Home {
 
     /// Makes the folder in which the sandbox of a plan is made.
     pub(crate) fn make_sandbox_folder(&self, plan: &str) -> io::Result<()> {
-        make_private_dir(&self.sandbox_folder(plan))
+        self.make_folder(&Path::new(SANDBOXES).join(plan)).map(drop)
     }
 
     /// A new folder for what is only looked at. Those of processes that died are deleted by whoever makes the next.
     pub(crate) fn make_scratch(&self, name: &str) -> io::Result<Scratch> {
+        self.make_folder(Path::new(SCRATCH))?;
         let folder = self.path.join(SCRATCH);
-        make_private_dir(&folder)?;
         for old in fs::read_dir(&folder)?.flatten() {
-            let held = fs::File::open(old.path()).map(|held| (flock(&held, SHARED), held));
-            if held.is_ok_and(|(locked, _)| locked.is_ok()) {
+            let below = Path::new(SCRATCH).join(old.file_name());
+            let held = open_below(self.dir.as_fd(), &below, OFlags::RDONLY | OFlags::DIRECTORY);
+            if held.is_ok_and(|held| flock(&held, SHARED).is_ok()) {
                 let _ = remove_tree(&old.path());
             }
         }
         let path = folder.join(name);
-        DirBuilder::new().mode(0o700).create(&path)?;
-        let lock = fs::File::open(&path)?;
+        let below = Path::new(SCRATCH).join(name);
+        rustix::fs::mkdirat(&self.dir, &below, Mode::RWXU)?;
+        let lock = open_below(self.dir.as_fd(), &below, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        hand_over(&lock, &fstat(&self.dir)?)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Scratch { path, _lock: lock })
     }
 
-    /// A new file that is gone when its handle is.
+    /// A new file that is gone when its handle is; in memory where nothing may be written here.
     pub(crate) fn scratch_file(&self) -> io::Result<File> {
-        let folder = self.path.join(SCRATCH);
-        make_private_dir(&folder)?;
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).mode(0o600);
-        let nameless = rustix::fs::OFlags::TMPFILE.bits().cast_signed();
-        if let Ok(file) = options.clone().custom_flags(nameless).open(&folder) {
-            return Ok(file);
+        if !self.is_writable {
+            let memory = rustix::fs::memfd_create("safepoint-scratch", rustix::fs::MemfdFlags::CLOEXEC)?;
+            return Ok(File::from(memory));
+        }
+        let folder = self.make_folder(Path::new(SCRATCH))?;
+        let nameless = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        if let Ok(file) = rustix::fs::openat(&folder, ".", nameless, Mode::RUSR | Mode::WUSR) {
+            return Ok(File::from(file));
         }
         // Not every file system has files without a name.
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!("{}-{number}", std::process::id()));
-        let file = options.create_new(true).open(&path)?;
-        fs::remove_file(&path)?;
+        let name = format!("{}-{number}", std::process::id());
+        let file =
+            open_below(folder.as_fd(), Path::new(&name), OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+        rustix::fs::unlinkat(&folder, &name, AtFlags::empty())?;
         Ok(file)
     }
 
@@ -208,14 +360,8 @@ impl Home {
     ///
     /// A kernel lock (flock(2)): it goes with the process, whatever ends it.
     pub(crate) fn lock_plan(&self, plan: &str, share: Share, wait: Duration) -> io::Result<Option<PlanLock>> {
-        let folder = self.path.join("runs");
-        make_private_dir(&folder)?;
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(folder.join(format!("{plan}.lock")))?;
+        self.make_folder(Path::new(RUNS))?;
+        let file = make_file(&self.dir, &Path::new(RUNS).join(format!("{plan}.lock")), OFlags::empty())?;
         let operation = match share {
             Share::Alone => FlockOperation::NonBlockingLockExclusive,
             Share::WithOthers => FlockOperation::NonBlockingLockShared,
@@ -289,6 +435,7 @@ pub struct PendingCache {
 
 /// A stat cache that is being written.
 pub(crate) struct CacheDraft {
+    home: Arc<OwnedFd>,
     writer: Option<CacheWriter>,
     path: PathBuf,
     /// Where it is until it is kept, if not behind the last one.
@@ -311,13 +458,11 @@ impl CacheDraft {
         let text = format!("{text}\n{}\n", sum_of(&text));
         let place = head_of(&self.path);
         let beside = place.with_extension(format!("{}.new", std::process::id()));
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-        file.write_all(text.as_bytes())?;
+        make_file(&self.home, &beside, OFlags::TRUNC)?.write_all(text.as_bytes())?;
         if let Some(fresh) = self.fresh.take() {
-            fs::rename(fresh, &self.path)?;
+            renameat(&self.home, &fresh, &self.home, &self.path)?;
         }
-        fs::rename(beside, place)
+        Ok(renameat(&self.home, &beside, &self.home, &place)?)
     }
 }
 
@@ -325,43 +470,61 @@ impl Drop for CacheDraft {
     fn drop(&mut self) {
         if let Some(fresh) = &self.fresh {
             // It is only a cache; the next one is written over it.
-            let _ = fs::remove_file(fresh);
+            let _ = rustix::fs::unlinkat(&self.home, fresh, AtFlags::empty());
         }
     }
 }
 
-fn make_private_dir(path: &Path) -> io::Result<()> {
-    match fs::metadata(path) {
-        Ok(metadata) if !metadata.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
-        Ok(metadata) if metadata.permissions().mode() & 0o077 != 0 => {
-            fs::set_permissions(path, Permissions::from_mode(0o700))
+/// Whether a folder is a home, or may become one: nothing is in it but what a home begins with.
+fn is_or_becomes_a_home(dir: &OwnedFd) -> io::Result<bool> {
+    for name in ["catalog.db", "store/format"] {
+        if statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            return Ok(true);
         }
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            DirBuilder::new().recursive(true).mode(0o700).create(path)
-        }
-        Err(error) => Err(error),
     }
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        if !BEGINNINGS.contains(&entry.file_name().to_bytes()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Why nothing can be written in a home, if so: its mode, its owner, or a file system that is read-only.
+fn write_refused(dir: &OwnedFd) -> Option<Errno> {
+    let may = |name: &str, right| match rustix::fs::accessat(dir, name, right, AtFlags::EACCESS) {
+        Err(errno @ (Errno::ACCESS | Errno::ROFS | Errno::PERM)) => Some(errno),
+        _ => None,
+    };
+    let below = ["store", "store/packs", "catalog.db", "store/index.db"];
+    may(".", Right::WRITE_OK | Right::EXEC_OK)
+        .or_else(|| below.into_iter().find_map(|name| may(name, Right::WRITE_OK)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn open(path: &Path) -> Result<Home, Error> {
+        Home::open(path, Access::Write, HomeOwner::User)
+    }
 
     #[test]
     fn a_home_is_private_even_where_it_was_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b");
-        Home::open(&path).unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
-        let home = Home::open(&path).unwrap();
+        open(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let home = open(&path).unwrap();
         assert_eq!(fs::metadata(home.path()).unwrap().permissions().mode() & 0o777, 0o700);
     }
 
     #[test]
     fn one_process_runs_a_plan_and_others_that_do_not_share_it() {
         let folder = tempfile::tempdir().unwrap();
-        let home = Home::open(folder.path()).unwrap();
+        let home = open(folder.path()).unwrap();
         let lock = |share| home.lock_plan("p", share, Duration::from_millis(20)).unwrap();
         let runner = lock(Share::Alone).unwrap();
         assert!(lock(Share::Alone).is_none() && lock(Share::WithOthers).is_none());
@@ -374,7 +537,7 @@ mod tests {
     #[test]
     fn what_is_only_looked_at_goes_with_its_process_or_with_the_next() {
         let folder = tempfile::tempdir().unwrap();
-        let home = Home::open(folder.path()).unwrap();
+        let home = open(folder.path()).unwrap();
         let one = home.make_scratch("one").unwrap();
         fs::write(one.path().join("file"), "x").unwrap();
         fs::create_dir(folder.path().join("scratch/dead")).unwrap();
@@ -389,7 +552,7 @@ mod tests {
     #[test]
     fn a_sandbox_is_named_like_its_project_where_that_is_a_name() {
         let folder = tempfile::tempdir().unwrap();
-        let home = Home::open(folder.path()).unwrap();
+        let home = open(folder.path()).unwrap();
         assert!(home.sandbox("p", "shop").ends_with("sandboxes/p/shop"));
         for odd in ["/", "", ".", "..", "a/b"] {
             assert!(home.sandbox("p", odd).ends_with("sandboxes/p/project"), "{odd}");
@@ -404,13 +567,13 @@ mod tests {
     #[test]
     fn a_file_is_not_a_home() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert!(matches!(Home::open(file.path()), Err(Error::Home { .. })));
+        assert!(matches!(open(file.path()), Err(Error::Home { .. })));
     }
 
     #[test]
     fn a_cache_comes_back_with_what_it_relies_on_and_a_strange_one_does_not() {
         let folder = tempfile::tempdir().unwrap();
-        let home = Home::open(folder.path()).unwrap();
+        let home = open(folder.path()).unwrap();
         let id = WorkspaceId::from_bits(1);
         assert!(home.read_cache(id, What::Files).is_none());
         let workspace = tempfile::tempdir().unwrap();
@@ -433,7 +596,7 @@ mod tests {
         assert!(home.draft_cache(id, What::Files, Some(&cache)).unwrap().fresh.is_none());
         let names = fs::read_dir(folder.path().join("cache")).unwrap().count();
         assert_eq!(names, 2);
-        let path = head_of(&home.cache_path(id, What::Files));
+        let path = home.path().join(head_of(&Home::cache_path(id, What::Files)));
         let text = fs::read_to_string(&path).unwrap();
         for wrong in [text.replacen("\na", "\nc", 1), "0\nx".to_owned(), String::new()] {
             fs::write(&path, wrong).unwrap();

@@ -33,6 +33,7 @@
 
 mod agents;
 mod apply;
+mod build;
 mod carry;
 mod compare;
 mod config;
@@ -74,6 +75,7 @@ mod validate;
 
 pub use agents::agent_path;
 pub use apply::{Applied, Merge};
+pub use build::Built;
 pub use compare::{Against, Comparison, Status, Survey};
 pub use config::{
     Config, ConfigError, ConfigFile, Effective, HomeConfig, RetentionConfig, TestCommand, WorkspaceConfig,
@@ -88,7 +90,7 @@ pub use failure::{Failure, FailureKind};
 pub use find::{Entries, ListedEntry};
 pub use git::{GitCommit, GitStatus, Tags};
 pub use guard::DeadRun;
-pub use home::PendingCache;
+pub use home::{Access, HomeOwner, PendingCache};
 pub use layout::{Exported, ImportOptions, Imported, Layout, LayoutError, check_layout};
 pub use manager::{CheckpointManager, Settings};
 pub use part::{Captured, Chosen, Outline, Part, Prepared};

@@ -2,7 +2,7 @@
 
 use crate::config::{self, Broken, CONFIG_BYTES_MAX, ConfigError, ConfigFile, Effective};
 use crate::environment::{Environment, SystemEnvironment};
-use crate::home::Home;
+use crate::home::{Access, Home, HomeOwner};
 use crate::{Error, find};
 use safepoint_catalog::{Catalog, Filter, Summary, Workspace};
 use safepoint_model::agent::WorkspaceKind;
@@ -12,7 +12,9 @@ use safepoint_model::retention::Policy;
 use safepoint_model::rollback::Rollback;
 use safepoint_model::{CheckpointId, RelPath, WorkspaceId};
 use safepoint_store::{Store, Usage, Using};
-use safepoint_workspace::{Capabilities, Intruder, Lock, Obstacle, Root, SmallFile, WorkspaceError};
+use safepoint_workspace::{
+    Capabilities, Intruder, Lock, Obstacle, Root, SmallFile, WorkspaceError, is_in_a_home, is_made_up,
+};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -45,6 +47,10 @@ pub struct Settings {
     /// A program, with its first arguments, that calls [`back_up_database`](crate::back_up_database) with the two paths that follow. It copies
     /// SQLite databases that are too large to be read while they are locked; without it such a database is unsettled while a program has it open.
     pub database_helper: Vec<OsString>,
+    /// What is to be done in the home.
+    pub access: Access,
+    /// Whose home may be written.
+    pub home_owner: HomeOwner,
 }
 
 impl Default for Settings {
@@ -61,6 +67,8 @@ impl Default for Settings {
             capabilities: Capabilities::default(),
             database_hold: Duration::from_millis(200),
             database_helper: Vec::new(),
+            access: Access::default(),
+            home_owner: HomeOwner::default(),
         }
     }
 }
@@ -100,15 +108,22 @@ impl CheckpointManager {
         settings: Settings,
         environment: Box<dyn Environment>,
     ) -> Result<Self, Error> {
-        let home = Home::open(home)?;
-        let store = Store::open(&home.store())?;
-        let catalog = Catalog::open(&home.catalog())?;
+        let home = Home::open(home, settings.access, settings.home_owner)?;
+        let (store, catalog) = match home.is_writable() {
+            true => (Store::open(&home.store())?, Catalog::open(&home.catalog())?),
+            false => (Store::open_to_read(&home.store())?, Catalog::open_to_read(&home.catalog())?),
+        };
         Ok(Self { home, store, catalog, environment, settings })
     }
 
     /// The folder with the store and the catalog.
     pub fn home(&self) -> &Path {
         self.home.path()
+    }
+
+    /// Whether anything may be written in the home. Where not, nothing that a crash left is put in order either.
+    pub fn is_writable(&self) -> bool {
+        self.home.is_writable()
     }
 
     /// Registers a folder as a workspace, or finds it among those that are.
@@ -143,6 +158,9 @@ impl CheckpointManager {
     /// Registers a folder for what it is. One that is somebody's project stays so.
     pub(crate) fn register_as(&self, path: &Path, kind: WorkspaceKind) -> Result<Workspace, Error> {
         let path = canonical(path)?;
+        if path != self.home.path() || kind == WorkspaceKind::Project {
+            check_place(&path)?;
+        }
         Root::open(&path)?;
         let name =
             path.file_name().map_or_else(|| "/".to_owned(), |name| name.to_string_lossy().into_owned());
@@ -312,6 +330,16 @@ impl CheckpointManager {
     pub(crate) fn own_folders(&self, root: &Root) -> Vec<RelPath> {
         let below = self.home.path().strip_prefix(root.path()).ok();
         below.and_then(|below| RelPath::new(below.as_os_str().as_bytes()).ok()).into_iter().collect()
+    }
+}
+
+/// Refuses what must not be a workspace, whoever wants it.
+pub(crate) fn check_place(path: &Path) -> Result<(), Error> {
+    let refused = |why| Err(Error::RefusedRoot { path: path.to_owned(), why });
+    match () {
+        () if is_made_up(path) => refused("its files are made up by the kernel and cannot be kept"),
+        () if is_in_a_home(path) => refused("it is a home of Safepoint, or in one"),
+        () => Ok(()),
     }
 }
 

@@ -71,6 +71,9 @@ impl CheckpointManager {
         root: &Root,
         progress: &dyn Progress,
     ) -> Result<Recovery, Error> {
+        if !self.is_writable() {
+            return self.left_unfinished(workspace);
+        }
         let mut recovery = self.recover_one(workspace, root, progress)?;
         // What is one is put in order as one, by whichever command comes first. Who is at work in a folder just now has done so.
         for id in self.catalog.unfinished_together()?.into_iter().filter(|id| *id != workspace.id) {
@@ -84,6 +87,19 @@ impl CheckpointManager {
                 Err(WorkspaceError::Busy { .. }) => {}
                 Err(error) => recovery.warnings.push(error.to_string()),
             }
+        }
+        Ok(recovery)
+    }
+
+    /// What a recovery would have to do. In a home that cannot be written it is done by whoever can.
+    fn left_unfinished(&self, workspace: &Workspace) -> Result<Recovery, Error> {
+        let applying = |record: &Rollback| record.state == RollbackState::Applying;
+        let mut recovery = Recovery::default();
+        if self.catalog.unfinished(workspace.id)?.iter().any(applying) {
+            recovery.warnings.push(
+                "a rollback of this workspace is half done; the home cannot be written, so that it stays so"
+                    .to_owned(),
+            );
         }
         Ok(recovery)
     }

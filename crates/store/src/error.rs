@@ -16,6 +16,12 @@ pub enum StoreError {
         /// Why not.
         source: io::Error,
     },
+    /// The store was opened for reading alone.
+    #[error("cannot write the store {}: it was opened read-only", path.display())]
+    ReadOnly {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The folder is open to other users, and could not be closed to them.
     #[error("cannot make the store {} private", path.display())]
     MakePrivate {
@@ -135,10 +141,35 @@ impl StoreError {
             Self::Open { source, .. }
             | Self::CreatePack { source, .. }
             | Self::AppendPack { source, .. }
+            | Self::Collect { source, .. }
             | Self::SyncPack { source, .. } => {
                 matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
             }
             Self::Index { source, .. } => source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull),
+            _ => false,
+        }
+    }
+
+    /// Whether another process held the index for too long: trying again later may work.
+    pub fn is_busy(&self) -> bool {
+        use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
+        matches!(self, Self::Index { source, .. }
+            if matches!(source.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked)))
+    }
+
+    /// Whether a file may not become so long (`ulimit -f`, or the file system).
+    pub fn is_too_long(&self) -> bool {
+        match self {
+            Self::Open { source, .. }
+            | Self::CreatePack { source, .. }
+            | Self::AppendPack { source, .. }
+            | Self::Collect { source, .. }
+            | Self::SyncPack { source, .. } => source.kind() == io::ErrorKind::FileTooLarge,
+            // SQLite keeps the system's reason to itself; a limit that is set is the one that a failed write has met.
+            Self::Index { source, .. } => {
+                source.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure)
+                    && rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()
+            }
             _ => false,
         }
     }

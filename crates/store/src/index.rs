@@ -6,11 +6,14 @@
 use crate::frame::{Codec, Shape};
 use crate::linux;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior, params,
+};
 use safepoint_model::{ObjectId, ObjectKind};
 use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SCHEMA_VERSION: i64 = 3;
 const SCHEMA: &str = "
@@ -95,17 +98,75 @@ pub(crate) struct Index {
     conn: Connection,
     identity: Option<(u64, u64)>,
     log: PathBuf,
+    locking: Locking,
+}
+
+/// Who else may have the index open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Locking {
+    /// Other processes, through a mapped file beside it (`-shm`).
+    Shared,
+    /// Nobody: what is in that file otherwise is in memory, so that a full disk cannot take it away. Others wait.
+    Alone,
+    /// Other processes, and nothing is written.
+    ReadOnly,
+}
+
+fn connect(path: &Path, locking: Locking) -> rusqlite::Result<Connection> {
+    let began = Instant::now();
+    loop {
+        match try_connect(path, locking) {
+            // Who fails to get the file alone still keeps others from it: only closing it lets one of them go on.
+            Err(error) if is_busy(&error) && locking == Locking::Alone && began.elapsed() < BUSY_WAIT => {
+                let number = u64::from(std::process::id()) ^ u64::from(began.elapsed().subsec_nanos());
+                std::thread::sleep(Duration::from_millis(1 + number % 16));
+            }
+            other => return other,
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+fn try_connect(path: &Path, locking: Locking) -> rusqlite::Result<Connection> {
+    let plain = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let conn = match locking {
+        // Without SQLITE_OPEN_URI: a path is a path, whatever its letters.
+        Locking::Shared | Locking::Alone => {
+            Connection::open_with_flags(path, plain | OpenFlags::SQLITE_OPEN_READ_WRITE)?
+        }
+        // Not even the file beside it is written, which SQLite would do where it may (https://sqlite.org/wal.html#readonly).
+        Locking::ReadOnly => Connection::open_with_flags(
+            format!("file:{}?readonly_shm=1", percent_encoded(path)),
+            plain | OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI,
+        )?,
+    };
+    if locking == Locking::Alone {
+        // Before anything looks at the file: then the index of the log is on the heap (https://sqlite.org/wal.html#noshm).
+        conn.busy_timeout(Duration::ZERO)?;
+        conn.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+        // Takes it.
+        conn.query_row("PRAGMA user_version", (), |_| Ok(()))?;
+    }
+    conn.busy_timeout(BUSY_WAIT)?;
+    Ok(conn)
+}
+
+/// A path as it stands in a URI.
+fn percent_encoded(path: &Path) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
+    let encode =
+        |byte: &u8| if plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02x}") };
+    path.as_os_str().as_bytes().iter().map(encode).collect()
 }
 
 impl Index {
     /// Opens an index that is there. Nothing where it has no schema yet, or another version of it.
-    pub(crate) fn open(path: &Path) -> rusqlite::Result<Option<Self>> {
+    pub(crate) fn open(path: &Path, locking: Locking) -> rusqlite::Result<Option<Self>> {
         let identity = linux::identity(path);
-        let conn = Connection::open_with_flags(
-            path,
-            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-        )?;
-        conn.busy_timeout(BUSY_WAIT)?;
+        let conn = connect(path, locking)?;
         // Closing would otherwise flush the log each time, where a small capture should cost one flush in all.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         // Otherwise each new value is a reason to plan the same query again.
@@ -114,13 +175,29 @@ impl Index {
         conn.pragma_update(None, "wal_autocheckpoint", 0)?;
         let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
         let log = path.with_extension("db-wal");
-        Ok((version == SCHEMA_VERSION).then_some(Self { conn, identity, log }))
+        Ok((version == SCHEMA_VERSION).then_some(Self { conn, identity, log, locking }))
+    }
+
+    /// An empty one that no file is behind.
+    pub(crate) fn in_memory() -> rusqlite::Result<Self> {
+        let conn = Connection::open_in_memory()?;
+        conn.execute_batch(SCHEMA)?;
+        Ok(Self { conn, identity: None, log: PathBuf::new(), locking: Locking::ReadOnly })
+    }
+
+    /// Whether no file is behind it.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.identity.is_none()
+    }
+
+    /// Whether other processes have to wait as long as it is open.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.locking == Locking::Alone
     }
 
     /// Gives a new, empty file its schema.
-    pub(crate) fn create(path: &Path) -> rusqlite::Result<()> {
-        let mut conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        conn.busy_timeout(BUSY_WAIT)?;
+    pub(crate) fn create(path: &Path, locking: Locking) -> rusqlite::Result<()> {
+        let mut conn = connect(path, locking)?;
         // Without flushes: an index that a power cut spoils while it is new is replaced like any other.
         conn.pragma_update(None, "synchronous", "OFF")?;
         conn.pragma_update(None, "journal_mode", "WAL")?;
@@ -415,8 +492,8 @@ mod tests {
     fn an_object_with_rows_in_several_tables_is_counted_once() {
         let folder = tempfile::tempdir().unwrap();
         let file = tempfile::NamedTempFile::new_in(folder.path()).unwrap();
-        Index::create(file.path()).unwrap();
-        let index = Index::open(file.path()).unwrap().unwrap();
+        Index::create(file.path(), Locking::Shared).unwrap();
+        let index = Index::open(file.path(), Locking::Shared).unwrap().unwrap();
         for (table, ids) in [("objects", 0..10u8), ("recent", 5..15), ("condemned", 3..20)] {
             for id in ids {
                 let sql = format!("INSERT INTO {table} VALUES (?1, 1, 0, 1, 0, 0, 0)");

@@ -31,7 +31,7 @@ mod writer;
 pub use collect::{Collected, Collecting, Fate, Outcome};
 pub use error::StoreError;
 pub use measure::Measurer;
-pub use store::{Depth, Health, Limits, Store, Usage};
+pub use store::{Access, Depth, Health, Limits, Store, Usage};
 pub use using::Using;
 pub use validate::{Damage, Report};
 pub use writer::{Writer, Written};

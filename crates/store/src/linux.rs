@@ -4,97 +4,222 @@
 //! A lock belongs to an open file and ends with it, so a crash leaves no stale lock behind.
 #![allow(clippy::disallowed_methods, reason = "the store owns its folder and writes nowhere else")]
 
-use rustix::fs::{Advice, FlockOperation, Mode, OFlags};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use rustix::fs::{
+    Advice, AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat,
+    renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read};
 use std::num::NonZeroU64;
 use std::ops::Deref;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const PRIVATE_DIR: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
 const PACK_SUFFIX: &str = ".pack";
+/// No small file of the store is longer.
+const SMALL_BYTES_MAX: u64 = 1 << 20;
+/// With less room than this, no file is mapped that a full disk could take the pages of.
+const HEADROOM_BYTES: u64 = 64 << 20;
+/// As much as a commit of the index may need.
+const PROBE_BYTES: usize = 64 << 10;
 
-/// Makes the folder and what is missing above it. One that is there already stays as it is.
-pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(path)?;
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
-        _ => Ok(()),
+/// Opens a path in which no name is a link: the kernel refuses one, wherever it stands (openat2(2)). A FIFO does not block.
+fn open(path: &Path, flags: OFlags, mode: u32) -> io::Result<File> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    loop {
+        match rustix::fs::openat2(CWD, path, flags, Mode::from_raw_mode(mode), resolve) {
+            // The kernel asks for another try when a rename ran meanwhile (openat2(2)).
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(Errno::LOOP) => return Err(io::Error::other("a symbolic link is in its path")),
+            other => return Ok(File::from(other?)),
+        }
     }
 }
 
-/// Closes the folder to everyone else.
-pub(crate) fn make_private(dir: &File) -> io::Result<()> {
-    if dir.metadata()?.mode() & 0o077 != 0 {
-        rustix::fs::fchmod(dir, Mode::from_raw_mode(PRIVATE_DIR))?;
+/// The same for what must be a file.
+fn open_file(path: &Path, flags: OFlags, mode: u32) -> io::Result<File> {
+    let file = open(path, flags, mode)?;
+    match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+        FileType::RegularFile => Ok(file),
+        other => Err(io::Error::other(format!("it is {}", in_words(other)))),
+    }
+}
+
+fn in_words(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Symlink => "a symbolic link",
+        FileType::Directory => "a folder",
+        FileType::RegularFile => "a file",
+        FileType::Fifo => "a FIFO",
+        _ => "a socket or a device",
+    }
+}
+
+/// The folder of a store as the system names it, so that no name in its path is a link but perhaps the last.
+pub(crate) fn canonical(dir: &Path) -> io::Result<PathBuf> {
+    let above = dir.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (fs::canonicalize(above), dir.file_name()) {
+        (Ok(above), Some(name)) => Ok(above.join(name)),
+        // What is above is made with it.
+        _ => std::path::absolute(dir),
+    }
+}
+
+/// Refuses something of another sort or of a third user. What is missing is fine.
+///
+/// Ours, that of whoever owns the folder around the store, and root's are not a third user's.
+pub(crate) fn check_level(path: &Path, kind: FileType, store: &Path) -> io::Result<()> {
+    let Some(found) = lstat(path)? else { return Ok(()) };
+    let found_kind = FileType::from_raw_mode(found.st_mode);
+    if found_kind != kind {
+        return Err(io::Error::other(format!("{} is {}", path.display(), in_words(found_kind))));
+    }
+    let around = store.parent().map(lstat).transpose()?.flatten().map(|stat| stat.st_uid);
+    if found.st_uid != geteuid().as_raw() && found.st_uid != 0 && Some(found.st_uid) != around {
+        let what = format!("{} belongs to user {}", path.display(), found.st_uid);
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
     }
     Ok(())
 }
 
+fn lstat(path: &Path) -> io::Result<Option<Stat>> {
+    match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes the folder and what is missing above it. One that is there already stays as it is.
+pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+    match lstat(path)?.map(|found| FileType::from_raw_mode(found.st_mode)) {
+        Some(FileType::Directory) => return Ok(()),
+        Some(other) => return Err(io::Error::other(format!("it is {}", in_words(other)))),
+        None => {}
+    }
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    let (Some(above), Some(name)) = (above, path.file_name()) else {
+        return DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(path);
+    };
+    if !above.is_dir() {
+        DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(above)?;
+    }
+    let above = open_dir(above)?;
+    match mkdirat(&above, name, Mode::from_raw_mode(PRIVATE_DIR)) {
+        Ok(()) => hand_over(&open_dir(path)?, &above)?,
+        Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+    }
+    above.sync_all()
+}
+
+/// Gives what root has just made to the owner of the folder that it is in: the store stays usable for its owner.
+fn hand_over(made: &File, above: &File) -> io::Result<()> {
+    if geteuid().is_root() {
+        let above = fstat(above)?;
+        if above.st_uid != 0 {
+            rustix::fs::fchown(
+                made,
+                Some(rustix::fs::Uid::from_raw(above.st_uid)),
+                Some(rustix::fs::Gid::from_raw(above.st_gid)),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Closes the folder to everyone else. One that is not ours to close must at least not be open for writing.
+pub(crate) fn make_private(dir: &File) -> io::Result<()> {
+    let mode = dir.metadata()?.mode();
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    match rustix::fs::fchmod(dir, Mode::from_raw_mode(PRIVATE_DIR)) {
+        Err(Errno::PERM | Errno::ROFS) if mode & 0o022 == 0 => Ok(()),
+        other => Ok(other?),
+    }
+}
+
 /// Opens a folder, to lock it or to flush it.
 pub(crate) fn open_dir(path: &Path) -> io::Result<File> {
-    let flags = (OFlags::DIRECTORY | OFlags::CLOEXEC).bits();
-    OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)
+    open(path, OFlags::RDONLY | OFlags::DIRECTORY, 0)
 }
 
 /// Opens a file of the store for reading. A symbolic link is not one of them.
 pub(crate) fn open_read(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)
+    open_file(path, OFlags::RDONLY, 0)
 }
 
 /// Opens a file of the store for reading and writing.
 pub(crate) fn open_write(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)
+    open_file(path, OFlags::RDWR, 0)
 }
 
 /// Makes a file that was not there.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create_new(true).mode(PRIVATE_FILE).open(path)
+    let file = open_file(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, PRIVATE_FILE)?;
+    given_to_owner(file, path)
 }
 
 /// Opens a file that is there for its lock alone.
 pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW.bits().cast_signed();
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(PRIVATE_FILE)
-        .custom_flags(flags)
-        .open(path)
+    match open_file(path, OFlags::RDWR, 0) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let file = open_file(path, OFlags::RDWR | OFlags::CREATE, PRIVATE_FILE)?;
+            given_to_owner(file, path)
+        }
+        other => other,
+    }
+}
+
+fn given_to_owner(file: File, path: &Path) -> io::Result<File> {
+    if geteuid().is_root()
+        && let Some(above) = path.parent()
+    {
+        hand_over(&file, &open_dir(above)?)?;
+    }
+    Ok(file)
+}
+
+/// Opens a file for its lock alone where nothing may be made; nothing where there is none.
+pub(crate) fn open_if_any(path: &Path) -> io::Result<Option<File>> {
+    match open_read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
 }
 
 /// Puts a small file in place, whole or not at all.
 pub(crate) fn put_file(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let draft = dir.join(format!("{name}.{}", new_name()?));
-    let file = create(&draft)?;
+    let draft = format!("{name}.{}", new_name()?);
+    let file = create(&dir.join(&draft))?;
     file.write_all_at(bytes, 0)?;
     file.sync_all()?;
-    fs::rename(&draft, dir.join(name))?;
-    sync_dir(dir)
+    let dir = open_dir(dir)?;
+    renameat(&dir, &draft, &dir, name)?;
+    dir.sync_all()
 }
 
 /// The text of a small file, or nothing where there is none.
 pub(crate) fn read_small(path: &Path) -> io::Result<Option<String>> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+    let Some(file) = open_if_any(path)? else { return Ok(None) };
+    let mut bytes = Vec::new();
+    file.take(SMALL_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// Removes a file that is a cache.
 pub(crate) fn remove_cache(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    match unlinkat(open_dir(above)?, name, AtFlags::empty()) {
+        Err(Errno::NOENT) => Ok(()),
+        other => Ok(other?),
     }
 }
 
@@ -107,9 +232,28 @@ pub(crate) fn remove(dir: &Path, name: &str) -> io::Result<()> {
 /// Moves a file into a folder beside it, which is made where it is missing.
 pub(crate) fn move_into(dir: &Path, name: &str, to: &Path) -> io::Result<()> {
     make_dir(to)?;
-    fs::rename(dir.join(name), to.join(name))?;
-    sync_dir(to)?;
-    sync_dir(dir)
+    let (from, into) = (open_dir(dir)?, open_dir(to)?);
+    renameat(&from, name, &into, name)?;
+    into.sync_all()?;
+    from.sync_all()
+}
+
+/// Whether so little room is left that a page of a mapped file might not be had when it is written to, which ends a process (SIGBUS).
+pub(crate) fn is_tight(dir: &Path) -> bool {
+    rustix::fs::statvfs(dir).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < HEADROOM_BYTES)
+}
+
+/// Whether nothing can be written in a folder because the disk or the user's share of it is full. Tried with a file without a name.
+pub(crate) fn is_full(dir: &Path) -> bool {
+    let mode = Mode::from_raw_mode(PRIVATE_FILE);
+    let tried = || -> io::Result<()> {
+        let file =
+            File::from(rustix::fs::openat(CWD, dir, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode)?);
+        file.write_all_at(&[1; PROBE_BYTES], 0)?;
+        file.sync_all()
+    };
+    let full = [Errno::NOSPC.raw_os_error(), Errno::DQUOT.raw_os_error()];
+    tried().is_err_and(|error| error.raw_os_error().is_some_and(|raw| full.contains(&raw)))
 }
 
 /// Whether the open file is still the one with the name: what was deleted or moved while its lock was waited for is not.
@@ -120,12 +264,12 @@ pub(crate) fn is_named(file: &File, path: &Path) -> io::Result<bool> {
 
 /// What tells one file from another that has taken its name.
 pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
-    fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
+    fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// How long a file is, if it is there.
 pub(crate) fn len(path: &Path) -> Option<u64> {
-    fs::metadata(path).ok().map(|meta| meta.len())
+    fs::symlink_metadata(path).ok().map(|meta| meta.len())
 }
 
 /// A file whose exclusive lock we hold.
@@ -205,19 +349,17 @@ pub(crate) fn drop_cache(file: &File, from: u64) {
 /// The packs in a folder, newest first, with their lengths.
 pub(crate) fn list_packs(dir: &Path) -> io::Result<Vec<(String, u64)>> {
     let mut packs = Vec::new();
-    for entry in fs::read_dir(dir)? {
+    let handle = open_dir(dir)?;
+    for entry in Dir::read_from(&handle)? {
         let entry = entry?;
-        let Some(name) =
-            entry.file_name().to_str().and_then(|name| name.strip_suffix(PACK_SUFFIX)).map(String::from)
-        else {
-            continue;
-        };
-        let meta = match entry.metadata() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+        let name = entry.file_name();
+        let Some(pack) = name.to_str().ok().and_then(|name| name.strip_suffix(PACK_SUFFIX)) else { continue };
+        let stat = match statat(&handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => continue,
             other => other?,
         };
-        if meta.is_file() {
-            packs.push((name, meta.len()));
+        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+            packs.push((pack.to_owned(), u64::try_from(stat.st_size).unwrap_or(0)));
         }
     }
     packs.sort_unstable_by(|a, b| b.cmp(a));

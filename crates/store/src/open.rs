@@ -3,15 +3,18 @@
 //! In: the path of a store. Out: a folder that is there, private and of a known format, and an index that works.
 //! Killed in between, the next one to open goes on: every step is done again, or found done.
 
-use crate::index::Index;
+use crate::index::{Index, Locking};
 use crate::linux::Locked;
+use crate::pack::PACK_HEAD_BYTES;
 use crate::{StoreError, linux, recover};
+use rusqlite::ffi::SQLITE_FULL;
+use rustix::fs::FileType;
+use safepoint_model::STORE_MAGIC;
 use std::io;
 use std::path::{Path, PathBuf};
 
 const FORMAT: u64 = 1;
 const FORMAT_FILE: &str = "format";
-const FORMAT_PREFIX: &str = "safepoint store ";
 
 pub(crate) fn packs_dir(dir: &Path) -> PathBuf {
     dir.join("packs")
@@ -31,12 +34,60 @@ pub(crate) fn index_path(dir: &Path) -> PathBuf {
 }
 
 pub(crate) fn index_error(dir: &Path, source: rusqlite::Error) -> StoreError {
+    use rusqlite::ErrorCode::{CannotOpen, SystemIoFailure};
+    // SQLite tells of a full disk only where a write met it; a flush, a new file or a mapping is an "I/O error".
+    let unclear = matches!(source.sqlite_error_code(), Some(CannotOpen | SystemIoFailure));
+    let source = match unclear && linux::is_full(dir) {
+        true => {
+            rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(SQLITE_FULL), Some(source.to_string()))
+        }
+        false => source,
+    };
     StoreError::Index { path: index_path(dir), source }
+}
+
+/// The files of the store that are opened by name, beside the packs.
+const FILES: [&str; 10] = [
+    FORMAT_FILE,
+    "index.db",
+    "index.db-wal",
+    "index.db-shm",
+    "index.db-journal",
+    "epoch",
+    "collect",
+    "using-0",
+    "using-1",
+    "retired",
+];
+
+/// Refuses a link, a FIFO or anything else in the place of something of the store, and what belongs to a third user. Nothing is opened
+/// before that.
+fn check_levels(dir: &Path) -> Result<(), StoreError> {
+    let failed = |source| StoreError::Open { path: dir.to_owned(), source };
+    for folder in [dir.to_owned(), packs_dir(dir)] {
+        linux::check_level(&folder, FileType::Directory, dir).map_err(failed)?;
+    }
+    FILES
+        .iter()
+        .try_for_each(|name| linux::check_level(&dir.join(name), FileType::RegularFile, dir))
+        .map_err(failed)
+}
+
+/// Looks at a store that nothing is written to: its format, and what stands in its places.
+pub(crate) fn look(dir: &Path) -> Result<(), StoreError> {
+    check_levels(dir)?;
+    let failed = |source| StoreError::Open { path: dir.to_owned(), source };
+    let path = dir.join(FORMAT_FILE);
+    match linux::read_small(&path).map_err(failed)? {
+        Some(text) => check_format(dir, &path, &text),
+        None => Err(failed(io::ErrorKind::NotFound.into())),
+    }
 }
 
 /// Makes what is missing of the folder, and refuses one that is not ours to read.
 pub(crate) fn prepare(dir: &Path) -> Result<(), StoreError> {
     let failed = |source| StoreError::Open { path: dir.to_owned(), source };
+    check_levels(dir)?;
     linux::make_dir(dir).map_err(failed)?;
     let handle = linux::open_dir(dir).map_err(failed)?;
     linux::make_private(&handle)
@@ -45,7 +96,7 @@ pub(crate) fn prepare(dir: &Path) -> Result<(), StoreError> {
     match linux::read_small(&path).map_err(failed)? {
         Some(text) => check_format(dir, &path, &text)?,
         None => {
-            let text = format!("{FORMAT_PREFIX}{FORMAT}\n");
+            let text = format!("{STORE_MAGIC}{FORMAT}\n");
             linux::put_file(dir, FORMAT_FILE, text.as_bytes()).map_err(failed)?;
         }
     }
@@ -53,7 +104,7 @@ pub(crate) fn prepare(dir: &Path) -> Result<(), StoreError> {
 }
 
 fn check_format(dir: &Path, path: &Path, text: &str) -> Result<(), StoreError> {
-    let number = text.strip_prefix(FORMAT_PREFIX).and_then(|rest| rest.strip_suffix('\n'));
+    let number = text.strip_prefix(STORE_MAGIC).and_then(|rest| rest.strip_suffix('\n'));
     match number.and_then(|number| number.parse::<u64>().ok()) {
         Some(FORMAT) => Ok(()),
         Some(found) if found > FORMAT => {
@@ -93,12 +144,52 @@ pub(crate) fn replace_index(dir: &Path, old: &Index) -> Result<Index, StoreError
     Ok(index)
 }
 
+/// How the index is shared: where a page of a mapped file might not be had, with nobody.
+fn locking(dir: &Path) -> Locking {
+    if linux::is_tight(dir) { Locking::Alone } else { Locking::Shared }
+}
+
+/// An index for a store that nothing is written to: the one that is there, as long as it knows all that the packs hold, or one in
+/// memory that the packs fill.
+pub(crate) fn index_to_read(dir: &Path) -> Result<Index, StoreError> {
+    let packs = list_packs(dir)?;
+    // Without these two beside it, SQLite would have to make them.
+    let is_there = |suffix: &str| linux::identity(&dir.join(format!("index.db{suffix}"))).is_some();
+    if is_there("-wal")
+        && is_there("-shm")
+        && let Ok(Some(index)) = Index::open(&index_path(dir), Locking::ReadOnly)
+        && let Ok(known) = index.packs()
+        && packs.iter().all(|(name, len)| {
+            let indexed = known.iter().find(|(known, _)| known == name).map(|(_, indexed)| *indexed);
+            *len == indexed.unwrap_or(PACK_HEAD_BYTES) || *len < PACK_HEAD_BYTES
+        })
+    {
+        return Ok(index);
+    }
+    index_in_memory(dir)
+}
+
+/// An index that the packs alone fill, and that no file is behind.
+pub(crate) fn index_in_memory(dir: &Path) -> Result<Index, StoreError> {
+    let mut index = Index::in_memory().map_err(|source| index_error(dir, source))?;
+    for (name, _) in list_packs(dir)? {
+        let path = pack_path(dir, &name);
+        let rows = linux::open_read(&path)
+            .and_then(|file| recover::rows_to_read(&name, &file))
+            .map_err(|source| StoreError::ReadPack { path, source })?;
+        if let Some(rows) = rows {
+            index.record(&[rows]).map_err(|source| index_error(dir, source))?;
+        }
+    }
+    Ok(index)
+}
+
 fn try_index(dir: &Path) -> Result<Option<Index>, StoreError> {
     let path = index_path(dir);
     if linux::identity(&path).is_none() {
         return Ok(None);
     }
-    match Index::open(&path).map_err(|source| index_error(dir, source)) {
+    match Index::open(&path, locking(dir)).map_err(|source| index_error(dir, source)) {
         Err(error) if error.is_corrupt_index() => Ok(None),
         other => other,
     }
@@ -111,8 +202,8 @@ fn new_index(dir: &Path) -> Result<Index, StoreError> {
         linux::remove_cache(&dir.join(format!("index.db{suffix}"))).map_err(failed)?;
     }
     linux::create(&path).map_err(failed)?;
-    Index::create(&path).map_err(|source| index_error(dir, source))?;
-    let index = Index::open(&path).map_err(|source| index_error(dir, source))?;
+    Index::create(&path, locking(dir)).map_err(|source| index_error(dir, source))?;
+    let index = Index::open(&path, locking(dir)).map_err(|source| index_error(dir, source))?;
     index.ok_or_else(|| failed(io::Error::other("a new index has no schema")))
 }
 

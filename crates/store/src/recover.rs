@@ -11,7 +11,7 @@ use crate::open::{self, index_error};
 use crate::pack::{self, Found, PACK_HEAD_BYTES, Step};
 use crate::store::Store;
 use crate::validate::Report;
-use crate::{Depth, StoreError, linux};
+use crate::{Access, Depth, StoreError, linux};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -130,6 +130,13 @@ pub(crate) fn scan(dir: &Path, name: &str, file: &File, indexed: Option<u64>) ->
     Ok(if indexed.is_some() { tail.without_torn_end() } else { tail })
 }
 
+/// What an index in memory is to know of a pack. Nothing is locked or flushed: a writer may be at its end, and what it wrote so far
+/// can be read or not.
+pub(crate) fn rows_to_read(name: &str, file: &File) -> io::Result<Option<PackRows>> {
+    let tail = read_tail(file, PACK_HEAD_BYTES, file.metadata()?.len());
+    Ok(tail.into_rows(name, None))
+}
+
 /// Which segments between `from` and `len` are kept: those before the first gap, and those behind it if a writer
 /// finished there. A gap in what nobody finished is what a crash left of it.
 pub(crate) fn read_tail(file: &File, from: u64, len: u64) -> Tail {
@@ -172,6 +179,9 @@ impl Store {
     /// # Errors
     /// When the packs cannot be listed, or the index fails.
     pub fn rebuild_index(&self) -> Result<Report, StoreError> {
+        if self.access() == Access::Read {
+            return Err(StoreError::ReadOnly { path: self.dir().to_owned() });
+        }
         for (name, _) in open::list_packs(self.dir())? {
             let Some(file) = lock_pack(self.dir(), &name)? else { continue };
             let tail = scan(self.dir(), &name, &file, None)?;

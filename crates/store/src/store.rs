@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// So many packs stay open; a process has about a thousand files in all.
 const OPEN_FILES_MAX: usize = 64;
@@ -26,6 +27,16 @@ pub enum Depth {
     Quick,
     /// Every byte is read, decompressed and hashed.
     Deep,
+}
+
+/// What may be done with a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Access {
+    /// Everything.
+    #[default]
+    Write,
+    /// Reading alone: no file and no folder is made, changed or flushed.
+    Read,
 }
 
 /// How an object is.
@@ -68,10 +79,56 @@ pub struct Usage {
 /// A folder that keeps bytes by their hash. Many threads and many processes may use the same one at once.
 pub struct Store {
     dir: PathBuf,
+    access: Access,
     limits: Mutex<Limits>,
-    index: Mutex<Index>,
+    index: Arc<Mutex<Slot>>,
     files: Mutex<HashMap<String, Arc<File>>>,
     pub(crate) surveyed: Mutex<Option<Arc<Survey>>>,
+}
+
+/// How long the last look at how much room there is holds.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// The index, while it is open. One that keeps others out is open only while it is needed.
+pub(crate) struct Slot {
+    index: Option<Index>,
+    looked: Instant,
+    users: usize,
+}
+
+impl Slot {
+    /// The index, opened again where it is closed or where there is no room any more for the one that is open.
+    fn ready(&mut self, dir: &Path, access: Access) -> Result<&mut Index, StoreError> {
+        if access == Access::Write && self.looked.elapsed() > LOOK_AGAIN {
+            self.looked = Instant::now();
+            let is_shared = self.index.as_ref().is_some_and(|index| !index.is_alone());
+            if is_shared && linux::is_tight(dir) {
+                self.index = None;
+            }
+        }
+        let index = match (self.index.take(), access) {
+            (Some(index), _) => index,
+            (None, Access::Write) => open::open_index(dir)?,
+            (None, Access::Read) => open::index_to_read(dir)?,
+        };
+        Ok(self.index.insert(index))
+    }
+
+    /// Lets others have the index where nothing here needs it any more.
+    fn rest(&mut self) {
+        if self.users == 0 && self.index.as_ref().is_some_and(Index::is_alone) {
+            self.index = None;
+        }
+    }
+
+    pub(crate) fn enter(&mut self) {
+        self.users += 1;
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.users = self.users.saturating_sub(1);
+        self.rest();
+    }
 }
 
 /// What asking for an object gave.
@@ -100,19 +157,42 @@ impl Store {
     /// # Errors
     /// When the folder cannot be used, or holds a newer format.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        let dir = &Self::place(dir)?;
         open::prepare(dir)?;
         let mut index = open::open_index(dir)?;
         match recover::refresh(dir, &mut index) {
             Err(error) if error.is_corrupt_index() => index = open::replace_index(dir, &index)?,
             other => other?,
         }
-        Ok(Self {
+        Ok(Self::with(dir, Access::Write, index))
+    }
+
+    /// Opens the store in this folder for reading alone. Nothing is written, wherever it lies; an index that is missing, damaged or
+    /// behind is built in memory.
+    ///
+    /// # Errors
+    /// When there is no store, it may not be read, or it holds a newer format.
+    pub fn open_to_read(dir: &Path) -> Result<Self, StoreError> {
+        let dir = &Self::place(dir)?;
+        open::look(dir)?;
+        Ok(Self::with(dir, Access::Read, open::index_to_read(dir)?))
+    }
+
+    fn place(dir: &Path) -> Result<PathBuf, StoreError> {
+        linux::canonical(dir).map_err(|source| StoreError::Open { path: dir.to_owned(), source })
+    }
+
+    fn with(dir: &Path, access: Access, index: Index) -> Self {
+        let mut slot = Slot { index: Some(index), looked: Instant::now(), users: 0 };
+        slot.rest();
+        Self {
             dir: dir.to_owned(),
+            access,
             limits: Mutex::default(),
-            index: Mutex::new(index),
+            index: Arc::new(Mutex::new(slot)),
             files: Mutex::default(),
             surveyed: Mutex::default(),
-        })
+        }
     }
 
     /// Sets how large things may become from now on.
@@ -144,8 +224,11 @@ impl Store {
     /// A writer for one capture. It takes no lock before it has something to write.
     ///
     /// # Errors
-    /// When the index fails.
+    /// When the index fails, or the store was opened for reading alone.
     pub fn writer(&self) -> Result<Writer<'_>, StoreError> {
+        if self.access == Access::Read {
+            return Err(StoreError::ReadOnly { path: self.dir.clone() });
+        }
         self.follow_index()?;
         Ok(Writer::new(self, self.with_index(|index| index.is_empty())?))
     }
@@ -236,9 +319,25 @@ impl Store {
         open::pack_path(&self.dir, name)
     }
 
-    fn lock_index(&self) -> MutexGuard<'_, Index> {
+    pub(crate) fn access(&self) -> Access {
+        self.access
+    }
+
+    pub(crate) fn slot(&self) -> Arc<Mutex<Slot>> {
+        self.index.clone()
+    }
+
+    fn lock_slot(&self) -> MutexGuard<'_, Slot> {
         // No operation leaves the index half changed: SQLite rolls back.
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the index as it is.
+    fn try_index<T>(&self, act: impl FnOnce(&mut Index) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let mut slot = self.lock_slot();
+        let result = slot.ready(&self.dir, self.access).and_then(act);
+        slot.rest();
+        result
     }
 
     /// Does something with the index, and once more after building it anew where it proves to be corrupt.
@@ -246,11 +345,11 @@ impl Store {
         &self,
         mut act: impl FnMut(&mut Index) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        let first = act(&mut self.lock_index()).map_err(|source| index_error(&self.dir, source));
-        match first {
+        let mut act = |index: &mut Index| act(index).map_err(|source| index_error(&self.dir, source));
+        match self.try_index(&mut act) {
             Err(error) if error.is_corrupt_index() => {
                 self.heal()?;
-                act(&mut self.lock_index()).map_err(|source| index_error(&self.dir, source))
+                self.try_index(act)
             }
             other => other,
         }
@@ -258,8 +357,11 @@ impl Store {
 
     /// Brings the index up to what the packs hold.
     pub(crate) fn refresh(&self) -> Result<(), StoreError> {
-        let first = recover::refresh(&self.dir, &mut self.lock_index());
-        match first {
+        if self.access == Access::Read {
+            // What the packs alone filled knows all that they hold.
+            return if self.try_index(|index| Ok(index.is_in_memory()))? { Ok(()) } else { self.heal() };
+        }
+        match self.try_index(|index| recover::refresh(&self.dir, index)) {
             Err(error) if error.is_corrupt_index() => self.heal(),
             other => other,
         }
@@ -267,14 +369,23 @@ impl Store {
 
     /// Takes up the index that has the name now, where another has taken the place of ours.
     pub(crate) fn follow_index(&self) -> Result<(), StoreError> {
-        let stale = !self.lock_index().is_current(&open::index_path(&self.dir));
+        let stale = !self.try_index(|index| Ok(index.is_current(&open::index_path(&self.dir))))?;
         if stale { self.heal() } else { Ok(()) }
     }
 
     /// Makes the index good again, from the packs.
     fn heal(&self) -> Result<(), StoreError> {
-        let mut index = self.lock_index();
-        *index = open::replace_index(&self.dir, &index)?;
+        let mut slot = self.lock_slot();
+        let index = match (self.access, slot.index.take()) {
+            (Access::Read, _) => open::index_in_memory(&self.dir)?,
+            (Access::Write, Some(old)) => open::replace_index(&self.dir, &old)?,
+            (Access::Write, None) => {
+                let old = open::open_index(&self.dir)?;
+                open::replace_index(&self.dir, &old)?
+            }
+        };
+        slot.index = Some(index);
+        slot.rest();
         Ok(())
     }
 
@@ -311,7 +422,9 @@ impl Store {
         for place in second.iter().chain(survey.places(id)).filter(|place| Some(*place) != first.as_ref()) {
             answer = self.read_at(Some(place))?;
             if let Answer::Bytes(..) = answer {
-                self.with_index(|index| index.replace(place))?;
+                if self.access == Access::Write {
+                    self.with_index(|index| index.replace(place))?;
+                }
                 break;
             }
         }

@@ -4,8 +4,11 @@
 //! do not keep anybody waiting who waits for those before it.
 
 use crate::linux::{self, Locked, Shared};
-use crate::{Store, StoreError};
+use crate::store::Slot;
+use crate::{Access, Store, StoreError};
+use std::fs::File;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const EPOCH_FILE: &str = "epoch";
@@ -15,7 +18,15 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// The store is in use, for as long as this lives. Nothing that was there when it began will be collected.
 pub struct Using {
-    _shared: Shared,
+    /// Nothing in a store that nothing is written to and that was never in use.
+    _shared: Option<Shared>,
+    slot: Arc<Mutex<Slot>>,
+}
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner).leave();
+    }
 }
 
 impl Store {
@@ -30,14 +41,30 @@ impl Store {
     fn try_using(&self) -> io::Result<Using> {
         loop {
             let epoch = self.epoch()?;
-            let file = linux::open_or_create(&self.dir().join(turn(epoch)))?;
-            if let Some(shared) = linux::try_lock_shared(file)?
-                && self.epoch()? == epoch
-            {
-                return Ok(Using { _shared: shared });
+            let shared = match self.lockable(turn(epoch))? {
+                Some(file) => linux::try_lock_shared(file)?,
+                None => return Ok(self.in_use(None)),
+            };
+            if shared.is_some() && self.epoch()? == epoch {
+                return Ok(self.in_use(shared));
             }
             // Somebody turned meanwhile, or looked whether anybody is here.
             std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    fn in_use(&self, shared: Option<Shared>) -> Using {
+        let slot = self.slot();
+        slot.lock().unwrap_or_else(PoisonError::into_inner).enter();
+        Using { _shared: shared, slot }
+    }
+
+    /// A file for its lock; made where it is missing, unless nothing is to be written.
+    fn lockable(&self, name: &str) -> io::Result<Option<File>> {
+        let path = self.dir().join(name);
+        match self.access() {
+            Access::Write => linux::open_or_create(&path).map(Some),
+            Access::Read => linux::open_if_any(&path),
         }
     }
 
@@ -48,13 +75,16 @@ impl Store {
 
     /// The right to collect; nothing where somebody has it.
     pub(crate) fn collector(&self) -> io::Result<Option<Locked>> {
+        if self.access() == Access::Read {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
         linux::try_lock(linux::open_or_create(&self.dir().join(COLLECT_FILE))?)
     }
 
     /// The same, once whoever has it has ended. Not for who uses the store: the other may be waiting for that to end.
-    pub(crate) fn collector_waiting(&self) -> Result<Locked, StoreError> {
-        linux::open_or_create(&self.dir().join(COLLECT_FILE))
-            .and_then(linux::lock)
+    pub(crate) fn collector_waiting(&self) -> Result<Option<Locked>, StoreError> {
+        self.lockable(COLLECT_FILE)
+            .and_then(|file| file.map(linux::lock).transpose())
             .map_err(|source| StoreError::Open { path: self.dir().to_owned(), source })
     }
 

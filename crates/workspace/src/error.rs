@@ -201,6 +201,16 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 }
 
 impl WorkspaceError {
+    /// Whether a file may not become so long (`ulimit -f`, or the file system).
+    pub fn is_too_long(&self) -> bool {
+        match self {
+            WorkspaceError::Stage { source, .. }
+            | WorkspaceError::Copy { source, .. }
+            | WorkspaceError::MakeCopy { source, .. } => source.kind() == io::ErrorKind::FileTooLarge,
+            _ => false,
+        }
+    }
+
     /// Whether a full disk is the cause.
     pub fn is_full(&self) -> bool {
         match self {

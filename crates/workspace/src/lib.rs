@@ -6,11 +6,13 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests set up folders"))]
 
+mod build;
 mod cache;
 mod compare;
 mod copy;
 mod error;
 mod foreign;
+mod homes;
 mod linux;
 mod parcel;
 mod plan;
@@ -26,10 +28,12 @@ mod threads;
 mod write;
 mod writers;
 
+pub use build::build_tree;
 pub use cache::{CacheHead, CacheWriter, NextCache, NoCacheHead, StatCache};
 pub use copy::{Copied, copy_tree, remove_tree};
 pub use error::{Intruder, Obstacle, WorkspaceError};
 pub use foreign::{Foreign, ForeignEntry, ForeignFile};
+pub use homes::{is_in_a_home, is_made_up};
 pub use parcel::Parcel;
 pub use plan::{Blocked, Plan, plan};
 pub use probe::Capabilities;

@@ -152,6 +152,11 @@ impl Planner<'_> {
             Delta::Added { path, .. } => {
                 let in_the_way =
                     self.now.coverage.skipped.iter().find(|skipped| skipped.path == *path).cloned();
+                // It lives by its own rules; the rest can go back all the same.
+                if in_the_way.as_ref().is_some_and(|skipped| skipped.why == Why::OtherHome) {
+                    self.kept.push(path.clone());
+                    return Ok(());
+                }
                 if self.is_mounted(path, in_the_way) {
                     return Ok(());
                 }

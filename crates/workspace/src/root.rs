@@ -1,9 +1,10 @@
 //! The open root of a workspace, its kernel lock, and Safepoint's own folder in it.
 
 use crate::error::{Intruder, Obstacle, WorkspaceError};
+use crate::homes;
 use crate::linux::{self, Facts};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::FlockOperation;
 use safepoint_model::RelPath;
 use safepoint_planted::planted;
 use std::io::{self, Read};
@@ -55,8 +56,10 @@ impl Root {
     /// When it is not a directory or may not be read.
     pub fn open(path: &Path) -> Result<Self, WorkspaceError> {
         let failed = |source: io::Error| WorkspaceError::Open { path: path.to_owned(), source };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+        let fd = linux::open_folder(path).map_err(failed)?;
+        if homes::is_made_up(path) {
+            return Err(failed(io::Error::other("its files are made up by the kernel and cannot be kept")));
+        }
         let facts = linux::facts_of(&fd).map_err(failed)?;
         Ok(Self { fd, path: path.to_owned(), facts })
     }

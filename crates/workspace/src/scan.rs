@@ -10,6 +10,7 @@ mod file;
 
 use crate::cache::{CacheWriter, CachedDir, CachedEntry, NextCache, Place, StatCache};
 use crate::error::WorkspaceError;
+use crate::homes;
 use crate::linux::{self, Facts};
 use crate::root::{OWN_FOLDER, Root};
 use crate::rules::{RULES_BYTES_MAX, RULES_FILE, Rules};
@@ -328,6 +329,10 @@ impl Walk<'_> {
             return Err(WorkspaceError::Interrupted);
         }
         let Ok(listed) = linux::list(&here.fd) else { return Ok(Err(Why::Unreadable)) };
+        // Whatever it holds: what is acknowledged there must not vanish with a rollback here.
+        if here.depth > 0 && self.what == What::Files && homes::is_home(&here.fd, &listed) {
+            return Ok(Err(Why::OtherHome));
+        }
         let mut found = Found::default();
         if here.depth > 0 && self.what == What::Files && self.is_cache(&here, &listed) && !here.only_kept {
             if here.keep.tree(self.source)?.is_none() {

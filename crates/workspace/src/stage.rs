@@ -316,6 +316,20 @@ impl<'a> StageWriter<'a> {
         }
     }
 
+    /// Writes what is in a directory into one that is open and empty.
+    pub(crate) fn fill(&self, fd: &OwnedFd, entry: &Entry) -> Result<(), WorkspaceError> {
+        let failed = |source| WorkspaceError::Stage { path: RelPath::root(), source };
+        if let Node::Directory(tree) = &entry.node {
+            let tree = Tree::load(self.source, *tree)?;
+            tree.entries().par_iter().try_for_each(|child| {
+                let path =
+                    RelPath::root().join(&child.name).map_err(|error| failed(io::Error::other(error)))?;
+                self.entry(fd, &child.name, &path, child)
+            })?;
+        }
+        self.set_meta(fd, &entry.meta).map_err(failed)
+    }
+
     /// Gives something new its owner, attributes and mode. Whose it is already depends on the folder that it was made in.
     fn set_meta(&self, fd: &OwnedFd, meta: &Meta) -> io::Result<()> {
         let mut now = Meta::default();

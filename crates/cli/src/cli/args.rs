@@ -125,6 +125,9 @@ pub(crate) struct Global {
     /// Where the checkpoints are kept [default: $SAFEPOINT_HOME or the XDG data directory].
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) home: Option<PathBuf>,
+    /// Write a home that belongs to another user, such as a volume of a container; needs --home or $SAFEPOINT_HOME.
+    #[arg(long, global = true)]
+    pub(crate) allow_other_owner: bool,
     /// Show no progress bars.
     #[arg(long, global = true)]
     pub(crate) no_progress: bool,
@@ -165,7 +168,7 @@ Examples:
     #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint diff                  what changed since the newest checkpoint\n  safepoint diff @~1 @ --stat\n  safepoint diff @ -- src docs    only these paths"))]
     Diff(DiffArgs),
     /// Make the workspace equal to a checkpoint again: all of it, or the paths you choose.
-    #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       list where you can go\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path\n  safepoint rollback @ --hard-reset        a commit: branch, index and files\n  safepoint rollback @ --verify \"make test\"       try it beside the workspace first\n  safepoint rollback --until \"make test\" --bisect  back to the newest that passes"))]
+    #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       list where you can go\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path\n  safepoint rollback @ --to ../then        build it in another folder\n  safepoint rollback @ --hard-reset        a commit: branch, index and files\n  safepoint rollback @ --verify \"make test\"       try it beside the workspace first\n  safepoint rollback --until \"make test\" --bisect  back to the newest that passes"))]
     Rollback(RollbackArgs),
     /// Take a checkpoint, then run a command; with --rollback-on-fail, go back if it fails.
     #[command(
@@ -456,6 +459,12 @@ pub(crate) struct RollbackArgs {
     /// Where the checkpoint holds a plan: go on where an undo command of a step fails, and report it.
     #[arg(long)]
     pub(crate) skip_failed_undo: bool,
+    /// Build the files of the checkpoint in this new or empty folder; the workspace stays as it is.
+    #[arg(long, value_name = "DIR", conflicts_with_all = [
+        "strategy", "paths", "parts", "dry_run", "keep_times", "skip_failed_undo", "verify", "until", "hard_reset",
+        "discard_uncommitted",
+    ])]
+    pub(crate) to: Option<PathBuf>,
     /// Build the target beside the workspace, run this there, show the difference, and ask.
     #[arg(long, value_name = "CMD")]
     pub(crate) verify: Option<String>,

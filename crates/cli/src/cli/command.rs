@@ -7,6 +7,7 @@ mod session;
 use crate::cli::args::{Command, ListArgs, OutputForm};
 use crate::cli::output::Stage;
 use crate::signals::Stopping;
+use safepoint::Access;
 
 impl Command {
     /// The name as it stands in the contract.
@@ -97,12 +98,36 @@ impl Command {
         }
     }
 
+    /// What it does in the home: what only looks works in one that cannot be written, too.
+    pub(crate) fn access(&self) -> Access {
+        let looks = match self {
+            Command::Plan(command) => !command.changes_things(),
+            Command::Agent(command) => !command.changes_things(),
+            Command::Session(command) => !command.changes_things(),
+            Command::Rollback(args) => args.to.is_some(),
+            Command::List(_)
+            | Command::Show(_)
+            | Command::Cat(_)
+            | Command::Diff(_)
+            | Command::Usage
+            | Command::Export(_)
+            | Command::Validate(_)
+            | Command::Summary(_)
+            | Command::Status
+            | Command::Doctor => true,
+            _ => false,
+        };
+        if looks { Access::Read } else { Access::Write }
+    }
+
     /// Whether it changes anything: then a failure says that nothing was changed.
     pub(crate) fn changes_things(&self) -> bool {
         match self {
             Command::Plan(command) => return command.changes_things(),
             Command::Agent(command) => return command.changes_things(),
             Command::Session(command) => return command.changes_things(),
+            // Elsewhere, and nothing that is there.
+            Command::Rollback(args) if args.to.is_some() => return false,
             _ => {}
         }
         matches!(

@@ -1,6 +1,7 @@
 //! `rollback`: makes the workspace equal to a checkpoint, or shows what that would do. Without one it lists them.
 
 mod effects;
+mod elsewhere;
 mod git;
 mod strategies;
 
@@ -28,6 +29,9 @@ use safepoint::{
 use serde_json::{Value, json};
 
 pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Problem> {
+    if let Some(to) = &args.to {
+        return elsewhere::run(context, args, to);
+    }
     refuse_several_parts(args)?;
     let manager = context.surroundings.of_session(args.which.session_id.as_deref())?.open(None)?;
     let workspace = context.surroundings.workspace(&manager)?;

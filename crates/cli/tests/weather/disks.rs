@@ -27,18 +27,27 @@ impl Mount {
     }
 
     /// A real one in a file.
-    fn ext4(bytes: u64) -> Option<Self> {
+    pub(crate) fn ext4(bytes: u64) -> Option<Self> {
         Self::of("ext4", bytes)
     }
 
     /// One of this kind in a file. Nothing where there is no program that makes one.
     pub(crate) fn of(kind: &str, bytes: u64) -> Option<Self> {
+        let options: &[&str] = if kind == "ext4" { &["-q", "-m", "0"] } else { &["-q"] };
+        Self::looped(kind, bytes, options)
+    }
+
+    /// A small one that writes nothing in place: even a page that a file has already takes room when it is written again.
+    pub(crate) fn small_btrfs(bytes: u64) -> Option<Self> {
+        Self::looped("btrfs", bytes, &["-q", "--mixed"])
+    }
+
+    fn looped(kind: &str, bytes: u64, options: &[&str]) -> Option<Self> {
         let mount = Self { folder: tempfile::tempdir().unwrap() };
         fs::create_dir(mount.path()).unwrap();
         let image = mount.folder.path().join("image");
         fs::File::create(&image).unwrap().set_len(bytes).unwrap();
         let image = image.to_str()?;
-        let options: &[&str] = if kind == "ext4" { &["-q", "-m", "0"] } else { &["-q"] };
         let made = succeeds(&format!("mkfs.{kind}"), &[options, &[image]].concat())
             && succeeds("mount", &["-o", "loop", image, mount.path().to_str()?]);
         made.then_some(mount)
@@ -52,6 +61,16 @@ impl Mount {
         let (lower, upper, work) = (folder("lower"), folder("upper"), folder("work"));
         let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
         succeeds("mount", &["-t", "overlay", "overlay", "-o", &options, &folder("mounted")]).then_some(mount)
+    }
+
+    /// A folder seen from another place, where nothing can be written.
+    pub(crate) fn read_only_view(folder: &Path) -> Option<Self> {
+        let mount = Self { folder: tempfile::tempdir().unwrap() };
+        fs::create_dir(mount.path()).unwrap();
+        let (from, to) = (folder.to_str()?, mount.path());
+        let bound = succeeds("mount", &["--bind", from, to.to_str()?])
+            && succeeds("mount", &["-o", "remount,bind,ro", to.to_str()?]);
+        bound.then_some(mount)
     }
 
     pub(crate) fn path(&self) -> PathBuf {

@@ -19,4 +19,8 @@ mod names;
 mod page;
 mod place;
 mod places;
+mod readonly;
 mod signals;
+mod special;
+mod strangers;
+mod tight;

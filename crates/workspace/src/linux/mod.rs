@@ -116,6 +116,12 @@ fn open(dir: BorrowedFd<'_>, name: &[u8], flags: OFlags, mode: Mode) -> io::Resu
     }
 }
 
+/// Opens a folder by its path, whose last name must not be a link.
+pub(crate) fn open_folder(path: &std::path::Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
 /// Opens a subdirectory for listing.
 pub(crate) fn open_dir(dir: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
     open(dir.as_fd(), name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())

@@ -1,0 +1,106 @@
+//! Builds a captured tree in a folder that is new or empty: written, made durable, read back and compared.
+//!
+//! Comes in: a tree, and a folder. Goes out: the folder with all of the tree in it; or nothing is left of it.
+
+use crate::copy::split;
+use crate::error::WorkspaceError;
+use crate::plan::owners;
+use crate::root::Root;
+use crate::scan::{ScanOptions, scan};
+use crate::stage::{self, StageWriter, Times};
+use crate::{linux, threads};
+use rustix::fd::OwnedFd;
+use safepoint_model::progress::Activity;
+use safepoint_model::tree::{Entry, Node};
+use safepoint_model::{ObjectError, ObjectSink, ObjectSource, Progress, RelPath, change};
+use std::io;
+use std::path::Path;
+
+/// Builds everything below a directory's entry in a folder. `objects` gives what was captured, and takes what is read back.
+///
+/// # Errors
+/// When something is in the folder, an object is missing or damaged, something cannot be written or does not read back as it was
+/// written, or somebody interrupts.
+pub fn build_tree<S: ObjectSink + ObjectSource>(
+    objects: &S,
+    root: &Entry,
+    to: &Path,
+    progress: &dyn Progress,
+) -> Result<(), WorkspaceError> {
+    let failed = |source| WorkspaceError::MakeCopy { path: to.to_owned(), source };
+    to.parent().map_or(Ok(()), make_missing).map_err(failed)?;
+    let (above, name) = split(to).map_err(failed)?;
+    let is_new = linux::facts_if_any(&above, name).map_err(failed)?.is_none();
+    if is_new {
+        linux::make_dir(&above, name).map_err(failed)?;
+    }
+    let fd = linux::open_dir(&above, name).map_err(failed)?;
+    if !linux::list(&fd).map_err(failed)?.is_empty() {
+        return Err(failed(io::ErrorKind::DirectoryNotEmpty.into()));
+    }
+    let built = write(objects, root, &fd, progress).and_then(|()| compare(objects, root, to, progress));
+    if built.is_err() {
+        // What is wrong with it is worth more than what may be wrong with its end.
+        let _ = threads::run(|| clear(&fd));
+        if is_new {
+            let _ = linux::remove_dir(&above, name);
+        }
+    }
+    built
+}
+
+/// Makes a folder with what is missing above it.
+fn make_missing(path: &Path) -> io::Result<()> {
+    if path.as_os_str().is_empty() || path.is_dir() {
+        return Ok(());
+    }
+    path.parent().map_or(Ok(()), make_missing)?;
+    let (above, name) = split(path)?;
+    linux::make_dir(above, name)
+}
+
+fn write(
+    objects: &dyn ObjectSource,
+    root: &Entry,
+    fd: &OwnedFd,
+    progress: &dyn Progress,
+) -> Result<(), WorkspaceError> {
+    progress.begin(Activity::Copying, None);
+    let written = threads::run(|| StageWriter::new(objects, Times::Recorded, progress).fill(fd, root));
+    progress.end();
+    written?;
+    linux::sync_all(fd).map_err(WorkspaceError::Sync)
+}
+
+/// Reads everything back, by content.
+fn compare<S: ObjectSink + ObjectSource>(
+    objects: &S,
+    root: &Entry,
+    to: &Path,
+    progress: &dyn Progress,
+) -> Result<(), WorkspaceError> {
+    let Node::Directory(wanted) = root.node else {
+        return Err(ObjectError::Store("the root of a snapshot is not a directory".into()).into());
+    };
+    let options = ScanOptions { keep: Some(wanted), ..ScanOptions::default() };
+    let found = scan(&Root::open(to)?, objects, &options, progress)?.snapshot;
+    let Node::Directory(tree) = found.root.node else { return Ok(()) };
+    let differs = |delta: &&change::Delta| !found.coverage.leaves_out(delta.path());
+    match change::deltas(objects, tree, wanted, owners())?.iter().find(differs) {
+        Some(delta) => Err(WorkspaceError::Verify { path: delta.path().clone() }),
+        None if !found.root.meta.same_but_times(&root.meta, owners()) => {
+            Err(WorkspaceError::Verify { path: RelPath::root() })
+        }
+        None => Ok(()),
+    }
+}
+
+fn clear(fd: &OwnedFd) -> io::Result<()> {
+    for entry in linux::list(fd)? {
+        match linux::facts_at(fd, &entry.name)?.file_type.is_dir() {
+            true => stage::remove_tree(fd, &entry.name)?,
+            false => linux::remove_file(fd, &entry.name)?,
+        }
+    }
+    Ok(())
+}
