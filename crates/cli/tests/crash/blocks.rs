@@ -456,7 +456,9 @@ fn check_without_syncs(filesystem: Filesystem, test: &str) {
             let tried = cut_everywhere(&machine, verb, Syncs::Skipped);
             let caught = tried.broken.len();
             eprintln!("blocks: {} without syncs: {verb:?}, {place}: {tried}", filesystem.name());
-            assert!(caught > 0, "{verb:?} on {} without syncs was not caught", filesystem.name());
+            // Syncs in the background can do what the binary left out.
+            let is_caught = caught > 0 || place == Place::OneRestless;
+            assert!(is_caught, "{verb:?} on {} without syncs was not caught", filesystem.name());
             all.add(tried);
         }
     }
