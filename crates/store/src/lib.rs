@@ -14,6 +14,8 @@ mod collect;
 mod content;
 mod error;
 mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 mod index;
 mod linux;
 mod measure;

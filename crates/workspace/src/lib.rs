@@ -12,6 +12,8 @@ mod compare;
 mod copy;
 mod error;
 mod foreign;
+#[doc(hidden)]
+pub mod fuzzing;
 mod homes;
 mod linux;
 mod parcel;

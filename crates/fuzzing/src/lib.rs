@@ -1,0 +1,63 @@
+//! Laws over any bytes: no panic, bounded memory and time, and what decodes encodes to the same bytes.
+//!
+//! In comes whatever a fuzzer makes up; out comes nothing, or a panic that names the law. `fuzz/` runs the targets with libFuzzer, and
+//! `tests/corpus.rs` replays the corpus that is committed in `fuzz/corpus`, so that `cargo test` needs no fuzzer.
+
+#![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "a broken law is a panic")]
+#![allow(clippy::disallowed_methods, reason = "imports are read from folders, which are laid out here")]
+
+mod documents;
+mod imports;
+mod packs;
+mod settings;
+
+pub use documents::documents;
+pub use imports::{bytes_of_layout, import, imports};
+pub use packs::packs;
+pub use safepoint_store::fuzzing::segments;
+pub use safepoint_workspace::fuzzing::rules as ignore_files;
+pub use settings::{configuration, plan_files};
+
+use safepoint_model::content::{decode_pieces, encode_pieces};
+use safepoint_model::path::RelPath;
+use safepoint_model::tree::Tree;
+
+/// A target: a law over any bytes.
+pub type Target = fn(&[u8]);
+
+/// All targets, by the names of their folders in `fuzz/corpus`.
+pub const TARGETS: [(&str, Target); 9] = [
+    ("objects", objects),
+    ("trees", trees),
+    ("segments", segments),
+    ("packs", packs),
+    ("documents", documents),
+    ("plan_files", plan_files),
+    ("configuration", configuration),
+    ("ignore_files", ignore_files),
+    ("imports", imports),
+];
+
+/// Lists of pieces, paths, and frames of objects.
+pub fn objects(bytes: &[u8]) {
+    if let Ok(pieces) = decode_pieces(bytes) {
+        assert_eq!(encode_pieces(&pieces), bytes);
+    }
+    if let Ok(path) = RelPath::new(bytes) {
+        assert_eq!(path.as_bytes(), bytes);
+        assert_eq!(path.names().collect::<Vec<_>>().join(&b'/'), bytes);
+    }
+    safepoint_store::fuzzing::frames(bytes);
+}
+
+/// Trees of any version: one tree has one encoding.
+pub fn trees(bytes: &[u8]) {
+    let Ok(tree) = Tree::decode(bytes) else { return };
+    assert_eq!(tree.encode(), bytes);
+    let again = Tree::new(tree.entries().to_vec()).expect("what was decoded keeps the rules");
+    assert_eq!(again, tree);
+    for entry in tree.entries() {
+        assert_eq!(tree.get(&entry.name), Some(entry));
+        assert!(Tree::decode(&Tree::single(entry)).is_ok_and(|one| one.entries() == [entry.clone()]));
+    }
+}
