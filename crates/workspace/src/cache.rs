@@ -404,6 +404,7 @@ mod tests {
             size: 3,
             mtime_ns: -4,
             ctime_ns: 5,
+            born_ns: 6,
             place: (0, 0, 0),
         }
     }

@@ -2,8 +2,10 @@
 //!
 //! Comes in: a root, a sink for objects, rules and a cache. Goes out: a [`Snapshot`] whose objects are in the sink,
 //! and the bytes of the next cache. A file that changes while it is read is read again; one that will not hold still is
-//! captured as it was and said to be unsettled. What is left out is listed with the reason.
+//! captured as it was and said to be unsettled. After the walk every directory is compared again, see `again.rs`. What is left out is
+//! listed with the reason.
 
+mod again;
 mod assemble;
 mod database;
 mod file;
@@ -16,6 +18,7 @@ use crate::root::{OWN_FOLDER, Root};
 use crate::rules::{RULES_BYTES_MAX, RULES_FILE, Rules};
 use crate::sqlite::DatabaseCopies;
 use crate::threads;
+use again::{Clock, Seen, Stamp};
 use database::{Family, Waiting};
 use file::FileRead;
 pub(crate) use file::is_out_of_handles;
@@ -136,6 +139,7 @@ pub fn scan<S: ObjectSink + ObjectSource>(
         waiting: Waiting::default(),
         unproven: AtomicU64::new(0),
         progress,
+        clock: Clock::start(),
     };
     let result = threads::run(|| walk.root(root, options));
     progress.end();
@@ -156,6 +160,7 @@ struct Walk<'a> {
     /// Files that will be read again each time, because nothing shows whether they change.
     unproven: AtomicU64,
     progress: &'a dyn Progress,
+    clock: Clock,
 }
 
 /// What holds in one directory.
@@ -169,6 +174,8 @@ struct Here<'a> {
     /// The directory itself is left out by a rule: only what is kept is captured.
     only_kept: bool,
     cached: Option<CachedDir>,
+    /// Some of it was read before and is counted already.
+    is_counted: bool,
 }
 
 /// The directory of the tree to keep that answers to the one being walked. Read only when a rule leaves something out, which in
@@ -210,20 +217,30 @@ impl<'a> Keep<'a> {
     }
 }
 
-/// What a directory gave.
+/// What a directory gave, without what is in the directories below.
 #[derive(Default)]
 struct Found {
     count: u64,
     bytes: u64,
-    skipped: Vec<Skipped>,
-    unsettled: Vec<RelPath>,
-    warnings: Vec<String>,
+    notes: Notes,
     /// Its block in the next cache.
     block: Option<Place>,
     /// How large that block is, with all those below it.
     block_bytes: u64,
     /// Something is not as the cache had it.
     fresh: bool,
+    /// The directories below.
+    below: Vec<Seen>,
+    /// One for each entry, in their order.
+    marks: Vec<again::Mark>,
+}
+
+/// What is to be reported about a directory.
+#[derive(Debug, Default, PartialEq)]
+struct Notes {
+    skipped: Vec<Skipped>,
+    unsettled: Vec<RelPath>,
+    warnings: Vec<String>,
 }
 
 /// What became of one name.
@@ -245,7 +262,10 @@ enum Item<'a> {
     /// A file to be read.
     File {
         name: Vec<u8>,
+        facts: Facts,
     },
+    /// What was read before and is still there.
+    Held(Box<Done>),
     /// A directory to be walked.
     Directory {
         name: Vec<u8>,
@@ -265,7 +285,7 @@ struct Done {
     facts: Facts,
     trusted: bool,
     unsettled: bool,
-    below: Option<Found>,
+    below: Option<Seen>,
     fresh: bool,
 }
 
@@ -283,39 +303,47 @@ enum Outcome<'a> {
 impl Walk<'_> {
     fn root(&self, root: &Root, options: &ScanOptions<'_>) -> Result<Scan, WorkspaceError> {
         let failed = |source| WorkspaceError::Read { path: RelPath::root(), source };
+        let started = file::now_ns();
         let fd = linux::open_dir(root.fd(), b".").map_err(failed)?;
         let facts = linux::facts_of(&fd).map_err(failed)?;
         let meta = self.meta_of(&fd, &facts).map_err(failed)?;
         let keep = Keep::new(Above::Root(options.keep));
         let rules = Rules::configured(options.excludes)?;
         let cached = options.cache.and_then(StatCache::root);
-        let here = Here { fd, path: RelPath::root(), depth: 0, rules, keep, only_kept: false, cached };
-        let (tree, mut found) = match self.directory(here)? {
-            Ok(walked) => walked,
+        let stamp = Stamp::new(&self.clock, &facts, started);
+        let here = Here {
+            fd,
+            path: RelPath::root(),
+            depth: 0,
+            rules: rules.clone(),
+            keep,
+            only_kept: false,
+            cached,
+            is_counted: false,
+        };
+        let mut seen = match self.directory(here, stamp)? {
+            Ok(seen) => seen,
             Err(why) => return Err(failed(io::Error::other(why.to_string()))),
         };
-        found.skipped.sort();
-        found.unsettled.sort();
-        found.warnings.extend(reading_again(self.unproven.load(Ordering::Relaxed)));
-        let root = Entry { name: Vec::new(), meta, node: Node::Directory(tree) };
-        let cache = self.next_cache(&found);
-        Ok(Scan {
-            snapshot: Snapshot {
-                root,
-                coverage: Coverage { skipped: found.skipped, unsettled: found.unsettled },
-            },
-            count: found.count,
-            bytes: found.bytes,
-            cache,
-            warnings: found.warnings,
-        })
+        seen.meta = Some(Box::new(meta));
+        self.compare_again(root, options, &rules, &mut seen)?;
+        let cache = self.next_cache(&seen);
+        let meta = seen.meta.take().map(|meta| *meta).unwrap_or_default();
+        let root = Entry { name: Vec::new(), meta, node: Node::Directory(seen.tree) };
+        let (count, bytes, mut notes) = seen.sum_up();
+        notes.warnings.extend(reading_again(self.unproven.load(Ordering::Relaxed)));
+        notes.skipped.sort();
+        notes.unsettled.sort();
+        notes.unsettled.dedup();
+        let coverage = Coverage { skipped: notes.skipped, unsettled: notes.unsettled };
+        Ok(Scan { snapshot: Snapshot { root, coverage }, count, bytes, cache, warnings: notes.warnings })
     }
 
     /// The next cache; nothing where the last one is still right.
-    fn next_cache(&self, found: &Found) -> Option<NextCache> {
-        let wanted = found.fresh || !self.next?.continues;
-        let root = found.block.filter(|_| wanted)?;
-        Some(NextCache { root, live: found.block_bytes })
+    fn next_cache(&self, seen: &Seen) -> Option<NextCache> {
+        let wanted = seen.fresh || !self.next?.continues;
+        let root = seen.block.filter(|_| wanted)?;
+        Some(NextCache { root, live: seen.block_bytes })
     }
 
     fn meta_of(&self, fd: &OwnedFd, facts: &Facts) -> io::Result<Meta> {
@@ -323,8 +351,8 @@ impl Walk<'_> {
         Ok(Meta { mode: facts.mode, uid: facts.uid, gid: facts.gid, mtime_ns: 0, xattrs })
     }
 
-    /// Walks one directory; the inner error says why it is left out as a whole.
-    fn directory(&self, mut here: Here<'_>) -> Result<Result<(ObjectId, Found), Why>, WorkspaceError> {
+    /// Walks one directory, whose stamp is from before this; the inner error says why it is left out as a whole.
+    fn directory(&self, mut here: Here<'_>, stamp: Stamp) -> Result<Result<Seen, Why>, WorkspaceError> {
         if self.progress.interrupted() {
             return Err(WorkspaceError::Interrupted);
         }
@@ -334,13 +362,10 @@ impl Walk<'_> {
             return Ok(Err(Why::OtherHome));
         }
         let mut found = Found::default();
-        if here.depth > 0 && self.what == What::Files && self.is_cache(&here, &listed) && !here.only_kept {
-            if here.keep.tree(self.source)?.is_none() {
-                return Ok(Err(Why::CacheDirectory));
-            }
-            here.only_kept = true;
-        }
-        self.read_rules(&mut here, &listed, &mut found);
+        let ruling = match self.rule(&mut here, &listed, &mut found)? {
+            Ok(ruling) => ruling,
+            Err(why) => return Ok(Err(why)),
+        };
         let last = here.cached.take();
         let mut cached = last.as_ref().map(CachedDir::entries);
         let mut items = Vec::with_capacity(listed.len());
@@ -366,7 +391,25 @@ impl Walk<'_> {
         }
         let outcomes = self.work(&here, items)?;
         let tree = self.collect(&here, outcomes, last.as_ref(), &mut found)?;
-        Ok(Ok((tree, found)))
+        Ok(Ok(Seen::new(tree, stamp, ruling, found)))
+    }
+
+    /// What holds in the directory by what is in it; the inner error says why it is left out as a whole.
+    fn rule(
+        &self,
+        here: &mut Here<'_>,
+        listed: &[linux::Listed],
+        found: &mut Found,
+    ) -> Result<Result<Ruling, Why>, WorkspaceError> {
+        let outer = here.only_kept;
+        if here.depth > 0 && self.what == What::Files && self.is_cache(here, listed) && !here.only_kept {
+            if here.keep.tree(self.source)?.is_none() {
+                return Ok(Err(Why::CacheDirectory));
+            }
+            here.only_kept = true;
+        }
+        let file = self.read_rules(here, listed, found);
+        Ok(Ok(Ruling { only_kept: (outer, here.only_kept), file }))
     }
 
     /// Does what is left to do for the items: in parallel where there is more than one thing to do.
@@ -387,19 +430,27 @@ impl Walk<'_> {
                 .is_ok_and(|start| start == CACHE_SIGNATURE)
     }
 
-    fn read_rules(&self, here: &mut Here<'_>, listed: &[linux::Listed], found: &mut Found) {
+    /// Adds the rules of the directory's own file, if it has one.
+    fn read_rules(
+        &self,
+        here: &mut Here<'_>,
+        listed: &[linux::Listed],
+        found: &mut Found,
+    ) -> Option<Box<RulesFile>> {
         let there = || listed.binary_search_by(|entry| entry.name.as_slice().cmp(RULES_FILE)).is_ok();
         if self.what == What::Git || !there() {
-            return;
+            return None;
         }
+        let facts = linux::facts_at(&here.fd, RULES_FILE).ok();
         match read_start(&here.fd, RULES_FILE, RULES_BYTES_MAX) {
             Ok(text) => {
                 let (rules, problems) = here.rules.with_file(&here.path, &text);
                 here.rules = rules;
-                found.warnings.extend(problems);
+                found.notes.warnings.extend(problems);
             }
-            Err(error) => found.warnings.push(format!("{}/.safepointignore: {error}", here.path)),
+            Err(error) => found.notes.warnings.push(format!("{}/.safepointignore: {error}", here.path)),
         }
+        Some(Box::new(RulesFile { facts, rules: here.rules.clone() }))
     }
 
     /// Looks at one name and decides what it takes.
@@ -445,7 +496,7 @@ impl Walk<'_> {
         match cached.filter(|cached| cached.is_hit(&facts)) {
             Some(cached) => Ok(Item::Known { cached, facts }),
             None if kind.is_symlink() => Ok(self.link(here, name, facts)),
-            None => Ok(Item::File { name }),
+            None => Ok(Item::File { name, facts }),
         }
     }
 
@@ -475,10 +526,11 @@ impl Walk<'_> {
                 below: None,
                 fresh: true,
             }))),
-            Item::File { name } => self.file(here, name),
+            Item::File { name, .. } => self.file(here, name),
             Item::Family(family) => self.family(here, *family),
-            Item::Directory { name, facts, cached, block, only_kept } => {
-                self.subdirectory(here, name, facts, (cached, block), only_kept)
+            Item::Held(done) => Ok(Outcome::Done(done)),
+            Item::Directory { name, cached, block, only_kept, .. } => {
+                self.subdirectory(here, name, (cached, block), only_kept)
             }
         }
     }
@@ -512,7 +564,6 @@ impl Walk<'_> {
         &self,
         here: &Here<'_>,
         name: Vec<u8>,
-        facts: Facts,
         (cached, block): (Option<CachedEntry<'c>>, Option<Place>),
         only_kept: bool,
     ) -> Result<Outcome<'c>, WorkspaceError> {
@@ -528,6 +579,8 @@ impl Walk<'_> {
             }
             Err(_) => return Ok(Outcome::LeftOut(name, Why::Unreadable)),
         };
+        // Another one may have taken its place since.
+        let Ok(facts) = linux::facts_of(&fd) else { return Ok(Outcome::LeftOut(name, Why::Unreadable)) };
         let known = cached.filter(|cached| cached.is_hit(&facts)).and_then(|cached| cached.entry());
         let fresh_meta = known.is_none();
         let meta = match known {
@@ -545,11 +598,13 @@ impl Walk<'_> {
             keep: Keep::new(Above::Below(&here.keep, &name)),
             only_kept,
             cached: block.and_then(|block| self.cache?.block(block)),
+            is_counted: false,
         };
-        match self.directory(below)? {
+        match self.directory(below, Stamp::new(&self.clock, &facts, started))? {
             Err(why) => Ok(Outcome::LeftOut(name, why)),
-            Ok((tree, below)) => {
-                let entry = Entry { name, meta, node: Node::Directory(tree) };
+            Ok(mut below) => {
+                below.name = name.as_slice().into();
+                let entry = Entry { name, meta, node: Node::Directory(below.tree) };
                 let trusted = file::is_old_enough(&facts, started);
                 let fresh = fresh_meta || below.fresh;
                 Ok(Outcome::Done(Box::new(Done {
@@ -562,6 +617,33 @@ impl Walk<'_> {
                 })))
             }
         }
+    }
+}
+
+/// What decided which entries of a directory are captured.
+#[derive(PartialEq)]
+struct Ruling {
+    /// Only what is kept is captured: by what is above, and by what is in it.
+    only_kept: (bool, bool),
+    file: Option<Box<RulesFile>>,
+}
+
+impl Ruling {
+    /// The rules inside, where these hold outside.
+    fn rules<'r>(&'r self, outside: &'r Rules) -> &'r Rules {
+        self.file.as_ref().map_or(outside, |file| &file.rules)
+    }
+}
+
+/// The file of rules in a directory, and the rules that hold with it.
+struct RulesFile {
+    facts: Option<Facts>,
+    rules: Rules,
+}
+
+impl PartialEq for RulesFile {
+    fn eq(&self, other: &Self) -> bool {
+        self.facts.is_some() && self.facts == other.facts
     }
 }
 

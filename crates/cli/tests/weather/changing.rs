@@ -1,6 +1,7 @@
 //! Files that do not hold still while they are read.
 
 use crate::place::{Answer, Place, assert_same, noise};
+use safepoint_testkit::tree::Content;
 use std::fs;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -165,4 +166,39 @@ fn files_that_turn_into_folders_and_links_while_they_are_read() {
             assert_eq!(fs::read_to_string(place.path("outside/secret")).unwrap(), "secret");
         },
     );
+}
+
+#[test]
+fn folders_that_are_renamed_while_they_are_read() {
+    let files = ["a/one", "a/deep/two", "z/one", "z/deep/two", "m/n/three"];
+    for round in 0..4 {
+        while_it_changes(
+            |place| files.iter().for_each(|file| place.write(file, *file)),
+            |place, number| {
+                let [a, z, t] = ["a", "z", "m/n/t"].map(|name| place.file(name));
+                match (round, number % 2) {
+                    // One that goes to and fro, and two that change places.
+                    (0 | 1, 0) => fs::rename(&a, &t).unwrap(),
+                    (0 | 1, _) => fs::rename(&t, &a).unwrap(),
+                    _ => {
+                        fs::rename(&a, &t).unwrap();
+                        fs::rename(&z, &a).unwrap();
+                        fs::rename(&t, &z).unwrap();
+                    }
+                }
+                std::thread::sleep(std::time::Duration::from_micros(number % 5 * 100 * round));
+            },
+            |place, answer| {
+                let mut found = Vec::new();
+                for (path, node) in place.image().0 {
+                    if matches!(node.content, Content::File { .. }) {
+                        found.push(fs::read(place.file(str::from_utf8(&path).unwrap())).unwrap());
+                    }
+                }
+                let all = files.iter().all(|file| found.iter().any(|content| content == file.as_bytes()));
+                assert!(all || is_unsettled(answer), "{:#}", answer.json);
+                assert_eq!(answer.exit == 3, is_unsettled(answer), "{:#}", answer.json);
+            },
+        );
+    }
 }

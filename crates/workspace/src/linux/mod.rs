@@ -34,6 +34,8 @@ pub(crate) struct Facts {
     pub(crate) size: u64,
     pub(crate) mtime_ns: i64,
     pub(crate) ctime_ns: i64,
+    /// Time of creation; 0 where the file system keeps none. Tells an inode from one that had its number before.
+    pub(crate) born_ns: i64,
     /// The device, in two parts, and the mount: neither may change inside a workspace.
     pub(crate) place: (u32, u32, u64),
 }
@@ -51,7 +53,7 @@ fn nanoseconds(time: rustix::fs::StatxTimestamp) -> i64 {
 }
 
 fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> io::Result<Facts> {
-    let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+    let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID | StatxFlags::BTIME;
     let raw = rustix::fs::statx(dir, name, flags | AtFlags::NO_AUTOMOUNT, mask)?;
     Ok(Facts {
         file_type: FileType::from_raw_mode(u32::from(raw.stx_mode)),
@@ -63,6 +65,7 @@ fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> io::Result<Facts> 
         size: raw.stx_size,
         mtime_ns: nanoseconds(raw.stx_mtime),
         ctime_ns: nanoseconds(raw.stx_ctime),
+        born_ns: if raw.stx_mask & StatxFlags::BTIME.bits() == 0 { 0 } else { nanoseconds(raw.stx_btime) },
         place: (raw.stx_dev_major, raw.stx_dev_minor, raw.stx_mnt_id),
     })
 }
@@ -137,6 +140,11 @@ pub(crate) fn open_path(dir: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
     open(dir.as_fd(), name, OFlags::PATH, Mode::empty())
 }
 
+/// Opens a subdirectory as a place to look from, which takes no right to list it.
+pub(crate) fn open_place(dir: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
+    open(dir.as_fd(), name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
+}
+
 /// Makes a file that was not there, readable by its owner alone.
 pub(crate) fn create_file(dir: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
     open(dir.as_fd(), name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR)
@@ -192,6 +200,8 @@ pub(crate) fn list_up_to(dir: impl AsFd, names_max: usize) -> io::Result<Option<
         }
     }
     listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    // A name that is taken away and made again during the listing can come twice.
+    listed.dedup_by(|a, b| a.name == b.name);
     Ok(Some(listed))
 }
 

@@ -1,5 +1,6 @@
 //! A directory put together: in comes what became of its entries, out comes its tree and what the next stat cache has of it.
 
+use super::again::Mark;
 use super::{Done, Found, Here, Outcome, Walk, join, unreadable};
 use crate::cache::{Block, CachedDir, CachedEntry, Place};
 use crate::error::WorkspaceError;
@@ -28,6 +29,13 @@ impl Member<'_> {
             Member::Known(_, facts) if facts.file_type.is_file() => facts.size,
             Member::Known(..) => 0,
             Member::Done { entry, .. } => size_of(entry),
+        }
+    }
+
+    fn mark(&self, walk: &Walk<'_>) -> Mark {
+        match self {
+            Member::Known(_, facts) => walk.clock.mark(facts, true),
+            Member::Done { facts, trusted, .. } => walk.clock.mark(facts, *trusted),
         }
     }
 
@@ -67,9 +75,12 @@ impl Walk<'_> {
             members.sort_by(|a, b| a.name().cmp(b.name()));
         }
         let read_bytes = members.iter().map(Member::size).sum();
-        self.progress.advance(members.len() as u64, read_bytes);
-        found.count += members.len() as u64;
-        found.bytes += read_bytes;
+        if !here.is_counted {
+            self.progress.advance(members.len() as u64, read_bytes);
+        }
+        found.count = members.len() as u64;
+        found.bytes = read_bytes;
+        found.marks = members.iter().map(|member| member.mark(self)).collect();
         // No entry is fresh and there are as many as there were: then they are the same ones.
         found.fresh |= last.is_none_or(|last| last.count() != members.len() as u64);
         if let Some(last) = last.filter(|_| !found.fresh) {
@@ -129,10 +140,10 @@ fn add<'c>(
 ) -> Result<(), WorkspaceError> {
     match outcome {
         Outcome::Gone => {}
-        Outcome::LeftOut(name, why) => found.skipped.push(Skipped { path: join(above, &name)?, why }),
+        Outcome::LeftOut(name, why) => found.notes.skipped.push(Skipped { path: join(above, &name)?, why }),
         Outcome::Known(cached, facts) => members.push(Member::Known(cached, facts)),
         Outcome::Done(done) => members.push(take(above, *done, found)?),
-        Outcome::Told(warning) => found.warnings.push(warning),
+        Outcome::Told(warning) => found.notes.warnings.push(warning),
         Outcome::Several(outcomes) => {
             for outcome in outcomes {
                 add(above, outcome, members, found)?;
@@ -147,16 +158,13 @@ fn take<'c>(above: &RelPath, done: Done, found: &mut Found) -> Result<Member<'c>
     let Done { entry, facts, trusted, unsettled, below, fresh } = done;
     found.fresh |= fresh;
     if unsettled {
-        found.unsettled.push(join(above, &entry.name)?);
+        found.notes.unsettled.push(join(above, &entry.name)?);
     }
     let block = below.and_then(|below| {
-        found.count += below.count;
-        found.bytes += below.bytes;
         found.block_bytes += below.block_bytes;
-        found.skipped.extend(below.skipped);
-        found.unsettled.extend(below.unsettled);
-        found.warnings.extend(below.warnings);
-        below.block
+        let block = below.block;
+        found.below.push(below);
+        block
     });
     Ok(Member::Done { entry, facts, trusted, block })
 }

@@ -161,11 +161,12 @@ impl From<ObjectError> for Miss {
 }
 
 impl<'c> Item<'c> {
-    fn name(&self) -> &[u8] {
+    pub(super) fn name(&self) -> &[u8] {
         match self {
             Item::Gone => b"",
-            Item::LeftOut(name, _) | Item::File { name } | Item::Directory { name, .. } => name,
+            Item::LeftOut(name, _) | Item::File { name, .. } | Item::Directory { name, .. } => name,
             Item::Known { cached, .. } => cached.name,
+            Item::Held(done) => &done.entry.name,
             Item::Link { entry, .. } => &entry.name,
             Item::Family(family) => family.base.name(),
         }

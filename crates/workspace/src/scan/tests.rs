@@ -10,9 +10,14 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
+/// Something that happens in the workspace while it is captured.
+type Event = Box<dyn FnOnce(&[u8]) + Send>;
+
 /// Keeps objects in memory and counts files that are read.
 #[derive(Default)]
 struct Memory {
+    /// Happens when the first file was read, and is told its content.
+    event: Mutex<Option<Event>>,
     objects: Mutex<HashMap<ObjectId, Vec<u8>>>,
     read: Mutex<usize>,
     recalled: Mutex<usize>,
@@ -34,6 +39,10 @@ impl ObjectSink for Memory {
     fn put_content(&self, _: u64, reader: &mut dyn Read) -> Result<Content, ObjectError> {
         let mut bytes = Vec::new();
         reader.read_to_end(&mut bytes).map_err(ObjectError::Input)?;
+        let event = self.event.lock().unwrap().take();
+        if let Some(event) = event {
+            event(&bytes);
+        }
         *self.read.lock().unwrap() += 1;
         self.put(ObjectKind::Chunk, &bytes)?;
         Ok(Content::whole(&bytes))
@@ -51,13 +60,15 @@ struct Desk {
     folder: tempfile::TempDir,
     memory: Memory,
     cache: Option<StatCache>,
+    /// Of the last capture.
+    coverage: std::cell::RefCell<Coverage>,
 }
 
 impl Desk {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("work")).unwrap();
-        Self { folder, memory: Memory::default(), cache: None }
+        Self { folder, memory: Memory::default(), cache: None, coverage: std::cell::RefCell::default() }
     }
 
     fn path(&self, name: &str) -> std::path::PathBuf {
@@ -86,8 +97,20 @@ impl Desk {
             let head = cache.finish(next).unwrap();
             self.cache = Some(StatCache::new(File::open(&blocks).unwrap(), head));
         }
+        self.coverage.replace(found.snapshot.coverage.clone());
         let read = *self.memory.read.lock().unwrap() - before;
         (read, found.snapshot.tree().unwrap())
+    }
+
+    /// Captures it while this happens, with and without a cache. Either holds everything in the end, and so does the next one.
+    fn capture_while(&mut self, event: impl FnOnce(&[u8]) + Send + Clone + 'static) -> Coverage {
+        *self.memory.event.lock().unwrap() = Some(Box::new(event));
+        let (_, tree) = self.capture();
+        assert!(self.memory.event.lock().unwrap().is_none(), "nothing was read");
+        assert_eq!(tree, self.afresh());
+        let (_, tree) = self.capture();
+        assert_eq!(tree, self.afresh(), "the cache vouched for what was not there");
+        self.last_coverage()
     }
 
     /// The same without a cache.
@@ -95,7 +118,12 @@ impl Desk {
         let root = Root::open(&self.path("")).unwrap();
         let found = scan(&root, &self.memory, &ScanOptions::default(), &Silent).unwrap();
         assert!(found.cache.is_none(), "nobody asked for one");
+        self.coverage.replace(found.snapshot.coverage.clone());
         found.snapshot.tree().unwrap()
+    }
+
+    fn last_coverage(&self) -> Coverage {
+        self.coverage.borrow().clone()
     }
 
     fn check(&mut self, read: usize) {
@@ -205,4 +233,232 @@ fn a_database_and_its_log_are_read_together_or_not_at_all() {
     assert_eq!(desk.capture().0, 2);
     desk.write("text-wal", "2");
     assert_eq!(desk.capture().0, 1);
+}
+
+/// Folders `a` with these files in each, and what each of them holds: its path.
+fn folders(desk: &Desk, count: usize, files: usize) {
+    for folder in 0..count {
+        for file in 0..files {
+            let name = format!("top/{folder:03}/{file:03}");
+            desk.write(&name, &name);
+        }
+    }
+}
+
+fn folder_of(content: &[u8]) -> String {
+    let path = String::from_utf8(content.to_vec()).unwrap();
+    path.rsplit_once('/').unwrap().0.to_owned()
+}
+
+#[test]
+fn files_that_move_to_a_folder_that_was_listed_are_captured() {
+    let mut desk = Desk::new();
+    folders(&desk, 1, 64);
+    let work = desk.path("");
+    let coverage = desk.capture_while(move |content| {
+        let read = work.join(str::from_utf8(content).unwrap());
+        for entry in fs::read_dir(work.join("top/000")).unwrap().map(Result::unwrap) {
+            if entry.path() != read {
+                rename(&entry.path(), &work.join(entry.file_name()));
+            }
+        }
+    });
+    assert_eq!(coverage, Coverage::default());
+}
+
+#[test]
+fn folders_that_move_to_a_folder_that_was_listed_are_captured() {
+    let mut desk = Desk::new();
+    folders(&desk, 64, 3);
+    let work = desk.path("");
+    let coverage = desk.capture_while(move |content| {
+        let here = work.join(folder_of(content));
+        for entry in fs::read_dir(work.join("top")).unwrap().map(Result::unwrap) {
+            if entry.path() != here {
+                rename(&entry.path(), &here.join(format!("from {}", entry.file_name().display())));
+            }
+        }
+    });
+    assert_eq!(coverage, Coverage::default());
+}
+
+#[test]
+fn folders_and_files_that_change_places_are_captured_where_they_are() {
+    let mut desk = Desk::new();
+    folders(&desk, 64, 2);
+    // Nothing tells the files of two folders from each other but what they hold.
+    let then = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+    for folder in 0..64 {
+        for file in 0..2 {
+            let path = desk.path(&format!("top/{folder:03}/{file:03}"));
+            File::options().write(true).open(path).unwrap().set_times(then).unwrap();
+        }
+    }
+    let top = desk.path("top");
+    let swap = |a: &Path, b: &Path| {
+        let flags = rustix::fs::RenameFlags::EXCHANGE;
+        rustix::fs::renameat_with(rustix::fs::CWD, a, rustix::fs::CWD, b, flags).unwrap();
+    };
+    let coverage = desk.capture_while(move |_| {
+        for folder in 0..32 {
+            let (a, b) = (top.join(format!("{folder:03}")), top.join(format!("{:03}", 63 - folder)));
+            swap(&a, &b);
+            swap(&a.join("000"), &a.join("001"));
+        }
+    });
+    assert_eq!(coverage, Coverage::default());
+}
+
+#[test]
+fn rules_that_appear_while_a_folder_is_captured_hold_for_what_is_read_again() {
+    let mut desk = Desk::new();
+    folders(&desk, 8, 8);
+    desk.write("top/.safepointignore", "007\n");
+    let work = desk.path("");
+    let coverage = desk.capture_while(move |_| {
+        fs::write(work.join("fresh"), "000\n").unwrap();
+        rename(&work.join("fresh"), &work.join("top/.safepointignore"));
+        fs::create_dir(work.join("cache")).unwrap();
+        fs::write(work.join("cache/CACHEDIR.TAG"), CACHE_SIGNATURE).unwrap();
+    });
+    assert_eq!(coverage.skipped.len(), 9, "{coverage:?}");
+}
+
+/// Everything below `top` of a tree, as the contents of its files.
+fn contents(source: &Memory, tree: ObjectId) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    for entry in Tree::load(source, tree).unwrap().entries() {
+        match &entry.node {
+            Node::Directory(tree) => found.extend(contents(source, *tree)),
+            Node::File(content) => found.push(source.get(ObjectKind::Chunk, content.id).unwrap()),
+            Node::Symlink(_) => {}
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Says that it is over, also where an assertion failed.
+struct Over<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// Takes captures while something happens again and again; gives how many were reported as unsettled. Each holds what `all` says, or is
+/// reported.
+fn while_it_goes_on(desk: &mut Desk, rounds: usize, disturb: impl Fn(u64) + Sync) -> usize {
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let all = contents(&desk.memory, desk.afresh());
+    let mut reported = 0;
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for number in 0.. {
+                if done.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+                disturb(number);
+            }
+        });
+        let _over = Over(&done);
+        for round in 0..rounds {
+            let tree = match round % 2 {
+                0 => desk.afresh(),
+                _ => desk.capture().1,
+            };
+            let found = contents(&desk.memory, tree);
+            let lost: Vec<_> = all.iter().filter(|content| found.binary_search(content).is_err()).collect();
+            let coverage = desk.last_coverage();
+            assert!(lost.is_empty() || !coverage.unsettled.is_empty(), "{round}: {} lost", lost.len());
+            reported += usize::from(!coverage.unsettled.is_empty());
+        }
+    });
+    reported
+}
+
+#[test]
+fn a_folder_that_is_renamed_all_the_while_is_captured_or_reported() {
+    let mut desk = Desk::new();
+    for name in ["a/one", "a/deep/two", "a/deep/er/three", "other/four"] {
+        desk.write(name, name);
+    }
+    let (a, z) = (desk.path("a"), desk.path("z"));
+    while_it_goes_on(&mut desk, 200, |number| match number % 2 {
+        0 => rename(&a, &z),
+        _ => rename(&z, &a),
+    });
+}
+
+#[test]
+fn folders_that_change_names_all_the_while_are_captured_or_reported() {
+    let mut desk = Desk::new();
+    for name in ["a/one", "a/deep/two", "z/one", "z/deep/two", "m/three"] {
+        desk.write(name, name);
+    }
+    let [a, z, t] = ["a", "z", "m/t"].map(|name| desk.path(name));
+    while_it_goes_on(&mut desk, 200, |_| {
+        rename(&a, &t);
+        rename(&z, &a);
+        rename(&t, &z);
+    });
+}
+
+#[test]
+fn files_that_move_between_folders_all_the_while_are_captured_or_reported() {
+    let mut desk = Desk::new();
+    for name in ["a/one", "a/two", "m/n/three", "z/four"] {
+        desk.write(name, name);
+    }
+    let (here, there) = (desk.path("a/one"), desk.path("z/one"));
+    let (two, three, t) = (desk.path("a/two"), desk.path("m/n/three"), desk.path("t"));
+    while_it_goes_on(&mut desk, 200, |number| {
+        match number % 2 {
+            0 => rename(&here, &there),
+            _ => rename(&there, &here),
+        }
+        rename(&two, &t);
+        rename(&three, &two);
+        rename(&t, &three);
+    });
+}
+
+#[test]
+fn a_slow_mover_is_noticed_too() {
+    let mut desk = Desk::new();
+    folders(&desk, 100, 4);
+    let (here, there) = (desk.path("top/000"), desk.path("top/099/moved"));
+    while_it_goes_on(&mut desk, 60, |number| {
+        match number % 2 {
+            0 => rename(&here, &there),
+            _ => rename(&there, &here),
+        }
+        std::thread::sleep(Duration::from_micros(number % 7 * 300));
+    });
+}
+
+#[test]
+fn new_files_that_come_and_go_are_not_reported() {
+    let mut desk = Desk::new();
+    for name in ["log", "build/old", "build/deep/older", "src/main"] {
+        desk.write(name, name);
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    let work = desk.path("");
+    let reported = while_it_goes_on(&mut desk, 60, |number| {
+        let file = |name: &str| work.join(name);
+        // Results that come by way of temporary files, a journal, folders, and a file that was there before and is written to.
+        fs::write(file(&format!("build/{number}.tmp")), "new").unwrap();
+        rename(&file(&format!("build/{number}.tmp")), &file(&format!("build/{number}.o")));
+        fs::write(file("journal"), "new").unwrap();
+        fs::remove_file(file("journal")).unwrap();
+        fs::create_dir(file("build/deep/er")).unwrap();
+        fs::write(file("build/deep/er/x"), "new").unwrap();
+        fs::remove_dir_all(file("build/deep/er")).unwrap();
+        std::thread::sleep(Duration::from_micros(200));
+        let mut log = File::options().append(true).open(file("log")).unwrap();
+        std::io::Write::write_all(&mut log, b"").unwrap();
+    });
+    assert_eq!(reported, 0);
 }
