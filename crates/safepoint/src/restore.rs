@@ -249,6 +249,7 @@ impl CheckpointManager {
         let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
         let mut part = FilesPart::new(self, &held.root, workspace, config.excludes);
         part.times = request.options.times;
+        part.covered = self.covered(workspace.id, request.answers)?;
         if request.options.dry_run == DryRun::No {
             part.capabilities = self.probe(&held.root)?;
         } else {

@@ -6,7 +6,7 @@ use crate::{CheckpointManager, Error};
 use safepoint_catalog::Workspace;
 use safepoint_model::checkpoint::PartKind;
 use safepoint_model::rollback::{Rollback, RollbackState, Strategy, Verb};
-use safepoint_model::{CheckpointId, Progress};
+use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, WorkspaceId};
 
 /// What can be undone and redone, last first to go.
 #[derive(Debug, Default)]
@@ -151,6 +151,28 @@ impl CheckpointManager {
         let part = self.was_git_alone(&answered)?.then_some(PartKind::Git);
         let options = RestoreOptions { part, ..options.clone() };
         self.restore_wish(&Wish { verb, answers: Some(answered.id), to: &to, options: &options }, progress)
+    }
+
+    /// The paths of a workspace that a rollback changed which is answered now, sorted. Where it was one of many folders, each has its own
+    /// record.
+    pub(crate) fn covered(
+        &self,
+        workspace: WorkspaceId,
+        answers: Option<RollbackId>,
+    ) -> Result<Vec<RelPath>, Error> {
+        let answered = answers.map(|id| self.catalog.rollback(id)).transpose()?.flatten();
+        let Some(answered) = answered else { return Ok(Vec::new()) };
+        let record = match answered.together {
+            Some(_) if answered.workspace_id != workspace => {
+                let mut records = self.catalog.rollbacks(workspace)?.into_iter();
+                records.find(|record| record.together == answered.together)
+            }
+            _ => Some(answered),
+        };
+        let changed = record.map(|record| self.changed_paths(&record)).transpose()?.unwrap_or_default();
+        let mut paths: Vec<RelPath> = changed.into_iter().map(|changed| changed.path).collect();
+        paths.sort_unstable();
+        Ok(paths)
     }
 
     /// The rollback that is answered, and what was there just before it.

@@ -53,6 +53,8 @@ pub struct ScanOptions<'a> {
     pub own: &'a [RelPath],
     /// A tree whose paths are captured even where rules leave them out: what a rollback to it would displace.
     pub keep: Option<ObjectId>,
+    /// Paths that are captured even where rules leave them out: those that the rollback changed which is undone. Sorted.
+    pub covered: &'a [RelPath],
     /// What of the workspace is wanted.
     pub what: What,
     /// What becomes of the files that SQLite keeps beside its databases.
@@ -125,12 +127,13 @@ pub fn scan<S: ObjectSink + ObjectSource>(
     progress: &dyn Progress,
 ) -> Result<Scan, WorkspaceError> {
     progress.begin(Activity::Scanning, None);
-    let ScanOptions { own, what, cache, next, sidecars, copies, .. } = *options;
+    let ScanOptions { own, covered, what, cache, next, sidecars, copies, .. } = *options;
     let walk = Walk {
         sink,
         source: sink,
         place: root.place(),
         own,
+        covered,
         what,
         cache,
         next,
@@ -151,6 +154,7 @@ struct Walk<'a> {
     source: &'a dyn ObjectSource,
     place: (u32, u32, u64),
     own: &'a [RelPath],
+    covered: &'a [RelPath],
     what: What,
     cache: Option<&'a StatCache>,
     next: Option<&'a CacheWriter>,
@@ -403,7 +407,7 @@ impl Walk<'_> {
     ) -> Result<Result<Ruling, Why>, WorkspaceError> {
         let outer = here.only_kept;
         if here.depth > 0 && self.what == What::Files && self.is_cache(here, listed) && !here.only_kept {
-            if here.keep.tree(self.source)?.is_none() {
+            if here.keep.tree(self.source)?.is_none() && !self.covers(&here.path) {
                 return Ok(Err(Why::CacheDirectory));
             }
             here.only_kept = true;
@@ -486,7 +490,10 @@ impl Walk<'_> {
         }
         let ruled_out = here.only_kept
             || (!here.rules.is_empty() && here.rules.leave_out(&join(&here.path, &name)?, kind.is_dir()));
-        if ruled_out && here.keep.entry(self.source, &name)?.is_none() {
+        if ruled_out
+            && here.keep.entry(self.source, &name)?.is_none()
+            && !self.covers(&join(&here.path, &name)?)
+        {
             return Ok(Item::left_out(name, Why::Ignored));
         }
         if kind.is_dir() {
@@ -498,6 +505,15 @@ impl Walk<'_> {
             None if kind.is_symlink() => Ok(self.link(here, name, facts)),
             None => Ok(Item::File { name, facts }),
         }
+    }
+
+    /// Whether the rollback that is undone changed this path, or one below it.
+    fn covers(&self, path: &RelPath) -> bool {
+        let from = |bytes: &[u8]| self.covered.partition_point(|covered| covered.as_bytes() < bytes);
+        let is_within = |at: usize| self.covered.get(at).is_some_and(|covered| covered.is_within(path));
+        // Other names may stand between a folder and what is in it: `a`, `a-b`, `a/b`.
+        !self.covered.is_empty()
+            && (is_within(from(path.as_bytes())) || is_within(from(&[path.as_bytes(), b"/"].concat())))
     }
 
     fn link<'c>(&self, here: &Here<'_>, name: Vec<u8>, facts: Facts) -> Item<'c> {

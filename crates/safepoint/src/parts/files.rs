@@ -32,6 +32,8 @@ pub(crate) struct FilesPart<'m> {
     excludes: Vec<String>,
     /// Folders in it that are captured by themselves.
     pub(crate) leave: Vec<RelPath>,
+    /// Paths that the rollback changed which is undone: rules do not leave them out. Sorted.
+    pub(crate) covered: Vec<RelPath>,
     /// What of it.
     pub(crate) what: What,
     /// What is to become of displaced files that may have a writer.
@@ -47,14 +49,15 @@ impl<'m> FilesPart<'m> {
     ) -> Self {
         let capabilities = manager.settings.capabilities;
         let (times, what, waiting) = (Times::default(), What::Files, Waiting::Kept);
-        Self { manager, root, workspace, capabilities, times, excludes, leave: Vec::new(), what, waiting }
+        let (leave, covered) = (Vec::new(), Vec::new());
+        Self { manager, root, workspace, capabilities, times, excludes, leave, covered, what, waiting }
     }
 
     /// The folder of the repository in it, all of it.
     pub(crate) fn git_folder(&self) -> FilesPart<'m> {
         let FilesPart { manager, root, workspace, capabilities, times, waiting, .. } = *self;
-        let (excludes, leave, what) = (Vec::new(), Vec::new(), What::Git);
-        FilesPart { manager, root, workspace, capabilities, times, excludes, leave, what, waiting }
+        let part = FilesPart::new(manager, root, workspace, Vec::new());
+        FilesPart { capabilities, times, waiting, what: What::Git, ..part }
     }
 
     /// Reads the workspace into a sink, with the help of what the last capture saw.
@@ -92,7 +95,8 @@ impl<'m> FilesPart<'m> {
             (settings.database_hold, &*settings.database_helper, environment.as_ref());
         let copies = Copies { home, held_max, helper, environment };
         let (excludes, own, what, copies) = (&*self.excludes, &*own, self.what, Some(&copies as _));
-        let options = ScanOptions { excludes, cache, next, own, keep, what, sidecars, copies };
+        let covered = &*self.covered;
+        let options = ScanOptions { excludes, cache, next, own, keep, covered, what, sidecars, copies };
         Ok(scan(self.root, sink, &options, progress)?)
     }
 }

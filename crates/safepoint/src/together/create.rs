@@ -10,7 +10,7 @@ use crate::{CheckpointManager, DryRun, Error};
 use safepoint_model::agent::{AgentRecord, WorkspaceKind};
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind, PartRecord, Scope, Totals};
 use safepoint_model::coverage::Coverage;
-use safepoint_model::{CheckpointId, Progress, WorkspaceId, document};
+use safepoint_model::{CheckpointId, Progress, RollbackId, WorkspaceId, document};
 use safepoint_store::Writer;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -70,7 +70,9 @@ impl CheckpointManager {
         let places = self.places(whole, &agents)?;
         let held = self.hold_all(&places.all, progress)?;
         let writer = self.store.writer()?;
-        let mut captured = self.capture_all(&places.all, &held, &[], options.urgency, &writer, progress)?;
+        let before = Before { targets: &[], answers: None };
+        let mut captured =
+            self.capture_all(&places.all, &held, &before, options.urgency, &writer, progress)?;
         let mut parts: Vec<PartRecord> = places
             .all
             .iter()
@@ -191,12 +193,12 @@ impl CheckpointManager {
         Ok(held)
     }
 
-    /// Captures all folders, side by side. `targets` are the states that a rollback is about to go to.
+    /// Captures all folders, side by side.
     pub(super) fn capture_all(
         &self,
         places: &[Place],
         held: &[Held],
-        targets: &[Option<PartRecord>],
+        before: &Before<'_>,
         urgency: Urgency,
         writer: &Writer<'_>,
         progress: &dyn Progress,
@@ -204,8 +206,9 @@ impl CheckpointManager {
         let broken = if urgency == Urgency::Ordinary { Broken::Refused } else { Broken::PassedOver };
         let one = |at: usize| -> Result<Captured, Error> {
             let config = self.config_at(Some(&held[at].root), broken)?;
-            let part = places[at].part(self, &held[at], config.excludes);
-            part.capture(writer, targets.get(at).and_then(Option::as_ref), progress)
+            let mut part = places[at].part(self, &held[at], config.excludes);
+            part.covered = self.covered(places[at].workspace.id, before.answers)?;
+            part.capture(writer, before.targets.get(at).and_then(Option::as_ref), progress)
         };
         let results: Vec<Mutex<Option<Result<Captured, Error>>>> =
             places.iter().map(|_| Mutex::new(None)).collect();
@@ -232,6 +235,14 @@ impl CheckpointManager {
             })
             .collect()
     }
+}
+
+/// What a capture comes before.
+pub(super) struct Before<'a> {
+    /// The states that a rollback is about to go to.
+    pub(super) targets: &'a [Option<PartRecord>],
+    /// The rollback that it answers.
+    pub(super) answers: Option<RollbackId>,
 }
 
 fn totals(captured: &[Captured]) -> Totals {

@@ -1,5 +1,6 @@
 //! One rollback of many folders: every one is captured and prepared, then all of them are carried out as one.
 
+use super::create::Before;
 use super::{Place, Whole, files_of};
 use crate::carry::{Carried, Deed, Member};
 use crate::config::Broken;
@@ -156,8 +157,8 @@ impl CheckpointManager {
         let held = self.hold_all(&scene.places, progress)?;
         let writer = self.store.writer()?;
         let urgency = Urgency::Emergency;
-        let mut captured =
-            self.capture_all(&scene.places, &held, &scene.targets, urgency, &writer, progress)?;
+        let before = Before { targets: &scene.targets, answers: wish.answers };
+        let mut captured = self.capture_all(&scene.places, &held, &before, urgency, &writer, progress)?;
         let folders = self.folders(wish, scene, &held)?;
         let mut warnings = Vec::new();
         let mut gits = Vec::new();

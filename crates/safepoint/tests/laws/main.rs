@@ -29,6 +29,7 @@ mod space;
 mod strategies;
 mod success;
 mod together;
+mod undoing;
 mod upkeep;
 mod wholes;
 mod writers;

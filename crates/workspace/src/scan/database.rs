@@ -198,7 +198,9 @@ impl Walk<'_> {
         for &(base, at) in beside {
             if matches!(items[base], Item::LeftOut(_, Why::Ignored)) && items[at].is_file() {
                 let name = items[at].name().to_vec();
-                if here.keep.entry(self.source, &name)?.is_none() && sqlite::is_sidecar_at(&here.fd, &name) {
+                let is_kept =
+                    here.keep.entry(self.source, &name)?.is_some() || self.covers(&join(&here.path, &name)?);
+                if !is_kept && sqlite::is_sidecar_at(&here.fd, &name) {
                     items[at] = Item::left_out(name, Why::Ignored);
                 }
                 continue;

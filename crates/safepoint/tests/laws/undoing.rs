@@ -1,0 +1,232 @@
+//! Undo and redo are about what a rollback changed, whatever the rules leave out now.
+
+use crate::bench::{Bench, assert_same};
+use crate::framework::{World, assert_all, put};
+use safepoint::model::CheckpointId;
+use safepoint::model::rollback::Verb;
+use safepoint::{RestoreOptions, Settings, Silent, Whole};
+use safepoint_testkit::TreeImage;
+use std::fs;
+
+const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n";
+
+/// Undoes, redoes and undoes again: each time what was there comes back.
+#[track_caller]
+fn to_and_fro(bench: &Bench, before: &TreeImage) {
+    let after = bench.image();
+    for _ in 0..2 {
+        bench.undo();
+        assert_same(&bench.image(), before);
+        bench.redo();
+        assert_same(&bench.image(), &after);
+    }
+    bench.undo();
+    assert_same(&bench.image(), before);
+}
+
+/// Rules that hide what a rollback puts back, written by this.
+fn hidden_by(hide: impl Fn(&Bench)) {
+    for paths in [&[][..], &["src"], &["src/deep", "src/main.rs"]] {
+        let bench = Bench::new();
+        for name in ["src/main.rs", "src/deep/er/lib.rs", "top.rs", "other/x"] {
+            bench.write(name, name);
+        }
+        let checkpoint = bench.create();
+        fs::remove_dir_all(bench.path("src")).unwrap();
+        fs::create_dir(bench.path("src")).unwrap();
+        fs::remove_file(bench.path("top.rs")).unwrap();
+        hide(&bench);
+        let before = bench.image();
+        bench.restore_paths(checkpoint.id, paths);
+        to_and_fro(&bench, &before);
+    }
+}
+
+#[test]
+fn undo_is_exact_where_a_tag_of_a_cache_hides_what_came_back() {
+    hidden_by(|bench| bench.write("src/CACHEDIR.TAG", TAG));
+}
+
+#[test]
+fn undo_is_exact_where_an_ignore_file_hides_what_came_back() {
+    hidden_by(|bench| bench.write("src/.safepointignore", "*\n"));
+    hidden_by(|bench| bench.write(".safepointignore", "*\n"));
+    hidden_by(|bench| bench.write(".safepointignore", "src\ntop.rs\n"));
+    hidden_by(|bench| bench.write(".safepointignore", "deep/er\n*.rs\n"));
+}
+
+#[test]
+fn undo_is_exact_where_the_configuration_hides_what_came_back() {
+    hidden_by(|bench| {
+        fs::write(bench.home().join("config.toml"), "[capture]\nexcludes = ['src/*', 'top.rs']\n").unwrap();
+    });
+    hidden_by(|bench| bench.write(".safepoint.toml", "[capture]\nexcludes = ['/*']\n"));
+}
+
+#[test]
+fn undo_is_exact_where_rules_came_after_the_rollback() {
+    let bench = Bench::new();
+    bench.write("src/deep/main.rs", "1");
+    bench.write("src/lib.rs", "1");
+    let checkpoint = bench.create();
+    fs::remove_dir_all(bench.path("src")).unwrap();
+    bench.restore(checkpoint.id);
+    // A tag in what came back: it was never captured, and stays with the folder that it is in. All else goes.
+    bench.write("src/deep/CACHEDIR.TAG", TAG);
+    fs::write(bench.home().join("config.toml"), "[capture]\nexcludes = ['*.rs']\n").unwrap();
+    bench.undo();
+    assert!(!bench.path("src/lib.rs").exists() && !bench.path("src/deep/main.rs").exists());
+    assert_eq!(bench.read("src/deep/CACHEDIR.TAG"), TAG);
+    bench.redo();
+    assert_eq!((bench.read("src/lib.rs"), bench.read("src/deep/main.rs")), ("1".to_owned(), "1".to_owned()));
+}
+
+#[test]
+fn undo_is_exact_where_the_rollback_brings_or_takes_the_rules() {
+    // The rules come back with the files that they hide.
+    let bench = Bench::new();
+    bench.write("kept.log", "1");
+    let first = bench.create();
+    bench.write(".safepointignore", "*.log\nbuild\n");
+    let second = bench.create();
+    bench.write("new.log", "never captured");
+    bench.write("build/x", "never captured");
+    fs::remove_file(bench.path("kept.log")).unwrap();
+    let before = bench.image();
+    bench.restore(first.id);
+    assert_eq!(bench.read("kept.log"), "1");
+    assert!(!bench.path(".safepointignore").exists());
+    to_and_fro(&bench, &before);
+    // And the other way round.
+    fs::remove_file(bench.path(".safepointignore")).unwrap();
+    bench.write("kept.log", "2");
+    let before = bench.image();
+    bench.restore(second.id);
+    to_and_fro(&bench, &before);
+}
+
+#[test]
+fn what_rules_hide_and_no_rollback_changed_is_left_alone_by_an_undo() {
+    let bench = Bench::new();
+    bench.write("src/a", "1");
+    let checkpoint = bench.create();
+    fs::remove_file(bench.path("src/a")).unwrap();
+    bench.write("src/CACHEDIR.TAG", TAG);
+    bench.restore(checkpoint.id);
+    bench.write("src/other", "the cache's own");
+    bench.write("src/a-b", "the cache's own");
+    bench.undo();
+    assert!(!bench.path("src/a").exists());
+    assert_eq!((bench.read("src/other"), bench.read("src/a-b")).0, "the cache's own");
+    assert_eq!(bench.read("src/a-b"), "the cache's own");
+}
+
+#[test]
+fn undo_of_many_folders_is_exact_where_rules_hide_what_came_back() {
+    let world = World::new();
+    let nested = world.others[1].root_path().to_owned();
+    put(nested.join("src/deep/a"), "1");
+    world.bench.write("src/b", "1");
+    put(world.agents.join("memory/src/c"), "1");
+    let created = world.create(&Whole::Framework);
+    for folder in [nested.join("src"), world.bench.path("src"), world.agents.join("memory/src")] {
+        fs::remove_dir_all(&folder).unwrap();
+        put(folder.join("CACHEDIR.TAG"), TAG);
+    }
+    put(nested.join(".safepointignore"), "*\n");
+    world.disaster();
+    let before = world.everything();
+    let (manager, options) = (&world.bench.manager, RestoreOptions::default());
+    manager.restore_together(created.checkpoint.id, &options, &Silent).unwrap();
+    let after = world.everything();
+    assert_eq!(fs::read_to_string(nested.join("src/deep/a")).unwrap(), "1");
+    for _ in 0..2 {
+        manager.answer_together(&world.bench.workspace, Verb::Undo, &options, &Silent).unwrap();
+        assert_all(&world.everything(), &before);
+        manager.answer_together(&world.bench.workspace, Verb::Redo, &options, &Silent).unwrap();
+        assert_all(&world.everything(), &after);
+    }
+}
+
+/// Numbers that are the same at each run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % sides
+    }
+
+    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.roll(of.len())]
+    }
+}
+
+#[test]
+fn undo_of_any_rollback_of_a_history_with_rules_is_exact() {
+    let rounds = if std::env::var_os("SAFEPOINT_PROOF").is_some() { 400 } else { 40 };
+    let folders = ["src", "src/deep", "lib", "lib/a", "."];
+    let names = ["a", "b.log", "c.rs", "deep"];
+    let rules = ["*\n", "*.log\n", "deep\n", "/a\n", "!*.log\n", "src\n", "lib/*\n", "**/a\n"];
+    let mut undone = 0;
+    for seed in 0..rounds {
+        let mut dice = Dice(seed * 7 + 1);
+        let bench = Bench::with(Settings::default());
+        let mut checkpoints: Vec<CheckpointId> = Vec::new();
+        for step in 0..40 {
+            let path = format!("{}/{}", dice.pick(&folders), dice.pick(&names));
+            match dice.roll(10) {
+                0..=2 => {
+                    let _ = fs::create_dir_all(bench.path(&path).parent().unwrap());
+                    let _ = fs::write(bench.path(&path), format!("{seed} {step}"));
+                }
+                3 => {
+                    let _ = fs::remove_file(bench.path(&path));
+                    let _ = fs::remove_dir_all(bench.path(&path));
+                }
+                4 => {
+                    let file = bench.path(dice.pick(&folders)).join(".safepointignore");
+                    let _ = match dice.roll(3) {
+                        0 => fs::remove_file(file),
+                        _ => fs::write(file, dice.pick(&rules)),
+                    };
+                }
+                5 => {
+                    let file = bench.path(dice.pick(&folders)).join("CACHEDIR.TAG");
+                    let _ = if dice.roll(2) == 0 { fs::remove_file(file) } else { fs::write(file, TAG) };
+                }
+                6 => {
+                    let excludes = dice.pick(&["", "'*.rs'", "'lib'", "'/src/*', '!/src/deep'"]);
+                    let text = format!("[capture]\nexcludes = [{excludes}]\n");
+                    fs::write(bench.home().join("config.toml"), text).unwrap();
+                }
+                7 => checkpoints.push(bench.create().id),
+                _ if !checkpoints.is_empty() => {
+                    let to = checkpoints[dice.roll(checkpoints.len())];
+                    let paths = match dice.roll(2) {
+                        0 => Vec::new(),
+                        _ => vec![safepoint::model::RelPath::new(path.trim_start_matches("./")).unwrap()],
+                    };
+                    let options = RestoreOptions { paths, ..RestoreOptions::default() };
+                    let before = bench.image();
+                    // What was never captured may be in the way; then nothing changed.
+                    if bench.manager.restore(&bench.workspace, to, &options, &Silent).is_err() {
+                        assert_same(&bench.image(), &before);
+                        continue;
+                    }
+                    let after = bench.image();
+                    bench.undo();
+                    assert_same(&bench.image(), &before);
+                    if dice.roll(2) == 0 {
+                        bench.redo();
+                        assert_same(&bench.image(), &after);
+                    }
+                    undone += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    println!("undone: {undone} rollbacks of histories with rules, all exact");
+    assert!(undone > 3 * rounds, "{undone}");
+}
