@@ -202,7 +202,7 @@ impl CheckpointManager {
         let options = RestoreOptions { paths, ..RestoreOptions::default() };
         self.restore_within_cap(&project, &options, progress, || {
             let held = self.hold(&project)?;
-            self.recover_held(&project, &held.root, progress)?;
+            self.recover_held(&project, &held.root, progress)?.refuse_foreign(&project)?;
             let request = Request {
                 verb: Verb::Apply,
                 answers: None,

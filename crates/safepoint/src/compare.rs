@@ -78,7 +78,7 @@ impl CheckpointManager {
     /// When the workspace is busy or cannot be read.
     pub fn survey(&self, workspace: &Workspace, progress: &dyn Progress) -> Result<Survey, Error> {
         let held = self.hold(workspace)?;
-        self.recover_held(workspace, &held.root, progress)?;
+        self.recover_held(workspace, &held.root, progress)?.refuse_foreign(workspace)?;
         let measurer = self.store.measurer();
         let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
         let part = FilesPart::new(self, &held.root, workspace, config.excludes);
@@ -117,7 +117,7 @@ impl CheckpointManager {
             }
             Against::Present => {
                 let held = self.hold(workspace)?;
-                self.recover_held(workspace, &held.root, progress)?;
+                self.recover_held(workspace, &held.root, progress)?.refuse_foreign(workspace)?;
                 let measurer = self.store.measurer();
                 let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
                 let part = FilesPart::new(self, &held.root, workspace, config.excludes);

@@ -157,13 +157,18 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
         let held = self.hold(workspace)?;
-        self.recover_held(workspace, &held.root, progress)?;
+        let recovery = self.recover_held(workspace, &held.root, progress)?;
+        let is_mixed = !recovery.foreign.is_empty();
         let broken = match options.urgency {
-            Urgency::Ordinary => Broken::Refused,
+            Urgency::Ordinary => {
+                recovery.refuse_foreign(workspace)?;
+                Broken::Refused
+            }
             Urgency::Emergency => Broken::PassedOver,
         };
         let config = self.config_at(Some(&held.root), broken)?;
-        let part = FilesPart::new(self, &held.root, workspace, config.excludes);
+        let mut part = FilesPart::new(self, &held.root, workspace, config.excludes);
+        part.is_mixed = is_mixed;
         let writer = self.store.writer()?;
         // Read before the files are, and checked once more by the commit: so it holds for all the time between.
         let plan = options.plan_id.as_ref().map(|id| self.plan(id)).transpose()?;

@@ -401,6 +401,17 @@ pub enum Error {
         /// Why putting back failed.
         source: Box<Error>,
     },
+    /// Another home began a rollback in the workspace and did not finish it.
+    #[error(
+        "cannot use {}: another Safepoint home began a rollback in it and did not finish (.safepoint/apply-{rollback})",
+        path.display()
+    )]
+    ForeignRollback {
+        /// The workspace.
+        path: PathBuf,
+        /// Which rollback.
+        rollback: RollbackId,
+    },
     /// A checkpoint cannot be written as a folder. Nothing is left of it.
     #[error("cannot write the export into {}", path.display())]
     Export {

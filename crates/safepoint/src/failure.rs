@@ -317,6 +317,14 @@ fn classify(error: &Error) -> Row {
                 "Mend the cause, then run `safepoint recover`: it goes on where this stopped. Nothing is lost: what was displaced is kept in .safepoint.",
             ],
         ),
+        Error::ForeignRollback { .. } => (
+            "foreign_rollback",
+            Conflict,
+            &[
+                "Finish it with the home that began it: safepoint --home DIR recover. Until then the folder may be half old and half new.",
+                "If that home is lost: safepoint emergency keeps the folder as it is. Then move .safepoint elsewhere; it holds what was displaced.",
+            ],
+        ),
         Error::Export { source, .. } => match classify_workspace(source) {
             ("workspace", ..) => ("not_written", Failed, &["Name a folder that you may write."]),
             other => other,

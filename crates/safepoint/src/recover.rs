@@ -24,6 +24,8 @@ pub struct Recovery {
     pub waiting: Vec<RelPath>,
     /// Displaced files that were stored and deleted although a program may have had them open.
     pub released: Vec<RelPath>,
+    /// Rollbacks that another home began in this workspace and did not finish: it may be half old and half new.
+    pub foreign: Vec<RollbackId>,
     /// What it could not do, in words.
     pub warnings: Vec<String>,
 }
@@ -36,7 +38,18 @@ impl Recovery {
             && self.rescued.is_empty()
             && self.waiting.is_empty()
             && self.released.is_empty()
+            && self.foreign.is_empty()
             && self.warnings.is_empty()
+    }
+
+    /// Refuses a workspace that another home may have left half old and half new.
+    pub(crate) fn refuse_foreign(self, workspace: &Workspace) -> Result<Self, Error> {
+        match self.foreign.first() {
+            Some(rollback) => {
+                Err(Error::ForeignRollback { path: workspace.root_path().to_owned(), rollback: *rollback })
+            }
+            None => Ok(self),
+        }
     }
 
     fn join(&mut self, other: Recovery) {
@@ -208,8 +221,9 @@ impl CheckpointManager {
                     continue;
                 }
                 Some(RollbackState::Refused) | None => {
+                    recovery.foreign.push(id);
                     recovery.warnings.push(format!(
-                        ".safepoint/apply-{id} belongs to a rollback that this home does not know; it is left alone"
+                        ".safepoint/apply-{id} belongs to a rollback that another home began and did not finish; it is left alone"
                     ));
                     continue;
                 }

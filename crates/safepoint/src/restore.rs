@@ -147,7 +147,7 @@ impl CheckpointManager {
         let (restored, effects) = self.with_effects(&asked.to, options, &records, progress, |options| {
             self.restore_within_cap(workspace, options, progress, || {
                 let held = self.hold(workspace)?;
-                self.recover_held(workspace, &held.root, progress)?;
+                self.recover_held(workspace, &held.root, progress)?.refuse_foreign(workspace)?;
                 // Somebody may have purged something of it meanwhile.
                 let request = Request { to: self.checkpoint(to)?, options, ..asked };
                 self.restore_held(workspace, &held, &request, progress)

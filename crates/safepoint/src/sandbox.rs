@@ -66,7 +66,7 @@ impl CheckpointManager {
         // of the copy may find that space is to be freed.
         let root = Root::open(project.root_path())?;
         let _lock = root.lock(self.settings.lock_wait)?;
-        self.recover_held(&project, &root, progress)?;
+        self.recover_held(&project, &root, progress)?.refuse_foreign(&project)?;
         let record = self.plan(id)?;
         if record.plan.sandbox.id.is_some() {
             return Ok(record);

@@ -98,7 +98,7 @@ impl CheckpointManager {
         let (restored, effects) = self.with_effects(&asked.to, &options, &records, progress, |options| {
             self.restore_within_cap(workspace, options, progress, || {
                 let held = self.hold(workspace)?;
-                self.recover_held(workspace, &held.root, progress)?;
+                self.recover_held(workspace, &held.root, progress)?.refuse_foreign(workspace)?;
                 // Somebody else may have undone it meanwhile.
                 let (answered, before) = self.answered(workspace, verb)?;
                 let part = match self.was_git_alone(&answered)? {

@@ -35,7 +35,11 @@ pub(crate) fn run(context: &Context, args: &RecoverArgs) -> Result<Reply, Proble
     findings(out, &recovery);
     waiting(&recovery.waiting, |text| out.warn(text));
     let data = json!({ "recovery": json::recovery(&recovery) });
-    Ok(Reply { data, exit: exit::of_waiting(&recovery.waiting), failure: None })
+    let exit = match recovery.foreign.is_empty() {
+        true => exit::of_waiting(&recovery.waiting),
+        false => exit::IN_PART,
+    };
+    Ok(Reply { data, exit, failure: None })
 }
 
 /// Stores what waits, asks, and deletes it.

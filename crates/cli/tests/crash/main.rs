@@ -3,6 +3,7 @@
 //! - `kill`: SIGKILL at every state-changing system call of a verb, and again at every one of the recovery that follows.
 //! - `power`: every verb is recorded, replayed onto a simulated disk that forgets what was not synced, and cut at every operation.
 //! - `fault`: every state-changing call fails, once or from then on.
+//! - `foreign`: a verb is killed, and somebody comes with another home.
 //! - `upkeep`: pruning, collecting, purging and repairing, killed everywhere, with captures beside them.
 //! - `blocks`: the power of real disks with ext4, xfs and btrfs, cut at every request; as root, when asked for.
 //! - `crowd`: several processes at once, doing whatever comes, some killed at random.
@@ -20,6 +21,7 @@ pub(crate) fn is_full() -> bool {
 mod blocks;
 mod crowd;
 mod fault;
+mod foreign;
 mod kill;
 mod ordinary;
 mod power;

@@ -34,6 +34,8 @@ pub(crate) struct FilesPart<'m> {
     pub(crate) leave: Vec<RelPath>,
     /// Paths that the rollback changed which is undone: rules do not leave them out. Sorted.
     pub(crate) covered: Vec<RelPath>,
+    /// Another home may have left it half old and half new.
+    pub(crate) is_mixed: bool,
     /// What of it.
     pub(crate) what: What,
     /// What is to become of displaced files that may have a writer.
@@ -49,8 +51,20 @@ impl<'m> FilesPart<'m> {
     ) -> Self {
         let capabilities = manager.settings.capabilities;
         let (times, what, waiting) = (Times::default(), What::Files, Waiting::Kept);
-        let (leave, covered) = (Vec::new(), Vec::new());
-        Self { manager, root, workspace, capabilities, times, excludes, leave, covered, what, waiting }
+        let (leave, covered, is_mixed) = (Vec::new(), Vec::new(), false);
+        Self {
+            manager,
+            root,
+            workspace,
+            capabilities,
+            times,
+            excludes,
+            leave,
+            covered,
+            is_mixed,
+            what,
+            waiting,
+        }
     }
 
     /// The folder of the repository in it, all of it.
@@ -97,7 +111,14 @@ impl<'m> FilesPart<'m> {
         let (excludes, own, what, copies) = (&*self.excludes, &*own, self.what, Some(&copies as _));
         let covered = &*self.covered;
         let options = ScanOptions { excludes, cache, next, own, keep, covered, what, sidecars, copies };
-        Ok(scan(self.root, sink, &options, progress)?)
+        let mut scan = scan(self.root, sink, &options, progress)?;
+        if self.is_mixed {
+            // What is stored may be a mixture of two states.
+            scan.snapshot.coverage.unsettled.insert(0, RelPath::root());
+            scan.warnings
+                .push("another Safepoint home began a rollback here and did not finish it".to_owned());
+        }
+        Ok(scan)
     }
 }
 

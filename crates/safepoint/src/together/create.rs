@@ -187,7 +187,7 @@ impl CheckpointManager {
         let mut held = Vec::new();
         for place in places {
             let one = self.hold(&place.workspace)?;
-            self.recover_held(&place.workspace, &one.root, progress)?;
+            self.recover_held(&place.workspace, &one.root, progress)?.refuse_foreign(&place.workspace)?;
             held.push(one);
         }
         Ok(held)

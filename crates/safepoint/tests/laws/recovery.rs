@@ -30,8 +30,11 @@ fn what_an_unknown_rollback_displaced_is_never_deleted() {
     fs::write(stage.join("0"), "somebody's only copy").unwrap();
     let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
     assert_eq!(recovery.warnings.len(), 1, "{recovery:?}");
+    assert_eq!(recovery.foreign, [RollbackId::from_bits(9)]);
     bench.write("a", "2");
-    bench.restore(checkpoint.id);
+    let refused = bench.manager.restore(&bench.workspace, checkpoint.id, &RestoreOptions::default(), &Silent);
+    assert!(matches!(refused, Err(safepoint::Error::ForeignRollback { .. })), "{refused:?}");
+    assert_eq!(bench.read("a"), "2");
     assert_eq!(fs::read_to_string(stage.join("0")).unwrap(), "somebody's only copy");
 }
 
