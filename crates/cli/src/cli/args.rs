@@ -125,7 +125,7 @@ pub(crate) struct Global {
     /// Where the checkpoints are kept [default: $SAFEPOINT_HOME or the XDG data directory].
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) home: Option<PathBuf>,
-    /// Write a home that belongs to another user, such as a volume of a container; needs --home or $SAFEPOINT_HOME.
+    /// Write a home of another user, such as a volume of a container; needs --home.
     #[arg(long, global = true)]
     pub(crate) allow_other_owner: bool,
     /// Show no progress bars.

@@ -410,9 +410,11 @@ fn what_others_own_in_the_home_is_a_problem() {
     let sandbox = Sandbox::with_checkpoint();
     std::os::unix::fs::lchown(sandbox.path("home/store/format"), Some(65_534), None).unwrap();
     assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
-    problem  home              1 thing in $T/home is not yours, such as $T/home/store/format
-                               hint: Take them over with `chown -R` if they should be, or name another home with --home. $T/home may hold another user's checkpoints.
-    1 problem, 0 warnings.
+    problem  home        1 thing in $T/home is not yours, such as $T/home/store/format
+                         hint: Take them over with `chown -R` if they should be, or name another home with --home. $T/home may hold another user's checkpoints.
+    problem  store       cannot open the store $T/home/store: $T/home/store/format belongs to user 65534
+                         hint: Mend the cause, then try again. If Safepoint's home is not yours, name another one with --home or SAFEPOINT_HOME.
+    2 problems, 0 warnings.
     --- exit 3
     ");
 }

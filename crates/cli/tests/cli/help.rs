@@ -67,6 +67,9 @@ fn the_first_page() {
           --home <DIR>
               Where the checkpoints are kept [default: $SAFEPOINT_HOME or the XDG data directory]
 
+          --allow-other-owner
+              Write a home of another user, such as a volume of a container; needs --home
+
           --no-progress
               Show no progress bars
 
@@ -183,6 +186,8 @@ fn rollback_explains_how_a_checkpoint_is_named() {
                                  that build tools notice
           --skip-failed-undo     Where the checkpoint holds a plan: go on where an undo command of a
                                  step fails, and report it
+          --to <DIR>             Build the files of the checkpoint in this new or empty folder; the
+                                 workspace stays as it is
           --verify <CMD>         Build the target beside the workspace, run this there, show the
                                  difference, and ask
           --until <CMD>          Go back one checkpoint at a time until this passes; if none does,
@@ -195,14 +200,16 @@ fn rollback_explains_how_a_checkpoint_is_named() {
       -h, --help                 Print help (see more with '--help')
 
     Everywhere:
-          --json          Answer as JSON on standard output
-      -q, --quiet         Say only what was asked for
-      -C <DIR>            Work in this directory
-          --home <DIR>    Where the checkpoints are kept [default: $SAFEPOINT_HOME or the XDG data
-                          directory]
-          --no-progress   Show no progress bars
-          --color <WHEN>  Use colours [possible values: auto, always, never]
-          --yes           Answer yes to whatever is asked
+          --json               Answer as JSON on standard output
+      -q, --quiet              Say only what was asked for
+      -C <DIR>                 Work in this directory
+          --home <DIR>         Where the checkpoints are kept [default: $SAFEPOINT_HOME or the XDG data
+                               directory]
+          --allow-other-owner  Write a home of another user, such as a volume of a container; needs
+                               --home
+          --no-progress        Show no progress bars
+          --color <WHEN>       Use colours [possible values: auto, always, never]
+          --yes                Answer yes to whatever is asked
 
     A checkpoint is named by its id, the first 4 or more letters of it, its label, @ (the newest) or @~2
     (two before the newest).
@@ -212,6 +219,7 @@ fn rollback_explains_how_a_checkpoint_is_named() {
       safepoint rollback                       list where you can go
       safepoint rollback @ --dry-run           show what would happen
       safepoint rollback @ --path src          only this path
+      safepoint rollback @ --to ../then        build it in another folder
       safepoint rollback @ --hard-reset        a commit: branch, index and files
       safepoint rollback @ --verify "make test"       try it beside the workspace first
       safepoint rollback --until "make test" --bisect  back to the newest that passes

@@ -92,7 +92,7 @@ fn a_page_of_a_command() {
     .SH NAME
     safepoint\-undo \- Take the last rollback back. Again for the one before it
     .SH SYNOPSIS
-    \fBsafepoint undo\fR [\fB\-\-dry\-run\fR] [\fB\-\-json\fR] [\fB\-\-keep\-times\fR] [\fB\-q\fR|\fB\-\-quiet\fR] [\fB\-C \fR] [\fB\-\-skip\-failed\-undo\fR] [\fB\-\-home\fR] [\fB\-\-no\-progress\fR] [\fB\-\-color\fR] [\fB\-\-yes\fR] [\fB\-h\fR|\fB\-\-help\fR] 
+    \fBsafepoint undo\fR [\fB\-\-dry\-run\fR] [\fB\-\-json\fR] [\fB\-\-keep\-times\fR] [\fB\-q\fR|\fB\-\-quiet\fR] [\fB\-C \fR] [\fB\-\-skip\-failed\-undo\fR] [\fB\-\-home\fR] [\fB\-\-allow\-other\-owner\fR] [\fB\-\-no\-progress\fR] [\fB\-\-color\fR] [\fB\-\-yes\fR] [\fB\-h\fR|\fB\-\-help\fR] 
     .SH DESCRIPTION
     Take the last rollback back. Again for the one before it
     .SH OPTIONS
@@ -121,6 +121,9 @@ fn a_page_of_a_command() {
     .TP
     \fB\-\-home\fR \fI<DIR>\fR
     Where the checkpoints are kept [default: $SAFEPOINT_HOME or the XDG data directory]
+    .TP
+    \fB\-\-allow\-other\-owner\fR
+    Write a home of another user, such as a volume of a container; needs \-\-home
     .TP
     \fB\-\-no\-progress\fR
     Show no progress bars
