@@ -327,7 +327,7 @@ impl Walk<'_> {
             all.map(|name| linux::facts_if_any(&here.fd, name)).collect()
         };
         let all = facts()?;
-        let mut samples = vec![self.sample(name, &main, &before, started, None)?];
+        let mut samples = vec![self.sample(name, &main, &before, (started, Proof::NoWriter), None)?];
         let mut outcomes = Vec::new();
         for (sidecar, known) in sidecars.iter().zip(&all[1..]) {
             let Some(known) = known.filter(|known| known.file_type.is_file()) else { continue };
@@ -338,7 +338,7 @@ impl Walk<'_> {
             if !wanted {
                 outcomes.push(Outcome::LeftOut(sidecar.clone(), Why::DatabaseSidecar));
             } else if is_quiet(&known, &fd) {
-                samples.push(self.sample(sidecar, &fd, &known, started, None)?);
+                samples.push(self.sample(sidecar, &fd, &known, (started, Proof::NoWriter), None)?);
             } else {
                 return Ok(None);
             }
@@ -353,6 +353,13 @@ impl Walk<'_> {
     /// Reads a database while it is locked; nothing where no lock can be had.
     fn locked<'c>(&self, here: &Here<'_>, name: &[u8]) -> Result<Option<Vec<Outcome<'c>>>, Miss> {
         let started = file::now_ns();
+        // Before the locks, as a proof may take writing the file back. What is written after it is too young to be trusted.
+        let proof = |name: &[u8]| match open_if_file(&here.fd, name) {
+            Ok(Some((fd, facts))) => (started, Proof::of(&fd, &facts)),
+            _ => (started, Proof::Missing),
+        };
+        let (log, journal, index) = (beside(name, LOG), beside(name, JOURNAL), beside(name, INDEX));
+        let (main_proof, log_proof, journal_proof) = (proof(name), proof(&log), proof(&journal));
         let Some(held) = Held::take(&here.fd, name, &self.waiting)? else { return Ok(None) };
         let before = linux::facts_of(&held.main)?;
         let is_same = |name: &[u8], facts: &Facts| -> io::Result<bool> {
@@ -363,17 +370,15 @@ impl Walk<'_> {
         }
         let limited = self.copies.filter(|_| self.sidecars == Sidecars::Needed);
         let until = limited.map(|copies| held.since + copies.held_max());
-        let main = self.sample(name, &held.main, &before, started, until)?;
+        let main = self.sample(name, &held.main, &before, main_proof, until)?;
         let mut outcomes = Vec::new();
         let mut samples = Vec::new();
-        let log = beside(name, LOG);
         if let Some((fd, facts)) = open_if_file(&here.fd, &log)? {
-            samples.push(self.log(&log, &fd, &facts, started, until)?);
+            samples.push(self.log(&log, &fd, &facts, log_proof, until)?);
             if !is_same(&log, &facts)? {
                 return Err(Miss::Again);
             }
         }
-        let journal = beside(name, JOURNAL);
         if let Some((fd, facts)) = open_if_file(&here.fd, &journal)? {
             let all = self.sidecars == Sidecars::All || self.is_kept(here, &journal).map_err(Miss::Failed)?;
             // Nobody writes, and there is something to play back: its writer died, and whoever opens the database next needs it.
@@ -381,7 +386,7 @@ impl Walk<'_> {
                 Ok(!ofd::is_write_locked(&held.main, sqlite::RESERVED)? && sqlite::is_journal(&fd))
             };
             let sample = match all || hot()? {
-                true => Some(self.sample(&journal, &fd, &facts, started, until)?),
+                true => Some(self.sample(&journal, &fd, &facts, journal_proof, until)?),
                 false => None,
             };
             match sample {
@@ -389,13 +394,12 @@ impl Walk<'_> {
                 _ => outcomes.push(Outcome::LeftOut(journal, Why::DatabaseSidecar)),
             }
         }
-        let index = beside(name, INDEX);
         if let Some((fd, facts)) = open_if_file(&here.fd, &index)? {
             if held.index.is_none() {
                 return Err(Miss::Again);
             }
             if self.sidecars == Sidecars::All || self.is_kept(here, &index).map_err(Miss::Failed)? {
-                samples.push(self.sample(&index, &fd, &facts, started, until)?);
+                samples.push(self.sample(&index, &fd, &facts, (started, Proof::Missing), until)?);
             } else {
                 outcomes.push(Outcome::LeftOut(index, Why::DatabaseSidecar));
             }
@@ -418,13 +422,13 @@ impl Walk<'_> {
         name: &[u8],
         fd: &OwnedFd,
         facts: &Facts,
-        started: i64,
+        (started, proof): (i64, Proof),
         until: Option<Instant>,
     ) -> Result<Sample, Miss> {
         for _ in 0..TRIES {
             let header = sqlite::start_of::<32>(fd)?;
             let now = linux::facts_of(fd)?;
-            let mut sample = self.sample(name, fd, &now, started, until)?;
+            let mut sample = self.sample(name, fd, &now, (started, proof), until)?;
             if sqlite::start_of::<32>(fd)? == header {
                 sample.trusted &= facts.same_file_state(&sample.facts);
                 return Ok(sample);
@@ -439,10 +443,9 @@ impl Walk<'_> {
         name: &[u8],
         fd: &OwnedFd,
         before: &Facts,
-        started: i64,
+        (started, proof): (i64, Proof),
         until: Option<Instant>,
     ) -> Result<Sample, Miss> {
-        let proof = Proof::of(fd, before);
         let copied = match (until, self.copies) {
             (Some(until), Some(copies)) if before.size > MEMORY_BYTES_MAX => {
                 copy_to_file(fd, before.size, copies.file()?, until)?
