@@ -19,7 +19,7 @@ use safepoint_model::tree::{Entry, Meta, Node, Tree};
 use safepoint_model::{ObjectId, ObjectKind, ObjectSink};
 use safepoint_store::Store;
 use safepoint_workspace::{
-    CacheHead, CacheWriter, Capabilities, Plan, Root, ScanOptions, Snapshot, StatCache, plan, scan,
+    Access, CacheHead, CacheWriter, Capabilities, Plan, Root, ScanOptions, Snapshot, StatCache, plan, scan,
 };
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -183,7 +183,8 @@ fn restore_plan((before, now): (Captured, Snapshot)) -> (Captured, Plan) {
     for _ in 0..PLANS {
         let writer = before.kept.store.writer().expect("a writer");
         let capabilities = Capabilities::default();
-        last = plan(&root, &writer, &now, &before.snapshot, &capabilities).expect("a plan");
+        last =
+            plan(&root, &writer, &now, (&before.snapshot, Access::Captured), &capabilities).expect("a plan");
     }
     (before, black_box(last))
 }

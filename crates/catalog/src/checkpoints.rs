@@ -28,6 +28,20 @@ impl Catalog {
     pub fn checkpoint(&self, id: CheckpointId) -> Result<Option<Checkpoint>, CatalogError> {
         self.read(|connection| get(connection, id))
     }
+
+    /// The place of a checkpoint in the order of commits, or, without an id, of the last one; nothing when it is not on record.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn checkpoint_order(&self, id: Option<CheckpointId>) -> Result<Option<u64>, CatalogError> {
+        let sql = "SELECT seq FROM checkpoints WHERE ?1 IS NULL OR id = ?1 ORDER BY seq DESC LIMIT 1";
+        let id = id.map(|id| id.to_string());
+        self.read(|connection| {
+            query::first(connection, "the order of checkpoints", sql, params![id], |row| {
+                Fields::new(row, "checkpoints", "order").number("seq")
+            })
+        })
+    }
 }
 
 impl Transaction<'_> {

@@ -65,7 +65,9 @@ fn set(object: &mut Value, key: &str, field: Value) {
 
 fn entry_fields(entry: &Entry) -> Map<String, Value> {
     let (kind, size, hash, target) = match &entry.node {
-        Node::File(content) => ("file", Some(content.size), Some(content.id), None),
+        Node::File(content) => {
+            ("file", Some(content.size), (!content.is_unread()).then_some(content.id), None)
+        }
         Node::Directory(tree) => ("directory", None, Some(*tree), None),
         Node::Symlink(target) => ("symlink", None, None, Some(bytes(target))),
     };

@@ -18,7 +18,7 @@ pub use safepoint_store::fuzzing::segments;
 pub use safepoint_workspace::fuzzing::rules as ignore_files;
 pub use settings::{configuration, plan_files};
 
-use safepoint_model::content::{decode_pieces, encode_pieces};
+use safepoint_model::content::{decode_pieces, decode_sparse, encode_pieces, encode_sparse};
 use safepoint_model::path::RelPath;
 use safepoint_model::tree::Tree;
 
@@ -42,6 +42,9 @@ pub const TARGETS: [(&str, Target); 9] = [
 pub fn objects(bytes: &[u8]) {
     if let Ok(pieces) = decode_pieces(bytes) {
         assert_eq!(encode_pieces(&pieces), bytes);
+    }
+    if let Ok(stretches) = decode_sparse(bytes) {
+        assert_eq!(encode_sparse(&stretches), bytes);
     }
     if let Ok(path) = RelPath::new(bytes) {
         assert_eq!(path.as_bytes(), bytes);

@@ -10,8 +10,9 @@ use crate::{GitError, GitId, Repository};
 use gix_hash::ObjectId as Oid;
 use gix_object::Kind;
 use gix_object::tree::EntryKind;
+use safepoint_model::content::{Content, Form};
 use safepoint_model::tree::{Entry, Node, Tree};
-use safepoint_model::{ObjectId, ObjectKind, ObjectSource, Progress, RelPath};
+use safepoint_model::{ObjectId, ObjectSource, Progress, RelPath};
 
 /// The owner may execute it: all that git keeps of a mode.
 const EXECUTABLE: u16 = 0o100;
@@ -35,6 +36,8 @@ pub struct Committed {
     pub commit: GitId,
     /// Paths whose names git refuses, left out.
     pub refused: Vec<RelPath>,
+    /// Files that are too long for git, which keeps every zero of their holes; left out.
+    pub holes: Vec<RelPath>,
     /// How many files and folders were left out because git ignores them.
     pub ignored: u64,
 }
@@ -55,6 +58,7 @@ impl Repository {
             source: wanted.source,
             tracked: Tracked::new(&index),
             refused: Vec::new(),
+            holes: Vec::new(),
             ignored: 0,
             progress,
         };
@@ -69,11 +73,11 @@ impl Repository {
             Some(tree) => tree,
             None => objects.put_tree(Vec::new())?,
         };
-        let (refused, ignored) = (writing.refused, writing.ignored);
+        let (refused, holes, ignored) = (writing.refused, writing.holes, writing.ignored);
         let text = self.commit_text(tree, parent, wanted);
         let commit = GitId(objects.put(Kind::Commit, text.as_bytes())?);
         objects.finish()?;
-        Ok(Committed { commit, refused, ignored })
+        Ok(Committed { commit, refused, holes, ignored })
     }
 
     fn commit_text(&self, tree: Oid, parent: Option<GitId>, wanted: &Wanted<'_>) -> String {
@@ -120,6 +124,7 @@ struct Writing<'a> {
     source: &'a dyn ObjectSource,
     tracked: Tracked,
     refused: Vec<RelPath>,
+    holes: Vec<RelPath>,
     ignored: u64,
     progress: &'a dyn Progress,
 }
@@ -184,6 +189,10 @@ impl Writing<'_> {
                 let tree = self.tree(*tree, path, ignores, ignored)?;
                 Ok(tree.map(|tree| (EntryKind::Tree, tree)))
             }
+            Node::File(_) if is_mostly_holes(entry) => {
+                self.holes.push(path.clone());
+                Ok(None)
+            }
             Node::File(content) => {
                 let blob = self.objects.put_content(self.source, content)?;
                 self.progress.advance(1, content.size);
@@ -199,9 +208,10 @@ impl Writing<'_> {
         match tree.get(RULES_FILE).map(|entry| &entry.node) {
             Some(Node::File(content)) if content.size <= RULES_BYTES_MAX => {
                 let mut text = Vec::new();
-                for piece in content.pieces(self.source)? {
-                    text.extend(self.source.get(ObjectKind::Chunk, piece.id)?);
-                }
+                content.read::<GitError>(self.source, &mut |bytes| {
+                    text.extend_from_slice(bytes);
+                    Ok(())
+                })?;
                 Ok(above.with(path.as_bytes(), &text))
             }
             _ => Ok(above.clone()),
@@ -225,6 +235,12 @@ impl Writing<'_> {
             false => self.objects.put_tree(entries).map(Some),
         }
     }
+}
+
+/// Whether a file is so long, with holes, that git, which keeps every zero, could not finish with it.
+fn is_mostly_holes(entry: &Entry) -> bool {
+    const BYTES_MAX: u64 = 16 << 30;
+    matches!(entry.node, Node::File(Content { form: Form::Sparse, size, .. }) if size > BYTES_MAX)
 }
 
 /// Whether git refuses the name wherever it checks names: whatever some file system could take for `.git` (git's `verify_path`).

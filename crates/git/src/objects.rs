@@ -138,20 +138,18 @@ impl<'r> Objects<'r> {
         if content.form == Form::Whole {
             return self.put(Kind::Blob, &source.get(ObjectKind::Chunk, content.id)?);
         }
-        let pieces = content.pieces(source)?;
         let mut hasher = gix_hash::hasher(self.repository.hash);
         hasher.update(&gix_object::encode::loose_header(Kind::Blob, content.size));
-        for piece in &pieces {
-            hasher.update(&source.get(ObjectKind::Chunk, piece.id)?);
-        }
+        content.read::<GitError>(source, &mut |bytes| {
+            hasher.update(bytes);
+            Ok(())
+        })?;
         let id = hasher.try_finalize().map_err(|error| self.repository.damaged(error))?;
         if !self.exists(&id) {
             self.write(Kind::Blob, content.size, &id, |out| {
-                for piece in &pieces {
-                    let bytes = source.get(ObjectKind::Chunk, piece.id)?;
-                    out.write_all(&bytes).map_err(GitError::write(self.folder.path()))?;
-                }
-                Ok(())
+                content.read::<GitError>(source, &mut |bytes| {
+                    out.write_all(bytes).map_err(GitError::write(self.folder.path()))
+                })
             })?;
         }
         Ok(id)

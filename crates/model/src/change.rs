@@ -132,7 +132,7 @@ impl Pair {
             let Some(name) = old.or(new).map(|entry| &entry.name) else { continue };
             let path = join(&self.path, name)?;
             match (old, new) {
-                (Some(old), Some(new)) => compared.pair(path, old, new, owners),
+                (Some(old), Some(new)) => compared.pair(source, path, old, new, owners),
                 (Some(old), None) => compared.deltas.push(Delta::Removed { path, old: old.clone() }),
                 (None, Some(new)) => compared.deltas.push(Delta::Added { path, new: new.clone() }),
                 (None, None) => {}
@@ -142,7 +142,7 @@ impl Pair {
 }
 
 impl Compared {
-    fn pair(&mut self, path: RelPath, old: &Entry, new: &Entry, owners: Owners) {
+    fn pair(&mut self, source: &dyn ObjectSource, path: RelPath, old: &Entry, new: &Entry, owners: Owners) {
         let same_meta = old.meta.same_but_times(&new.meta, owners);
         match (&old.node, &new.node) {
             (Node::Directory(old_tree), Node::Directory(new_tree)) => {
@@ -151,7 +151,7 @@ impl Compared {
                     self.deltas.push(Delta::Meta { path, old: old.clone(), new: new.clone() });
                 }
             }
-            (old_node, new_node) if old_node != new_node => {
+            (old_node, new_node) if !old_node.same_content(new_node, source) => {
                 self.deltas.push(Delta::Replaced { path, old: old.clone(), new: new.clone() });
             }
             _ if !same_meta => self.deltas.push(Delta::Meta { path, old: old.clone(), new: new.clone() }),

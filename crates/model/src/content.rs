@@ -1,9 +1,13 @@
-//! The content of a file: one chunk, or a list of pieces.
+//! The content of a file: one chunk, a list of pieces, or a list of pieces and holes.
+//!
+//! A list with holes is cut as if the zeros had been read: where a piece is [`HOLE_BYTES`] zeros, which is how zeros are cut, the list
+//! counts them and no chunk is stored. So files of equal bytes have equal pieces, with and without holes.
 //!
 //! The list is an object of its own, so that an entry of a tree is the same size for every file.
 
 use crate::varint::{self, Reader};
 use crate::{ModelError, ObjectError, ObjectId, ObjectKind, ObjectSource};
+use std::sync::LazyLock;
 
 /// Files up to this size are one chunk; larger ones are cut into pieces by their content.
 pub const WHOLE_BYTES_MAX: u64 = 256 * 1024;
@@ -15,6 +19,14 @@ pub const PIECE_BYTES_AVERAGE: usize = 256 * 1024;
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
 
 const FORMAT: u8 = 1;
+/// The version of a list with holes.
+const FORMAT_SPARSE: u8 = 2;
+
+/// The length in which holes are counted: that of the pieces that zeros are cut into.
+pub const HOLE_BYTES: u64 = PIECE_BYTES_MAX as u64;
+/// The name of a chunk of so many zeros.
+static ZEROS: LazyLock<ObjectId> =
+    LazyLock::new(|| ObjectId::of(ObjectKind::Chunk, &vec![0; PIECE_BYTES_MAX]));
 
 /// How the content of a file is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,6 +35,8 @@ pub enum Form {
     Whole,
     /// The id names a list of pieces.
     Pieces,
+    /// The id names a list of pieces and holes.
+    Sparse,
 }
 
 /// What a file holds: its length and the object that gives its bytes.
@@ -42,22 +56,81 @@ impl Content {
         Self { size: bytes.len() as u64, form: Form::Whole, id: ObjectId::of(ObjectKind::Chunk, bytes) }
     }
 
-    /// The pieces in order; a whole file is one piece.
+    /// The content of a file of which only the size is known. Nothing of it is stored.
+    pub fn unread(size: u64) -> Self {
+        Self { size, form: Form::Whole, id: ObjectId::from_bytes([0; 32]) }
+    }
+
+    /// Whether only its size is known.
+    pub fn is_unread(&self) -> bool {
+        *self == Self::unread(self.size)
+    }
+
+    /// The chunks that it needs, in order; holes need none.
+    ///
+    /// # Errors
+    /// As [`Content::stretches`].
+    pub fn chunks(&self, source: &dyn ObjectSource) -> Result<Vec<Piece>, ObjectError> {
+        let data = |stretch| if let Stretch::Data(piece) = stretch { Some(piece) } else { None };
+        Ok(self.stretches(source)?.into_iter().filter_map(data).collect())
+    }
+
+    /// Its bytes in order: pieces and holes. A whole file is one piece.
     ///
     /// # Errors
     /// When the list cannot be had, is malformed, or does not add up to the size.
-    pub fn pieces(&self, source: &dyn ObjectSource) -> Result<Vec<Piece>, ObjectError> {
-        match self.form {
-            Form::Whole => Ok(vec![Piece { size: self.size, id: self.id }]),
-            Form::Pieces => {
-                let pieces = decode_pieces(&source.get(ObjectKind::Pieces, self.id)?)
-                    .map_err(|error| ObjectError::Damaged { id: self.id, what: error.to_string() })?;
-                if pieces.iter().map(|piece| piece.size).sum::<u64>() != self.size {
-                    let what = "the pieces do not add up to the file".to_owned();
-                    return Err(ObjectError::Damaged { id: self.id, what });
+    pub fn stretches(&self, source: &dyn ObjectSource) -> Result<Vec<Stretch>, ObjectError> {
+        if self.form == Form::Whole {
+            return Ok(vec![Stretch::Data(Piece { size: self.size, id: self.id })]);
+        }
+        let damaged = |what: String| ObjectError::Damaged { id: self.id, what };
+        let bytes = source.get(ObjectKind::Pieces, self.id)?;
+        let stretches = match self.form {
+            Form::Sparse => decode_sparse(&bytes),
+            _ => decode_pieces(&bytes).map(|pieces| pieces.into_iter().map(Stretch::Data).collect()),
+        };
+        let stretches: Vec<Stretch> = stretches.map_err(|error| damaged(error.to_string()))?;
+        let size = stretches.iter().try_fold(0u64, |sum, stretch| sum.checked_add(stretch.size()));
+        if size != Some(self.size) {
+            return Err(damaged("the pieces do not add up to the file".to_owned()));
+        }
+        Ok(stretches)
+    }
+
+    /// Gives all of its bytes in order, each piece checked; a hole as zeros.
+    ///
+    /// # Errors
+    /// When a list or a chunk is missing or damaged, or the callback fails.
+    pub fn read<E: From<ObjectError>>(
+        &self,
+        source: &dyn ObjectSource,
+        each: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut zeros = Vec::new();
+        for stretch in self.stretches(source)? {
+            match stretch {
+                Stretch::Data(piece) => each(&piece.load(source)?)?,
+                Stretch::Hole(size) => {
+                    zeros.resize(PIECE_BYTES_MAX, 0);
+                    for _ in 0..size / HOLE_BYTES {
+                        each(&zeros)?;
+                    }
                 }
-                Ok(pieces)
             }
+        }
+        Ok(())
+    }
+
+    /// Whether both are the same bytes. With and without holes they have different names; the pieces between are cut the same way.
+    ///
+    /// # Errors
+    /// When a list has to be looked at and cannot be.
+    pub fn same_bytes(&self, other: &Content, source: &dyn ObjectSource) -> Result<bool, ObjectError> {
+        match (self.form, other.form) {
+            (Form::Sparse, Form::Pieces) | (Form::Pieces, Form::Sparse) if self.size == other.size => {
+                Ok(with_holes(self.stretches(source)?) == with_holes(other.stretches(source)?))
+            }
+            _ => Ok(self == other),
         }
     }
 }
@@ -71,15 +144,81 @@ pub struct Piece {
     pub id: ObjectId,
 }
 
+impl Piece {
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// When its chunk is missing or damaged, or has another length.
+    pub fn load(&self, source: &dyn ObjectSource) -> Result<Vec<u8>, ObjectError> {
+        let bytes = source.get(ObjectKind::Chunk, self.id)?;
+        if bytes.len() as u64 != self.size {
+            let what = "a piece has another length than its list says".to_owned();
+            return Err(ObjectError::Damaged { id: self.id, what });
+        }
+        Ok(bytes)
+    }
+}
+
+/// A stretch of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stretch {
+    /// The bytes of a piece.
+    Data(Piece),
+    /// So many zeros that no chunk holds; a multiple of [`HOLE_BYTES`].
+    Hole(u64),
+}
+
+impl Stretch {
+    /// Length in bytes.
+    pub fn size(&self) -> u64 {
+        match self {
+            Stretch::Data(piece) => piece.size,
+            Stretch::Hole(size) => *size,
+        }
+    }
+}
+
+/// The same bytes with every piece of [`HOLE_BYTES`] zeros as a hole, and holes as long as they can be.
+pub fn with_holes(stretches: impl IntoIterator<Item = Stretch>) -> Vec<Stretch> {
+    let mut out: Vec<Stretch> = Vec::new();
+    for stretch in stretches {
+        match (stretch, out.last_mut()) {
+            (Stretch::Data(piece), _) if piece.id != *ZEROS => out.push(stretch),
+            (_, Some(Stretch::Hole(size))) => *size = size.saturating_add(stretch.size()),
+            _ => out.push(Stretch::Hole(stretch.size())),
+        }
+    }
+    out
+}
+
 /// The bytes of a list of pieces.
 pub fn encode_pieces(pieces: &[Piece]) -> Vec<u8> {
     let mut out = Vec::with_capacity(1 + pieces.len() * 36);
     out.push(FORMAT);
     for piece in pieces {
-        varint::put(&mut out, piece.size);
-        out.extend_from_slice(piece.id.as_bytes());
+        put_piece(&mut out, piece);
     }
     out
+}
+
+/// The bytes of a list of pieces and holes, as [`with_holes`] gives it.
+pub fn encode_sparse(stretches: &[Stretch]) -> Vec<u8> {
+    let mut out = vec![FORMAT_SPARSE];
+    for stretch in stretches {
+        match stretch {
+            Stretch::Data(piece) => put_piece(&mut out, piece),
+            Stretch::Hole(size) => {
+                varint::put(&mut out, 0);
+                varint::put(&mut out, size / HOLE_BYTES);
+            }
+        }
+    }
+    out
+}
+
+fn put_piece(out: &mut Vec<u8>, piece: &Piece) {
+    varint::put(out, piece.size);
+    out.extend_from_slice(piece.id.as_bytes());
 }
 
 /// Reads a list of pieces.
@@ -94,13 +233,44 @@ pub fn decode_pieces(bytes: &[u8]) -> Result<Vec<Piece>, ModelError> {
     let mut pieces = Vec::new();
     while !reader.is_empty() {
         let size = reader.number()?;
-        if size == 0 || size > PIECE_BYTES_MAX as u64 {
-            return Err(reader.malformed("a piece has an impossible length"));
-        }
-        pieces.push(Piece { size, id: ObjectId::from_bytes(reader.hash()?) });
+        pieces.push(take_piece(&mut reader, size)?);
     }
     reader.finish()?;
     Ok(pieces)
+}
+
+/// Reads a list of pieces and holes; any but the canonical bytes are refused.
+///
+/// # Errors
+/// When the bytes do not follow the format.
+pub fn decode_sparse(bytes: &[u8]) -> Result<Vec<Stretch>, ModelError> {
+    let mut reader = Reader::new(bytes, "list of pieces and holes");
+    if reader.byte()? != FORMAT_SPARSE {
+        return Err(reader.malformed("its version is unknown"));
+    }
+    let mut stretches = Vec::new();
+    while !reader.is_empty() {
+        stretches.push(match reader.number()? {
+            0 => {
+                let size = reader.number()?.checked_mul(HOLE_BYTES).filter(|size| *size > 0);
+                Stretch::Hole(size.ok_or_else(|| reader.malformed("a hole has an impossible length"))?)
+            }
+            size => Stretch::Data(take_piece(&mut reader, size)?),
+        });
+    }
+    let is_hole = |stretch: &Stretch| matches!(stretch, Stretch::Hole(_));
+    if !stretches.iter().any(is_hole) || with_holes(stretches.iter().copied()) != stretches {
+        return Err(reader.malformed("its holes are not written as they should be"));
+    }
+    reader.finish()?;
+    Ok(stretches)
+}
+
+fn take_piece(reader: &mut Reader<'_>, size: u64) -> Result<Piece, ModelError> {
+    if size == 0 || size > PIECE_BYTES_MAX as u64 {
+        return Err(reader.malformed("a piece has an impossible length"));
+    }
+    Ok(Piece { size, id: ObjectId::from_bytes(reader.hash()?) })
 }
 
 #[cfg(test)]
@@ -135,11 +305,77 @@ mod tests {
         let memory = Memory::default();
         let id = memory.put(ObjectKind::Pieces, &encode_pieces(&[piece(9)])).unwrap();
         let content = |size| Content { size, form: Form::Pieces, id };
-        assert_eq!(content(9).pieces(&memory).unwrap().len(), 1);
-        assert!(matches!(content(8).pieces(&memory), Err(ObjectError::Damaged { .. })));
+        assert_eq!(content(9).stretches(&memory).unwrap().len(), 1);
+        assert!(matches!(content(8).stretches(&memory), Err(ObjectError::Damaged { .. })));
         let junk = memory.put(ObjectKind::Pieces, b"junk").unwrap();
         let content = Content { size: 1, form: Form::Pieces, id: junk };
-        assert!(matches!(content.pieces(&memory), Err(ObjectError::Damaged { .. })));
-        assert_eq!(Content::whole(b"abc").pieces(&memory).unwrap()[0].size, 3);
+        assert!(matches!(content.stretches(&memory), Err(ObjectError::Damaged { .. })));
+        assert_eq!(Content::whole(b"abc").chunks(&memory).unwrap()[0].size, 3);
+    }
+
+    fn sparse(memory: &Memory, size: u64, stretches: &[Stretch]) -> Content {
+        let id = memory.put(ObjectKind::Pieces, &encode_sparse(stretches)).unwrap();
+        Content { size, form: Form::Sparse, id }
+    }
+
+    fn zeros() -> Piece {
+        Piece { size: HOLE_BYTES, id: *ZEROS }
+    }
+
+    #[test]
+    fn holes_read_back_and_compare_equal_to_zeros() {
+        let memory = Memory::default();
+        let list = [Stretch::Data(piece(9)), Stretch::Hole(3 * HOLE_BYTES), Stretch::Data(piece(7))];
+        let content = sparse(&memory, 16 + 3 * HOLE_BYTES, &list);
+        assert_eq!(content.stretches(&memory).unwrap(), list);
+        assert_eq!(content.chunks(&memory).unwrap(), [piece(9), piece(7)]);
+        let dense = |pieces: &[Piece]| Content {
+            size: pieces.iter().map(|piece| piece.size).sum(),
+            form: Form::Pieces,
+            id: memory.put(ObjectKind::Pieces, &encode_pieces(pieces)).unwrap(),
+        };
+        let same = dense(&[piece(9), zeros(), zeros(), zeros(), piece(7)]);
+        assert!(content.same_bytes(&same, &memory).unwrap() && same.same_bytes(&content, &memory).unwrap());
+        for other in [
+            dense(&[piece(9), zeros(), zeros(), piece(7)]),
+            dense(&[piece(9), zeros(), zeros(), piece(7), zeros()]),
+            dense(&[piece(7), zeros(), zeros(), zeros(), piece(9)]),
+            dense(&[piece(9), zeros(), zeros(), piece(HOLE_BYTES), piece(7)]),
+            Content { form: Form::Pieces, ..content },
+        ] {
+            assert!(!content.same_bytes(&other, &memory).is_ok_and(|same| same), "{other:?}");
+        }
+        // Fifteen terabytes of nothing take a few bytes.
+        let huge = [Stretch::Hole(15 << 40)];
+        assert!(encode_sparse(&huge).len() < 8);
+        assert_eq!(sparse(&memory, 15 << 40, &huge).stretches(&memory).unwrap(), huge);
+    }
+
+    #[test]
+    fn hostile_holes_are_refused() {
+        let memory = Memory::default();
+        let refused = |size: u64, bytes: &[u8]| {
+            let id = memory.put(ObjectKind::Pieces, bytes).unwrap();
+            let content = Content { size, form: Form::Sparse, id };
+            let result = content.stretches(&memory);
+            assert!(matches!(result, Err(ObjectError::Damaged { .. })), "{bytes:?}: {result:?}");
+        };
+        let hole = |count: u64| Stretch::Hole(count * HOLE_BYTES);
+        let size = HOLE_BYTES;
+        refused(size, &[]);
+        refused(size, &encode_pieces(&[zeros()]));
+        refused(9, &encode_sparse(&[Stretch::Data(piece(9))]));
+        refused(2 * size, &encode_sparse(&[hole(1), hole(1)]));
+        refused(2 * size, &encode_sparse(&[hole(1), Stretch::Data(zeros())]));
+        refused(0, &encode_sparse(&[hole(0)]));
+        refused(size + 1, &encode_sparse(&[hole(1)]));
+        // More than there can be, alone and together.
+        refused(0, &[FORMAT_SPARSE, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
+        let most = Stretch::Hole(u64::MAX / HOLE_BYTES * HOLE_BYTES);
+        refused(size - 1, &encode_sparse(&[most, Stretch::Data(piece(9)), most]));
+        let good = encode_sparse(&[hole(2), Stretch::Data(piece(9))]);
+        for end in 0..good.len() {
+            refused(2 * size + 9, &good[..end]);
+        }
     }
 }

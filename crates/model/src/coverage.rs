@@ -30,6 +30,8 @@ pub enum Why {
     DatabaseSidecar,
     /// The home of another Safepoint: its checkpoints come and go by their own rules.
     OtherHome,
+    /// It is large, changed, and outside of the paths that a rollback was about.
+    NotChosen,
 }
 
 impl fmt::Display for Why {
@@ -46,6 +48,7 @@ impl fmt::Display for Why {
             Why::Purged => "purged",
             Why::DatabaseSidecar => "a temporary file of a SQLite database",
             Why::OtherHome => "the home of another Safepoint",
+            Why::NotChosen => "large, and outside of the chosen paths",
         })
     }
 }
@@ -108,6 +111,7 @@ mod tests {
             Why::TooDeep,
             Why::DatabaseSidecar,
             Why::OtherHome,
+            Why::NotChosen,
         ] {
             assert!(why.to_string().len() > 8);
             let json = serde_json::to_string(&why).unwrap();

@@ -3,6 +3,7 @@
 //! No I/O, no clock, no randomness: the same input gives the same bytes, today and in ten years.
 //! Everything that is decoded here was read from a disk and is treated as hostile.
 
+pub mod access;
 pub mod agent;
 mod bytes;
 pub mod change;
@@ -36,7 +37,7 @@ pub use bytes::Bytes;
 pub use error::ModelError;
 pub use hash::{ObjectId, ObjectKind};
 pub use id::{CheckpointId, RollbackId, WorkspaceId};
-pub use object::{ObjectError, ObjectSink, ObjectSource};
+pub use object::{ObjectError, ObjectSink, ObjectSource, SparseRead};
 pub use path::RelPath;
 pub use progress::Progress;
 pub use span::Span;

@@ -4,7 +4,8 @@
 
 use crate::content::Content;
 use crate::{ObjectId, ObjectKind};
-use std::io::Read;
+use std::io::{self, Read};
+use std::ops::Range;
 use thiserror::Error;
 
 /// Why an object could not be read or kept.
@@ -26,7 +27,7 @@ pub enum ObjectError {
     },
     /// The bytes that were to be kept could not be read.
     #[error("cannot read the content that was to be stored")]
-    Input(#[source] std::io::Error),
+    Input(#[source] io::Error),
     /// The place itself failed.
     #[error("the object store failed")]
     Store(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -70,6 +71,31 @@ pub trait ObjectSink: Sync {
     /// # Errors
     /// When the reader or the place fails.
     fn put_content(&self, size_hint: u64, reader: &mut dyn Read) -> Result<Content, ObjectError>;
+
+    /// Keeps a file of this size whose holes need not be read. The result says what really came.
+    ///
+    /// # Errors
+    /// When the reader or the place fails.
+    fn put_sparse(&self, size: u64, reader: &mut dyn SparseRead) -> Result<Content, ObjectError> {
+        self.put_content(size, reader)
+    }
+}
+
+/// A file that knows where its holes are.
+pub trait SparseRead: Read {
+    /// The first stretch of data at or after an offset; nothing where only a hole follows.
+    ///
+    /// # Errors
+    /// When the file cannot be asked.
+    fn data_from(&mut self, at: u64) -> io::Result<Option<Range<u64>>>;
+
+    /// Makes the next reading begin at an offset.
+    fn go_to(&mut self, at: u64);
+
+    /// Whether zeros count as a hole even where they are data: it had holes once.
+    fn keeps_holes(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -4,23 +4,29 @@
 //! the root speaks for every byte below. Times of directories and links are left out: they change with every
 //! edit and nobody restores by them.
 
+use crate::access::{self, Acl};
 use crate::content::{Content, Form};
 use crate::path::check_name;
 use crate::varint::{self, Reader};
 use crate::{ModelError, ObjectError, ObjectId, ObjectKind, ObjectSource};
 
 const FORMAT: u8 = 1;
+/// The version of a tree in which an entry has an ACL, a capability or holes. No other tree has it.
+const FORMAT_EXTENDED: u8 = 2;
 /// Linux keeps a link's target within one page.
 const TARGET_BYTES_MAX: usize = 4096;
 /// Linux limits a value to 64 KiB and a name to 255 bytes (xattr(7)).
 const XATTR_VALUE_BYTES_MAX: usize = 65_536;
 
+const USER: &[u8] = b"user.";
+
 const FILE_WHOLE: u8 = 1;
 const FILE_PIECES: u8 = 2;
 const DIRECTORY: u8 = 3;
 const SYMLINK: u8 = 4;
+const FILE_SPARSE: u8 = 5;
 
-/// One extended attribute: its name with the `user.` prefix, and its value.
+/// One extended attribute: its name with its prefix, and its value.
 pub type Xattr = (Vec<u8>, Vec<u8>);
 
 /// What is kept about an entry beside its content.
@@ -34,11 +40,73 @@ pub struct Meta {
     pub gid: u32,
     /// When a file was last written, in nanoseconds since 1970; zero for directories and links.
     pub mtime_ns: i64,
-    /// Extended attributes of `user.*`, sorted by name.
+    /// Extended attributes of `user.*`, ACLs and capabilities (see [`access`]), sorted by name. The nine lowest bits of the mode
+    /// are those of the ACL, where there is one.
     pub xattrs: Vec<Xattr>,
 }
 
 impl Meta {
+    /// The value of an attribute.
+    pub fn xattr(&self, name: &[u8]) -> Option<&[u8]> {
+        self.xattrs.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_slice())
+    }
+
+    /// The ACL for access, where there is one.
+    pub fn acl(&self) -> Option<Acl> {
+        self.xattr(access::ACCESS).and_then(Acl::parse)
+    }
+
+    /// Whether it has an ACL for access or for what is made below it.
+    pub fn has_acl(&self) -> bool {
+        self.xattrs.iter().any(|(name, _)| is_acl(name))
+    }
+
+    /// Whether it has capabilities of a program.
+    pub fn has_capability(&self) -> bool {
+        self.xattr(access::CAPABILITY).is_some()
+    }
+
+    /// The same where ACLs cannot be kept: nobody gets more access by its mode than by the ACL.
+    #[must_use]
+    pub fn without_acls(&self) -> Meta {
+        let mut plain = self.clone();
+        if let Some(acl) = self.acl() {
+            plain.mode = self.mode & 0o7000 | acl.plain_bits();
+        }
+        plain.xattrs.retain(|(name, _)| !is_acl(name));
+        plain
+    }
+
+    /// The same where capabilities cannot be kept.
+    #[must_use]
+    pub fn without_capability(&self) -> Meta {
+        let mut plain = self.clone();
+        plain.xattrs.retain(|(name, _)| name != access::CAPABILITY);
+        plain
+    }
+
+    /// Takes over the ACLs and capabilities of another, where it is not known whether there were any. A mode from such a time has the
+    /// mask of an ACL where it has the group's rights otherwise, and so agrees with the ACL.
+    pub fn adopt_access(&mut self, other: &Meta) {
+        if self.has_acl() || self.has_capability() {
+            return;
+        }
+        let taken = other.xattrs.iter().filter(|(name, _)| !name.starts_with(USER)).cloned();
+        self.xattrs.extend(taken);
+        self.xattrs.sort();
+        for (_, value) in self.xattrs.iter_mut().filter(|(name, _)| name == access::ACCESS) {
+            access::set_mode_bits(value, self.mode);
+        }
+    }
+
+    /// Gives the owner these rights as well (`0o700` at most), in the mode and in the ACL.
+    pub fn add_owner_bits(&mut self, bits: u16) {
+        self.mode |= bits;
+        for (_, value) in self.xattrs.iter_mut().filter(|(name, _)| name == access::ACCESS) {
+            access::add_owner_bits(value, bits >> 6);
+        }
+    }
+
     /// Whether an entry with this needs nothing done to have `other`'s, times apart.
     /// `owners` says whether owner and group count (only root can give files away).
     pub fn same_but_times(&self, other: &Meta, owners: Owners) -> bool {
@@ -68,10 +136,23 @@ pub enum Node {
     Symlink(Vec<u8>),
 }
 
+fn is_acl(name: &[u8]) -> bool {
+    name == access::ACCESS || name == access::DEFAULT
+}
+
 impl Node {
     /// Whether both are files, both directories or both links.
     pub fn same_type(&self, other: &Node) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+
+    /// Whether both are the same; a file with holes and one with zeros in their place are. A file whose list of pieces cannot be read
+    /// is the same as itself alone.
+    pub fn same_content(&self, other: &Node, source: &dyn ObjectSource) -> bool {
+        match (self, other) {
+            (Node::File(one), Node::File(other)) => one.same_bytes(other, source).unwrap_or(false),
+            _ => self == other,
+        }
     }
 }
 
@@ -84,6 +165,14 @@ pub struct Entry {
     pub meta: Meta,
     /// Content.
     pub node: Node,
+}
+
+impl Entry {
+    /// Whether only the second version of a tree can hold it.
+    fn is_extended(&self) -> bool {
+        matches!(self.node, Node::File(Content { form: Form::Sparse, .. }))
+            || self.meta.xattrs.iter().any(|(name, _)| !name.starts_with(USER))
+    }
 }
 
 /// A directory: entries sorted by name, each name once.
@@ -136,7 +225,7 @@ impl Tree {
     /// The canonical bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16 + self.entries.len() * 80);
-        out.push(FORMAT);
+        out.push(format_of(self.entries.iter().any(Entry::is_extended)));
         for entry in &self.entries {
             encode_entry(&mut out, entry);
         }
@@ -146,7 +235,7 @@ impl Tree {
     /// The canonical bytes of a tree with this one entry, without making a tree of it.
     pub fn single(entry: &Entry) -> Vec<u8> {
         let mut out = Vec::with_capacity(96);
-        out.push(FORMAT);
+        out.push(format_of(entry.is_extended()));
         encode_entry(&mut out, entry);
         out
     }
@@ -157,7 +246,8 @@ impl Tree {
     /// When the bytes do not follow the format.
     pub fn decode(bytes: &[u8]) -> Result<Self, ModelError> {
         let mut reader = Reader::new(bytes, "tree");
-        if reader.byte()? != FORMAT {
+        let format = reader.byte()?;
+        if !matches!(format, FORMAT | FORMAT_EXTENDED) {
             return Err(reader.malformed("its version is unknown"));
         }
         let mut entries: Vec<Entry> = Vec::new();
@@ -168,15 +258,23 @@ impl Tree {
             }
             entries.push(entry);
         }
+        if format_of(entries.iter().any(Entry::is_extended)) != format {
+            return Err(reader.malformed("its version is not that of its entries"));
+        }
         reader.finish()?;
         Ok(Self { entries })
     }
+}
+
+fn format_of(extended: bool) -> u8 {
+    if extended { FORMAT_EXTENDED } else { FORMAT }
 }
 
 fn encode_entry(out: &mut Vec<u8>, entry: &Entry) {
     out.push(match &entry.node {
         Node::File(Content { form: Form::Whole, .. }) => FILE_WHOLE,
         Node::File(Content { form: Form::Pieces, .. }) => FILE_PIECES,
+        Node::File(Content { form: Form::Sparse, .. }) => FILE_SPARSE,
         Node::Directory(_) => DIRECTORY,
         Node::Symlink(_) => SYMLINK,
     });
@@ -206,17 +304,40 @@ fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, ModelError> {
     check_name(&name)?;
     let mut meta = decode_meta(reader)?;
     let node = match kind {
-        FILE_WHOLE | FILE_PIECES => {
+        FILE_WHOLE | FILE_PIECES | FILE_SPARSE => {
             meta.mtime_ns = reader.signed()?;
             let size = reader.number()?;
-            let form = if kind == FILE_WHOLE { Form::Whole } else { Form::Pieces };
+            let form = match kind {
+                FILE_WHOLE => Form::Whole,
+                FILE_PIECES => Form::Pieces,
+                _ => Form::Sparse,
+            };
             Node::File(Content { size, form, id: ObjectId::from_bytes(reader.hash()?) })
         }
         DIRECTORY => Node::Directory(ObjectId::from_bytes(reader.hash()?)),
         SYMLINK => Node::Symlink(decode_target(reader)?),
         _ => return Err(reader.malformed("an entry has an unknown type")),
     };
+    check_access(reader, &meta, &node)?;
     Ok(Entry { name, meta, node })
+}
+
+/// ACLs and capabilities are where they can be, are what the kernel takes, and agree with the mode.
+fn check_access(reader: &Reader<'_>, meta: &Meta, node: &Node) -> Result<(), ModelError> {
+    for (name, value) in meta.xattrs.iter().filter(|(name, _)| !name.starts_with(USER)) {
+        let is_sound = match (name.as_slice(), node) {
+            (access::ACCESS, Node::File(_) | Node::Directory(_)) => {
+                Acl::parse(value).is_some_and(|acl| acl.is_extended() && acl.mode_bits() == meta.mode & 0o777)
+            }
+            (access::DEFAULT, Node::Directory(_)) => Acl::parse(value).is_some(),
+            (access::CAPABILITY, Node::File(_)) => access::is_capability(value),
+            _ => return Err(reader.malformed("an attribute is none that is kept")),
+        };
+        if !is_sound {
+            return Err(reader.malformed("an ACL or a capability makes no sense"));
+        }
+    }
+    Ok(())
 }
 
 fn decode_target(reader: &mut Reader<'_>) -> Result<Vec<u8>, ModelError> {
@@ -239,8 +360,8 @@ fn decode_meta(reader: &mut Reader<'_>) -> Result<Meta, ModelError> {
     let mut xattrs: Vec<Xattr> = Vec::new();
     for _ in 0..reader.number()? {
         let name = reader.bytes(crate::path::NAME_BYTES_MAX)?.to_vec();
-        if !name.starts_with(b"user.") || name.contains(&0) {
-            return Err(reader.malformed("an attribute is not one of user.*"));
+        if name.contains(&0) {
+            return Err(reader.malformed("an attribute has an impossible name"));
         }
         if xattrs.last().is_some_and(|last| last.0 >= name) {
             return Err(reader.malformed("its attributes are not sorted"));
@@ -295,6 +416,85 @@ mod tests {
     fn the_id_of_a_tree_is_fixed_forever() {
         let id = ObjectId::of(ObjectKind::Tree, &sample().encode());
         assert_eq!(id.to_string(), "b6d209d6ef1d81e461e4c761e07d46d225b2ca2d4ce98ffb41b40d94b58358ce");
+    }
+
+    /// A tree that has everything that only the second version has.
+    fn extended() -> Tree {
+        let mut entries = sample().into_entries();
+        let acl = |name: &[u8]| (name.to_vec(), access::tests::sample());
+        let mut shared = file("shared", b"1");
+        (shared.meta.mode, shared.meta.xattrs) = (0o2670, vec![acl(access::ACCESS)]);
+        let mut program = file("program", b"1");
+        let mut capability = vec![0; 20];
+        (capability[0], capability[3]) = (1, 2);
+        program.meta.xattrs = vec![(access::CAPABILITY.to_vec(), capability)];
+        let mut folder = file("folder", b"");
+        folder.meta.mtime_ns = 0;
+        folder.meta.mode = 0o670;
+        folder.meta.xattrs = vec![acl(access::ACCESS), acl(access::DEFAULT), (b"user.a".to_vec(), vec![])];
+        folder.node = Node::Directory(ObjectId::of(ObjectKind::Tree, b"t"));
+        let mut sparse = file("sparse", b"");
+        let id = ObjectId::of(ObjectKind::Pieces, b"s");
+        sparse.node = Node::File(Content { size: 15 << 40, form: Form::Sparse, id });
+        entries.extend([shared, program, folder, sparse]);
+        Tree::new(entries).unwrap()
+    }
+
+    #[test]
+    fn the_second_version_is_for_acls_capabilities_and_holes_alone() {
+        assert_eq!(sample().encode()[0], FORMAT);
+        let bytes = extended().encode();
+        assert_eq!(bytes[0], FORMAT_EXTENDED);
+        assert_eq!(Tree::decode(&bytes).unwrap(), extended());
+        assert!(Tree::decode(&[&[FORMAT][..], &bytes[1..]].concat()).is_err());
+        let plain = sample().encode();
+        assert!(Tree::decode(&[&[FORMAT_EXTENDED][..], &plain[1..]].concat()).is_err());
+        assert!(Tree::decode(&[FORMAT_EXTENDED]).is_err());
+        let plain_names = sample();
+        for entry in extended().entries() {
+            let alone = Tree::new(vec![entry.clone()]).unwrap();
+            let format = if plain_names.get(&entry.name).is_some() { FORMAT } else { FORMAT_EXTENDED };
+            assert_eq!(alone.encode()[0], format, "{entry:?}");
+            assert_eq!(Tree::single(entry), alone.encode());
+            assert_eq!(Tree::decode(&alone.encode()).unwrap(), alone);
+        }
+        let id = ObjectId::of(ObjectKind::Tree, &bytes);
+        assert_eq!(id.to_string(), "de0d35894539556f4c41e6c88ee7e537fa9728b74d2902c7eec5188e0d43c5b9");
+    }
+
+    #[test]
+    fn acls_and_capabilities_that_make_no_sense_are_refused() {
+        let refused = |name: &str, change: &dyn Fn(&mut Entry)| {
+            let mut entry = extended().get(name.as_bytes()).unwrap().clone();
+            assert!(Tree::decode(&Tree::single(&entry)).is_ok());
+            change(&mut entry);
+            assert!(Tree::decode(&Tree::single(&entry)).is_err(), "{entry:?}");
+        };
+        refused("shared", &|entry| entry.meta.mode = 0o640);
+        refused("shared", &|entry| entry.meta.xattrs[0].1.truncate(3));
+        refused("shared", &|entry| entry.meta.xattrs[0].1 = access::minimal(0o670));
+        refused("shared", &|entry| entry.meta.xattrs[0].0 = access::DEFAULT.to_vec());
+        refused("shared", &|entry| entry.meta.xattrs[0].0 = b"system.other".to_vec());
+        refused("shared", &|entry| entry.meta.xattrs[0].0 = b"trusted.overlay.opaque".to_vec());
+        refused("shared", &|entry| entry.node = Node::Symlink(b"target".to_vec()));
+        refused("folder", &|entry| entry.meta.xattrs[1].1[4] = 9);
+        refused("folder", &|entry| entry.meta.xattrs.swap(0, 1));
+        refused("program", &|entry| entry.meta.xattrs[0].1.push(0));
+        refused("program", &|entry| entry.node = Node::Directory(ObjectId::of(ObjectKind::Tree, b"t")));
+    }
+
+    #[test]
+    fn without_its_acl_nothing_is_more_open_and_lent_rights_agree_with_it() {
+        let mut meta = extended().get(b"folder").unwrap().meta.clone();
+        let plain = meta.without_acls();
+        assert_eq!((plain.mode, plain.xattrs.len()), (0o640, 1));
+        assert_eq!(extended().get(b"program").unwrap().meta.without_capability().xattrs, vec![]);
+        meta.add_owner_bits(0o700);
+        assert_eq!((meta.mode, meta.acl().unwrap().mode_bits()), (0o770, 0o770));
+        let mut old = Meta { mode: 0o651, ..file("a", b"").meta };
+        old.adopt_access(&meta);
+        assert_eq!((old.acl().unwrap().mode_bits(), old.acl().unwrap().plain_bits()), (0o651, 0o641));
+        assert_eq!(old.xattrs.len(), 2);
     }
 
     #[test]
@@ -366,13 +566,26 @@ mod tests {
         }
 
         #[test]
-        fn one_changed_byte_never_goes_unseen(at in 0usize..400, bit in 0u8..8) {
-            let mut bytes = sample().encode();
-            let at = at % bytes.len();
-            bytes[at] ^= 1 << bit;
-            if let Ok(tree) = Tree::decode(&bytes) {
-                prop_assert_ne!(tree, sample());
+        fn one_changed_byte_never_goes_unseen(at in 0usize..4000, bit in 0u8..8) {
+            for whole in [sample(), extended()] {
+                let mut bytes = whole.encode();
+                let at = at % bytes.len();
+                bytes[at] ^= 1 << bit;
+                if let Ok(tree) = Tree::decode(&bytes) {
+                    prop_assert_eq!(&tree.encode(), &bytes);
+                    prop_assert_ne!(tree, whole);
+                }
             }
+        }
+
+        #[test]
+        fn any_choice_of_entries_reads_back_under_the_version_that_it_takes(chosen in prop::collection::vec(any::<bool>(), 10)) {
+            let all = extended().into_entries().into_iter().zip(chosen);
+            let some: Vec<Entry> = all.filter_map(|(entry, taken)| taken.then_some(entry)).collect();
+            let tree = Tree::new(some).unwrap();
+            let bytes = tree.encode();
+            prop_assert_eq!(bytes[0] == FORMAT_EXTENDED, tree.entries().iter().any(Entry::is_extended));
+            prop_assert_eq!(Tree::decode(&bytes).unwrap(), tree);
         }
     }
 }

@@ -75,10 +75,11 @@ fn entry_at(
     }
 }
 
-fn same(a: Option<&Entry>, b: Option<&Entry>) -> bool {
+fn same(source: &dyn ObjectSource, a: Option<&Entry>, b: Option<&Entry>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => {
-            (&a.node, a.meta.mode, &a.meta.xattrs) == (&b.node, b.meta.mode, &b.meta.xattrs)
+            (a.meta.mode, &a.meta.xattrs) == (b.meta.mode, &b.meta.xattrs)
+                && a.node.same_content(&b.node, source)
         }
         (None, None) => true,
         _ => false,
@@ -101,7 +102,7 @@ impl Taking {
         for delta in between(source, self.base, project)? {
             let path = delta.path();
             let (there, here) = (entry_at(source, project, path)?, entry_at(source, result, path)?);
-            if !same(there.as_ref(), here.as_ref()) {
+            if !same(source, there.as_ref(), here.as_ref()) {
                 theirs.push(path.clone());
             }
         }

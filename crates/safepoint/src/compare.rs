@@ -24,6 +24,15 @@ pub enum Against {
     Present,
 }
 
+/// How much of what changed is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// All of it.
+    All,
+    /// As much as it takes to tell that it changed.
+    InDoubt,
+}
+
 /// Two states side by side.
 pub struct Comparison<'m> {
     manager: &'m CheckpointManager,
@@ -82,7 +91,7 @@ impl CheckpointManager {
         let measurer = self.store.measurer();
         let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
         let part = FilesPart::new(self, &held.root, workspace, config.excludes);
-        let scan = part.scan(&measurer, None, progress)?;
+        let scan = part.look(&measurer, None, progress)?;
         let coverage = scan.snapshot.coverage;
         let warnings = scan.warnings.into_iter().chain(config.passed_over).collect();
         Ok(Survey { count: scan.count, bytes: scan.bytes, coverage, warnings })
@@ -97,6 +106,17 @@ impl CheckpointManager {
         workspace: &Workspace,
         old: &Checkpoint,
         new: &Against,
+        progress: &dyn Progress,
+    ) -> Result<Comparison<'_>, Error> {
+        self.compare(workspace, old, new, Reading::All, progress)
+    }
+
+    fn compare(
+        &self,
+        workspace: &Workspace,
+        old: &Checkpoint,
+        new: &Against,
+        reading: Reading,
         progress: &dyn Progress,
     ) -> Result<Comparison<'_>, Error> {
         let using = self.store.using()?;
@@ -121,7 +141,10 @@ impl CheckpointManager {
                 let measurer = self.store.measurer();
                 let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
                 let part = FilesPart::new(self, &held.root, workspace, config.excludes);
-                let scan = part.scan(&measurer, before.tree(), progress)?;
+                let scan = match reading {
+                    Reading::All => part.scan(&measurer, before.tree(), progress)?,
+                    Reading::InDoubt => part.look(&measurer, before.tree(), progress)?,
+                };
                 let changes = changes(&measurer, before.tree(), scan.snapshot.tree())?;
                 let coverage = scan.snapshot.coverage;
                 // What was left out then is unknown, not new.
@@ -144,7 +167,8 @@ impl CheckpointManager {
         }
     }
 
-    /// What changed since the newest checkpoint, and whether everything is covered.
+    /// What changed since the newest checkpoint, and whether everything is covered. A large file whose size tells that it changed is not
+    /// read ([`safepoint_model::content::Content::is_unread`]).
     ///
     /// # Errors
     /// When the workspace or the store cannot be read.
@@ -164,7 +188,7 @@ impl CheckpointManager {
             });
         };
         let Comparison { changes, coverage, uncovered, warnings, .. } =
-            self.diff(workspace, &base, &Against::Present, progress)?;
+            self.compare(workspace, &base, &Against::Present, Reading::InDoubt, progress)?;
         Ok(Status { base: Some(base), changes, coverage, uncovered, warnings, usage, recovery })
     }
 }

@@ -22,7 +22,7 @@ use safepoint_model::tree::Owners;
 use safepoint_model::{CheckpointId, ObjectId, ObjectSource, Progress, WorkspaceId, document};
 use safepoint_planted::planted;
 use safepoint_store::Writer;
-use safepoint_workspace::{StatCache, What};
+use safepoint_workspace::{Access, StatCache, What};
 
 /// What a new checkpoint is to say about itself.
 #[derive(Debug, Clone)]
@@ -385,6 +385,24 @@ impl CheckpointManager {
             }
         }
         Ok(())
+    }
+
+    /// Notes, before the first capture with ACLs and capabilities, which checkpoints were taken without.
+    pub(crate) fn note_access_captured(&self) -> Result<(), Error> {
+        if self.home.last_without_access().is_none() {
+            self.home.note_last_without_access(self.catalog.checkpoint_order(None)?.unwrap_or(0));
+        }
+        Ok(())
+    }
+
+    /// Whether a checkpoint knows about ACLs and capabilities. A tree without any has the same bytes whether there were none or
+    /// nobody looked, so that this is told by when it was taken.
+    pub(crate) fn access_of(&self, checkpoint: CheckpointId) -> Result<Access, Error> {
+        let order = self.catalog.checkpoint_order(Some(checkpoint))?;
+        Ok(match (order, self.home.last_without_access()) {
+            (Some(order), Some(last)) if order > last => Access::Captured,
+            _ => Access::Unknown,
+        })
     }
 
     /// Keeps the next stat cache, once the checkpoint is on record. Losing it costs time only, so a failure is not one.

@@ -12,7 +12,7 @@ use safepoint_model::coverage::Coverage;
 use safepoint_model::reference::Reference;
 use safepoint_model::rollback::{ChangedPath, Rollback};
 use safepoint_model::tree::{Entry, Node};
-use safepoint_model::{CheckpointId, ObjectError, ObjectKind, ObjectSource, RelPath, WorkspaceId, document};
+use safepoint_model::{CheckpointId, ObjectError, ObjectSource, RelPath, WorkspaceId, document};
 use safepoint_workspace::Snapshot;
 use std::io::Write;
 
@@ -132,8 +132,5 @@ pub(crate) fn write_content(
     content: &Content,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
-    for piece in content.pieces(source)? {
-        out.write_all(&source.get(ObjectKind::Chunk, piece.id)?).map_err(ObjectError::Input)?;
-    }
-    Ok(())
+    content.read(source, &mut |bytes| Ok(out.write_all(bytes).map_err(ObjectError::Input)?))
 }

@@ -9,7 +9,7 @@ use safepoint_catalog::Workspace;
 use safepoint_git::{Changes, GitError, GitId, Head, Repository, Wanted, short_name};
 use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::files::FilesDocument;
-use safepoint_model::{CheckpointId, Progress};
+use safepoint_model::{CheckpointId, Progress, RelPath};
 
 /// Whether a new checkpoint becomes a commit, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -147,14 +147,15 @@ impl CheckpointManager {
         checkpoint.commit_sha = Some(sha);
         checkpoint.commit_message = Some(said);
         checkpoint.tags = vec![tag];
-        let left_out = (!made.refused.is_empty()).then(|| {
-            let names: Vec<String> = made.refused.iter().take(5).map(ToString::to_string).collect();
-            let count = made.refused.len();
-            format!(
-                "git refuses the names of {count} paths, which are not in the commit: {}",
-                names.join(", ")
-            )
-        });
+        let told = |paths: &[RelPath], what: &str| {
+            let names: Vec<String> = paths.iter().take(5).map(ToString::to_string).collect();
+            let count = paths.len();
+            (count > 0).then(|| {
+                format!("git {what} {count} paths, which are not in the commit: {}", names.join(", "))
+            })
+        };
+        let refused = told(&made.refused, "refuses the names of");
+        let left_out = refused.or_else(|| told(&made.holes, "would store every zero of the holes in"));
         Ok((repository, made.commit, left_out))
     }
 

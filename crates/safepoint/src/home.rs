@@ -247,6 +247,26 @@ impl Home {
         Path::new(CACHE).join(format!("{workspace}.{kind}"))
     }
 
+    /// The place, in the order of commits, of the last checkpoint from before ACLs and capabilities were captured; nothing where that is
+    /// not known.
+    pub(crate) fn last_without_access(&self) -> Option<u64> {
+        match SmallFile::read(open_file(&self.dir, &Self::access_path(), OFlags::RDONLY).ok()?, 32).ok()? {
+            SmallFile::Bytes(text) => std::str::from_utf8(&text).ok()?.trim().parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Notes it. Losing it costs little: whatever is older than the next note counts as from before.
+    pub(crate) fn note_last_without_access(&self, order: u64) {
+        let made = self.make_folder(Path::new(CACHE));
+        let file = made.and_then(|_| make_file(&self.dir, &Self::access_path(), OFlags::TRUNC));
+        let _ = file.and_then(|mut file| file.write_all(format!("{order}\n").as_bytes()));
+    }
+
+    fn access_path() -> PathBuf {
+        Path::new(CACHE).join("access")
+    }
+
     /// What a workspace's stat cache relies on, and the cache, if there is one.
     pub(crate) fn read_cache(&self, workspace: WorkspaceId, what: What) -> Option<(Vouchers, StatCache)> {
         let path = Self::cache_path(workspace, what);

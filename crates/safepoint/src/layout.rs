@@ -9,6 +9,7 @@ mod error;
 mod export;
 mod fit;
 mod git;
+mod holes;
 mod import;
 mod naming;
 mod plan;

@@ -110,8 +110,8 @@ fn content_objects(
     content: &Content,
     visit: &mut dyn FnMut(ObjectId) -> bool,
 ) -> Result<(), ObjectError> {
-    if visit(content.id) && content.form == Form::Pieces && !planted!("mark-skips-pieces") {
-        for piece in content.pieces(&manager.store)? {
+    if visit(content.id) && content.form != Form::Whole && !planted!("mark-skips-pieces") {
+        for piece in content.chunks(&manager.store)? {
             visit(piece.id);
         }
     }

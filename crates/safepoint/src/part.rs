@@ -39,6 +39,8 @@ pub struct Outline {
     pub paths: Vec<ChangedPath>,
     /// Paths of the checkpoint that cannot be put back now and stay as they are.
     pub blocked: Vec<Blocked>,
+    /// What cannot be put back, for people.
+    pub warnings: Vec<String>,
 }
 
 /// What of a part is to be put back.

@@ -250,6 +250,11 @@ impl CheckpointManager {
         let mut part = FilesPart::new(self, &held.root, workspace, config.excludes);
         part.times = request.options.times;
         part.covered = self.covered(workspace.id, request.answers)?;
+        part.access = self.access_of(request.to.id)?;
+        // What a plan made is compared with all of the project.
+        if request.taking.is_none() {
+            part.chosen = request.options.paths.clone();
+        }
         if request.options.dry_run == DryRun::No {
             part.capabilities = self.probe(&held.root)?;
         } else {
@@ -340,6 +345,7 @@ impl CheckpointManager {
         };
         let lacking = part.capabilities.warnings();
         restored.warnings.extend(lacking.iter().map(|warning| (*warning).to_owned()));
+        restored.warnings.extend(restored.outline.warnings.iter().cloned());
         if request.options.dry_run == DryRun::Yes {
             return Ok(restored);
         }

@@ -306,7 +306,7 @@ impl Check<'_> {
         if !self.object(path, content.id)? {
             return Ok(());
         }
-        match content.pieces(&self.manager.store) {
+        match content.chunks(&self.manager.store) {
             Ok(pieces) => {
                 for piece in pieces {
                     self.object(path, piece.id)?;

@@ -6,10 +6,10 @@
 
 use fastcdc::v2020::FastCDC;
 use safepoint_model::content::{
-    Content, Form, PIECE_BYTES_AVERAGE, PIECE_BYTES_MAX, PIECE_BYTES_MIN, Piece, WHOLE_BYTES_MAX,
-    encode_pieces,
+    Content, Form, HOLE_BYTES, PIECE_BYTES_AVERAGE, PIECE_BYTES_MAX, PIECE_BYTES_MIN, Piece, Stretch,
+    WHOLE_BYTES_MAX, encode_pieces, encode_sparse, with_holes,
 };
-use safepoint_model::{ObjectError, ObjectKind, ObjectSink};
+use safepoint_model::{ObjectError, ObjectKind, ObjectSink, SparseRead};
 use std::cell::Cell;
 use std::io::{self, Read};
 use std::sync::mpsc::{self, TrySendError};
@@ -58,6 +58,78 @@ fn put_with(
     };
     let id = sink.put(ObjectKind::Pieces, &encode_pieces(&pieces))?;
     Ok(Content { size: pieces.iter().map(|piece| piece.size).sum(), form: Form::Pieces, id })
+}
+
+/// Keeps a file of this size without reading its holes: where the next piece begins in a hole of at least [`HOLE_BYTES`] it would be so
+/// many zeros, so that they are counted. All else is read and cut, with zeros from the edges of holes, and gives the pieces that
+/// [`put`] gives.
+pub(crate) fn put_sparse(
+    sink: &dyn ObjectSink,
+    size: u64,
+    reader: &mut dyn SparseRead,
+) -> Result<Content, ObjectError> {
+    let mut buffer = BUFFER.take();
+    let result = sparse_with(sink, size, reader, &mut buffer);
+    BUFFER.set(buffer);
+    result
+}
+
+fn sparse_with(
+    sink: &dyn ObjectSink,
+    size: u64,
+    reader: &mut dyn SparseRead,
+    buffer: &mut Vec<u8>,
+) -> Result<Content, ObjectError> {
+    if buffer.len() < LARGE_BYTES {
+        buffer.resize(LARGE_BYTES, 0);
+    }
+    let mut stretches = Vec::new();
+    // Where in the file the buffer begins, and how much is in it.
+    let (mut at, mut filled) = (0u64, 0usize);
+    reader.go_to(0);
+    loop {
+        let data = reader.data_from(at).map_err(ObjectError::Input)?;
+        let (start, end) = data.map_or((size, size), |data| (data.start.min(size), data.end));
+        let zeros = start.saturating_sub(at) / HOLE_BYTES * HOLE_BYTES;
+        if zeros > 0 {
+            stretches.push(Stretch::Hole(zeros));
+            at += zeros;
+            filled = 0;
+            reader.go_to(at);
+            continue;
+        }
+        // A cut depends on what follows, so one piece beyond the data is read as well.
+        let wanted = end.saturating_add(HOLE_BYTES).saturating_sub(at);
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX).clamp(PIECE_BYTES_MAX, buffer.len());
+        let came = fill(reader, &mut buffer[filled..wanted])?;
+        let ended = filled + came < wanted;
+        filled += came;
+        let lengths = cut(&buffer[..filled], ended);
+        let mut pieces = Vec::with_capacity(lengths.len());
+        keep(sink, buffer, &lengths, &mut pieces)?;
+        stretches.extend(pieces.into_iter().map(Stretch::Data));
+        let kept: usize = lengths.iter().sum();
+        buffer.copy_within(kept..filled, 0);
+        filled -= kept;
+        at += kept as u64;
+        if ended {
+            break;
+        }
+    }
+    let size = stretches.iter().map(Stretch::size).sum();
+    if reader.keeps_holes() {
+        stretches = with_holes(stretches);
+    }
+    let pieces: Option<Vec<Piece>> = stretches
+        .iter()
+        .map(|stretch| if let Stretch::Data(piece) = stretch { Some(*piece) } else { None })
+        .collect();
+    // A file without a hole that counts is what it always was.
+    let (form, list) = match pieces {
+        Some(pieces) => (Form::Pieces, encode_pieces(&pieces)),
+        None => (Form::Sparse, encode_sparse(&with_holes(stretches))),
+    };
+    Ok(Content { size, form, id: sink.put(ObjectKind::Pieces, &list)? })
 }
 
 /// Cuts what is in the buffer and what still comes, and keeps it.
@@ -175,7 +247,7 @@ fn cut(bytes: &[u8], ended: bool) -> Vec<usize> {
 }
 
 /// Fills the buffer, or as much of it as there is to come.
-fn fill(reader: &mut dyn Read, buffer: &mut [u8]) -> Result<usize, ObjectError> {
+fn fill(reader: &mut (impl Read + ?Sized), buffer: &mut [u8]) -> Result<usize, ObjectError> {
     let mut filled = 0;
     while filled < buffer.len() {
         match reader.read(&mut buffer[filled..]) {

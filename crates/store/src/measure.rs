@@ -5,7 +5,7 @@
 
 use crate::{Store, content};
 use safepoint_model::content::Content;
-use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource};
+use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource, SparseRead};
 use std::collections::HashMap;
 use std::io::Read;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -46,6 +46,10 @@ impl ObjectSink for Measurer<'_> {
 
     fn put_content(&self, size_hint: u64, reader: &mut dyn Read) -> Result<Content, ObjectError> {
         content::put(self, size_hint, reader)
+    }
+
+    fn put_sparse(&self, size: u64, reader: &mut dyn SparseRead) -> Result<Content, ObjectError> {
+        content::put_sparse(self, size, reader)
     }
 }
 
@@ -95,6 +99,6 @@ mod tests {
         let writer = store.writer().unwrap();
         assert_eq!(writer.put_content(0, &mut &large[..]).unwrap(), measured);
         writer.finish().unwrap();
-        assert!(measurer.get(ObjectKind::Chunk, measured.pieces(&store).unwrap()[0].id).is_ok());
+        assert!(measurer.get(ObjectKind::Chunk, measured.chunks(&store).unwrap()[0].id).is_ok());
     }
 }

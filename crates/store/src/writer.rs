@@ -12,7 +12,7 @@ use crate::segment::{self, Builder, HEAD_BYTES};
 use crate::store::Answer;
 use crate::{Store, StoreError, content, recover};
 use safepoint_model::content::Content;
-use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource};
+use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource, SparseRead};
 use std::collections::HashMap;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -457,6 +457,10 @@ impl ObjectSink for Writer<'_> {
 
     fn put_content(&self, size_hint: u64, reader: &mut dyn Read) -> Result<Content, ObjectError> {
         content::put(self, size_hint, reader)
+    }
+
+    fn put_sparse(&self, size: u64, reader: &mut dyn SparseRead) -> Result<Content, ObjectError> {
+        content::put_sparse(self, size, reader)
     }
 }
 

@@ -4,14 +4,14 @@
 
 use crate::copy::split;
 use crate::error::WorkspaceError;
-use crate::plan::owners;
+use crate::plan::{Limits, owners};
 use crate::root::Root;
 use crate::scan::{ScanOptions, scan};
 use crate::stage::{self, StageWriter, Times};
 use crate::{linux, threads};
 use rustix::fd::OwnedFd;
 use safepoint_model::progress::Activity;
-use safepoint_model::tree::{Entry, Node};
+use safepoint_model::tree::{Entry, Meta, Node};
 use safepoint_model::{ObjectError, ObjectSink, ObjectSource, Progress, RelPath, change};
 use std::io;
 use std::path::Path;
@@ -83,14 +83,19 @@ fn compare<S: ObjectSink + ObjectSource>(
         return Err(ObjectError::Store("the root of a snapshot is not a directory".into()).into());
     };
     let options = ScanOptions { keep: Some(wanted), ..ScanOptions::default() };
-    let found = scan(&Root::open(to)?, objects, &options, progress)?.snapshot;
+    let folder = Root::open(to)?;
+    let limits = Limits::of(&folder);
+    let found = scan(&folder, objects, &options, progress)?.snapshot;
     let Node::Directory(tree) = found.root.node else { return Ok(()) };
-    let differs = |delta: &&change::Delta| !found.coverage.leaves_out(delta.path());
+    // What cannot be kept there is no difference.
+    let has = |now: &Meta, wanted: &Meta| now.same_but_times(&limits.attainable(wanted), owners());
+    let differs = |delta: &&change::Delta| match delta {
+        change::Delta::Meta { old, new, .. } if has(&old.meta, &new.meta) => false,
+        delta => !found.coverage.leaves_out(delta.path()),
+    };
     match change::deltas(objects, tree, wanted, owners())?.iter().find(differs) {
         Some(delta) => Err(WorkspaceError::Verify { path: delta.path().clone() }),
-        None if !found.root.meta.same_but_times(&root.meta, owners()) => {
-            Err(WorkspaceError::Verify { path: RelPath::root() })
-        }
+        None if !has(&found.root.meta, &root.meta) => Err(WorkspaceError::Verify { path: RelPath::root() }),
         None => Ok(()),
     }
 }

@@ -402,6 +402,7 @@ mod tests {
             ino,
             names: 1,
             size: 3,
+            disk_bytes: 0,
             mtime_ns: -4,
             ctime_ns: 5,
             born_ns: 6,

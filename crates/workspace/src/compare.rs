@@ -1,12 +1,14 @@
 //! Whether what stands on disk is what a tree says: by content, not by stamps.
 
 use crate::linux::{self, Facts};
+use crate::sparse;
 use rustix::fd::OwnedFd;
-use safepoint_model::content::Content;
+use safepoint_model::content::{Content, Stretch};
 use safepoint_model::tree::{Entry, Meta, Node, Owners, Tree};
 use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSource};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
+use std::os::unix::fs::FileExt;
 use thiserror::Error;
 
 /// Why a comparison could not be made.
@@ -21,7 +23,7 @@ pub(crate) enum CompareError {
 /// Owner bits that Safepoint itself adds to a directory for as long as it works in it.
 const WORK_BITS: u16 = 0o700;
 
-/// Whether the entry at this name is the expected one: type, content, target, mode and attributes; everything below, for a
+/// Whether the entry at this name is the expected one: type, content, target, mode and attributes, as far as they can be kept there; everything below, for a
 /// directory, and nothing else. A directory may carry more rights for its owner: a rollback lends itself these.
 pub(crate) fn matches(
     source: &dyn ObjectSource,
@@ -53,36 +55,65 @@ fn file_matches(
     meta: &Meta,
     owners: Owners,
 ) -> Result<bool, CompareError> {
-    if !facts.file_type.is_file()
-        || facts.size != content.size
-        || facts.mode != meta.mode
-        || !owner_matches(facts, meta, owners)
-    {
+    if !facts.file_type.is_file() || facts.size != content.size || !could_match(facts, meta, owners, 0) {
         return Ok(false);
     }
     let fd = linux::open_file(dir, name)?;
-    Ok(linux::read_xattrs(&fd)? == meta.xattrs && content_matches(source, fd, content)?)
+    Ok(meta_matches(&fd, facts, meta, owners, 0)? && content_matches(source, fd, content)?)
 }
 
-/// Whether an open file holds this content to the last byte.
+/// Whether something with these facts may have this mode and owner. To know it may take opening it, which may be forbidden.
+fn could_match(facts: &Facts, meta: &Meta, owners: Owners, lent: u16) -> bool {
+    owner_matches(facts, meta, owners) && (meta.has_acl() || facts.mode | lent == meta.mode | lent)
+}
+
+/// Whether something open has this mode, these attributes and, where they count, this owner: all of it, or what of it can be kept there.
+fn meta_matches(
+    fd: &OwnedFd,
+    facts: &Facts,
+    expected: &Meta,
+    owners: Owners,
+    lent: u16,
+) -> Result<bool, CompareError> {
+    let plain = |meta: &Meta| {
+        let mut meta = meta.clone();
+        meta.add_owner_bits(lent);
+        meta
+    };
+    let now = plain(&linux::read_meta(fd, facts)?.meta);
+    let has = |meta: &Meta| now.same_but_times(&plain(meta), owners);
+    Ok(has(expected) || has(&linux::attainable(fd, expected)))
+}
+
+/// Whether an open file holds this content to the last byte. Of holes in both nothing is read.
 pub(crate) fn content_matches(
     source: &dyn ObjectSource,
     fd: OwnedFd,
     content: &Content,
 ) -> Result<bool, CompareError> {
-    let mut file = File::from(fd);
-    let mut buffer = Vec::new();
-    for piece in content.pieces(source)? {
-        buffer.resize(usize::try_from(piece.size).map_err(io::Error::other)?, 0);
-        match file.read_exact(&mut buffer) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
-            other => other?,
+    let file = File::from(fd);
+    let (mut at, mut buffer) = (0, Vec::new());
+    for stretch in content.stretches(source)? {
+        match stretch {
+            Stretch::Data(piece) => {
+                buffer.resize(usize::try_from(piece.size).map_err(io::Error::other)?, 0);
+                match file.read_exact_at(&mut buffer, at) {
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+                    other => other?,
+                }
+                if ObjectId::of(ObjectKind::Chunk, &buffer) != piece.id {
+                    return Ok(false);
+                }
+            }
+            Stretch::Hole(size) => {
+                if !sparse::is_zero(&file, at..at.saturating_add(size))? {
+                    return Ok(false);
+                }
+            }
         }
-        if ObjectId::of(ObjectKind::Chunk, &buffer) != piece.id {
-            return Ok(false);
-        }
+        at += stretch.size();
     }
-    Ok(file.read(&mut [0u8; 1])? == 0)
+    Ok(linux::facts_of(&file)?.size == at)
 }
 
 fn directory_matches(
@@ -94,16 +125,13 @@ fn directory_matches(
     meta: &Meta,
     owners: Owners,
 ) -> Result<bool, CompareError> {
-    if !facts.file_type.is_dir()
-        || facts.mode | WORK_BITS != meta.mode | WORK_BITS
-        || !owner_matches(facts, meta, owners)
-    {
+    if !facts.file_type.is_dir() || !could_match(facts, meta, owners, WORK_BITS) {
         return Ok(false);
     }
     let fd = linux::open_dir(dir, name)?;
     let tree = Tree::load(source, tree)?;
     let listed = linux::list(&fd)?;
-    if linux::read_xattrs(&fd)? != meta.xattrs
+    if !meta_matches(&fd, facts, meta, owners, WORK_BITS)?
         || !listed.iter().map(|entry| &entry.name).eq(tree.entries().iter().map(|entry| &entry.name))
     {
         return Ok(false);

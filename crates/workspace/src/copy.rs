@@ -19,7 +19,6 @@ use safepoint_model::tree::{Meta, Owners, Xattr};
 use safepoint_model::{Progress, RelPath};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -44,7 +43,7 @@ pub struct Copied {
 /// Copies a workspace into a new folder: everything in it, also what captures leave out (`.git`, ignored files, caches),
 /// so that programs work there as they do here.
 ///
-/// Modes, times, `user.*` attributes and, for root, owners are kept. A file with several names becomes several files. Links
+/// Modes, times, ACLs, `user.*` attributes and, for root, owners and capabilities are kept. A file with several names becomes several files. Links
 /// stay as they are, also those that lead out of the workspace. Not copied, and told: Safepoint's own folder, and the
 /// folders in `own`; the new folder, where it lies in the workspace; what is mounted in the workspace; sockets, FIFOs and devices; what may not be
 /// read; what is nested too deeply. A file that is written to meanwhile may be a mixture of two moments.
@@ -113,7 +112,7 @@ fn copy_levels(
     progress.begin(Activity::Copying, None);
     let result = threads::run(|| {
         let result = linux::open_dir(&above, name)
-            .and_then(|to| Ok((linux::facts_of(&to)?, to)))
+            .and_then(|to| linux::drop_acls(&to).and_then(|()| Ok((linux::facts_of(&to)?, to))))
             .map_err(failed)
             .and_then(|(top, to)| Copying::new(root, &top, own, depth_max, progress).root(root, to));
         if result.is_err() {
@@ -264,7 +263,7 @@ impl<'a> Copying<'a> {
                 Ok(Found::Directory { from, meta, listed })
             }
             FileType::RegularFile => {
-                let meta = meta(&facts, linux::read_xattrs(&from)?);
+                let meta = linux::read_meta(&from, &facts)?.meta;
                 Ok(Found::File { from, meta, size: facts.size })
             }
             _ => Err(Why::SpecialFile),
@@ -331,12 +330,14 @@ impl<'a> Copying<'a> {
             if self.progress.interrupted() {
                 return Err(WorkspaceError::Interrupted);
             }
-            let Some(data) = next_data(from, at).map_err(failed)? else {
+            let Some(data) = linux::data_from(from, at).map_err(failed)? else {
                 return to.set_len(size).map_err(failed);
             };
+            let end = data.end.min(data.start.saturating_add(STRETCH_BYTES));
+            (&mut { from }).seek(SeekFrom::Start(data.start)).map_err(failed)?;
             to.seek(SeekFrom::Start(data.start)).map_err(failed)?;
-            io::copy(&mut from.take(data.end - data.start), &mut to).map_err(failed)?;
-            at = data.end;
+            io::copy(&mut from.take(end - data.start), &mut to).map_err(failed)?;
+            at = end;
         }
         Ok(())
     }
@@ -359,21 +360,9 @@ fn meta(facts: &Facts, xattrs: Vec<Xattr>) -> Meta {
 }
 
 fn read_directory(fd: &OwnedFd) -> io::Result<(Meta, Vec<Listed>)> {
-    Ok((meta(&linux::facts_of(fd)?, linux::read_xattrs(fd)?), linux::list(fd)?))
-}
-
-/// The next stretch of a file that is no hole, from this place on; nothing when there is none. The file is then read from there.
-fn next_data(file: &File, at: u64) -> io::Result<Option<Range<u64>>> {
-    use rustix::fs::{SeekFrom, seek};
-    let data = seek(file, SeekFrom::Data(at)).and_then(|start| {
-        let end = seek(file, SeekFrom::Hole(start))?;
-        seek(file, SeekFrom::Start(start))?;
-        Ok(start..end.min(start.saturating_add(STRETCH_BYTES)))
-    });
-    match data {
-        Err(Errno::NXIO) => Ok(None),
-        other => Ok(Some(other?)),
-    }
+    let facts = linux::facts_of(fd)?;
+    let meta = Meta { mtime_ns: facts.mtime_ns, ..linux::read_meta(fd, &facts)?.meta };
+    Ok((meta, linux::list(fd)?))
 }
 
 #[cfg(test)]

@@ -6,8 +6,11 @@
 use crate::linux::{self, Facts};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags};
+use safepoint_model::SparseRead;
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// A folder that somebody else made, open for reading.
@@ -34,6 +37,8 @@ pub enum ForeignEntry {
 pub struct ForeignFile {
     file: File,
     facts: Facts,
+    /// Where the next reading begins.
+    at: u64,
 }
 
 impl Foreign {
@@ -73,7 +78,9 @@ impl Foreign {
                 // Something else may have taken its place: what is open counts.
                 let facts = linux::facts_of(&fd)?;
                 match facts.file_type {
-                    FileType::RegularFile => ForeignEntry::File(ForeignFile { file: File::from(fd), facts }),
+                    FileType::RegularFile => {
+                        ForeignEntry::File(ForeignFile { file: File::from(fd), facts, at: 0 })
+                    }
                     _ => ForeignEntry::Other,
                 }
             }
@@ -92,11 +99,40 @@ impl ForeignFile {
     pub fn owner(&self) -> (u32, u32) {
         (self.facts.uid, self.facts.gid)
     }
+
+    /// Its length when it was opened.
+    pub fn size(&self) -> u64 {
+        self.facts.size
+    }
+
+    /// Bytes that it takes on the disk.
+    pub fn disk_bytes(&self) -> u64 {
+        self.facts.disk_bytes
+    }
+
+    /// The capabilities that it gives to whoever runs it.
+    pub fn capability(&self) -> Option<Vec<u8>> {
+        let fd = OwnedFd::from(self.file.try_clone().ok()?);
+        let meta = linux::read_meta(&fd, &self.facts).ok()?.meta;
+        meta.xattr(safepoint_model::access::CAPABILITY).map(<[u8]>::to_vec)
+    }
 }
 
 impl Read for ForeignFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.file.read(buffer)
+        let came = self.file.read_at(buffer, self.at)?;
+        self.at += came as u64;
+        Ok(came)
+    }
+}
+
+impl SparseRead for ForeignFile {
+    fn data_from(&mut self, at: u64) -> io::Result<Option<Range<u64>>> {
+        linux::data_from(&self.file, at)
+    }
+
+    fn go_to(&mut self, at: u64) {
+        self.at = at;
     }
 }
 

@@ -61,6 +61,7 @@ impl Parcel {
         let above = linux::open_dir(&outer, below.as_bytes())?;
         linux::make_dir(&above, draft.as_bytes())?;
         let fd = linux::open_dir(&above, draft.as_bytes())?;
+        linux::drop_acls(&fd)?;
         Ok((above, fd))
     }
 

@@ -11,14 +11,16 @@ use crate::root::{Root, own_path};
 use crate::scan::Snapshot;
 use crate::sqlite;
 use rustix::fd::OwnedFd;
+use safepoint_model::access;
 use safepoint_model::change::{self, Change, ChangeKind, Delta};
-use safepoint_model::content::{Content, PIECE_BYTES_MAX};
+use safepoint_model::content::{Content, HOLE_BYTES, Stretch, with_holes};
 use safepoint_model::coverage::{Skipped, Why};
 use safepoint_model::rollback::{Action, ChangedPath, Expected, How, Step};
-use safepoint_model::tree::{Entry, Node, Owners, Tree};
-use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSource, RelPath};
+use safepoint_model::tree::{Entry, Meta, Node, Owners, Tree};
+use safepoint_model::{ObjectError, ObjectId, ObjectSource, RelPath};
 use safepoint_planted::planted;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 
@@ -41,6 +43,8 @@ pub struct Plan {
     pub removed: u64,
     /// Bytes that have to be written beside the workspace first.
     pub stage_bytes: u64,
+    /// ACLs and capabilities that cannot be put back here, in users' words.
+    pub warnings: Vec<String>,
     /// Paths of the target that stay as they are: nothing of them is touched, and all else is put back.
     pub blocked: Vec<Blocked>,
 }
@@ -59,6 +63,15 @@ pub(crate) fn owners() -> Owners {
     if linux::is_root() { Owners::Compared } else { Owners::Ignored }
 }
 
+/// Whether a target knows about ACLs and capabilities.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// What it does not have was not there.
+    Captured,
+    /// It was taken before they were captured: what is there now stays.
+    Unknown,
+}
+
 /// Works out how to get from `now` to `target`.
 ///
 /// # Errors
@@ -68,15 +81,20 @@ pub fn plan(
     root: &Root,
     source: &dyn ObjectSource,
     now: &Snapshot,
-    target: &Snapshot,
+    (target, access): (&Snapshot, Access),
     capabilities: &Capabilities,
 ) -> Result<Plan, WorkspaceError> {
     let (now_tree, target_tree) = (tree_of(now)?, tree_of(target)?);
+    let mut target_root = target.root.clone();
+    if access == Access::Unknown {
+        target_root.meta.adopt_access(&now.root.meta);
+    }
     let mut planner = Planner {
         root,
         source,
         now,
         target,
+        target_root,
         now_tree,
         target_tree,
         effective: Vec::new(),
@@ -85,8 +103,16 @@ pub fn plan(
         kept: Vec::new(),
         blocked: Vec::new(),
         obstacles: Vec::new(),
+        limits: Limits::of(root),
+        lost: Lost::default(),
     };
-    for delta in change::deltas(source, now_tree, target_tree, owners())? {
+    for mut delta in change::deltas(source, now_tree, target_tree, owners())? {
+        if let (Access::Unknown, Delta::Meta { old, new, .. } | Delta::Replaced { old, new, .. }) =
+            (access, &mut delta)
+            && old.node.same_type(&new.node)
+        {
+            new.meta.adopt_access(&old.meta);
+        }
         planner.admit(delta)?;
     }
     planner.admit_sidecars()?;
@@ -114,6 +140,7 @@ struct Planner<'a> {
     source: &'a dyn ObjectSource,
     now: &'a Snapshot,
     target: &'a Snapshot,
+    target_root: Entry,
     now_tree: ObjectId,
     target_tree: ObjectId,
     /// What is really to be done, once everything that is not ours to touch is left out.
@@ -127,6 +154,78 @@ struct Planner<'a> {
     /// What stays because it cannot be touched, while the rest goes on.
     blocked: Vec<Blocked>,
     obstacles: Vec<Obstacle>,
+    limits: Limits,
+    lost: Lost,
+}
+
+/// What cannot be put back in this workspace, by this process.
+pub(crate) struct Limits {
+    /// The file system keeps ACLs.
+    acls: bool,
+    /// This process may give capabilities to programs.
+    capabilities: bool,
+}
+
+impl Limits {
+    pub(crate) fn of(root: &Root) -> Self {
+        let acls = linux::open_dir(root.fd(), b".").is_ok_and(|fd| linux::keeps_acls(&fd));
+        Self { acls, capabilities: linux::may_set_capabilities() }
+    }
+
+    /// As much of `wanted` as can be put back.
+    pub(crate) fn attainable<'m>(&self, wanted: &'m Meta) -> Cow<'m, Meta> {
+        let mut meta = Cow::Borrowed(wanted);
+        if !self.acls && wanted.has_acl() {
+            meta = Cow::Owned(meta.without_acls());
+        }
+        if !self.capabilities && wanted.has_capability() {
+            meta = Cow::Owned(meta.without_capability());
+        }
+        meta
+    }
+}
+
+/// Paths that do not get back what they had.
+#[derive(Default)]
+struct Lost {
+    acls: BTreeSet<RelPath>,
+    foreign: BTreeSet<RelPath>,
+    capabilities: BTreeSet<RelPath>,
+}
+
+impl Lost {
+    /// Takes in what of an entry cannot be put back.
+    fn note(&mut self, path: &RelPath, wanted: &Meta, limits: &Limits) {
+        if wanted.has_acl() && !limits.acls {
+            self.acls.insert(path.clone());
+        }
+        if wanted.has_capability() && !limits.capabilities {
+            self.capabilities.insert(path.clone());
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let told = |paths: &BTreeSet<RelPath>, what: &str, why: &str| {
+            let first = paths.first()?;
+            let more = match paths.len() - 1 {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            Some(format!("cannot put back the {what} of {first}{more}: {why}"))
+        };
+        let acls = told(
+            &self.acls,
+            "ACL",
+            "this file system keeps none; the group gets no more access than the ACL gave it",
+        );
+        let foreign = told(&self.foreign, "ACL", "the file belongs to another user; it stays as it is");
+        let capabilities = told(
+            &self.capabilities,
+            "capabilities",
+            "this takes root (CAP_SETFCAP); run `setcap` again, or roll back as root",
+        );
+        [acls, foreign, capabilities].into_iter().flatten().collect()
+    }
 }
 
 impl Planner<'_> {
@@ -167,8 +266,9 @@ impl Planner<'_> {
                     return Ok(());
                 }
             }
+            Delta::Meta { path, old, new } if !self.can_change(path, old, new) => return Ok(()),
             Delta::Meta { path, old: old @ Entry { node: Node::File(_), .. }, new }
-                if self.is_shared(path) =>
+                if self.is_shared(path) || self.keeps_capability(old, new) =>
             {
                 self.effective.push(Delta::Replaced {
                     path: path.clone(),
@@ -285,6 +385,36 @@ impl Planner<'_> {
         }
     }
 
+    /// Whether something of a difference in mode, owner or attributes can be put back. What cannot be is noted.
+    fn can_change(&mut self, path: &RelPath, old: &Entry, new: &Entry) -> bool {
+        self.lost.note(path, &new.meta, &self.limits);
+        let acls =
+            |meta: &Meta| [access::ACCESS, access::DEFAULT].map(|name| meta.xattr(name).map(<[u8]>::to_vec));
+        let is_foreign = !linux::is_root() && old.meta.uid != rustix::process::geteuid().as_raw();
+        if is_foreign && acls(&old.meta) != acls(&new.meta) {
+            self.lost.foreign.insert(path.clone());
+            return false;
+        }
+        let wanted = self.limits.attainable(&new.meta);
+        // A capability that may not be set may not be taken away either, but a new file has none.
+        let (old, wanted) = match new.meta.has_capability() && !self.limits.capabilities {
+            true => (Cow::Owned(old.meta.without_capability()), wanted),
+            false => (Cow::Borrowed(&old.meta), wanted),
+        };
+        !old.same_but_times(&wanted, owners())
+    }
+
+    /// Whether a file has a capability that it is to lose and that this process may not take from it: it is replaced instead.
+    fn keeps_capability(&self, old: &Entry, new: &Entry) -> bool {
+        !self.limits.capabilities && old.meta.has_capability() && !new.meta.has_capability()
+    }
+
+    /// Whether the root itself changes.
+    fn root_changes(&mut self) -> bool {
+        let (now, target) = (self.now.root.clone(), self.target_root.clone());
+        !now.meta.same_but_times(&target.meta, owners()) && self.can_change(&RelPath::root(), &now, &target)
+    }
+
     /// A directory goes as a whole, unless it holds something that was never captured: then what was captured goes, and the
     /// directory stays.
     fn admit_removal(&mut self, path: &RelPath, old: &Entry) -> Result<(), WorkspaceError> {
@@ -325,6 +455,7 @@ impl Planner<'_> {
     /// forbidding what was just done in it.
     fn steps(&mut self) -> Result<Vec<Step>, WorkspaceError> {
         let lent = self.rights_to_lend()?;
+        let root_changes = self.root_changes();
         let mut steps: Vec<Step> =
             lent.iter().map(|(path, (old, lent))| meta_step(path, old, lent)).collect();
         let mut finals: BTreeMap<RelPath, Step> =
@@ -352,8 +483,8 @@ impl Planner<'_> {
                 }
             }
         }
-        let (now, target) = (&self.now.root, &self.target.root);
-        if !now.meta.same_but_times(&target.meta, owners()) {
+        if root_changes {
+            let (now, target) = (&self.now.root, &self.target_root);
             let now = lent.get(&RelPath::root()).map_or(now, |(_, lent)| lent);
             finals.insert(RelPath::root(), meta_step(&RelPath::root(), now, target));
         }
@@ -401,7 +532,7 @@ impl Planner<'_> {
                 continue;
             }
             let mut workable = entry.clone();
-            workable.meta.mode |= WORK_BITS;
+            workable.meta.add_owner_bits(WORK_BITS);
             lent.insert(path, (entry, workable));
         }
         Ok(lent)
@@ -443,28 +574,30 @@ impl Planner<'_> {
             return Ok(());
         }
         // Perhaps much of it are holes. To know takes reading the lists of pieces, so it is looked at only now.
-        let needed_bytes = plan.stage_bytes - self.hole_bytes()?;
+        let needed_bytes = plan.stage_bytes.saturating_sub(self.hole_bytes()?);
         if needed_bytes > free_bytes {
             return Err(WorkspaceError::Space { needed_bytes, free_bytes });
         }
         Ok(())
     }
 
-    /// How much of what is to be written are zeros in pieces of the greatest length, which are never written.
+    /// How much of what is to be written are holes, or zeros in pieces of the same length, which are never written.
     fn hole_bytes(&self) -> Result<u64, WorkspaceError> {
-        let hole = ObjectId::of(ObjectKind::Chunk, &vec![0; PIECE_BYTES_MAX]);
-        let mut bytes = 0;
+        let mut bytes = 0u64;
         for change in change::changes(self.source, &self.effective)? {
-            if let Some(content) = written(&change).filter(|content| content.size >= PIECE_BYTES_MAX as u64) {
-                let pieces = content.pieces(self.source)?;
-                bytes += pieces.iter().filter(|piece| piece.id == hole).map(|piece| piece.size).sum::<u64>();
+            if let Some(content) = written(&change).filter(|content| content.size >= HOLE_BYTES) {
+                for stretch in with_holes(content.stretches(self.source)?) {
+                    if let Stretch::Hole(size) = stretch {
+                        bytes = bytes.saturating_add(size);
+                    }
+                }
             }
         }
         Ok(bytes)
     }
 
     /// Every path that changes, and the counts.
-    fn report(&self) -> Result<Plan, WorkspaceError> {
+    fn report(&mut self) -> Result<Plan, WorkspaceError> {
         let mut plan = Plan::default();
         for change in change::changes(self.source, &self.effective)? {
             let is_leaf = |entry: &Option<Entry>| {
@@ -477,15 +610,20 @@ impl Planner<'_> {
             };
             plan.restored += u64::from(is_leaf(&change.new));
             plan.removed += u64::from(change.new.is_none() && is_leaf(&change.old));
-            plan.stage_bytes += written(&change).map_or(0, |content| content.size);
+            let written = written(&change).map_or(0, |content| content.size);
+            plan.stage_bytes = plan.stage_bytes.saturating_add(written);
+            if let Some(new) = &change.new {
+                self.lost.note(&change.path, &new.meta, &self.limits);
+            }
             plan.paths.push(ChangedPath { path: change.path, action });
         }
-        if !self.now.root.meta.same_but_times(&self.target.root.meta, owners()) {
+        if self.root_changes() {
             plan.paths.push(ChangedPath { path: RelPath::root(), action: Action::Restored });
         }
         plan.paths
             .extend(self.kept.iter().map(|path| ChangedPath { path: path.clone(), action: Action::Kept }));
         plan.paths.sort_by(|a, b| a.path.cmp(&b.path));
+        plan.warnings = self.lost.warnings();
         Ok(plan)
     }
 }
@@ -519,7 +657,7 @@ fn needs_work_bits(entry: &Entry) -> bool {
 fn workable(entry: &Entry) -> Entry {
     let mut entry = entry.clone();
     if needs_work_bits(&entry) {
-        entry.meta.mode |= WORK_BITS;
+        entry.meta.add_owner_bits(WORK_BITS);
     }
     entry
 }

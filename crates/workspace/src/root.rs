@@ -214,6 +214,7 @@ impl Root {
         }
         linux::make_dir(&self.fd, OWN_FOLDER.as_bytes())?;
         let fd = linux::open_dir(&self.fd, OWN_FOLDER.as_bytes())?;
+        linux::drop_acls(&fd)?;
         linux::spread_below(&fd);
         let note = linux::create_file(&fd, NOTE_NAME)?;
         io::Write::write_all(&mut std::fs::File::from(note), NOTE)?;

@@ -13,10 +13,10 @@ mod file;
 use crate::cache::{CacheWriter, CachedDir, CachedEntry, NextCache, Place, StatCache};
 use crate::error::WorkspaceError;
 use crate::homes;
-use crate::linux::{self, Facts};
+use crate::linux::{self, Attributes, Facts};
 use crate::root::{OWN_FOLDER, Root};
 use crate::rules::{RULES_BYTES_MAX, RULES_FILE, Rules};
-use crate::sqlite::DatabaseCopies;
+use crate::sqlite::{self, DatabaseCopies};
 use crate::threads;
 use again::{Clock, Seen, Stamp};
 use database::{Family, Waiting};
@@ -24,6 +24,7 @@ use file::FileRead;
 pub(crate) use file::is_out_of_handles;
 use rayon::prelude::*;
 use rustix::fd::OwnedFd;
+use safepoint_model::content::Content;
 use safepoint_model::coverage::{Coverage, Skipped, Why};
 use safepoint_model::progress::Activity;
 use safepoint_model::tree::{Entry, Meta, Node, Tree};
@@ -61,6 +62,8 @@ pub struct ScanOptions<'a> {
     pub sidecars: Sidecars,
     /// Where copies of large databases go; where nothing is given, such a database is locked until it is read.
     pub copies: Option<&'a dyn DatabaseCopies>,
+    /// Which large files are read.
+    pub large: LargeFiles<'a>,
 }
 
 /// What a capture takes of what SQLite keeps beside a database.
@@ -72,6 +75,21 @@ pub enum Sidecars {
     /// Everything, because the database is about to be displaced, and all that lies beside it with it.
     All,
 }
+
+/// Which files that take [`LARGE_FILE_BYTES`] or more on the disk are read, where the stat cache does not vouch for them.
+#[derive(Debug, Default, Clone, Copy)]
+pub enum LargeFiles<'a> {
+    /// All of them.
+    #[default]
+    Read,
+    /// Those at and below these paths. The others are left out.
+    Within(&'a [RelPath]),
+    /// Those that are as long as in the tree to keep: of the others their size is enough to tell that they differ.
+    InDoubt,
+}
+
+/// A file that takes so much on the disk is large.
+pub const LARGE_FILE_BYTES: u64 = 16 << 20;
 
 /// What of a workspace a capture is about.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -127,7 +145,7 @@ pub fn scan<S: ObjectSink + ObjectSource>(
     progress: &dyn Progress,
 ) -> Result<Scan, WorkspaceError> {
     progress.begin(Activity::Scanning, None);
-    let ScanOptions { own, covered, what, cache, next, sidecars, copies, .. } = *options;
+    let ScanOptions { own, covered, what, cache, next, sidecars, copies, large, .. } = *options;
     let walk = Walk {
         sink,
         source: sink,
@@ -141,6 +159,7 @@ pub fn scan<S: ObjectSink + ObjectSource>(
         copies,
         waiting: Waiting::default(),
         unproven: AtomicU64::new(0),
+        large,
         progress,
         clock: Clock::start(),
     };
@@ -163,6 +182,7 @@ struct Walk<'a> {
     waiting: Waiting,
     /// Files that will be read again each time, because nothing shows whether they change.
     unproven: AtomicU64,
+    large: LargeFiles<'a>,
     progress: &'a dyn Progress,
     clock: Clock,
 }
@@ -257,7 +277,7 @@ enum Item<'a> {
         cached: CachedEntry<'a>,
         facts: Facts,
     },
-    /// A link, read.
+    /// A link, read; or a file that is not.
     Link {
         entry: Entry,
         facts: Facts,
@@ -291,6 +311,8 @@ struct Done {
     unsettled: bool,
     below: Option<Seen>,
     fresh: bool,
+    /// An ACL or a capability of it cannot be kept.
+    odd: bool,
 }
 
 enum Outcome<'a> {
@@ -310,7 +332,7 @@ impl Walk<'_> {
         let started = file::now_ns();
         let fd = linux::open_dir(root.fd(), b".").map_err(failed)?;
         let facts = linux::facts_of(&fd).map_err(failed)?;
-        let meta = self.meta_of(&fd, &facts).map_err(failed)?;
+        let Attributes { meta, odd } = linux::read_meta(&fd, &facts).map_err(failed)?;
         let keep = Keep::new(Above::Root(options.keep));
         let rules = Rules::configured(options.excludes)?;
         let cached = options.cache.and_then(StatCache::root);
@@ -336,6 +358,7 @@ impl Walk<'_> {
         let root = Entry { name: Vec::new(), meta, node: Node::Directory(seen.tree) };
         let (count, bytes, mut notes) = seen.sum_up();
         notes.warnings.extend(reading_again(self.unproven.load(Ordering::Relaxed)));
+        notes.warnings.extend(odd.then(|| told_odd(&RelPath::root())));
         notes.skipped.sort();
         notes.unsettled.sort();
         notes.unsettled.dedup();
@@ -348,11 +371,6 @@ impl Walk<'_> {
         let wanted = seen.fresh || !self.next?.continues;
         let root = seen.block.filter(|_| wanted)?;
         Some(NextCache { root, live: seen.block_bytes })
-    }
-
-    fn meta_of(&self, fd: &OwnedFd, facts: &Facts) -> io::Result<Meta> {
-        let xattrs = linux::read_xattrs(fd)?;
-        Ok(Meta { mode: facts.mode, uid: facts.uid, gid: facts.gid, mtime_ns: 0, xattrs })
     }
 
     /// Walks one directory, whose stamp is from before this; the inner error says why it is left out as a whole.
@@ -503,7 +521,55 @@ impl Walk<'_> {
         match cached.filter(|cached| cached.is_hit(&facts)) {
             Some(cached) => Ok(Item::Known { cached, facts }),
             None if kind.is_symlink() => Ok(self.link(here, name, facts)),
-            None => Ok(Item::File { name, facts }),
+            None => self.unknown_file(here, name, facts),
+        }
+    }
+
+    /// A file that the cache does not vouch for.
+    fn unknown_file<'c>(
+        &self,
+        here: &Here<'_>,
+        name: Vec<u8>,
+        facts: Facts,
+    ) -> Result<Item<'c>, WorkspaceError> {
+        if facts.disk_bytes < LARGE_FILE_BYTES || matches!(self.large, LargeFiles::Read) {
+            return Ok(Item::File { name, facts });
+        }
+        // A database goes with what lies beside it.
+        let beside = sqlite::SIDECARS.iter().any(|ending| name.ends_with(ending));
+        if beside || sqlite::is_database_at(&here.fd, &name) {
+            return Ok(Item::File { name, facts });
+        }
+        match self.large {
+            LargeFiles::Read => Ok(Item::File { name, facts }),
+            LargeFiles::Within(chosen) => {
+                let path = join(&here.path, &name)?;
+                match chosen.iter().any(|chosen| path.is_within(chosen)) {
+                    true => Ok(Item::File { name, facts }),
+                    false => Ok(Item::left_out(name, Why::NotChosen)),
+                }
+            }
+            LargeFiles::InDoubt => match here.keep.entry(self.source, &name)?.map(|entry| &entry.node) {
+                Some(Node::File(content)) if content.size == facts.size => Ok(Item::File { name, facts }),
+                _ => Ok(self.unread_file(here, name, facts)),
+            },
+        }
+    }
+
+    /// A file of which only the size is told.
+    fn unread_file<'c>(&self, here: &Here<'_>, name: Vec<u8>, facts: Facts) -> Item<'c> {
+        let look = || {
+            let fd = linux::open_file(&here.fd, &name)?;
+            let facts = linux::facts_of(&fd)?;
+            Ok::<_, io::Error>((facts, linux::read_meta(&fd, &facts)?.meta))
+        };
+        match look() {
+            Ok((facts, meta)) if facts.file_type.is_file() => {
+                let node = Node::File(Content::unread(facts.size));
+                Item::Link { entry: Entry { name, meta, node }, facts, trusted: false }
+            }
+            // Reading it tells what is the matter.
+            _ => Item::File { name, facts },
         }
     }
 
@@ -541,6 +607,7 @@ impl Walk<'_> {
                 unsettled: false,
                 below: None,
                 fresh: true,
+                odd: false,
             }))),
             Item::File { name, .. } => self.file(here, name),
             Item::Family(family) => self.family(here, *family),
@@ -561,7 +628,7 @@ impl Walk<'_> {
                 Item::File { .. } => Ok(Outcome::LeftOut(name, Why::Unreadable)),
                 item => self.finish(here, item),
             },
-            FileRead::Read { content, meta, facts, trusted, settled, unproven } => {
+            FileRead::Read { content, meta, facts, trusted, settled, unproven, odd } => {
                 self.unproven.fetch_add(u64::from(unproven), Ordering::Relaxed);
                 let entry = Entry { name, meta, node: Node::File(content) };
                 Ok(Outcome::Done(Box::new(Done {
@@ -571,6 +638,7 @@ impl Walk<'_> {
                     unsettled: !settled,
                     below: None,
                     fresh: true,
+                    odd,
                 })))
             }
         }
@@ -599,10 +667,10 @@ impl Walk<'_> {
         let Ok(facts) = linux::facts_of(&fd) else { return Ok(Outcome::LeftOut(name, Why::Unreadable)) };
         let known = cached.filter(|cached| cached.is_hit(&facts)).and_then(|cached| cached.entry());
         let fresh_meta = known.is_none();
-        let meta = match known {
-            Some(entry) => entry.meta,
-            None => match self.meta_of(&fd, &facts) {
-                Ok(meta) => meta,
+        let Attributes { meta, odd } = match known {
+            Some(entry) => Attributes { meta: entry.meta, odd: false },
+            None => match linux::read_meta(&fd, &facts) {
+                Ok(read) => read,
                 Err(_) => return Ok(Outcome::LeftOut(name, Why::Unreadable)),
             },
         };
@@ -630,6 +698,7 @@ impl Walk<'_> {
                     unsettled: false,
                     below: Some(below),
                     fresh,
+                    odd,
                 })))
             }
         }
@@ -700,6 +769,11 @@ impl Found {
         self.block = block;
         self.block_bytes += block.map_or(0, Place::bytes);
     }
+}
+
+/// What is told about something whose ACL or capability is not captured.
+fn told_odd(path: &RelPath) -> String {
+    format!("{path}: its ACL or capability is in an unknown form and is not captured")
 }
 
 fn unreadable(path: &RelPath, source: io::Error) -> WorkspaceError {

@@ -8,6 +8,7 @@ use crate::compare::{self, CompareError};
 use crate::error::WorkspaceError;
 use crate::linux::{self, Facts};
 use crate::plan::owners;
+use crate::sparse;
 use crate::stage::{Stage, remove_tree};
 use crate::threads;
 use crate::writers::{Waiting, Writers, is_record};
@@ -308,7 +309,7 @@ impl<S: ObjectSink + ObjectSource> Capture<'_, S> {
             Node::Symlink(linux::read_link(dir, name)?)
         } else if facts.file_type.is_dir() {
             let fd = open_for_look(dir, name)?;
-            meta.xattrs = linux::read_xattrs(&fd)?;
+            meta = linux::read_meta(&fd, &facts)?.meta;
             let mut entries = Vec::new();
             for child in linux::list(&fd)? {
                 entries.extend(self.entry(&fd, &child.name)?);
@@ -316,19 +317,19 @@ impl<S: ObjectSink + ObjectSource> Capture<'_, S> {
             let tree = Tree::new(entries).map_err(io::Error::other)?;
             Node::Directory(self.store.put(ObjectKind::Tree, &tree.encode())?)
         } else if facts.file_type.is_file() {
-            meta.mtime_ns = facts.mtime_ns;
             let fd = match linux::open_file(dir, name) {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     return self.stuck("it may not be read");
                 }
                 other => other?,
             };
-            meta.xattrs = linux::read_xattrs(&fd)?;
+            let facts = linux::facts_of(&fd)?;
+            meta = linux::read_meta(&fd, &facts)?.meta;
             if self.waiting == Waiting::Kept && self.writers.may_write(&fd, &facts) {
                 self.obstacles.push(Finding::Busy { path: self.path.clone() });
                 return Ok(None);
             }
-            Node::File(self.store.put_content(facts.size, &mut File::from(fd))?)
+            Node::File(sparse::put_file(self.store, &File::from(fd), &facts)?)
         } else {
             return self.stuck("it is a socket, FIFO or device, which cannot be stored");
         };

@@ -8,7 +8,7 @@ use crate::linux;
 use crate::linux::ofd::Bytes;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use safepoint_model::change;
-use safepoint_model::content::Content;
+use safepoint_model::content::{Content, Stretch};
 use safepoint_model::tree::{Entry, Node};
 use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSource, RelPath};
 use std::ffi::OsStr;
@@ -127,7 +127,8 @@ pub(crate) fn is_sidecar_at(dir: &OwnedFd, name: &[u8]) -> bool {
 /// Whether a stored file is a database. Only a size that fits has it read; one that cannot be read is none, which fails elsewhere if it matters.
 pub(crate) fn is_stored_database(source: &dyn ObjectSource, content: &Content) -> bool {
     let starts_like_one = || {
-        let first = content.pieces(source).ok()?.into_iter().next()?;
+        let stretches = content.stretches(source).ok()?;
+        let Some(Stretch::Data(first)) = stretches.first() else { return Some(false) };
         Some(source.get(ObjectKind::Chunk, first.id).ok()?.starts_with(HEADER))
     };
     content.size >= PAGE_BYTES_MIN

@@ -12,11 +12,11 @@ use crate::root::{Root, own_path};
 use crate::threads;
 use rayon::prelude::*;
 use rustix::fd::{AsFd, OwnedFd};
-use safepoint_model::content::Content;
+use safepoint_model::content::{Content, Stretch};
 use safepoint_model::progress::Activity;
 use safepoint_model::rollback::{How, Step};
 use safepoint_model::tree::{Entry, Meta, Node, Owners, Tree};
-use safepoint_model::{ObjectKind, ObjectSource, Progress, RelPath, RollbackId};
+use safepoint_model::{ObjectSource, Progress, RelPath, RollbackId};
 use safepoint_planted::planted;
 use std::collections::HashMap;
 use std::fs::File;
@@ -125,6 +125,7 @@ impl<'r> Stage<'r> {
         let own = root.make_own_folder().map_err(failed)?;
         linux::make_dir(&own, name.as_bytes()).map_err(failed)?;
         let fd = linux::open_dir(&own, name.as_bytes()).map_err(failed)?;
+        linux::drop_acls(&fd).map_err(failed)?;
         let mut stage = Self { root, own, fd, name, id, capabilities, staged: HashMap::new(), found: false };
         match stage.fill(steps, times, source, progress) {
             Ok(()) => Ok(stage),
@@ -187,6 +188,7 @@ impl<'r> Stage<'r> {
         let own = root.make_own_folder().map_err(failed)?;
         linux::make_dir(&own, name.as_bytes()).map_err(failed)?;
         let fd = linux::open_dir(&own, name.as_bytes()).map_err(failed)?;
+        linux::drop_acls(&fd).map_err(failed)?;
         Ok(Self { root, own, fd, name, id, capabilities, staged: HashMap::new(), found: true })
     }
 
@@ -304,6 +306,8 @@ impl<'a> StageWriter<'a> {
             Node::Directory(tree) => {
                 linux::make_dir(dir, name).map_err(failed)?;
                 let fd = linux::open_dir(dir, name).map_err(failed)?;
+                // The folder around it may hand down ACLs that are none of the entry's.
+                linux::drop_acls(&fd).map_err(failed)?;
                 let tree = Tree::load(self.source, *tree)?;
                 tree.entries().par_iter().try_for_each(|child| {
                     let path = path.join(&child.name).map_err(|error| failed(io::Error::other(error)))?;
@@ -319,6 +323,7 @@ impl<'a> StageWriter<'a> {
     /// Writes what is in a directory into one that is open and empty.
     pub(crate) fn fill(&self, fd: &OwnedFd, entry: &Entry) -> Result<(), WorkspaceError> {
         let failed = |source| WorkspaceError::Stage { path: RelPath::root(), source };
+        linux::drop_acls(fd).map_err(failed)?;
         if let Node::Directory(tree) = &entry.node {
             let tree = Tree::load(self.source, *tree)?;
             tree.entries().par_iter().try_for_each(|child| {
@@ -351,14 +356,13 @@ impl<'a> StageWriter<'a> {
         let failed = |source| WorkspaceError::Stage { path: path.clone(), source };
         let mut file = File::from(linux::create_file(dir, name).map_err(failed)?);
         let (mut at, mut ends_in_hole) = (0, false);
-        for piece in content.pieces(self.source)? {
-            let bytes = self.source.get(ObjectKind::Chunk, piece.id)?;
-            if bytes.len() as u64 != piece.size {
-                let what = "a piece has another length than its list says".to_owned();
-                return Err(safepoint_model::ObjectError::Damaged { id: piece.id, what }.into());
+        for stretch in content.stretches(self.source)? {
+            ends_in_hole = match stretch {
+                Stretch::Data(piece) => write_sparse(&mut file, at, &piece.load(self.source)?),
+                Stretch::Hole(size) => file.seek(SeekFrom::Start(at.saturating_add(size))).map(|_| true),
             }
-            ends_in_hole = write_sparse(&mut file, at, &bytes).map_err(failed)?;
-            at += piece.size;
+            .map_err(failed)?;
+            at += stretch.size();
         }
         if ends_in_hole {
             file.set_len(content.size).map_err(failed)?;

@@ -490,10 +490,9 @@ fn has_meta(place: &Place, wanted: &Entry) -> io::Result<bool> {
         Err(error) if is_absent(&error) => return Ok(false),
         other => other?,
     };
-    let facts = linux::facts_of(&fd)?;
-    let xattrs = linux::read_xattrs_by_path(&fd)?;
-    let now = Meta { mode: facts.mode, uid: facts.uid, gid: facts.gid, mtime_ns: 0, xattrs };
-    Ok(now.same_but_times(&wanted.meta, owners()))
+    let now = linux::read_meta_by_path(&fd, &linux::facts_of(&fd)?)?.meta;
+    let has = |meta: &Meta| now.same_but_times(meta, owners());
+    Ok(has(&wanted.meta) || has(&linux::attainable(&fd, &wanted.meta)))
 }
 
 /// Sets mode, owner and attributes of what stands at a path, unless somebody put something else there.
@@ -512,12 +511,6 @@ fn set_meta(place: &Place, wanted: Option<&Entry>) -> io::Result<()> {
     if !same_type {
         return Ok(());
     }
-    let now = Meta {
-        mode: facts.mode,
-        uid: facts.uid,
-        gid: facts.gid,
-        mtime_ns: 0,
-        xattrs: linux::read_xattrs_by_path(&fd)?,
-    };
+    let now = linux::read_meta_by_path(&fd, &facts)?.meta;
     linux::set_meta(&fd, &now, &wanted.meta, owners())
 }

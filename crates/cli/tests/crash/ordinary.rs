@@ -199,3 +199,105 @@ fn files_of_another_owner_come_back_to_their_owner_under_root() {
     as_root(&["rollback", "@"]);
     assert_eq!(fs::metadata(user.project().join("f")).unwrap().uid(), NOBODY);
 }
+
+const ACCESS: &str = "system.posix_acl_access";
+const CAPABILITY: &str = "security.capability";
+
+fn set(path: &Path, name: &str, value: &[u8]) {
+    rustix::fs::setxattr(path, name, value, rustix::fs::XattrFlags::empty()).unwrap();
+}
+
+fn get(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = vec![0; 4096];
+    let len = rustix::fs::getxattr(path, name, &mut value[..]).ok()?;
+    value.truncate(len);
+    Some(value)
+}
+
+/// Owner, user 1234, group, mask, others.
+fn acl(permissions: [u16; 5]) -> Vec<u8> {
+    let tags = [(1u16, u32::MAX), (2, 1234), (4, u32::MAX), (0x10, u32::MAX), (0x20, u32::MAX)];
+    let mut value = 2u32.to_le_bytes().to_vec();
+    for ((tag, id), permissions) in tags.into_iter().zip(permissions) {
+        value.extend_from_slice(&tag.to_le_bytes());
+        value.extend_from_slice(&permissions.to_le_bytes());
+        value.extend_from_slice(&id.to_le_bytes());
+    }
+    value
+}
+
+/// Whether ACLs and capabilities can be set for the user; said aloud where not.
+fn can_give(user: &User) -> bool {
+    let probe = user.folder.path().join("probe");
+    fs::write(&probe, "").unwrap();
+    let value = acl([6, 4, 4, 4, 4]);
+    let can =
+        is_root() && rustix::fs::setxattr(&probe, ACCESS, &value, rustix::fs::XattrFlags::empty()).is_ok();
+    if !can {
+        eprintln!("skipped: this takes root, and a file system that keeps ACLs");
+    }
+    can
+}
+
+#[test]
+fn without_the_right_to_set_capabilities_all_else_goes_back() {
+    let user = User::new();
+    if !can_give(&user) {
+        return;
+    }
+    let mut capability = vec![0; 20];
+    (capability[0], capability[3], capability[5]) = (1, 2, 4);
+    let at = |name: &str| user.project().join(name);
+    user.shell("echo 1 > program; echo 1 > plain; echo 1 > other");
+    set(&at("program"), CAPABILITY, &capability);
+    user.succeeds(&["create", "-m", "then"]);
+    let told = "cannot put back the capabilities of program";
+    // A write takes the capability away, and only root could give it again.
+    user.shell("echo 2 > program; echo 2 > other");
+    set(&at("plain"), CAPABILITY, &capability);
+    let (code, said) = user.safepoint(&["rollback", "then", "--yes"]);
+    assert!(code == 0 && said.contains(told), "{code}: {said}");
+    for name in ["program", "plain", "other"] {
+        assert_eq!(fs::read_to_string(at(name)).unwrap(), "1\n", "{name}");
+        assert_eq!(get(&at(name), CAPABILITY), None, "{name}");
+    }
+    // Nothing else is left to do, and trying it again says why.
+    let (code, said) = user.safepoint(&["rollback", "then", "--yes"]);
+    assert!(code == 0 && said.contains(told), "{code}: {said}");
+    user.succeeds(&["undo", "--yes"]);
+    user.succeeds(&["validate"]);
+    assert!(!user.project().join(".safepoint").exists());
+}
+
+#[test]
+fn acls_go_back_in_the_hands_of_an_ordinary_user() {
+    let user = User::new();
+    if !can_give(&user) {
+        return;
+    }
+    let at = |name: &str| user.project().join(name);
+    user.shell("mkdir locked; echo 1 > locked/file; echo 1 > mine; echo 1 > roots");
+    for (name, permissions) in [("mine", [6, 7, 4, 7, 0]), ("locked", [5, 7, 4, 5, 5])] {
+        set(&at(name), ACCESS, &acl(permissions));
+    }
+    chown(at("roots"), Some(0), Some(0)).unwrap();
+    fs::set_permissions(at("roots"), fs::Permissions::from_mode(0o644)).unwrap();
+    user.succeeds(&["create", "-m", "then"]);
+    let names = ["mine", "locked", "locked/file"];
+    let image =
+        || names.map(|name| (get(&at(name), ACCESS), fs::metadata(at(name)).unwrap().permissions().mode()));
+    let before = image();
+    user.shell("chmod 755 locked; echo 2 > locked/file; chmod 555 locked; echo 2 > mine; chmod 600 mine");
+    let after = image();
+    // What belongs to another user cannot be put back, and is not in the way.
+    let foreign = acl([6, 4, 4, 4, 4]);
+    set(&at("roots"), ACCESS, &foreign);
+    let (code, said) = user.safepoint(&["rollback", "then", "--yes"]);
+    assert!(code == 0 && said.contains("cannot put back the ACL of roots"), "{code}: {said}");
+    assert_eq!(image(), before);
+    assert_eq!(fs::read_to_string(at("locked/file")).unwrap(), "1\n");
+    assert_eq!(get(&at("roots"), ACCESS), Some(foreign));
+    user.succeeds(&["undo", "--yes"]);
+    assert_eq!(image(), after);
+    assert_eq!(fs::read_to_string(at("locked/file")).unwrap(), "2\n");
+}

@@ -7,12 +7,12 @@ use super::naming::{base, candidates, safe};
 use super::rows::{AgentRow, ContentRow, EntryRow, FilesState, HashRow, WorkspaceRow, with_lines};
 use super::{
     DOCUMENT_BYTES_MAX, ENTRIES, ENTRIES_MAX, FILES, FORMAT, LAYOUT, LIST_BYTES_MAX, LayoutError, METADATA,
-    beside, folder_of, folders, git, logs_of, path, state_name,
+    beside, folder_of, folders, git, holes, logs_of, path, state_name,
 };
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Catalog, Workspace};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
-use safepoint_model::content::Content;
+use safepoint_model::content::{Content, Form};
 use safepoint_model::files::FilesDocument;
 use safepoint_model::progress::Activity;
 use safepoint_model::tree::Node;
@@ -189,7 +189,7 @@ impl<'a> Writing<'a> {
                 let path = RelPath::new([at.as_bytes(), b"/", below.as_bytes()].concat())?;
                 let size = match &entry.node {
                     Node::File(content) => {
-                        self.hashes.push(HashRow::of(path.clone(), content.size, &hash_of(store, content)?));
+                        self.hashes.push(hash_of(store, path.clone(), content)?);
                         content.size
                     }
                     _ => 0,
@@ -366,9 +366,12 @@ fn no_json(error: serde_json::Error) -> ObjectError {
     ObjectError::Store(Box::new(error))
 }
 
-/// The hash of a file's bytes alone, as `b3sum` gives it.
-fn hash_of(source: &dyn ObjectSource, content: &Content) -> Result<blake3::Hash, Error> {
+/// The hash of a file's bytes alone, as `b3sum` gives it; of a file with holes that of its data.
+fn hash_of(source: &dyn ObjectSource, path: RelPath, content: &Content) -> Result<HashRow, Error> {
+    if content.form == Form::Sparse {
+        return holes::row_of(source, path, content, None);
+    }
     let mut hash = blake3::Hasher::new();
     crate::find::write_content(source, content, &mut hash)?;
-    Ok(hash.finalize())
+    Ok(HashRow::of(path, content.size, &hash.finalize()))
 }

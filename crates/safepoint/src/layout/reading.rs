@@ -2,6 +2,7 @@
 //! compared, and its names are checked even then: whoever made the layout made the hashes, too.
 
 use super::fit::is_elsewhere;
+use super::holes::HashedHoles;
 use super::rows::{AgentRow, ContentRow, HashRow, Metadata, TEXT_BYTES_MAX, Version};
 use super::{
     AGENTS, CONTENT_BYTES_MAX, COPY_DEPTH_MAX, DOCUMENT_BYTES_MAX, ENTRIES, ENTRIES_MAX, FILES, FORMAT,
@@ -87,10 +88,12 @@ impl Reading {
     }
 
     /// What the metadata promises of a file. It can be asked for once.
-    pub(super) fn promised(&mut self, file: &RelPath) -> Result<HashRow, LayoutError> {
+    /// Holes do not count against what a layout may hold.
+    pub(super) fn promised(&mut self, file: &RelPath, disk_bytes: u64) -> Result<HashRow, LayoutError> {
         let row = self.hashes.remove(file);
         let row = row.ok_or_else(|| LayoutError::bad(file, "metadata.json does not list it"))?;
-        match self.bytes_left.checked_sub(row.size) {
+        let bytes = if row.sparse { row.size.min(disk_bytes) } else { row.size };
+        match self.bytes_left.checked_sub(bytes) {
             Some(left) => self.bytes_left = left,
             None => return Err(LayoutError::bad(file, "with it the layout holds more than 1 TiB")),
         }
@@ -179,7 +182,7 @@ impl Reading {
 
     /// All bytes of a file, once their hash was compared.
     pub(super) fn bytes(&mut self, file: &RelPath, bytes_max: u64) -> Result<Vec<u8>, LayoutError> {
-        let row = self.promised(file)?;
+        let row = self.promised(file, u64::MAX)?;
         let bytes = whole(file_of(self.entry(file)?, file)?, file, bytes_max)?;
         if bytes.len() as u64 != row.size || !row.is(&blake3::hash(&bytes)) {
             return Err(not_as_promised(file));
@@ -237,7 +240,11 @@ impl Reading {
                 // What was asked for was compared then.
                 ForeignEntry::File(_) if self.asked.contains(&at) => {}
                 ForeignEntry::File(file) => {
-                    let row = self.promised(&at)?;
+                    let row = self.promised(&at, file.disk_bytes())?;
+                    if row.sparse {
+                        HashedHoles::new(file, &row, progress).check(&at)?;
+                        continue;
+                    }
                     let mut hashed = Hashed::new(file, &row, progress);
                     let copied = io::copy(&mut hashed, &mut io::sink());
                     copied.map_err(|source| hashed.explain(&at, source))?;
@@ -324,7 +331,7 @@ impl Read for Hashed<'_> {
     }
 }
 
-fn not_as_promised(file: &RelPath) -> LayoutError {
+pub(super) fn not_as_promised(file: &RelPath) -> LayoutError {
     LayoutError::bad(file, "its bytes are not those that metadata.json lists")
 }
 

@@ -29,16 +29,20 @@ pub(super) struct HashRow {
     pub(super) path: RelPath,
     pub(super) size: u64,
     pub(super) blake3: String,
+    /// It has holes, and its hash is that of its data (see `holes.rs`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) sparse: bool,
 }
 
 impl HashRow {
     pub(super) fn of(path: RelPath, size: u64, hash: &blake3::Hash) -> Self {
-        Self { path, size, blake3: hash.to_hex().to_string() }
+        Self { path, size, blake3: hash.to_hex().to_string(), sparse: false }
     }
 
     /// Whether both are about the same bytes.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.size == other.size && blake3::Hash::from_hex(&other.blake3).is_ok_and(|hash| self.is(&hash))
+        (self.size, self.sparse) == (other.size, other.sparse)
+            && blake3::Hash::from_hex(&other.blake3).is_ok_and(|hash| self.is(&hash))
     }
 
     /// Whether this is the hash that the row names.

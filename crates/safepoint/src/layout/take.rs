@@ -1,9 +1,11 @@
 //! Takes the files of a layout into the store: what is there and what `files.json` says of it must be the same, name by name.
 
+use super::holes::HashedHoles;
 use super::reading::{Hashed, Reading, check_sorted, listed};
-use super::rows::{Entries, EntryRow, What};
+use super::rows::{Entries, EntryRow, HashRow, What};
 use super::{DEPTH_MAX, ENTRIES, FORMAT, LIST_BYTES_MAX, LayoutError, path};
 use crate::Error;
+use safepoint_model::access;
 use safepoint_model::tree::{Entry, Meta, Node, Tree};
 use safepoint_model::{ObjectError, ObjectKind, ObjectSink, Progress, RelPath};
 use safepoint_workspace::{Foreign, ForeignEntry, ForeignFile, OWN_FOLDER, WorkspaceError};
@@ -146,7 +148,16 @@ impl Taking<'_> {
             meta.mode &= !SPECIAL_BITS;
             self.disarmed += 1;
         }
-        let promised = self.reading.promised(path)?;
+        // What makes no sense is refused with the directory.
+        let capability = meta.xattr(access::CAPABILITY);
+        if capability.is_some_and(access::is_capability) && !gives_capability(&file, &meta) {
+            meta = meta.without_capability();
+            self.disarmed += 1;
+        }
+        let promised = self.reading.promised(path, file.disk_bytes())?;
+        if promised.sparse {
+            return self.sparse_file(path, (name, meta), file, &promised);
+        }
         let mut hashed = Hashed::new(file, &promised, self.progress);
         let content = match self.sink.put_content(promised.size, &mut hashed) {
             Ok(content) => content,
@@ -154,7 +165,27 @@ impl Taking<'_> {
             Err(error) => return Err(error.into()),
         };
         hashed.finish(path)?;
-        self.bytes += content.size;
+        self.bytes = self.bytes.saturating_add(content.size);
+        self.progress.advance(1, content.size);
+        Ok(Entry { name, meta, node: Node::File(content) })
+    }
+
+    /// A file with holes. Where they did not survive the way here, they are made again.
+    fn sparse_file(
+        &mut self,
+        path: &RelPath,
+        (name, meta): (Vec<u8>, Meta),
+        file: ForeignFile,
+        promised: &HashRow,
+    ) -> Result<Entry, Error> {
+        let mut hashed = HashedHoles::new(file, promised, self.progress);
+        let content = match self.sink.put_sparse(promised.size, &mut hashed) {
+            Ok(content) => content,
+            Err(ObjectError::Input(source)) => return Err(hashed.explain(path, source)),
+            Err(error) => return Err(error.into()),
+        };
+        hashed.finish(path)?;
+        self.bytes = self.bytes.saturating_add(content.size);
         self.progress.advance(1, content.size);
         Ok(Entry { name, meta, node: Node::File(content) })
     }
@@ -183,10 +214,23 @@ fn check_folder(path: &RelPath, name: &[u8], depth: usize) -> Result<(), LayoutE
     Ok(())
 }
 
+/// Whether a file on the disk already has the capabilities that its row gives it, and the same owner. A row alone is nobody's word.
+fn gives_capability(file: &ForeignFile, meta: &Meta) -> bool {
+    is_own(file)
+        && file.owner() == (meta.uid, meta.gid)
+        && file.capability().as_deref() == meta.xattr(access::CAPABILITY)
+}
+
+/// Whether this user may vouch for a file.
+fn is_own(file: &ForeignFile) -> bool {
+    let user = rustix::process::geteuid();
+    user.is_root() || file.owner().0 == user.as_raw()
+}
+
 /// Whether a file on the disk already is what its row says: one that runs with the rights of its owner, who is the same. A row alone is
 /// nobody's word: a rollback would lend the rights of whoever does it to whatever the layout holds.
 fn is_armed(file: &ForeignFile, meta: &Meta) -> bool {
-    let user = rustix::process::geteuid();
-    let own = user.is_root() || file.owner().0 == user.as_raw();
-    own && file.mode() & SPECIAL_BITS == meta.mode & SPECIAL_BITS && file.owner() == (meta.uid, meta.gid)
+    is_own(file)
+        && file.mode() & SPECIAL_BITS == meta.mode & SPECIAL_BITS
+        && file.owner() == (meta.uid, meta.gid)
 }

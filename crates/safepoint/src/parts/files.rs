@@ -17,8 +17,8 @@ use safepoint_model::{
 use safepoint_planted::planted;
 use safepoint_store::Writer;
 use safepoint_workspace::{
-    CacheWriter, Capabilities, Ended, Finding, Root, Scan, ScanOptions, Settled, Sidecars, Snapshot, Stage,
-    StageOptions, StatCache, Times, Waiting, What, database_family, plan, scan,
+    Access, CacheWriter, Capabilities, Ended, Finding, LargeFiles, Root, Scan, ScanOptions, Settled,
+    Sidecars, Snapshot, Stage, StageOptions, StatCache, Times, Waiting, What, database_family, plan, scan,
 };
 
 /// The files of one workspace that this process holds.
@@ -40,6 +40,10 @@ pub(crate) struct FilesPart<'m> {
     pub(crate) what: What,
     /// What is to become of displaced files that may have a writer.
     pub(crate) waiting: Waiting,
+    /// Whether the checkpoint that a rollback goes to knows about ACLs and capabilities.
+    pub(crate) access: Access,
+    /// What a rollback is about, where it is not about everything: other large files are not read for it.
+    pub(crate) chosen: Vec<RelPath>,
 }
 
 impl<'m> FilesPart<'m> {
@@ -52,6 +56,7 @@ impl<'m> FilesPart<'m> {
         let capabilities = manager.settings.capabilities;
         let (times, what, waiting) = (Times::default(), What::Files, Waiting::Kept);
         let (leave, covered, is_mixed) = (Vec::new(), Vec::new(), false);
+        let (chosen, access) = (Vec::new(), Access::Captured);
         Self {
             manager,
             root,
@@ -64,14 +69,28 @@ impl<'m> FilesPart<'m> {
             is_mixed,
             what,
             waiting,
+            chosen,
+            access,
         }
     }
 
     /// The folder of the repository in it, all of it.
     pub(crate) fn git_folder(&self) -> FilesPart<'m> {
-        let FilesPart { manager, root, workspace, capabilities, times, waiting, .. } = *self;
+        let FilesPart { manager, root, workspace, capabilities, times, waiting, access, .. } = *self;
         let part = FilesPart::new(manager, root, workspace, Vec::new());
-        FilesPart { capabilities, times, waiting, what: What::Git, ..part }
+        FilesPart { capabilities, times, waiting, access, what: What::Git, ..part }
+    }
+
+    /// Looks at the workspace, with the help of what the last capture saw. Of large files that are longer or shorter than in `keep` only
+    /// the size is told.
+    pub(crate) fn look<S: ObjectSink + ObjectSource>(
+        &self,
+        sink: &S,
+        keep: Option<ObjectId>,
+        progress: &dyn Progress,
+    ) -> Result<Scan, Error> {
+        let cache = self.manager.trusted_cache(self.workspace.id, self.what)?;
+        self.scan_with((cache.as_ref(), None), sink, keep, (Sidecars::Needed, LargeFiles::InDoubt), progress)
     }
 
     /// Reads the workspace into a sink, with the help of what the last capture saw.
@@ -82,7 +101,7 @@ impl<'m> FilesPart<'m> {
         progress: &dyn Progress,
     ) -> Result<Scan, Error> {
         let cache = self.manager.trusted_cache(self.workspace.id, self.what)?;
-        self.scan_with((cache.as_ref(), None), sink, keep, Sidecars::Needed, progress)
+        self.scan_with((cache.as_ref(), None), sink, keep, (Sidecars::Needed, LargeFiles::Read), progress)
     }
 
     /// Reads the whole workspace into a sink, whatever the last capture saw.
@@ -91,7 +110,7 @@ impl<'m> FilesPart<'m> {
         sink: &S,
         progress: &dyn Progress,
     ) -> Result<Scan, Error> {
-        self.scan_with((None, None), sink, None, Sidecars::Needed, progress)
+        self.scan_with((None, None), sink, None, (Sidecars::Needed, LargeFiles::Read), progress)
     }
 
     fn scan_with<S: ObjectSink + ObjectSource>(
@@ -99,7 +118,7 @@ impl<'m> FilesPart<'m> {
         (cache, next): (Option<&StatCache>, Option<&CacheWriter>),
         sink: &S,
         keep: Option<ObjectId>,
-        sidecars: Sidecars,
+        (sidecars, large): (Sidecars, LargeFiles<'_>),
         progress: &dyn Progress,
     ) -> Result<Scan, Error> {
         let mut own = self.manager.own_folders(self.root);
@@ -110,7 +129,8 @@ impl<'m> FilesPart<'m> {
         let copies = Copies { home, held_max, helper, environment };
         let (excludes, own, what, copies) = (&*self.excludes, &*own, self.what, Some(&copies as _));
         let covered = &*self.covered;
-        let options = ScanOptions { excludes, cache, next, own, keep, covered, what, sidecars, copies };
+        let options =
+            ScanOptions { excludes, cache, next, own, keep, covered, what, sidecars, copies, large };
         let mut scan = scan(self.root, sink, &options, progress)?;
         if self.is_mixed {
             // What is stored may be a mixture of two states.
@@ -146,8 +166,10 @@ pub(crate) fn keep_document(
 /// What the user should be told about a capture.
 fn warnings(scan: &Scan) -> Vec<String> {
     let coverage = &scan.snapshot.coverage;
-    let unreadable =
-        coverage.skipped.iter().filter(|skipped| matches!(skipped.why, Why::Unreadable | Why::TooDeep));
+    let unreadable = coverage
+        .skipped
+        .iter()
+        .filter(|skipped| matches!(skipped.why, Why::Unreadable | Why::TooDeep | Why::NotChosen));
     let mut warnings = scan.warnings.clone();
     warnings.extend(
         unreadable.map(|skipped| format!("{} is not in the checkpoint: {}", skipped.path, skipped.why)),
@@ -176,12 +198,17 @@ impl Part for FilesPart<'_> {
         progress: &dyn Progress,
     ) -> Result<Captured, Error> {
         let target = target.map(|part| FilesDocument::load(writer, part.document)).transpose()?;
+        self.manager.note_access_captured()?;
         let sidecars = if target.is_some() { Sidecars::All } else { Sidecars::Needed };
         let last = self.manager.trusted_cache(self.workspace.id, self.what)?;
         let draft = self.manager.home.draft_cache(self.workspace.id, self.what, last.as_ref());
         let caches = (last.as_ref(), draft.as_ref().and_then(CacheDraft::writer));
         let keep = target.and_then(|target| target.tree());
-        let scan = self.scan_with(caches, writer, keep, sidecars, progress)?;
+        let large = match self.chosen.is_empty() {
+            true => LargeFiles::Read,
+            false => LargeFiles::Within(&self.chosen),
+        };
+        let scan = self.scan_with(caches, writer, keep, (sidecars, large), progress)?;
         let Snapshot { root, coverage } = &scan.snapshot;
         Ok(Captured {
             document: keep_document(writer, root, coverage, scan.count, scan.bytes)?,
@@ -210,12 +237,13 @@ impl Part for FilesPart<'_> {
             // The chosen paths as they were, everything else as it is.
             target.root = Entry { node: Node::Directory(grafted), ..now.root.clone() };
         }
-        let plan = plan(self.root, writer, &now, &target, &self.capabilities)?;
+        let plan = plan(self.root, writer, &now, (&target, self.access), &self.capabilities)?;
         let outline = Outline {
             restored: plan.restored,
             removed: plan.removed,
             paths: plan.paths,
             blocked: plan.blocked,
+            warnings: plan.warnings,
         };
         Ok(Box::new(FilesRollback { part: self, steps: plan.steps, outline, stage: None, settled: None }))
     }

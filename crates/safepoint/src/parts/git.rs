@@ -17,8 +17,7 @@ use safepoint_model::content::Content;
 use safepoint_model::git::{GitDocument, GitMove, GitRefs, GitTarget, KeptBytes};
 use safepoint_model::rollback::{Rollback, Step, Verb};
 use safepoint_model::{
-    ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource, Progress, RelPath, RollbackId, WorkspaceId,
-    document,
+    ObjectError, ObjectId, ObjectSink, ObjectSource, Progress, RelPath, RollbackId, WorkspaceId, document,
 };
 use safepoint_store::Writer;
 use safepoint_workspace::{Ended, Finding};
@@ -517,9 +516,10 @@ fn keep_bytes(writer: &Writer<'_>, bytes: Option<&[u8]>) -> Result<Option<KeptBy
 
 fn bytes_of(source: &dyn ObjectSource, kept: KeptBytes) -> Result<Vec<u8>, ObjectError> {
     let mut bytes = Vec::new();
-    for piece in Content::from(kept).pieces(source)? {
-        bytes.extend(source.get(ObjectKind::Chunk, piece.id)?);
-    }
+    Content::from(kept).read::<ObjectError>(source, &mut |piece| {
+        bytes.extend_from_slice(piece);
+        Ok(())
+    })?;
     Ok(bytes)
 }
 

@@ -179,6 +179,7 @@ impl CheckpointManager {
                 prepared = Box::new(WithGit { files: prepared, moving });
             }
             let outline = prepared.outline();
+            warnings.extend(outline.warnings.iter().cloned());
             record.restored_files_count = outline.restored;
             record.removed_files_count = outline.removed;
             record.changed_paths = Some(document::store(&writer, &outline.paths)?);
@@ -239,6 +240,7 @@ impl CheckpointManager {
             let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
             let mut files = place.part(self, held, config.excludes);
             files.times = wish.options.times;
+            files.access = self.access_of(wish.to.id)?;
             if wish.options.dry_run == DryRun::No {
                 files.capabilities = self.probe(&held.root)?;
             }

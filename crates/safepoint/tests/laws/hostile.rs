@@ -463,6 +463,8 @@ fn attributes_that_no_file_has_are_refused() {
     let xattr = |name: &str, value: &str| json!({ "name": name, "value": value });
     for xattrs in [
         json!([xattr("security.capability", "x")]),
+        json!([xattr("system.posix_acl_access", "x")]),
+        json!([xattr("system.posix_acl_default", "x")]),
         json!([xattr("trusted.x", "x")]),
         json!([xattr("user.a\0", "x")]),
         json!([xattr("user.b", ""), xattr("user.a", "")]),

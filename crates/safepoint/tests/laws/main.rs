@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests set up folders")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
+mod access;
 mod bench;
 mod configuration;
 mod coverage;
@@ -26,6 +27,7 @@ mod sandboxes;
 mod session_parts;
 mod sessions;
 mod space;
+mod sparse;
 mod strategies;
 mod success;
 mod together;

@@ -67,7 +67,8 @@ fn image(top: &Path) -> BTreeMap<PathBuf, Seen> {
         if facts.is_symlink() {
             content = fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes();
         } else {
-            xattrs = linux::read_xattrs(&File::open(&path).unwrap().into()).unwrap();
+            let file: OwnedFd = File::open(&path).unwrap().into();
+            xattrs = linux::read_meta(&file, &linux::facts_of(&file).unwrap()).unwrap().meta.xattrs;
             if facts.is_dir() {
                 left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
             } else {

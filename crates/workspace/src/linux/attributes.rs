@@ -1,30 +1,95 @@
-//! Mode, owner, times and extended attributes of something open, set without following a link.
+//! Mode, owner, times, ACLs, capabilities and extended attributes of something open, set without following a link.
 
+use super::Facts;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
+use safepoint_model::access::{self, Acl};
 use safepoint_model::tree::{Meta, Owners, Xattr};
+use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 use std::io;
+use std::sync::OnceLock;
 
-const PREFIX: &[u8] = b"user.";
+/// Attributes that every user may have.
+const USER: &[u8] = b"user.";
+/// The right to give programs capabilities (capabilities(7)).
+const CAP_SETFCAP: u32 = 31;
 
 /// The way to something open that also works when it was opened with `O_PATH`, which most calls refuse.
 fn through_proc(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// The extended attributes of `user.*`, sorted. None where the file system has none.
-pub(crate) fn read_xattrs(file: &OwnedFd) -> io::Result<Vec<Xattr>> {
+/// Mode, owner, time of a file, and attributes, as a tree keeps them.
+pub(crate) struct Attributes {
+    pub(crate) meta: Meta,
+    /// An ACL or a capability is there in a form that no tree keeps.
+    pub(crate) odd: bool,
+}
+
+/// What a tree keeps about a file or directory that is open for reading.
+pub(crate) fn read_meta(file: &OwnedFd, facts: &Facts) -> io::Result<Attributes> {
+    Ok(kept(read_xattrs(file)?, facts))
+}
+
+/// The same of something that was opened with `O_PATH`. Without the right to read it, its attributes of `user.*` cannot be read
+/// (xattr(7)), and could not be captured.
+pub(crate) fn read_meta_by_path(file: &OwnedFd, facts: &Facts) -> io::Result<Attributes> {
+    let path = through_proc(file);
+    let list = |names: &mut [u8]| match names.is_empty() {
+        true => rustix::fs::listxattr_query(path.as_str()),
+        false => rustix::fs::listxattr(path.as_str(), names),
+    };
+    let get = |name: &CStr, value: &mut [u8]| match rustix::fs::getxattr(path.as_str(), name, value) {
+        Err(Errno::ACCESS) => Err(Errno::NODATA),
+        other => other,
+    };
+    Ok(kept(collect_xattrs(&list, &get)?, facts))
+}
+
+fn kept(mut xattrs: Vec<Xattr>, facts: &Facts) -> Attributes {
+    let found = xattrs.len();
+    xattrs.retain(|(name, value)| match name.as_slice() {
+        access::ACCESS => Acl::parse(value).is_some_and(Acl::is_extended),
+        access::DEFAULT => facts.file_type.is_dir() && Acl::parse(value).is_some(),
+        access::CAPABILITY => facts.file_type.is_file() && access::is_capability(value),
+        _ => true,
+    });
+    let odd = xattrs.len() < found;
+    let mtime_ns = if facts.file_type.is_file() { facts.mtime_ns } else { 0 };
+    let mut meta = Meta { mode: facts.mode, uid: facts.uid, gid: facts.gid, mtime_ns, xattrs };
+    // The mode was asked for at another moment. What stands in the ACL is what the kernel goes by.
+    if let Some(acl) = meta.acl() {
+        meta.mode = meta.mode & 0o7000 | acl.mode_bits();
+    }
+    Attributes { meta, odd }
+}
+
+/// The extended attributes that are kept, sorted. None where the file system has none.
+fn read_xattrs(file: &OwnedFd) -> io::Result<Vec<Xattr>> {
+    let list = |names: &mut [u8]| match names.is_empty() {
+        true => rustix::fs::flistxattr_query(file),
+        false => rustix::fs::flistxattr(file, names),
+    };
+    let get = |name: &CStr, value: &mut [u8]| rustix::fs::fgetxattr(file, name, value);
+    collect_xattrs(&list, &get)
+}
+
+/// Fills a buffer; tells how long the list is where the buffer is empty.
+type List<'a> = &'a dyn Fn(&mut [u8]) -> rustix::io::Result<usize>;
+type Get<'a> = &'a dyn Fn(&CStr, &mut [u8]) -> rustix::io::Result<usize>;
+
+fn collect_xattrs(list: List<'_>, get: Get<'_>) -> io::Result<Vec<Xattr>> {
     let mut names = Vec::new();
     loop {
-        let size = match rustix::fs::flistxattr_query(file) {
+        let size = match list(&mut []) {
             Ok(0) | Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
             Ok(size) => size,
             Err(error) => return Err(error.into()),
         };
         names.resize(size, 0u8);
-        match rustix::fs::flistxattr(file, &mut names[..]) {
+        match list(&mut names) {
             Ok(size) => {
                 names.truncate(size);
                 break;
@@ -37,8 +102,8 @@ pub(crate) fn read_xattrs(file: &OwnedFd) -> io::Result<Vec<Xattr>> {
     for name in
         names.split_inclusive(|byte| *byte == 0).filter_map(|name| CStr::from_bytes_with_nul(name).ok())
     {
-        if name.to_bytes().starts_with(PREFIX)
-            && let Some(value) = read_xattr(file, name)?
+        if is_kept(name.to_bytes())
+            && let Some(value) = read_xattr(get, name)?
         {
             found.push((name.to_bytes().to_vec(), value));
         }
@@ -47,25 +112,15 @@ pub(crate) fn read_xattrs(file: &OwnedFd) -> io::Result<Vec<Xattr>> {
     Ok(found)
 }
 
-/// The same of something that was opened with `O_PATH`, which cannot be asked directly.
-pub(crate) fn read_xattrs_by_path(file: &OwnedFd) -> io::Result<Vec<Xattr>> {
-    match rustix::fs::open(
-        through_proc(file),
-        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NONBLOCK,
-        Mode::empty(),
-    ) {
-        Ok(readable) => read_xattrs(&readable),
-        // Without the right to read it, its attributes cannot be read either (xattr(7)), and could not be captured.
-        Err(Errno::ACCESS) => Ok(Vec::new()),
-        Err(error) => Err(error.into()),
-    }
+fn is_kept(name: &[u8]) -> bool {
+    name.starts_with(USER) || matches!(name, access::ACCESS | access::DEFAULT | access::CAPABILITY)
 }
 
 /// One value; nothing when it went away meanwhile.
-fn read_xattr(file: &OwnedFd, name: &CStr) -> io::Result<Option<Vec<u8>>> {
+fn read_xattr(get: Get<'_>, name: &CStr) -> io::Result<Option<Vec<u8>>> {
     let mut value = vec![0u8; 256];
     loop {
-        match rustix::fs::fgetxattr(file, name, &mut value[..]) {
+        match get(name, &mut value) {
             Ok(size) => {
                 value.truncate(size);
                 return Ok(Some(value));
@@ -75,6 +130,57 @@ fn read_xattr(file: &OwnedFd, name: &CStr) -> io::Result<Option<Vec<u8>>> {
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Whether the file system of something open keeps ACLs.
+pub(crate) fn keeps_acls(file: &OwnedFd) -> bool {
+    keeps(file, access::ACCESS)
+}
+
+fn keeps(file: &OwnedFd, name: &[u8]) -> bool {
+    let Ok(name) = CString::new(name) else { return false };
+    let asked = rustix::fs::getxattr_query(through_proc(file), name.as_c_str());
+    !matches!(asked, Err(Errno::OPNOTSUPP))
+}
+
+/// Whether this process may give capabilities to programs.
+pub(crate) fn may_set_capabilities() -> bool {
+    static MAY: OnceLock<bool> = OnceLock::new();
+    *MAY.get_or_init(|| {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+        let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        match effective.map(|digits| u64::from_str_radix(digits.trim(), 16)) {
+            Some(Ok(capabilities)) => capabilities >> CAP_SETFCAP & 1 == 1,
+            _ => rustix::process::geteuid().is_root(),
+        }
+    })
+}
+
+/// As much of `wanted` as can be put on something open: without ACLs where the file system keeps none, without capabilities where this
+/// process may not give any.
+pub(crate) fn attainable<'m>(file: &OwnedFd, wanted: &'m Meta) -> Cow<'m, Meta> {
+    let mut meta = Cow::Borrowed(wanted);
+    if wanted.has_acl() && !keeps_acls(file) {
+        meta = Cow::Owned(meta.without_acls());
+    }
+    if wanted.has_capability() && !(may_set_capabilities() && keeps(file, access::CAPABILITY)) {
+        meta = Cow::Owned(meta.without_capability());
+    }
+    meta
+}
+
+/// Frees a new directory of the ACLs that it inherited, so that nothing that is made in it inherits any.
+pub(crate) fn drop_acls(dir: &OwnedFd) -> io::Result<()> {
+    if let Ok(0) | Err(Errno::OPNOTSUPP) = rustix::fs::flistxattr_query(dir) {
+        return Ok(());
+    }
+    for name in [access::DEFAULT, access::ACCESS] {
+        match rustix::fs::fremovexattr(dir, CString::new(name)?.as_c_str()) {
+            Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Sets the permission bits of something open, even of something that may not be read.
@@ -87,18 +193,38 @@ pub(crate) fn set_mode(file: &OwnedFd, mode: u16) -> io::Result<()> {
     }
 }
 
-/// Makes owner, attributes and mode of something open those of `meta`. It must not be a link.
+/// Makes owner, attributes and mode of something open those of `meta`, as far as they can be kept there. It must not be a link.
 /// `now` is what it has at present, so that only what differs is touched.
 pub(crate) fn set_meta(file: &OwnedFd, now: &Meta, meta: &Meta, owners: Owners) -> io::Result<()> {
-    if owners == Owners::Compared && (now.uid, now.gid) != (meta.uid, meta.gid) {
+    let given_away = owners == Owners::Compared && (now.uid, now.gid) != (meta.uid, meta.gid);
+    if given_away {
         let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
         rustix::fs::chownat(file.as_fd(), "", Some(uid), Some(gid), rustix::fs::AtFlags::EMPTY_PATH)?;
     }
+    let meta = &*attainable(file, meta);
+    let path = through_proc(file);
+    let user = |meta: &Meta| -> Vec<Xattr> {
+        meta.xattrs.iter().filter(|(name, _)| name.starts_with(USER)).cloned().collect()
+    };
     if now.xattrs != meta.xattrs {
-        set_xattrs(file, &now.xattrs, &meta.xattrs)?;
+        set_xattrs(&path, &user(now), &user(meta))?;
+        change_xattr(&path, access::DEFAULT, now, meta)?;
     }
-    // Last, because a change of owner clears the set-uid bit, and a mode without write hinders the rest.
-    set_mode(file, meta.mode)
+    // Mode and ACL in one step: a mode alone would for an instant give the group what the mask allows. To take an ACL away is to set one
+    // that says no more than the mode.
+    match (now.xattr(access::ACCESS), meta.xattr(access::ACCESS)) {
+        (Some(now), Some(wanted)) if now == wanted => {}
+        (_, Some(wanted)) => set_xattr(&path, access::ACCESS, wanted)?,
+        (Some(_), None) => set_xattr(&path, access::ACCESS, &access::minimal(meta.mode))?,
+        (None, None) => {}
+    }
+    // Late, because a change of owner clears the set-uid bit, and a mode without write hinders the rest.
+    set_mode(file, meta.mode)?;
+    // Last, because a change of owner clears capabilities. Who may not give any may not take them either.
+    if given_away && let Some(wanted) = meta.xattr(access::CAPABILITY) {
+        return set_xattr(&path, access::CAPABILITY, wanted);
+    }
+    if may_set_capabilities() { change_xattr(&path, access::CAPABILITY, now, meta) } else { Ok(()) }
 }
 
 /// Gives a symbolic link itself to its owner.
@@ -107,23 +233,34 @@ pub(crate) fn set_link_owner(dir: &OwnedFd, name: &[u8], meta: &Meta) -> io::Res
     Ok(rustix::fs::chownat(dir, name, Some(uid), Some(gid), rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-fn set_xattrs(file: &OwnedFd, now: &[Xattr], wanted: &[Xattr]) -> io::Result<()> {
-    let path = through_proc(file);
+fn set_xattrs(path: &str, now: &[Xattr], wanted: &[Xattr]) -> io::Result<()> {
     for (name, value) in wanted.iter().filter(|xattr| !now.contains(xattr)) {
-        rustix::fs::setxattr(
-            path.as_str(),
-            CString::new(name.clone())?.as_c_str(),
-            value,
-            XattrFlags::empty(),
-        )?;
+        set_xattr(path, name, value)?;
     }
     for (name, _) in now.iter().filter(|(name, _)| !wanted.iter().any(|(wanted, _)| wanted == name)) {
-        match rustix::fs::removexattr(path.as_str(), CString::new(name.clone())?.as_c_str()) {
-            Ok(()) | Err(Errno::NODATA) => {}
-            Err(error) => return Err(error.into()),
-        }
+        remove_xattr(path, name)?;
     }
     Ok(())
+}
+
+/// Makes one attribute what it is to be.
+fn change_xattr(path: &str, name: &[u8], now: &Meta, wanted: &Meta) -> io::Result<()> {
+    match (now.xattr(name), wanted.xattr(name)) {
+        (now, wanted) if now == wanted => Ok(()),
+        (_, Some(value)) => set_xattr(path, name, value),
+        (_, None) => remove_xattr(path, name),
+    }
+}
+
+fn set_xattr(path: &str, name: &[u8], value: &[u8]) -> io::Result<()> {
+    Ok(rustix::fs::setxattr(path, CString::new(name)?.as_c_str(), value, XattrFlags::empty())?)
+}
+
+fn remove_xattr(path: &str, name: &[u8]) -> io::Result<()> {
+    match rustix::fs::removexattr(path, CString::new(name)?.as_c_str()) {
+        Ok(()) | Err(Errno::NODATA) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Sets when a file was last written.

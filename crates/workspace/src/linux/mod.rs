@@ -9,7 +9,8 @@ pub(crate) mod ofd;
 mod processes;
 
 pub(crate) use attributes::{
-    read_xattrs, read_xattrs_by_path, set_link_owner, set_link_times_to, set_meta, set_mode, set_times_to,
+    Attributes, attainable, drop_acls, keeps_acls, may_set_capabilities, read_meta, read_meta_by_path,
+    set_link_owner, set_link_times_to, set_meta, set_mode, set_times_to,
 };
 pub(crate) use lease::{Lease, try_lease, write_back};
 pub(crate) use processes::{boot_id, displaced_is_mapped, written_inodes};
@@ -20,6 +21,7 @@ use rustix::io::Errno;
 use safepoint_model::RelPath;
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// What the kernel says about an entry: enough to see that it changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub(crate) struct Facts {
     /// How many names it has, here and elsewhere.
     pub(crate) names: u32,
     pub(crate) size: u64,
+    /// Bytes on the disk: fewer than its size where it has holes.
+    pub(crate) disk_bytes: u64,
     pub(crate) mtime_ns: i64,
     pub(crate) ctime_ns: i64,
     /// Time of creation; 0 where the file system keeps none. Tells an inode from one that had its number before.
@@ -63,6 +67,7 @@ fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> io::Result<Facts> 
         ino: raw.stx_ino,
         names: raw.stx_nlink,
         size: raw.stx_size,
+        disk_bytes: raw.stx_blocks.saturating_mul(512),
         mtime_ns: nanoseconds(raw.stx_mtime),
         ctime_ns: nanoseconds(raw.stx_ctime),
         born_ns: if raw.stx_mask & StatxFlags::BTIME.bits() == 0 { 0 } else { nanoseconds(raw.stx_btime) },
@@ -205,6 +210,17 @@ pub(crate) fn list_up_to(dir: impl AsFd, names_max: usize) -> io::Result<Option<
     Ok(Some(listed))
 }
 
+/// The first stretch of a file that is no hole, at or after an offset; nothing when there is none (lseek(2), `SEEK_DATA`).
+pub(crate) fn data_from(file: impl AsFd, at: u64) -> io::Result<Option<Range<u64>>> {
+    use rustix::fs::{SeekFrom, seek};
+    let data =
+        seek(&file, SeekFrom::Data(at)).and_then(|start| Ok(start..seek(&file, SeekFrom::Hole(start))?));
+    match data {
+        Err(Errno::NXIO) => Ok(None),
+        other => Ok(Some(other?)),
+    }
+}
+
 /// The target of a symbolic link.
 pub(crate) fn read_link(dir: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
     Ok(rustix::fs::readlinkat(dir, name, Vec::new())?.into_bytes())
@@ -299,6 +315,10 @@ pub(crate) fn file_system(file: impl AsFd) -> FileSystem {
 /// Bytes that can still be written on the file system of this directory.
 pub(crate) fn free_bytes(dir: impl AsFd) -> io::Result<u64> {
     let stat = rustix::fs::fstatvfs(dir)?;
+    // A file system without a size does not count.
+    if stat.f_blocks == 0 {
+        return Ok(u64::MAX);
+    }
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 

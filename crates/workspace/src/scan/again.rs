@@ -381,7 +381,8 @@ impl Walk<'_> {
         let (Ok(facts), Ok(listed)) = (linux::facts_of(&here.fd), linux::list(&here.fd)) else {
             return Ok(After::Lost);
         };
-        let Ok(meta) = self.meta_of(&here.fd, &facts) else { return Ok(After::Lost) };
+        let Ok(read) = linux::read_meta(&here.fd, &facts) else { return Ok(After::Lost) };
+        let meta = read.meta;
         let stamp = Stamp::new(&self.clock, &facts, started);
         let outside = (here.rules.clone(), here.only_kept);
         let mut found = Found::default();
@@ -588,7 +589,7 @@ fn is_still(entry: &Entry, mark: Mark, facts: &Facts) -> bool {
 
 impl Item<'_> {
     fn held(entry: Entry, facts: Facts, trusted: bool, below: Option<Seen>) -> Self {
-        Item::Held(Box::new(Done { entry, facts, trusted, unsettled: false, below, fresh: true }))
+        Item::Held(Box::new(Done { entry, facts, trusted, unsettled: false, below, fresh: true, odd: false }))
     }
 
     /// The name and the facts of an item that is captured.

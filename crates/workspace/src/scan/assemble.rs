@@ -1,7 +1,7 @@
 //! A directory put together: in comes what became of its entries, out comes its tree and what the next stat cache has of it.
 
 use super::again::Mark;
-use super::{Done, Found, Here, Outcome, Walk, join, unreadable};
+use super::{Done, Found, Here, Outcome, Walk, join, told_odd, unreadable};
 use crate::cache::{Block, CachedDir, CachedEntry, Place};
 use crate::error::WorkspaceError;
 use crate::linux::Facts;
@@ -155,7 +155,12 @@ fn add<'c>(
 
 /// Adds a finished item to its directory.
 fn take<'c>(above: &RelPath, done: Done, found: &mut Found) -> Result<Member<'c>, WorkspaceError> {
-    let Done { entry, facts, trusted, unsettled, below, fresh } = done;
+    let Done { entry, facts, trusted, unsettled, below, fresh, odd } = done;
+    // What is odd about it is told each time, so it is looked at each time.
+    let trusted = trusted && !odd;
+    if odd {
+        found.notes.warnings.push(told_odd(&join(above, &entry.name)?));
+    }
     found.fresh |= fresh;
     if unsettled {
         found.notes.unsettled.push(join(above, &entry.name)?);

@@ -541,7 +541,7 @@ impl Walk<'_> {
 }
 
 fn done<'c>(entry: Entry, facts: Facts, trusted: bool, unsettled: bool) -> Outcome<'c> {
-    Outcome::Done(Box::new(Done { entry, facts, trusted, unsettled, below: None, fresh: true }))
+    Outcome::Done(Box::new(Done { entry, facts, trusted, unsettled, below: None, fresh: true, odd: false }))
 }
 
 /// Opens a file; nothing where there is none, or something else.

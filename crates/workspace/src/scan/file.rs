@@ -1,14 +1,13 @@
 //! Reads one file into the sink, and notices when it changes meanwhile.
 
 use crate::error::WorkspaceError;
-use crate::linux::{self, Facts, Lease};
-use crate::sqlite;
+use crate::linux::{self, Attributes, Facts, Lease};
+use crate::{sparse, sqlite};
 use rustix::fd::OwnedFd;
 use safepoint_model::content::Content;
 use safepoint_model::tree::Meta;
 use safepoint_model::{ObjectError, ObjectSink, RelPath};
 use safepoint_planted::planted;
-use std::fs::File;
 use std::io;
 use std::time::{Duration, SystemTime};
 
@@ -36,6 +35,8 @@ pub(super) enum FileRead {
         settled: bool,
         /// Nothing shows whether it changes from now on: it is read again each time.
         unproven: bool,
+        /// An ACL or a capability of it cannot be kept.
+        odd: bool,
     },
 }
 
@@ -137,19 +138,18 @@ pub(super) fn read_open(
     started: i64,
 ) -> Result<FileRead, WorkspaceError> {
     let proof = Proof::of(&fd, before);
-    let mut file = File::from(fd);
-    let content = match sink.put_content(before.size, &mut file) {
+    let (content, fd) = sparse::put_fd(sink, fd, before);
+    let content = match content {
         Ok(content) => content,
         Err(ObjectError::Input(_)) => return Ok(FileRead::Unreadable),
         Err(error) => return Err(error.into()),
     };
-    let fd = OwnedFd::from(file);
-    let Some(Looked { meta, facts, same, trusted }) = look(&fd, before, started, proof) else {
+    let Some(Looked { meta, facts, same, trusted, odd }) = look(&fd, before, started, proof) else {
         return Ok(FileRead::Unreadable);
     };
     let settled = same && content.size == facts.size;
     let unproven = proof == Proof::Missing;
-    Ok(FileRead::Read { content, meta, facts, trusted: trusted && settled, settled, unproven })
+    Ok(FileRead::Read { content, meta, facts, trusted: trusted && settled, settled, unproven, odd })
 }
 
 /// A file after it was read.
@@ -160,15 +160,17 @@ pub(super) struct Looked {
     pub(super) same: bool,
     /// A later write will show.
     pub(super) trusted: bool,
+    /// An ACL or a capability of it cannot be kept.
+    pub(super) odd: bool,
 }
 
 /// Looks at an open file after it was read; nothing where that cannot be done. The proof is from before the reading.
 pub(super) fn look(fd: &OwnedFd, before: &Facts, started: i64, proof: Proof) -> Option<Looked> {
-    let (xattrs, after) = (linux::read_xattrs(fd).ok()?, linux::facts_of(fd).ok()?);
+    let after = linux::facts_of(fd).ok()?;
+    let Attributes { meta, odd } = linux::read_meta(fd, &after).ok()?;
     // A shared mapping can change pages without a new stamp. While a process has the file open for writing, stamps
     // prove nothing, unless its pages were written back; once none has, the first store through a new mapping sets a new one.
     let same = before.same_file_state(&after) || planted!("scan-does-not-look-twice");
-    let meta = Meta { mode: after.mode, uid: after.uid, gid: after.gid, mtime_ns: after.mtime_ns, xattrs };
     let trusted = same && proof.is_enough(&after, started);
-    Some(Looked { meta, facts: after, same, trusted })
+    Some(Looked { meta, facts: after, same, trusted, odd })
 }

@@ -2,7 +2,6 @@
 
 use super::*;
 use safepoint_model::ObjectKind;
-use safepoint_model::content::Content;
 use safepoint_model::progress::Silent;
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -461,4 +460,51 @@ fn new_files_that_come_and_go_are_not_reported() {
         std::io::Write::write_all(&mut log, b"").unwrap();
     });
     assert_eq!(reported, 0);
+}
+
+#[test]
+fn of_large_files_only_those_are_read_that_have_to_be() {
+    let mut desk = Desk::new();
+    let large = |desk: &Desk, name: &str, byte: u8, more: usize| {
+        fs::write(desk.path(name), vec![byte; LARGE_FILE_BYTES as usize + more]).unwrap();
+    };
+    fs::create_dir(desk.path("sub")).unwrap();
+    for name in ["same", "longer", "sub/touched"] {
+        large(&desk, name, 1, 0);
+    }
+    desk.write("small", "1");
+    let (_, before) = desk.capture();
+    large(&desk, "longer", 1, 1);
+    large(&desk, "sub/touched", 1, 0);
+    large(&desk, "new", 1, 0);
+    desk.write("small", "22");
+    let look = |options: LargeFiles<'_>| {
+        let before_read = *desk.memory.read.lock().unwrap();
+        let root = Root::open(&desk.path("")).unwrap();
+        let cache = desk.cache.as_ref();
+        let options = ScanOptions { cache, keep: Some(before), large: options, ..ScanOptions::default() };
+        let found = scan(&root, &desk.memory, &options, &Silent).unwrap().snapshot;
+        (*desk.memory.read.lock().unwrap() - before_read, found)
+    };
+    let names = |found: &Snapshot| -> Vec<String> {
+        let deltas = safepoint_model::change::deltas(
+            &desk.memory,
+            before,
+            found.tree().unwrap(),
+            safepoint_model::tree::Owners::Compared,
+        );
+        deltas.unwrap().iter().map(|delta| delta.path().to_string()).collect()
+    };
+    let (read, found) = look(LargeFiles::Read);
+    assert_eq!((read, names(&found)), (4, ["longer", "new", "small"].map(str::to_owned).to_vec()));
+    // The one that is as long as it was is read to see that nothing differs.
+    let (read, found) = look(LargeFiles::InDoubt);
+    assert_eq!((read, names(&found)), (2, ["longer", "new", "small"].map(str::to_owned).to_vec()));
+    assert!(found.coverage.skipped.is_empty());
+    let chosen = [RelPath::new("sub").unwrap()];
+    let (read, found) = look(LargeFiles::Within(&chosen));
+    assert_eq!(read, 2);
+    let left_out: Vec<(String, Why)> =
+        found.coverage.skipped.iter().map(|skipped| (skipped.path.to_string(), skipped.why)).collect();
+    assert_eq!(left_out, [("longer".to_owned(), Why::NotChosen), ("new".to_owned(), Why::NotChosen)]);
 }

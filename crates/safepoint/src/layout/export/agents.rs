@@ -4,10 +4,10 @@
 use super::{Writing, safe};
 use crate::Error;
 use crate::layout::rows::{AgentRow, CopyRow, HashRow};
-use crate::layout::{COPY_DEPTH_MAX, folder_of_copies, folders, path};
+use crate::layout::{COPY_DEPTH_MAX, folder_of_copies, folders, holes, path};
 use safepoint_model::agent::{Agent, AgentPathKind};
 use safepoint_model::checkpoint::{PartKind, Scope};
-use safepoint_model::content::Content;
+use safepoint_model::content::{Content, Form};
 use safepoint_model::tree::{Entry, Node};
 use safepoint_model::{ObjectError, ObjectId, Progress, RelPath, change};
 use safepoint_workspace::WorkspaceError;
@@ -110,13 +110,20 @@ impl Writing<'_> {
     }
 
     fn copy_file(&mut self, content: &Content, at: RelPath) -> Result<(), Error> {
-        let mut both = Both { file: self.parcel.open_file(&at)?, hash: blake3::Hasher::new() };
-        crate::find::write_content(self.store, content, &mut both).map_err(|error| match error {
+        let failed = |error| match error {
             Error::Object(ObjectError::Input(source)) => {
                 WorkspaceError::Copy { path: at.clone(), source }.into()
             }
             other => other,
-        })?;
+        };
+        if content.form == Form::Sparse {
+            let mut file = self.parcel.open_file(&at)?;
+            let row = holes::row_of(self.store, at.clone(), content, Some(&mut file)).map_err(failed)?;
+            self.hashes.push(row);
+            return Ok(());
+        }
+        let mut both = Both { file: self.parcel.open_file(&at)?, hash: blake3::Hasher::new() };
+        crate::find::write_content(self.store, content, &mut both).map_err(failed)?;
         self.hashes.push(HashRow::of(at, content.size, &both.hash.finalize()));
         Ok(())
     }
