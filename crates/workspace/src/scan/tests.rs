@@ -323,6 +323,36 @@ fn rules_that_appear_while_a_folder_is_captured_hold_for_what_is_read_again() {
     assert_eq!(coverage.skipped.len(), 9, "{coverage:?}");
 }
 
+#[test]
+fn a_database_in_a_folder_that_is_read_again_stays_one_with_its_log() {
+    let page = |text: &str| format!("{:\0<512}", format!("SQLite format 3\0{text}"));
+    // What is still as it was read is taken over; where the log or the database changed, both are read again.
+    for (changed, more) in
+        [(None, 0), (Some(("data-wal", "log 2".to_owned())), 2), (Some(("data", page("2"))), 2)]
+    {
+        let mut desk = Desk::new();
+        desk.write("data", &page("1"));
+        desk.write("data-wal", "log 1");
+        desk.write("data-shm", "index");
+        desk.write("trigger", "trigger");
+        let work = desk.path("");
+        let reads = std::sync::Arc::new(Mutex::new(0));
+        let read = reads.clone();
+        desk.memory.event.lock().unwrap().replace(Box::new(move |_| {
+            // Once all is read, so that what comes next is the second reading.
+            *read.lock().unwrap() += 1;
+            fs::write(work.join("new"), "new").unwrap();
+            if let Some((name, content)) = changed {
+                fs::write(work.join(name), content).unwrap();
+            }
+        }));
+        let (read, tree) = desk.capture();
+        assert_eq!(*reads.lock().unwrap(), 1);
+        assert_eq!(tree, desk.afresh());
+        assert!((4..=4 + more).contains(&read), "{read}");
+    }
+}
+
 /// Everything below `top` of a tree, as the contents of its files.
 fn contents(source: &Memory, tree: ObjectId) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
