@@ -201,15 +201,13 @@ fn log_of(path: &Path) -> PathBuf {
     beside(path, "-wal")
 }
 
-/// Inode, length and times of a file, by which a change is seen; nothing where there is none.
-type Facts = (u64, i64, (i64, i64), (i64, i64));
+/// Inode, length and time of a file, by which a change of its content is seen; nothing where there is none. SQLite under root sets the
+/// owner that the log has already, so that the time of the last change of anything says nothing.
+type Facts = (u64, i64, (i64, i64));
 
 fn facts(path: &Path) -> Option<Facts> {
     let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    let time = |seconds: i64, nanos| (seconds, i64::try_from(nanos).unwrap_or(0));
-    let (changed, written) =
-        (time(stat.st_ctime, stat.st_ctime_nsec), time(stat.st_mtime, stat.st_mtime_nsec));
-    Some((stat.st_ino, stat.st_size, changed, written))
+    Some((stat.st_ino, stat.st_size, (stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap_or(0))))
 }
 
 /// Refuses a link, a FIFO or anything else in the place of the file or of one beside it, and what belongs to a third user. Nothing is
