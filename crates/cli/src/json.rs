@@ -207,6 +207,7 @@ pub(crate) fn validation(
         },
         "damaged": damaged,
         "restorable": validation.restorable,
+        "unfinished_bytes": validation.unfinished_bytes,
         "git_status": git.map(|git| {
             json!({
                 "state": git.state,

@@ -43,6 +43,8 @@ pub struct Validation {
     pub errors: Vec<String>,
     /// The checkpoints that can be restored whole.
     pub restorable: Vec<CheckpointId>,
+    /// Bytes that a killed writer left unfinished. They never counted; the next checkpoint removes them.
+    pub unfinished_bytes: u64,
 }
 
 impl Validation {
@@ -116,6 +118,7 @@ impl CheckpointManager {
         })?;
         validation.objects = report.objects;
         validation.bytes = report.bytes;
+        validation.unfinished_bytes = report.unfinished_bytes;
         validation.damaged.extend(report.damaged.into_iter().map(|damage| DamagedPart {
             checkpoint: None,
             path: None,

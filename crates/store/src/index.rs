@@ -426,13 +426,29 @@ impl Index {
     /// Takes everything out that is said about this pack.
     pub(crate) fn forget_pack(&mut self, pack: &str) -> rusqlite::Result<()> {
         let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for table in TABLES {
-            let sql = format!("DELETE FROM {table} WHERE pack = (SELECT id FROM packs WHERE name = ?1)");
-            tx.execute(&sql, [pack])?;
-        }
-        tx.execute("DELETE FROM packs WHERE name = ?1", [pack])?;
+        delete_rows(&tx, pack)?;
         tx.commit()
     }
+
+    /// Replaces everything that is said about this pack, in one transaction.
+    pub(crate) fn replace_pack(&mut self, pack: &PackRows) -> rusqlite::Result<()> {
+        let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        delete_rows(&tx, &pack.name)?;
+        add_rows(&tx, pack)?;
+        merge(&tx)?;
+        tx.commit()?;
+        self.shorten_log();
+        Ok(())
+    }
+}
+
+fn delete_rows(tx: &Transaction<'_>, pack: &str) -> rusqlite::Result<()> {
+    for table in TABLES {
+        let sql = format!("DELETE FROM {table} WHERE pack = (SELECT id FROM packs WHERE name = ?1)");
+        tx.execute(&sql, [pack])?;
+    }
+    tx.execute("DELETE FROM packs WHERE name = ?1", [pack])?;
+    Ok(())
 }
 
 fn add_rows(tx: &Transaction<'_>, pack: &PackRows) -> rusqlite::Result<()> {

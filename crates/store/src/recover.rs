@@ -126,8 +126,13 @@ pub(crate) fn scan(dir: &Path, name: &str, file: &File, indexed: Option<u64>) ->
         }
         linux::drop_cache(file, from);
     }
-    let tail = read_tail(file, from, len);
-    Ok(if indexed.is_some() { tail.without_torn_end() } else { tail })
+    Ok(tail(file, len, indexed))
+}
+
+/// The same without making anything durable: what the next writer keeps, and from where on it cuts.
+pub(crate) fn tail(file: &File, len: u64, indexed: Option<u64>) -> Tail {
+    let tail = read_tail(file, indexed.unwrap_or(0).max(PACK_HEAD_BYTES), len);
+    if indexed.is_some() { tail.without_torn_end() } else { tail }
 }
 
 /// What an index in memory is to know of a pack. Nothing is locked or flushed: a writer may be at its end, and what it wrote so far
@@ -174,7 +179,8 @@ fn keep(file: &File, tail: &mut Tail, segments: &mut Vec<Found>) -> io::Result<(
 
 impl Store {
     /// Builds the index anew from the packs alone, and says how they are. Packs that a writer is at keep the rows
-    /// they have.
+    /// they have. Each pack is read first and its rows are replaced in one transaction: a reader beside it finds the old rows or
+    /// the new ones, never none.
     ///
     /// # Errors
     /// When the packs cannot be listed, or the index fails.
@@ -182,15 +188,19 @@ impl Store {
         if self.access() == Access::Read {
             return Err(StoreError::ReadOnly { path: self.dir().to_owned() });
         }
+        let right = self.collector_waiting()?;
+        self.follow_index()?;
         for (name, _) in open::list_packs(self.dir())? {
             let Some(file) = lock_pack(self.dir(), &name)? else { continue };
             let tail = scan(self.dir(), &name, &file, None)?;
-            self.with_index(|index| index.forget_pack(&name))?;
-            if let Some(rows) = tail.into_rows(&name, None) {
-                self.with_index(|index| index.record(std::slice::from_ref(&rows)))?;
-            }
+            let rows = tail.into_rows(&name, None);
+            self.with_index(|index| match &rows {
+                Some(rows) => index.replace_pack(rows),
+                None => index.forget_pack(&name),
+            })?;
         }
         self.refresh()?;
+        drop(right);
         self.validate(Depth::Quick, &|_, _| {})
     }
 }

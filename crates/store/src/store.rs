@@ -262,9 +262,7 @@ impl Store {
                 Answer::Damaged(what) => Health::Damaged(what),
             }),
             Depth::Quick => {
-                let Some(place) = self.with_index(|index| index.find(id))? else {
-                    return Ok(Health::Missing);
-                };
+                let Some(place) = self.place(id)? else { return Ok(Health::Missing) };
                 let end = place.at.saturating_add(place.shape.stored_len.into());
                 Ok(match self.file(&place.pack).and_then(|file| Ok(file.metadata()?.len())) {
                     Ok(len) if len >= end => Health::Intact,
@@ -408,6 +406,20 @@ impl Store {
         Ok(file)
     }
 
+    /// Where an object is, as the index says, or the packs where it does not.
+    fn place(&self, id: ObjectId) -> Result<Option<Place>, StoreError> {
+        if let Some(place) = self.with_index(|index| index.find(id))? {
+            return Ok(Some(place));
+        }
+        // Rare: it is missing, or another process is just replacing the index.
+        self.follow_index()?;
+        self.refresh()?;
+        match self.with_index(|index| index.find(id))? {
+            Some(place) => Ok(Some(place)),
+            None => Ok(self.survey()?.places(id).first().cloned()),
+        }
+    }
+
     /// The bytes of an object, from where the index says, or from anywhere else in the packs.
     pub(crate) fn read(&self, id: ObjectId) -> Result<Answer, StoreError> {
         let first = self.with_index(|index| index.find(id))?;
@@ -415,7 +427,8 @@ impl Store {
         if let Answer::Bytes(..) = answer {
             return Ok(answer);
         }
-        // Rare: the index is behind or wrong, or the object is damaged and may have a second copy.
+        // Rare: the index is behind, wrong or replaced, or the object is damaged and may have a second copy.
+        self.follow_index()?;
         self.refresh()?;
         let second = self.with_index(|index| index.find(id))?;
         let survey = self.survey()?;

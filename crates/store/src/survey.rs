@@ -6,9 +6,9 @@
 
 use crate::index::Place;
 use crate::pack::{self, Found, PACK_HEAD_BYTES, Step};
-use crate::{Store, StoreError};
+use crate::{Store, StoreError, open};
 use safepoint_model::ObjectId;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 
 /// What one walk through all packs found.
@@ -30,6 +30,11 @@ impl Store {
     pub(crate) fn survey(&self) -> Result<Arc<Survey>, StoreError> {
         let mut extent = self.with_index(|index| index.packs())?;
         extent.sort_unstable();
+        // Packs that another process is just indexing anew have no row yet. What is found there is hashed like everything else.
+        let known: HashSet<&str> = extent.iter().map(|(name, _)| name.as_str()).collect();
+        let mut unknown = open::list_packs(self.dir())?;
+        unknown.retain(|(name, _)| !known.contains(name.as_str()));
+        extent.extend(unknown);
         let mut surveyed = self.surveyed.lock().unwrap_or_else(PoisonError::into_inner);
         match &*surveyed {
             Some(survey) if survey.extent == extent => Ok(survey.clone()),

@@ -7,10 +7,11 @@ use crate::frame::{self, Shape};
 use crate::open;
 use crate::pack::{self, Found, PACK_HEAD_BYTES, Step};
 use crate::store::{Depth, Store};
-use crate::{StoreError, linux};
+use crate::{StoreError, linux, recover};
 use safepoint_model::ObjectId;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 /// Something that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Report {
     pub bytes: u64,
     /// Everything that is wrong.
     pub damaged: Vec<Damage>,
+    /// Bytes at the ends of packs that no writer finished. They never counted; the next writer removes them.
+    pub unfinished_bytes: u64,
 }
 
 /// A walk through all packs.
@@ -55,6 +58,8 @@ impl Store {
     pub fn validate(&self, depth: Depth, progress: &dyn Fn(u64, u64)) -> Result<Report, StoreError> {
         // Packs that are being emptied are not as the index has them.
         let _right = self.collector_waiting()?;
+        // Segments that a killed writer left whole are indexed first: only the rest is unfinished.
+        self.refresh()?;
         let packs = open::list_packs(self.dir())?;
         let indexed: HashMap<String, u64> = self.with_index(|index| index.packs())?.into_iter().collect();
         let mut inspection = Inspection {
@@ -95,11 +100,16 @@ impl Inspection<'_> {
         if indexed.is_none() && (busy || len < PACK_HEAD_BYTES) {
             return;
         }
+        let counted = if busy { len } else { counted(&file, len, indexed) };
+        self.report.unfinished_bytes += len - counted;
+        let len = counted;
         if indexed.is_some_and(|indexed| indexed > len) {
             self.damage(name, None, "the pack is shorter than it was");
         }
         match pack::has_head(&file) {
             Ok(true) => {}
+            // Nothing in it ever counted: a power cut kept the length of a new pack and none of its bytes.
+            Ok(false) if indexed.is_none() && len <= PACK_HEAD_BYTES && is_blank(&file) => {}
             Ok(false) => self.damage(name, None, "the header of the pack is damaged"),
             Err(error) => self.damage(name, None, format!("the pack cannot be read: {error}")),
         }
@@ -190,4 +200,21 @@ impl Inspection<'_> {
         }
         Ok(())
     }
+}
+
+/// The length up to which a pack counts: behind it is what the next writer cuts off. A pack that cannot be read to its end
+/// counts as a whole.
+fn counted(file: &File, len: u64, indexed: Option<u64>) -> u64 {
+    let from = indexed.unwrap_or(0).max(PACK_HEAD_BYTES);
+    if len <= from {
+        return len;
+    }
+    let tail = recover::tail(file, len, indexed);
+    if tail.unreadable { len } else { tail.end.min(len) }
+}
+
+/// Whether the pack begins with zeros in the place of its header.
+fn is_blank(file: &File) -> bool {
+    let mut head = [1; PACK_HEAD_BYTES as usize];
+    file.read_exact_at(&mut head, 0).is_ok() && head == [0; PACK_HEAD_BYTES as usize]
 }

@@ -25,6 +25,12 @@ pub(crate) fn run(context: &Context, args: &ValidateArgs) -> Result<Reply, Probl
     let wrong: Vec<String> =
         validation.errors.iter().cloned().chain(validation.damaged.iter().map(sentence)).collect();
     tell(&context.out, &validation, &wrong, depth);
+    if validation.unfinished_bytes > 0 {
+        context.out.line(format!(
+            "Unfinished: {} that a killed process left; the next checkpoint removes it.",
+            size(validation.unfinished_bytes)
+        ));
+    }
     let state = match workspace.filter(|_| checkpoint.is_none()) {
         Some(workspace) => state::look(context, &manager, &workspace)?,
         None => State::default(),

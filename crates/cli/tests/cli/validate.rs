@@ -81,6 +81,7 @@ fn failing_tests_are_a_warning_with_their_last_lines() {
           "01KG9YS9EGCQT0DH2X3200JHAF"
         ],
         "tests_passing": false,
+        "unfinished_bytes": 0,
         "warnings": [
           "the tests fail: `seq 1 30; printf 'two\\twords\\033[31m\\n' >&2; exit 3` ended with status 3"
         ]
@@ -249,4 +250,23 @@ fn a_wish_to_stop_ends_the_tests_too() {
         let pid = sandbox.read("pid");
         assert!(!fs::exists(format!("/proc/{}", pid.trim())).unwrap(), "the tests still run");
     }
+}
+
+#[test]
+fn the_tail_that_a_killed_writer_left_is_unfinished_and_not_damage() {
+    let sandbox = Sandbox::with_checkpoint();
+    let packs: Vec<_> =
+        fs::read_dir(sandbox.path("home/store/packs")).unwrap().map(|pack| pack.unwrap().path()).collect();
+    let mut bytes = fs::read(&packs[0]).unwrap();
+    let whole = bytes.len();
+    bytes.extend_from_within(16..whole - 1);
+    fs::write(&packs[0], &bytes).unwrap();
+    let answer = sandbox.json(&["validate", "--deep", "--json"]);
+    assert_eq!((&answer["exit_code"], &answer["data"]["is_valid"]), (&json!(0), &json!(true)));
+    assert_eq!(answer["data"]["unfinished_bytes"], json!(whole - 17));
+    let said = sandbox.run(&["validate"]);
+    assert!(said.contains("Unfinished: ") && said.contains("--- exit 0"), "{said}");
+    sandbox.write("more", "content");
+    sandbox.run(&["create", "-m", "next"]);
+    assert_eq!(sandbox.json(&["validate", "--json"])["data"]["unfinished_bytes"], json!(0));
 }

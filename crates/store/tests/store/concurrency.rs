@@ -105,3 +105,65 @@ fn threads_that_wait_for_a_writer_that_fails_all_come_back() {
     });
     assert!(writer.finish().is_err());
 }
+
+#[test]
+fn a_reader_beside_a_rebuild_of_the_index_finds_everything() {
+    let home = Home::new();
+    let store = home.open();
+    let known: Vec<_> = (0..40u64)
+        .flat_map(|round| put_chunks(&store, &[&noise(round, 4000), &noise(100 + round, 4000)]))
+        .collect();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let reader = home.open();
+                let (known, stop) = (&known, &stop);
+                scope.spawn(move || {
+                    let mut reads = 0u64;
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        for (kind, id, bytes) in known {
+                            assert_eq!(
+                                reader.check(Depth::Quick, *id).unwrap(),
+                                safepoint_store::Health::Intact
+                            );
+                            assert_eq!(&reader.get(*kind, *id).unwrap(), bytes);
+                            reads += 1;
+                        }
+                    }
+                    reads
+                })
+            })
+            .collect();
+        for _ in 0..60 {
+            let report = store.rebuild_index().unwrap();
+            assert_eq!((report.objects, report.damaged.len()), (80, 0));
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(readers.into_iter().map(|reader| reader.join().unwrap()).sum::<u64>() > 1000);
+    });
+}
+
+#[test]
+fn a_reader_beside_an_index_that_is_lost_again_and_again_finds_everything() {
+    let home = Home::new();
+    let store = home.open();
+    let known: Vec<_> = (0..40u64).flat_map(|round| put_chunks(&store, &[&noise(round, 40_000)])).collect();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let reader = home.open();
+                for (kind, id, bytes) in &known {
+                    assert_eq!(&reader.get(*kind, *id).unwrap(), bytes);
+                }
+            }
+        });
+        for _ in 0..60 {
+            home.remove_index();
+            drop(home.open());
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        reader.join().unwrap();
+    });
+}

@@ -229,3 +229,61 @@ fn writers_killed_at_any_moment_lose_nothing_that_they_finished() {
     home.remove_index();
     assert_eq!(home.open().validate(Depth::Deep, &|_, _| {}).unwrap().objects, report.objects);
 }
+
+#[test]
+fn a_torn_tail_is_unfinished_and_not_damage() {
+    let home = Home::in_memory();
+    let store = home.open();
+    put_chunks(&store, &[b"one", &[5; 200]]);
+    let pack = home.packs().remove(0);
+    let kept = fs::metadata(&pack).unwrap().len() as usize;
+    let saved = home.dir().join("saved");
+    fs::create_dir(&saved).unwrap();
+    for name in ["index.db", "index.db-wal"] {
+        fs::copy(home.dir().join(name), saved.join(name)).unwrap();
+    }
+    put_chunks(&store, &[b"two", b"three"]);
+    drop(store);
+    let full = fs::read(&pack).unwrap();
+    for (len, zeroed) in (kept..=full.len()).flat_map(|len| [(len, false), (len, true)]) {
+        let mut torn = full[..len].to_vec();
+        if zeroed {
+            torn.resize(full.len(), 0);
+        }
+        fs::write(&pack, &torn).unwrap();
+        home.remove_index();
+        for name in ["index.db", "index.db-wal"] {
+            fs::copy(saved.join(name), home.dir().join(name)).unwrap();
+        }
+        let store = home.open();
+        let report = store.validate(Depth::Deep, &|_, _| {}).unwrap();
+        assert_eq!(report.damaged, [], "length {len}, zeroed {zeroed}");
+        let unfinished = if len == full.len() { 0 } else { torn.len() - kept };
+        assert_eq!(report.unfinished_bytes, unfinished as u64, "length {len}, zeroed {zeroed}");
+        put_chunks(&store, &[b"after the crash"]);
+        assert_eq!(store.validate(Depth::Deep, &|_, _| {}).unwrap().unfinished_bytes, 0);
+    }
+}
+
+#[test]
+fn damage_inside_of_what_counted_is_damage_beside_a_torn_tail() {
+    let home = Home::new();
+    let store = home.open();
+    put_chunks(&store, &[&[5; 200], &noise(1, 300)]);
+    let pack = home.packs().remove(0);
+    let mut bytes = fs::read(&pack).unwrap();
+    bytes[150] ^= 1;
+    bytes.extend_from_slice(&[7; 333]);
+    fs::write(&pack, &bytes).unwrap();
+    let report = home.open().validate(Depth::Deep, &|_, _| {}).unwrap();
+    assert_eq!((report.damaged.is_empty(), report.unfinished_bytes), (false, 333));
+}
+
+#[test]
+fn a_new_pack_of_which_a_power_cut_kept_the_length_alone_is_unfinished() {
+    let home = Home::new();
+    put_chunks(&home.open(), &[b"one"]);
+    fs::write(home.dir().join("packs").join("01ZZZZZZZZZZZZZZZZZZZZZZZZ.pack"), [0; 500]).unwrap();
+    let report = home.open().validate(Depth::Deep, &|_, _| {}).unwrap();
+    assert_eq!((report.damaged, report.unfinished_bytes), (vec![], 484));
+}
