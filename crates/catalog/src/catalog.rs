@@ -6,15 +6,21 @@
 use crate::CatalogError;
 use crate::open::{self, Access, Locking};
 use rusqlite::{Connection, TransactionBehavior};
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
+/// Called after each commit with the number and the hash of the last event.
+type AfterCommit = Box<dyn Fn(u64, [u8; 32]) + Send + Sync>;
+
 /// The records of Safepoint, in one file. May be shared between threads, which then take turns.
-#[derive(Debug)]
 pub struct Catalog {
     path: PathBuf,
     access: Access,
+    /// Device and inode of the file that was opened.
+    file: Option<(u64, u64)>,
+    after_commit: OnceLock<AfterCommit>,
     connection: Mutex<Slot>,
     /// The thread inside [`Catalog::write`]: it would wait for itself if it came again.
     writer: Mutex<Option<ThreadId>>,
@@ -28,10 +34,18 @@ struct Slot {
     locking: Locking,
 }
 
+impl std::fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Catalog").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
 /// What may be done inside [`Catalog::write`]. All of it happens, or nothing.
 #[derive(Debug)]
 pub struct Transaction<'c> {
     pub(crate) connection: &'c Connection,
+    /// The last event that was appended.
+    pub(crate) last: Cell<Option<(u64, [u8; 32])>>,
 }
 
 impl Catalog {
@@ -44,8 +58,7 @@ impl Catalog {
         let path = open::canonical(path);
         let locking = open::locking(&path);
         let connection = Some(open::open(&path, locking)?).filter(|_| locking == Locking::Shared);
-        let slot = Slot { connection, locking };
-        Ok(Self { path, access: Access::Write, connection: Mutex::new(slot), writer: Mutex::new(None) })
+        Ok(Self::with_slot(path, Access::Write, Slot { connection, locking }))
     }
 
     /// Opens the catalog in this file for reading alone. No file is made or changed, wherever it lies.
@@ -55,7 +68,39 @@ impl Catalog {
     pub fn open_to_read(path: &Path) -> Result<Self, CatalogError> {
         let path = open::canonical(path);
         let slot = Slot { connection: Some(open::open_to_read(&path)?), locking: Locking::Shared };
-        Ok(Self { path, access: Access::Read, connection: Mutex::new(slot), writer: Mutex::new(None) })
+        Ok(Self::with_slot(path, Access::Read, slot))
+    }
+
+    fn with_slot(path: PathBuf, access: Access, slot: Slot) -> Self {
+        let (file, after_commit) = (open::identity(&path), OnceLock::new());
+        let (connection, writer) = (Mutex::new(slot), Mutex::new(None));
+        Self { path, access, file, after_commit, connection, writer }
+    }
+
+    /// Calls this after each commit with the number and the hash of the last event. The first call counts.
+    pub fn after_commit(&self, call: impl Fn(u64, [u8; 32]) + Send + Sync + 'static) {
+        let _ = self.after_commit.set(Box::new(call));
+    }
+
+    /// Whether the file that was opened still has its name.
+    pub fn is_current(&self) -> bool {
+        self.file.is_some() && self.file == open::identity(&self.path)
+    }
+
+    /// Moves the whole log into the file, so that the file alone is the catalog.
+    ///
+    /// # Errors
+    /// When the log cannot be moved.
+    pub fn empty_log(&self) -> Result<(), CatalogError> {
+        self.with(|connection| {
+            let moved =
+                connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+            match moved {
+                Ok(0) => Ok(()),
+                Ok(_) => Err(CatalogError::Replaced { path: self.path.clone() }),
+                Err(source) => Err(CatalogError::Commit { path: self.path.clone(), source }),
+            }
+        })
     }
 
     /// Where the catalog is.
@@ -95,20 +140,29 @@ impl Catalog {
         if self.access == Access::Read {
             return Err(CatalogError::ReadOnly { path: self.path.clone() }.into());
         }
-        self.with(|connection| {
+        let (value, last) = self.with(|connection| {
             let transaction =
                 rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)
                     .map_err(|source| self.not_begun(source))?;
-            let value = {
+            // Asked with the write lock held: whoever replaces the file holds it, too. A commit into a file without a name is lost.
+            if !self.is_current() {
+                return Err(CatalogError::Replaced { path: self.path.clone() }.into());
+            }
+            let (value, last) = {
                 let _inside = Inside::enter(&self.writer);
-                work(&Transaction { connection: &transaction })?
+                let transaction = Transaction { connection: &transaction, last: Cell::new(None) };
+                (work(&transaction)?, transaction.last.get())
             };
             transaction.commit().map_err(|source| {
                 let source = open::explained(&self.path, source);
                 CatalogError::Commit { path: self.path.clone(), source }
             })?;
-            Ok(value)
-        })
+            Ok::<_, E>((value, last))
+        })?;
+        if let (Some(call), Some((seq, hash))) = (self.after_commit.get(), last) {
+            call(seq, hash);
+        }
+        Ok(value)
     }
 
     /// Reads at one moment.

@@ -29,6 +29,18 @@ impl Catalog {
     }
 }
 
+impl Catalog {
+    /// Whether the file itself is damaged, whatever the rows say.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read for a reason other than damage.
+    pub fn has_damaged_pages(&self) -> Result<bool, CatalogError> {
+        let mut problems = Vec::new();
+        collect(&mut problems, self.read(pages))?;
+        Ok(!problems.is_empty())
+    }
+}
+
 /// Damage is a finding; anything else stops the check.
 fn collect(problems: &mut Vec<String>, found: Result<Vec<String>, CatalogError>) -> Result<(), CatalogError> {
     match found {

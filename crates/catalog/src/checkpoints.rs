@@ -58,6 +58,18 @@ impl Transaction<'_> {
     /// # Errors
     /// When the id is taken, the workspace is not on record, or the row cannot be written.
     pub fn insert_checkpoint(&self, checkpoint: &Checkpoint) -> Result<(), CatalogError> {
+        self.restore_checkpoint(checkpoint)?;
+        match &checkpoint.session_id {
+            Some(session) => self.count_session(session, SessionCount::Checkpoint, checkpoint.created_at),
+            None => Ok(()),
+        }
+    }
+
+    /// Records a checkpoint that was on record before: it counts for no session again.
+    ///
+    /// # Errors
+    /// As for [`Transaction::insert_checkpoint`].
+    pub fn restore_checkpoint(&self, checkpoint: &Checkpoint) -> Result<(), CatalogError> {
         self.insert_row(checkpoint)?;
         for (position, part) in (0i64..).zip(&checkpoint.parts) {
             query::run(
@@ -73,9 +85,6 @@ impl Transaction<'_> {
                     part.document.as_bytes()
                 ],
             )?;
-        }
-        if let Some(session) = &checkpoint.session_id {
-            self.count_session(session, SessionCount::Checkpoint, checkpoint.created_at)?;
         }
         let payload = json!({
             "workspace_id": checkpoint.workspace_id,
@@ -98,11 +107,11 @@ impl Transaction<'_> {
             "INSERT INTO checkpoints (id, workspace_id, created_at, label, kind, reason, scope, phase, role, plan_id,
                 session_id, step_index, state_hash, state_snapshot, progress, sandbox_ref, source_tool, decision_id,
                 commit_sha, commit_message, tags, pinned, rollback_used, rollback_count, size_bytes, files, parent,
-                integrity, warnings)
+                integrity, warnings, event)
              VALUES (:id, :workspace_id, :created_at, :label, :kind, :reason, :scope, :phase, :role, :plan_id,
                 :session_id, :step_index, :state_hash, :state_snapshot, :progress, :sandbox_ref, :source_tool,
                 :decision_id, :commit_sha, :commit_message, :tags, :pinned, :rollback_used, :rollback_count,
-                :size_bytes, :files, :parent, :integrity, :warnings)",
+                :size_bytes, :files, :parent, :integrity, :warnings, (SELECT seq + 1 FROM event_head))",
             named_params! {
                 ":id": checkpoint.id.to_string(),
                 ":workspace_id": checkpoint.workspace_id.map(|id| id.to_string()),
@@ -145,6 +154,7 @@ impl Transaction<'_> {
     pub fn set_pinned(&self, id: CheckpointId, pinned: Pinned, at: Timestamp) -> Result<(), CatalogError> {
         let sql = "UPDATE checkpoints SET pinned = ?2 WHERE id = ?1";
         self.change(id, sql, params![id.to_string(), pinned == Pinned::Yes])?;
+        self.renew_record(id)?;
         let kind = match pinned {
             Pinned::Yes => "checkpoint.pinned",
             Pinned::No => "checkpoint.unpinned",
@@ -166,6 +176,7 @@ impl Transaction<'_> {
     ) -> Result<(), CatalogError> {
         let sql = "UPDATE checkpoints SET commit_sha = ?2, commit_message = ?3, tags = ?4 WHERE id = ?1";
         self.change(id, sql, params![id.to_string(), sha, message, json("tags", &tags)?])?;
+        self.renew_record(id)?;
         self.append_event(
             at,
             "checkpoint.committed",
@@ -202,7 +213,9 @@ impl Transaction<'_> {
                        AND EXISTS (SELECT 1 FROM checkpoints p WHERE p.id = c.parent))
                    WHERE head = ?1";
         query::run(self.connection, format_args!("what was at checkpoint {id}"), sql, [id.to_string()])?;
+        self.renew_record(id)?;
         self.change(id, "DELETE FROM checkpoints WHERE id = ?1", [id.to_string()])?;
+        self.bury(id, None)?;
         self.count_deleted()?;
         self.append_event(at, "checkpoint.deleted", &id.to_string(), &json!({}))
     }

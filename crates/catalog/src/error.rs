@@ -112,6 +112,12 @@ pub enum CatalogError {
         /// The catalog's file.
         path: PathBuf,
     },
+    /// Another file has taken the catalog's name, or the file was deleted.
+    #[error("the catalog {path:?} was replaced while it was in use")]
+    Replaced {
+        /// The catalog's file.
+        path: PathBuf,
+    },
     /// The file is not a database any more.
     #[error("the catalog is damaged: {what} cannot be read")]
     DamagedFile {

@@ -98,6 +98,7 @@ impl Transaction<'_> {
         )?;
         let sql = "UPDATE event_head SET seq = ?1, hash = ?2 WHERE only = 1";
         query::run(self.connection, format_args!("event {seq}"), sql, params![number, hash])?;
+        self.last.set(Some((seq, hash)));
         Ok(())
     }
 }

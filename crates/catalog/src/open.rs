@@ -253,6 +253,27 @@ pub(crate) fn explained(path: &Path, error: rusqlite::Error) -> rusqlite::Error 
     }
 }
 
+/// Device and inode of a file.
+pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
+    statat(CWD, path, AtFlags::empty()).ok().map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+/// Keeps every other process from committing to a catalog, as long as it lives.
+#[derive(Debug)]
+pub struct HeldFile {
+    _connection: Connection,
+}
+
+/// Takes the write lock of a catalog, whatever state it is in; nothing where it is too damaged for anyone to write to it.
+pub fn hold_file(path: &Path) -> Option<HeldFile> {
+    let flags = PLAIN | OpenFlags::SQLITE_OPEN_READ_WRITE;
+    let connection = Connection::open_with_flags(path, flags).ok()?;
+    connection.busy_timeout(BUSY_TIMEOUT).ok()?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).ok()?;
+    connection.execute_batch("BEGIN IMMEDIATE").ok()?;
+    Some(HeldFile { _connection: connection })
+}
+
 /// The version of the SQLite that is built in.
 pub fn sqlite_version() -> &'static str {
     rusqlite::version()

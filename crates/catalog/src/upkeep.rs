@@ -87,6 +87,11 @@ impl Catalog {
                 Fields::with_id(row, "rollbacks").hash_maybe("changed_paths")
             })?;
             let mut objects: Vec<ObjectId> = found.into_iter().flatten().collect();
+            let sql = "SELECT id, record FROM checkpoints WHERE record IS NOT NULL
+                       UNION ALL SELECT checkpoint_id, document FROM tombstones WHERE document IS NOT NULL";
+            objects.extend(query::all(connection, "records and tombstones", sql, [], |row| {
+                Fields::with_id(row, "checkpoints").hash("record")
+            })?);
             // What steps printed, the last time and before.
             let sql = "SELECT plan_seq AS id, json_extract(body, '$.log') AS log FROM plan_items
                            WHERE kind = 'step' AND json_extract(body, '$.log') IS NOT NULL
@@ -150,6 +155,10 @@ impl Transaction<'_> {
         at: Timestamp,
     ) -> Result<(), CatalogError> {
         let what = format_args!("checkpoint {id}");
+        if let Some(before) = self.checkpoint(id)? {
+            self.bury(id, Some(before.integrity))?;
+        }
+        self.renew_record(id)?;
         let sql = "UPDATE checkpoints SET integrity = ?2, files = ?3 WHERE id = ?1";
         let files = json("files", &purged.files)?;
         let changed = query::run(

@@ -20,6 +20,7 @@ pub mod object;
 pub mod path;
 pub mod plan;
 pub mod progress;
+pub mod record;
 pub mod reference;
 pub mod retention;
 pub mod rollback;

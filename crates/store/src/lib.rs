@@ -17,6 +17,7 @@ mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
 mod index;
+mod keeper;
 mod linux;
 mod measure;
 mod open;
@@ -32,9 +33,10 @@ mod writer;
 
 pub use collect::{Collected, Collecting, Fate, Outcome};
 pub use error::StoreError;
+pub use keeper::{Mark, MarkWriter};
 pub use measure::Measurer;
 pub use store::{Access, Depth, Health, Limits, Store, Usage};
-pub use using::Using;
+pub use using::{Collector, Using};
 pub use validate::{Damage, Report};
 pub use writer::{Writer, Written};
 

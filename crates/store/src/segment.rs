@@ -175,6 +175,14 @@ impl Builder {
         &self.buffer[HEAD_BYTES..]
     }
 
+    /// How long the segment would be; zero where it holds nothing.
+    pub(crate) fn sealed_len(&self) -> u64 {
+        match self.entries.len() {
+            0 => 0,
+            count => (self.buffer.len() + count * ENTRY_BYTES + HEAD_BYTES) as u64,
+        }
+    }
+
     /// Adds a frame and says where in the payload it is.
     pub(crate) fn push(&mut self, shape: Shape, frame: &[u8]) -> u32 {
         debug_assert_eq!(frame.len(), shape.stored_len as usize);

@@ -250,6 +250,46 @@ impl Store {
         Ok(place.map(|place| place.shape.stored_len.into()))
     }
 
+    /// Whether any pack holds the object, whether or not the index leads to it.
+    ///
+    /// # Errors
+    /// When the index or a pack fails.
+    pub fn lies_in_a_pack(&self, id: ObjectId) -> Result<bool, StoreError> {
+        Ok(self.locate(id)?.is_some())
+    }
+
+    /// Whether it holds no object at all.
+    ///
+    /// # Errors
+    /// When the index fails.
+    pub fn is_empty(&self) -> Result<bool, StoreError> {
+        self.with_index(|index| index.is_empty())
+    }
+
+    /// Shows every document that can be read.
+    ///
+    /// # Errors
+    /// When the index fails; a document that cannot be read is skipped.
+    pub fn documents(&self, mut visit: impl FnMut(ObjectId, &[u8])) -> Result<(), StoreError> {
+        let mut ids = Vec::new();
+        self.with_index(|index| {
+            ids.clear();
+            index.each(|place| {
+                if place.shape.kind == ObjectKind::Document {
+                    ids.push(place.shape.id);
+                }
+            })
+        })?;
+        ids.sort_unstable();
+        ids.dedup();
+        for id in ids {
+            if let Answer::Bytes(ObjectKind::Document, bytes) = self.read(id)? {
+                visit(id, &bytes);
+            }
+        }
+        Ok(())
+    }
+
     /// How an object is.
     ///
     /// # Errors
@@ -262,7 +302,7 @@ impl Store {
                 Answer::Damaged(what) => Health::Damaged(what),
             }),
             Depth::Quick => {
-                let Some(place) = self.place(id)? else { return Ok(Health::Missing) };
+                let Some(place) = self.locate(id)? else { return Ok(Health::Missing) };
                 let end = place.at.saturating_add(place.shape.stored_len.into());
                 Ok(match self.file(&place.pack).and_then(|file| Ok(file.metadata()?.len())) {
                     Ok(len) if len >= end => Health::Intact,
@@ -367,6 +407,9 @@ impl Store {
 
     /// Takes up the index that has the name now, where another has taken the place of ours.
     pub(crate) fn follow_index(&self) -> Result<(), StoreError> {
+        if self.access == Access::Read {
+            return Ok(());
+        }
         let stale = !self.try_index(|index| Ok(index.is_current(&open::index_path(&self.dir))))?;
         if stale { self.heal() } else { Ok(()) }
     }
@@ -407,7 +450,7 @@ impl Store {
     }
 
     /// Where an object is, as the index says, or the packs where it does not.
-    fn place(&self, id: ObjectId) -> Result<Option<Place>, StoreError> {
+    fn locate(&self, id: ObjectId) -> Result<Option<Place>, StoreError> {
         if let Some(place) = self.with_index(|index| index.find(id))? {
             return Ok(Some(place));
         }

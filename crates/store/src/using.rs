@@ -29,7 +29,20 @@ impl Drop for Using {
     }
 }
 
+/// The right to collect, for as long as this lives.
+pub struct Collector {
+    _locked: Option<Locked>,
+}
+
 impl Store {
+    /// Keeps every other process from collecting. Waits for one that does; not for who uses the store itself.
+    ///
+    /// # Errors
+    /// When the file that stands for it cannot be locked.
+    pub fn hold_collector(&self) -> Result<Collector, StoreError> {
+        Ok(Collector { _locked: self.collector_waiting()? })
+    }
+
     /// Begins to use the store. To be taken before the first look at what it holds, and kept until what was found is on record.
     ///
     /// # Errors

@@ -176,6 +176,25 @@ impl<'s> Writer<'s> {
         }
     }
 
+    /// Whether nothing was put that the store did not have.
+    ///
+    /// # Errors
+    /// When the writer has failed.
+    pub fn is_empty(&self) -> Result<bool, StoreError> {
+        Ok(self.lock()?.pending.is_empty())
+    }
+
+    /// By how much the packs would grow if this ended now. Nothing may be on its way to the disk.
+    ///
+    /// # Errors
+    /// When the writer has failed.
+    pub fn stored_bytes(&self) -> Result<u64, StoreError> {
+        let appender = self.appender.lock().map_err(|_| StoreError::WriterFailed)?;
+        let written: u64 = appender.packs.iter().map(|pack| pack.end - pack.start).sum();
+        drop(appender);
+        Ok(written + self.lock()?.open.sealed_len())
+    }
+
     /// Makes everything that was put durable, and only then lets it count.
     ///
     /// # Errors
