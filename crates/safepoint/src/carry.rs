@@ -4,6 +4,7 @@
 //! puts everything back, everywhere.
 
 use crate::part::Prepared;
+use crate::records::Stored;
 use crate::restore::Settling;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{CatalogError, FinishFacts, Transaction};
@@ -25,6 +26,8 @@ pub(crate) struct Member<'p> {
 pub(crate) struct Deed<'a> {
     /// The present, as the checkpoint that an undo goes back to.
     pub(crate) safety: &'a Checkpoint,
+    /// What was stored with it.
+    pub(crate) stored: &'a Stored,
     pub(crate) intend: &'a dyn Fn(&Transaction<'_>) -> Result<(), Error>,
     pub(crate) publish: &'a dyn Fn(&Transaction<'_>, Timestamp) -> Result<(), Error>,
 }
@@ -67,6 +70,7 @@ impl CheckpointManager {
             members.iter().try_for_each(|member| member.prepared.intend(transaction))?;
             if !planted!("rollback-without-safety") {
                 transaction.insert_checkpoint(deed.safety)?;
+                deed.stored.note(transaction)?;
             }
             (deed.intend)(transaction)?;
             for member in members.iter() {

@@ -6,6 +6,7 @@ use crate::home::{PendingCache, Vouchers};
 use crate::part::{Captured, Part};
 use crate::parts::files::FilesPart;
 use crate::parts::plan;
+use crate::records::Stored;
 use crate::sessions::kept_form;
 use crate::together::{files_of, is_together};
 use crate::upkeep::Tended;
@@ -187,9 +188,11 @@ impl CheckpointManager {
         draft.checkpoint.label = draft.checkpoint.label.or(config.label);
         draft.checkpoint.warnings.extend(config.passed_over);
         draft.checkpoint.warnings.extend(self.emptied(workspace.id, draft.captured.totals)?);
-        let commit = |checkpoint: &Checkpoint| {
+        let plans: Vec<&PlanRecord> = plan.iter().collect();
+        let commit = |checkpoint: &Checkpoint, stored: &Stored| {
             self.catalog.write::<(), Error>(|transaction| {
                 transaction.insert_checkpoint(checkpoint)?;
+                stored.note(transaction)?;
                 if let Some(plan) = &plan {
                     link_plan(transaction, checkpoint, plan)?;
                 }
@@ -197,11 +200,11 @@ impl CheckpointManager {
             })
         };
         if planted!("create-commits-before-it-is-durable") {
-            commit(&draft.checkpoint)?;
+            commit(&draft.checkpoint, &Stored::default())?;
             writer.finish()?;
         } else {
-            draft.checkpoint.size_bytes = writer.finish()?.stored_bytes;
-            commit(&draft.checkpoint)?;
+            let stored = self.finish_with_record(writer, &mut draft.checkpoint, &plans)?;
+            commit(&draft.checkpoint, &stored)?;
         }
         self.keep_cache(&draft.checkpoint, &mut draft.captured.cache);
         self.keep_cache(&draft.checkpoint, &mut noted.cache);

@@ -3,6 +3,7 @@
 use crate::config::ConfigError;
 use crate::layout::LayoutError;
 use crate::plan_file::PlanFileError;
+use crate::records::CatalogStanding;
 use safepoint_catalog::CatalogError;
 use safepoint_git::GitError;
 use safepoint_model::change::GraftError;
@@ -77,6 +78,15 @@ pub enum Error {
         path: PathBuf,
         /// Why.
         why: &'static str,
+    },
+    /// The store belongs to another catalog, or to a later state of this one.
+    #[error("cannot delete objects by this catalog: {}", match standing {
+        CatalogStanding::Older => "it is an older copy, and the store holds checkpoints that it does not list",
+        _ => "it is a new one, and the store holds checkpoints that it does not list",
+    })]
+    OtherCatalog {
+        /// How the catalog was found.
+        standing: CatalogStanding,
     },
     /// No workspace is registered around this folder.
     #[error("no workspace is registered at or above {}", path.display())]

@@ -106,6 +106,14 @@ fn classify(error: &Error) -> Row {
             Conflict,
             &["Name the project's own folder with -C, or use `safepoint init --force` if you mean it."],
         ),
+        Error::OtherCatalog { .. } => (
+            "other_catalog",
+            Conflict,
+            &[
+                "`safepoint repair` brings back the checkpoints that the catalog does not list.",
+                "`safepoint gc --accept-catalog` deletes them for good.",
+            ],
+        ),
         Error::NoWorkspace { .. } => (
             "no_workspace",
             NotFound,
@@ -528,10 +536,15 @@ fn classify_catalog(error: &CatalogError) -> Row {
             "catalog_damaged",
             Damaged,
             &[
-                "The packs in the store are not affected. Put catalog.db back from a backup, or name another home with --home.",
+                "`safepoint repair` keeps it aside and rebuilds the catalog from the store. `safepoint emergency` works until then.",
             ],
         ),
         CatalogError::Newer { .. } => ("newer_format", Failed, NEWER),
+        CatalogError::Replaced { .. } => (
+            "catalog_replaced",
+            Busy,
+            &["Run the same command again: it uses the catalog that is there now."],
+        ),
         CatalogError::Needed { .. } | CatalogError::Unfinished { .. } => {
             ("needed", Conflict, &["Run `safepoint recover` first."])
         }
@@ -689,6 +702,12 @@ mod tests {
                 FailureKind::Failed,
             ),
             (CatalogError::Taken { what: "plan", id: "x".to_owned() }.into(), "taken", FailureKind::Conflict),
+            (CatalogError::Replaced { path: path.clone() }.into(), "catalog_replaced", FailureKind::Busy),
+            (
+                Error::OtherCatalog { standing: crate::CatalogStanding::Older },
+                "other_catalog",
+                FailureKind::Conflict,
+            ),
             (CatalogError::Nested { path }.into(), "catalog", FailureKind::Failed),
             (CatalogError::Needed { checkpoint, rollback }.into(), "needed", FailureKind::Conflict),
             (

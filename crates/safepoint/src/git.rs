@@ -144,6 +144,7 @@ impl CheckpointManager {
             let _ = repository.remove_tag(&tag, made.commit);
             return Err(error);
         }
+        self.note_changed(checkpoint.id);
         checkpoint.commit_sha = Some(sha);
         checkpoint.commit_message = Some(said);
         checkpoint.tags = vec![tag];

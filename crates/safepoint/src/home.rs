@@ -225,6 +225,40 @@ impl Home {
         self.path.join("catalog.db")
     }
 
+    /// Where a catalog is made that is to replace another. What a crash left there is deleted.
+    pub(crate) fn draft_catalog(&self) -> io::Result<PathBuf> {
+        let draft = self.path.join("catalog.db.new");
+        for suffix in ["", "-wal", "-shm"] {
+            remove_if_there(&beside(&draft, suffix))?;
+        }
+        Ok(draft)
+    }
+
+    /// Puts a catalog in the place of a damaged one, which is kept under another name with its log. Killed in between, the damaged one
+    /// is still there under both names.
+    pub(crate) fn swap_catalog(&self, draft: &Path) -> io::Result<PathBuf> {
+        let (old, folder) = (self.catalog(), File::open(&self.path)?);
+        let aside = (1u32..)
+            .map(|number| beside(&old, &format!(".damaged-{number}")))
+            .find(|path| fs::symlink_metadata(path).is_err())
+            .ok_or(io::ErrorKind::AlreadyExists)?;
+        for suffix in ["", "-wal"] {
+            match fs::hard_link(beside(&old, suffix), beside(&aside, suffix)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                other => other?,
+            }
+        }
+        File::open(draft)?.sync_all()?;
+        folder.sync_all()?;
+        for suffix in ["-wal", "-shm"] {
+            remove_if_there(&beside(&old, suffix))?;
+            remove_if_there(&beside(draft, suffix))?;
+        }
+        fs::rename(draft, &old)?;
+        folder.sync_all()?;
+        Ok(aside)
+    }
+
     /// The user's own configuration. What it is comes before it is opened.
     pub(crate) fn read_config(&self) -> io::Result<SmallFile> {
         let name = Path::new(ConfigFile::Home.name());
@@ -492,6 +526,20 @@ impl Drop for CacheDraft {
             // It is only a cache; the next one is written over it.
             let _ = rustix::fs::unlinkat(&self.home, fresh, AtFlags::empty());
         }
+    }
+}
+
+/// The same path with more letters at its end.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

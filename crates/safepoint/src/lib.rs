@@ -57,6 +57,8 @@ mod plan_file;
 mod plans;
 mod process;
 mod purge;
+mod rebuild;
+mod records;
 mod recover;
 mod release;
 mod repair;
@@ -102,6 +104,8 @@ pub use plan_file::{
 pub use plans::{NewDecision, StepMoved};
 pub use process::Stop;
 pub use purge::PurgeReport;
+pub use rebuild::Rebuilt;
+pub use records::CatalogStanding;
 pub use recover::Recovery;
 pub use release::WaitingStored;
 pub use repair::Repair;

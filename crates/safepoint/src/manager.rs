@@ -2,9 +2,10 @@
 
 use crate::config::{self, Broken, CONFIG_BYTES_MAX, ConfigError, ConfigFile, Effective};
 use crate::environment::{Environment, SystemEnvironment};
-use crate::home::{Access, Home, HomeOwner};
+use crate::home::{Access, Home, HomeOwner, Scratch};
+use crate::records::CatalogStanding;
 use crate::{Error, find};
-use safepoint_catalog::{Catalog, Filter, Summary, Workspace};
+use safepoint_catalog::{Catalog, CatalogError, Filter, Summary, Workspace};
 use safepoint_model::agent::WorkspaceKind;
 use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::reference::Reference;
@@ -19,6 +20,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// How a manager behaves.
@@ -80,6 +82,9 @@ pub struct CheckpointManager {
     pub(crate) catalog: Catalog,
     pub(crate) environment: Box<dyn Environment>,
     pub(crate) settings: Settings,
+    pub(crate) standing: Mutex<CatalogStanding>,
+    /// The folder of a catalog that is deleted afterwards.
+    pub(crate) _scratch: Option<Scratch>,
 }
 
 /// A workspace that is open and belongs to this process alone.
@@ -109,11 +114,28 @@ impl CheckpointManager {
         environment: Box<dyn Environment>,
     ) -> Result<Self, Error> {
         let home = Home::open(home, settings.access, settings.home_owner)?;
-        let (store, catalog) = match home.is_writable() {
-            true => (Store::open(&home.store())?, Catalog::open(&home.catalog())?),
-            false => (Store::open_to_read(&home.store())?, Catalog::open_to_read(&home.catalog())?),
+        let store = match home.is_writable() {
+            true => Store::open(&home.store())?,
+            false => Store::open_to_read(&home.store())?,
         };
-        Ok(Self { home, store, catalog, environment, settings })
+        Self::assemble(home, store, settings, environment)
+    }
+
+    /// Opens the catalog beside a store that is open, and sees whether the two belong together.
+    pub(crate) fn assemble(
+        home: Home,
+        store: Store,
+        settings: Settings,
+        environment: Box<dyn Environment>,
+    ) -> Result<Self, Error> {
+        let catalog = match home.is_writable() {
+            true => Catalog::open(&home.catalog())?,
+            false => Catalog::open_to_read(&home.catalog())?,
+        };
+        let standing = Mutex::default();
+        let manager = Self { home, store, catalog, environment, settings, standing, _scratch: None };
+        manager.recognise_catalog()?;
+        Ok(manager)
     }
 
     /// The folder with the store and the catalog.
@@ -323,6 +345,11 @@ impl CheckpointManager {
     pub(crate) fn hold(&self, workspace: &Workspace) -> Result<Held, Error> {
         let root = Root::open(workspace.root_path())?;
         let lock = root.lock(self.settings.lock_wait)?;
+        // A repair may have merged it into another workspace meanwhile; it holds the same lock.
+        let now = self.catalog.workspace_at(&workspace.root)?;
+        if now.is_some_and(|now| now.id != workspace.id) {
+            return Err(CatalogError::Replaced { path: self.home.catalog() }.into());
+        }
         Ok(Held { root, _lock: lock, _using: self.store.using()? })
     }
 

@@ -2,16 +2,17 @@
 
 use crate::create::files_part;
 use crate::parts::files::keep_document;
+use crate::records::tombstone;
 use crate::together::files_of;
 use crate::upkeep::Thoroughness;
 use crate::{CheckpointManager, Error};
-use safepoint_catalog::{Filter, Purged, RoleFilter, Workspace};
+use safepoint_catalog::{Filter, Purged, RoleFilter, Void, Workspace};
 use safepoint_model::change::{self, without};
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartRecord};
 use safepoint_model::coverage::{Skipped, Why};
 use safepoint_model::files::FilesDocument;
 use safepoint_model::tree::{Entry, Node};
-use safepoint_model::{CheckpointId, ObjectId, Progress, RelPath, document};
+use safepoint_model::{CheckpointId, ObjectId, ObjectKind, ObjectSink, Progress, RelPath, document};
 use safepoint_store::{Collected, Writer};
 use std::collections::HashMap;
 
@@ -49,6 +50,7 @@ impl CheckpointManager {
         if paths.iter().any(RelPath::is_root) {
             return Err(Error::PurgeRoot);
         }
+        self.must_know_catalog()?;
         let checkpoints = self.take_out(workspace, paths, progress)?;
         let collected = self.collect(Thoroughness::Everything, progress)?;
         Ok(PurgeReport { checkpoints, collected })
@@ -81,18 +83,28 @@ impl CheckpointManager {
                 }
             };
             if let Some(rewritten) = rewritten {
-                changed.push((checkpoint.id, purged(&writer, &checkpoint, part, rewritten)?));
+                let purged = purged(&writer, &checkpoint, part, rewritten)?;
+                changed.push((checkpoint, purged));
             }
         }
         if changed.is_empty() {
             return Err(Error::NoPurge { paths: paths.to_vec() });
         }
+        // The tombstone of what they held is durable before the catalog says that it is gone.
+        let voids: Vec<Void> =
+            changed.iter().map(|(before, _)| (before.id, Some(before.integrity))).collect();
+        let tombstone = tombstone(&self.catalog.head()?, &voids)?;
+        let document = writer.put(ObjectKind::Document, &tombstone)?;
         writer.finish()?;
         let at = self.environment.now();
-        self.catalog.write(|transaction| {
-            changed.iter().try_for_each(|(id, purged)| transaction.purge_checkpoint(*id, purged, at))
+        self.catalog.write::<(), Error>(|transaction| {
+            changed
+                .iter()
+                .try_for_each(|(before, purged)| transaction.purge_checkpoint(before.id, purged, at))?;
+            Ok(transaction.set_tombstones(&voids, document)?)
         })?;
-        Ok(changed.into_iter().map(|(id, _)| id).collect())
+        self.write_waiting()?;
+        Ok(changed.into_iter().map(|(before, _)| before.id).collect())
     }
 }
 

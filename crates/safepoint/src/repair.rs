@@ -2,11 +2,13 @@
 
 use crate::config::Broken;
 use crate::parts::files::FilesPart;
+use crate::rebuild::Rebuilt;
+use crate::records::CatalogStanding;
 use crate::validate::DamagedPart;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::Workspace;
 use safepoint_model::{CheckpointId, ObjectId, Progress};
-use safepoint_store::Depth;
+use safepoint_store::{Depth, Health};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -29,6 +31,8 @@ pub struct Repair {
     pub errors: Vec<String>,
     /// The checkpoints that can be restored whole.
     pub restorable: Vec<CheckpointId>,
+    /// What became of the catalog.
+    pub catalog: Rebuilt,
 }
 
 impl Repair {
@@ -64,11 +68,34 @@ impl CheckpointManager {
                 repair.quarantined.push(pack.clone());
             }
         }
+        repair.catalog.found = self.catalog_standing();
+        if repair.catalog.found != CatalogStanding::Known {
+            repair.catalog = self.rebuild(progress)?;
+            self.accept_catalog()?;
+        }
+        self.renew_records()?;
         let validation = self.validate(None, Depth::Quick, progress)?;
         repair.lost = validation.damaged;
         repair.errors = validation.errors;
         repair.restorable = validation.restorable;
         Ok(repair)
+    }
+
+    /// Writes records again that are missing or damaged, and those that wait.
+    fn renew_records(&self) -> Result<(), Error> {
+        let mut lost = Vec::new();
+        for (id, record) in self.catalog.records()? {
+            if self.store.check(Depth::Deep, record)? != Health::Intact {
+                lost.push(id);
+            }
+        }
+        if !lost.is_empty() {
+            self.catalog.write::<(), Error>(|transaction| {
+                Ok(lost.iter().try_for_each(|id| transaction.renew_record(*id))?)
+            })?;
+        }
+        let _using = self.store.using()?;
+        self.write_waiting()
     }
 
     /// Reads a whole workspace, trusting no cache, and stores what the store does not have.

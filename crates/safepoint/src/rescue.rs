@@ -52,15 +52,16 @@ impl CheckpointManager {
         checkpoint.role = Some(Role::Rescue);
         checkpoint.parent = record.safety_checkpoint;
         checkpoint.files = Totals { count, bytes, added: count, ..Totals::default() };
-        checkpoint.size_bytes = writer.finish()?.stored_bytes;
+        let stored = self.finish_with_record(writer, &mut checkpoint, &[])?;
         let at = checkpoint.created_at;
         settling.rescued = rescued
             .into_iter()
             .map(|(path, _, why)| Rescued { path, checkpoint: checkpoint.id, why })
             .collect();
-        self.catalog.write(|transaction| {
+        self.catalog.write::<(), Error>(|transaction| {
             transaction.insert_checkpoint(&checkpoint)?;
-            transaction.add_rescued(record.id, &settling.rescued, at)
+            stored.note(transaction)?;
+            Ok(transaction.add_rescued(record.id, &settling.rescued, at)?)
         })?;
         Ok(())
     }

@@ -352,13 +352,15 @@ impl CheckpointManager {
         record.changed_paths = Some(document::store(&writer, &restored.outline.paths)?);
         safety.checkpoint.role = Some(Role::Safety);
         safety.checkpoint.warnings.extend(config.passed_over);
-        safety.checkpoint.size_bytes = writer.finish()?.stored_bytes;
+        let plans: Vec<_> = plan_now.iter().collect();
+        let stored = self.finish_with_record(writer, &mut safety.checkpoint, &plans)?;
         // A workspace of which only a part was put back is nearest to what it was just before.
         let all = record.paths.is_empty() && !request.options.git_alone() && !request.options.without_files();
         let Draft { checkpoint: safety, mut captured } = safety;
         let head = if all { request.to.id } else { safety.id };
         let deed = Deed {
             safety: &safety,
+            stored: &stored,
             intend: &|transaction| plan_now.iter().try_for_each(|plan| link_plan(transaction, &safety, plan)),
             publish: &|transaction, at| self.count_restored(transaction, request, at),
         };

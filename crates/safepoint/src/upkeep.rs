@@ -3,6 +3,7 @@
 use crate::config::Broken;
 use crate::git::Tags;
 use crate::mark::Marker;
+use crate::records::Tombstones;
 use crate::restore::DryRun;
 use crate::undo::next_answers;
 use crate::{CheckpointManager, Error};
@@ -78,10 +79,12 @@ impl CheckpointManager {
     /// When there is none, or the catalog fails.
     pub fn pin(&self, id: CheckpointId, pinned: Pinned) -> Result<Checkpoint, Error> {
         let at = self.environment.now();
-        self.catalog.write(|transaction| {
+        let checkpoint = self.catalog.write(|transaction| {
             transaction.set_pinned(id, pinned, at)?;
             transaction.checkpoint(id)?.ok_or(Error::NoCheckpoint { reference: id.to_string() })
-        })
+        })?;
+        self.note_changed(id);
+        Ok(checkpoint)
     }
 
     /// Deletes checkpoints: all of them or none. The space that only they took is freed by the next collection. Their tags go with
@@ -96,12 +99,11 @@ impl CheckpointManager {
     /// Takes checkpoints off the record.
     pub(crate) fn forget(&self, ids: &[CheckpointId]) -> Result<(), Error> {
         let at = self.environment.now();
-        self.catalog.write(|transaction| {
-            for id in ids {
-                transaction.delete_checkpoint(*id, at)?;
-            }
-            Ok(())
-        })
+        self.catalog.write::<(), Error>(|transaction| {
+            Ok(ids.iter().try_for_each(|id| transaction.delete_checkpoint(*id, at))?)
+        })?;
+        self.note_deleted(ids);
+        Ok(())
     }
 
     /// Judges every checkpoint of a workspace by a policy, and deletes those that may go unless it is only to be shown.
@@ -232,7 +234,11 @@ impl CheckpointManager {
         });
         match dropped {
             Err(CatalogError::Needed { .. }) => Ok(()),
-            other => Ok(other?),
+            Err(error) => Err(error.into()),
+            Ok(()) => {
+                self.note_deleted(&[id]);
+                Ok(())
+            }
         }
     }
 
@@ -273,7 +279,9 @@ impl CheckpointManager {
     /// # Errors
     /// [`Error::CannotCollect`] when a checkpoint is damaged, so that what it needs is not known; or when store or catalog fail.
     pub fn collect(&self, how: Thoroughness, progress: &dyn Progress) -> Result<Collected, Error> {
+        self.must_know_catalog()?;
         progress.begin(Activity::Collecting, None);
+        self.write_records(Tombstones::Left)?;
         // What is moved goes into packs of the size that suits the cap. Where that is not known, it is freed all the same.
         let _ = self.renew_limits();
         let collecting = Collecting {
@@ -282,12 +290,35 @@ impl CheckpointManager {
             stop: &|| progress.interrupted(),
         };
         let mut marker = Marker::new(self, progress);
-        let collected = self.store.collect(&collecting, &mut |live| marker.mark(live));
+        let collected = self.store.collect(&collecting, &mut |live| {
+            // By a catalog that lost its name meanwhile nothing may be judged.
+            self.must_know_catalog()?;
+            marker.mark(live)
+        });
         progress.end();
-        let collected = collected?;
+        let mut collected = collected?;
         if collected.outcome == Outcome::Done {
             let at = self.environment.now();
-            self.catalog.write(|transaction| transaction.note_collected(collected.freed_bytes, at))?;
+            let mut gone = Vec::new();
+            for record in self.catalog.stale_records()? {
+                if !self.store.lies_in_a_pack(record)? {
+                    gone.push(record);
+                }
+            }
+            let dead_tombstones = self.catalog.write::<bool, Error>(|transaction| {
+                transaction.note_collected(collected.freed_bytes, at)?;
+                Ok(transaction.forget_stale(&gone)?)
+            })?;
+            // What voided records that are gone is dead only now.
+            if dead_tombstones && how == Thoroughness::Everything {
+                let more = self.store.collect(&collecting, &mut |live| {
+                    self.must_know_catalog()?;
+                    Marker::new(self, progress).mark(live)
+                })?;
+                collected.freed_bytes += more.freed_bytes;
+                collected.objects += more.objects;
+                collected.packs_left += more.packs_left;
+            }
         }
         Ok(collected)
     }

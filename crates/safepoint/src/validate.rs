@@ -78,6 +78,7 @@ impl CheckpointManager {
                 // Only now: a collection that runs waits for whoever uses the store, and the look at the store waits for it.
                 let _using = self.store.using()?;
                 validation.errors.extend(self.catalog.check()?);
+                self.validate_records(&mut validation)?;
                 let all = Filter { role: RoleFilter::Any, ..Filter::default() };
                 for checkpoint in self.catalog.checkpoints(&all)? {
                     // The store has just read every byte, if that was asked for; what is left is whether all is there.
@@ -104,6 +105,22 @@ impl CheckpointManager {
     /// When the catalog cannot be read.
     pub fn check_history(&self) -> Result<EventCheck, Error> {
         Ok(self.catalog.verify_events()?)
+    }
+
+    /// Sees whether the records that the catalog names are in the store. A checkpoint without its record can still be restored.
+    fn validate_records(&self, validation: &mut Validation) -> Result<(), Error> {
+        let broken: HashSet<ObjectId> =
+            validation.damaged.iter().filter_map(|damage| damage.object).collect();
+        for (id, record) in self.catalog.records()? {
+            let what = match self.store.check(Depth::Quick, record)? {
+                Health::Intact if !broken.contains(&record) => continue,
+                Health::Missing => "its record is missing".to_owned(),
+                Health::Intact | Health::Damaged(_) => "its record is damaged".to_owned(),
+            };
+            let (checkpoint, path, object) = (Some(id), None, Some(record));
+            validation.damaged.push(DamagedPart { checkpoint, path, object, what });
+        }
+        Ok(())
     }
 
     fn validate_store(

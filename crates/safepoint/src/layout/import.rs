@@ -113,8 +113,11 @@ impl CheckpointManager {
         let manifest = Manifest::new(std::mem::take(&mut checkpoint.parts));
         checkpoint.integrity = document::store(&writer, &manifest)?;
         checkpoint.parts = manifest.parts;
-        checkpoint.size_bytes = writer.finish()?.stored_bytes;
-        self.catalog.write(|transaction| transaction.insert_checkpoint(&checkpoint))?;
+        let stored = self.finish_with_record(writer, &mut checkpoint, &[])?;
+        self.catalog.write::<(), Error>(|transaction| {
+            transaction.insert_checkpoint(&checkpoint)?;
+            stored.note(transaction)
+        })?;
         let (missing, pruned) = (Vec::new(), Vec::new());
         Ok(Imported { checkpoint, coverage, original, original_created_at, missing, pruned })
     }

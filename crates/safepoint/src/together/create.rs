@@ -113,9 +113,10 @@ impl CheckpointManager {
         checkpoint
             .warnings
             .extend(places.missing.iter().map(|path| format!("{} is not there", path.display())));
-        checkpoint.size_bytes = writer.finish()?.stored_bytes;
+        let stored = self.finish_with_record(writer, &mut checkpoint, &plans.iter().collect::<Vec<_>>())?;
         self.catalog.write::<(), Error>(|transaction| {
             transaction.insert_checkpoint(&checkpoint)?;
+            stored.note(transaction)?;
             for record in &plans {
                 crate::parts::plan::unchanged(transaction, record)?;
             }

@@ -207,9 +207,11 @@ impl CheckpointManager {
             restored.places = members.iter().map(told).collect();
             return Ok(restored);
         }
-        safety.size_bytes = writer.finish()?.stored_bytes;
+        let plans: Vec<&PlanRecord> = scene.plans.iter().map(|(record, _)| record).collect();
+        let stored = self.finish_with_record(writer, &mut safety, &plans)?;
         let deed = Deed {
             safety: &safety,
+            stored: &stored,
             intend: &|transaction| backs.iter().try_for_each(|back| back.check(transaction)),
             publish: &|transaction, at| {
                 backs.iter().try_for_each(|back| back.publish(transaction))?;

@@ -19,6 +19,7 @@ mod names;
 mod obstacles;
 mod plans;
 mod purge;
+mod rebuild;
 mod records;
 mod recovery;
 mod repair;

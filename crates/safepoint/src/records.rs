@@ -1,0 +1,374 @@
+//! RECORDS: each checkpoint's record as a document in the packs, and tombstones for what was deleted. They rebuild the catalog.
+//!
+//! A record goes into the flush of its checkpoint. Where there is no flush (nothing else is new), it waits in a file of the store until
+//! the next one. The catalog knows which records lie in packs, so that what a crash left out is written later.
+
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::{Head, PlanRecord, Transaction, Void};
+use safepoint_model::checkpoint::{Checkpoint, PartKind};
+use safepoint_model::record::{
+    Kept, Origin, PurgedContent, Record, RecordedPlan, RecordedWorkspace, Tombstone,
+};
+use safepoint_model::{CheckpointId, ObjectError, ObjectId, ObjectKind, ObjectSink, RelPath, WorkspaceId};
+use safepoint_store::{Mark, Writer};
+use std::collections::BTreeSet;
+
+/// More records than this are written by a flush of their own: an upgrade writes one for each checkpoint.
+const BACKLOG_MAX: u64 = 64;
+/// The file of waiting documents is tidied when it is larger than this.
+const LATER_BYTES_MAX: u64 = 64 * 1024;
+
+/// Whether the store knows this catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CatalogStanding {
+    /// It is the catalog that belongs to the store.
+    #[default]
+    Known,
+    /// It is a new one: the store held checkpoints before it was made.
+    New,
+    /// It is an older copy: it lacks what was committed since.
+    Older,
+}
+
+impl CatalogStanding {
+    /// A word for programs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CatalogStanding::Known => "known",
+            CatalogStanding::New => "new",
+            CatalogStanding::Older => "older",
+        }
+    }
+}
+
+/// Whether tombstones are written with the records that wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tombstones {
+    Written,
+    Left,
+}
+
+/// What a flush stored beside a checkpoint, to be noted by the transaction that commits it.
+#[derive(Debug, Default)]
+pub(crate) struct Stored {
+    records: Vec<(Checkpoint, ObjectId)>,
+    tombstones: Option<(Vec<Void>, ObjectId)>,
+}
+
+impl Stored {
+    /// Notes it, after the checkpoint itself.
+    pub(crate) fn note(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
+        for (checkpoint, record) in &self.records {
+            transaction.set_record(checkpoint, *record)?;
+        }
+        if let Some((voids, document)) = &self.tombstones {
+            transaction.set_tombstones(voids, *document)?;
+        }
+        Ok(())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.tombstones.is_none()
+    }
+}
+
+impl CheckpointManager {
+    /// Whether the store knows the catalog. Where it does not, nothing is collected until `repair` has brought in what is missing, or
+    /// [`CheckpointManager::accept_catalog`] says that nothing is.
+    pub fn catalog_standing(&self) -> CatalogStanding {
+        *self.standing.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Compares the catalog with what the store remembers of it. Costs the same however much is on record.
+    pub(crate) fn recognise_catalog(&self) -> Result<(), Error> {
+        let head = self.catalog.head()?;
+        let standing = match self.store.mark()? {
+            // A store from before marks were kept, or a new one. A catalog without any history cannot have filled it.
+            None if head.seq > 0 || self.store.is_empty()? => {
+                self.take_for_own(&head);
+                CatalogStanding::Known
+            }
+            None => {
+                let unknown = Mark { id: "unknown".to_owned(), generation: 1, seq: 0, hash: [0; 32] };
+                if self.is_writable() {
+                    let _ = self.store.set_mark(&unknown);
+                }
+                CatalogStanding::New
+            }
+            Some(mark) => self.compare_with(&mark, &head)?,
+        };
+        match standing {
+            _ if !self.is_writable() => {}
+            CatalogStanding::Known => {
+                let writer = self.store.mark_writer(&head.id, head.generation);
+                if self.store.mark()?.is_some_and(|mark| mark.seq < head.seq) {
+                    writer.note(head.seq, head.hash);
+                }
+                self.catalog.after_commit(move |seq, hash| writer.note(seq, hash));
+            }
+            _ => self.set_apart(&head)?,
+        }
+        *self.standing.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = standing;
+        Ok(())
+    }
+
+    fn compare_with(&self, mark: &Mark, head: &Head) -> Result<CatalogStanding, Error> {
+        if mark.id != head.id {
+            return Ok(CatalogStanding::New);
+        }
+        // Read after the mark, so that a commit beside us is seen by both.
+        let same_history = mark.seq == 0 || self.catalog.event_hash(mark.seq)? == Some(mark.hash);
+        Ok(match same_history && mark.generation == head.generation {
+            true => CatalogStanding::Known,
+            false => CatalogStanding::Older,
+        })
+    }
+
+    /// Gives a catalog that is not the store's a number of its own: what it records from now on comes after what the store has.
+    fn set_apart(&self, head: &Head) -> Result<(), Error> {
+        let last = self.store.mark()?.map_or(0, |mark| mark.generation);
+        if head.generation > last {
+            return Ok(());
+        }
+        // A home that cannot be written records nothing.
+        let _ = self.catalog.write::<(), Error>(|transaction| Ok(transaction.set_generation(last + 1)?));
+        Ok(())
+    }
+
+    fn take_for_own(&self, head: &Head) {
+        let Head { id, generation, seq, hash } = head.clone();
+        // A home that cannot be written is still read.
+        if !self.is_writable() {
+            return;
+        }
+        let _ = self.store.set_mark(&Mark { id, generation, seq, hash });
+    }
+
+    /// Takes the catalog as it is for the one that belongs to the store. What it does not name may be collected from now on.
+    ///
+    /// # Errors
+    /// When store or catalog fail.
+    pub fn accept_catalog(&self) -> Result<(), Error> {
+        let Head { id, generation, seq, hash } = self.catalog.head()?;
+        self.store.set_mark(&Mark { id: id.clone(), generation, seq, hash })?;
+        let writer = self.store.mark_writer(&id, generation);
+        self.catalog.after_commit(move |seq, hash| writer.note(seq, hash));
+        *self.standing.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = CatalogStanding::Known;
+        Ok(())
+    }
+
+    /// Refuses what deletes objects while the store does not know the catalog.
+    pub(crate) fn must_know_catalog(&self) -> Result<(), Error> {
+        match self.catalog_standing() {
+            CatalogStanding::Known if self.catalog.is_current() => Ok(()),
+            CatalogStanding::Known => Err(Error::OtherCatalog { standing: CatalogStanding::New }),
+            standing => Err(Error::OtherCatalog { standing }),
+        }
+    }
+
+    /// Ends a checkpoint's writer: its record, and what waits, go into the same flush. Sets how much the checkpoint added, its record
+    /// apart.
+    pub(crate) fn finish_with_record(
+        &self,
+        writer: Writer<'_>,
+        checkpoint: &mut Checkpoint,
+        plans: &[&PlanRecord],
+    ) -> Result<Stored, Error> {
+        checkpoint.size_bytes = writer.stored_bytes()?;
+        let head = self.catalog.head()?;
+        let plans = plans.iter().map(|plan| recorded_plan(plan)).collect();
+        let bytes = self.record(checkpoint, origin(&head, head.seq), plans)?;
+        let mut stored = Stored::default();
+        let may_wait =
+            self.catalog_standing() == CatalogStanding::Known && self.store.later_bytes() < LATER_BYTES_MAX;
+        if may_wait && writer.is_empty()? {
+            // Losing it costs a record that the next flush writes again.
+            let _ = self.store.keep_for_later(&bytes);
+        } else {
+            stored.records.push((checkpoint.clone(), writer.put(ObjectKind::Document, &bytes)?));
+            self.add_waiting(&writer, &head, &mut stored)?;
+        }
+        writer.finish()?;
+        Ok(stored)
+    }
+
+    /// Puts what waits into a writer: records that lie in no pack, and tombstones.
+    fn add_waiting(&self, writer: &Writer<'_>, head: &Head, stored: &mut Stored) -> Result<(), Error> {
+        if self.catalog.unrecorded(BACKLOG_MAX + 1)?.len() as u64 > BACKLOG_MAX {
+            self.write_waiting()?;
+        } else {
+            self.add_records(writer, head, BACKLOG_MAX, stored)?;
+            self.add_tombstones(writer, head, stored)?;
+        }
+        if self.store.later_bytes() >= LATER_BYTES_MAX {
+            self.tidy_later()?;
+        }
+        Ok(())
+    }
+
+    fn add_records(
+        &self,
+        writer: &Writer<'_>,
+        head: &Head,
+        limit: u64,
+        stored: &mut Stored,
+    ) -> Result<(), Error> {
+        for waiting in self.catalog.unrecorded(limit)? {
+            let checkpoint = waiting.checkpoint;
+            let plans = self.plans_of(&checkpoint)?;
+            let origin = origin(head, waiting.event.saturating_sub(1));
+            let bytes = self.record(&checkpoint, origin, plans)?;
+            stored.records.push((checkpoint, writer.put(ObjectKind::Document, &bytes)?));
+        }
+        Ok(())
+    }
+
+    fn add_tombstones(&self, writer: &Writer<'_>, head: &Head, stored: &mut Stored) -> Result<(), Error> {
+        let voids = self.catalog.unwritten_tombstones()?;
+        if !voids.is_empty() {
+            let document = writer.put(ObjectKind::Document, &tombstone(head, &voids)?)?;
+            stored.tombstones = Some((voids, document));
+        }
+        Ok(())
+    }
+
+    /// Writes every record and tombstone that waits, with a flush of its own. Nothing where nothing waits. May be killed and done again.
+    pub(crate) fn write_waiting(&self) -> Result<(), Error> {
+        self.write_records(Tombstones::Written)
+    }
+
+    /// The same, with or without the tombstones: a collection may make them needless.
+    pub(crate) fn write_records(&self, tombstones: Tombstones) -> Result<(), Error> {
+        // Nothing that is stored here is collected before the catalog names it.
+        let _using = self.store.using()?;
+        let head = self.catalog.head()?;
+        loop {
+            let writer = self.store.writer()?.beyond_limit();
+            let mut stored = Stored::default();
+            self.add_records(&writer, &head, 16 * BACKLOG_MAX, &mut stored)?;
+            if tombstones == Tombstones::Written {
+                self.add_tombstones(&writer, &head, &mut stored)?;
+            }
+            if stored.is_empty() {
+                break;
+            }
+            writer.finish()?;
+            let before = self.catalog.unrecorded(1)?.first().map(|first| first.checkpoint.id);
+            self.catalog.write(|transaction| stored.note(transaction))?;
+            let after = self.catalog.unrecorded(1)?.first().map(|first| first.checkpoint.id);
+            // One that others change all the while is left to the next flush.
+            if after.is_none() || after == before {
+                break;
+            }
+        }
+        self.tidy_later()
+    }
+
+    /// Forgets waiting documents that lie in a pack by now.
+    pub(crate) fn tidy_later(&self) -> Result<(), Error> {
+        let recorded: BTreeSet<_> = self.catalog.records()?.into_iter().map(|(id, _)| id).collect();
+        let unwritten: BTreeSet<_> =
+            self.catalog.unwritten_tombstones()?.into_iter().map(|(id, _)| id).collect();
+        let voids: BTreeSet<_> = self.catalog.tombstones()?.into_iter().map(|(id, _)| id).collect();
+        self.store.forget_later(|document| match Kept::read(document) {
+            Some(Kept::Record(record)) => {
+                let id = record.checkpoint.id;
+                !recorded.contains(&id) && !voids.contains(&id)
+            }
+            Some(Kept::Tombstone(tombstone)) => tombstone.deleted.iter().any(|id| unwritten.contains(id)),
+            Some(Kept::Unknown) | None => false,
+        })?;
+        Ok(())
+    }
+
+    /// Notes that checkpoints were deleted, until the next flush stores the tombstone. They are gone whether or not this succeeds.
+    pub(crate) fn note_deleted(&self, ids: &[CheckpointId]) {
+        let voids: Vec<Void> = ids.iter().map(|id| (*id, None)).collect();
+        let bytes = self.catalog.head().map_err(Error::from).and_then(|head| tombstone(&head, &voids));
+        if let Ok(bytes) = bytes {
+            let _ = self.store.keep_for_later(&bytes);
+        }
+    }
+
+    /// Keeps the record of a checkpoint that changed, until the next flush stores it. Losing it costs what changed.
+    pub(crate) fn note_changed(&self, id: CheckpointId) {
+        let changed = || -> Result<(), Error> {
+            let head = self.catalog.head()?;
+            let waiting = self.catalog.unrecorded(BACKLOG_MAX)?;
+            if let Some(waiting) = waiting.into_iter().find(|waiting| waiting.checkpoint.id == id) {
+                let origin = origin(&head, waiting.event.saturating_sub(1));
+                let plans = self.plans_of(&waiting.checkpoint)?;
+                self.store.keep_for_later(&self.record(&waiting.checkpoint, origin, plans)?)?;
+            }
+            Ok(())
+        };
+        let _ = changed();
+    }
+
+    /// The plans that a checkpoint on record holds.
+    fn plans_of(&self, checkpoint: &Checkpoint) -> Result<Vec<RecordedPlan>, Error> {
+        let mut plans = Vec::new();
+        for part in checkpoint.parts.iter().filter(|part| part.kind == PartKind::Plan) {
+            let links = self.catalog.plan_checkpoints(&part.key)?;
+            let link = links.iter().find(|link| link.checkpoint == checkpoint.id);
+            plans.extend(self.catalog.plan(&part.key)?.map(|plan| RecordedPlan {
+                id: part.key.clone(),
+                workspace_id: plan.workspace_id,
+                version: link.map_or(plan.version, |link| link.version),
+                healthy: link.is_some_and(|link| link.healthy),
+            }));
+        }
+        Ok(plans)
+    }
+
+    /// The record of a checkpoint, as bytes.
+    pub(crate) fn record(
+        &self,
+        checkpoint: &Checkpoint,
+        origin: Origin,
+        plans: Vec<RecordedPlan>,
+    ) -> Result<Vec<u8>, Error> {
+        let parts = checkpoint.parts.iter().filter_map(|part| part.key.parse::<WorkspaceId>().ok());
+        let owners = plans.iter().map(|plan| plan.workspace_id);
+        let ids: BTreeSet<WorkspaceId> =
+            checkpoint.workspace_id.into_iter().chain(parts).chain(owners).collect();
+        let mut workspaces = Vec::new();
+        for id in ids {
+            let Some(workspace) = self.catalog.workspace(id)? else { continue };
+            let root = workspace.root.strip_prefix(b"/").unwrap_or(&workspace.root);
+            workspaces.push(RecordedWorkspace {
+                id,
+                root: RelPath::new(root)?,
+                name: workspace.name,
+                kind: workspace.kind,
+                created_at: workspace.created_at,
+            });
+        }
+        let record = Record::new(origin, checkpoint.clone(), workspaces, plans);
+        Ok(record.encode()?)
+    }
+}
+
+pub(crate) fn recorded_plan(record: &PlanRecord) -> RecordedPlan {
+    RecordedPlan {
+        id: record.plan.id.clone(),
+        workspace_id: record.workspace_id,
+        version: record.version,
+        healthy: record.plan.is_healthy(),
+    }
+}
+
+/// What a document of this catalog says about where it comes from.
+pub(crate) fn origin(head: &Head, order: u64) -> Origin {
+    Origin { id: head.id.clone(), generation: head.generation, seq: head.seq, order }
+}
+
+/// A tombstone for these, as bytes.
+pub(crate) fn tombstone(head: &Head, voids: &[Void]) -> Result<Vec<u8>, Error> {
+    let deleted = voids.iter().filter(|(_, integrity)| integrity.is_none()).map(|(id, _)| *id).collect();
+    let purged = voids
+        .iter()
+        .filter_map(|(id, integrity)| integrity.map(|integrity| PurgedContent { id: *id, integrity }));
+    let tombstone = Tombstone::new(origin(head, head.seq), deleted, purged.collect());
+    tombstone.encode().map_err(|error| ObjectError::Store(Box::new(error)).into())
+}
