@@ -100,6 +100,9 @@ fn run(arguments: Arguments) -> u8 {
             let result = guarded(|| dispatch(&context, &command));
             // Work that was cut short leaves its bar.
             context.progress.end();
+            if let Some(warning) = context.surroundings.catalog_warning() {
+                context.out.warn(terminal::printable(&warning));
+            }
             (context.out, result)
         }
         Err(problem) => (out, Err(problem)),

@@ -8,14 +8,15 @@ use crate::signals;
 use safepoint::model::id::SessionId;
 use safepoint::model::{RelPath, Timestamp};
 use safepoint::{
-    Access, Capabilities, CheckpointManager, Environment, Error, HomeOwner, Settings, SystemEnvironment,
-    Workspace,
+    Access, Capabilities, CatalogStanding, CheckpointManager, Environment, Error, HomeOwner, Progress,
+    Rebuilt, Settings, SystemEnvironment, Workspace,
 };
 use std::env;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Where this process works and for whom.
@@ -35,6 +36,8 @@ pub(crate) struct Surroundings {
     pub(crate) access: Access,
     /// Whose home may be written.
     pub(crate) home_owner: HomeOwner,
+    /// How the catalog was found when the home was opened.
+    pub(crate) standing: Arc<Mutex<CatalogStanding>>,
 }
 
 impl Surroundings {
@@ -70,7 +73,41 @@ impl Surroundings {
             user: user.map_or_else(|| "unknown".to_owned(), |user| user.to_string_lossy().into_owned()),
             access,
             home_owner: if typed.allow_other_owner { HomeOwner::Anybody } else { HomeOwner::User },
+            standing: Arc::default(),
         })
+    }
+
+    /// What to warn of where the store does not know the catalog.
+    pub(crate) fn catalog_warning(&self) -> Option<String> {
+        let what = match *self.standing.lock().unwrap_or_else(PoisonError::into_inner) {
+            CatalogStanding::Known => return None,
+            CatalogStanding::New => "a new one",
+            CatalogStanding::Older => "an older copy",
+        };
+        Some(format!(
+            "the catalog in {} is {what}: the store holds checkpoints that it does not list, and nothing is deleted. `safepoint repair` brings them back",
+            self.home.display()
+        ))
+    }
+
+    /// Remembers how the catalog is found now.
+    pub(crate) fn note_standing(&self, manager: &CheckpointManager) {
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = manager.catalog_standing();
+    }
+
+    /// Opens the home to repair it.
+    pub(crate) fn open_for_repair(
+        &self,
+        progress: &dyn Progress,
+    ) -> Result<(CheckpointManager, Rebuilt), Problem> {
+        let environment = environment(self.user.clone());
+        Ok(CheckpointManager::open_for_repair(&self.home, self.settings(), environment, progress)?)
+    }
+
+    /// Opens the home for an emergency, although its catalog is damaged.
+    pub(crate) fn open_beside_catalog(&self) -> Result<CheckpointManager, Problem> {
+        let environment = environment(self.user.clone());
+        Ok(CheckpointManager::open_beside_catalog(&self.home, self.settings(), environment)?)
     }
 
     /// Opens the home. `tool` is who asks, where a tool does.
@@ -80,7 +117,14 @@ impl Surroundings {
 
     /// The same, with the error as the library gave it.
     pub(crate) fn try_open(&self, tool: Option<&str>) -> Result<CheckpointManager, Error> {
-        let settings = Settings {
+        let actor = tool.unwrap_or(&self.user).to_owned();
+        let manager = CheckpointManager::open_with(&self.home, self.settings(), environment(actor))?;
+        self.note_standing(&manager);
+        Ok(manager)
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
             refused_roots: self.user_home.iter().cloned().collect(),
             capabilities: capabilities_left(),
             lock_wait: lock_wait().unwrap_or(Settings::default().lock_wait),
@@ -91,9 +135,7 @@ impl Surroundings {
             access: self.access,
             home_owner: self.home_owner,
             ..Settings::default()
-        };
-        let actor = tool.unwrap_or(&self.user).to_owned();
-        CheckpointManager::open_with(&self.home, settings, environment(actor))
+        }
     }
 
     /// The present, as records see it.
@@ -114,7 +156,7 @@ impl Surroundings {
             return problem;
         }
         problem.hint(format!(
-            "The store in {} holds data, but nothing is on record there: if its catalog.db was lost, put it back from a backup first.",
+            "The store in {} holds checkpoints, but nothing is on record there: if its catalog.db was lost, `safepoint repair` rebuilds it.",
             self.home.display()
         ))
     }

@@ -554,6 +554,9 @@ pub(crate) struct GcArgs {
     /// Free everything, also where it is hardly worth the work.
     #[arg(long)]
     pub(crate) thorough: bool,
+    /// Delete what a new or older catalog does not list
+    #[arg(long)]
+    pub(crate) accept_catalog: bool,
 }
 
 #[derive(Debug, Args)]

@@ -11,7 +11,7 @@ use crate::cli::terminal::{counted, printable, size};
 use crate::cli::{Context, exit};
 use crate::problem::Problem;
 use rustix::process::{Resource, getrlimit};
-use safepoint::{CheckpointManager, Error, Failure};
+use safepoint::{CatalogStanding, CheckpointManager, Error, Failure};
 use serde::Serialize;
 use serde_json::json;
 
@@ -106,7 +106,7 @@ fn records(manager: &CheckpointManager) -> Vec<Check> {
         ),
         Err(error) => Check::failed("store", &error),
     };
-    vec![store, catalog(manager), history(manager)]
+    [store, catalog(manager)].into_iter().chain(standing(manager)).chain([history(manager)]).collect()
 }
 
 const DEEPER: &str = "`safepoint validate --deep` shows which checkpoints are still whole. Keep a copy of the home before you go on.";
@@ -126,6 +126,20 @@ fn catalog(manager: &CheckpointManager) -> Check {
         },
         Err(error) => Check::failed("catalog", &error),
     }
+}
+
+/// What is wrong where store and catalog do not belong together.
+fn standing(manager: &CheckpointManager) -> Option<Check> {
+    let what = match manager.catalog_standing() {
+        CatalogStanding::Known => return None,
+        CatalogStanding::New => "the catalog is a new one",
+        CatalogStanding::Older => "the catalog is an older copy",
+    };
+    Some(Check::problem(
+        "records",
+        format!("{what}, and the store holds checkpoints that it does not list; nothing is deleted"),
+        "`safepoint repair` brings them back.",
+    ))
 }
 
 fn history(manager: &CheckpointManager) -> Check {

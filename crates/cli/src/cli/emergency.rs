@@ -6,13 +6,26 @@ use crate::cli::output::Reply;
 use crate::cli::{Context, exit};
 use crate::json;
 use crate::problem::Problem;
-use safepoint::CreateOptions;
+use safepoint::{CheckpointManager, CreateOptions};
 use serde_json::json;
 
 pub(crate) fn run(context: &Context, args: &EmergencyArgs) -> Result<Reply, Problem> {
-    let manager = context.surroundings.open(None)?;
-    let workspace = workspace(context, &manager)?;
-    context.recover_first(&manager, &workspace)?;
+    match context.surroundings.open(None).and_then(|manager| take(context, args, &manager)) {
+        Err(problem) if problem.failure.code == "catalog_damaged" => {
+            let manager = context.surroundings.open_beside_catalog()?;
+            let reply = take(context, args, &manager)?;
+            context.out.warn(
+                "the catalog is damaged: the checkpoint is in the store and not listed yet. `safepoint repair` brings it in",
+            );
+            Ok(reply)
+        }
+        other => other,
+    }
+}
+
+fn take(context: &Context, args: &EmergencyArgs, manager: &CheckpointManager) -> Result<Reply, Problem> {
+    let workspace = workspace(context, manager)?;
+    context.recover_first(manager, &workspace)?;
     let label = args.message.clone().filter(|text| !text.is_empty());
     let mut options = CreateOptions::emergency(label.unwrap_or_else(|| "emergency".to_owned()));
     options.session_id = context.surroundings.session(None)?;

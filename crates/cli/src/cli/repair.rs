@@ -7,13 +7,16 @@ use crate::cli::validate::sentence;
 use crate::cli::{Context, exit};
 use crate::json;
 use crate::problem::Problem;
-use safepoint::{Failure, FailureKind, Repair};
+use safepoint::{Failure, FailureKind, Rebuilt, Repair};
 use serde_json::json;
 use std::os::unix::ffi::OsStrExt;
 
 pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
-    let manager = context.surroundings.open(None)?;
-    let repair = manager.repair(&context.progress)?;
+    let (manager, opened) = context.surroundings.open_for_repair(&context.progress)?;
+    let mut repair = manager.repair(&context.progress)?;
+    if opened.kept_aside.is_some() {
+        repair.catalog = opened;
+    }
     let errors: Vec<String> = repair.errors.iter().cloned().chain(repair.lost.iter().map(sentence)).collect();
     tell(&context.out, &repair, &errors);
     let data = json!({
@@ -26,6 +29,14 @@ pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
         "lost": repair.lost.iter().map(json::damaged).collect::<Vec<_>>(),
         "errors": repair.errors,
         "restorable": repair.restorable,
+        "catalog": {
+            "found": if repair.catalog.kept_aside.is_some() { "damaged" } else { repair.catalog.found.as_str() },
+            "restored": repair.catalog.restored,
+            "incomplete": repair.catalog.incomplete,
+            "unknown_records": repair.catalog.unknown_records,
+            "unknown": repair.catalog.unknown,
+            "kept_aside": repair.catalog.kept_aside.as_ref().map(|path| json::bytes(path.as_os_str().as_bytes())),
+        },
     });
     if repair.is_whole() {
         return Ok(Reply::done(data));
@@ -43,7 +54,29 @@ pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
     Ok(Reply { data, exit: exit::code(failure.kind), failure: Some(failure) })
 }
 
+/// What became of the catalog.
+fn tell_catalog(out: &Printer, catalog: &Rebuilt) {
+    if let Some(aside) = &catalog.kept_aside {
+        let aside = printable(&aside.display().to_string());
+        out.line(format!("The catalog was damaged and is kept as {aside}; a new one is in its place."));
+    }
+    if !catalog.restored.is_empty() {
+        let count = counted(catalog.restored.len() as u64, "checkpoint is", "checkpoints are");
+        out.line(format!("{count} on record again."));
+    }
+    if !catalog.incomplete.is_empty() {
+        let count = counted(catalog.incomplete.len() as u64, "checkpoint was", "checkpoints were");
+        out.warn(format!("{count} not brought back: parts of them are missing"));
+    }
+    if catalog.unknown_records > 0 {
+        let count = counted(catalog.unknown_records, "record", "records");
+        out.warn(format!("{count} can only be read by a newer Safepoint"));
+    }
+    catalog.unknown.iter().for_each(|unknown| out.note(format!("not known: {unknown}")));
+}
+
 fn tell(out: &Printer, repair: &Repair, errors: &[String]) {
+    tell_catalog(out, &repair.catalog);
     for skipped in &repair.skipped {
         out.warn(format!("not looked at for what is missing: {}", printable(skipped)));
     }

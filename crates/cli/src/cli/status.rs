@@ -77,6 +77,7 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
             "objects": status.usage.objects,
         },
         "recovery": json::recovery(&status.recovery),
+        "catalog": manager.catalog_standing().as_str(),
     })))
 }
 

@@ -251,14 +251,14 @@ fn status_answers_whether_one_is_covered() {
 fn validate_says_what_was_checked() {
     let sandbox = Sandbox::with_checkpoint();
     assert_snapshot!(sandbox.run(&["validate"]), @"
-    Valid: everything is there (1 checkpoint, 9 objects, SIZE)
+    Valid: everything is there (1 checkpoint, 10 objects, SIZE)
     Ready: a checkpoint of project would hold 6 files and folders, 50 B.
     Tests: not known, because no test command is configured.
     Read every byte, too, with --deep.
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["verify", "--deep", "-q"]), @"
-    Valid: every byte is as it was written (1 checkpoint, 9 objects, SIZE)
+    Valid: every byte is as it was written (1 checkpoint, 10 objects, SIZE)
     Ready: a checkpoint of project would hold 6 files and folders, 50 B.
     --- exit 0
     ");

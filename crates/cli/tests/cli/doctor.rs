@@ -18,7 +18,7 @@ fn everything_is_in_order() {
     let sandbox = Sandbox::with_checkpoint();
     assert_snapshot!(sandbox.run(&["doctor"]), @"
     ok       home              $T/home and all in it (N files and folders) are yours alone
-    ok       store             it opens: 9 objects, SIZE in 1 pack
+    ok       store             it opens: 10 objects, SIZE in 1 pack
     ok       catalog           every page, reference and row is in order
     ok       history           2 events in an unbroken chain
     ok       workspace         $T/project is registered and there
@@ -50,7 +50,7 @@ fn everything_is_in_order() {
           },
           {
             "hint": null,
-            "message": "it opens: 9 objects, SIZE in 1 pack",
+            "message": "it opens: 10 objects, SIZE in 1 pack",
             "name": "store",
             "status": "ok"
           },

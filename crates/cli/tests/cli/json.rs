@@ -393,6 +393,7 @@ fn status_and_diff() {
           "warnings": [],
           "workspace_id": "01KG9YS7G0000E485875XHVKDF"
         },
+        "catalog": "known",
         "changes": [
           {
             "change": "added",
@@ -453,7 +454,7 @@ fn status_and_diff() {
           "warnings": []
         },
         "store": { "bytes": N,
-          "objects": 9,
+          "objects": 10,
           "packs": 1
         },
         "uncovered": [],
@@ -531,7 +532,7 @@ fn validate_summary_recover_init_version() {
       "data": {
         "checked": { "bytes": N,
           "checkpoints": 1,
-          "objects": 9
+          "objects": 10
         },
         "damaged": [],
         "errors": [],
@@ -542,6 +543,7 @@ fn validate_summary_recover_init_version() {
           "01KG9YS9EGCQT0DH2X3200JHAF"
         ],
         "tests_passing": null,
+        "unfinished_bytes": 0,
         "warnings": []
       },
       "exit_code": 0,

@@ -293,7 +293,7 @@ fn gc_frees_what_was_deleted() {
     }
     "#);
     assert_snapshot!(sandbox.run(&["validate", "--deep", "-q"]), @"
-    Valid: every byte is as it was written (2 checkpoints, 9 objects, SIZE)
+    Valid: every byte is as it was written (2 checkpoints, 11 objects, SIZE)
     Ready: a checkpoint of project would hold 6 files and folders, 50 B.
     --- exit 0
     ");
@@ -338,7 +338,7 @@ fn purge_takes_a_secret_out_of_everything() {
     ");
     assert_snapshot!(sandbox.run(&["purge", ".env", "--yes"]), @r#"
     Took ".env" out of 1 checkpoint.
-    Freed SIZE: 4 objects that no checkpoint needed.
+    Freed SIZE: 6 objects that no checkpoint needed.
     The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.
     --- exit 0
     "#);
@@ -368,7 +368,7 @@ fn purge_takes_a_secret_out_of_everything() {
         "collected": {
           "dead_bytes": N,
           "freed_bytes": N,
-          "objects": 8,
+          "objects": 11,
           "outcome": "done",
           "packs": 1,
           "packs_left": 0
@@ -519,7 +519,7 @@ fn gc_says_what_it_leaves() {
     sandbox.run(&["delete", "small", "--yes"]);
     assert_snapshot!(sandbox.run(&["gc"]), @"
     Nothing to free.
-    151 kB more is too thinly spread to be worth the work; --thorough frees it too.
+    152 kB more is too thinly spread to be worth the work; --thorough frees it too.
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["gc", "-q"]), @"
@@ -556,7 +556,7 @@ fn a_whole_workspace_is_not_purged() {
     ");
     assert_snapshot!(sandbox.run(&["purge", "src", "run.sh", "--yes"]), @r#"
     Took "src", "run.sh" out of 1 checkpoint.
-    Freed SIZE: 8 objects that no checkpoint needed.
+    Freed SIZE: 10 objects that no checkpoint needed.
     The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.
     --- exit 0
     "#);
@@ -702,4 +702,61 @@ fn prune_also_judges_what_is_of_several_folders_by_its_own_policy() {
     --- exit 0
     "#);
     assert_eq!(rows(&sandbox.json(&["prune", "--dry-run", "--json"])).len(), 3);
+}
+
+#[test]
+fn a_lost_catalog_is_reported_by_every_command_until_repair() {
+    let sandbox = Sandbox::with_checkpoint();
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = fs::remove_file(sandbox.path(&format!("home/catalog.db{suffix}")));
+    }
+    for command in ["create", "list", "status", "usage"] {
+        let said = sandbox.run(&[command]);
+        assert!(said.contains("is a new one") && said.contains("safepoint repair"), "{command}: {said}");
+    }
+    assert_eq!(sandbox.json(&["status", "--json"])["data"]["catalog"], "new");
+    let said = sandbox.run(&["doctor"]);
+    assert!(said.contains("problem  records"), "{said}");
+    for command in [&["gc", "--json"][..], &["purge", "run.sh", "--yes", "--json"]] {
+        let refused = sandbox.json(command);
+        assert_eq!((&refused["exit_code"], &refused["error"]["code"]), (&12.into(), &"other_catalog".into()));
+    }
+    let repaired = sandbox.json(&["repair", "--json"]);
+    assert_eq!(repaired["data"]["catalog"]["found"], "new");
+    assert_eq!(repaired["data"]["catalog"]["restored"].as_array().unwrap().len(), 1);
+    let said = sandbox.run(&["list"]);
+    assert!(said.contains("first") && !said.contains("warning"), "{said}");
+    assert_eq!(sandbox.json(&["gc", "--json"])["exit_code"], 0);
+}
+
+#[test]
+fn gc_deletes_what_a_new_catalog_does_not_list_only_when_told_to() {
+    let sandbox = Sandbox::with_checkpoint();
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = fs::remove_file(sandbox.path(&format!("home/catalog.db{suffix}")));
+    }
+    sandbox.run(&["create", "-m", "second"]);
+    assert_eq!(sandbox.json(&["gc", "--accept-catalog", "--json"])["exit_code"], 0);
+    assert!(!sandbox.run(&["list"]).contains("warning"));
+    assert_eq!(sandbox.json(&["repair", "--json"])["data"]["catalog"]["restored"], serde_json::json!([]));
+}
+
+#[test]
+fn an_emergency_checkpoint_on_a_damaged_catalog_is_listed_after_repair() {
+    let sandbox = Sandbox::with_checkpoint();
+    for suffix in ["-wal", "-shm"] {
+        let _ = fs::remove_file(sandbox.path(&format!("home/catalog.db{suffix}")));
+    }
+    fs::write(sandbox.path("home/catalog.db"), "not a database".repeat(999)).unwrap();
+    sandbox.write("last", "words");
+    assert_eq!(sandbox.json(&["create", "--json"])["error"]["code"], "catalog_damaged");
+    let said = sandbox.run(&["emergency", "-m", "fire"]);
+    assert!(said.contains("the catalog is damaged") && said.contains("--- exit 0"), "{said}");
+    let repaired = sandbox.json(&["repair", "--json"]);
+    assert_eq!(
+        (&repaired["exit_code"], &repaired["data"]["catalog"]["found"]),
+        (&0.into(), &"damaged".into())
+    );
+    let said = sandbox.run(&["list"]);
+    assert!(said.contains("fire") && said.contains("first"), "{said}");
 }

@@ -22,7 +22,7 @@ fn configure(sandbox: &Sandbox, line: &str) {
 fn validate_says_whether_the_tests_pass() {
     let sandbox = with_tests("cat src/main.rs");
     assert_snapshot!(sandbox.run(&["validate"]), @"
-    Valid: everything is there (1 checkpoint, 9 objects, SIZE)
+    Valid: everything is there (1 checkpoint, 10 objects, SIZE)
     Ready: a checkpoint of project would hold 6 files and folders, 50 B.
     Tests pass: `cat src/main.rs`, N ms
     Read every byte, too, with --deep.
@@ -35,7 +35,7 @@ fn validate_says_whether_the_tests_pass() {
 fn failing_tests_are_a_warning_with_their_last_lines() {
     let sandbox = with_tests("seq 1 30; printf 'two\\twords\\033[31m\\n' >&2; exit 3");
     assert_snapshot!(sandbox.run(&["validate", "-q"]), @r#"
-    Valid: everything is there (1 checkpoint, 9 objects, SIZE)
+    Valid: everything is there (1 checkpoint, 10 objects, SIZE)
     Ready: a checkpoint of project would hold 6 files and folders, 50 B.
     Tests fail.
     --- stderr
@@ -70,7 +70,7 @@ fn failing_tests_are_a_warning_with_their_last_lines() {
       "data": {
         "checked": { "bytes": N,
           "checkpoints": 1,
-          "objects": 9
+          "objects": 10
         },
         "damaged": [],
         "errors": [],
@@ -116,7 +116,7 @@ fn tests_that_take_too_long_count_as_failed() {
     fs::write(sandbox.path("home/config.toml"), "[checks]\ntest = 'sleep 1000'\ntest_timeout = '1s'\n")
         .unwrap();
     assert_snapshot!(sandbox.run(&["validate", "-q"]), @"
-    Valid: everything is there (1 checkpoint, 9 objects, SIZE)
+    Valid: everything is there (1 checkpoint, 10 objects, SIZE)
     Ready: a checkpoint of project would hold 6 files and folders, 50 B.
     Tests fail.
     --- stderr
@@ -139,7 +139,7 @@ fn a_workspace_cannot_name_a_test_command() {
     let sandbox = Sandbox::with_checkpoint();
     sandbox.write(".safepoint.toml", "[checks]\ntest = 'touch ran'\n");
     assert_snapshot!(sandbox.run(&["validate"]), @"
-    Valid: everything is there (1 checkpoint, 9 objects, SIZE)
+    Valid: everything is there (1 checkpoint, 10 objects, SIZE)
     Not ready: a checkpoint of project would be refused:
         `checks` in .safepoint.toml line 1 is refused: commands and limits are taken from config.toml in Safepoint's home alone, because whatever works in the workspace can write this file
         hint: Take it out of there; if you want it, put it into config.toml in Safepoint's home.
@@ -168,7 +168,7 @@ fn what_a_checkpoint_would_lack_is_a_warning() {
     sandbox.write(".safepointignore", "[z-a]\n");
     sandbox.write(".safepoint.toml", "[retention]\nkeep_last = 3\n");
     assert_snapshot!(sandbox.run(&["validate", "-q"]), @"
-    Valid: everything is there (1 checkpoint, 9 objects, SIZE)
+    Valid: everything is there (1 checkpoint, 10 objects, SIZE)
     Ready: a checkpoint of project would hold 8 files and folders, 82 B.
     --- stderr
     warning: retention.keep_last = 3 in .safepoint.toml would keep less than your own configuration: 100 holds
@@ -184,7 +184,7 @@ fn what_would_refuse_a_checkpoint_is_an_error() {
     let sandbox = with_tests("true");
     fs::write(sandbox.path("home/config.toml"), "[check]\ntest = 'true'\n").unwrap();
     assert_snapshot!(sandbox.run(&["validate"]), @"
-    Valid: everything is there (1 checkpoint, 9 objects, SIZE)
+    Valid: everything is there (1 checkpoint, 10 objects, SIZE)
     Not ready: a checkpoint of project would be refused:
         unknown key `check` in config.toml line 1: did you mean `checks`?
         hint: Mend the file and try again; docs/configuration.md lists every key.
@@ -202,7 +202,7 @@ fn what_would_refuse_a_checkpoint_is_an_error() {
         sandbox.told(&output)
     };
     assert_snapshot!(gone(&[]), @"
-    Valid: everything is there (1 checkpoint, 9 objects, SIZE)
+    Valid: everything is there (1 checkpoint, 10 objects, SIZE)
     Not ready: a checkpoint of project would be refused:
         cannot open the workspace $T/project: No such file or directory (os error 2)
         hint: Is the folder still there, and may you read it?
@@ -224,7 +224,7 @@ fn a_busy_workspace_is_not_an_error_of_its_state() {
     folder.lock().unwrap();
     let output = sandbox.command(&["validate"]).env("SAFEPOINT_TEST_LOCK_WAIT_MS", "50").output().unwrap();
     assert_snapshot!(sandbox.told(&output), @"
-    Valid: everything is there (1 checkpoint, 9 objects, SIZE)
+    Valid: everything is there (1 checkpoint, 10 objects, SIZE)
     Tests pass: `true`, N ms
     Read every byte, too, with --deep.
     --- stderr

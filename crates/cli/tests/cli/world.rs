@@ -162,7 +162,7 @@ fn damage_is_found_named_and_has_its_own_exit_code() {
     sandbox.run(&["create"]);
     let told = sandbox.run(&["validate", "--deep"]);
     assert_snapshot!(Regex::new(r"pack \w{26}").unwrap().replace(&told, "pack ID"), @"
-    Damaged: 3 problems (2 checkpoints, 9 objects, SIZE)
+    Damaged: 3 problems (2 checkpoints, 10 objects, SIZE)
         object 8aa6049c102e: pack ID: its bytes do not have its hash
         notes.txt: its bytes are not what was written (in 2 checkpoints)
     0 of 2 checkpoints can still be restored whole.

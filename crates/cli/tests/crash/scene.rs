@@ -474,6 +474,9 @@ impl Scene {
             .workspace_around(&self.project())
             .map_err(failed)?
             .ok_or("the workspace is not on record")?;
+        if manager.catalog_standing() != safepoint::CatalogStanding::Known {
+            return Err(format!("the store does not know its catalog: {:?}", manager.catalog_standing()));
+        }
         let mut recovery = manager.recover(&workspace, &Silent).map_err(failed)?;
         // A program that another test starts at this moment may hold a file until it runs: then it is looked at again.
         for _ in 0..100 {

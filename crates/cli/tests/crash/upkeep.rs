@@ -211,3 +211,100 @@ fn purging_killed_anywhere_loses_nothing_else() {
 fn repairing_killed_anywhere_loses_nothing() {
     killed_everywhere("repair", &["repair"]);
 }
+
+/// How a home is before the command that is killed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// The catalog was deleted.
+    Lost,
+    /// The catalog was damaged.
+    Damaged,
+    /// A program without records wrote it.
+    Old,
+}
+
+impl Yard {
+    fn prepare(&self, before: Before) {
+        let home = self.path("home");
+        match before {
+            Before::Lost => {
+                for name in ["catalog.db", "catalog.db-wal", "catalog.db-shm"] {
+                    fs::remove_file(home.join(name)).unwrap();
+                }
+            }
+            Before::Damaged => fs::write(home.join("catalog.db"), b"not a database".repeat(999)).unwrap(),
+            Before::Old => {
+                let catalog = rusqlite::Connection::open(home.join("catalog.db")).unwrap();
+                catalog.execute_batch("UPDATE checkpoints SET record = NULL").unwrap();
+                drop(catalog);
+                for name in ["store/later", "store/catalog"] {
+                    let _ = fs::remove_file(home.join(name));
+                }
+            }
+        }
+    }
+}
+
+/// Kills a command everywhere; after one that is not killed, everything that was listed is listed and restores exactly.
+fn rebuilt_everywhere(what: &str, before: Before, args: &[&str]) {
+    let yard = Yard::new();
+    let listed =
+        CheckpointManager::open(&yard.path("home")).unwrap().list_ids(&Filter::default()).unwrap().len();
+    let (mut points, mut restored) = (0, 0);
+    for point in 1.. {
+        yard.reset();
+        yard.prepare(before);
+        let end = kill_at(&yard.program(args), point).unwrap();
+        let killed = matches!(end, End::Killed { .. });
+        assert!(killed || end.is_success(), "{end:?}");
+        if point % 3 == 1 || !killed {
+            if before == Before::Old {
+                // The records alone are enough now.
+                let (_, end) = safepoint_testkit::calls(&yard.program(args)).unwrap();
+                assert!(end.is_success(), "{end:?}");
+                yard.prepare(Before::Lost);
+            }
+            let (_, end) = safepoint_testkit::calls(&yard.program(&["repair"])).unwrap();
+            assert!(end.is_success(), "after {point}: {end:?}");
+            let manager = CheckpointManager::open(&yard.path("home")).unwrap();
+            assert_eq!(manager.catalog_standing(), safepoint::CatalogStanding::Known);
+            let now = manager.list_ids(&Filter::default()).unwrap().len();
+            assert!(now >= listed, "{now} of {listed} after {point}");
+            drop(manager);
+            restored += yard.law(Some(&yard.capture(point)));
+        }
+        if !killed {
+            break;
+        }
+        points += 1;
+    }
+    eprintln!("kill -9: {what}: {points} points, {restored} checkpoints restored exactly");
+    assert!(points > 10, "{points}");
+}
+
+#[test]
+fn rebuilding_killed_anywhere_loses_nothing() {
+    rebuilt_everywhere("repair of a lost catalog", Before::Lost, &["repair"]);
+    rebuilt_everywhere("repair of a damaged catalog", Before::Damaged, &["repair"]);
+}
+
+#[test]
+fn upgrading_killed_anywhere_loses_nothing() {
+    rebuilt_everywhere("gc after an upgrade", Before::Old, &["gc"]);
+}
+
+#[test]
+fn a_record_costs_no_flush() {
+    let yard = Yard::new();
+    let flushes = |args: &[&str]| {
+        let (calls, end) = safepoint_testkit::calls(&yard.program(args)).unwrap();
+        assert!(end.is_success(), "{end:?}");
+        let of = |call: &&safepoint_testkit::Call| ["fsync", "fdatasync", "syncfs"].contains(&call.name);
+        calls.iter().filter(of).count()
+    };
+    flushes(&["create", "-q"]);
+    // The catalog's log and its name; and the pack where anything is new. As many as before there were records.
+    assert_eq!(flushes(&["create", "-q"]), 2);
+    fs::write(yard.path("old").join("small"), "new").unwrap();
+    assert_eq!(flushes(&["create", "-q"]), 3);
+}
