@@ -192,7 +192,9 @@ fn a_rollback_of_a_path_does_not_read_large_files_elsewhere() {
     let coverage = bench.manager.coverage(&safety).unwrap();
     let left_out: Vec<(String, Why)> =
         coverage.skipped.iter().map(|skipped| (skipped.path.to_string(), skipped.why)).collect();
-    assert_eq!(left_out, [("large".to_owned(), Why::NotChosen)]);
+    assert!(left_out.contains(&("large".to_owned(), Why::NotChosen)), "{left_out:?}");
+    // A file that did not change is known from before, unless a program that another test started had it open then.
+    assert!(left_out.iter().all(|(path, _)| path == "large" || path == "unchanged"), "{left_out:?}");
     assert!(safety.warnings.iter().any(|warning| warning.starts_with("large ")), "{:?}", safety.warnings);
     // It is not covered, and status says so.
     let status = bench.manager.status(&bench.workspace, &Silent).unwrap();
