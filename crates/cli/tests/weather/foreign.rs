@@ -61,14 +61,11 @@ impl Scene {
         path
     }
 
-    fn run(&self, args: &[&str]) -> Answer {
-        let args: Vec<&str> = std::iter::once("--json").chain(args.iter().copied()).collect();
-        let plain = self.place.command(&args);
+    /// The program, as whoever it is here.
+    fn command(&self, args: &[&str]) -> Command {
+        let plain = self.place.command(args);
         let caps = match self.who {
-            Who::Another if self.place.is_ordinary() => {
-                let mut command = plain;
-                return Answer::of(&args, &command.output().unwrap());
-            }
+            Who::Another if self.place.is_ordinary() => return plain,
             Who::Another => vec!["--reuid=65534", "--regid=65534", "--clear-groups"],
             Who::WithoutLease => vec!["--bounding-set=-lease", "--inh-caps=-lease"],
             Who::WithoutLeaseAndSetuid => vec!["--bounding-set=-lease,-setuid", "--inh-caps=-lease,-setuid"],
@@ -77,7 +74,12 @@ impl Scene {
         command.args(caps).arg(plain.get_program()).args(plain.get_args());
         command.env_clear().envs(plain.get_envs().filter_map(|(key, value)| Some((key, value?))));
         command.env("PATH", "/usr/bin:/bin").current_dir(self.place.project());
-        Answer::of(&args, &command.output().unwrap())
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Answer {
+        let args: Vec<&str> = std::iter::once("--json").chain(args.iter().copied()).collect();
+        Answer::of(&args, &self.command(&args).output().unwrap())
     }
 
     #[track_caller]
@@ -91,11 +93,7 @@ impl Scene {
 
     /// A file as a checkpoint has it.
     fn cat(&self, id: &str, name: &str) -> String {
-        let output = self.place.path("out");
-        let mut command = self.place.command(&["cat", id, name]);
-        let text = command.output().unwrap().stdout;
-        let _ = fs::remove_file(output);
-        String::from_utf8(text).unwrap()
+        String::from_utf8(self.command(&["cat", id, name]).output().unwrap().stdout).unwrap()
     }
 
     /// Every version of a file that is kept anywhere: in the tree or in a checkpoint.
