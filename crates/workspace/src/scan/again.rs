@@ -9,7 +9,9 @@
 //! four bytes.
 
 use super::database::beside_others;
-use super::{Above, Done, Found, Here, Item, Keep, Notes, Ruling, Walk, file, is_out_of_handles, join};
+use super::{
+    Above, Done, Found, Here, Item, Keep, Notes, Ruling, Walk, file, is_out_of_handles, join, told_odd,
+};
 use crate::cache::Place;
 use crate::error::WorkspaceError;
 use crate::linux::{self, Facts};
@@ -499,6 +501,11 @@ impl Walk<'_> {
     ) -> Result<Vec<Item<'c>>, WorkspaceError> {
         let mut below: Vec<Option<Seen>> = std::mem::take(&mut seen.below).into_iter().map(Some).collect();
         let names: Vec<Box<[u8]>> = below.iter().flatten().map(|below| below.name.clone()).collect();
+        // What was told about an entry when it was read is told still.
+        let warnings = seen.notes.as_ref().map_or(&[][..], |notes| &notes.warnings);
+        let was_odd = |name: &[u8]| -> Result<bool, WorkspaceError> {
+            Ok(!warnings.is_empty() && warnings.contains(&told_odd(&join(&here.path, name)?)))
+        };
         let taken = items.into_iter().zip(families).map(|(item, kin)| match item {
             item @ Item::File { .. } if *kin == Kin::Broken => Ok(item),
             Item::File { name, .. } if *kin == Kin::LeftOut => Ok(Item::left_out(name, Why::DatabaseSidecar)),
@@ -507,7 +514,8 @@ impl Walk<'_> {
                 let Some(at) = self.as_read(here, &item, seen, entries)? else { return Ok(item) };
                 let trusted =
                     seen.marks[at].is_trusted() && file::is_old_enough(&facts, self.clock.started_ns);
-                Ok(Item::held(entries[at].clone(), facts, trusted, None))
+                let odd = was_odd(&entries[at].name)?;
+                Ok(Item::held(entries[at].clone(), facts, trusted, (None, odd)))
             }
             Item::Directory { name, facts, cached, block, only_kept } => {
                 let is_it = |below: &mut Seen| {
@@ -527,8 +535,9 @@ impl Walk<'_> {
                 };
                 let trusted =
                     found.stamp.is_unchanged(&facts) && file::is_old_enough(&facts, self.clock.started_ns);
+                let odd = was_odd(&name)?;
                 let entry = Entry { name, meta, node: Node::Directory(found.tree) };
-                Ok(Item::held(entry, facts, trusted, Some(found)))
+                Ok(Item::held(entry, facts, trusted, (Some(found), odd)))
             }
             other => Ok(other),
         });
@@ -588,8 +597,8 @@ fn is_still(entry: &Entry, mark: Mark, facts: &Facts) -> bool {
 }
 
 impl Item<'_> {
-    fn held(entry: Entry, facts: Facts, trusted: bool, below: Option<Seen>) -> Self {
-        Item::Held(Box::new(Done { entry, facts, trusted, unsettled: false, below, fresh: true, odd: false }))
+    fn held(entry: Entry, facts: Facts, trusted: bool, (below, odd): (Option<Seen>, bool)) -> Self {
+        Item::Held(Box::new(Done { entry, facts, trusted, unsettled: false, below, fresh: true, odd }))
     }
 
     /// The name and the facts of an item that is captured.
