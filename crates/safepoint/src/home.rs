@@ -297,6 +297,11 @@ impl Home {
         let _ = file.and_then(|mut file| file.write_all(format!("{order}\n").as_bytes()));
     }
 
+    /// Forgets it: checkpoints that are put on record again get numbers behind it.
+    pub(crate) fn forget_last_without_access(&self) {
+        let _ = rustix::fs::unlinkat(&self.dir, Self::access_path(), AtFlags::empty());
+    }
+
     fn access_path() -> PathBuf {
         Path::new(CACHE).join("access")
     }

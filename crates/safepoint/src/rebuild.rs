@@ -172,7 +172,10 @@ impl CheckpointManager {
         let work = self.plan_rebuild(found, progress, &mut rebuilt)?;
         if !work.records.is_empty() {
             let _merged = self.hold_merged(&work)?;
+            self.home.forget_last_without_access();
             self.catalog.write(|transaction| self.carry_rebuild(transaction, &work))?;
+            // A capture beside this may have noted it again.
+            self.home.forget_last_without_access();
             rebuilt.restored = work.records.iter().map(|(record, _)| record.checkpoint.id).collect();
             rebuilt.unknown = UNKNOWN.iter().map(|text| (*text).to_owned()).collect();
         }

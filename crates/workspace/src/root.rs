@@ -340,7 +340,8 @@ mod tests {
         std::os::unix::fs::symlink("four", folder.path().join("link")).unwrap();
         std::fs::create_dir(folder.path().join("folder")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
-        rustix::fs::mknodat(root.fd(), "fifo", rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        rustix::fs::mknodat(root.fd(), "fifo", rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+            .unwrap();
         for name in ["link", "folder", "socket", "fifo"] {
             assert_eq!(small(name), SmallFile::NotAFile, "{name}");
         }
