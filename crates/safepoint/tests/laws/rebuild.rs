@@ -202,6 +202,7 @@ fn what_was_deleted_or_purged_does_not_come_back() {
         bench.manager.delete(&ids[2..3]).unwrap();
         if flushed {
             bench.write("more", "a flush");
+            bench.write("secret", "public");
             bench.create();
         }
         if collected {
@@ -220,7 +221,7 @@ fn what_was_deleted_or_purged_does_not_come_back() {
         fs::write(root.join("secret"), "public").unwrap();
         for id in before {
             manager.restore(&workspace, id, &RestoreOptions::default(), &Silent).unwrap();
-            assert_eq!(fs::read(root.join("secret")).unwrap(), b"public", "the path was purged");
+            assert!(fs::read(root.join("secret")).unwrap() == b"public", "the path was purged");
         }
     }
 }
