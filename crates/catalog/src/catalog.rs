@@ -226,6 +226,7 @@ impl Drop for Inside<'_> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests take away what lies beside a catalog")]
 mod tests {
     use super::*;
     use safepoint_model::Timestamp;
@@ -236,7 +237,11 @@ mod tests {
     }
 
     fn on(catalog: &Catalog, act: impl FnOnce(&Connection)) {
-        catalog.with::<(), CatalogError>(|connection| Ok(act(connection))).unwrap();
+        let done = catalog.with::<(), CatalogError>(|connection| {
+            act(connection);
+            Ok(())
+        });
+        done.unwrap();
     }
 
     /// With so little room that no file may be mapped, one at a time has the catalog, and the others wait.

@@ -7,24 +7,30 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-/// Takes all room, in pieces that can be given back.
+/// Takes all room, in large pieces and then in small ones, which can be given back.
 fn fill_in_pieces(folder: &Path) {
     fs::create_dir_all(folder).unwrap();
-    for number in 0.. {
-        let written = fs::File::create(folder.join(number.to_string()))
-            .and_then(|mut file| file.write_all(&noise(number, 64 << 10)).and_then(|()| file.sync_all()));
-        if written.is_err() {
-            return;
+    for (size, bytes) in [("large", 4 << 20), ("small", 64 << 10)] {
+        let piece = noise(1, bytes);
+        for number in 0.. {
+            let written = fs::write(folder.join(format!("{size}-{number}")), &piece);
+            if written.is_err() || number % 64 == 63 && !synced() {
+                break;
+            }
         }
+        synced();
     }
 }
 
+fn synced() -> bool {
+    Command::new("sync").status().is_ok_and(|status| status.success())
+}
+
 fn free_pieces(folder: &Path, count: usize) {
-    fs::read_dir(folder)
-        .unwrap()
-        .take(count)
-        .for_each(|entry| fs::remove_file(entry.unwrap().path()).unwrap());
-    Command::new("sync").status().unwrap();
+    let is_small = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("small");
+    let pieces = fs::read_dir(folder).unwrap().map(Result::unwrap).filter(is_small);
+    pieces.take(count).for_each(|entry| fs::remove_file(entry.path()).unwrap());
+    synced();
 }
 
 /// Even a page that a file has takes room here when it is written again, which ended processes (SIGBUS).
@@ -41,7 +47,7 @@ fn a_disk_that_writes_nothing_in_place_and_is_full_at_any_moment() {
     lift_the_cap(&place.path("home"));
     let then = place.image();
     let (mut done, mut full) = (0, 0);
-    for round in 0..24 {
+    for round in 0..10 {
         for number in 0..6 {
             place.write(format!("changes/{number}"), noise(round * 100 + number, 9_000));
         }
@@ -72,7 +78,7 @@ fn a_disk_that_writes_nothing_in_place_and_is_full_at_any_moment() {
             }
         }
         fs::remove_dir_all(&filler).unwrap();
-        Command::new("sync").status().unwrap();
+        synced();
         place.run(&["recover"]).succeeds();
         assert_same(&place.image(), &is);
         place.is_whole();
