@@ -464,6 +464,25 @@ fn an_edit_in_the_instant_of_the_swap_is_rescued() {
 }
 
 #[test]
+fn an_edit_after_the_swap_stays_and_is_reported() {
+    let world = wrecked();
+    let (mut swapped, mut edited) = (false, false);
+    let end = drive(&world.program(&["rollback", "@", "--json"]), |call| {
+        if swapped && !edited && call.name == "fsync" {
+            edited = true;
+            world.write("file", "mine\n");
+        }
+        swapped |= is_swap(call) && call.detail.contains("EXCHANGE");
+        Action::Go
+    });
+    let End::Exited { stdout, .. } = end.unwrap() else { panic!("it was killed") };
+    let answer: serde_json::Value = serde_json::from_slice(&stdout).unwrap();
+    assert!(edited, "{answer}");
+    assert_eq!(answer["data"]["rollback"]["changed_meanwhile"], serde_json::json!(["file"]), "{answer}");
+    assert_eq!(world.read("file"), "mine\n");
+}
+
+#[test]
 fn an_edit_that_is_rescued_survives_a_kill_anywhere() {
     for later in (0..60).step_by(2) {
         let world = wrecked();
