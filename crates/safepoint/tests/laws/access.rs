@@ -62,8 +62,11 @@ fn has_acls(bench: &Bench) -> bool {
     can
 }
 
+/// A mode and three attributes.
+type Seen = (u32, [Option<Vec<u8>>; 3]);
+
 /// Mode and all three attributes of everything.
-fn image(root: &Path) -> BTreeMap<PathBuf, (u32, [Option<Vec<u8>>; 3])> {
+fn image(root: &Path) -> BTreeMap<PathBuf, Seen> {
     let mut image = BTreeMap::new();
     let mut left = vec![root.to_owned()];
     while let Some(path) = left.pop() {
