@@ -169,7 +169,7 @@ impl CheckpointManager {
         let mut rebuilt = Rebuilt { found: self.catalog_standing(), ..Rebuilt::default() };
         let found = self.find_records()?;
         rebuilt.unknown_records = found.unknown;
-        let work = self.plan_rebuild(found, progress, &mut rebuilt)?;
+        let work = self.plan_rebuild(&found, progress, &mut rebuilt)?;
         if !work.records.is_empty() {
             let _merged = self.hold_merged(&work)?;
             self.home.forget_last_without_access();
@@ -220,7 +220,7 @@ impl CheckpointManager {
 
     fn plan_rebuild(
         &self,
-        found: Found,
+        found: &Found,
         progress: &dyn Progress,
         rebuilt: &mut Rebuilt,
     ) -> Result<Work, Error> {
