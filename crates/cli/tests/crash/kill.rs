@@ -70,6 +70,11 @@ fn create_killed_anywhere_is_there_or_not() {
 }
 
 #[test]
+fn a_migration_killed_anywhere_is_done_or_not() {
+    check(Act::Migrate, "");
+}
+
+#[test]
 fn rollback_killed_anywhere_is_old_or_new() {
     check(Act::Rollback, "");
 }

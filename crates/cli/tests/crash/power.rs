@@ -51,6 +51,11 @@ fn create_after_a_power_cut_is_there_or_not() {
 }
 
 #[test]
+fn a_migration_after_a_power_cut_is_done_or_not() {
+    check(Act::Migrate);
+}
+
+#[test]
 fn rollback_after_a_power_cut_is_old_or_new() {
     check(Act::Rollback);
 }

@@ -255,7 +255,8 @@ fn downgrade(home: &Path) {
     }
     connection.execute("DELETE FROM main.refinery_schema_history WHERE version > ?1", [OLD_SCHEMA]).unwrap();
     drop(connection);
-    for name in ["catalog.db-wal", "catalog.db-shm"] {
+    // An older version did not tell the store about the catalog, and kept no list of what to write later.
+    for name in ["catalog.db-wal", "catalog.db-shm", "store/catalog", "store/later"] {
         let _ = fs::remove_file(home.join(name));
     }
     fs::rename(then, now).unwrap();
