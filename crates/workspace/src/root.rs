@@ -272,7 +272,8 @@ fn is_ours(own: &OwnedFd, name: &[u8], facts: &Facts) -> io::Result<bool> {
         }
         let mut bytes = Vec::new();
         std::fs::File::from(linux::open_file(own, name)?).take(facts.size).read_to_end(&mut bytes)?;
-        return Ok(NOTE.starts_with(&bytes));
+        // A power cut may keep the length of a write without its bytes: then there are zeros.
+        return Ok(bytes.iter().zip(NOTE).all(|(byte, noted)| byte == noted || *byte == 0));
     }
     if name == crate::probe::ONE || name == crate::probe::TWO {
         return Ok(facts.file_type.is_file() && facts.size == 0);
@@ -361,6 +362,22 @@ mod tests {
         std::fs::remove_file(own.join("x")).unwrap();
         root.drop_own_folder().unwrap();
         assert!(!own.exists());
+    }
+
+    #[test]
+    fn a_note_that_a_power_cut_tore_goes_with_the_own_folder_and_another_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let own = folder.path().join(OWN_FOLDER);
+        for (note, goes) in
+            [("", true), ("*", true), ("\0\0", true), ("*\0", true), ("a\n", false), ("*\n\n", false)]
+        {
+            root.make_own_folder().unwrap();
+            std::fs::write(own.join(".gitignore"), note).unwrap();
+            root.drop_own_folder().unwrap();
+            assert_eq!(own.exists(), !goes, "{note:?}");
+            let _ = std::fs::remove_dir_all(&own);
+        }
     }
 
     #[test]
