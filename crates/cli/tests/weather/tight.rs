@@ -3,7 +3,6 @@
 use crate::disks::{Mount, fill, lift_the_cap};
 use crate::place::{Answer, Place, assert_same, noise, skip};
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
