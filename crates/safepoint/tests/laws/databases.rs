@@ -1,5 +1,7 @@
 //! SQLite databases that programs write to while checkpoints are taken. The programs are processes of their own (this binary, run again), because locks are.
 
+#![allow(clippy::print_stdout, reason = "programs answer each other on standard output")]
+
 use crate::bench::{Bench, noise, scratch};
 use rusqlite::Connection;
 use safepoint::model::RelPath;
