@@ -6,7 +6,7 @@
 
 use safepoint::model::plan::spec::{PlanSpec, StepSpec};
 use safepoint::{CheckpointManager, CreateOptions, NewDecision, NewSession, Silent};
-use safepoint_model::content::{Content, Form, Piece, encode_pieces};
+use safepoint_model::content::{Content, Form, Piece, Stretch, encode_pieces, encode_sparse};
 use safepoint_model::tree::{Entry, Meta, Node, Tree};
 use safepoint_model::{ObjectId, ObjectKind, ObjectSink, document};
 use safepoint_store::Store;
@@ -53,7 +53,31 @@ fn trees_and_objects(corpus: &Corpus) {
     for one in all {
         corpus.add("trees", &format!("only-{}", String::from_utf8_lossy(&one.name)), Tree::single(&one));
     }
+    // The second version: an ACL (version, then tag, rights and id of each entry), a capability, holes.
+    let access =
+        [(1u16, 6u16, u32::MAX), (2, 7, 1000), (4, 4, u32::MAX), (16, 7, u32::MAX), (32, 0, u32::MAX)];
+    let entries = access.iter().flat_map(|(tag, rights, id)| {
+        [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
+    });
+    let acl: Vec<u8> = 2u32.to_le_bytes().into_iter().chain(entries).collect();
+    let mut shared = entry("shared", Node::File(Content::whole(b"x")));
+    (shared.meta.mode, shared.meta.xattrs) =
+        (0o670, vec![(b"system.posix_acl_access".to_vec(), acl.clone())]);
+    let mut folder = entry("folder", Node::Directory(id));
+    folder.meta.xattrs = vec![(b"system.posix_acl_default".to_vec(), acl), (b"user.a".to_vec(), vec![])];
+    let mut program = entry("program", Node::File(Content::whole(b"x")));
+    let capability = [&[1, 0, 0, 2][..], &[0; 16]].concat();
+    program.meta.xattrs = vec![(b"security.capability".to_vec(), capability)];
+    let sparse = entry("sparse", Node::File(Content { size: 15 << 40, form: Form::Sparse, id }));
+    for one in [&shared, &folder, &program, &sparse] {
+        let bytes = Tree::single(one);
+        assert!(Tree::decode(&bytes).is_ok());
+        corpus.add("trees", &format!("second-{}", String::from_utf8_lossy(&one.name)), bytes);
+    }
+    corpus.add("trees", "second-all", Tree::new(vec![shared, folder, program, sparse]).unwrap().encode());
     let piece = |size| Piece { size, id };
+    let stretches = [Stretch::Hole(1 << 30), Stretch::Data(piece(300_000)), Stretch::Hole(1 << 40)];
+    corpus.add("objects", "sparse", encode_sparse(&stretches));
     corpus.add("objects", "pieces", encode_pieces(&[piece(1 << 20), piece(300_000), piece(1)]));
     corpus.add("objects", "path", "src/lib/deep.rs");
     corpus.add("objects", "compressible", [7; 300]);
