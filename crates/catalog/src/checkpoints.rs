@@ -65,6 +65,23 @@ impl Transaction<'_> {
         }
     }
 
+    /// Makes a checkpoint the newest one: a rebuild puts all of them into the order in which they were committed.
+    ///
+    /// # Errors
+    /// When there is no such checkpoint, or the row cannot be written.
+    pub fn move_checkpoint_last(&self, id: CheckpointId) -> Result<(), CatalogError> {
+        let changed = query::run(
+            self.connection,
+            format_args!("checkpoint {id}"),
+            "UPDATE checkpoints SET seq = (SELECT max(seq) + 1 FROM checkpoints) WHERE id = ?1",
+            params![id.to_string()],
+        )?;
+        match changed {
+            0 => Err(CatalogError::missing("checkpoint", id)),
+            _ => Ok(()),
+        }
+    }
+
     /// Records a checkpoint that was on record before: it counts for no session again.
     ///
     /// # Errors

@@ -81,6 +81,8 @@ impl Found {
 struct Work {
     /// Records in the order of commits.
     records: Vec<(Record, Option<ObjectId>)>,
+    /// Checkpoints from the first of these on, those on record too, in the order of commits.
+    order: Vec<CheckpointId>,
     /// Which workspace each recorded one is in the catalog.
     homes: HashMap<WorkspaceId, WorkspaceId>,
     workspaces: BTreeMap<WorkspaceId, RecordedWorkspace>,
@@ -244,12 +246,16 @@ impl CheckpointManager {
                 return Err(safepoint_workspace::WorkspaceError::Interrupted.into());
             }
             if self.catalog.checkpoint(record.checkpoint.id)?.is_some() {
+                if !work.records.is_empty() {
+                    work.order.push(record.checkpoint.id);
+                }
                 continue;
             }
             match self.load_parts(&record, progress, &mut work) {
                 Ok(checkpoint) => {
                     let mut record = record;
                     record.checkpoint = checkpoint;
+                    work.order.push(record.checkpoint.id);
                     work.records.push((record, object));
                 }
                 Err(Error::Object(_)) => rebuilt.incomplete.push(record.checkpoint.id),
@@ -339,6 +345,7 @@ impl CheckpointManager {
                 heads.extend(ids.map(|id| (home(&id), checkpoint.id)));
             }
         }
+        work.order.iter().try_for_each(|id| transaction.move_checkpoint_last(*id))?;
         for (workspace, head) in heads {
             if transaction.workspace(workspace)?.is_some_and(|workspace| workspace.head.is_none()) {
                 transaction.set_head(workspace, head)?;

@@ -114,6 +114,7 @@ fn a_lost_catalog_is_noticed_and_nothing_is_collected() {
     let listed =
         manager.list(&Filter { workspace: Some(here(&manager, &root).id), ..Filter::default() }).unwrap();
     assert_eq!(listed.len(), 6, "what was there before and since is of one workspace");
+    assert_eq!(listed[0].id, since, "the newest is the one that was taken last");
     assert!(images.keys().chain([&since]).all(|id| listed.iter().any(|one| one.id == *id)));
     restores(&manager, &root, &images);
     manager.collect(Thoroughness::Everything, &Silent).unwrap();
