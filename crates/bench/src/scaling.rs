@@ -1,4 +1,4 @@
-//! How Safepoint's cost grows: with files, with changes, with checkpoints. Whole processes are measured, from start to end.
+//! How Safepoint's cost grows: with files, with changes, with checkpoints. Subject processes are measured, from start to end.
 //!
 //! In: sizes. Out: points, each a median, and the exponent of the curve through them; 0 is flat, 1 is in proportion.
 

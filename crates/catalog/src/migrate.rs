@@ -16,7 +16,7 @@ mod embedded {
 use embedded::migrations;
 
 /// The number of the newest migration.
-pub(crate) const LATEST: i64 = 8;
+pub(crate) const LATEST: i64 = 9;
 /// "SPCT" in the header tells our databases from others.
 const APPLICATION_ID: i64 = 0x5350_4354;
 /// How long to wait for others that are bringing the same database up to date.

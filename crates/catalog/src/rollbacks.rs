@@ -38,6 +38,21 @@ impl Catalog {
         })
     }
 
+    /// A workspace of the last rollback that went together with others and was carried out.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn last_together(&self) -> Result<Option<WorkspaceId>, CatalogError> {
+        self.read(|connection| {
+            let sql = "SELECT workspace_id AS id FROM rollbacks
+                       WHERE state IN ('applying', 'done', 'settled') AND together IS NOT NULL
+                       ORDER BY seq DESC LIMIT 1";
+            query::first(connection, "the rollbacks of many", sql, (), |row| {
+                Fields::with_id(row, "rollbacks").parse("id")
+            })
+        })
+    }
+
     /// The rollback with this id.
     ///
     /// # Errors
@@ -114,6 +129,7 @@ impl Transaction<'_> {
             "strategy": rollback.strategy,
             "actor": rollback.actor,
             "together": rollback.together,
+            "parts": rollback.parts,
             "steps": steps.len(),
             "error": rollback.error,
         });
@@ -139,9 +155,9 @@ impl Transaction<'_> {
             format_args!("rollback {}", rollback.id),
             "INSERT INTO rollbacks (id, workspace_id, verb, answers, from_checkpoint, to_checkpoint,
                 safety_checkpoint, strategy, paths, state, created_at, finished_at, actor, restored_files_count,
-                removed_files_count, changed_paths, error, together)
+                removed_files_count, changed_paths, error, together, parts)
              VALUES (:id, :workspace_id, :verb, :answers, :from, :to, :safety, :strategy, :paths, :state,
-                :created_at, :finished_at, :actor, :restored, :removed, :changed_paths, :error, :together)",
+                :created_at, :finished_at, :actor, :restored, :removed, :changed_paths, :error, :together, :parts)",
             named_params! {
                 ":id": rollback.id.to_string(),
                 ":workspace_id": rollback.workspace_id.to_string(),
@@ -161,6 +177,7 @@ impl Transaction<'_> {
                 ":changed_paths": rollback.changed_paths.as_ref().map(|hash| hash.as_bytes()),
                 ":error": rollback.error,
                 ":together": rollback.together.map(|id| id.to_string()),
+                ":parts": json("parts", &rollback.parts)?,
             },
         )?;
         Ok(())
@@ -294,6 +311,7 @@ fn read(connection: &Connection, row: &Row<'_>) -> Result<Rollback, CatalogError
         to: fields.parse("to_checkpoint")?,
         safety_checkpoint: fields.parse_maybe("safety_checkpoint")?,
         strategy: fields.parse("strategy")?,
+        parts: fields.json("parts")?,
         paths: fields.json("paths")?,
         state: fields.parse("state")?,
         created_at: fields.time("created_at")?,

@@ -39,7 +39,6 @@ mod show;
 mod status;
 mod summary;
 mod terminal;
-mod together;
 mod undo;
 mod usage;
 mod validate;

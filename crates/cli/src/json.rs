@@ -12,7 +12,8 @@ use safepoint::model::plan::state::PlanState;
 use safepoint::model::rollback::Rollback;
 use safepoint::model::tree::{Entry, Node};
 use safepoint::{
-    DamagedPart, DryRun, GitMoved, GitStatus, ListedEntry, Recovery, Restored, Summary, Validation, Workspace,
+    DamagedPart, DryRun, FolderRolledBack, GitMoved, GitStatus, ListedEntry, Outline, Recovery, RolledBack,
+    SessionBack, Summary, Validation, Workspace,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -104,41 +105,93 @@ pub(crate) fn changes(changes: &[Change]) -> Value {
 }
 
 /// What a rollback, an undo or a redo did; `plan` is where it put a plan. A dry run has no id: it is on no record.
-pub(crate) fn rollback(restored: &Restored, dry_run: DryRun, plan: Option<PlanState>) -> Value {
-    let record = &restored.rollback;
+pub(crate) fn rollback(done: &RolledBack, dry_run: DryRun, plan: Option<PlanState>) -> Value {
+    if done.is_together() {
+        return rollback_together(done, dry_run);
+    }
+    let (folder, record) = (&done.folders[0], done.record());
     let dry = dry_run == DryRun::Yes;
     json!({
         "id": (!dry).then_some(record.id),
         "verb": record.verb,
         "answers": record.answers,
+        "strategy": record.strategy,
         "from": record.from,
         "to": record.to,
         "safety_checkpoint": record.safety_checkpoint,
-        "strategy": record.strategy,
-        "paths": record.paths,
         "dry_run": dry,
-        "restored_files_count": restored.outline.restored,
-        "removed_files_count": restored.outline.removed,
-        "changed_paths": restored.outline.paths,
-        "blocked": restored.outline.blocked,
+        "paths": record.paths,
+        "parts": record.parts,
+        "restored_files_count": folder.outline.restored,
+        "removed_files_count": folder.outline.removed,
+        "changed_paths": folder.outline.paths,
+        "blocked": folder.outline.blocked,
         "rescued": record.rescued,
-        "plan": restored.taken_back.as_ref().map(|back| {
+        "plan": done.plans.first().map(|(_, back)| {
             json!({
                 "decisions_superseded": back.decisions.len(),
                 "subplans_invalidated": back.subplans.len(),
                 "state": plan,
             })
         }),
-        "undone": restored.undone,
-        "effects_not_undone": restored.effects_not_undone,
-        "verified": restored.verified,
-        "changed_meanwhile": restored.changed_meanwhile,
-        "waiting": restored.waiting,
-        "git": restored.git.as_ref().map(git_moved),
-        "session": restored.session.map(|back| {
-            json!({ "session_id": back.id.to_uuid(), "from": back.from, "to": back.to })
-        }),
+        "undone": done.undone,
+        "effects_not_undone": done.effects_not_undone,
+        "verified": done.verified,
+        "changed_meanwhile": folder.changed_meanwhile,
+        "waiting": done.waiting,
+        "git": folder.git.as_ref().map(git_moved),
+        "session": done.sessions.first().map(session_back),
     })
+}
+
+/// The same for one of several folders.
+fn rollback_together(done: &RolledBack, dry_run: DryRun) -> Value {
+    let sum = |count: fn(&Outline) -> u64| -> u64 {
+        done.folders.iter().map(|folder| count(&folder.outline)).sum()
+    };
+    let folders: Vec<Value> = done
+        .folders
+        .iter()
+        .map(|FolderRolledBack { record, outline, .. }| {
+            json!({
+                "id": record.id,
+                "workspace_id": record.workspace_id,
+                "restored_files_count": outline.restored,
+                "removed_files_count": outline.removed,
+                "changed_paths": outline.paths,
+                "blocked": outline.blocked,
+                "rescued": record.rescued,
+            })
+        })
+        .collect();
+    let git = done.folders.iter().filter_map(|folder| {
+        let mut told = git_moved(folder.git.as_ref()?);
+        told["workspace_id"] = json!(folder.record.workspace_id);
+        Some(told)
+    });
+    json!({
+        "id": done.id,
+        "verb": done.verb,
+        "to": done.to,
+        "safety_checkpoint": done.safety_checkpoint,
+        "dry_run": dry_run == DryRun::Yes,
+        "parts": done.record().parts,
+        "restored_files_count": sum(|outline| outline.restored),
+        "removed_files_count": sum(|outline| outline.removed),
+        "together": folders,
+        "plans": done.plans.iter().map(|(id, _)| id).collect::<Vec<_>>(),
+        "agents": done.agents,
+        "sessions": done.sessions.iter().map(session_back).collect::<Value>(),
+        "git": git.collect::<Value>(),
+        "undone": done.undone,
+        "effects_not_undone": done.effects_not_undone,
+        "verified": done.verified,
+        "waiting": done.waiting,
+    })
+}
+
+fn session_back(back: &SessionBack) -> Value {
+    json!({ "session_id": back.id.to_uuid(), "from": back.from, "to": back.to })
 }
 
 /// What a rollback moved in a repository.
@@ -158,6 +211,7 @@ pub(crate) fn rollback_record(record: &Rollback) -> Value {
         "to": record.to,
         "safety_checkpoint": record.safety_checkpoint,
         "strategy": record.strategy,
+        "parts": record.parts,
         "paths": record.paths,
         "state": record.state,
         "created_at": record.created_at,

@@ -271,6 +271,13 @@ pub struct Checkpoint {
     pub warnings: Vec<String>,
 }
 
+impl Checkpoint {
+    /// How many parts of a kind it holds.
+    pub fn count(&self, kind: PartKind) -> usize {
+        self.parts.iter().filter(|part| part.kind == kind).count()
+    }
+}
+
 /// The object behind [`Checkpoint::integrity`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {

@@ -34,6 +34,13 @@ pub enum Why {
     NotChosen,
 }
 
+impl Why {
+    /// Whether it was left out against our will.
+    pub fn is_lack(self) -> bool {
+        matches!(self, Why::Unreadable | Why::TooDeep)
+    }
+}
+
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,6 +1,6 @@
 //! The record of a rollback: what was asked, what was done to each path, and how it ended.
 
-use crate::checkpoint::word_type;
+use crate::checkpoint::{PartKind, word_type};
 use crate::tree::{Entry, Node};
 use crate::{CheckpointId, ModelError, ObjectId, RelPath, RollbackId, Timestamp, WorkspaceId};
 use serde::{Deserialize, Serialize};
@@ -167,6 +167,8 @@ pub struct Rollback {
     pub safety_checkpoint: Option<CheckpointId>,
     /// How it went about it.
     pub strategy: Strategy,
+    /// The kinds of parts that were chosen; empty for all that the checkpoint holds.
+    pub parts: Vec<PartKind>,
     /// The paths that were chosen; empty for everything.
     pub paths: Vec<RelPath>,
     /// Where it stands.

@@ -1,19 +1,22 @@
 //! APPLY: takes what a plan made in its sandbox over into the project, by the protocol of a rollback: all of it or nothing, with a safety
 //! checkpoint, and the plan is closed by the same commit.
 
-use crate::create::{CreateOptions, files_part};
-use crate::parts::plan::{Records, unchanged};
-use crate::restore::{Request, RestoreOptions, Restored};
+use crate::create::{CreateOptions, Subject, files_part};
+use crate::part::{Captured, Left, Part, Prepared};
+use crate::parts::Nothing;
+use crate::parts::plan::unchanged;
+use crate::rollback::{Request, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanRecord, Transaction};
 use safepoint_model::change::{Delta, deltas, find};
-use safepoint_model::checkpoint::{Kind, Reason};
+use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, Reason};
 use safepoint_model::files::FilesDocument;
 use safepoint_model::plan::run::{Sandbox, SandboxState};
 use safepoint_model::plan::state::PlanState;
 use safepoint_model::rollback::Verb;
 use safepoint_model::tree::{Entry, Owners};
 use safepoint_model::{CheckpointId, ObjectError, ObjectId, ObjectSource, Progress, RelPath, Timestamp};
+use safepoint_store::Writer;
 use safepoint_workspace::remove_tree;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -38,7 +41,7 @@ pub struct Applied {
     /// The checkpoint of the sandbox that was taken over.
     pub result: Option<CheckpointId>,
     /// What changed in the project; nothing where the plan worked there, or changed nothing.
-    pub restored: Option<Restored>,
+    pub restored: Option<RolledBack>,
     /// The sandbox, where it was kept, and why.
     pub kept: Option<(PathBuf, String)>,
 }
@@ -121,13 +124,44 @@ impl Taking {
     }
 }
 
-impl Records for &Taking {
-    fn check(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
+/// The plan whose result is taken over, as a part: the same commit closes it.
+pub(crate) struct TakingPart<'m>(pub(crate) &'m Taking);
+
+impl Part for TakingPart<'_> {
+    fn kind(&self) -> PartKind {
+        PartKind::Plan
+    }
+
+    fn key(&self) -> String {
+        self.0.plan_id().to_owned()
+    }
+
+    /// An undo brings the project back, and the plan stays applied.
+    fn capture(&self, _: &Writer<'_>, _: Option<ObjectId>, _: &dyn Progress) -> Result<Captured, Error> {
+        Ok(Captured::default())
+    }
+
+    fn prepare<'p>(
+        &'p self,
+        _: Option<ObjectId>,
+        _: ObjectId,
+        _: &Writer<'_>,
+    ) -> Result<Box<dyn Prepared + 'p>, Error> {
+        Ok(Box::new(self.0))
+    }
+
+    fn resume<'p>(&'p self, _: Left) -> Result<Box<dyn Prepared + 'p>, Error> {
+        Ok(Box::new(Nothing))
+    }
+}
+
+impl Prepared for &Taking {
+    fn intend(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
         unchanged(transaction, &self.record)
     }
 
     fn publish(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
-        Records::check(self, transaction)?;
+        self.intend(transaction)?;
         let mut plan = self.record.plan.clone();
         plan.go(PlanState::Applied)?;
         transaction.save_plan(&plan, "applied", self.at)?;
@@ -142,7 +176,7 @@ impl CheckpointManager {
     ///
     /// # Errors
     /// When the plan is not done, is being run, or its sandbox is missing; [`Error::ProjectChanged`] and [`Error::ApplyConflict`] when
-    /// the project is not what the sandbox was made from; or as [`CheckpointManager::restore`]. Project and plan are as they were then.
+    /// the project is not what the sandbox was made from; or as [`CheckpointManager::rollback`]. Project and plan are as they were then.
     pub fn apply_plan(&self, id: &str, merge: Merge, progress: &dyn Progress) -> Result<Applied, Error> {
         let _lock = self.hold_plan(id)?;
         let record = self.plan(id)?;
@@ -168,7 +202,8 @@ impl CheckpointManager {
             plan_id: Some(id.to_owned()),
             ..CreateOptions::default()
         };
-        let result = self.create_at(&place, &options, Some(record.version), progress)?.checkpoint;
+        let result =
+            self.create_at(&Subject::from(&place), &options, Some(record.version), progress)?.checkpoint;
         let document = |checkpoint| {
             files_part(checkpoint)
                 .map(|part| part.document)
@@ -186,7 +221,7 @@ impl CheckpointManager {
                 self.catalog.write::<(), Error>(|transaction| (&taking).publish(transaction))?;
                 None
             }
-            false => Some(self.take_over(&taking, &result, paths, progress)?),
+            false => Some(self.take_over(&taking, result, paths, progress)?),
         };
         let kept = self.clear_sandbox(&taking.record, &taking.sandbox);
         Ok(Applied { record: self.plan(id)?, result: Some(result_id), restored, kept })
@@ -195,25 +230,13 @@ impl CheckpointManager {
     fn take_over(
         &self,
         taking: &Taking,
-        result: &safepoint_model::checkpoint::Checkpoint,
+        result: Checkpoint,
         paths: Vec<RelPath>,
         progress: &dyn Progress,
-    ) -> Result<Restored, Error> {
-        let project = self.workspace(taking.record.workspace_id)?;
-        let options = RestoreOptions { paths, ..RestoreOptions::default() };
-        self.restore_within_cap(&project, &options, progress, || {
-            let held = self.hold(&project)?;
-            self.recover_held(&project, &held.root, progress)?.refuse_foreign(&project)?;
-            let request = Request {
-                verb: Verb::Apply,
-                answers: None,
-                to: result.clone(),
-                options: &options,
-                correction: None,
-                taking: Some(taking),
-            };
-            self.restore_held(&project, &held, &request, progress)
-        })
+    ) -> Result<RolledBack, Error> {
+        let options = RollbackOptions { paths, ..RollbackOptions::default() };
+        let request = Request::new(Verb::Apply, Some(taking.record.workspace_id), result, &options);
+        self.roll_back(&Request { taking: Some(taking), ..request }, progress)
     }
 
     /// Deletes a sandbox whose result is in the project. What no checkpoint holds and the project has not stays, and is told.

@@ -2,8 +2,8 @@
 
 use crate::config::Broken;
 use crate::find::write_content;
+use crate::folders::within;
 use crate::parts::files::FilesPart;
-use crate::together::within;
 use crate::{CheckpointManager, Error, Recovery};
 use safepoint_catalog::Workspace;
 use safepoint_model::change::{self, Change};

@@ -2,12 +2,13 @@
 //!
 //! Going back is the rollback of plan and files, and nothing else; what a correction adds to it is in the same commit.
 
-use crate::restore::{RestoreOptions, Restored};
+use crate::rollback::{Request, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanNote, PlanRecord, Transaction};
 use safepoint_model::plan::clean::{Candidate, Event, NoneClean, first_unresolved, last_clean};
 use safepoint_model::plan::spec::StepSpec;
 use safepoint_model::plan::state::{Decision, Plan, StepState};
+use safepoint_model::rollback::Verb;
 use safepoint_model::session::SessionCount;
 use safepoint_model::{CheckpointId, Progress, Timestamp};
 use safepoint_store::Depth;
@@ -32,7 +33,7 @@ pub struct Corrected {
     /// Where it went back to.
     pub checkpoint: Option<CheckpointId>,
     /// The rollback.
-    pub restored: Option<Restored>,
+    pub restored: Option<RolledBack>,
     /// The step that was added.
     pub step: Option<String>,
 }
@@ -176,7 +177,7 @@ impl CheckpointManager {
         &self,
         id: &str,
         revert: &Revert,
-        options: &RestoreOptions,
+        options: &RollbackOptions,
         progress: &dyn Progress,
     ) -> Result<Corrected, Error> {
         let record = self.plan(id)?;
@@ -195,7 +196,8 @@ impl CheckpointManager {
         let guidance = revert.guidance.as_ref().map(|text| self.guidance(text));
         let correction = Correction { stay, guidance, attempt, decision: revert.decision.clone() };
         let workspace = self.place_of(&record)?;
-        let restored = self.restore_by(&workspace, to, options, Some(&correction), progress)?;
+        let request = Request::new(Verb::Rollback, Some(workspace.id), self.checkpoint(to)?, options);
+        let restored = self.roll_back(&Request { correction: Some(&correction), ..request }, progress)?;
         let record = self.plan(id)?;
         Ok(Corrected { attempt, record, checkpoint: Some(to), restored: Some(restored), step: None })
     }

@@ -1,28 +1,32 @@
 //! CREATE: scan, chunks, trees, the store made durable, one catalog transaction. The last is the commit.
 
 use crate::config::Broken;
+use crate::folders::{files_of, is_together};
 use crate::git::GitCommit;
 use crate::home::{PendingCache, Vouchers};
-use crate::part::{Captured, Part};
-use crate::parts::files::FilesPart;
-use crate::parts::plan;
+use crate::manager::Held;
+use crate::parts::agent::AgentPart;
+use crate::parts::git::{GitCapture, GitFolderPart, GitPart};
+use crate::parts::plan::PlanPart;
+use crate::parts::session::SessionPart;
+use crate::parts::{Member, seal};
+use crate::places::Place;
 use crate::records::Stored;
+use crate::recover::Recovery;
 use crate::sessions::kept_form;
-use crate::together::{files_of, is_together};
 use crate::upkeep::Tended;
 use crate::{CheckpointManager, DryRun, Error};
-use safepoint_catalog::{Filter, PlanCheckpoint, PlanRecord, RoleFilter, Transaction, Workspace};
+use safepoint_catalog::{Filter, PlanRecord, RoleFilter, Workspace};
+use safepoint_model::agent::{AgentRecord, WorkspaceKind};
 use safepoint_model::change::{self, Delta};
 use safepoint_model::checkpoint::{
-    Checkpoint, Kind, Manifest, PartKind, PartRecord, Phase, Progress as Counters, Reason, Role, Scope,
-    Totals,
+    Checkpoint, Kind, PartKind, PartRecord, Phase, Progress as Counters, Reason, Role, Scope, Totals,
 };
 use safepoint_model::coverage::Coverage;
 use safepoint_model::files::FilesDocument;
 use safepoint_model::tree::Owners;
-use safepoint_model::{CheckpointId, ObjectId, ObjectSource, Progress, WorkspaceId, document};
+use safepoint_model::{CheckpointId, ObjectId, ObjectKind, ObjectSource, Progress, RollbackId, WorkspaceId};
 use safepoint_planted::planted;
-use safepoint_store::Writer;
 use safepoint_workspace::{Access, StatCache, What};
 
 /// What a new checkpoint is to say about itself.
@@ -93,12 +97,53 @@ impl CreateOptions {
     }
 }
 
+/// What a checkpoint is taken of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// One workspace.
+    Workspace(WorkspaceId),
+    /// One agent: what is registered of it, with its files.
+    Agent(String),
+    /// Every agent, every active plan, every workspace, and Safepoint's own settings.
+    Framework,
+}
+
+impl From<&Workspace> for Subject {
+    fn from(workspace: &Workspace) -> Self {
+        Subject::Workspace(workspace.id)
+    }
+}
+
+impl From<&Subject> for Subject {
+    fn from(subject: &Subject) -> Self {
+        subject.clone()
+    }
+}
+
+impl Subject {
+    fn scope(&self) -> Scope {
+        match self {
+            Subject::Workspace(_) => Scope::Project,
+            Subject::Agent(_) => Scope::Agent,
+            Subject::Framework => Scope::Framework,
+        }
+    }
+
+    /// The one workspace that it is, where it is one.
+    fn alone(&self) -> Option<WorkspaceId> {
+        match self {
+            Subject::Workspace(id) => Some(*id),
+            Subject::Agent(_) | Subject::Framework => None,
+        }
+    }
+}
+
 /// A checkpoint that was just made.
 #[derive(Debug, Clone)]
 pub struct Created {
     /// Its record.
     pub checkpoint: Checkpoint,
-    /// What it left out.
+    /// What it left out. Of several folders: what it left out against its will.
     pub coverage: Coverage,
     /// Checkpoints that retention let go after it.
     pub pruned: Vec<CheckpointId>,
@@ -106,149 +151,217 @@ pub struct Created {
     pub warnings: Vec<String>,
     /// What was asked of git and not done.
     pub not_in_git: Vec<String>,
-}
-
-/// A checkpoint that is about to be committed: everything but the moment of the commit itself.
-pub(crate) struct Draft {
-    pub(crate) checkpoint: Checkpoint,
-    pub(crate) captured: Captured,
+    /// What a crash had left, and was put in order first.
+    pub recovered: Recovery,
 }
 
 impl CheckpointManager {
-    /// Takes a checkpoint of a workspace. When this returns, it is durable.
+    /// Takes a checkpoint of a workspace, of an agent, or of everything. When this returns, it is durable.
     ///
     /// # Errors
-    /// When the workspace is busy or cannot be read, its configuration cannot be understood, or store or catalog fail; there is no
-    /// checkpoint then.
+    /// When there is no such agent, a folder is busy or cannot be read, its configuration cannot be understood, or store or catalog fail;
+    /// there is no checkpoint then.
     pub fn create(
         &self,
-        workspace: &Workspace,
+        subject: impl Into<Subject>,
         options: &CreateOptions,
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
-        self.create_at(workspace, options, None, progress)
+        self.create_at(&subject.into(), options, None, progress)
     }
 
     /// The same, where the plan that is captured has to be at this version still.
     pub(crate) fn create_at(
         &self,
-        workspace: &Workspace,
+        subject: &Subject,
         options: &CreateOptions,
         version: Option<u64>,
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
-        let act = || self.create_once(workspace, options, version, progress);
-        let (mut created, mut pruned) = self.within_cap(workspace, DryRun::No, progress, act)?;
-        // The workspace and the store are let go by now, as a collection waits for whoever uses them.
+        let act = || self.create_once(subject, options, version, progress);
+        let (mut created, pruned) = self.within_cap(subject.alone(), DryRun::No, progress, act)?;
+        // The folders and the store are let go by now, as a collection waits for whoever uses them.
         let tended = match options.urgency {
-            Urgency::Ordinary => self.tend(workspace, progress),
+            Urgency::Ordinary => self.tend(subject.alone(), progress),
             Urgency::Emergency => Tended::default(),
         };
-        pruned.extend(tended.pruned);
         created.pruned = pruned;
+        created.pruned.extend(tended.pruned);
         created.warnings = tended.warnings;
         Ok(created)
     }
 
     fn create_once(
         &self,
-        workspace: &Workspace,
+        subject: &Subject,
         options: &CreateOptions,
         version: Option<u64>,
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
-        let held = self.hold(workspace)?;
-        let recovery = self.recover_held(workspace, &held.root, progress)?;
-        let is_mixed = !recovery.foreign.is_empty();
-        let broken = match options.urgency {
-            Urgency::Ordinary => {
-                recovery.refuse_foreign(workspace)?;
-                Broken::Refused
-            }
-            Urgency::Emergency => Broken::PassedOver,
-        };
-        let config = self.config_at(Some(&held.root), broken)?;
-        let mut part = FilesPart::new(self, &held.root, workspace, config.excludes);
-        part.is_mixed = is_mixed;
+        let agents = self.agents_of(subject)?;
+        let places = self.places(subject, &agents)?;
+        let (held, recovered) = self.hold_all_for(&places.all, options.urgency, progress)?;
         let writer = self.store.writer()?;
         // Read before the files are, and checked once more by the commit: so it holds for all the time between.
-        let plan = options.plan_id.as_ref().map(|id| self.plan(id)).transpose()?;
-        if let Some(plan) =
-            plan.as_ref().filter(|plan| version.is_some_and(|version| version != plan.version))
-        {
-            return Err(Error::PlanChanged { id: plan.plan.id.clone() });
+        let plans = self.plans_captured_of(subject, options.plan_id.as_deref(), version)?;
+        let foreign = &recovered.foreign;
+        let ground = Ground { places: &places.all, held: &held, urgency: options.urgency, foreign };
+        let mut checkpoint = self.blank_as(subject, options)?;
+        for plan in plans.iter().filter(|_| subject.alone().is_some()) {
+            if Some(self.place_of(plan)?.id) != subject.alone() {
+                return Err(Error::OtherPlan { checkpoint: checkpoint.id, id: plan.plan.id.clone() });
+            }
         }
-        let mut draft = self.draft(workspace, &part, None, options, &writer, progress)?;
-        if let Some(plan) = &plan {
-            self.add_plan(&mut draft.checkpoint, plan, &writer)?;
+        let (mut members, config) = self.members_to_capture(&ground)?;
+        for now in &plans {
+            let part = PlanPart { manager: self, now: now.clone(), back: None, correction: None };
+            members.push(Member::new(part, 0, None));
         }
-        let mut noted = self.note_git(&part, config.git, None, &writer, progress)?;
-        noted.add_to(&mut draft.checkpoint, &writer)?;
-        self.note_session(&mut draft.checkpoint, &writer)?;
-        draft.checkpoint.label = draft.checkpoint.label.or(config.label);
-        draft.checkpoint.warnings.extend(config.passed_over);
-        draft.checkpoint.warnings.extend(self.emptied(workspace.id, draft.captured.totals)?);
-        let plans: Vec<&PlanRecord> = plan.iter().collect();
+        if let Some(now) = self.session_named(checkpoint.session_id.as_deref())? {
+            members.push(Member::new(SessionPart { manager: self, now, back: None }, 0, None));
+        }
+        for record in agents {
+            members.push(Member::new(AgentPart { manager: self, now: record.agent }, 0, None));
+        }
+        self.capture(&mut members, &writer, progress)?;
+        let caches: Vec<_> = members.iter_mut().map(|member| member.captured.cache.take()).collect();
+        seal(&mut checkpoint, &members, &places.all, &writer)?;
+        checkpoint.label = checkpoint.label.or(config.label);
+        checkpoint.warnings.extend(config.passed_over);
+        checkpoint
+            .warnings
+            .extend(places.missing.iter().map(|path| format!("{} is not there", path.display())));
         let commit = |checkpoint: &Checkpoint, stored: &Stored| {
             self.catalog.write::<(), Error>(|transaction| {
                 transaction.insert_checkpoint(checkpoint)?;
                 stored.note(transaction)?;
-                if let Some(plan) = &plan {
-                    link_plan(transaction, checkpoint, plan)?;
-                }
-                Ok(transaction.set_head(workspace.id, checkpoint.id)?)
+                members.iter().try_for_each(|member| member.part.commit(transaction, checkpoint))
             })
         };
         if planted!("create-commits-before-it-is-durable") {
-            commit(&draft.checkpoint, &Stored::default())?;
+            commit(&checkpoint, &Stored::default())?;
             writer.finish()?;
         } else {
-            let stored = self.finish_with_record(writer, &mut draft.checkpoint, &plans)?;
-            commit(&draft.checkpoint, &stored)?;
+            let stored =
+                self.finish_with_record(writer, &mut checkpoint, &plans.iter().collect::<Vec<_>>())?;
+            commit(&checkpoint, &stored)?;
         }
-        self.keep_cache(&draft.checkpoint, &mut draft.captured.cache);
-        self.keep_cache(&draft.checkpoint, &mut noted.cache);
-        let not_in_git = self.commit_to_git(workspace, options.git, &mut draft.checkpoint, progress);
-        Ok(Created {
-            checkpoint: draft.checkpoint,
-            coverage: draft.captured.coverage,
-            pruned: Vec::new(),
-            warnings: Vec::new(),
-            not_in_git,
-        })
+        caches.into_iter().for_each(|mut cache| self.keep_cache(&checkpoint, &mut cache));
+        let coverage = covered_by(&members, subject);
+        drop(members);
+        let not_in_git = match places.all.as_slice() {
+            [place] if subject.alone().is_some() => {
+                self.commit_to_git(&place.workspace, options.git, &mut checkpoint, progress)
+            }
+            _ => Vec::new(),
+        };
+        let (pruned, warnings) = (Vec::new(), Vec::new());
+        Ok(Created { checkpoint, coverage, pruned, warnings, not_in_git, recovered })
     }
 
-    /// Captures the present into the writer and fills in its record. `target` is where a rollback is about to go.
-    pub(crate) fn draft(
+    /// Takes all folders for this process, in their order, and puts in order what a crash left in them.
+    fn hold_all_for(
         &self,
-        workspace: &Workspace,
-        part: &dyn Part,
-        target: Option<&PartRecord>,
-        options: &CreateOptions,
-        writer: &Writer<'_>,
+        places: &[Place],
+        urgency: Urgency,
         progress: &dyn Progress,
-    ) -> Result<Draft, Error> {
-        let mut captured = part.capture(writer, target, progress)?;
-        let record = PartRecord { kind: part.kind(), key: part.key(), document: captured.document };
-        let manifest = Manifest::new(vec![record]);
-        let integrity = document::store(writer, &manifest)?;
-        let parent = self.workspace(workspace.id)?.head;
-        let before = self.files_before(parent, workspace.id)?;
-        self.count_changes(before, captured.document, writer, &mut captured.totals)?;
-        let mut checkpoint = self.blank(workspace, integrity, manifest.parts);
-        checkpoint.label = options.label.clone();
-        checkpoint.kind = options.kind;
-        checkpoint.reason = options.reason;
-        checkpoint.phase = options.phase;
+    ) -> Result<(Vec<Held>, Recovery), Error> {
+        let mut all = Vec::new();
+        let mut recovered = Recovery::default();
+        for place in places {
+            let held = self.hold(&place.workspace)?;
+            let mut one = self.recover_held(&place.workspace, &held.root, progress)?;
+            if urgency == Urgency::Ordinary {
+                one = one.refuse_foreign(&place.workspace)?;
+            }
+            recovered.join(one);
+            all.push(held);
+        }
+        Ok((all, recovered))
+    }
+
+    /// The same for what may not go on in a folder that another home left half-way.
+    pub(crate) fn hold_all(
+        &self,
+        places: &[Place],
+        progress: &dyn Progress,
+    ) -> Result<(Vec<Held>, Recovery), Error> {
+        self.hold_all_for(places, Urgency::Ordinary, progress)
+    }
+
+    /// The agents that belong to a subject.
+    fn agents_of(&self, subject: &Subject) -> Result<Vec<AgentRecord>, Error> {
+        match subject {
+            Subject::Workspace(_) => Ok(Vec::new()),
+            Subject::Agent(name) => Ok(vec![self.agent(name)?]),
+            Subject::Framework => self.agents(),
+        }
+    }
+
+    /// The plans that belong to a subject: of a workspace the one that was named, of everything those that are not over.
+    fn plans_captured_of(
+        &self,
+        subject: &Subject,
+        named: Option<&str>,
+        version: Option<u64>,
+    ) -> Result<Vec<PlanRecord>, Error> {
+        if *subject == Subject::Framework {
+            let plans = self.catalog.plans(None)?;
+            return plans
+                .iter()
+                .filter(|plan| !plan.state.is_over())
+                .map(|plan| self.plan(&plan.id))
+                .collect();
+        }
+        let Some(plan) = named.map(|id| self.plan(id)).transpose()? else { return Ok(Vec::new()) };
+        if version.is_some_and(|version| version != plan.version) {
+            return Err(Error::PlanChanged { id: plan.plan.id });
+        }
+        Ok(vec![plan])
+    }
+
+    /// The parts of each folder: its files, its repository.
+    fn members_to_capture<'m>(&'m self, ground: &Ground<'m>) -> Result<(Vec<Member<'m>>, Said), Error> {
+        let broken = match ground.urgency {
+            Urgency::Ordinary => Broken::Refused,
+            Urgency::Emergency => Broken::PassedOver,
+        };
+        let (mut members, mut said) = (Vec::new(), Said::default());
+        for (at, (place, held)) in ground.places.iter().zip(ground.held).enumerate() {
+            let config = self.config_at(Some(&held.root), broken)?;
+            let mut files = place.part(self, held, config.excludes);
+            files.is_asked_for = true;
+            files.is_mixed = !ground.foreign.is_empty();
+            said.label = said.label.or(config.label);
+            said.passed_over.extend(config.passed_over);
+            let capture = match place.workspace.kind {
+                WorkspaceKind::Project => config.git,
+                WorkspaceKind::Agent => GitCapture::None,
+            };
+            let folder = GitFolderPart { files: files.git_folder(), capture, replaced: None };
+            let git = GitPart { manager: self, workspace: &place.workspace, capture, moving: None };
+            members.push(Member::new(files, at, None));
+            members.push(Member::new(folder, at, None));
+            members.push(Member::new(git, at, None));
+        }
+        Ok((members, said))
+    }
+
+    /// The record of a new checkpoint, as far as it is known before anything is captured.
+    fn blank_as(&self, subject: &Subject, options: &CreateOptions) -> Result<Checkpoint, Error> {
+        let alone = subject.alone();
+        let mut checkpoint = self.blank(alone);
+        checkpoint.scope = subject.scope();
+        checkpoint.parent =
+            alone.map(|id| self.workspace(id)).transpose()?.and_then(|workspace| workspace.head);
+        checkpoint.label.clone_from(&options.label);
+        (checkpoint.kind, checkpoint.reason, checkpoint.phase) =
+            (options.kind, options.reason, options.phase);
         checkpoint.session_id =
             options.session_id.as_ref().or(self.settings.session_id.as_ref()).map(|id| kept_form(id));
-        checkpoint.source_tool = options.source_tool.clone();
-        checkpoint.pinned = options.pinned;
-        checkpoint.progress = options.progress;
-        checkpoint.files = captured.totals;
-        checkpoint.parent = parent;
-        checkpoint.warnings = captured.warnings.clone();
-        Ok(Draft { checkpoint, captured })
+        checkpoint.source_tool.clone_from(&options.source_tool);
+        (checkpoint.pinned, checkpoint.progress) = (options.pinned, options.progress);
+        Ok(checkpoint)
     }
 
     /// A warning where a capture holds nothing of a workspace that had files before: then something is wrong with the folder, or all of it
@@ -267,49 +380,8 @@ impl CheckpointManager {
         }))
     }
 
-    /// Adds a plan to a checkpoint that is about to be committed.
-    pub(crate) fn add_plan(
-        &self,
-        checkpoint: &mut Checkpoint,
-        record: &PlanRecord,
-        writer: &Writer<'_>,
-    ) -> Result<(), Error> {
-        if Some(self.place_of(record)?.id) != checkpoint.workspace_id {
-            return Err(Error::OtherPlan { checkpoint: checkpoint.id, id: record.plan.id.clone() });
-        }
-        let part = plan::capture(writer, &record.plan)?;
-        checkpoint.plan_id = Some(record.plan.id.clone());
-        checkpoint.scope = Scope::Workflow;
-        checkpoint.sandbox_ref = record.plan.sandbox.id.clone();
-        checkpoint.step_index = Some(record.plan.step_index());
-        // The same plan gives the same document, so that its name is the hash of the state.
-        checkpoint.state_hash = Some(part.document);
-        checkpoint.state_snapshot = Some(part.document);
-        let mut parts = checkpoint.parts.clone();
-        parts.push(part);
-        let manifest = Manifest::new(parts);
-        checkpoint.integrity = document::store(writer, &manifest)?;
-        checkpoint.parts = manifest.parts;
-        Ok(())
-    }
-
     /// A record with nothing in it but what every one has.
-    pub(crate) fn blank(
-        &self,
-        workspace: &Workspace,
-        integrity: ObjectId,
-        parts: Vec<PartRecord>,
-    ) -> Checkpoint {
-        self.blank_of(Some(workspace.id), integrity, parts)
-    }
-
-    /// The same, where it may be one of many folders.
-    pub(crate) fn blank_of(
-        &self,
-        workspace_id: Option<WorkspaceId>,
-        integrity: ObjectId,
-        parts: Vec<PartRecord>,
-    ) -> Checkpoint {
+    pub(crate) fn blank(&self, workspace_id: Option<WorkspaceId>) -> Checkpoint {
         Checkpoint {
             id: CheckpointId::from_bits(self.environment.new_id()),
             workspace_id,
@@ -338,14 +410,14 @@ impl CheckpointManager {
             size_bytes: 0,
             files: Totals::default(),
             parent: None,
-            integrity,
-            parts,
+            integrity: ObjectId::of(ObjectKind::Document, b""),
+            parts: Vec::new(),
             warnings: Vec::new(),
         }
     }
 
     /// What a workspace was when it was last captured, which may have been together with others.
-    fn files_before(
+    pub(crate) fn files_before(
         &self,
         parent: Option<CheckpointId>,
         workspace: WorkspaceId,
@@ -358,7 +430,7 @@ impl CheckpointManager {
     }
 
     /// Counts what changed since before. What cannot be read any more counts as nothing.
-    fn count_changes(
+    pub(crate) fn count_changes(
         &self,
         before: Option<ObjectId>,
         now: ObjectId,
@@ -446,19 +518,31 @@ impl CheckpointManager {
     }
 }
 
-/// Notes at which version of its plan a checkpoint was taken. A plan that changed since is another state than the one that was kept.
-pub(crate) fn link_plan(
-    transaction: &Transaction<'_>,
-    checkpoint: &Checkpoint,
-    record: &PlanRecord,
-) -> Result<(), Error> {
-    let id = &record.plan.id;
-    let now = transaction.plan_version(id)?;
-    if now != record.version {
-        return Err(Error::PlanChanged { id: id.clone() });
+/// Where a checkpoint is taken.
+struct Ground<'m> {
+    places: &'m [Place],
+    held: &'m [Held],
+    urgency: Urgency,
+    /// Rollbacks that another home left half-way there.
+    foreign: &'m [RollbackId],
+}
+
+/// What the settings of the folders say about a checkpoint.
+#[derive(Default)]
+struct Said {
+    label: Option<String>,
+    passed_over: Vec<String>,
+}
+
+/// What was left out. Of several folders only what was left out against our will: what is not an agent's is not ours to tell about.
+fn covered_by(members: &[Member<'_>], subject: &Subject) -> Coverage {
+    let mut all = Coverage::default();
+    for Coverage { skipped, unsettled } in members.iter().map(|member| &member.captured.coverage) {
+        let told = skipped.iter().filter(|skipped| subject.alone().is_some() || skipped.why.is_lack());
+        all.skipped.extend(told.cloned());
+        all.unsettled.extend(unsettled.iter().cloned());
     }
-    let link = PlanCheckpoint { checkpoint: checkpoint.id, version: now, healthy: record.plan.is_healthy() };
-    Ok(transaction.link_plan_checkpoint(id, &link)?)
+    all
 }
 
 /// The part of a checkpoint of one workspace that holds its files.

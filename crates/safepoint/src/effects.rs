@@ -6,14 +6,13 @@
 use crate::home::PlanLock;
 use crate::parts::plan::guard;
 use crate::process::{self, Exit, Job, Log, Stop};
-use crate::restore::{DryRun, RestoreOptions};
+use crate::rollback::{DryRun, Request, RollbackOptions};
 use crate::upkeep::cap_hit;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::PlanRecord;
-use safepoint_model::checkpoint::{Checkpoint, PartKind};
+use safepoint_model::checkpoint::PartKind;
 use safepoint_model::plan::document;
 use safepoint_model::plan::state::{Plan, Step};
-use safepoint_model::rollback::Rollback;
 use safepoint_model::{ObjectId, ObjectKind, ObjectSink, Progress};
 use serde::Serialize;
 use serde_json::json;
@@ -54,7 +53,7 @@ pub struct NotUndone {
 }
 
 /// A plan as it is, and as it was.
-type NowAndThen = (PlanRecord, Plan);
+pub(crate) type NowAndThen = (PlanRecord, Plan);
 
 /// What was done about effects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -65,42 +64,18 @@ pub(crate) struct Effects {
 }
 
 impl CheckpointManager {
-    /// Goes back to a checkpoint by `act`, with everything around it that the plans in it ask for: nobody runs them meanwhile, and
-    /// what their steps did outside is taken back first.
-    pub(crate) fn with_effects<T>(
-        &self,
-        to: &Checkpoint,
-        options: &RestoreOptions,
-        records: &dyn Fn() -> Vec<Rollback>,
-        progress: &dyn Progress,
-        mut act: impl FnMut(&RestoreOptions) -> Result<T, Error>,
-    ) -> Result<(T, Effects), Error> {
-        let mut effects = Effects::default();
-        let _locks = self
-            .hold_plans(to, options, &mut effects)
-            .and_then(|(locks, plans)| {
-                let mut try_out = |dry: &RestoreOptions| act(dry).map(drop);
-                self.take_back_effects(&plans, options, progress, &mut effects, &mut try_out)?;
-                Ok(locks)
-            })
-            .inspect_err(|error| {
-                if options.dry_run == DryRun::No {
-                    self.note_refusal(&records(), error);
-                }
-            })?;
-        Ok((act(options)?, effects))
-    }
-
     /// The plans of a checkpoint that go back with it, as they are and as they were. Nobody changes them meanwhile.
-    fn hold_plans(
+    pub(crate) fn hold_plans(
         &self,
-        to: &Checkpoint,
-        options: &RestoreOptions,
+        request: &Request<'_>,
         effects: &mut Effects,
     ) -> Result<(Vec<PlanLock>, Vec<NowAndThen>), Error> {
         let (mut locks, mut plans) = (Vec::new(), Vec::new());
-        for part in to.parts.iter().filter(|part| part.kind == PartKind::Plan && options.with_plan()) {
-            let (lock, dead) = match options.dry_run {
+        if !request.options.wants(PartKind::Plan) {
+            return Ok((locks, plans));
+        }
+        for part in request.to.parts.iter().filter(|part| part.kind == PartKind::Plan) {
+            let (lock, dead) = match request.options.dry_run {
                 DryRun::Yes => (self.keep_still(&part.key)?, None),
                 DryRun::No => self.hold_plan(&part.key)?,
             };
@@ -117,15 +92,30 @@ impl CheckpointManager {
         Ok((locks, plans))
     }
 
-    fn take_back_effects(
+    /// Whether a command is to be run that takes back what a step did outside of the files.
+    pub(crate) fn has_commands_to_run(
         &self,
         plans: &[NowAndThen],
-        options: &RestoreOptions,
+        request: &Request<'_>,
+    ) -> Result<bool, Error> {
+        if request.options.dry_run == DryRun::Yes {
+            return Ok(false);
+        }
+        for (record, step) in newest_first(plans) {
+            if step.spec.undo.is_some() && !self.is_undone(&record.plan.id, step)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    pub(crate) fn take_back_effects(
+        &self,
+        plans: &[NowAndThen],
+        options: &RollbackOptions,
         progress: &dyn Progress,
         effects: &mut Effects,
-        try_out: &mut dyn FnMut(&RestoreOptions) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut could = false;
         for (record, step) in newest_first(plans) {
             let (plan, path) = (&record.plan.id, &step.path);
             let left = |why: String| NotUndone { plan: plan.clone(), step: path.clone(), why };
@@ -136,11 +126,6 @@ impl CheckpointManager {
             let mut undone =
                 Undone { plan: plan.clone(), step: path.clone(), command: command.clone(), ran: false };
             if options.dry_run == DryRun::No && !self.is_undone(plan, step)? {
-                // Nothing is taken back for a rollback that could not be.
-                if !could {
-                    try_out(&RestoreOptions { dry_run: DryRun::Yes, ..options.clone() })?;
-                    could = true;
-                }
                 undone.ran = true;
                 if let Err(why) = self.run_undo(record, step, command, progress)? {
                     match options.failed_undo {

@@ -232,12 +232,6 @@ pub enum Error {
         /// What was asked for.
         part: PartKind,
     },
-    /// A rollback of one workspace alone is not undone with others.
-    #[error("rollback {rollback} is one of this workspace alone")]
-    NotTogether {
-        /// Which.
-        rollback: RollbackId,
-    },
     /// No plan has this id.
     #[error("there is no plan {id:?}")]
     NoPlan {
@@ -255,6 +249,12 @@ pub enum Error {
     NoPlanInCheckpoint {
         /// Which.
         checkpoint: CheckpointId,
+    },
+    /// Another command answered the rollback first.
+    #[error("rollback {rollback} was undone or redone by another command meanwhile")]
+    AnsweredMeanwhile {
+        /// Which.
+        rollback: RollbackId,
     },
     /// The checkpoint is one of another plan, or of none.
     #[error("checkpoint {checkpoint} is not one of plan {id}")]

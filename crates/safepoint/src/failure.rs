@@ -273,8 +273,8 @@ fn classify(error: &Error) -> Row {
             ("none_passed", Failed, &["Everything is as it was. Does the command pass anywhere?"])
         }
         Error::NoPart { .. } => ("no_part", NotFound, &["`safepoint show ID` shows what it holds."]),
-        Error::NotTogether { .. } => {
-            ("not_together", Conflict, &["Undo it in its workspace: safepoint undo"])
+        Error::AnsweredMeanwhile { .. } => {
+            ("busy", Busy, &["Try again: `safepoint status` shows the last rollback."])
         }
         Error::NotWhole { .. } => ("damaged", Damaged, DAMAGED),
         Error::CannotCollect { .. } => (

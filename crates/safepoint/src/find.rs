@@ -1,8 +1,8 @@
 //! Finding a checkpoint by what people call it, and looking into it.
 
 use crate::create::files_part;
+use crate::folders::is_together;
 use crate::parts::files;
-use crate::together::is_together;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Catalog, Resolved};
 use safepoint_model::change;

@@ -4,7 +4,7 @@
 //! again: all of them or none, whatever happens meanwhile, and it is itself a record that can be undone.
 //!
 //! ```
-//! use safepoint::{CheckpointManager, CreateOptions, RestoreOptions, Silent};
+//! use safepoint::{CheckpointManager, CreateOptions, RollbackOptions, Silent};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (home, project) = (tempfile::tempdir()?, tempfile::tempdir()?);
 //! std::fs::write(project.path().join("notes.txt"), "good")?;
@@ -14,10 +14,10 @@
 //! let created = manager.create(&workspace, &CreateOptions::default(), &Silent)?;
 //!
 //! std::fs::remove_file(project.path().join("notes.txt"))?;
-//! manager.restore(&workspace, created.checkpoint.id, &RestoreOptions::default(), &Silent)?;
+//! manager.rollback(&workspace, created.checkpoint.id, &RollbackOptions::default(), &Silent)?;
 //! assert_eq!(std::fs::read(project.path().join("notes.txt"))?, b"good");
 //!
-//! manager.undo(&workspace, &RestoreOptions::default(), &Silent)?;
+//! manager.undo(&workspace, &RollbackOptions::default(), &Silent)?;
 //! assert!(!project.path().join("notes.txt").exists());
 //! # Ok(())
 //! # }
@@ -34,7 +34,6 @@
 mod agents;
 mod apply;
 mod build;
-mod carry;
 mod compare;
 mod config;
 mod correct;
@@ -45,6 +44,7 @@ mod environment;
 mod error;
 mod failure;
 mod find;
+mod folders;
 mod git;
 mod guard;
 mod home;
@@ -53,6 +53,7 @@ mod manager;
 mod mark;
 mod part;
 mod parts;
+mod places;
 mod plan_file;
 mod plans;
 mod process;
@@ -63,14 +64,13 @@ mod recover;
 mod release;
 mod repair;
 mod rescue;
-mod restore;
+mod rollback;
 mod runner;
 mod sandbox;
 mod sessions;
 mod space;
 mod spelling;
 mod strategy;
-mod together;
 mod undo;
 mod upkeep;
 mod validate;
@@ -83,19 +83,20 @@ pub use config::{
     Config, ConfigError, ConfigFile, Effective, HomeConfig, RetentionConfig, TestCommand, WorkspaceConfig,
 };
 pub use correct::{Corrected, Revert};
-pub use create::{CreateOptions, Created, Urgency};
+pub use create::{CreateOptions, Created, Subject, Urgency};
 pub use databases::{BackupError, back_up_database};
 pub use effects::{FailedUndo, NotUndone, Undone};
 pub use environment::{Environment, SystemEnvironment};
 pub use error::{Error, Wish};
 pub use failure::{Failure, FailureKind};
 pub use find::{Entries, ListedEntry};
+pub use folders::{HeldFolder, within};
 pub use git::{GitCommit, GitStatus, Tags};
 pub use guard::DeadRun;
 pub use home::{Access, HomeOwner, PendingCache};
 pub use layout::{Exported, ImportOptions, Imported, Layout, LayoutError, check_layout};
 pub use manager::{CheckpointManager, Settings};
-pub use part::{Captured, Chosen, Outline, Part, Prepared};
+pub use part::{Captured, Left, Note, Outline, Part, Prepared, PutBack};
 pub use parts::git::{GitCapture, GitMoved, GitReset, Uncommitted};
 pub use parts::session::SessionBack;
 pub use plan_file::{
@@ -109,13 +110,12 @@ pub use records::CatalogStanding;
 pub use recover::Recovery;
 pub use release::WaitingStored;
 pub use repair::Repair;
-pub use restore::{DryRun, RestoreOptions, Restored};
+pub use rollback::{DryRun, FolderRolledBack, RollbackOptions, RolledBack};
 pub use runner::{Interrupted, RunEvent, RunObserver, RunOptions, RunReport};
 pub use sandbox::Missing;
 pub use sessions::{NewSession, SessionLog};
 pub use space::{CheckpointSpace, Space, WorkspaceSpace};
 pub use strategy::{Check, Printed, Progressed, Search, Staged, StagedEnd, Trial, Until};
-pub use together::{CreatedTogether, HeldFolder, RestoredTogether, Whole, within};
 pub use upkeep::{Cap, Judged, Policies, Thoroughness};
 pub use validate::{DamagedPart, Validation};
 

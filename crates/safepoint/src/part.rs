@@ -1,24 +1,28 @@
-//! A part: one thing that can be captured and put back. Files are one; plans, agents, sessions and databases join by the same door.
+//! A part: one thing that can be captured and put back. Files, git, plans, sessions and agents are parts; a program of your own can add more.
 //!
-//! The protocol (see `restore.rs`) asks every part the same questions in the same order, so a new kind of part does not touch it:
-//! capture; then for a rollback prepare, stage, apply, and either publish or undo; then settle.
+//! A checkpoint asks every part to [`Part::capture`] itself. A rollback asks each part that goes back the same questions in the same order:
+//! prepare, stage, intend, apply, and then either publish or undo; at the end settle and clear. After a crash, [`Part::resume`] takes up
+//! what is on record. So a new kind of part changes neither the checkpoint nor the rollback.
 
 use crate::Error;
 use crate::home::PendingCache;
+use crate::parts::git::GitMoved;
+use crate::parts::session::SessionBack;
 use safepoint_catalog::Transaction;
-use safepoint_model::change::Absent;
-use safepoint_model::checkpoint::{PartKind, PartRecord, Totals};
+use safepoint_model::checkpoint::{Checkpoint, PartKind, Totals};
 use safepoint_model::coverage::Coverage;
+use safepoint_model::plan::state::TakenBack;
 use safepoint_model::rollback::{ChangedPath, Step};
 use safepoint_model::{ObjectId, Progress, RelPath, RollbackId};
 use safepoint_store::Writer;
 use safepoint_workspace::{Blocked, Ended, Finding};
 
 /// What a capture gave.
+#[derive(Default)]
 pub struct Captured {
-    /// The document that describes it, in the writer.
-    pub document: ObjectId,
-    /// What it holds.
+    /// The document that describes it, in the writer. Nothing where there is nothing to keep.
+    pub document: Option<ObjectId>,
+    /// How many files and bytes it holds, where it holds any.
     pub totals: Totals,
     /// What it left out.
     pub coverage: Coverage,
@@ -28,7 +32,14 @@ pub struct Captured {
     pub cache: Option<PendingCache>,
 }
 
-/// What a rollback of a part would do, or did.
+impl Captured {
+    /// A document, and nothing to say about it.
+    pub fn document(document: ObjectId) -> Self {
+        Self { document: Some(document), ..Self::default() }
+    }
+}
+
+/// What a rollback of a part changes, or would change, in the files of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outline {
     /// Files and links that are put back or made.
@@ -43,66 +54,131 @@ pub struct Outline {
     pub warnings: Vec<String>,
 }
 
-/// What of a part is to be put back.
-#[derive(Debug, Clone, Copy)]
-pub struct Chosen<'a> {
-    /// Only these paths; everything where there are none.
-    pub paths: &'a [RelPath],
-    /// What a path means that is in neither state.
-    pub absent: Absent,
+impl Outline {
+    pub(crate) fn join(&mut self, other: &Outline) {
+        self.restored += other.restored;
+        self.removed += other.removed;
+        self.paths.extend(other.paths.iter().cloned());
+        self.blocked.extend(other.blocked.iter().cloned());
+        self.warnings.extend(other.warnings.iter().cloned());
+    }
+}
+
+/// What a rollback put back besides files.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PutBack {
+    /// Branch, HEAD and index of a repository, or all of its folder.
+    Git(GitMoved),
+    /// A plan.
+    Plan {
+        /// Which.
+        id: String,
+        /// What of it was taken back.
+        taken_back: TakenBack,
+    },
+    /// A session, where that made a difference.
+    Session(SessionBack),
+    /// An agent.
+    Agent(String),
+}
+
+/// What a crash left of one part.
+#[derive(Debug, Clone)]
+pub struct Left {
+    /// The rollback that it belongs to.
+    pub rollback: RollbackId,
+    /// The steps on record. They are those of the files.
+    pub steps: Vec<Step>,
+    /// What [`Prepared::note`] gave. Nothing for parts that give none.
+    pub note: Vec<u8>,
 }
 
 /// One thing that can be captured and put back.
-pub trait Part {
+pub trait Part: Send + Sync {
     /// What kind of thing it is.
     fn kind(&self) -> PartKind;
 
     /// Which one of its kind.
     fn key(&self) -> String;
 
-    /// Takes the present into the writer. `target` is the state that a rollback is about to go to, if one is.
+    /// Takes the present into the writer. `target` is the document that a rollback is about to go to, if one is.
     ///
     /// # Errors
     /// When the present cannot be read or kept.
     fn capture(
         &self,
         writer: &Writer<'_>,
-        target: Option<&PartRecord>,
+        target: Option<ObjectId>,
         progress: &dyn Progress,
     ) -> Result<Captured, Error>;
 
-    /// Works out how to get from one captured state to another. Nothing changes yet.
+    /// Fills in what a checkpoint says about itself because this part is in it.
+    fn describe(&self, _checkpoint: &mut Checkpoint) {}
+
+    /// Writes what belongs to the part into the transaction that puts a checkpoint on record.
+    ///
+    /// # Errors
+    /// When the part is not any more what was captured: there is no checkpoint then.
+    fn commit(&self, _transaction: &Transaction<'_>, _checkpoint: &Checkpoint) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Works out how to get from what was captured to the target. Nothing changes yet.
     ///
     /// # Errors
     /// When it cannot be done: the reasons are in the error.
     fn prepare<'p>(
         &'p self,
-        now: ObjectId,
+        now: Option<ObjectId>,
         target: ObjectId,
-        chosen: Chosen<'_>,
         writer: &Writer<'_>,
     ) -> Result<Box<dyn Prepared + 'p>, Error>;
 
-    /// Takes up a rollback that a crash left, from the steps on record.
+    /// Takes up a rollback that a crash left.
     ///
     /// # Errors
     /// When what it left cannot be opened.
-    fn resume<'p>(&'p self, id: RollbackId, steps: Vec<Step>) -> Result<Box<dyn Prepared + 'p>, Error>;
+    fn resume<'p>(&'p self, left: Left) -> Result<Box<dyn Prepared + 'p>, Error>;
 }
 
-/// A rollback of one part, on its way.
-pub trait Prepared {
-    /// What it will do.
-    fn outline(&self) -> &Outline;
+/// What is kept of a part with the intent of a rollback, so that a crash can be mended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// The program that the part belongs to, as people know it. It is named where its code is missing.
+    pub program: String,
+    /// What the part needs to put the old state back.
+    pub bytes: Vec<u8>,
+}
 
-    /// What has to be on record before anything changes.
-    fn steps(&self) -> &[Step];
+/// A rollback of one part, on its way. What a part has nothing to do for is left to the default.
+pub trait Prepared {
+    /// What it changes in the files of a workspace.
+    fn outline(&self) -> Option<&Outline> {
+        None
+    }
+
+    /// What it puts back besides files.
+    fn put_back(&self) -> Option<PutBack> {
+        None
+    }
+
+    /// The steps that have to be on record before anything changes. Only files have them.
+    fn steps(&self) -> &[Step] {
+        &[]
+    }
+
+    /// What else has to be on record before anything changes.
+    fn note(&self) -> Option<Note> {
+        None
+    }
 
     /// Writes what is new beside the old, durable.
     ///
     /// # Errors
     /// Nothing has changed then.
-    fn stage(&mut self, id: RollbackId, progress: &dyn Progress) -> Result<(), Error>;
+    fn stage(&mut self, _rollback: RollbackId, _progress: &dyn Progress) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Checks, in the transaction that puts the intent on record, what may have changed since it was prepared.
     ///
@@ -116,19 +192,25 @@ pub trait Prepared {
     ///
     /// # Errors
     /// Some of it may be done then: [`Prepared::undo`] comes next.
-    fn apply(&mut self, progress: &dyn Progress) -> Result<Vec<RelPath>, Error>;
+    fn apply(&mut self, _progress: &dyn Progress) -> Result<Vec<RelPath>, Error> {
+        Ok(Vec::new())
+    }
 
     /// Whatever of it lives in the catalog, in the transaction that commits everything.
     ///
     /// # Errors
     /// When the catalog says no.
-    fn publish(&self, transaction: &Transaction<'_>) -> Result<(), Error>;
+    fn publish(&self, _transaction: &Transaction<'_>) -> Result<(), Error> {
+        Ok(())
+    }
 
-    /// Puts the old back, whatever was done.
+    /// Puts the old back, whatever was done. May be asked more than once. Tells what could not be, and why, in words.
     ///
     /// # Errors
     /// When something cannot be put back; it can be tried again.
-    fn undo(&mut self) -> Result<(), Error>;
+    fn undo(&mut self) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
+    }
 
     /// Looks at what was displaced.
     ///
@@ -136,14 +218,18 @@ pub trait Prepared {
     /// When it cannot be looked at.
     fn settle(
         &mut self,
-        ended: Ended,
-        writer: &Writer<'_>,
-        progress: &dyn Progress,
-    ) -> Result<Vec<Finding>, Error>;
+        _ended: Ended,
+        _writer: &Writer<'_>,
+        _progress: &dyn Progress,
+    ) -> Result<Vec<Finding>, Error> {
+        Ok(Vec::new())
+    }
 
     /// Deletes what settling allowed, once its findings are on record. Says whether nothing is left.
     ///
     /// # Errors
     /// When something cannot be deleted; it can be tried again.
-    fn clear(&mut self) -> Result<bool, Error>;
+    fn clear(&mut self) -> Result<bool, Error> {
+        Ok(true)
+    }
 }

@@ -3,9 +3,9 @@
 //! Every change is one transaction: the plan is read, a rule of the model is applied, and what differs is written. A checkpoint that is
 //! due before something is taken before it is on record, one that is due after it afterwards.
 
-use crate::create::{CreateOptions, Created};
+use crate::create::{CreateOptions, Created, Subject};
 use crate::parts::plan::guard;
-use crate::restore::{DryRun, RestoreOptions, Restored};
+use crate::rollback::{DryRun, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanCheckpoint, PlanNote, PlanRecord, PlanSummary, Transaction, Workspace};
 use safepoint_model::checkpoint::{Kind, Reason};
@@ -317,12 +317,12 @@ impl CheckpointManager {
         // What comes after something may hold what others did since; they may only not do it meanwhile.
         let tries = if version.is_none() { TRIES } else { 0 };
         for _ in 0..tries {
-            match self.create_at(&workspace, &options, version, progress) {
+            match self.create_at(&Subject::from(&workspace), &options, version, progress) {
                 Err(Error::PlanChanged { .. }) => {}
                 other => return other,
             }
         }
-        self.create_at(&workspace, &options, version, progress)
+        self.create_at(&Subject::from(&workspace), &options, version, progress)
     }
 
     /// Takes a checkpoint of a plan and of the files it works on, at one moment.
@@ -356,14 +356,14 @@ impl CheckpointManager {
     /// Puts a plan and its files back to a checkpoint of it, both or neither.
     ///
     /// # Errors
-    /// When the checkpoint is not one of this plan, the plan was applied, or as [`CheckpointManager::restore`].
+    /// When the checkpoint is not one of this plan, the plan was applied, or as [`CheckpointManager::rollback`].
     pub fn rollback_plan(
         &self,
         id: &str,
         to: CheckpointId,
-        options: &RestoreOptions,
+        options: &RollbackOptions,
         progress: &dyn Progress,
-    ) -> Result<Restored, Error> {
+    ) -> Result<RolledBack, Error> {
         let record = self.plan(id)?;
         let checkpoint = self.checkpoint(to)?;
         if checkpoint.plan_id.as_deref() != Some(id) {
@@ -373,7 +373,7 @@ impl CheckpointManager {
         guard(&record)?;
         let made = self.mend_sandbox(&record, options.missing_sandbox)?;
         let workspace = self.place_of(&record)?;
-        let restored = self.restore(&workspace, to, options, progress);
+        let restored = self.rollback(&workspace, to, options, progress);
         if made && (restored.is_err() || options.dry_run == DryRun::Yes) {
             self.unmend_sandbox(&record);
         }

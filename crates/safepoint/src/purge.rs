@@ -1,9 +1,9 @@
 //! PURGE: takes paths out of every checkpoint of a workspace, for good.
 
 use crate::create::files_part;
+use crate::folders::files_of;
 use crate::parts::files::keep_document;
 use crate::records::tombstone;
-use crate::together::files_of;
 use crate::upkeep::Thoroughness;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Filter, Purged, RoleFilter, Void, Workspace};

@@ -1,8 +1,9 @@
 //! RECOVER: finishes or undoes what a crash left. Every verb does it first; it may itself be killed and done again.
 
-use crate::part::Part;
+use crate::part::{Left, Part, Prepared};
 use crate::parts::files::FilesPart;
-use crate::restore::Settling;
+use crate::parts::git::{GitCapture, GitPart};
+use crate::rollback::carry::Settling;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{FinishFacts, Workspace};
 use safepoint_model::rollback::{Rescued, Rollback, RollbackState};
@@ -12,7 +13,7 @@ use safepoint_workspace::{Ended, Root, Stage, WorkspaceError};
 use std::time::Duration;
 
 /// What recovery found and did.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Recovery {
     /// Rollbacks that were under way and are undone now.
     pub undone: Vec<RollbackId>,
@@ -52,12 +53,13 @@ impl Recovery {
         }
     }
 
-    fn join(&mut self, other: Recovery) {
+    pub(crate) fn join(&mut self, other: Recovery) {
         self.undone.extend(other.undone);
         self.settled.extend(other.settled);
         self.rescued.extend(other.rescued);
         self.waiting.extend(other.waiting);
         self.released.extend(other.released);
+        self.foreign.extend(other.foreign);
         self.warnings.extend(other.warnings);
     }
 
@@ -140,7 +142,7 @@ impl CheckpointManager {
         for record in unfinished {
             match record.state {
                 RollbackState::Applying => {
-                    self.undo_crashed(workspace, &part, &record, progress, &mut recovery)?;
+                    self.undo_crashed(&part, &record, progress, &mut recovery)?;
                 }
                 _ => self.settle_crashed(&part, &record, progress, &mut recovery)?,
             }
@@ -151,18 +153,20 @@ impl CheckpointManager {
 
     fn undo_crashed(
         &self,
-        workspace: &Workspace,
-        part: &dyn Part,
+        files: &FilesPart<'_>,
         record: &Rollback,
         progress: &dyn Progress,
         recovery: &mut Recovery,
     ) -> Result<(), Error> {
-        let steps = self.catalog.steps(record.id)?;
-        let mut prepared = part.resume(record.id, steps)?;
-        prepared
-            .undo()
-            .and_then(|()| self.take_git_back(workspace, record, recovery))
-            .map_err(|source| Error::Unfinished { rollback: record.id, source: Box::new(source) })?;
+        let git =
+            GitPart { manager: self, workspace: files.workspace, capture: GitCapture::None, moving: None };
+        let mut prepared = self.resume(&[files, &git], record)?;
+        for prepared in &mut prepared {
+            let left = prepared.undo();
+            let left =
+                left.map_err(|source| Error::Unfinished { rollback: record.id, source: Box::new(source) })?;
+            recovery.warnings.extend(left);
+        }
         let facts =
             FinishFacts { error: Some("the process ended half-way".to_owned()), ..FinishFacts::default() };
         let at = self.environment.now();
@@ -170,13 +174,24 @@ impl CheckpointManager {
             transaction.finish_rollback(record.id, RollbackState::Aborted, at, &facts)
         })?;
         recovery.undone.push(record.id);
-        recovery.add(self.settle_once(record, &mut *prepared, Ended::Undone, progress)?);
+        recovery.add(self.settle_once(record, &mut prepared, Ended::Undone, progress)?);
         Ok(())
+    }
+
+    /// Takes up what a crash left of these parts.
+    pub(crate) fn resume<'p>(
+        &self,
+        parts: &[&'p dyn Part],
+        record: &Rollback,
+    ) -> Result<Vec<Box<dyn Prepared + 'p>>, Error> {
+        let steps = self.catalog.steps(record.id)?;
+        let left = Left { rollback: record.id, steps, note: Vec::new() };
+        parts.iter().map(|part| part.resume(left.clone())).collect()
     }
 
     fn settle_crashed(
         &self,
-        part: &dyn Part,
+        files: &FilesPart<'_>,
         record: &Rollback,
         progress: &dyn Progress,
         recovery: &mut Recovery,
@@ -184,9 +199,8 @@ impl CheckpointManager {
         if planted!("recovery-leaves-what-was-displaced") {
             return Ok(());
         }
-        let steps = self.catalog.steps(record.id)?;
-        let mut prepared = part.resume(record.id, steps)?;
-        let settling = self.settle_once(record, &mut *prepared, Ended::Done, progress)?;
+        let mut prepared = self.resume(&[files], record)?;
+        let settling = self.settle_once(record, &mut prepared, Ended::Done, progress)?;
         if settling.waiting.is_empty() && settling.warnings.is_empty() {
             recovery.settled.push(record.id);
         }
@@ -229,8 +243,8 @@ impl CheckpointManager {
                 }
             };
             if let Some(record) = record {
-                let mut prepared = part.resume(id, self.catalog.steps(id)?)?;
-                recovery.add(self.settle_once(&record, &mut *prepared, ended, progress)?);
+                let mut prepared = self.resume(&[part], &record)?;
+                recovery.add(self.settle_once(&record, &mut prepared, ended, progress)?);
             }
         }
         Ok(())

@@ -2,10 +2,10 @@
 //!
 //! Two steps, so that the user is asked in between with everything stored. What changed since the first is stored again by the second.
 
-use crate::part::{Part, Prepared};
+use crate::part::Prepared;
 use crate::parts::files::FilesPart;
 use crate::recover::Recovery;
-use crate::restore::Settling;
+use crate::rollback::carry::{Settling, clear};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{FinishFacts, Workspace};
 use safepoint_model::rollback::{Rollback, RollbackState};
@@ -37,8 +37,8 @@ impl CheckpointManager {
         if !recovery.waiting.is_empty() {
             let part = self.releasing(workspace, &held.root)?;
             for (record, ended) in self.waiting_rollbacks(&held.root)? {
-                let mut prepared = part.resume(record.id, self.catalog.steps(record.id)?)?;
-                let (findings, settling) = self.store_found(&record, &mut *prepared, ended, &[], progress)?;
+                let mut prepared = self.resume(&[&part], &record)?;
+                let (findings, settling) = self.store_found(&record, &mut prepared, ended, &[], progress)?;
                 recovery.add(settling);
                 stored.push((record.id, findings));
             }
@@ -66,9 +66,9 @@ impl CheckpointManager {
         let part = self.releasing(workspace, &held.root)?;
         for (record, ended) in self.waiting_rollbacks(&held.root)? {
             let known = stored.iter().find(|(id, _)| *id == record.id).map_or(&[][..], |(_, known)| known);
-            let mut prepared = part.resume(record.id, self.catalog.steps(record.id)?)?;
-            let (findings, settling) = self.store_found(&record, &mut *prepared, ended, known, progress)?;
-            let complete = prepared.clear()?;
+            let mut prepared = self.resume(&[&part], &record)?;
+            let (findings, settling) = self.store_found(&record, &mut prepared, ended, known, progress)?;
+            let complete = clear(&mut prepared)?;
             recovery.add(settling);
             recovery.released.extend(findings.into_iter().filter_map(|finding| match finding {
                 Finding::Rescued { path, .. } => Some(path),
@@ -111,13 +111,16 @@ impl CheckpointManager {
     fn store_found(
         &self,
         record: &Rollback,
-        prepared: &mut dyn Prepared,
+        prepared: &mut [Box<dyn Prepared + '_>],
         ended: Ended,
         known: &[Finding],
         progress: &dyn Progress,
     ) -> Result<(Vec<Finding>, Settling), Error> {
         let writer = self.store.writer()?.beyond_limit();
-        let findings = prepared.settle(ended, &writer, progress)?;
+        let mut findings = Vec::new();
+        for prepared in prepared {
+            findings.extend(prepared.settle(ended, &writer, progress)?);
+        }
         let fresh = findings.iter().filter(|finding| !known.contains(finding)).cloned().collect();
         let mut settling = Settling::default();
         self.keep_rescued(record, fresh, writer, &mut settling)?;

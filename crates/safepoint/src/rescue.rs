@@ -1,7 +1,7 @@
 //! Keeps edits that were found displaced: as a checkpoint of their own, under the paths they had.
 
 use crate::parts::files::keep_document;
-use crate::restore::Settling;
+use crate::rollback::carry::Settling;
 use crate::{CheckpointManager, Error};
 use safepoint_model::checkpoint::{Kind, Manifest, PartKind, PartRecord, Reason, Role, Totals};
 use safepoint_model::coverage::Coverage;
@@ -44,8 +44,9 @@ impl CheckpointManager {
         let files = keep_document(&writer, &root, &Coverage::default(), count, bytes)?;
         let part = PartRecord { kind: PartKind::Files, key: workspace.id.to_string(), document: files };
         let manifest = Manifest::new(vec![part]);
-        let integrity = document::store(&writer, &manifest)?;
-        let mut checkpoint = self.blank(&workspace, integrity, manifest.parts);
+        let mut checkpoint = self.blank(Some(workspace.id));
+        checkpoint.integrity = document::store(&writer, &manifest)?;
+        checkpoint.parts = manifest.parts;
         checkpoint.label = Some(format!("rescued from rollback {}", record.id));
         checkpoint.kind = Kind::Emergency;
         checkpoint.reason = Reason::ErrorRecovery;

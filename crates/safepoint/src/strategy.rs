@@ -1,9 +1,9 @@
 //! STAGED and PROGRESSIVE: a rollback that is tried first, and one that looks for the newest state that is good.
 
 use crate::effects::in_words;
+use crate::folders::{is_together, within};
 use crate::process::{self, Exit, Job, Log, Stop};
-use crate::restore::{DryRun, RestoreOptions, Restored};
-use crate::together::{RestoredTogether, is_together, within};
+use crate::rollback::{DryRun, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Filter, Workspace};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, Scope};
@@ -31,20 +31,20 @@ impl Check {
 
 /// A rollback that was tried beside the workspace and is about to be done.
 #[derive(Debug, Clone)]
-pub struct Staged<R = Restored> {
+pub struct Staged {
     /// What it would do.
-    pub outline: R,
+    pub outline: RolledBack,
     /// What the user's command said, where there was one.
     pub check: Option<Check>,
 }
 
 /// How a staged rollback ended.
 #[derive(Debug)]
-pub enum StagedEnd<R = Restored> {
+pub enum StagedEnd {
     /// It was done.
-    Done(Box<R>, Box<Staged<R>>),
+    Done(Box<RolledBack>, Box<Staged>),
     /// The user's command did not pass, or somebody did not want it: nothing has changed.
-    Left(Box<Staged<R>>),
+    Left(Box<Staged>),
 }
 
 /// How a progressive rollback looks for the newest good state.
@@ -59,9 +59,9 @@ pub enum Search {
 
 /// How a progressive rollback ended.
 #[derive(Debug)]
-pub struct Progressed<R = Restored> {
+pub struct Progressed {
     /// The rollback to the newest good state; nothing where none was, and everything is as it was.
-    pub restored: Option<R>,
+    pub restored: Option<RolledBack>,
     /// What was tried, in order.
     pub tried: Vec<Check>,
     /// What was there before.
@@ -72,11 +72,11 @@ pub struct Progressed<R = Restored> {
 pub type Printed<'a> = &'a mut dyn FnMut(&[u8]);
 
 /// What a staged rollback has to pass before it is done.
-pub struct Trial<'a, R = Restored> {
+pub struct Trial<'a> {
     /// The user's command, in the folder of the target.
     pub command: Option<&'a str>,
     /// Whoever sees what would happen and says whether it is to.
-    pub agreed: &'a mut dyn FnMut(&Staged<R>) -> bool,
+    pub agreed: &'a mut dyn FnMut(&Staged) -> bool,
     /// Whoever sees what the command prints.
     pub printed: Printed<'a>,
 }
@@ -92,82 +92,43 @@ pub struct Until {
     pub search: Search,
 }
 
-/// Where a rollback takes place: in one workspace, or in all the folders of a checkpoint.
-trait Ground {
-    type Restored;
-
+/// Where a rollback takes place.
+struct Ground<'m> {
+    manager: &'m CheckpointManager,
     /// The folder in which the user's command looks at what is there.
-    fn directory(&self) -> &Path;
+    here: &'m Workspace,
+    /// The one folder that it is about; all that the checkpoint holds where there is none.
+    at: Option<&'m Workspace>,
+}
+
+impl<'m> Ground<'m> {
+    /// Several folders go back together; chosen paths are those of one.
+    fn new(
+        manager: &'m CheckpointManager,
+        here: &'m Workspace,
+        to: &Checkpoint,
+        options: &RollbackOptions,
+    ) -> Self {
+        let many = is_together(to) && options.paths.is_empty();
+        Self { manager, here, at: (!many).then_some(here) }
+    }
 
     fn go(
         &self,
         to: CheckpointId,
-        options: &RestoreOptions,
+        options: &RollbackOptions,
         progress: &dyn Progress,
-    ) -> Result<Self::Restored, Error>;
+    ) -> Result<RolledBack, Error> {
+        self.manager.rollback(self.at, to, options, progress)
+    }
 
     /// Writes the target into a folder where nothing is. Gives the folder for the user's command.
-    fn write_out(&self, to: &Checkpoint, into: &Path, progress: &dyn Progress) -> Result<PathBuf, Error>;
-
-    fn safety(restored: &Self::Restored) -> Option<CheckpointId>;
-}
-
-/// One workspace.
-struct One<'m> {
-    manager: &'m CheckpointManager,
-    workspace: &'m Workspace,
-}
-
-impl Ground for One<'_> {
-    type Restored = Restored;
-
-    fn directory(&self) -> &Path {
-        self.workspace.root_path()
-    }
-
-    fn go(
-        &self,
-        to: CheckpointId,
-        options: &RestoreOptions,
-        progress: &dyn Progress,
-    ) -> Result<Restored, Error> {
-        self.manager.restore(self.workspace, to, options, progress)
-    }
-
     fn write_out(&self, to: &Checkpoint, into: &Path, progress: &dyn Progress) -> Result<PathBuf, Error> {
-        let place = into.join(name_of(self.workspace));
-        self.manager.write_files(to, self.workspace.id, &place, progress)?;
-        Ok(place)
-    }
-
-    fn safety(restored: &Restored) -> Option<CheckpointId> {
-        restored.rollback.safety_checkpoint
-    }
-}
-
-/// All the folders of a checkpoint, seen from one of them.
-struct All<'m> {
-    manager: &'m CheckpointManager,
-    here: &'m Workspace,
-}
-
-impl Ground for All<'_> {
-    type Restored = RestoredTogether;
-
-    fn directory(&self) -> &Path {
-        self.here.root_path()
-    }
-
-    fn go(
-        &self,
-        to: CheckpointId,
-        options: &RestoreOptions,
-        progress: &dyn Progress,
-    ) -> Result<RestoredTogether, Error> {
-        self.manager.restore_together(to, options, progress)
-    }
-
-    fn write_out(&self, to: &Checkpoint, into: &Path, progress: &dyn Progress) -> Result<PathBuf, Error> {
+        if let Some(here) = self.at {
+            let place = into.join(name_of(here));
+            self.manager.write_files(to, here.id, &place, progress)?;
+            return Ok(place);
+        }
         let mut directory = into.to_owned();
         for part in to.parts.iter().filter(|part| part.kind == PartKind::Files) {
             // What came by an import and is of another place does not go back.
@@ -183,10 +144,6 @@ impl Ground for All<'_> {
             }
         }
         Ok(directory)
-    }
-
-    fn safety(restored: &RestoredTogether) -> Option<CheckpointId> {
-        restored.safety_checkpoint
     }
 }
 
@@ -211,48 +168,24 @@ impl CheckpointManager {
     /// Builds the target beside the workspace, checks it there, shows what would happen to `agreed`, and does it where that says yes.
     ///
     /// What is checked: every byte of the checkpoint, its plan, space and obstacles; then the user's command, in the folder of the target.
+    /// Of several folders it looks at what `here` would be, where that is one of them, and finds all of them beside each other in
+    /// `$SAFEPOINT_TARGET`.
     ///
     /// # Errors
-    /// When a check of Safepoint itself fails, or as [`CheckpointManager::restore`]. Nothing has changed then.
-    pub fn restore_staged(
-        &self,
-        workspace: &Workspace,
-        to: CheckpointId,
-        options: &RestoreOptions,
-        trial: Trial<'_>,
-        progress: &dyn Progress,
-    ) -> Result<StagedEnd, Error> {
-        self.staged(&One { manager: self, workspace }, to, options, trial, progress)
-    }
-
-    /// The same for a checkpoint of many folders. The user's command looks at what `here` would be, where that is one of them, and
-    /// finds all of them beside each other in `$SAFEPOINT_TARGET`.
-    ///
-    /// # Errors
-    /// As [`CheckpointManager::restore_staged`].
-    pub fn restore_staged_together(
+    /// When a check of Safepoint itself fails, or as [`CheckpointManager::rollback`]. Nothing has changed then.
+    pub fn rollback_staged(
         &self,
         here: &Workspace,
         to: CheckpointId,
-        options: &RestoreOptions,
-        trial: Trial<'_, RestoredTogether>,
+        options: &RollbackOptions,
+        trial: Trial<'_>,
         progress: &dyn Progress,
-    ) -> Result<StagedEnd<RestoredTogether>, Error> {
-        self.staged(&All { manager: self, here }, to, options, trial, progress)
-    }
-
-    fn staged<G: Ground>(
-        &self,
-        ground: &G,
-        to: CheckpointId,
-        options: &RestoreOptions,
-        trial: Trial<'_, G::Restored>,
-        progress: &dyn Progress,
-    ) -> Result<StagedEnd<G::Restored>, Error> {
+    ) -> Result<StagedEnd, Error> {
         let Trial { command, agreed, printed } = trial;
         let checkpoint = self.checkpoint(to)?;
-        let options = RestoreOptions { strategy: Some(Strategy::Staged), ..options.clone() };
-        let dry = RestoreOptions { dry_run: DryRun::Yes, ..options.clone() };
+        let ground = Ground::new(self, here, &checkpoint, options);
+        let options = RollbackOptions { strategy: Some(Strategy::Staged), ..options.clone() };
+        let dry = RollbackOptions { dry_run: DryRun::Yes, ..options.clone() };
         let validation = self.validate(Some(&checkpoint), Depth::Deep, progress)?;
         if let Some(damaged) = validation.damaged.first() {
             return Err(Error::NotWhole { checkpoint: to, what: damaged.what.clone() });
@@ -279,89 +212,70 @@ impl CheckpointManager {
         Ok(StagedEnd::Done(Box::new(restored), Box::new(staged)))
     }
 
-    /// Goes back until the user's command passes. Each stop is a rollback like any other; where none passes, everything is as it was.
+    /// Goes back until the user's command passes in `here`. Each stop is a rollback like any other; where none passes, everything is as it
+    /// was. Where it begins with a checkpoint of several folders, it goes over those of the same scope and of the same agents.
     ///
     /// # Errors
-    /// As [`CheckpointManager::restore`]; also then everything is as it was, unless the error says otherwise.
-    pub fn restore_until(
+    /// As [`CheckpointManager::rollback`]; also then everything is as it was, unless the error says otherwise.
+    pub fn rollback_until(
         &self,
-        workspace: &Workspace,
+        here: &Workspace,
         until: &Until,
-        options: &RestoreOptions,
+        options: &RollbackOptions,
         printed: Printed<'_>,
         progress: &dyn Progress,
     ) -> Result<Progressed, Error> {
-        let filter = Filter { workspace: Some(workspace.id), ..Filter::default() };
-        let mut candidates = self.list(&filter)?;
-        if let Some(from) = until.from {
-            let at = candidates.iter().position(|it| it.id == from);
-            candidates.drain(..at.ok_or(Error::OtherWorkspace { checkpoint: from })?);
-        }
-        let ground = One { manager: self, workspace };
-        self.until(&ground, &candidates, until, options, printed, progress)
-    }
-
-    /// The same over checkpoints of many folders, from `from` on, those of the same scope and of the same agents. The user's command
-    /// looks at `here`.
-    ///
-    /// # Errors
-    /// As [`CheckpointManager::restore_until`].
-    pub fn restore_until_together(
-        &self,
-        here: &Workspace,
-        from: &Checkpoint,
-        until: &Until,
-        options: &RestoreOptions,
-        printed: Printed<'_>,
-        progress: &dyn Progress,
-    ) -> Result<Progressed<RestoredTogether>, Error> {
-        let mut candidates = self.list(&Filter { scope: Some(from.scope), ..Filter::default() })?;
-        let agents = |checkpoint: &Checkpoint| -> Vec<String> {
-            let agents = checkpoint.parts.iter().filter(|part| part.kind == PartKind::Agent);
-            agents.map(|part| part.key.clone()).collect()
-        };
-        let alike = |it: &Checkpoint| from.scope == Scope::Framework || agents(it) == agents(from);
-        candidates.retain(|it| is_together(it) && alike(it));
-        let at = candidates.iter().position(|it| it.id == from.id);
-        candidates.drain(..at.ok_or(Error::OtherWorkspace { checkpoint: from.id })?);
-        self.until(&All { manager: self, here }, &candidates, until, options, printed, progress)
-    }
-
-    fn until<G: Ground>(
-        &self,
-        ground: &G,
-        candidates: &[Checkpoint],
-        until: &Until,
-        options: &RestoreOptions,
-        printed: Printed<'_>,
-        progress: &dyn Progress,
-    ) -> Result<Progressed<G::Restored>, Error> {
+        let candidates = self.candidates(here, until.from)?;
+        let many = candidates.first().is_some_and(is_together);
+        let ground = Ground { manager: self, here, at: (!many).then_some(here) };
         let mut walk = Walk {
             manager: self,
-            ground,
+            ground: &ground,
             command: &until.command,
-            options: RestoreOptions { strategy: Some(Strategy::Progressive), ..options.clone() },
+            options: RollbackOptions { strategy: Some(Strategy::Progressive), ..options.clone() },
             tried: Vec::new(),
             began_at: None,
             progress,
         };
         let found = match until.search {
-            Search::Stepwise => walk.stepwise(candidates, printed),
-            Search::Bisect => walk.bisect(candidates, printed),
+            Search::Stepwise => walk.stepwise(&candidates, printed),
+            Search::Bisect => walk.bisect(&candidates, printed),
         };
-        match found {
-            Ok(Some(restored)) => {
-                Ok(Progressed { restored: Some(restored), tried: walk.tried, began_at: walk.began_at })
-            }
+        let restored = match found {
+            Ok(Some(restored)) => Some(restored),
             Ok(None) => {
                 walk.return_to_begin()?;
-                Ok(Progressed { restored: None, tried: walk.tried, began_at: walk.began_at })
+                None
             }
             Err(error) => {
                 walk.return_to_begin()?;
-                Err(error)
+                return Err(error);
             }
+        };
+        Ok(Progressed { restored, tried: walk.tried, began_at: walk.began_at })
+    }
+
+    /// The checkpoints that a search goes over, newest first.
+    fn candidates(&self, here: &Workspace, from: Option<CheckpointId>) -> Result<Vec<Checkpoint>, Error> {
+        let first = from.map(|id| self.catalog.checkpoint(id)).transpose()?.flatten();
+        let mut candidates = match first.as_ref().filter(|first| is_together(first)) {
+            None => self.list(&Filter { workspace: Some(here.id), ..Filter::default() })?,
+            Some(first) => {
+                let mut all = self.list(&Filter { scope: Some(first.scope), ..Filter::default() })?;
+                let agents = |checkpoint: &Checkpoint| -> Vec<String> {
+                    let agents = checkpoint.parts.iter().filter(|part| part.kind == PartKind::Agent);
+                    agents.map(|part| part.key.clone()).collect()
+                };
+                let alike = |it: &Checkpoint| first.scope == Scope::Framework || agents(it) == agents(first);
+                all.retain(|it| is_together(it) && alike(it));
+                all
+            }
+        };
+        if let Some(from) = from {
+            let at = candidates.iter().position(|it| it.id == from);
+            candidates.drain(..at.ok_or(Error::OtherWorkspace { checkpoint: from })?);
         }
+        Ok(candidates)
     }
 
     /// What a user's command says about a state in a folder.
@@ -417,22 +331,22 @@ fn name_of(workspace: &Workspace) -> &str {
 }
 
 /// The way back, stop by stop.
-struct Walk<'w, G: Ground> {
+struct Walk<'w> {
     manager: &'w CheckpointManager,
-    ground: &'w G,
+    ground: &'w Ground<'w>,
     command: &'w str,
-    options: RestoreOptions,
+    options: RollbackOptions,
     tried: Vec<Check>,
     /// What was there before the first stop.
     began_at: Option<CheckpointId>,
     progress: &'w dyn Progress,
 }
 
-impl<G: Ground> Walk<'_, G> {
+impl Walk<'_> {
     /// Goes to a state and asks. Gives the rollback, and whether the state is good.
-    fn stop_at(&mut self, to: &Checkpoint, printed: Printed<'_>) -> Result<(G::Restored, bool), Error> {
+    fn stop_at(&mut self, to: &Checkpoint, printed: Printed<'_>) -> Result<(RolledBack, bool), Error> {
         let restored = self.go(to)?;
-        let directory = self.ground.directory();
+        let directory = self.ground.here.root_path();
         let look = Look { command: self.command, directory, target: directory };
         let check = self.manager.check_state(to, &look, printed, self.progress)?;
         let passed = check.is_passed();
@@ -440,13 +354,13 @@ impl<G: Ground> Walk<'_, G> {
         Ok((restored, passed))
     }
 
-    fn go(&mut self, to: &Checkpoint) -> Result<G::Restored, Error> {
+    fn go(&mut self, to: &Checkpoint) -> Result<RolledBack, Error> {
         let restored = self.ground.go(to.id, &self.options, self.progress)?;
-        self.began_at = self.began_at.or(G::safety(&restored));
+        self.began_at = self.began_at.or(restored.safety_checkpoint);
         Ok(restored)
     }
 
-    fn stepwise(&mut self, all: &[Checkpoint], printed: Printed<'_>) -> Result<Option<G::Restored>, Error> {
+    fn stepwise(&mut self, all: &[Checkpoint], printed: Printed<'_>) -> Result<Option<RolledBack>, Error> {
         for checkpoint in all {
             let (restored, passed) = self.stop_at(checkpoint, printed)?;
             if passed {
@@ -457,7 +371,7 @@ impl<G: Ground> Walk<'_, G> {
     }
 
     /// The newest good one lies before the first that is known to be good, and behind the last that is known not to be.
-    fn bisect(&mut self, all: &[Checkpoint], printed: Printed<'_>) -> Result<Option<G::Restored>, Error> {
+    fn bisect(&mut self, all: &[Checkpoint], printed: Printed<'_>) -> Result<Option<RolledBack>, Error> {
         let Some(oldest) = all.len().checked_sub(1) else { return Ok(None) };
         let (mut restored, passed) = self.stop_at(&all[oldest], printed)?;
         if !passed {

@@ -1,12 +1,14 @@
 //! UNDO and REDO: one more rollback, to what was there just before the one that it answers.
 
-use crate::restore::{Request, RestoreOptions, Restored};
-use crate::together::{RestoredTogether, Wish};
+use crate::rollback::{Request, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::Workspace;
 use safepoint_model::checkpoint::PartKind;
-use safepoint_model::rollback::{Rollback, RollbackState, Strategy, Verb};
+use safepoint_model::rollback::{Rollback, RollbackState, Verb};
 use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, WorkspaceId};
+
+/// So often another command may come first.
+const TRIES: usize = 8;
 
 /// What can be undone and redone, last first to go.
 #[derive(Debug, Default)]
@@ -45,112 +47,82 @@ pub(crate) fn next_answers(history: &[Rollback]) -> Vec<&Rollback> {
 }
 
 impl CheckpointManager {
-    /// Takes the last rollback back: the workspace, or the paths that were chosen then, is as it was just before.
+    /// Takes the last rollback of a workspace back: everything that it was about is as it was just before. One of several folders is taken
+    /// back in all of them. Without a workspace it is the last one of several folders.
     ///
     /// # Errors
-    /// [`Error::NothingToUndo`]; or as [`CheckpointManager::restore`].
-    pub fn undo(
+    /// [`Error::NothingToUndo`]; or as [`CheckpointManager::rollback`].
+    pub fn undo<'w>(
         &self,
-        workspace: &Workspace,
-        options: &RestoreOptions,
+        at: impl Into<Option<&'w Workspace>>,
+        options: &RollbackOptions,
         progress: &dyn Progress,
-    ) -> Result<Restored, Error> {
-        self.answer(workspace, Verb::Undo, options, progress)
+    ) -> Result<RolledBack, Error> {
+        self.answer(at.into(), Verb::Undo, options, progress)
     }
 
     /// Does the rollback again that was last undone.
     ///
     /// # Errors
-    /// [`Error::NothingToRedo`]; or as [`CheckpointManager::restore`].
-    pub fn redo(
+    /// [`Error::NothingToRedo`]; or as [`CheckpointManager::rollback`].
+    pub fn redo<'w>(
         &self,
-        workspace: &Workspace,
-        options: &RestoreOptions,
+        at: impl Into<Option<&'w Workspace>>,
+        options: &RollbackOptions,
         progress: &dyn Progress,
-    ) -> Result<Restored, Error> {
-        self.answer(workspace, Verb::Redo, options, progress)
+    ) -> Result<RolledBack, Error> {
+        self.answer(at.into(), Verb::Redo, options, progress)
     }
 
     fn answer(
         &self,
-        workspace: &Workspace,
+        at: Option<&Workspace>,
         verb: Verb,
-        options: &RestoreOptions,
+        options: &RollbackOptions,
         progress: &dyn Progress,
-    ) -> Result<Restored, Error> {
-        // What a crash left may be the very rollback that is to be undone.
-        self.recover(workspace, progress)?;
-        let (answered, before) = self.answered(workspace, verb)?;
-        if answered.together.is_some() {
-            return Err(Error::GoesTogether { checkpoint: before });
-        }
-        let options = RestoreOptions { paths: answered.paths.clone(), ..options.clone() };
-        let to = self.checkpoint(before)?;
-        let asked = Request {
-            verb,
-            answers: Some(answered.id),
-            to,
-            options: &options,
-            correction: None,
-            taking: None,
+    ) -> Result<RolledBack, Error> {
+        let workspace = &match at {
+            Some(workspace) => workspace.clone(),
+            None => {
+                let last = self.catalog.last_together()?.ok_or(Error::NothingToUndo)?;
+                self.workspace(last)?
+            }
         };
-        let records = || self.record_of(workspace, &asked).into_iter().collect();
-        let (restored, effects) = self.with_effects(&asked.to, &options, &records, progress, |options| {
-            self.restore_within_cap(workspace, options, progress, || {
-                let held = self.hold(workspace)?;
-                self.recover_held(workspace, &held.root, progress)?.refuse_foreign(workspace)?;
-                // Somebody else may have undone it meanwhile.
-                let (answered, before) = self.answered(workspace, verb)?;
-                let part = match self.was_git_alone(&answered)? {
-                    true => Some(PartKind::Git),
-                    false => self.record_alone(&answered, before)?,
-                };
-                let options = RestoreOptions { paths: answered.paths.clone(), part, ..options.clone() };
-                let request = Request {
-                    verb,
-                    answers: Some(answered.id),
-                    to: self.checkpoint(before)?,
-                    options: &options,
-                    correction: None,
-                    taking: None,
-                };
-                self.restore_held(workspace, &held, &request, progress)
-            })
-        })?;
-        Ok(restored.with(effects))
+        // What a crash left may be the very rollback that is to be undone.
+        let recovered = self.recover(workspace, progress)?;
+        let mut tries = 1..=TRIES;
+        loop {
+            let (answered, before) = self.answered(workspace.id, verb)?;
+            let mut options = options.clone();
+            options.parts.clone_from(&answered.parts);
+            options.paths = match answered.parts.contains(&PartKind::Git) {
+                true => Vec::new(),
+                false => answered.paths,
+            };
+            let at = answered.together.is_none().then_some(workspace.id);
+            let mut request = Request::new(verb, at, self.checkpoint(before)?, &options);
+            request.answers = Some(answered.id);
+            match self.roll_back(&request, progress) {
+                Err(Error::AnsweredMeanwhile { .. }) if tries.next().is_some() => {}
+                done => {
+                    let mut done = done?;
+                    let mut first = recovered;
+                    first.join(std::mem::take(&mut done.recovered));
+                    done.recovered = first;
+                    return Ok(done);
+                }
+            }
+        }
     }
 
-    /// The part that a rollback put back alone, where that was a record and no files: its safety checkpoint holds what it moved.
-    fn record_alone(&self, answered: &Rollback, safety: CheckpointId) -> Result<Option<PartKind>, Error> {
-        if answered.strategy != Strategy::Selective || !answered.paths.is_empty() {
-            return Ok(None);
+    /// Whether the rollback that is answered is still the one to answer, now that its folders are held.
+    pub(crate) fn still_answers(&self, request: &Request<'_>) -> Result<(), Error> {
+        let Some(rollback) = request.answers else { return Ok(()) };
+        let Some(record) = self.catalog.rollback(rollback)? else { return Ok(()) };
+        match self.answered(record.workspace_id, request.verb)?.0.id == rollback {
+            true => Ok(()),
+            false => Err(Error::AnsweredMeanwhile { rollback }),
         }
-        let parts = self.checkpoint(safety)?.parts;
-        let records = [PartKind::Plan, PartKind::Session];
-        Ok(records.into_iter().find(|kind| parts.iter().any(|part| part.kind == *kind)))
-    }
-
-    /// Takes the last rollback of many folders back, or does it again: the one that a workspace's history ends with.
-    ///
-    /// # Errors
-    /// [`Error::NothingToUndo`] and [`Error::NothingToRedo`]; [`Error::NotTogether`] when the last one was of this workspace alone; or as
-    /// [`CheckpointManager::restore_together`].
-    pub fn answer_together(
-        &self,
-        workspace: &Workspace,
-        verb: Verb,
-        options: &RestoreOptions,
-        progress: &dyn Progress,
-    ) -> Result<RestoredTogether, Error> {
-        self.recover(workspace, progress)?;
-        let (answered, before) = self.answered(workspace, verb)?;
-        if answered.together.is_none() {
-            return Err(Error::NotTogether { rollback: answered.id });
-        }
-        let to = self.checkpoint(before)?;
-        let part = self.was_git_alone(&answered)?.then_some(PartKind::Git);
-        let options = RestoreOptions { part, ..options.clone() };
-        self.restore_wish(&Wish { verb, answers: Some(answered.id), to: &to, options: &options }, progress)
     }
 
     /// The paths of a workspace that a rollback changed which is answered now, sorted. Where it was one of many folders, each has its own
@@ -176,8 +148,8 @@ impl CheckpointManager {
     }
 
     /// The rollback that is answered, and what was there just before it.
-    fn answered(&self, workspace: &Workspace, verb: Verb) -> Result<(Rollback, CheckpointId), Error> {
-        let history = self.catalog.rollbacks(workspace.id)?;
+    fn answered(&self, workspace: WorkspaceId, verb: Verb) -> Result<(Rollback, CheckpointId), Error> {
+        let history = self.catalog.rollbacks(workspace)?;
         let mut stacks = stacks(&history);
         let answered = match verb {
             Verb::Redo => stacks.redo.pop().ok_or(Error::NothingToRedo)?,

@@ -4,14 +4,14 @@ use crate::config::Broken;
 use crate::git::Tags;
 use crate::mark::Marker;
 use crate::records::Tombstones;
-use crate::restore::DryRun;
+use crate::rollback::DryRun;
 use crate::undo::next_answers;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{CatalogError, Filter, Pinned, RoleFilter, Workspace};
 use safepoint_model::checkpoint::{Checkpoint, Scope};
 use safepoint_model::progress::Activity;
 use safepoint_model::retention::{Candidate, Needed, Policy, Verdict, decide};
-use safepoint_model::{CheckpointId, Progress, Timestamp};
+use safepoint_model::{CheckpointId, Progress, Timestamp, WorkspaceId};
 use safepoint_planted::planted;
 use safepoint_store::{Collected, Collecting, Limits, Outcome, PACK_BYTES_MAX, StoreError};
 use safepoint_workspace::Root;
@@ -325,17 +325,9 @@ impl CheckpointManager {
 
     /// What comes after a checkpoint: what retention lets go goes, and now and then its space is freed. That this fails is told and
     /// never makes the checkpoint fail.
-    pub(crate) fn tend(&self, workspace: &Workspace, progress: &dyn Progress) -> Tended {
+    pub(crate) fn tend(&self, workspace: Option<WorkspaceId>, progress: &dyn Progress) -> Tended {
         let mut tended = Tended::default();
-        let pruned = self.policies(Some(workspace)).and_then(|policies| {
-            let mut pruned = self.prune_unseen(Some(workspace), &policies)?;
-            // Nobody takes checkpoints in a sandbox that is gone.
-            for (_, sandbox) in self.catalog.sandboxes(workspace.id)? {
-                pruned.extend(self.prune_unseen(Some(&self.workspace(sandbox.workspace_id)?), &policies)?);
-            }
-            Ok(pruned)
-        });
-        match pruned {
+        match self.prune_old(workspace) {
             Ok(pruned) => tended.pruned = pruned,
             Err(error) => tended.warnings.push(format!("old checkpoints could not be pruned: {error}")),
         }
@@ -344,6 +336,19 @@ impl CheckpointManager {
             tended.warnings.push(format!("the space of deleted checkpoints could not be freed: {error}"));
         }
         tended
+    }
+
+    /// Prunes what is old, of a workspace or of what is taken together.
+    fn prune_old(&self, workspace: Option<WorkspaceId>) -> Result<Vec<CheckpointId>, Error> {
+        let workspace = workspace.map(|id| self.workspace(id)).transpose()?;
+        let policies = self.policies(workspace.as_ref())?;
+        let mut pruned = self.prune_unseen(workspace.as_ref(), &policies)?;
+        // Nobody takes checkpoints in a sandbox that is gone.
+        let sandboxes = workspace.map(|workspace| self.catalog.sandboxes(workspace.id)).transpose()?;
+        for (_, sandbox) in sandboxes.into_iter().flatten() {
+            pruned.extend(self.prune_unseen(Some(&self.workspace(sandbox.workspace_id)?), &policies)?);
+        }
+        Ok(pruned)
     }
 
     /// The cap that holds for this home.
@@ -376,39 +381,49 @@ impl CheckpointManager {
     /// pruned for it. What only shows something makes no room.
     pub(crate) fn within_cap<T>(
         &self,
-        workspace: &Workspace,
+        first: Option<WorkspaceId>,
         dry_run: DryRun,
         progress: &dyn Progress,
         mut act: impl FnMut() -> Result<T, Error>,
     ) -> Result<(T, Vec<CheckpointId>), Error> {
         self.renew_limits()?;
-        let error = match act() {
-            Err(error) if cap_hit(&error).is_some() => error,
-            other => return Ok((other?, Vec::new())),
-        };
+        match act() {
+            Err(error) if cap_hit(&error).is_some() => {
+                let pruned = self.make_room_for(error, first, dry_run, progress)?;
+                Ok((act().map_err(|error| self.capped(error))?, pruned))
+            }
+            other => Ok((other?, Vec::new())),
+        }
+    }
+
+    /// Makes room for what ran into the cap, first where it was to be. Gives what was pruned.
+    ///
+    /// # Errors
+    /// That there is no room to be had, or that nothing is to be pruned for what only shows something.
+    pub(crate) fn make_room_for(
+        &self,
+        error: Error,
+        first: Option<WorkspaceId>,
+        dry_run: DryRun,
+        progress: &dyn Progress,
+    ) -> Result<Vec<CheckpointId>, Error> {
         if dry_run == DryRun::Yes {
             return Err(self.capped(error));
         }
         let before = self.store.pack_bytes()?;
-        let pruned = self.make_room(workspace, progress);
+        let pruned = self.make_room(first, progress);
         if self.store.pack_bytes()? >= before {
             return Err(self.capped(error));
         }
         self.renew_limits()?;
-        Ok((act().map_err(|error| self.capped(error))?, pruned))
-    }
-
-    /// Prunes what is taken together. A failure never makes the checkpoint before it fail.
-    pub(crate) fn tend_together(&self) -> Vec<CheckpointId> {
-        let pruned = self.policies(None).and_then(|policies| self.prune_unseen(None, &policies));
-        pruned.unwrap_or_default()
+        Ok(pruned)
     }
 
     /// Prunes what may go, everywhere, and frees its space. Whatever of it fails, less room is made.
-    fn make_room(&self, workspace: &Workspace, progress: &dyn Progress) -> Vec<CheckpointId> {
+    fn make_room(&self, first: Option<WorkspaceId>, progress: &dyn Progress) -> Vec<CheckpointId> {
         let mut pruned = Vec::new();
         let mut workspaces = self.catalog.workspaces().unwrap_or_default();
-        workspaces.sort_by_key(|other| other.id != workspace.id);
+        workspaces.sort_by_key(|other| Some(other.id) != first);
         for workspace in workspaces {
             let gone = self
                 .policies(Some(&workspace))
@@ -422,7 +437,7 @@ impl CheckpointManager {
     }
 
     /// Says how much was needed, and by how much that is too much.
-    fn capped(&self, error: Error) -> Error {
+    pub(crate) fn capped(&self, error: Error) -> Error {
         let (Some((needed_bytes, used_bytes, allowed_bytes)), Ok(cap)) = (cap_hit(&error), self.cap()) else {
             return error;
         };

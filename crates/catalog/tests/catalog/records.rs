@@ -150,6 +150,7 @@ pub(crate) fn rollback(number: u128, to: u128) -> Rollback {
         restored_files_count: 0,
         removed_files_count: 0,
         changed_paths: None,
+        parts: Vec::new(),
         rescued: Vec::new(),
         error: None,
     }

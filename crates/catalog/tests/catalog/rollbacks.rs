@@ -2,7 +2,7 @@
 
 use crate::records::{Room, at, checkpoint, here, id, object, path, rollback, step, with_role, workspace};
 use safepoint_catalog::{CatalogError, FinishFacts};
-use safepoint_model::checkpoint::Role;
+use safepoint_model::checkpoint::{PartKind, Role};
 use safepoint_model::rollback::{Rescued, Rollback, RollbackState, Strategy, Verb};
 use safepoint_model::{RollbackId, WorkspaceId};
 
@@ -47,6 +47,7 @@ fn a_rollback_reads_back_with_every_field() {
         from: Some(id(2)),
         safety_checkpoint: Some(id(2)),
         strategy: Strategy::Selective,
+        parts: vec![PartKind::Plan, PartKind::Files],
         paths: vec![path(b"a"), path(b"odd \xff/name"), path(b"")],
         state: RollbackState::Applying,
         finished_at: Some(at(3)),

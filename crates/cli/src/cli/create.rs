@@ -3,13 +3,13 @@
 use crate::cli::args::CreateArgs;
 use crate::cli::output::{Printer, Reply};
 use crate::cli::terminal::{counted, printable, size};
-use crate::cli::{Context, exit, together};
+use crate::cli::{Context, exit};
 use crate::context::Surroundings;
 use crate::json;
 use crate::problem::Problem;
 use safepoint::model::checkpoint::{Checkpoint, PartKind, Progress, Scope};
-use safepoint::model::coverage::{Coverage, Skipped, Why};
-use safepoint::{CheckpointManager, CreateOptions, Created, GitCommit, Whole, Workspace};
+use safepoint::model::coverage::{Coverage, Skipped};
+use safepoint::{CheckpointManager, CreateOptions, Created, GitCommit, Subject, Workspace};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -23,9 +23,9 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem
                 "Take a checkpoint of the project with --git beside it.",
             ));
         }
-        (Scope::Framework, None, None) => return together::create(context, &Whole::Framework, &options),
+        (Scope::Framework, None, None) => return of_many(context, &Subject::Framework, &options),
         (Scope::Agent, Some(name), None) => {
-            return together::create(context, &Whole::Agent(name.clone()), &options);
+            return of_many(context, &Subject::Agent(name.clone()), &options);
         }
         (Scope::Workflow, None, Some(plan)) => return of_plan(context, plan, &options),
         _ => {
@@ -41,15 +41,26 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem
     let created = manager
         .create(&workspace, &options, &context.progress)
         .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
-    tell(&context.out, &created);
+    Ok(answer(&context.out, &created, Some(&workspace)))
+}
+
+/// A checkpoint of an agent, or of everything.
+fn of_many(context: &Context, subject: &Subject, options: &CreateOptions) -> Result<Reply, Problem> {
+    let manager = context.surroundings.open(options.source_tool.as_deref())?;
+    let created = manager.create(subject, options, &context.progress)?;
+    Ok(answer(&context.out, &created, None))
+}
+
+/// Tells what was made, to people and to programs.
+fn answer(out: &Printer, created: &Created, workspace: Option<&Workspace>) -> Reply {
+    tell(out, created);
     let data = json!({
         "checkpoint": json::checkpoint_with_coverage(&created.checkpoint, &created.coverage),
-        "workspace": json::workspace(&workspace),
+        "workspace": workspace.map(json::workspace),
         "pruned": created.pruned,
     });
     let whole = is_whole(&created.coverage) && created.not_in_git.is_empty();
-    let exit = if whole { exit::DONE } else { exit::IN_PART };
-    Ok(Reply { data, exit, failure: None })
+    Reply { data, exit: if whole { exit::DONE } else { exit::IN_PART }, failure: None }
 }
 
 /// A checkpoint of a plan and of the files that it works on.
@@ -57,14 +68,7 @@ fn of_plan(context: &Context, plan: &str, options: &CreateOptions) -> Result<Rep
     let manager = context.surroundings.open(options.source_tool.as_deref())?;
     let created = manager.checkpoint_plan(plan, options, &context.progress)?;
     let workspace = manager.plan_workspace(&manager.plan(plan)?)?;
-    tell(&context.out, &created);
-    let data = json!({
-        "checkpoint": json::checkpoint_with_coverage(&created.checkpoint, &created.coverage),
-        "workspace": json::workspace(&workspace),
-        "pruned": created.pruned,
-    });
-    let exit = if is_whole(&created.coverage) { exit::DONE } else { exit::IN_PART };
-    Ok(Reply { data, exit, failure: None })
+    Ok(answer(&context.out, &created, Some(&workspace)))
 }
 
 fn options(context: &Context, args: &CreateArgs) -> Result<CreateOptions, Problem> {
@@ -129,7 +133,7 @@ pub(crate) fn is_whole(coverage: &Coverage) -> bool {
 
 /// Left out against our will.
 pub(crate) fn is_lack(skipped: &Skipped) -> bool {
-    matches!(skipped.why, Why::Unreadable | Why::TooDeep)
+    skipped.why.is_lack()
 }
 
 pub(crate) fn tell(out: &Printer, created: &Created) {
@@ -138,18 +142,40 @@ pub(crate) fn tell(out: &Printer, created: &Created) {
         out.line(checkpoint.id);
     } else {
         let label = checkpoint.label.as_deref().map(|label| format!(" \"{}\"", printable(label)));
-        out.line(format!("Checkpoint {}{}", out.colours.bold(checkpoint.id), label.unwrap_or_default()));
+        let name = format!("{}{}", out.colours.bold(checkpoint.id), label.unwrap_or_default());
+        match checkpoint.workspace_id {
+            Some(_) => out.line(format!("Checkpoint {name}")),
+            None => {
+                out.line(format!("Checkpoint {name} of scope {}", checkpoint.scope));
+                out.line(format!("  {}", held_together(checkpoint)));
+            }
+        }
         let held = counted(checkpoint.files.count, "file or folder", "files and folders");
         let stored = format!("{} new in the store, {} ms", size(checkpoint.size_bytes), out.elapsed_ms());
         out.line(format!("  {held}, {}; {stored}", size(checkpoint.files.bytes)));
-        out.line(format!("  {}", since_parent(out, checkpoint)));
+        if checkpoint.workspace_id.is_some() {
+            out.line(format!("  {}", since_parent(out, checkpoint)));
+        }
         if let Some(commit) = commit(checkpoint) {
             out.line(format!("  commit {commit}"));
         }
-        left_out(out, &created.coverage);
-        kept_folder(out, checkpoint);
+        if checkpoint.workspace_id.is_some() {
+            left_out(out, &created.coverage);
+            kept_folder(out, checkpoint);
+        }
     }
     tell_upkeep(out, created);
+}
+
+/// What a checkpoint of several folders holds.
+fn held_together(checkpoint: &Checkpoint) -> String {
+    let count = |kind: PartKind| checkpoint.count(kind) as u64;
+    format!(
+        "{}, {}, {}",
+        counted(count(PartKind::Files), "folder", "folders"),
+        counted(count(PartKind::Plan), "plan", "plans"),
+        counted(count(PartKind::Agent), "agent", "agents")
+    )
 }
 
 /// What a checkpoint had to say, and what keeping house after it did.

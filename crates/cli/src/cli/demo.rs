@@ -12,7 +12,7 @@ use crate::cli::terminal::{counted, size};
 use crate::context::Surroundings;
 use crate::problem::Problem;
 use project::{Picture, Project};
-use safepoint::{CheckpointManager, CreateOptions, RestoreOptions, Silent, Workspace};
+use safepoint::{CheckpointManager, CreateOptions, RollbackOptions, Silent, Workspace};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::path::Path;
@@ -59,25 +59,25 @@ impl Story<'_> {
         let checkpoint = self.checkpoint(&workspace)?;
         let after = self.disaster(&workspace)?;
         self.begin();
-        let back = self.manager.restore(&workspace, checkpoint, &RestoreOptions::default(), &Silent)?;
+        let back = self.manager.rollback(&workspace, checkpoint, &RollbackOptions::default(), &Silent)?;
         self.step(
             "safepoint rollback @",
             &[format!(
                 "{} put back, {} removed: all or nothing, on disk, and read back",
-                counted(back.outline.restored, "file", "files"),
-                back.outline.removed
+                counted(back.outline().restored, "file", "files"),
+                back.outline().removed
             )],
         );
         let restored = self.compare("Is it really the same?", &before, "before the disaster")?;
         self.begin();
-        self.manager.undo(&workspace, &RestoreOptions::default(), &Silent)?;
+        self.manager.undo(&workspace, &RollbackOptions::default(), &Silent)?;
         self.step(
             "safepoint undo",
             &["the rollback is taken back: the present had been kept first".to_owned()],
         );
         let undone = self.compare("Is the mess back, every byte of it?", &after, "in the mess")?;
         self.begin();
-        self.manager.redo(&workspace, &RestoreOptions::default(), &Silent)?;
+        self.manager.redo(&workspace, &RollbackOptions::default(), &Silent)?;
         self.step("safepoint redo", &["and done again".to_owned()]);
         let redone = self.compare("And the same once more?", &before, "before the disaster")?;
         let planned = self.tell_plan(&workspace)?;

@@ -95,7 +95,7 @@ fn tell(out: &Printer, repair: &Repair, errors: &[String]) {
     }
     let whole = counted(repair.restorable.len() as u64, "checkpoint", "checkpoints");
     if errors.is_empty() {
-        out.line(format!("{} {whole}, and all can be restored.", out.colours.green("Whole:")));
+        out.line(format!("{} {whole}, and all can be restored.", out.colours.green("Subject:")));
         return;
     }
     let lost = counted(errors.len() as u64, "thing is", "things are");

@@ -189,7 +189,7 @@ fn what_people_see() {
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&["validate"]), @r#"
-    Valid: everything is there (1 checkpoint, 12 objects, SIZE)
+    Valid: everything is there (1 checkpoint, 11 objects, SIZE)
     Ready: a checkpoint of project would hold 4 files and folders, 18 B.
     Git: on main at fd479daa84; uncommitted: 0 staged, 1 modified, 0 untracked.
     Tests: not known, because no test command is configured.

@@ -181,6 +181,7 @@ fn the_whole_answer() {
           "from": "01KG9YV2300QJS22HDXJ4G4Q61",
           "git": null,
           "id": "01KG9YV50RXHKZH4X2XVXK4NAY",
+          "parts": [],
           "paths": [],
           "plan": null,
           "removed_files_count": 0,

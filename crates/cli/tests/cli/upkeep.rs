@@ -393,7 +393,7 @@ fn purge_takes_a_secret_out_of_everything() {
 fn repair_takes_what_the_workspace_still_has_and_names_what_is_lost() {
     let sandbox = Sandbox::with_checkpoint();
     assert_snapshot!(sandbox.run(&["repair"]), @"
-    Whole: 1 checkpoint, and all can be restored.
+    Subject: 1 checkpoint, and all can be restored.
     --- exit 0
     ");
     let pack = fs::read_dir(sandbox.path("home/store/packs")).unwrap().next().unwrap().unwrap().path();
@@ -603,7 +603,7 @@ fn repair_says_which_workspace_it_could_not_look_at() {
     fs::rename(sandbox.path("elsewhere"), sandbox.path("project")).unwrap();
     assert_snapshot!(sandbox.run(&["repair"]), @"
     1 object was stored anew from workspaces that still have the content.
-    Whole: 1 checkpoint, and all can be restored.
+    Subject: 1 checkpoint, and all can be restored.
     --- exit 0
     ");
 }

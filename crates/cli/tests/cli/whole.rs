@@ -204,7 +204,7 @@ fn what_was_taken_together_can_be_looked_into() {
       scope     framework
       parts     4 folders, 0 plans, 1 agent
       holds     8 files and folders, 63 B
-      changed   +0 ~0 -0
+      changed   +2 ~0 -0
       stored    SIZE new in the store
       uuid      019c13ef-6cc0-c9cf-3768-8dadcab79996
       integrity <hash>

@@ -296,7 +296,6 @@ fn choices_that_contradict_each_other() {
         (&["--until", "true", "--dry-run"], "cannot be shown without doing it"),
         (&["--strategy", "immediate", "--verify", "true"], "asks no command"),
         (&["--verify", "true"], "no terminal to ask on"),
-        (&["--part", "files", "--part", "plan"], "one part can be chosen"),
         (&["--bisect"], "--until"),
     ] {
         let output = sandbox.output(&[&["rollback", "@"][..], args].concat());

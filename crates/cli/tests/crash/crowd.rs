@@ -1,7 +1,7 @@
 //! A crowd: several processes at once on one home, doing whatever comes, some of them killed at random moments. Afterwards
 //! everything is whole, and what each worker believes is true.
 
-use safepoint::{CheckpointManager, Depth, Filter, Pinned, RestoreOptions, RoleFilter, Silent};
+use safepoint::{CheckpointManager, Depth, Filter, Pinned, RoleFilter, RollbackOptions, Silent};
 use safepoint_testkit::TreeImage;
 use std::collections::BTreeMap;
 use std::fs;
@@ -204,7 +204,7 @@ fn a_crowd_of_processes_with_random_kills_loses_nothing() {
         let filter = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
         for checkpoint in manager.list(&filter).unwrap() {
             manager.pin(checkpoint.id, Pinned::Yes).unwrap();
-            manager.restore(&workspace, checkpoint.id, &RestoreOptions::default(), &Silent).unwrap();
+            manager.rollback(&workspace, checkpoint.id, &RollbackOptions::default(), &Silent).unwrap();
             if let Some(image) = known.get(&checkpoint.id.to_string()) {
                 let now = TreeImage::read(&project, &[".safepoint"]).unwrap();
                 assert_eq!(now.difference(image), Vec::<String>::new(), "{}", checkpoint.id);

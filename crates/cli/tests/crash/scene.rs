@@ -8,7 +8,7 @@ use safepoint::model::rollback::{RollbackState, Verb};
 use safepoint::model::session::SessionStatus;
 use safepoint::{
     CheckpointManager, CreateOptions, Depth, Filter, GitCommit, GitReset, NewDecision, NewSession,
-    RestoreOptions, RoleFilter, Silent, Uncommitted, Whole, Workspace,
+    RoleFilter, RollbackOptions, Silent, Subject, Uncommitted, Workspace,
 };
 use safepoint_testkit::{Program, TreeImage, copy_tree};
 use std::ffi::OsString;
@@ -199,13 +199,13 @@ fn hard_reset(home: &Path, project: &Path, to: CheckpointId) -> TreeImage {
     copy_tree(project, &project_kept).unwrap();
     let manager = CheckpointManager::open(home).unwrap();
     let workspace = manager.workspace_around(project).unwrap().unwrap();
-    let options = RestoreOptions {
+    let options = RollbackOptions {
         git: GitReset::Hard,
         uncommitted: Uncommitted::Discarded,
-        ..RestoreOptions::default()
+        ..RollbackOptions::default()
     };
-    let restored = manager.restore(&workspace, to, &options, &Silent).unwrap();
-    let moved = restored.git.unwrap();
+    let restored = manager.rollback(&workspace, to, &options, &Silent).unwrap();
+    let moved = restored.folders[0].git.clone().unwrap();
     assert!(moved.from != moved.to && moved.files, "{moved:?}");
     drop(manager);
     let there = image(project);
@@ -313,7 +313,7 @@ impl Scene {
                 manager.set_agent("claude", "model", "then".into()).unwrap();
                 others = OTHERS.map(|name| image(&folder.join(name))).to_vec();
                 let options = CreateOptions { label: Some("all".to_owned()), ..CreateOptions::default() };
-                manager.create_together(&Whole::Framework, &options, &Silent).unwrap().checkpoint.id
+                manager.create(&Subject::Framework, &options, &Silent).unwrap().checkpoint.id
             }
             _ => manager.create(&workspace, &options, &Silent).unwrap().checkpoint.id,
         };
@@ -357,7 +357,7 @@ impl Scene {
             assert!(created.not_in_git.is_empty(), "{:?}", created.not_in_git);
         }
         if act == Act::Undo {
-            manager.restore(&workspace, first, &RestoreOptions::default(), &Silent).unwrap();
+            manager.rollback(&workspace, first, &RollbackOptions::default(), &Silent).unwrap();
         }
         let (old, new) = match act {
             Act::Create | Act::Migrate => (second_image.clone(), second_image),
@@ -563,12 +563,12 @@ impl Scene {
         let now = manager.create(&workspace, &CreateOptions::default(), &Silent).unwrap().checkpoint.id;
         let image_now = image(&self.project());
         for checkpoint in manager.list(&filter).unwrap() {
-            manager.restore(&workspace, checkpoint.id, &RestoreOptions::default(), &Silent).unwrap();
+            manager.rollback(&workspace, checkpoint.id, &RollbackOptions::default(), &Silent).unwrap();
         }
         if self.act == Act::RollbackTogether {
-            manager.restore_together(self.target, &RestoreOptions::default(), &Silent).unwrap();
+            manager.rollback(None, self.target, &RollbackOptions::default(), &Silent).unwrap();
         }
-        manager.restore(&workspace, now, &RestoreOptions::default(), &Silent).unwrap();
+        manager.rollback(&workspace, now, &RollbackOptions::default(), &Silent).unwrap();
         assert!(image(&self.project()).difference(&image_now).is_empty());
     }
 }

@@ -2,7 +2,7 @@
 //! Whatever is listed afterwards restores exactly.
 
 use safepoint::{
-    CheckpointManager, CreateOptions, Depth, Filter, RestoreOptions, RoleFilter, Silent, Workspace,
+    CheckpointManager, CreateOptions, Depth, Filter, RoleFilter, RollbackOptions, Silent, Workspace,
 };
 use safepoint_testkit::{End, Program, TreeImage, copy_tree, kill_at};
 use std::collections::BTreeMap;
@@ -148,7 +148,7 @@ impl Yard {
         for entry in fs::read_dir(self.path(name)).unwrap() {
             fs::remove_file(entry.unwrap().path()).unwrap();
         }
-        manager.restore(workspace, id, &RestoreOptions::default(), &Silent).unwrap();
+        manager.rollback(workspace, id, &RollbackOptions::default(), &Silent).unwrap();
         let now = self.image(name);
         let known = self.images.get(&id.to_string());
         let fits = known.is_some_and(|images| images.contains(&now))

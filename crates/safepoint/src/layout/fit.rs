@@ -2,6 +2,7 @@
 //! that it is shown, validated and exported like any other, and never put back.
 
 use crate::agents::agent_path;
+use crate::rollback::RollbackOptions;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::Workspace;
 use safepoint_model::agent::{Agent, AgentPathKind, WorkspaceKind};
@@ -136,18 +137,14 @@ impl CheckpointManager {
     pub(crate) fn only_of_here(
         &self,
         checkpoint: &Checkpoint,
-        wanted: Option<PartKind>,
+        options: &RollbackOptions,
     ) -> Result<Checkpoint, Error> {
-        // Sessions belong to checkpoints of one workspace.
-        if let Some(part) = wanted.filter(|part| *part == PartKind::Session) {
-            return Err(Error::NoPart { checkpoint: checkpoint.id, part });
-        }
         let mut here = checkpoint.clone();
         let away: Vec<PartRecord> = here.parts.extract_if(.., |part| is_elsewhere(&part.key)).collect();
         let (mut what, mut commands) = (Vec::new(), Vec::new());
         for part in away {
             let (kind, told, command) = self.told_of(&part)?;
-            if told.is_empty() || wanted.is_some_and(|wanted| wanted != kind) {
+            if told.is_empty() || !options.wants(kind) {
                 continue;
             }
             what.push(told);

@@ -5,14 +5,14 @@ use super::reading::{DOCUMENT, Reading};
 use super::rows::{ContentRow, FilesState, State};
 use super::{LayoutError, git, path, plan, state_name, take};
 use crate::parts::files::keep_document;
-use crate::restore::DryRun;
+use crate::rollback::DryRun;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::Workspace;
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind, PartRecord, Role, Scope, Totals};
 use safepoint_model::coverage::Coverage;
 use safepoint_model::progress::Activity;
 use safepoint_model::{
-    CheckpointId, ObjectId, ObjectSource, Progress, RelPath, Timestamp, WorkspaceId, change, document,
+    CheckpointId, ObjectSource, Progress, RelPath, Timestamp, WorkspaceId, change, document,
 };
 use safepoint_store::Writer;
 use std::path::Path;
@@ -65,7 +65,7 @@ impl CheckpointManager {
             progress.end();
             imported
         };
-        let (imported, pruned) = self.within_cap(workspace, DryRun::No, progress, act)?;
+        let (imported, pruned) = self.within_cap(Some(workspace.id), DryRun::No, progress, act)?;
         Ok(Imported { pruned, ..imported })
     }
 
@@ -131,7 +131,7 @@ impl CheckpointManager {
     ) -> Checkpoint {
         let metadata = &reading.metadata;
         // What speaks for all of it is known once all of it was read.
-        let mut checkpoint = self.blank_of(workspace, ObjectId::from_bytes([0; 32]), Vec::new());
+        let mut checkpoint = self.blank(workspace);
         let now = checkpoint.created_at;
         checkpoint.created_at = metadata.created_at.min(now);
         checkpoint.label = options.label.clone().or_else(|| metadata.label.clone());

@@ -64,8 +64,7 @@ impl CheckpointManager {
             progress.end();
             imported
         };
-        let Some(any) = self.catalog.workspaces()?.into_iter().next() else { return act() };
-        let (imported, pruned) = self.within_cap(&any, DryRun::No, progress, act)?;
+        let (imported, pruned) = self.within_cap(None, DryRun::No, progress, act)?;
         Ok(Imported { pruned, ..imported })
     }
 

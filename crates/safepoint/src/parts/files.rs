@@ -1,12 +1,14 @@
 //! The files of a workspace, as a part.
 
+use crate::apply::Taking;
 use crate::databases::Copies;
 use crate::home::{CacheDraft, PendingCache};
-use crate::part::{Captured, Chosen, Outline, Part, Prepared};
+use crate::part::{Captured, Left, Outline, Part, Prepared};
+use crate::parts::git::git_folder;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Transaction, Workspace};
-use safepoint_model::change::graft;
-use safepoint_model::checkpoint::{PartKind, PartRecord, Totals};
+use safepoint_model::change::{Absent, graft};
+use safepoint_model::checkpoint::{Checkpoint, PartKind, Role, Totals};
 use safepoint_model::coverage::{Coverage, Why};
 use safepoint_model::files::FilesDocument;
 use safepoint_model::rollback::{Expected, Step};
@@ -36,6 +38,8 @@ pub(crate) struct FilesPart<'m> {
     pub(crate) covered: Vec<RelPath>,
     /// Another home may have left it half old and half new.
     pub(crate) is_mixed: bool,
+    /// Whether somebody asked for this checkpoint: then it is worth a word that it holds nothing.
+    pub(crate) is_asked_for: bool,
     /// What of it.
     pub(crate) what: What,
     /// What is to become of displaced files that may have a writer.
@@ -44,6 +48,10 @@ pub(crate) struct FilesPart<'m> {
     pub(crate) access: Access,
     /// What a rollback is about, where it is not about everything: other large files are not read for it.
     pub(crate) chosen: Vec<RelPath>,
+    /// What a chosen path means that is in neither state.
+    pub(crate) absent: Absent,
+    /// The result of a plan that is taken over: it is compared with all of the project.
+    pub(crate) taking: Option<&'m Taking>,
 }
 
 impl<'m> FilesPart<'m> {
@@ -54,31 +62,32 @@ impl<'m> FilesPart<'m> {
         excludes: Vec<String>,
     ) -> Self {
         let capabilities = manager.settings.capabilities;
-        let (times, what, waiting) = (Times::default(), What::Files, Waiting::Kept);
-        let (leave, covered, is_mixed) = (Vec::new(), Vec::new(), false);
-        let (chosen, access) = (Vec::new(), Access::Captured);
         Self {
             manager,
             root,
             workspace,
             capabilities,
-            times,
+            times: Times::default(),
             excludes,
-            leave,
-            covered,
-            is_mixed,
-            what,
-            waiting,
-            chosen,
-            access,
+            leave: Vec::new(),
+            covered: Vec::new(),
+            is_mixed: false,
+            is_asked_for: false,
+            what: What::Files,
+            waiting: Waiting::Kept,
+            access: Access::Captured,
+            chosen: Vec::new(),
+            absent: Absent::Refused,
+            taking: None,
         }
     }
 
     /// The folder of the repository in it, all of it.
     pub(crate) fn git_folder(&self) -> FilesPart<'m> {
         let FilesPart { manager, root, workspace, capabilities, times, waiting, access, .. } = *self;
+        let (chosen, absent) = (vec![git_folder()], Absent::Fine);
         let part = FilesPart::new(manager, root, workspace, Vec::new());
-        FilesPart { capabilities, times, waiting, access, what: What::Git, ..part }
+        FilesPart { capabilities, times, waiting, access, chosen, absent, what: What::Git, ..part }
     }
 
     /// Looks at the workspace, with the help of what the last capture saw. Of large files that are longer or shorter than in `keep` only
@@ -194,46 +203,66 @@ impl Part for FilesPart<'_> {
     fn capture(
         &self,
         writer: &Writer<'_>,
-        target: Option<&PartRecord>,
+        target: Option<ObjectId>,
         progress: &dyn Progress,
     ) -> Result<Captured, Error> {
-        let target = target.map(|part| FilesDocument::load(writer, part.document)).transpose()?;
+        let target = target.map(|target| FilesDocument::load(writer, target)).transpose()?;
         self.manager.note_access_captured()?;
         let sidecars = if target.is_some() { Sidecars::All } else { Sidecars::Needed };
         let last = self.manager.trusted_cache(self.workspace.id, self.what)?;
         let draft = self.manager.home.draft_cache(self.workspace.id, self.what, last.as_ref());
         let caches = (last.as_ref(), draft.as_ref().and_then(CacheDraft::writer));
         let keep = target.and_then(|target| target.tree());
-        let large = match self.chosen.is_empty() {
-            true => LargeFiles::Read,
-            false => LargeFiles::Within(&self.chosen),
-        };
+        let all = self.chosen.is_empty() || self.taking.is_some() || self.what == What::Git;
+        let large = if all { LargeFiles::Read } else { LargeFiles::Within(&self.chosen) };
         let scan = self.scan_with(caches, writer, keep, (sidecars, large), progress)?;
         let Snapshot { root, coverage } = &scan.snapshot;
-        Ok(Captured {
-            document: keep_document(writer, root, coverage, scan.count, scan.bytes)?,
+        let document = keep_document(writer, root, coverage, scan.count, scan.bytes)?;
+        let mut captured = Captured {
+            document: Some(document),
             totals: Totals { count: scan.count, bytes: scan.bytes, ..Totals::default() },
             warnings: warnings(&scan),
             coverage: coverage.clone(),
             cache: draft.zip(scan.cache).map(|(draft, next)| PendingCache { draft, next }),
-        })
+        };
+        if self.what == What::Files {
+            let id = self.workspace.id;
+            let before = self.manager.files_before(self.manager.workspace(id)?.head, id)?;
+            self.manager.count_changes(before, document, writer, &mut captured.totals)?;
+            if self.is_asked_for {
+                captured.warnings.extend(self.manager.emptied(id, captured.totals)?);
+            }
+        }
+        Ok(captured)
+    }
+
+    /// The files are what a workspace is at: a checkpoint of them is its head.
+    fn commit(&self, transaction: &Transaction<'_>, checkpoint: &Checkpoint) -> Result<(), Error> {
+        // What is kept before a rollback moves nothing.
+        match checkpoint.role {
+            Some(Role::Safety) => Ok(()),
+            _ => Ok(transaction.set_head(self.workspace.id, checkpoint.id)?),
+        }
     }
 
     fn prepare<'p>(
         &'p self,
-        now: ObjectId,
+        now: Option<ObjectId>,
         target: ObjectId,
-        chosen: Chosen<'_>,
         writer: &Writer<'_>,
     ) -> Result<Box<dyn Prepared + 'p>, Error> {
-        let now = snapshot(writer, now)?;
+        let now_document = now.unwrap_or(target);
+        if let Some(taking) = self.taking {
+            taking.check(writer, now_document, target)?;
+        }
+        let now = snapshot(writer, now_document)?;
         let mut target = snapshot(writer, target)?;
-        if let (false, Some(base), Some(donor)) = (chosen.paths.is_empty(), now.tree(), target.tree()) {
-            let mut paths = chosen.paths.to_vec();
-            for path in chosen.paths {
+        if let (false, Some(base), Some(donor)) = (self.chosen.is_empty(), now.tree(), target.tree()) {
+            let mut paths = self.chosen.clone();
+            for path in &self.chosen {
                 paths.extend(database_family(writer, &[base, donor], path)?);
             }
-            let grafted = graft(writer, base, donor, &paths, chosen.absent)?;
+            let grafted = graft(writer, base, donor, &paths, self.absent)?;
             // The chosen paths as they were, everything else as it is.
             target.root = Entry { node: Node::Directory(grafted), ..now.root.clone() };
         }
@@ -248,8 +277,9 @@ impl Part for FilesPart<'_> {
         Ok(Box::new(FilesRollback { part: self, steps: plan.steps, outline, stage: None, settled: None }))
     }
 
-    fn resume<'p>(&'p self, id: RollbackId, steps: Vec<Step>) -> Result<Box<dyn Prepared + 'p>, Error> {
-        let stage = Some(Stage::reopen(self.root, id, self.capabilities)?);
+    fn resume<'p>(&'p self, left: Left) -> Result<Box<dyn Prepared + 'p>, Error> {
+        let Left { rollback, steps, .. } = left;
+        let stage = Some(Stage::reopen(self.root, rollback, self.capabilities)?);
         Ok(Box::new(FilesRollback { part: self, steps, outline: Outline::default(), stage, settled: None }))
     }
 }
@@ -264,8 +294,8 @@ struct FilesRollback<'p> {
 }
 
 impl Prepared for FilesRollback<'_> {
-    fn outline(&self) -> &Outline {
-        &self.outline
+    fn outline(&self) -> Option<&Outline> {
+        Some(&self.outline)
     }
 
     fn steps(&self) -> &[Step] {
@@ -292,15 +322,11 @@ impl Prepared for FilesRollback<'_> {
         Ok(meanwhile.into_iter().map(|meanwhile| meanwhile.path).collect())
     }
 
-    fn publish(&self, _: &Transaction<'_>) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn undo(&mut self) -> Result<(), Error> {
-        match &self.stage {
-            Some(stage) => Ok(stage.undo(&self.steps, &self.part.manager.store)?),
-            None => Ok(()),
+    fn undo(&mut self) -> Result<Vec<String>, Error> {
+        if let Some(stage) = &self.stage {
+            stage.undo(&self.steps, &self.part.manager.store)?;
         }
+        Ok(Vec::new())
     }
 
     fn settle(

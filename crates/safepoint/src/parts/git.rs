@@ -4,18 +4,18 @@
 //! What a rollback moves stands in its safety checkpoint before it is moved. So recovery can take it back, and an undo knows of it.
 
 use crate::git::in_words;
-use crate::home::PendingCache;
-use crate::part::{Outline, Part, Prepared};
+use crate::part::{Captured, Left, Outline, Part, Prepared, PutBack};
+use crate::parts::Nothing;
 use crate::parts::files::FilesPart;
-use crate::recover::Recovery;
-use crate::restore::RestoreOptions;
+use crate::rollback::{Request, RollbackOptions};
 use crate::{CheckpointManager, Error};
-use safepoint_catalog::{Transaction, Workspace};
+use safepoint_catalog::Workspace;
 use safepoint_git::{Changes, GitError, GitId, Head, Move, Repository, Target, short_name};
-use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind, PartRecord};
+use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord, Totals};
 use safepoint_model::content::Content;
+use safepoint_model::coverage::Coverage;
 use safepoint_model::git::{GitDocument, GitMove, GitRefs, GitTarget, KeptBytes};
-use safepoint_model::rollback::{Rollback, Step, Verb};
+use safepoint_model::rollback::{Step, Verb};
 use safepoint_model::{
     ObjectError, ObjectId, ObjectSink, ObjectSource, Progress, RelPath, RollbackId, WorkspaceId, document,
 };
@@ -100,9 +100,9 @@ pub(crate) fn needed(
     Ok((document.refs, document.contents().collect()))
 }
 
-/// A move of a repository on its way, with the document that tells it.
+/// A move of a repository on its way.
 pub(crate) struct Moving {
-    repository: Repository,
+    workspace: Workspace,
     a_move: Move,
     /// Whether the files go along.
     pub(crate) files: bool,
@@ -119,50 +119,222 @@ pub(crate) enum GitPlan {
 }
 
 impl GitPlan {
-    pub(crate) fn moved(&self) -> GitMoved {
-        match self {
-            GitPlan::Move(moving) => moving.moved(),
-            GitPlan::Folder(_, moved) => moved.clone(),
-        }
-    }
-
     /// Whether the files of the workspace go along.
     pub(crate) fn takes_files(&self) -> bool {
         matches!(self, GitPlan::Move(moving) if moving.files)
     }
 }
 
-/// Which rollback of which workspace may do something to a repository.
-pub(crate) struct Asked<'a> {
-    pub(crate) workspace: &'a Workspace,
-    pub(crate) verb: Verb,
-    pub(crate) to: &'a Checkpoint,
-    pub(crate) options: &'a RestoreOptions,
-    pub(crate) id: RollbackId,
+/// HEAD, branch, refs and index of the repository around a workspace, as a part.
+pub(crate) struct GitPart<'m> {
+    pub(crate) manager: &'m CheckpointManager,
+    pub(crate) workspace: &'m Workspace,
+    pub(crate) capture: GitCapture,
+    /// What a rollback moves in it.
+    pub(crate) moving: Option<Box<Moving>>,
 }
 
-/// What a checkpoint gets to know about a repository.
-#[derive(Default)]
-pub(crate) struct Noted {
-    pub(crate) parts: Vec<PartRecord>,
-    pub(crate) warnings: Vec<String>,
-    /// The document of the repository's folder, where all of it was captured.
-    pub(crate) folder: Option<ObjectId>,
-    /// The next cache of that folder.
-    pub(crate) cache: Option<PendingCache>,
-}
+impl Part for GitPart<'_> {
+    fn kind(&self) -> PartKind {
+        PartKind::Git
+    }
 
-impl Noted {
-    /// Adds it to a checkpoint that is about to be committed.
-    pub(crate) fn add_to(&self, checkpoint: &mut Checkpoint, writer: &Writer<'_>) -> Result<(), Error> {
-        checkpoint.warnings.extend(self.warnings.iter().cloned());
-        if !self.parts.is_empty() {
-            let parts = checkpoint.parts.iter().chain(&self.parts).cloned().collect();
-            let manifest = Manifest::new(parts);
-            checkpoint.integrity = document::store(writer, &manifest)?;
-            checkpoint.parts = manifest.parts;
+    fn key(&self) -> String {
+        self.workspace.id.to_string()
+    }
+
+    /// That the state cannot be read is a warning.
+    fn capture(&self, writer: &Writer<'_>, _: Option<ObjectId>, _: &dyn Progress) -> Result<Captured, Error> {
+        let mut captured = Captured::default();
+        if self.capture == GitCapture::None && self.moving.is_none() {
+            return Ok(captured);
         }
-        Ok(())
+        let read = match Repository::around(self.workspace.root_path()) {
+            Ok(Some(repository)) => read_state(&repository).map(|state| (repository, state)),
+            // What belongs to another folder says nothing about this one.
+            Ok(None) | Err(GitError::Stranger { .. } | GitError::Bare { .. }) => return Ok(captured),
+            Err(error) => Err(error),
+        };
+        match read {
+            Ok((repository, state)) => {
+                captured.document = Some(keep_state(writer, &repository, state, self.moving.as_deref())?);
+            }
+            Err(error) => {
+                let why = in_words(&error.into());
+                captured.warnings.push(format!("the state of git is not noted: {why}"));
+            }
+        }
+        Ok(captured)
+    }
+
+    fn prepare<'p>(
+        &'p self,
+        _: Option<ObjectId>,
+        _: ObjectId,
+        _: &Writer<'_>,
+    ) -> Result<Box<dyn Prepared + 'p>, Error> {
+        Ok(match &self.moving {
+            Some(moving) => Box::new(GitRollback { moving }),
+            None => Box::new(Nothing),
+        })
+    }
+
+    /// What it moved stands in the safety checkpoint of the rollback.
+    fn resume<'p>(&'p self, left: Left) -> Result<Box<dyn Prepared + 'p>, Error> {
+        let record = self.manager.catalog.rollback(left.rollback)?;
+        let safety = record.and_then(|record| record.safety_checkpoint);
+        let safety = safety.map(|id| self.manager.checkpoint(id)).transpose()?;
+        let moves = safety.map(|safety| self.manager.moves_of(&safety, self.workspace.id)).transpose()?;
+        Ok(match moves.flatten() {
+            Some(moves) => Box::new(GitTakenUp { manager: self.manager, workspace: self.workspace, moves }),
+            None => Box::new(Nothing),
+        })
+    }
+}
+
+/// A move of branch, HEAD and index, on its way.
+struct GitRollback<'p> {
+    moving: &'p Moving,
+}
+
+impl Prepared for GitRollback<'_> {
+    fn put_back(&self) -> Option<PutBack> {
+        Some(PutBack::Git(self.moving.moved()))
+    }
+
+    fn apply(&mut self, _: &dyn Progress) -> Result<Vec<RelPath>, Error> {
+        let Moving { workspace, a_move, why, seconds, .. } = self.moving;
+        CheckpointManager::repository(workspace)?.carry_out(a_move, why, *seconds)?;
+        Ok(Vec::new())
+    }
+
+    fn undo(&mut self) -> Result<Vec<String>, Error> {
+        CheckpointManager::repository(&self.moving.workspace)?.take_back(&self.moving.a_move)?;
+        Ok(Vec::new())
+    }
+}
+
+/// A move that a crash left half-way.
+struct GitTakenUp<'p> {
+    manager: &'p CheckpointManager,
+    workspace: &'p Workspace,
+    moves: GitMove,
+}
+
+impl Prepared for GitTakenUp<'_> {
+    fn undo(&mut self) -> Result<Vec<String>, Error> {
+        let back = CheckpointManager::repository(self.workspace)
+            .and_then(|repository| Ok(repository.take_back(&read_move(&self.manager.store, &self.moves)?)?));
+        match back {
+            Ok(left) => Ok(left_by_others(&left).into_iter().collect()),
+            Err(error) if matches!(error, Error::Git(GitError::Locked { .. } | GitError::Write { .. })) => {
+                Err(error)
+            }
+            Err(error) => Ok(vec![format!("git is left as it is: {}", in_words(&error))]),
+        }
+    }
+}
+
+/// All of the folder of a workspace's repository, as a part.
+pub(crate) struct GitFolderPart<'m> {
+    pub(crate) files: FilesPart<'m>,
+    pub(crate) capture: GitCapture,
+    /// What a rollback makes of it: the document, and where HEAD was and is then.
+    pub(crate) replaced: Option<(ObjectId, GitMoved)>,
+}
+
+impl Part for GitFolderPart<'_> {
+    fn kind(&self) -> PartKind {
+        PartKind::GitFolder
+    }
+
+    fn key(&self) -> String {
+        self.files.key()
+    }
+
+    fn capture(
+        &self,
+        writer: &Writer<'_>,
+        _: Option<ObjectId>,
+        progress: &dyn Progress,
+    ) -> Result<Captured, Error> {
+        if self.capture != GitCapture::Full && self.replaced.is_none() {
+            return Ok(Captured::default());
+        }
+        let mut captured = self.files.capture(writer, None, progress)?;
+        // What is put in place of nothing is taken away again by an undo.
+        if captured.totals.count == 0 && self.replaced.is_none() {
+            captured.document = None;
+            if matches!(Repository::around(self.files.workspace.root_path()), Ok(Some(_))) {
+                let elsewhere =
+                    "the repository's folder is not in the workspace: its state is noted, and no more";
+                captured.warnings.push(elsewhere.to_owned());
+            }
+        }
+        // The files of a checkpoint are those of the workspace.
+        captured.totals = Totals::default();
+        captured.coverage = Coverage::default();
+        Ok(captured)
+    }
+
+    fn prepare<'p>(
+        &'p self,
+        now: Option<ObjectId>,
+        target: ObjectId,
+        writer: &Writer<'_>,
+    ) -> Result<Box<dyn Prepared + 'p>, Error> {
+        let files = self.files.prepare(now, target, writer)?;
+        let moved = self.replaced.as_ref().map(|(_, moved)| moved.clone());
+        Ok(Box::new(GitFolderRollback { files, moved }))
+    }
+
+    fn resume<'p>(&'p self, left: Left) -> Result<Box<dyn Prepared + 'p>, Error> {
+        self.files.resume(left)
+    }
+}
+
+/// A rollback of a repository's folder: one of files, that tells what it means for git.
+struct GitFolderRollback<'p> {
+    files: Box<dyn Prepared + 'p>,
+    moved: Option<GitMoved>,
+}
+
+impl Prepared for GitFolderRollback<'_> {
+    fn outline(&self) -> Option<&Outline> {
+        self.files.outline()
+    }
+
+    fn put_back(&self) -> Option<PutBack> {
+        self.moved.clone().map(PutBack::Git)
+    }
+
+    fn steps(&self) -> &[Step] {
+        self.files.steps()
+    }
+
+    fn stage(&mut self, rollback: RollbackId, progress: &dyn Progress) -> Result<(), Error> {
+        self.files.stage(rollback, progress)
+    }
+
+    fn apply(&mut self, progress: &dyn Progress) -> Result<Vec<RelPath>, Error> {
+        self.files.apply(progress)
+    }
+
+    fn undo(&mut self) -> Result<Vec<String>, Error> {
+        self.files.undo()
+    }
+
+    fn settle(
+        &mut self,
+        ended: Ended,
+        writer: &Writer<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Finding>, Error> {
+        self.files.settle(ended, writer, progress)
+    }
+
+    fn clear(&mut self) -> Result<bool, Error> {
+        self.files.clear()
     }
 }
 
@@ -178,84 +350,20 @@ impl Moving {
     }
 }
 
-impl RestoreOptions {
-    /// Whether branch, HEAD and index are all that is put back.
-    pub(crate) fn git_alone(&self) -> bool {
-        self.part == Some(PartKind::Git) || self.git == GitReset::Mixed
-    }
-
-    /// Whether a plan goes along.
-    pub(crate) fn with_plan(&self) -> bool {
-        self.paths.is_empty() && self.part.is_none_or(|part| part == PartKind::Plan) && !self.git_alone()
-    }
-}
-
 impl CheckpointManager {
-    /// Notes the state of the repository around a workspace for a checkpoint that is about to be committed. That it cannot be read
-    /// is a warning.
-    pub(crate) fn note_git(
-        &self,
-        files: &FilesPart<'_>,
-        capture: GitCapture,
-        plan: Option<&GitPlan>,
-        writer: &Writer<'_>,
-        progress: &dyn Progress,
-    ) -> Result<Noted, Error> {
-        let mut noted = Noted::default();
-        let key = files.key();
-        let replaced = matches!(plan, Some(GitPlan::Folder(..)));
-        if capture == GitCapture::Full || replaced {
-            let captured = files.git_folder().capture(writer, None, progress)?;
-            // What is put in place of nothing is taken away again by an undo.
-            if captured.totals.count > 0 || replaced {
-                let document = captured.document;
-                noted.parts.push(PartRecord { kind: PartKind::GitFolder, key: key.clone(), document });
-                (noted.folder, noted.cache) = (Some(document), captured.cache);
-                noted.warnings.extend(captured.warnings);
-            }
-        }
-        let moving = match plan {
-            Some(GitPlan::Move(moving)) => Some(&**moving),
-            _ => None,
-        };
-        if capture == GitCapture::None && moving.is_none() {
-            return Ok(noted);
-        }
-        let read = match Repository::around(files.workspace.root_path()) {
-            Ok(Some(repository)) => read_state(&repository).map(|state| (repository, state)),
-            // What belongs to another folder says nothing about this one.
-            Ok(None) | Err(GitError::Stranger { .. } | GitError::Bare { .. }) => return Ok(noted),
-            Err(error) => Err(error),
-        };
-        match read {
-            Ok((repository, state)) => {
-                let document = keep_state(writer, &repository, state, moving)?;
-                noted.parts.push(PartRecord { kind: PartKind::Git, key, document });
-                if capture == GitCapture::Full && noted.folder.is_none() {
-                    let elsewhere =
-                        "the repository's folder is not in the workspace: its state is noted, and no more";
-                    noted.warnings.push(elsewhere.to_owned());
-                }
-            }
-            Err(error) => {
-                let why = in_words(&error.into());
-                noted.warnings.push(format!("the state of git is not noted: {why}"));
-            }
-        }
-        Ok(noted)
-    }
-
     /// What a rollback is to do in the repository; nothing where that was not asked for.
     pub(crate) fn plan_git(
         &self,
-        asked: &Asked<'_>,
+        workspace: &Workspace,
+        request: &Request<'_>,
+        id: RollbackId,
         progress: &dyn Progress,
         warnings: &mut Vec<String>,
     ) -> Result<Option<GitPlan>, Error> {
-        let Asked { workspace, verb, to, options, id } = *asked;
-        let alone = options.part == Some(PartKind::Git);
+        let Request { verb, to, options, .. } = request;
+        let alone = options.parts.contains(&PartKind::Git);
         let folder = folder_part(to, workspace.id).filter(|_| alone);
-        let (repository, a_move, files) = match verb {
+        let (a_move, files) = match verb {
             Verb::Undo | Verb::Redo => match (self.plan_git_answer(workspace, to, warnings)?, folder) {
                 (Some(answer), _) => answer,
                 (None, Some(folder)) => return Ok(Some(self.plan_folder(workspace, to, folder))),
@@ -273,20 +381,19 @@ impl CheckpointManager {
                 }
                 let repository = self.whole_repository(workspace, options, progress)?;
                 let (head, index) = self.noted(to, workspace.id)?;
-                let a_move = repository.plan_return(&head, index)?;
-                (repository, a_move, false)
+                (repository.plan_return(&head, index)?, false)
             }
             _ if options.git != GitReset::No => {
                 let commit = to.commit_sha.as_deref().and_then(|sha| sha.parse().ok());
                 let commit = commit.ok_or(Error::NoCommit { checkpoint: to.id })?;
                 let repository = self.whole_repository(workspace, options, progress)?;
-                let a_move = repository.plan_reset(commit)?;
-                (repository, a_move, options.git == GitReset::Hard)
+                (repository.plan_reset(commit)?, options.git == GitReset::Hard)
             }
             _ => return Ok(None),
         };
         let why = format!("safepoint: {verb} {id}");
-        let moving = Moving { repository, a_move, files, why, seconds: self.seconds() };
+        let workspace = workspace.clone();
+        let moving = Moving { workspace, a_move, files, why, seconds: self.seconds() };
         Ok(Some(GitPlan::Move(Box::new(moving))))
     }
 
@@ -304,7 +411,7 @@ impl CheckpointManager {
     fn whole_repository(
         &self,
         workspace: &Workspace,
-        options: &RestoreOptions,
+        options: &RollbackOptions,
         progress: &dyn Progress,
     ) -> Result<Repository, Error> {
         let repository = Self::repository(workspace)?;
@@ -349,11 +456,11 @@ impl CheckpointManager {
         workspace: &Workspace,
         safety: &Checkpoint,
         warnings: &mut Vec<String>,
-    ) -> Result<Option<(Repository, Move, bool)>, Error> {
+    ) -> Result<Option<(Move, bool)>, Error> {
         let Some(moves) = self.moves_of(safety, workspace.id)? else { return Ok(None) };
         let repository = Self::repository(workspace)?;
         match repository.plan_undo(&read_move(&self.store, &moves)?)? {
-            Some(a_move) => Ok(Some((repository, a_move, moves.files))),
+            Some(a_move) => Ok(Some((a_move, moves.files))),
             None => {
                 warnings.push("git was moved since that rollback and is left as it is".to_owned());
                 Ok(None)
@@ -365,38 +472,6 @@ impl CheckpointManager {
     fn moves_of(&self, safety: &Checkpoint, workspace: WorkspaceId) -> Result<Option<GitMove>, Error> {
         let Some(part) = git_part(safety, workspace) else { return Ok(None) };
         Ok(GitDocument::load(&self.store, part.document)?.moves)
-    }
-
-    /// Whether a rollback moved branch, HEAD and index alone, or put back nothing but the repository's folder.
-    pub(crate) fn was_git_alone(&self, rollback: &Rollback) -> Result<bool, Error> {
-        let _using = self.store.using()?;
-        let Some(safety) = rollback.safety_checkpoint else { return Ok(false) };
-        let moves = self.moves_of(&self.checkpoint(safety)?, rollback.workspace_id)?;
-        Ok(moves.is_some_and(|moves| !moves.files) || rollback.paths == [git_folder()])
-    }
-
-    /// Takes back what a rollback that a crash cut short had moved.
-    pub(crate) fn take_git_back(
-        &self,
-        workspace: &Workspace,
-        record: &Rollback,
-        recovery: &mut Recovery,
-    ) -> Result<(), Error> {
-        let safety = record.safety_checkpoint.map(|id| self.checkpoint(id)).transpose()?;
-        let moves = safety.map(|safety| self.moves_of(&safety, workspace.id)).transpose()?;
-        let Some(moves) = moves.flatten() else {
-            return Ok(());
-        };
-        let back = Self::repository(workspace)
-            .and_then(|repository| Ok(repository.take_back(&read_move(&self.store, &moves)?)?));
-        match back {
-            Ok(left) => recovery.warnings.extend(left_by_others(&left)),
-            Err(error) if matches!(error, Error::Git(GitError::Locked { .. } | GitError::Write { .. })) => {
-                return Err(error);
-            }
-            Err(error) => recovery.warnings.push(format!("git is left as it is: {}", in_words(&error))),
-        }
-        Ok(())
     }
 
     /// What to say where HEAD is not where it was when the checkpoint was taken.
@@ -521,58 +596,4 @@ fn bytes_of(source: &dyn ObjectSource, kept: KeptBytes) -> Result<Vec<u8>, Objec
         Ok(())
     })?;
     Ok(bytes)
-}
-
-/// The files of a workspace and the place of its repository, as one.
-pub(crate) struct WithGit<'p> {
-    pub(crate) files: Box<dyn Prepared + 'p>,
-    pub(crate) moving: &'p Moving,
-}
-
-impl Prepared for WithGit<'_> {
-    fn outline(&self) -> &Outline {
-        self.files.outline()
-    }
-
-    fn steps(&self) -> &[Step] {
-        self.files.steps()
-    }
-
-    fn stage(&mut self, id: RollbackId, progress: &dyn Progress) -> Result<(), Error> {
-        self.files.stage(id, progress)
-    }
-
-    fn intend(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
-        self.files.intend(transaction)
-    }
-
-    fn apply(&mut self, progress: &dyn Progress) -> Result<Vec<RelPath>, Error> {
-        let meanwhile = self.files.apply(progress)?;
-        let Moving { repository, a_move, why, seconds, .. } = self.moving;
-        repository.carry_out(a_move, why, *seconds)?;
-        Ok(meanwhile)
-    }
-
-    fn publish(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
-        self.files.publish(transaction)
-    }
-
-    fn undo(&mut self) -> Result<(), Error> {
-        self.files.undo()?;
-        self.moving.repository.take_back(&self.moving.a_move)?;
-        Ok(())
-    }
-
-    fn settle(
-        &mut self,
-        ended: Ended,
-        writer: &Writer<'_>,
-        progress: &dyn Progress,
-    ) -> Result<Vec<Finding>, Error> {
-        self.files.settle(ended, writer, progress)
-    }
-
-    fn clear(&mut self) -> Result<bool, Error> {
-        self.files.clear()
-    }
 }

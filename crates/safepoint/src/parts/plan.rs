@@ -1,20 +1,16 @@
 //! A plan as a part of a checkpoint: its state as a document, put back by the transaction that commits everything.
 
 use crate::correct::Correction;
-use crate::part::{Outline, Prepared};
-use crate::restore::Request;
+use crate::part::{Captured, Left, Part, Prepared, PutBack};
+use crate::parts::Nothing;
 use crate::{CheckpointManager, Error};
-use safepoint_catalog::{PlanRecord, Transaction};
-use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
+use safepoint_catalog::{PlanCheckpoint, PlanRecord, Transaction};
+use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord, Scope};
 use safepoint_model::plan::document;
-use safepoint_model::plan::state::{Plan, PlanState, TakenBack};
-use safepoint_model::rollback::Step;
-use safepoint_model::{
-    CheckpointId, ObjectError, ObjectSink, ObjectSource, Progress, RelPath, RollbackId, Timestamp,
-};
+use safepoint_model::plan::state::{Plan, PlanState};
+use safepoint_model::{CheckpointId, ObjectId, Progress, RollbackId, Timestamp};
 use safepoint_planted::planted;
 use safepoint_store::Writer;
-use safepoint_workspace::{Ended, Finding};
 use serde_json::json;
 
 /// The part of a checkpoint that holds a plan.
@@ -22,63 +18,85 @@ pub(crate) fn plan_part(checkpoint: &Checkpoint) -> Option<&PartRecord> {
     checkpoint.parts.iter().find(|part| part.kind == PartKind::Plan)
 }
 
-/// Keeps a plan as it is, and notes in the checkpoint what it was.
-pub(crate) fn capture(sink: &dyn ObjectSink, plan: &Plan) -> Result<PartRecord, ObjectError> {
-    let document = document::store(sink, plan)?;
-    Ok(PartRecord { kind: PartKind::Plan, key: plan.id.clone(), document })
+/// A plan, as a part.
+pub(crate) struct PlanPart<'m> {
+    pub(crate) manager: &'m CheckpointManager,
+    /// The plan as it is.
+    pub(crate) now: PlanRecord,
+    /// The rollback that puts it back, and where that goes.
+    pub(crate) back: Option<(RollbackId, CheckpointId)>,
+    /// What a correction adds to it.
+    pub(crate) correction: Option<Correction>,
+}
+
+impl Part for PlanPart<'_> {
+    fn kind(&self) -> PartKind {
+        PartKind::Plan
+    }
+
+    fn key(&self) -> String {
+        self.now.plan.id.clone()
+    }
+
+    fn capture(&self, writer: &Writer<'_>, _: Option<ObjectId>, _: &dyn Progress) -> Result<Captured, Error> {
+        Ok(Captured::document(document::store(writer, &self.now.plan)?))
+    }
+
+    /// A checkpoint of one workspace with a plan is one of that plan.
+    fn describe(&self, checkpoint: &mut Checkpoint) {
+        if checkpoint.workspace_id.is_none() {
+            return;
+        }
+        let plan = &self.now.plan;
+        // The same plan gives the same document, so that its name is the hash of the state.
+        let is_this = |part: &&PartRecord| part.kind == PartKind::Plan && part.key == plan.id;
+        let state = checkpoint.parts.iter().find(is_this).map(|part| part.document);
+        checkpoint.plan_id = Some(plan.id.clone());
+        checkpoint.scope = Scope::Workflow;
+        checkpoint.sandbox_ref = plan.sandbox.id.clone();
+        checkpoint.step_index = Some(plan.step_index());
+        (checkpoint.state_hash, checkpoint.state_snapshot) = (state, state);
+    }
+
+    /// A plan that changed since is another state than the one that was kept.
+    fn commit(&self, transaction: &Transaction<'_>, checkpoint: &Checkpoint) -> Result<(), Error> {
+        unchanged(transaction, &self.now)?;
+        if checkpoint.plan_id.as_ref() == Some(&self.now.plan.id) {
+            let (version, healthy) = (self.now.version, self.now.plan.is_healthy());
+            let link = PlanCheckpoint { checkpoint: checkpoint.id, version, healthy };
+            transaction.link_plan_checkpoint(&self.now.plan.id, &link)?;
+        }
+        Ok(())
+    }
+
+    fn prepare<'p>(
+        &'p self,
+        _: Option<ObjectId>,
+        target: ObjectId,
+        writer: &Writer<'_>,
+    ) -> Result<Box<dyn Prepared + 'p>, Error> {
+        let Some((rollback, to)) = self.back else { return Ok(Box::new(Nothing)) };
+        guard(&self.now)?;
+        let mut then = document::load(writer, target)?;
+        let (now, at) = (self.now.clone(), self.manager.environment.now());
+        let correction = self.correction.clone();
+        correction.iter().for_each(|correction| correction.edit(&mut then));
+        Ok(Box::new(PlanRollback { then, to, correction, now, rollback, at }))
+    }
+
+    fn resume<'p>(&'p self, _: Left) -> Result<Box<dyn Prepared + 'p>, Error> {
+        Ok(Box::new(Nothing))
+    }
 }
 
 /// What a rollback does to a plan.
-pub(crate) struct PlanRollback {
+struct PlanRollback {
     then: Plan,
     to: CheckpointId,
     correction: Option<Correction>,
     now: PlanRecord,
     rollback: RollbackId,
     at: Timestamp,
-}
-
-impl PlanRollback {
-    /// Works out what a checkpoint's plan means for the plan as it is; nothing where it holds none.
-    pub(crate) fn prepare(
-        manager: &CheckpointManager,
-        source: &dyn ObjectSource,
-        request: &Request<'_>,
-        rollback: RollbackId,
-    ) -> Result<Option<Self>, Error> {
-        let Some(part) = plan_part(&request.to) else { return Ok(None) };
-        let now = manager.plan(&part.key)?;
-        let mut prepared = Self::to_part(manager, source, part, request.to.id, rollback, now)?;
-        if let Some(correction) = request.correction {
-            correction.edit(&mut prepared.then);
-            prepared.correction = Some(correction.clone());
-        }
-        Ok(Some(prepared))
-    }
-
-    /// The same for a part that is known.
-    pub(crate) fn to_part(
-        manager: &CheckpointManager,
-        source: &dyn ObjectSource,
-        part: &PartRecord,
-        to: CheckpointId,
-        rollback: RollbackId,
-        now: PlanRecord,
-    ) -> Result<Self, Error> {
-        guard(&now)?;
-        let then = document::load(source, part.document)?;
-        Ok(Self { then, to, correction: None, now, rollback, at: manager.environment.now() })
-    }
-
-    /// The plan as it is before the rollback.
-    pub(crate) fn now(&self) -> &PlanRecord {
-        &self.now
-    }
-
-    /// What it takes back.
-    pub(crate) fn taken_back(&self) -> TakenBack {
-        self.now.plan.taken_back_by(&self.then)
-    }
 }
 
 /// Nobody may have changed a plan since it was looked at.
@@ -90,10 +108,15 @@ pub(crate) fn unchanged(transaction: &Transaction<'_>, then: &PlanRecord) -> Res
     }
 }
 
-impl Records for PlanRollback {
+impl Prepared for PlanRollback {
+    fn put_back(&self) -> Option<PutBack> {
+        let taken_back = self.now.plan.taken_back_by(&self.then);
+        Some(PutBack::Plan { id: self.now.plan.id.clone(), taken_back })
+    }
+
     /// Checked once more with what the database says at the moment of the commit: nobody may have changed the plan since it was
     /// kept in the safety checkpoint.
-    fn check(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
+    fn intend(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
         let id = &self.now.plan.id;
         let record = transaction.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.clone() })?;
         guard(&record)?;
@@ -101,9 +124,9 @@ impl Records for PlanRollback {
     }
 
     fn publish(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
-        self.check(transaction)?;
+        self.intend(transaction)?;
         let id = &self.then.id;
-        let back = self.taken_back();
+        let back = self.now.plan.taken_back_by(&self.then);
         transaction.save_plan(&self.then, &format!("rollback {}", self.rollback), self.at)?;
         let superseded: Vec<_> =
             self.now.plan.decisions.iter().filter(|it| back.decisions.contains(&it.id)).collect();
@@ -134,65 +157,5 @@ pub(crate) fn guard(record: &PlanRecord) -> Result<(), Error> {
             Err(Error::PlanApplied { id: record.plan.id.clone() })
         }
         _ => Ok(()),
-    }
-}
-
-/// What lives in the catalog and is put back, or moved on, by the commit that publishes the files.
-pub(crate) trait Records {
-    /// Whether it may still be, as the catalog has it at this moment.
-    fn check(&self, transaction: &Transaction<'_>) -> Result<(), Error>;
-
-    /// Writes it, in the transaction that commits everything.
-    fn publish(&self, transaction: &Transaction<'_>) -> Result<(), Error>;
-}
-
-/// The files of a workspace and what the catalog holds about the work there, as one.
-pub(crate) struct WithRecords<'p> {
-    pub(crate) files: Box<dyn Prepared + 'p>,
-    pub(crate) records: Box<dyn Records + 'p>,
-}
-
-impl Prepared for WithRecords<'_> {
-    fn outline(&self) -> &Outline {
-        self.files.outline()
-    }
-
-    fn steps(&self) -> &[Step] {
-        self.files.steps()
-    }
-
-    fn stage(&mut self, id: RollbackId, progress: &dyn Progress) -> Result<(), Error> {
-        self.files.stage(id, progress)
-    }
-
-    fn intend(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
-        self.files.intend(transaction)?;
-        self.records.check(transaction)
-    }
-
-    fn apply(&mut self, progress: &dyn Progress) -> Result<Vec<RelPath>, Error> {
-        self.files.apply(progress)
-    }
-
-    fn publish(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
-        self.files.publish(transaction)?;
-        self.records.publish(transaction)
-    }
-
-    fn undo(&mut self) -> Result<(), Error> {
-        self.files.undo()
-    }
-
-    fn settle(
-        &mut self,
-        ended: Ended,
-        writer: &Writer<'_>,
-        progress: &dyn Progress,
-    ) -> Result<Vec<Finding>, Error> {
-        self.files.settle(ended, writer, progress)
-    }
-
-    fn clear(&mut self) -> Result<bool, Error> {
-        self.files.clear()
     }
 }

@@ -3,7 +3,7 @@
 use crate::bench::{Bench, open};
 use rustix::fs::XattrFlags;
 use safepoint::model::change::ChangeKind;
-use safepoint::{CreateOptions, Depth, RestoreOptions, Settings, Silent};
+use safepoint::{CreateOptions, Depth, RollbackOptions, Settings, Silent};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -141,9 +141,9 @@ fn acls_and_capabilities_go_back_forth_and_back_again() {
         assert!(told.contains(&(kind, name.to_owned())), "{name}: {told:?}");
     }
 
-    let restored = bench.restore(then.id);
+    let restored = bench.rollback(then.id);
     assert!(
-        restored.verified && restored.warnings.is_empty() && restored.changed_meanwhile.is_empty(),
+        restored.verified && restored.warnings.is_empty() && restored.folders[0].changed_meanwhile.is_empty(),
         "{restored:?}"
     );
     assert_eq!(image(&bench.root()), before);
@@ -180,8 +180,8 @@ fn an_acl_alone_is_a_change_and_goes_with_a_rollback() {
     let after = image(&bench.root());
     let told = [(ChangeKind::Mode, "file".to_owned()), (ChangeKind::Mode, "folder".to_owned())];
     assert_eq!(changes(&bench), told);
-    let restored = bench.restore(then.id);
-    assert_eq!(restored.outline.paths.len(), 2);
+    let restored = bench.rollback(then.id);
+    assert_eq!(restored.outline().paths.len(), 2);
     assert_eq!(image(&bench.root()), before);
     bench.undo();
     assert_eq!(image(&bench.root()), after);
@@ -213,9 +213,9 @@ fn what_is_put_back_inherits_nothing() {
     assert!(get(&bench.path("new"), ACCESS).is_some(), "it inherits");
     let middle = bench.create();
     let between = image(&bench.root());
-    bench.restore(then.id);
+    bench.rollback(then.id);
     assert_eq!(image(&bench.root()), before);
-    bench.restore(middle.id);
+    bench.rollback(middle.id);
     assert_eq!(image(&bench.root()), between);
     bench.restore_paths(then.id, &["folder", "kept/file"]);
     for name in ["folder", "folder/file", "kept/file"] {
@@ -263,7 +263,7 @@ fn where_no_acl_can_be_kept_the_group_gets_no_more_than_it_had() {
     let then = bench.create();
     let Some(_plain) = Plain::over(&bench.root()) else { return };
     let manager = open(&bench.home(), Settings::default());
-    let restored = manager.restore(&bench.workspace, then.id, &RestoreOptions::default(), &Silent).unwrap();
+    let restored = manager.rollback(&bench.workspace, then.id, &RollbackOptions::default(), &Silent).unwrap();
     assert!(restored.verified);
     let told =
         restored.warnings.iter().filter(|warning| warning.contains("cannot put back the ACL of")).count();
@@ -272,11 +272,11 @@ fn where_no_acl_can_be_kept_the_group_gets_no_more_than_it_had() {
     assert_eq!(fs::metadata(bench.path("shared")).unwrap().mode() & 0o777, 0o640);
     assert_eq!(fs::metadata(bench.path("folder")).unwrap().mode() & 0o777, 0o710);
     // There is nothing left to do, whatever is tried again.
-    let again = manager.restore(&bench.workspace, then.id, &RestoreOptions::default(), &Silent).unwrap();
-    assert!(again.outline.paths.is_empty(), "{:?}", again.outline);
+    let again = manager.rollback(&bench.workspace, then.id, &RollbackOptions::default(), &Silent).unwrap();
+    assert!(again.outline().paths.is_empty(), "{:?}", again.outline());
     // A mode alone goes back to the same.
     fs::set_permissions(bench.path("shared"), fs::Permissions::from_mode(0o666)).unwrap();
-    manager.restore(&bench.workspace, then.id, &RestoreOptions::default(), &Silent).unwrap();
+    manager.rollback(&bench.workspace, then.id, &RollbackOptions::default(), &Silent).unwrap();
     assert_eq!(fs::metadata(bench.path("shared")).unwrap().mode() & 0o777, 0o640);
     manager.create(&bench.workspace, &CreateOptions::default(), &Silent).unwrap();
 }
@@ -304,14 +304,14 @@ fn a_checkpoint_from_before_acls_were_captured_leaves_them_alone() {
     bench.write("edited", "2");
     let middle = bench.create();
     let before = image(&bench.root());
-    bench.restore(then.id);
+    bench.rollback(then.id);
     assert_eq!(bench.read("edited"), "1");
     assert_eq!(image(&bench.root()), before, "nobody got more access");
     // A mode of that time goes into the mask.
     fs::set_permissions(bench.path("same"), fs::Permissions::from_mode(0o640)).unwrap();
-    bench.restore(then.id);
+    bench.rollback(then.id);
     assert_eq!(image(&bench.root()), before);
     bench.write("edited", "3");
-    bench.restore(middle.id);
+    bench.rollback(middle.id);
     assert_eq!((bench.read("edited"), image(&bench.root())), ("2".to_owned(), before));
 }

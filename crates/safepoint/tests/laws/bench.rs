@@ -3,7 +3,7 @@
 use safepoint::model::CheckpointId;
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::{
-    CheckpointManager, CreateOptions, RestoreOptions, Restored, Settings, Silent, SystemEnvironment,
+    CheckpointManager, CreateOptions, RollbackOptions, RolledBack, Settings, Silent, SystemEnvironment,
     Workspace,
 };
 use safepoint_testkit::TreeImage;
@@ -61,18 +61,18 @@ impl Bench {
         self.manager.create(&self.workspace, &CreateOptions::default(), &Silent).unwrap().checkpoint
     }
 
-    pub(crate) fn restore(&self, to: CheckpointId) -> Restored {
-        self.manager.restore(&self.workspace, to, &RestoreOptions::default(), &Silent).unwrap()
+    pub(crate) fn rollback(&self, to: CheckpointId) -> RolledBack {
+        self.manager.rollback(&self.workspace, to, &RollbackOptions::default(), &Silent).unwrap()
     }
 
-    pub(crate) fn restore_paths(&self, to: CheckpointId, paths: &[&str]) -> Restored {
+    pub(crate) fn restore_paths(&self, to: CheckpointId, paths: &[&str]) -> RolledBack {
         let paths = paths.iter().map(|path| path.parse_path()).collect();
-        let options = RestoreOptions { paths, ..RestoreOptions::default() };
-        self.manager.restore(&self.workspace, to, &options, &Silent).unwrap()
+        let options = RollbackOptions { paths, ..RollbackOptions::default() };
+        self.manager.rollback(&self.workspace, to, &options, &Silent).unwrap()
     }
 
-    pub(crate) fn undo(&self) -> Restored {
-        self.manager.undo(&self.workspace, &RestoreOptions::default(), &Silent).unwrap()
+    pub(crate) fn undo(&self) -> RolledBack {
+        self.manager.undo(&self.workspace, &RollbackOptions::default(), &Silent).unwrap()
     }
 
     /// Recovers until nothing waits. A program that another test starts at this moment holds whatever is open until it runs.
@@ -95,8 +95,8 @@ impl Bench {
         released
     }
 
-    pub(crate) fn redo(&self) -> Restored {
-        self.manager.redo(&self.workspace, &RestoreOptions::default(), &Silent).unwrap()
+    pub(crate) fn redo(&self) -> RolledBack {
+        self.manager.redo(&self.workspace, &RollbackOptions::default(), &Silent).unwrap()
     }
 
     /// The project as a plain walk sees it.

@@ -4,7 +4,7 @@ use crate::bench::{Bench, assert_same};
 use safepoint::model::Span;
 use safepoint::model::coverage::Why;
 use safepoint::{
-    Against, ConfigError, CreateOptions, DryRun, Error, Failure, FailureKind, RestoreOptions, Settings,
+    Against, ConfigError, CreateOptions, DryRun, Error, Failure, FailureKind, RollbackOptions, Settings,
     Silent,
 };
 use std::fs;
@@ -46,7 +46,7 @@ fn the_default_label_names_what_nobody_named() {
     let options = CreateOptions { label: Some("mine".to_owned()), ..CreateOptions::default() };
     let created = bench.manager.create(&bench.workspace, &options, &Silent).unwrap().checkpoint;
     assert_eq!(created.label.as_deref(), Some("mine"));
-    let safety = bench.restore(created.id).rollback.safety_checkpoint.unwrap();
+    let safety = bench.rollback(created.id).record().safety_checkpoint.unwrap();
     let safety = bench.manager.get(None, &safety.to_string()).unwrap();
     assert!(safety.label.unwrap().starts_with("before rollback"));
 }
@@ -135,16 +135,16 @@ fn no_workspace_file_stands_in_the_way_of_a_rollback() {
         let before = bench.image();
         let status = bench.manager.status(&bench.workspace, &Silent).unwrap();
         assert!(status.warnings[0].starts_with(".safepoint.toml is passed over: "), "{:?}", status.warnings);
-        let dry = RestoreOptions { dry_run: DryRun::Yes, ..RestoreOptions::default() };
-        let shown = bench.manager.restore(&bench.workspace, good.id, &dry, &Silent).unwrap();
+        let dry = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
+        let shown = bench.manager.rollback(&bench.workspace, good.id, &dry, &Silent).unwrap();
         assert_eq!(shown.warnings.len(), 1, "{:?}", shown.warnings);
-        let restored = bench.restore(good.id);
+        let restored = bench.rollback(good.id);
         assert!(
             restored.warnings[0].starts_with(".safepoint.toml is passed over: "),
             "{:?}",
             restored.warnings
         );
-        let safety = restored.rollback.safety_checkpoint.unwrap().to_string();
+        let safety = restored.record().safety_checkpoint.unwrap().to_string();
         let safety = bench.manager.get(None, &safety).unwrap();
         assert_eq!(safety.warnings, restored.warnings);
         // Without the excludes the safety checkpoint holds more; what the target never held is left alone.

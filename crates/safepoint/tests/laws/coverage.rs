@@ -3,7 +3,7 @@
 use crate::bench::{Bench, assert_same, open};
 use safepoint::model::coverage::Why;
 use safepoint::model::rollback::Action;
-use safepoint::{CreateOptions, RestoreOptions, Settings, Silent};
+use safepoint::{CreateOptions, RollbackOptions, Settings, Silent};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
@@ -51,13 +51,13 @@ fn what_was_never_captured_survives_every_rollback() {
     bench.write("sub/file", "x");
     bench.write(".git/HEAD", "ref");
     let _socket = UnixListener::bind(bench.path("sub/socket")).unwrap();
-    let restored = bench.restore(empty.id);
+    let restored = bench.rollback(empty.id);
     assert_eq!(bench.read("sub/.git/config"), "precious");
     assert_eq!(bench.read(".git/HEAD"), "ref");
     assert!(bench.path("sub/socket").exists());
     assert!(!bench.path("sub/file").exists());
     let kept: Vec<String> = restored
-        .outline
+        .outline()
         .paths
         .iter()
         .filter(|it| it.action == Action::Kept)
@@ -81,7 +81,7 @@ fn rules_that_changed_since_neither_hide_nor_delete() {
     bench.write("build/x", "2");
     bench.write("build/y", "new, and excluded all its life");
     bench.create();
-    bench.restore(then.id);
+    bench.rollback(then.id);
     assert_eq!(bench.read("build/x"), "1", "what the checkpoint holds comes back, excluded or not");
     assert_eq!(bench.read("secrets/key"), "k", "what was not captured then is not deleted now");
     assert_eq!(bench.read("build/y"), "new, and excluded all its life");
@@ -104,7 +104,7 @@ fn unchanged_files_keep_their_inode_and_time() {
     bench.write("changed", "2");
     bench.write("dir/new", "2");
     fs::set_permissions(bench.path("mode"), fs::Permissions::from_mode(0o600)).unwrap();
-    bench.restore(checkpoint.id);
+    bench.rollback(checkpoint.id);
     assert_eq!([facts("same"), facts("dir/same"), facts("mode")], before);
 }
 
@@ -116,11 +116,11 @@ fn restored_files_are_new_to_build_tools_unless_asked() {
     fs::File::options().write(true).open(bench.path("f")).unwrap().set_modified(old).unwrap();
     let checkpoint = bench.create();
     bench.write("f", "2");
-    bench.restore(checkpoint.id);
+    bench.rollback(checkpoint.id);
     assert!(fs::metadata(bench.path("f")).unwrap().modified().unwrap() > old);
     bench.write("f", "3");
-    let options = RestoreOptions { times: safepoint::Times::Recorded, ..RestoreOptions::default() };
-    bench.manager.restore(&bench.workspace, checkpoint.id, &options, &Silent).unwrap();
+    let options = RollbackOptions { times: safepoint::Times::Recorded, ..RollbackOptions::default() };
+    bench.manager.rollback(&bench.workspace, checkpoint.id, &options, &Silent).unwrap();
     assert_eq!(fs::metadata(bench.path("f")).unwrap().modified().unwrap(), old);
 }
 
@@ -138,7 +138,7 @@ fn links_are_put_back_as_links_and_never_followed() {
         fs::remove_file(bench.path(name)).unwrap();
         bench.write(&format!("{name}/file"), "a directory now");
     }
-    bench.restore(checkpoint.id);
+    bench.rollback(checkpoint.id);
     assert_same(&bench.image(), &image);
     bench.undo();
     assert_eq!(bench.read("out/file"), "a directory now");
@@ -157,7 +157,7 @@ fn a_home_inside_the_workspace_is_not_captured() {
     let skipped: Vec<_> = created.coverage.skipped.iter().map(|it| (it.path.to_string(), it.why)).collect();
     assert_eq!(skipped, [(".data/home".to_owned(), Why::OwnFolder)]);
     fs::write(project.join("x"), "1").unwrap();
-    manager.restore(&workspace, created.checkpoint.id, &RestoreOptions::default(), &Silent).unwrap();
+    manager.rollback(&workspace, created.checkpoint.id, &RollbackOptions::default(), &Silent).unwrap();
     assert!(!project.join("x").exists() && project.join(".data/home/catalog.db").exists());
 }
 
@@ -209,8 +209,8 @@ fn deep_nesting_beyond_path_max_comes_back() {
     let checkpoint = bench.create();
     assert_eq!(checkpoint.files.count, levels + 1);
     write(&here, "new!");
-    let restored = bench.restore(checkpoint.id);
-    assert_eq!(restored.outline.restored, 1);
+    let restored = bench.rollback(checkpoint.id);
+    assert_eq!(restored.outline().restored, 1);
     let fd =
         rustix::fs::openat(&here, "leaf", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
     let mut text = [0u8; 8];
@@ -234,7 +234,7 @@ fn a_large_sparse_file_takes_little_room_and_stays_sparse() {
     let checkpoint = bench.create();
     assert!(checkpoint.size_bytes < 100_000, "{}", checkpoint.size_bytes);
     fs::remove_file(bench.path("sparse")).unwrap();
-    bench.restore(checkpoint.id);
+    bench.rollback(checkpoint.id);
     let metadata = fs::metadata(bench.path("sparse")).unwrap();
     assert_eq!(metadata.len(), 64 << 20);
     assert!(metadata.blocks() * 512 < 1 << 20, "{}", metadata.blocks());

@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, assert_same, open, scratch};
 use safepoint::model::{CheckpointId, ObjectId};
-use safepoint::{Depth, Failure, FailureKind, RestoreOptions, Settings, Silent};
+use safepoint::{Depth, Failure, FailureKind, RollbackOptions, Settings, Silent};
 use safepoint_testkit::TreeImage;
 use std::collections::BTreeSet;
 use std::fs;
@@ -85,7 +85,7 @@ fn restore_all(
     let mut exact = 0;
     for (id, image) in states.iter().skip(at % 3).take(2) {
         let before = bench.image();
-        match manager.restore(&bench.workspace, *id, &RestoreOptions::default(), &Silent) {
+        match manager.rollback(&bench.workspace, *id, &RollbackOptions::default(), &Silent) {
             Ok(_) => {
                 assert_same(&bench.image(), image);
                 exact += 1;
@@ -111,14 +111,14 @@ fn a_lost_pack_is_reported_by_path_and_the_next_checkpoint_is_whole() {
     let validation = manager.validate(Some(&checkpoint), Depth::Quick, &Silent).unwrap();
     assert!(!validation.is_valid() && validation.restorable.is_empty());
     let error =
-        manager.restore(&bench.workspace, checkpoint.id, &RestoreOptions::default(), &Silent).unwrap_err();
+        manager.rollback(&bench.workspace, checkpoint.id, &RollbackOptions::default(), &Silent).unwrap_err();
     assert_eq!(Failure::from(&error).kind, FailureKind::Damaged);
     // The stat cache must not vouch for objects that are gone.
     let image = bench.image();
     let second = manager.create(&bench.workspace, &Default::default(), &Silent).unwrap().checkpoint;
     assert!(manager.validate(Some(&second), Depth::Deep, &Silent).unwrap().is_valid());
     bench.write("d/a", "2");
-    manager.restore(&bench.workspace, second.id, &RestoreOptions::default(), &Silent).unwrap();
+    manager.rollback(&bench.workspace, second.id, &RollbackOptions::default(), &Silent).unwrap();
     assert_same(&bench.image(), &image);
 }
 

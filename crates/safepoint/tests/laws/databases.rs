@@ -11,7 +11,7 @@ use safepoint::model::coverage::{Coverage, Why};
 use safepoint::model::progress::Activity;
 use safepoint::model::retention::Policy;
 use safepoint::model::tree::Node;
-use safepoint::{CreateOptions, Created, Filter, RestoreOptions, Settings, Silent};
+use safepoint::{CreateOptions, Created, Filter, RollbackOptions, Settings, Silent};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -299,7 +299,7 @@ fn files_that_only_have_such_names_are_ordinary_files() {
     bench.write("notes-journal", "changed");
     bench.write("alone-shm", "new");
     fs::remove_file(bench.path("notes-wal")).unwrap();
-    bench.restore(created.checkpoint.id);
+    bench.rollback(created.checkpoint.id);
     crate::bench::assert_same(&bench.image(), &before);
 }
 
@@ -373,10 +373,10 @@ fn a_journal_whose_writer_died_is_captured_with_its_database() {
     // A program plays it back; the rollback puts both back as they were, and the undo neither.
     assert_eq!(what_is_wrong(&path, 2000), None);
     assert!(!bench.path("data-journal").exists());
-    bench.restore(created.checkpoint.id);
+    bench.rollback(created.checkpoint.id);
     assert!(bench.path("data-journal").exists());
     assert_eq!((what_is_wrong(&path, 2000), torn_rows(&path)), (None, 0));
-    bench.restore(created.checkpoint.id);
+    bench.rollback(created.checkpoint.id);
     bench.undo();
     assert!(!bench.path("data-journal").exists());
     assert_eq!(what_is_wrong(&path, 2000), None);
@@ -424,7 +424,7 @@ fn no_file_beside_a_replaced_database_is_of_another_moment() {
         }
         drop(writer);
         let later = bench.image();
-        bench.restore(then.id);
+        bench.rollback(then.id);
         assert!(!bench.path("data-shm").exists() && !bench.path("data-journal").exists(), "{last}");
         assert_eq!(what_is_wrong(&bench.path("data"), 10), None, "{last}");
         let rows = number(&Connection::open(bench.path("data")).unwrap(), "SELECT count(*) FROM a");
@@ -466,7 +466,7 @@ fn a_rollback_under_an_open_connection_waits_and_loses_nothing() {
         assert_eq!(writer.run("INSERT INTO t VALUES (2)"), "done");
         // It is idle, and has the database open.
         let restored =
-            bench.manager.restore(&bench.workspace, then.id, &RestoreOptions::default(), &Silent).unwrap();
+            bench.manager.rollback(&bench.workspace, then.id, &RollbackOptions::default(), &Silent).unwrap();
         assert!(paths(&restored.waiting).contains(&"data".to_owned()), "{mode}: {:?}", restored.waiting);
         // What it still commits, and moves into the database that it has open, is not seen in the one that was put back.
         let answer = writer.run("INSERT INTO t VALUES (3); PRAGMA wal_checkpoint(TRUNCATE)");
@@ -499,7 +499,7 @@ fn a_rollback_that_changes_nothing_of_a_database_leaves_its_files_alone() {
     assert_eq!(writer.run("SELECT 1 FROM t"), "done");
     assert!(bench.path("data-shm").exists());
     bench.write("text", "now");
-    let restored = bench.restore(then.id);
+    let restored = bench.rollback(then.id);
     assert_eq!((bench.read("text"), restored.waiting.len()), ("then".to_owned(), 0));
     assert!(bench.path("data-shm").exists());
     assert_eq!(writer.run("INSERT INTO t VALUES (1)"), "done");
@@ -546,7 +546,7 @@ fn a_database_that_takes_too_long_is_copied_by_sqlite() {
         writer.wait_for_more();
         drop(writer);
         let later = bench.image();
-        bench.restore(created.checkpoint.id);
+        bench.rollback(created.checkpoint.id);
         assert_eq!(what_is_wrong(&bench.path("data"), committed), None, "{mode}");
         let connection = Connection::open(bench.path("data")).unwrap();
         let now: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
@@ -646,9 +646,9 @@ fn a_log_that_a_program_makes_during_the_rollback_is_displaced_and_kept() {
     let then = bench.manager.list(&Filter::default()).unwrap()[0].id;
     let progress = MakesFile(bench.path("data-wal"));
     let restored =
-        bench.manager.restore(&bench.workspace, then, &RestoreOptions::default(), &progress).unwrap();
+        bench.manager.rollback(&bench.workspace, then, &RollbackOptions::default(), &progress).unwrap();
     assert!(!bench.path("data-wal").exists());
-    assert_eq!(restored.rollback.rescued.len() + bench.settle().rescued.len(), 1, "{restored:?}");
+    assert_eq!(restored.record().rescued.len() + bench.settle().rescued.len(), 1, "{restored:?}");
     let connection = Connection::open(bench.path("data")).unwrap();
     assert_eq!(
         (integrity(&connection), number(&connection, "SELECT count(*) FROM one")),

@@ -4,7 +4,8 @@ use crate::bench::{Bench, assert_same};
 use crate::runner::{plan, resume, run};
 use safepoint::model::plan::run::RunOutcome;
 use safepoint::{
-    CreateOptions, DryRun, Error, FailedUndo, Failure, FailureKind, NotUndone, RestoreOptions, Silent, Undone,
+    CreateOptions, DryRun, Error, FailedUndo, Failure, FailureKind, NotUndone, RollbackOptions, Silent,
+    Undone,
 };
 
 /// A plan whose steps leave a mark outside of the workspace.
@@ -46,12 +47,12 @@ fn undo_commands_run_newest_first_before_the_files_change_and_each_once() {
     let (bench, outside) = scene();
     assert_eq!(run(&bench).outcome, RunOutcome::Failed);
     let read = || std::fs::read_to_string(&outside).unwrap();
-    let options = RestoreOptions { dry_run: DryRun::Yes, ..RestoreOptions::default() };
+    let options = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
     let shown = bench.manager.rollback_plan("work", first(&bench), &options, &Silent).unwrap();
     assert_eq!(read(), "create\nfill\n", "a dry run runs nothing");
     assert_eq!(shown.undone.len(), 2);
     let restored =
-        bench.manager.rollback_plan("work", first(&bench), &RestoreOptions::default(), &Silent).unwrap();
+        bench.manager.rollback_plan("work", first(&bench), &RollbackOptions::default(), &Silent).unwrap();
     assert_eq!(read(), "create\nfill\nundo fill broken\nundo create create broken\n");
     let commands: Vec<(&str, bool)> =
         restored.undone.iter().map(|undone| (undone.step.as_str(), undone.ran)).collect();
@@ -70,7 +71,7 @@ fn undo_commands_run_newest_first_before_the_files_change_and_each_once() {
     assert_eq!(read(), "create\nfill\nundo fill broken\nundo create create broken\n");
     // Done once more, it is undone once more.
     resume(&bench);
-    bench.manager.rollback_plan("work", first(&bench), &RestoreOptions::default(), &Silent).unwrap();
+    bench.manager.rollback_plan("work", first(&bench), &RollbackOptions::default(), &Silent).unwrap();
     assert!(read().ends_with("create\nfill\nundo fill broken\nundo create create broken\n"));
     assert_eq!(read().lines().count(), 8);
 }
@@ -99,12 +100,12 @@ fn an_undo_command_that_fails_stops_the_rollback_with_nothing_else_changed() {
     run(&bench);
     let (before, files) = (bench.manager.plan("work").unwrap(), bench.image());
     let to = first(&bench);
-    let error = bench.manager.rollback_plan("work", to, &RestoreOptions::default(), &Silent).unwrap_err();
+    let error = bench.manager.rollback_plan("work", to, &RollbackOptions::default(), &Silent).unwrap_err();
     assert_eq!(error.to_string(), "the undo command of step one failed: exit status 4: no way");
     assert_eq!(Failure::from(&error).kind, FailureKind::Failed);
     assert_eq!(bench.manager.plan("work").unwrap(), before);
     assert_same(&bench.image(), &files);
-    let options = RestoreOptions { failed_undo: FailedUndo::IsSkipped, ..RestoreOptions::default() };
+    let options = RollbackOptions { failed_undo: FailedUndo::IsSkipped, ..RollbackOptions::default() };
     let restored = bench.manager.rollback_plan("work", to, &options, &Silent).unwrap();
     assert_eq!(restored.undone, [undone("two", &format!("echo two >> {outside}"), false)]);
     let why: Vec<&str> = restored.effects_not_undone.iter().map(|it| it.why.as_str()).collect();
@@ -128,9 +129,9 @@ fn nothing_is_taken_back_for_a_rollback_that_cannot_be() {
     let read = || std::fs::read_to_string(&outside).unwrap();
     let before = read();
     bench.manager.start_step("work", "break", &Silent).unwrap();
-    let error = bench.manager.rollback_plan("work", taken, &RestoreOptions::default(), &Silent).unwrap_err();
+    let error = bench.manager.rollback_plan("work", taken, &RollbackOptions::default(), &Silent).unwrap_err();
     assert!(matches!(error, Error::Workspace(_)), "{error}");
     assert_eq!(read(), before);
-    bench.manager.rollback_plan("work", to, &RestoreOptions::default(), &Silent).unwrap();
+    bench.manager.rollback_plan("work", to, &RollbackOptions::default(), &Silent).unwrap();
     assert_ne!(read(), before);
 }

@@ -26,7 +26,7 @@ fn every_lack_has_a_way_that_works() {
         bench.write("new", "2");
         fs::remove_file(bench.path("link")).unwrap();
         let now = bench.image();
-        let restored = bench.restore(checkpoint.id);
+        let restored = bench.rollback(checkpoint.id);
         // Without leases nothing may prove that no program writes to what was displaced.
         assert!(leases || [0, 3].contains(&restored.waiting.len()), "{restored:?}");
         bench.release();
@@ -50,7 +50,7 @@ fn names_that_the_file_system_cannot_tell_apart_are_refused() {
     let capabilities = Capabilities { case_matters: false, ..Capabilities::default() };
     let folding = crate::bench::open(&bench.home(), Settings { capabilities, ..Settings::default() });
     let error = folding
-        .restore(&bench.workspace, checkpoint.id, &Default::default(), &safepoint::Silent)
+        .rollback(&bench.workspace, checkpoint.id, &Default::default(), &safepoint::Silent)
         .unwrap_err();
     let failure = safepoint::Failure::from(&error);
     assert_eq!(failure.code, "obstructed");

@@ -4,11 +4,11 @@ use crate::bench::{Bench, assert_same};
 use crate::runner::{Unseen, plan};
 use safepoint::model::checkpoint::{PartKind, Scope};
 use safepoint::model::plan::state::PlanState;
-use safepoint::model::rollback::{RollbackState, Strategy, Verb};
+use safepoint::model::rollback::{RollbackState, Strategy};
 use safepoint::{
-    Against, CreateOptions, CreatedTogether, Depth, DryRun, Error, FailedUndo, Failure, FailureKind, Filter,
-    PlanFile, RestoreOptions, RestoredTogether, RunOptions, Search, Silent, Staged, StagedEnd, Thoroughness,
-    Trial, Until, Whole, Workspace,
+    Against, CreateOptions, Created, Depth, DryRun, Error, FailedUndo, Failure, FailureKind, Filter,
+    PlanFile, RollbackOptions, RunOptions, Search, Silent, Staged, StagedEnd, Subject, Thoroughness, Trial,
+    Until, Workspace,
 };
 use safepoint_testkit::TreeImage;
 use serde_json::json;
@@ -60,8 +60,8 @@ impl World {
         roots.iter().map(|root| image(root)).collect()
     }
 
-    pub(crate) fn create(&self, whole: &Whole) -> CreatedTogether {
-        self.bench.manager.create_together(whole, &CreateOptions::default(), &Silent).unwrap()
+    pub(crate) fn create(&self, whole: &Subject) -> Created {
+        self.bench.manager.create(whole, &CreateOptions::default(), &Silent).unwrap()
     }
 
     /// What goes wrong everywhere.
@@ -88,11 +88,12 @@ pub(crate) fn assert_all(now: &[TreeImage], then: &[TreeImage]) {
 fn everything_goes_back_together_and_so_does_the_undo() {
     let world = World::new();
     let manager = &world.bench.manager;
-    let created = world.create(&Whole::Framework);
+    let created = world.create(&Subject::Framework);
     assert_eq!(created.checkpoint.scope, Scope::Framework);
-    assert_eq!((created.counts.agents, created.counts.plans), (2, 1));
+    assert_eq!((created.checkpoint.count(PartKind::Agent), created.checkpoint.count(PartKind::Plan)), (2, 1));
     assert_eq!(
-        created.counts.places, 6,
+        created.checkpoint.count(PartKind::Files),
+        6,
         "three workspaces, two folders of agents, and the home's own settings"
     );
     assert!(created.checkpoint.warnings.is_empty(), "{:?}", created.checkpoint.warnings);
@@ -103,13 +104,13 @@ fn everything_goes_back_together_and_so_does_the_undo() {
     let mut later = world.everything();
     let plan_later = manager.plan("work").unwrap().plan;
 
-    let dry = RestoreOptions { dry_run: DryRun::Yes, ..RestoreOptions::default() };
-    let shown = manager.restore_together(created.checkpoint.id, &dry, &Silent).unwrap();
-    assert!(shown.places.iter().any(|(_, outline)| outline.restored > 0));
+    let dry = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
+    let shown = manager.rollback(None, created.checkpoint.id, &dry, &Silent).unwrap();
+    assert!(shown.folders.iter().any(|folder| folder.outline.restored > 0));
     assert_all(&world.everything(), &later);
 
-    let options = RestoreOptions::default();
-    let restored = manager.restore_together(created.checkpoint.id, &options, &Silent).unwrap();
+    let options = RollbackOptions::default();
+    let restored = manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap();
     assert!(restored.verified);
     assert_eq!((restored.plans.len(), restored.agents.len()), (1, 2));
     assert_eq!(restored.warnings, [""; 0]);
@@ -120,19 +121,16 @@ fn everything_goes_back_together_and_so_does_the_undo() {
     assert_all(&world.everything(), &then);
     assert_eq!(manager.plan("work").unwrap().plan, plan_then);
     assert_eq!(manager.agent("codex").unwrap().agent.settings["model"], "large");
-    for (record, _) in &restored.places {
+    for record in restored.folders.iter().map(|folder| &folder.record) {
         assert_eq!((record.state, record.together), (RollbackState::Settled, Some(restored.id)));
     }
-    // In one workspace it is not undone alone.
-    let alone = manager.undo(&world.bench.workspace, &options, &Silent).unwrap_err();
-    assert!(matches!(alone, Error::GoesTogether { .. }), "{alone}");
     put(world.agents.join("sibling"), "changed by somebody");
-    manager.answer_together(&world.others[0], Verb::Undo, &options, &Silent).unwrap();
+    manager.undo(&world.others[0], &options, &Silent).unwrap();
     later[1] = image(&world.agents);
     assert_all(&world.everything(), &later);
     assert_eq!(manager.plan("work").unwrap().plan, plan_later);
     assert_eq!(manager.agent("codex").unwrap().agent.settings["model"], "small");
-    manager.answer_together(&world.bench.workspace, Verb::Redo, &options, &Silent).unwrap();
+    manager.redo(&world.bench.workspace, &options, &Silent).unwrap();
     assert_eq!(world.bench.read("main.rs"), "fn main() {}");
     let validation = manager.validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
@@ -144,14 +142,14 @@ fn everything_goes_back_together_and_so_does_the_undo() {
 fn where_one_folder_cannot_nothing_changes_anywhere() {
     let world = World::new();
     let manager = &world.bench.manager;
-    let created = world.create(&Whole::Framework);
+    let created = world.create(&Subject::Framework);
     world.disaster();
     // What is never captured stands where the checkpoint has a file.
     let file = world.others[0].root_path().join("file");
     let _socket = std::os::unix::net::UnixListener::bind(&file).unwrap();
     let before: Vec<TreeImage> = vec![image(&world.bench.root()), image(&world.agents)];
     let error =
-        manager.restore_together(created.checkpoint.id, &RestoreOptions::default(), &Silent).unwrap_err();
+        manager.rollback(None, created.checkpoint.id, &RollbackOptions::default(), &Silent).unwrap_err();
     assert_eq!(Failure::from(&error).kind, FailureKind::Conflict, "{error}");
     assert_all(&[image(&world.bench.root()), image(&world.agents)], &before);
     assert_eq!(manager.agent("codex").unwrap().agent.settings["model"], "small");
@@ -167,7 +165,7 @@ fn where_one_folder_cannot_nothing_changes_anywhere() {
     };
     assert_eq!(refused(&world.bench.workspace), refused(&world.others[0]));
     fs::remove_file(&file).unwrap();
-    manager.restore_together(created.checkpoint.id, &RestoreOptions::default(), &Silent).unwrap();
+    manager.rollback(None, created.checkpoint.id, &RollbackOptions::default(), &Silent).unwrap();
     assert!(file.is_file());
 }
 
@@ -175,18 +173,18 @@ fn where_one_folder_cannot_nothing_changes_anywhere() {
 fn an_agent_goes_back_alone_with_its_own_paths_and_no_others() {
     let world = World::new();
     let manager = &world.bench.manager;
-    let created = world.create(&Whole::Agent("codex".to_owned()));
-    assert_eq!((created.checkpoint.scope, created.counts.places), (Scope::Agent, 1));
+    let created = world.create(&Subject::Agent("codex".to_owned()));
+    assert_eq!((created.checkpoint.scope, created.checkpoint.count(PartKind::Files)), (Scope::Agent, 1));
     world.disaster();
     let project = image(&world.bench.root());
     let restored =
-        manager.restore_together(created.checkpoint.id, &RestoreOptions::default(), &Silent).unwrap();
+        manager.rollback(None, created.checkpoint.id, &RollbackOptions::default(), &Silent).unwrap();
     assert_eq!(restored.agents, ["codex"]);
     assert_eq!(fs::read_to_string(world.agents.join("settings *.json")).unwrap(), "{}");
     assert_eq!(fs::read_to_string(world.agents.join("memory/notes.md")).unwrap(), "forgotten");
     assert_eq!(manager.agent("codex").unwrap().agent.settings["model"], "large");
     assert_same(&image(&world.bench.root()), &project);
-    let error = manager.create_together(&Whole::Agent("x".to_owned()), &CreateOptions::default(), &Silent);
+    let error = manager.create(Subject::Agent("x".to_owned()), &CreateOptions::default(), &Silent);
     assert_eq!(Failure::from(&error.unwrap_err()).code, "no_agent");
 }
 
@@ -194,27 +192,45 @@ fn an_agent_goes_back_alone_with_its_own_paths_and_no_others() {
 fn a_part_of_everything_goes_back_alone() {
     let world = World::new();
     let manager = &world.bench.manager;
-    let created = world.create(&Whole::Framework);
+    let created = world.create(&Subject::Framework);
     world.disaster();
-    let part = |part| RestoreOptions { part: Some(part), ..RestoreOptions::default() };
-    let restored = manager.restore_together(created.checkpoint.id, &part(PartKind::Agent), &Silent).unwrap();
+    let part = |part| RollbackOptions { parts: vec![part], ..RollbackOptions::default() };
+    let restored = manager.rollback(None, created.checkpoint.id, &part(PartKind::Agent), &Silent).unwrap();
     assert_eq!((restored.plans.len(), restored.agents.len()), (0, 2));
     assert_eq!(fs::read_to_string(world.agents.join("memory/notes.md")).unwrap(), "remember");
     assert_eq!(world.bench.read("main.rs"), "broken");
     let before = manager.plan("work").unwrap().plan;
-    manager.restore_together(created.checkpoint.id, &part(PartKind::Plan), &Silent).unwrap();
+    manager.rollback(None, created.checkpoint.id, &part(PartKind::Plan), &Silent).unwrap();
     assert_ne!(manager.plan("work").unwrap().plan, before);
     assert_eq!(world.bench.read("main.rs"), "broken");
-    manager.restore_together(created.checkpoint.id, &part(PartKind::Files), &Silent).unwrap();
+    manager.rollback(None, created.checkpoint.id, &part(PartKind::Files), &Silent).unwrap();
     assert_eq!(world.bench.read("main.rs"), "fn main() {}");
     // And chosen paths of one workspace.
     world.disaster_again();
-    let options = RestoreOptions { paths: vec!["main.rs".parse_path()], ..RestoreOptions::default() };
-    manager.restore(&world.bench.workspace, created.checkpoint.id, &options, &Silent).unwrap();
+    let options = RollbackOptions { paths: vec!["main.rs".parse_path()], ..RollbackOptions::default() };
+    manager.rollback(&world.bench.workspace, created.checkpoint.id, &options, &Silent).unwrap();
     assert_eq!(world.bench.read("main.rs"), "fn main() {}");
     let whole =
-        manager.restore(&world.bench.workspace, created.checkpoint.id, &RestoreOptions::default(), &Silent);
+        manager.rollback(&world.bench.workspace, created.checkpoint.id, &RollbackOptions::default(), &Silent);
     assert!(matches!(whole, Err(Error::GoesTogether { .. })));
+}
+
+#[test]
+fn an_undo_takes_back_what_was_chosen_and_nothing_else() {
+    for chosen in [PartKind::Plan, PartKind::Agent] {
+        let world = World::new();
+        let manager = &world.bench.manager;
+        let created = world.create(&Subject::Framework);
+        world.disaster();
+        let (plan, memory) = (manager.plan("work").unwrap().plan, world.agents.join("memory/notes.md"));
+        let options = RollbackOptions { parts: vec![chosen], ..RollbackOptions::default() };
+        manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap();
+        world.bench.write("main.rs", "edited since");
+        manager.undo(None, &RollbackOptions::default(), &Silent).unwrap();
+        assert_eq!(world.bench.read("main.rs"), "edited since", "{chosen}");
+        assert_eq!(manager.plan("work").unwrap().plan, plan, "{chosen}");
+        assert_eq!(fs::read_to_string(&memory).unwrap(), "forgotten", "{chosen}");
+    }
 }
 
 trait ParsePath {
@@ -238,11 +254,11 @@ fn a_purge_reaches_what_was_taken_together() {
     let world = World::new();
     let manager = &world.bench.manager;
     world.bench.write("secret", "the key");
-    let created = world.create(&Whole::Framework);
+    let created = world.create(&Subject::Framework);
     fs::remove_file(world.bench.path("secret")).unwrap();
     let report = manager.purge(&world.bench.workspace, &["secret".parse_path()], &Silent).unwrap();
     assert_eq!(report.checkpoints, [created.checkpoint.id]);
-    manager.restore_together(created.checkpoint.id, &RestoreOptions::default(), &Silent).unwrap();
+    manager.rollback(None, created.checkpoint.id, &RollbackOptions::default(), &Silent).unwrap();
     assert!(!world.bench.path("secret").exists());
     assert_eq!(world.bench.read("main.rs"), "fn main() {}");
 }
@@ -253,7 +269,7 @@ fn folders_that_are_gone_and_agents_that_are_odd_are_told() {
     let manager = &world.bench.manager;
     fs::remove_dir_all(world.others[0].root_path()).unwrap();
     fs::remove_dir_all(world.agents.join("memory")).unwrap();
-    let created = world.create(&Whole::Framework);
+    let created = world.create(&Subject::Framework);
     assert_eq!(created.checkpoint.warnings.len(), 1, "{:?}", created.checkpoint.warnings);
     assert!(created.checkpoint.warnings[0].ends_with("second is not there"));
     for bad in ["relative", "/", "/a/../b"] {
@@ -292,7 +308,7 @@ fn what_is_taken_together_is_pruned_by_its_own_policy_and_each_plan_by_itself() 
         keep_last = 3";
     fs::write(world.bench.home().join("config.toml"), config).unwrap();
     for _ in 0..4 {
-        world.create(&Whole::Framework);
+        world.create(&Subject::Framework);
         world.bench.create();
         manager.checkpoint_plan("work", &CreateOptions::default(), &Silent).unwrap();
     }
@@ -326,21 +342,21 @@ fn run_marks(world: &World) {
 fn what_steps_did_outside_is_undone_before_everything_goes_back() {
     let (world, outside) = with_effects();
     let manager = &world.bench.manager;
-    let created = world.create(&Whole::Framework);
+    let created = world.create(&Subject::Framework);
     let then = world.everything();
     run_marks(&world);
     world.disaster();
     let read = || fs::read_to_string(&outside).unwrap();
     assert_eq!(read(), "done\n");
-    let options = RestoreOptions::default();
-    let restored = manager.restore_together(created.checkpoint.id, &options, &Silent).unwrap();
+    let options = RollbackOptions::default();
+    let restored = manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap();
     assert_eq!(read(), "done\nundone\n");
     assert_all(&world.everything(), &then);
     let undone: Vec<_> = restored.undone.iter().map(|it| (&*it.plan, &*it.step, it.ran)).collect();
     assert_eq!(undone, [("marks", "mark", true)]);
     // Once is enough, and a rollback that could not be runs nothing.
-    manager.answer_together(&world.bench.workspace, Verb::Undo, &options, &Silent).unwrap();
-    manager.restore_together(created.checkpoint.id, &options, &Silent).unwrap();
+    manager.undo(&world.bench.workspace, &options, &Silent).unwrap();
+    manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap();
     assert_eq!(read(), "done\nundone\n");
 }
 
@@ -348,20 +364,20 @@ fn what_steps_did_outside_is_undone_before_everything_goes_back() {
 fn an_undo_command_that_fails_stops_all_of_it_and_is_on_record() {
     let (world, outside) = with_effects();
     let manager = &world.bench.manager;
-    let created = world.create(&Whole::Framework);
+    let created = world.create(&Subject::Framework);
     run_marks(&world);
     world.disaster();
     fs::remove_file(&outside).unwrap();
     fs::create_dir(&outside).unwrap();
     let before = world.everything();
-    let options = RestoreOptions::default();
-    let error = manager.restore_together(created.checkpoint.id, &options, &Silent).unwrap_err();
+    let options = RollbackOptions::default();
+    let error = manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap_err();
     assert!(matches!(error, Error::UndoFailed { .. }), "{error:?}");
     assert_all(&world.everything(), &before);
     let last = manager.rollbacks(&world.others[0]).unwrap().pop().unwrap();
     assert_eq!(last.state, RollbackState::Refused);
-    let options = RestoreOptions { failed_undo: FailedUndo::IsSkipped, ..options };
-    let restored = manager.restore_together(created.checkpoint.id, &options, &Silent).unwrap();
+    let options = RollbackOptions { failed_undo: FailedUndo::IsSkipped, ..options };
+    let restored = manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap();
     assert!(restored.effects_not_undone.iter().any(|it| it.why.contains("its undo command failed")));
     assert_eq!(world.bench.read("main.rs"), "fn main() {}");
 }
@@ -370,18 +386,18 @@ fn an_undo_command_that_fails_stops_all_of_it_and_is_on_record() {
 fn everything_is_tried_beside_its_folders_and_done_when_all_agree() {
     let world = World::new();
     let manager = &world.bench.manager;
-    let to = world.create(&Whole::Framework).checkpoint.id;
+    let to = world.create(&Subject::Framework).checkpoint.id;
     let then = world.everything();
     world.disaster();
     let now = world.everything();
     let staged = |here: &Workspace, command: &str, yes: bool| {
-        let mut agreed = |staged: &Staged<RestoredTogether>| {
-            assert!(staged.outline.places.len() > 3);
+        let mut agreed = |staged: &Staged| {
+            assert!(staged.outline.folders.len() > 3);
             yes
         };
         let trial = Trial { command: Some(command), agreed: &mut agreed, printed: &mut |_| () };
-        let options = RestoreOptions::default();
-        manager.restore_staged_together(here, to, &options, trial, &Silent).unwrap()
+        let options = RollbackOptions::default();
+        manager.rollback_staged(here, to, &options, trial, &Silent).unwrap()
     };
     // From one of its folders the command is in what that would be, with the others beside it.
     let here = "grep -q 'fn main' main.rs && test -e $SAFEPOINT_TARGET/second/file";
@@ -391,7 +407,7 @@ fn everything_is_tried_beside_its_folders_and_done_when_all_agree() {
     }
     let end = staged(&world.bench.workspace, here, true);
     let StagedEnd::Done(restored, _) = end else { panic!("{end:?}") };
-    assert_eq!(restored.places[0].0.strategy, Strategy::Staged);
+    assert_eq!(restored.record().strategy, Strategy::Staged);
     assert_all(&world.everything(), &then);
     // From elsewhere it is where all of them are.
     let elsewhere = manager.register(&world.agents.parent().unwrap().join("outside")).map_err(drop);
@@ -412,15 +428,15 @@ fn everything_goes_back_step_by_step_to_the_newest_good_state() {
     for at in 0..6 {
         world.bench.write("main.rs", format!("version {at}"));
         put(world.others[0].root_path().join("file"), &format!("other {at}"));
-        all.push(world.create(&Whole::Framework).checkpoint);
-        world.create(&Whole::Agent("codex".to_owned()));
+        all.push(world.create(&Subject::Framework).checkpoint);
+        world.create(&Subject::Agent("codex".to_owned()));
         world.bench.create();
     }
     let newest = all.last().unwrap();
     let go = |command: &str, search| {
         let until = Until { command: command.to_owned(), from: Some(newest.id), search };
-        let options = RestoreOptions::default();
-        manager.restore_until_together(&world.bench.workspace, newest, &until, &options, &mut |_| (), &Silent)
+        let options = RollbackOptions::default();
+        manager.rollback_until(&world.bench.workspace, &until, &options, &mut |_| (), &Silent)
     };
     for search in [Search::Stepwise, Search::Bisect] {
         let found = go("grep -q 'version [0-2]' main.rs", search).unwrap();
@@ -436,12 +452,11 @@ fn everything_goes_back_step_by_step_to_the_newest_good_state() {
         assert_all(&world.everything(), &before);
     }
     // Those of one agent are a row of their own.
-    let agent = world.create(&Whole::Agent("claude".to_owned())).checkpoint;
+    let agent = world.create(&Subject::Agent("claude".to_owned())).checkpoint;
     let until = Until { command: "false".to_owned(), from: Some(agent.id), search: Search::Stepwise };
-    let options = RestoreOptions::default();
-    let none = manager
-        .restore_until_together(&world.bench.workspace, &agent, &until, &options, &mut |_| (), &Silent)
-        .unwrap();
+    let options = RollbackOptions::default();
+    let none =
+        manager.rollback_until(&world.bench.workspace, &until, &options, &mut |_| (), &Silent).unwrap();
     assert_eq!(none.tried.len(), 1);
 }
 
@@ -449,7 +464,7 @@ fn everything_goes_back_step_by_step_to_the_newest_good_state() {
 fn what_was_taken_together_is_looked_into_from_each_of_its_folders() {
     let world = World::new();
     let manager = &world.bench.manager;
-    let created = world.create(&Whole::Framework).checkpoint;
+    let created = world.create(&Subject::Framework).checkpoint;
     let later = manager.create(&world.others[0], &CreateOptions::default(), &Silent).unwrap().checkpoint;
     let folders = manager.folders_of(&created).unwrap();
     assert_eq!(folders.len(), 6);

@@ -162,8 +162,8 @@ fn run(bench: &Bench, model: &mut Model, deed: &Deed) {
         Deed::Rollback { to } if !model.checkpoints.is_empty() => {
             let (id, expected) = &model.checkpoints[to % model.checkpoints.len()];
             let before = bench.image();
-            let restored = bench.restore(*id);
-            assert!(restored.verified && restored.rollback.rescued.is_empty(), "{restored:?}");
+            let restored = bench.rollback(*id);
+            assert!(restored.verified && restored.record().rescued.is_empty(), "{restored:?}");
             assert_same(&bench.image(), expected);
             model.undo.push(before);
             model.redo.clear();
@@ -201,11 +201,11 @@ fn rollback_path(bench: &Bench, id: safepoint::model::CheckpointId, then: &TreeI
     let chosen: Vec<u8> = at.below("".as_ref()).as_os_str().as_bytes().to_vec();
     let within = |path: &[u8]| path == chosen || path.starts_with(&[&chosen[..], b"/"].concat());
     let before = bench.image();
-    let options = safepoint::RestoreOptions {
+    let options = safepoint::RollbackOptions {
         paths: vec![safepoint::model::RelPath::new(chosen.clone()).unwrap()],
         ..Default::default()
     };
-    let result = bench.manager.restore(&bench.workspace, id, &options, &safepoint::Silent);
+    let result = bench.manager.rollback(&bench.workspace, id, &options, &safepoint::Silent);
     let after = bench.image();
     if result.is_err() {
         assert_same(&after, &before);
@@ -243,7 +243,7 @@ proptest! {
         }
         // At the end every checkpoint is still there, whole, and can be gone to from any other.
         for (id, expected) in model.checkpoints.iter().rev() {
-            bench.restore(*id);
+            bench.rollback(*id);
             assert_same(&bench.image(), expected);
         }
         prop_assert!(!bench.path(".safepoint").exists());

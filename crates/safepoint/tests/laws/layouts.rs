@@ -9,7 +9,7 @@ use safepoint::model::plan::spec::{PlanSpec, StepSpec};
 use safepoint::model::{CheckpointId, ObjectId, RelPath, Timestamp};
 use safepoint::{
     CreateOptions, Depth, Error, Exported, Failure, ImportOptions, Imported, Layout, Progress,
-    RestoreOptions, Silent, Thoroughness, Whole,
+    RollbackOptions, Silent, Subject, Thoroughness,
 };
 use safepoint_testkit::TreeImage;
 use safepoint_testkit::tree::{Content, Node};
@@ -110,7 +110,7 @@ fn a_checkpoint_comes_back_from_its_folder_the_same() {
     assert_eq!(bench.manager.workspace(bench.workspace.id).unwrap().head, Some(then.id));
     bench.write("notes2.txt", "bad");
     fs::remove_dir_all(bench.path("src")).unwrap();
-    bench.restore(again.id);
+    bench.rollback(again.id);
     assert_same(&bench.image(), &image);
     let validation = bench.manager.validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
@@ -173,7 +173,7 @@ fn a_folder_made_here_is_one_there() {
     assert_eq!(files(&imported), files(&then));
     assert_ne!(imported.integrity, then.integrity, "it is another workspace");
     assert_eq!(there.read("mine"), "other");
-    there.restore(imported.id);
+    there.rollback(imported.id);
     assert_same(&there.image(), &image);
     // And from there on.
     let second = import(&here, &export(&there, &imported, out.path())).unwrap().checkpoint;
@@ -380,7 +380,7 @@ fn a_plan_that_is_there_comes_back_with_its_files() {
     assert_eq!((imported.scope, imported.plan_id.as_deref()), (Scope::Workflow, Some("work")));
     assert_eq!((imported.step_index, imported.state_hash), (then.step_index, then.state_hash));
     assert_eq!(imported.warnings, [""; 0]);
-    bench.manager.rollback_plan("work", imported.id, &RestoreOptions::default(), &Silent).unwrap();
+    bench.manager.rollback_plan("work", imported.id, &RollbackOptions::default(), &Silent).unwrap();
     assert_eq!(bench.manager.plan("work").unwrap().plan, state);
     assert_eq!(bench.read("file"), "good");
 }
@@ -415,7 +415,7 @@ fn a_plan_that_is_not_there_is_kept_and_the_files_come_alone() {
     assert_eq!((imported.scope, &imported.plan_id, imported.parts.len()), (Scope::Project, &None, 1));
     assert_eq!(imported.state_snapshot, then.state_snapshot);
     assert!(imported.warnings[0].contains("there is no plan \"work\" here"), "{:?}", imported.warnings);
-    there.restore(imported.id);
+    there.rollback(imported.id);
     assert_eq!(there.read("file"), "good");
     // Nobody frees it, and it goes on with the files.
     there.manager.collect(Thoroughness::Everything, &Silent).unwrap();
@@ -452,8 +452,7 @@ fn parts_of_every_kind_have_their_place() {
     let (bench, out) = (Bench::new(), scratch());
     bench.write("file", "1");
     bench.manager.register_agent("coder", &[], &[]).unwrap();
-    let agent =
-        bench.manager.create_together(&Whole::Agent("coder".to_owned()), &CreateOptions::default(), &Silent);
+    let agent = bench.manager.create(Subject::Agent("coder".to_owned()), &CreateOptions::default(), &Silent);
     let agent = agent.unwrap().checkpoint.parts[0].document;
     let then = bench.create();
     let part = |kind, key: &str, document| PartRecord { kind, key: key.to_owned(), document };
@@ -558,7 +557,7 @@ proptest! {
         prop_assert_eq!(files(&import(&bench, &path).unwrap().checkpoint), files(&then));
         let imported = import(&there, &path).unwrap().checkpoint;
         prop_assert_eq!(files(&imported), files(&then));
-        there.restore(imported.id);
+        there.rollback(imported.id);
         assert_same(&there.image(), &image);
     }
 }

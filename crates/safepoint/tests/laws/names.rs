@@ -33,8 +33,8 @@ fn a_mode_put_back_leaves_the_files_other_names_alone() {
     assert_eq!(mode_of(&bench.path("a")), 0o755);
 
     // Everything is put back: what goes away went as it was captured, so nothing is taken for an edit.
-    let restored = bench.restore(then.id);
-    assert!(restored.rollback.rescued.is_empty(), "{restored:?}");
+    let restored = bench.rollback(then.id);
+    assert!(restored.record().rescued.is_empty(), "{restored:?}");
     assert!(!bench.path("b").exists());
     assert_eq!(mode_of(&outside), 0o755);
 }
@@ -95,7 +95,7 @@ fn a_file_keeps_its_group_where_the_folder_hands_its_own_on() {
     let (then, image) = (bench.create(), bench.image());
     fs::remove_dir_all(bench.path("folder")).unwrap();
     bench.write("a", "now");
-    bench.restore(then.id);
+    bench.rollback(then.id);
     assert_same(&bench.image(), &image);
     let group_of = |path: &str| std::os::unix::fs::MetadataExt::gid(&fs::metadata(bench.path(path)).unwrap());
     assert_eq!(["a", "folder/b", "folder/c", "folder"].map(group_of), [0, 0, 4242, 4242]);

@@ -2,14 +2,14 @@
 
 use crate::bench::{Bench, ParsePath, assert_same};
 use safepoint::model::rollback::RollbackState;
-use safepoint::{Error, Failure, FailureKind, RestoreOptions, Settings, Silent};
+use safepoint::{Error, Failure, FailureKind, RollbackOptions, Settings, Silent};
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-fn refused(bench: &Bench, to: safepoint::model::CheckpointId, options: &RestoreOptions) -> Failure {
+fn refused(bench: &Bench, to: safepoint::model::CheckpointId, options: &RollbackOptions) -> Failure {
     let before = bench.image();
-    let error = bench.manager.restore(&bench.workspace, to, options, &Silent).unwrap_err();
+    let error = bench.manager.rollback(&bench.workspace, to, options, &Silent).unwrap_err();
     assert_same(&bench.image(), &before);
     Failure::from(&error)
 }
@@ -22,7 +22,7 @@ fn a_socket_in_the_way_is_not_displaced() {
     let checkpoint = bench.create();
     fs::remove_file(bench.path("a")).unwrap();
     let _socket = UnixListener::bind(bench.path("a")).unwrap();
-    let failure = refused(&bench, checkpoint.id, &RestoreOptions::default());
+    let failure = refused(&bench, checkpoint.id, &RollbackOptions::default());
     assert_eq!((failure.code, failure.kind), ("obstructed", FailureKind::Conflict));
     assert!(failure.hints.iter().any(|hint| hint.contains("In the way: a: a socket")), "{failure:?}");
     // A failed one is on record too.
@@ -42,7 +42,7 @@ fn a_directory_with_a_repository_in_it_is_not_replaced_by_a_file() {
     let checkpoint = bench.create();
     fs::remove_file(bench.path("x")).unwrap();
     bench.write("x/.git/HEAD", "precious");
-    assert_eq!(refused(&bench, checkpoint.id, &RestoreOptions::default()).code, "obstructed");
+    assert_eq!(refused(&bench, checkpoint.id, &RollbackOptions::default()).code, "obstructed");
     assert_eq!(bench.read("x/.git/HEAD"), "precious");
 }
 
@@ -53,7 +53,7 @@ fn paths_that_are_nowhere_or_blocked_are_refused() {
     let checkpoint = bench.create();
     fs::remove_dir_all(bench.path("d")).unwrap();
     bench.write("d", "a file now");
-    let only = |path: &str| RestoreOptions { paths: vec![path.parse_path()], ..RestoreOptions::default() };
+    let only = |path: &str| RollbackOptions { paths: vec![path.parse_path()], ..RollbackOptions::default() };
     assert_eq!(refused(&bench, checkpoint.id, &only("nothing")).code, "no_path");
     assert_eq!(refused(&bench, checkpoint.id, &only("d/x")).code, "blocked_path");
 }
@@ -65,21 +65,21 @@ fn only_what_belongs_here_is_restored_here() {
     let checkpoint = bench.create();
     let foreign = bench.manager.register(&other.root()).unwrap();
     let error =
-        bench.manager.restore(&foreign, checkpoint.id, &RestoreOptions::default(), &Silent).unwrap_err();
+        bench.manager.rollback(&foreign, checkpoint.id, &RollbackOptions::default(), &Silent).unwrap_err();
     assert!(matches!(error, Error::OtherWorkspace { .. }));
     assert_eq!(Failure::from(&error).kind, FailureKind::Conflict);
     let nobody = safepoint::model::CheckpointId::from_bits(7);
     let error =
-        bench.manager.restore(&bench.workspace, nobody, &RestoreOptions::default(), &Silent).unwrap_err();
+        bench.manager.rollback(&bench.workspace, nobody, &RollbackOptions::default(), &Silent).unwrap_err();
     assert_eq!(Failure::from(&error).code, "no_checkpoint");
 }
 
 #[test]
 fn nothing_to_undo_and_nothing_to_redo_are_said() {
     let bench = Bench::new();
-    let undo = bench.manager.undo(&bench.workspace, &RestoreOptions::default(), &Silent).unwrap_err();
+    let undo = bench.manager.undo(&bench.workspace, &RollbackOptions::default(), &Silent).unwrap_err();
     assert!(matches!(undo, Error::NothingToUndo));
-    let redo = bench.manager.redo(&bench.workspace, &RestoreOptions::default(), &Silent).unwrap_err();
+    let redo = bench.manager.redo(&bench.workspace, &RollbackOptions::default(), &Silent).unwrap_err();
     assert!(matches!(redo, Error::NothingToRedo));
     for error in [undo, redo] {
         assert_eq!(Failure::from(&error).kind, FailureKind::NotFound);
@@ -126,7 +126,7 @@ fn an_interrupt_before_the_intent_changes_nothing() {
     bench.write("a", "2");
     let error = bench
         .manager
-        .restore(&bench.workspace, checkpoint.id, &RestoreOptions::default(), &Stop)
+        .rollback(&bench.workspace, checkpoint.id, &RollbackOptions::default(), &Stop)
         .unwrap_err();
     assert_eq!(Failure::from(&error).kind, FailureKind::Interrupted);
     assert_eq!(bench.read("a"), "2");
@@ -143,18 +143,18 @@ fn a_dry_run_tells_everything_and_does_nothing() {
     bench.write("new", "2");
     fs::remove_dir_all(bench.path("gone")).unwrap();
     let before = bench.image();
-    let options = RestoreOptions { dry_run: safepoint::DryRun::Yes, ..RestoreOptions::default() };
+    let options = RollbackOptions { dry_run: safepoint::DryRun::Yes, ..RollbackOptions::default() };
     let usage = bench.manager.usage().unwrap();
-    let shown = bench.manager.restore(&bench.workspace, checkpoint.id, &options, &Silent).unwrap();
+    let shown = bench.manager.rollback(&bench.workspace, checkpoint.id, &options, &Silent).unwrap();
     assert_same(&bench.image(), &before);
     assert_eq!(bench.manager.usage().unwrap().objects, usage.objects);
     assert!(!shown.verified && bench.manager.rollbacks(&bench.workspace).unwrap().is_empty());
-    let done = bench.restore(checkpoint.id);
-    assert_eq!(shown.outline, done.outline);
+    let done = bench.rollback(checkpoint.id);
+    assert_eq!(shown.outline(), done.outline());
     let told: Vec<String> =
-        done.outline.paths.iter().map(|it| format!("{} {}", it.action, it.path)).collect();
+        done.outline().paths.iter().map(|it| format!("{} {}", it.action, it.path)).collect();
     assert_eq!(told, ["restored changed", "created gone", "created gone/x", "removed new"]);
-    assert_eq!((done.outline.restored, done.outline.removed), (2, 1));
+    assert_eq!((done.outline().restored, done.outline().removed), (2, 1));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use safepoint::model::plan::spec::{Milestone, Milestones, PlanSpec, StepSpec};
 use safepoint::model::plan::state::{PlanState, StepState};
 use safepoint::model::{CheckpointId, Span};
 use safepoint::{
-    CreateOptions, Depth, DryRun, Error, NewDecision, PlanRecord, RestoreOptions, Revert, Silent,
+    CreateOptions, Depth, DryRun, Error, NewDecision, PlanRecord, Revert, RollbackOptions, Silent,
     Thoroughness,
 };
 use serde_json::json;
@@ -49,8 +49,8 @@ fn take(bench: &Bench) -> CheckpointId {
     bench.manager.checkpoint_plan("work", &CreateOptions::default(), &Silent).unwrap().checkpoint.id
 }
 
-fn back(bench: &Bench, to: CheckpointId) -> safepoint::Restored {
-    bench.manager.rollback_plan("work", to, &RestoreOptions::default(), &Silent).unwrap()
+fn back(bench: &Bench, to: CheckpointId) -> safepoint::RolledBack {
+    bench.manager.rollback_plan("work", to, &RollbackOptions::default(), &Silent).unwrap()
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_rollback_brings_plan_and_files_back_together_and_so_does_its_undo() {
     // The same state has the same hash.
     let again = bench.manager.checkpoint(take(&bench)).unwrap();
     assert_eq!(again.state_hash, record.state_hash);
-    let taken_back = restored.taken_back.unwrap();
+    let taken_back = restored.plans[0].1.clone();
     assert_eq!(taken_back.decisions, std::slice::from_ref(&second));
     assert_eq!(taken_back.subplans, ["api"]);
     assert_eq!(taken_back.steps, ["api/docs", "api/handlers"]);
@@ -111,9 +111,9 @@ fn a_dry_run_of_a_plan_changes_nothing() {
     let checkpoint = take(&bench);
     run(&bench, "migrate");
     let before = (now(&bench), bench.image());
-    let options = RestoreOptions { dry_run: DryRun::Yes, ..RestoreOptions::default() };
+    let options = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
     let shown = bench.manager.rollback_plan("work", checkpoint, &options, &Silent).unwrap();
-    assert_eq!(shown.taken_back.unwrap().steps, ["migrate"]);
+    assert_eq!(shown.plans[0].1.steps, ["migrate"]);
     assert_eq!((now(&bench), bench.image()), before);
 }
 
@@ -176,7 +176,7 @@ fn what_may_not_be_rolled_back_is_refused_and_nothing_changes() {
         run(&bench, path);
     }
     let refused =
-        |id: &str, to| bench.manager.rollback_plan(id, to, &RestoreOptions::default(), &Silent).unwrap_err();
+        |id: &str, to| bench.manager.rollback_plan(id, to, &RollbackOptions::default(), &Silent).unwrap_err();
     assert!(matches!(refused("other", checkpoint), Error::OtherPlan { .. }));
     assert!(matches!(refused("work", plain), Error::OtherPlan { .. }));
     assert!(matches!(refused("nothing", checkpoint), Error::NoPlan { .. }));
@@ -225,9 +225,9 @@ fn the_files_alone_go_back_and_the_plan_stays_as_it_is() {
     }
     bench.manager.change_plan("work", "applied", |plan| plan.go(PlanState::Applied)).unwrap();
     let (later, later_files) = (now(&bench), bench.image());
-    let options = RestoreOptions { part: Some(PartKind::Files), ..RestoreOptions::default() };
-    let restored = bench.manager.restore(&bench.workspace, checkpoint, &options, &Silent).unwrap();
-    assert_eq!(restored.taken_back, None);
+    let options = RollbackOptions { parts: vec![PartKind::Files], ..RollbackOptions::default() };
+    let restored = bench.manager.rollback(&bench.workspace, checkpoint, &options, &Silent).unwrap();
+    assert!(restored.plans.is_empty());
     assert_eq!(now(&bench), later);
     assert_same(&bench.image(), &files);
     bench.undo();
@@ -273,7 +273,7 @@ fn correct_goes_back_to_the_last_clean_checkpoint() {
     assert_eq!(bench.manager.last_clean("work").unwrap(), clean);
 
     let revert = Revert { guidance: Some("mind the lock".to_owned()), ..Revert::default() };
-    let dry = RestoreOptions { dry_run: DryRun::Yes, ..RestoreOptions::default() };
+    let dry = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
     let before = (now(&bench), bench.image());
     assert_eq!(
         bench.manager.correct_by_revert("work", &revert, &dry, &Silent).unwrap().checkpoint,
@@ -282,7 +282,7 @@ fn correct_goes_back_to_the_last_clean_checkpoint() {
     assert_eq!((now(&bench), bench.image()), before);
 
     let corrected =
-        bench.manager.correct_by_revert("work", &revert, &RestoreOptions::default(), &Silent).unwrap();
+        bench.manager.correct_by_revert("work", &revert, &RollbackOptions::default(), &Silent).unwrap();
     assert_eq!((corrected.attempt, corrected.checkpoint), (1, Some(clean)));
     assert_same(&bench.image(), &files);
     let mut plan = now(&bench).plan;
@@ -295,7 +295,7 @@ fn correct_goes_back_to_the_last_clean_checkpoint() {
     assert_eq!(bench.manager.last_clean("work").unwrap(), later);
     let again = Revert::default();
     let corrected =
-        bench.manager.correct_by_revert("work", &again, &RestoreOptions::default(), &Silent).unwrap();
+        bench.manager.correct_by_revert("work", &again, &RollbackOptions::default(), &Silent).unwrap();
     assert_eq!((corrected.attempt, corrected.checkpoint), (2, Some(later)));
     // And it is a rollback like any other.
     bench.undo();
@@ -316,7 +316,7 @@ fn correct_of_a_decision_takes_back_what_depends_on_it_and_nothing_else() {
     run(&bench, "migrate");
     take(&bench);
     let revert = Revert { decision: Some(wrong.clone()), guidance: Some("take the other one".to_owned()) };
-    bench.manager.correct_by_revert("work", &revert, &RestoreOptions::default(), &Silent).unwrap();
+    bench.manager.correct_by_revert("work", &revert, &RollbackOptions::default(), &Silent).unwrap();
     let plan = now(&bench).plan;
     let ids: Vec<&str> = plan.decisions.iter().map(|it| it.id.as_str()).collect();
     assert_eq!(ids[..2], [kept.as_str(), independent.as_str()]);
@@ -328,7 +328,7 @@ fn correct_of_a_decision_takes_back_what_depends_on_it_and_nothing_else() {
         superseded.body["decisions"].as_array().unwrap().iter().map(|it| it["id"].clone()).collect();
     assert_eq!(gone, [json!(wrong), json!(follows)]);
     let unknown = Revert { decision: Some("nothing".to_owned()), ..Revert::default() };
-    let refused = bench.manager.correct_by_revert("work", &unknown, &RestoreOptions::default(), &Silent);
+    let refused = bench.manager.correct_by_revert("work", &unknown, &RollbackOptions::default(), &Silent);
     assert!(matches!(refused, Err(Error::Plan(_))));
 }
 

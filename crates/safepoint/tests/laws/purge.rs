@@ -51,7 +51,7 @@ fn with_a_folder_goes_all_that_is_in_it() {
     bench.write("keys/new", "written later");
     bench.write("src/main", "changed");
     let image = bench.image();
-    bench.restore(report.checkpoints[0]);
+    bench.rollback(report.checkpoints[0]);
     assert_eq!(bench.read("src/main"), "code");
     bench.write("src/main", "changed");
     assert_same(&bench.image(), &image);

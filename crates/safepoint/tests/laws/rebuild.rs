@@ -5,8 +5,8 @@ use crate::framework::World;
 use safepoint::model::checkpoint::Role;
 use safepoint::model::{CheckpointId, RelPath};
 use safepoint::{
-    CatalogStanding, CheckpointManager, CreateOptions, Depth, Error, Filter, Pinned, RestoreOptions,
-    RoleFilter, Settings, Silent, SystemEnvironment, Thoroughness, Whole, Workspace,
+    CatalogStanding, CheckpointManager, CreateOptions, Depth, Error, Filter, Pinned, RoleFilter,
+    RollbackOptions, Settings, Silent, Subject, SystemEnvironment, Thoroughness, Workspace,
 };
 use safepoint_testkit::TreeImage;
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ fn restores(manager: &CheckpointManager, root: &Path, images: &BTreeMap<Checkpoi
     assert!(validation.is_valid(), "{validation:?}");
     let workspace = here(manager, root);
     for (id, image) in images {
-        manager.restore(&workspace, *id, &RestoreOptions::default(), &Silent).unwrap();
+        manager.rollback(&workspace, *id, &RollbackOptions::default(), &Silent).unwrap();
         assert_same(&TreeImage::read(root, &[".git"]).unwrap(), image);
     }
 }
@@ -221,7 +221,7 @@ fn what_was_deleted_or_purged_does_not_come_back() {
         let workspace = here(&manager, &root);
         fs::write(root.join("secret"), "public").unwrap();
         for id in before {
-            manager.restore(&workspace, id, &RestoreOptions::default(), &Silent).unwrap();
+            manager.rollback(&workspace, id, &RollbackOptions::default(), &Silent).unwrap();
             assert!(fs::read(root.join("secret")).unwrap() == b"public", "the path was purged");
         }
     }
@@ -257,7 +257,7 @@ fn a_damaged_catalog_is_kept_aside_and_rebuilt() {
         let bench = Bench::new();
         let images = some(&bench, 6);
         let (home, root) = (bench.home(), bench.root());
-        bench.restore(*images.keys().next().unwrap());
+        bench.rollback(*images.keys().next().unwrap());
         drop(bench.manager);
         empty_log(&home);
         let mut bytes = fs::read(home.join("catalog.db")).unwrap();
@@ -306,7 +306,7 @@ fn checkpoints_of_plans_agents_and_everything_come_back() {
     let bench = &world.bench;
     let options = CreateOptions { plan_id: Some("work".to_owned()), ..CreateOptions::default() };
     let of_plan = bench.manager.create(&bench.workspace, &options, &Silent).unwrap().checkpoint;
-    let whole = bench.manager.create_together(&Whole::Framework, &CreateOptions::default(), &Silent).unwrap();
+    let whole = bench.manager.create(&Subject::Framework, &CreateOptions::default(), &Silent).unwrap();
     let before = world.everything();
     let plan = bench.manager.plan("work").unwrap().plan;
     let (home, root) = (bench.home(), bench.root());
@@ -318,12 +318,12 @@ fn checkpoints_of_plans_agents_and_everything_come_back() {
     assert_eq!(agents, ["claude", "codex"]);
     fs::write(root.join("main.rs"), "broken").unwrap();
     fs::write(world.agents.join("memory/notes.md"), "forgotten").unwrap();
-    manager.restore_together(whole.checkpoint.id, &RestoreOptions::default(), &Silent).unwrap();
+    manager.rollback(None, whole.checkpoint.id, &RollbackOptions::default(), &Silent).unwrap();
     for (now, then) in world.everything().iter().zip(&before) {
         assert_same(now, then);
     }
     let workspace = here(&manager, &root);
-    manager.restore(&workspace, of_plan.id, &RestoreOptions::default(), &Silent).unwrap();
+    manager.rollback(&workspace, of_plan.id, &RollbackOptions::default(), &Silent).unwrap();
 }
 
 #[test]

@@ -58,9 +58,9 @@ fn a_rollback_is_on_record_and_counted() {
     bench.write("a", "1");
     let checkpoint = bench.create();
     bench.write("a", "2");
-    let restored = bench.restore(checkpoint.id);
+    let restored = bench.rollback(checkpoint.id);
     let record = bench.manager.rollbacks(&bench.workspace).unwrap().pop().unwrap();
-    assert_eq!(record, restored.rollback);
+    assert_eq!(&record, restored.record());
     assert_eq!(
         (record.verb, record.strategy, record.state),
         (Verb::Rollback, Strategy::Immediate, RollbackState::Settled)
@@ -70,7 +70,7 @@ fn a_rollback_is_on_record_and_counted() {
         (Some(checkpoint.id), checkpoint.id, "tester")
     );
     assert_eq!((record.restored_files_count, record.removed_files_count), (1, 0));
-    assert_eq!(bench.manager.changed_paths(&record).unwrap(), restored.outline.paths);
+    assert_eq!(bench.manager.changed_paths(&record).unwrap(), restored.outline().paths);
     let used = bench.manager.checkpoint(checkpoint.id).unwrap();
     assert_eq!((used.rollback_used, used.rollback_count), (true, 1));
     let safety = bench.manager.checkpoint(record.safety_checkpoint.unwrap()).unwrap();
@@ -81,9 +81,9 @@ fn a_rollback_is_on_record_and_counted() {
     assert_eq!(bench.manager.workspace(bench.workspace.id).unwrap().head, Some(checkpoint.id));
     // `@` is what somebody asked for, not what a rollback made for itself.
     assert_eq!(bench.manager.get(Some(&bench.workspace), "@").unwrap().id, checkpoint.id);
-    let undone = bench.undo().rollback;
+    let undone = bench.undo().record().clone();
     assert_eq!((undone.verb, undone.answers), (Verb::Undo, Some(record.id)));
-    let redone = bench.redo().rollback;
+    let redone = bench.redo().record().clone();
     assert_eq!((redone.verb, redone.answers), (Verb::Redo, Some(undone.id)));
 }
 
@@ -97,7 +97,7 @@ fn undo_and_redo_go_to_any_depth() {
     }
     bench.write("a", "now");
     for id in states.iter().rev() {
-        bench.restore(*id);
+        bench.rollback(*id);
     }
     let expected = ["1", "2", "3", "4", "now"];
     for text in expected {
@@ -124,7 +124,7 @@ fn an_undo_of_chosen_paths_is_about_these_paths() {
     bench.write("a", "2");
     bench.write("b", "2");
     let restored = bench.restore_paths(checkpoint.id, &["a"]);
-    assert_eq!(restored.rollback.strategy, Strategy::Selective);
+    assert_eq!(restored.record().strategy, Strategy::Selective);
     assert_eq!((bench.read("a").as_str(), bench.read("b").as_str()), ("1", "2"));
     bench.write("b", "3");
     bench.undo();
@@ -172,7 +172,7 @@ fn the_status_is_about_the_checkpoint_that_one_is_at() {
     let first = bench.create();
     bench.write("a", "2");
     bench.create();
-    bench.restore(first.id);
+    bench.rollback(first.id);
     let status = bench.manager.status(&bench.workspace, &Silent).unwrap();
     assert_eq!(status.base.unwrap().id, first.id);
     assert!(status.changes.is_empty() && status.recovery.is_empty());
@@ -227,7 +227,7 @@ fn lists_and_summaries_agree() {
     let bench = Bench::new();
     bench.write("a", "1");
     let checkpoint = bench.create();
-    bench.restore(checkpoint.id);
+    bench.rollback(checkpoint.id);
     let here = Filter { workspace: Some(bench.workspace.id), ..Filter::default() };
     assert_eq!(bench.manager.list(&here).unwrap().len(), 1);
     let all = Filter { role: RoleFilter::Any, ..here.clone() };

@@ -3,7 +3,7 @@
 use crate::bench::{Bench, assert_same, open};
 use safepoint::model::rollback::{RollbackState, Verb};
 use safepoint::model::{CheckpointId, RollbackId};
-use safepoint::{RestoreOptions, Settings, Silent};
+use safepoint::{RollbackOptions, Settings, Silent};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -32,7 +32,8 @@ fn what_an_unknown_rollback_displaced_is_never_deleted() {
     assert_eq!(recovery.warnings.len(), 1, "{recovery:?}");
     assert_eq!(recovery.foreign, [RollbackId::from_bits(9)]);
     bench.write("a", "2");
-    let refused = bench.manager.restore(&bench.workspace, checkpoint.id, &RestoreOptions::default(), &Silent);
+    let refused =
+        bench.manager.rollback(&bench.workspace, checkpoint.id, &RollbackOptions::default(), &Silent);
     assert!(matches!(refused, Err(safepoint::Error::ForeignRollback { .. })), "{refused:?}");
     assert_eq!(bench.read("a"), "2");
     assert_eq!(fs::read_to_string(stage.join("0")).unwrap(), "somebody's only copy");
@@ -56,12 +57,12 @@ fn a_rollback_whose_stage_was_deleted_is_undone_from_objects() {
     bench.write("new/file", "2");
     fs::remove_dir_all(bench.path("dir")).unwrap();
     let before = bench.image();
-    let restored = bench.restore(checkpoint.id);
+    let restored = bench.rollback(checkpoint.id);
     // As if it had been killed before its commit, and somebody had then deleted .safepoint.
-    reopen_as_applying(&bench, restored.rollback.id);
+    reopen_as_applying(&bench, restored.record().id);
     let fresh = open(&bench.home(), Settings::default());
     let recovery = fresh.recover(&bench.workspace, &Silent).unwrap();
-    assert_eq!(recovery.undone, [restored.rollback.id]);
+    assert_eq!(recovery.undone, [restored.record().id]);
     assert_same(&bench.image(), &before);
     let record = fresh.rollbacks(&bench.workspace).unwrap().pop().unwrap();
     assert_eq!((record.state, record.verb), (RollbackState::Aborted, Verb::Rollback));
@@ -76,9 +77,9 @@ fn rescued_edits_can_be_taken_out_one_by_one_only() {
     let checkpoint = bench.create();
     bench.write("a", "2");
     let mut open_file = fs::OpenOptions::new().append(true).open(bench.path("a")).unwrap();
-    let restored = bench.restore(checkpoint.id);
+    let restored = bench.rollback(checkpoint.id);
     assert_eq!(restored.waiting.len(), 1, "{restored:?}");
-    assert_eq!(restored.rollback.state, RollbackState::Done);
+    assert_eq!(restored.record().state, RollbackState::Done);
     std::io::Write::write_all(&mut open_file, b" and more").unwrap();
     // Still open: it waits.
     let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
@@ -92,7 +93,7 @@ fn rescued_edits_can_be_taken_out_one_by_one_only() {
     bench.manager.cat(&checkpoint, &recovery.rescued[0].path, &mut out).unwrap();
     assert_eq!(out, b"2 and more");
     assert!(!bench.path(".safepoint").exists());
-    let whole = bench.manager.restore(&bench.workspace, rescue, &RestoreOptions::default(), &Silent);
+    let whole = bench.manager.rollback(&bench.workspace, rescue, &RollbackOptions::default(), &Silent);
     assert!(matches!(whole, Err(safepoint::Error::OnlyRescued { .. })));
     bench.restore_paths(rescue, &["a"]);
     assert_eq!((bench.read("a").as_str(), bench.read("keep").as_str()), ("2 and more", "1"));
@@ -104,11 +105,11 @@ fn a_missing_safety_checkpoint_says_so() {
     bench.write("a", "1");
     let checkpoint = bench.create();
     bench.write("a", "2");
-    let safety = bench.restore(checkpoint.id).rollback.safety_checkpoint.unwrap();
+    let safety = bench.rollback(checkpoint.id).record().safety_checkpoint.unwrap();
     let sql = rusqlite::Connection::open(bench.home().join("catalog.db")).unwrap();
     sql.execute_batch("PRAGMA foreign_keys = OFF").unwrap();
     sql.execute("DELETE FROM checkpoints WHERE id = ?1", [safety.to_string()]).unwrap();
-    let error = bench.manager.undo(&bench.workspace, &RestoreOptions::default(), &Silent).unwrap_err();
+    let error = bench.manager.undo(&bench.workspace, &RollbackOptions::default(), &Silent).unwrap_err();
     assert!(
         matches!(&error, safepoint::Error::NoCheckpoint { reference } if reference.parse::<CheckpointId>().is_ok()),
         "{error}"
@@ -122,7 +123,7 @@ fn nothing_in_a_stage_is_deleted_before_it_is_stored() {
     let checkpoint = bench.create();
     bench.write("d/held", "2");
     let held = fs::OpenOptions::new().append(true).open(bench.path("d/held")).unwrap();
-    let id = bench.restore(checkpoint.id).rollback.id;
+    let id = bench.rollback(checkpoint.id).record().id;
     let stage = bench.path(&format!(".safepoint/apply-{id}"));
     let slot = fs::read_dir(&stage).unwrap().next().unwrap().unwrap().path();
     // Somebody finds the displaced folder and goes on working in it.
@@ -168,7 +169,7 @@ fn a_stray_file_in_a_stage_is_rescued_under_its_name() {
     let checkpoint = bench.create();
     bench.write("a", "2");
     let held = fs::OpenOptions::new().append(true).open(bench.path("a")).unwrap();
-    let id = bench.restore(checkpoint.id).rollback.id;
+    let id = bench.rollback(checkpoint.id).record().id;
     fs::write(bench.path(&format!(".safepoint/apply-{id}/stray.txt")), "kept").unwrap();
     drop(held);
     let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
@@ -185,7 +186,7 @@ fn a_settled_or_refused_rollback_leaves_nothing_to_trip_over() {
     bench.write("a", "1");
     let checkpoint = bench.create();
     bench.write("a", "2");
-    let id = bench.restore(checkpoint.id).rollback.id;
+    let id = bench.rollback(checkpoint.id).record().id;
     // The disk forgot that the stage was deleted.
     let stage = bench.path(&format!(".safepoint/apply-{id}"));
     fs::create_dir_all(&stage).unwrap();
@@ -203,8 +204,8 @@ fn what_others_do_while_a_rollback_is_undone_is_respected() {
     bench.write("changed", "2");
     bench.write("new", "2");
     fs::remove_dir_all(bench.path("dir")).unwrap();
-    let restored = bench.restore(checkpoint.id);
-    reopen_as_applying(&bench, restored.rollback.id);
+    let restored = bench.rollback(checkpoint.id);
+    reopen_as_applying(&bench, restored.record().id);
     // After the crash, before the recovery: somebody edits what the rollback had put there, and makes what it had taken away.
     bench.write("changed", "edited after the crash");
     bench.write("new", "made after the crash");
@@ -233,8 +234,8 @@ fn a_folder_that_is_no_folder_any_more_does_not_stop_the_recovery() {
         bench.write("dir/changed", "2");
         fs::remove_file(bench.path("dir/gone")).unwrap();
         fs::set_permissions(bench.path("dir/mode"), fs::Permissions::from_mode(0o600)).unwrap();
-        let restored = bench.restore(checkpoint.id);
-        reopen_as_applying(&bench, restored.rollback.id);
+        let restored = bench.rollback(checkpoint.id);
+        reopen_as_applying(&bench, restored.record().id);
         // After the crash, before the recovery.
         fs::remove_dir_all(bench.path("dir")).unwrap();
         match replacement {
@@ -243,12 +244,12 @@ fn a_folder_that_is_no_folder_any_more_does_not_stop_the_recovery() {
             _ => {}
         }
         let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
-        assert_eq!(recovery.undone, [restored.rollback.id], "{replacement}");
+        assert_eq!(recovery.undone, [restored.record().id], "{replacement}");
         assert_eq!(bench.read("changed"), "2");
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
         assert_eq!(fs::read_to_string(outside.path().join("changed")).unwrap(), "alive");
         // Everything can be had again.
-        bench.restore(checkpoint.id);
+        bench.rollback(checkpoint.id);
         assert_eq!(bench.read("dir/gone"), "1");
     }
 }
@@ -264,7 +265,7 @@ fn what_is_written_between_storing_and_deleting_is_stored_again() {
     bench.write("still", "1");
     let open = |name: &str| fs::OpenOptions::new().append(true).open(bench.path(name)).unwrap();
     let (mut log, still) = (open("log"), open("still"));
-    let restored = bench.restore(checkpoint.id);
+    let restored = bench.rollback(checkpoint.id);
     assert_eq!(restored.waiting.len(), 2, "{restored:?}");
     log.write_all(b"2").unwrap();
     let stored = bench.manager.store_waiting(&bench.workspace, &Silent).unwrap();

@@ -42,7 +42,7 @@ fn a_workspace_that_is_gone_is_said_and_does_not_keep_the_others_from_helping() 
     assert!(repair.skipped[0].starts_with(bench.root().to_str().unwrap()), "{:?}", repair.skipped);
     fs::create_dir(bench.root()).unwrap();
     let workspace = manager.workspaces().unwrap().remove(0);
-    manager.restore(&workspace, checkpoint.id, &Default::default(), &Silent).unwrap();
+    manager.rollback(&workspace, checkpoint.id, &Default::default(), &Silent).unwrap();
     assert_eq!(fs::read(bench.path("file")).unwrap(), noise(1, 40_000));
 }
 

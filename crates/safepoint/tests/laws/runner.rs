@@ -5,7 +5,7 @@ use safepoint::model::checkpoint::Kind;
 use safepoint::model::plan::run::RunOutcome;
 use safepoint::model::plan::state::{Plan, PlanState, StepState};
 use safepoint::{
-    CreateOptions, DryRun, Error, Failure, FailureKind, Interrupted, PlanFile, PlanRecord, RestoreOptions,
+    CreateOptions, DryRun, Error, Failure, FailureKind, Interrupted, PlanFile, PlanRecord, RollbackOptions,
     RunEvent, RunObserver, RunOptions, RunReport, Settings, Silent, Stop, Thoroughness, Wish,
 };
 use std::fs;
@@ -381,7 +381,7 @@ fn who_stops_a_run_gets_a_checkpoint_and_says_later_what_becomes_of_the_step() {
     let said = |said| RunOptions { interrupted: Some(said), ..RunOptions::default() };
     let report = bench.manager.resume_plan("work", &said(Interrupted::Fail), &Unseen, &Silent).unwrap();
     assert_eq!((report.outcome, report.step.as_deref()), (RunOutcome::Failed, Some("long")));
-    bench.manager.rollback_plan("work", last.id, &RestoreOptions::default(), &Silent).unwrap();
+    bench.manager.rollback_plan("work", last.id, &RollbackOptions::default(), &Silent).unwrap();
     let report = bench.manager.resume_plan("work", &said(Interrupted::Done), &Unseen, &Silent).unwrap();
     assert_eq!((report.outcome, report.done), (RunOutcome::Done, vec!["long".to_owned(), "next".to_owned()]));
     assert_eq!(bench.read("log"), "begun\nnext\n");
@@ -421,7 +421,7 @@ fn a_plan_that_is_run_is_not_run_twice_nor_changed_under_its_runner() {
         assert_eq!(busy.to_string(), format!("plan work is being run by process {}", std::process::id()));
         assert_eq!(Failure::from(&busy).kind, FailureKind::Busy);
         for dry_run in [DryRun::Yes, DryRun::No] {
-            let options = RestoreOptions { dry_run, ..RestoreOptions::default() };
+            let options = RollbackOptions { dry_run, ..RollbackOptions::default() };
             let live = others.rollback_plan("work", checkpoint, &options, &Silent).unwrap_err();
             assert!(matches!(live, Error::PlanRunning { wish: Wish::Change, .. }), "{live}");
             assert_eq!(Failure::from(&live).kind, FailureKind::Conflict);
@@ -440,7 +440,7 @@ fn a_plan_that_is_run_is_not_run_twice_nor_changed_under_its_runner() {
         assert_eq!(runner.join().unwrap().outcome, RunOutcome::Done);
     });
     assert_eq!(now(&bench).outputs["url"], "x");
-    others.rollback_plan("work", checkpoint, &RestoreOptions::default(), &Silent).unwrap();
+    others.rollback_plan("work", checkpoint, &RollbackOptions::default(), &Silent).unwrap();
 }
 
 #[test]
@@ -586,7 +586,7 @@ fn what_was_under_way_in_the_state_that_one_went_back_to_is_not_under_way_now() 
         .checkpoints
         .iter()
         .find(|id| bench.manager.checkpoint(**id).unwrap().label.as_deref() == Some("before both/b"));
-    bench.manager.rollback_plan("work", *before_b.unwrap(), &RestoreOptions::default(), &Silent).unwrap();
+    bench.manager.rollback_plan("work", *before_b.unwrap(), &RollbackOptions::default(), &Silent).unwrap();
     assert_eq!(states(&now(&bench)), ["both running", "both/a running", "both/b pending"]);
     let error = bench.manager.resume_plan("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
     assert!(matches!(&error, Error::StepInterrupted { steps, .. } if steps == &["both/a"]), "{error}");

@@ -6,8 +6,8 @@ use safepoint::model::CheckpointId;
 use safepoint::model::plan::run::{RunOutcome, SandboxState};
 use safepoint::model::plan::state::PlanState;
 use safepoint::{
-    CreateOptions, Error, Failure, FailureKind, Filter, Merge, Missing, RestoreOptions, RunOptions, Settings,
-    Silent,
+    CreateOptions, Error, Failure, FailureKind, Filter, Merge, Missing, RollbackOptions, RunOptions,
+    Settings, Silent,
 };
 use std::fs;
 use std::path::PathBuf;
@@ -73,7 +73,8 @@ fn a_copy_leaves_the_project_alone_until_it_is_applied_and_then_lands_whole() {
     let kept = bench.manager.sandbox(&bench.manager.plan("work").unwrap()).unwrap().unwrap();
     assert_eq!(kept.state, SandboxState::Removed);
     for to in [first(&bench), applied.result.unwrap()] {
-        let error = bench.manager.rollback_plan("work", to, &RestoreOptions::default(), &Silent).unwrap_err();
+        let error =
+            bench.manager.rollback_plan("work", to, &RollbackOptions::default(), &Silent).unwrap_err();
         assert!(matches!(error, Error::PlanApplied { .. } | Error::SandboxMissing { .. }), "{error}");
         assert_eq!(Failure::from(&error).kind, FailureKind::Conflict);
     }
@@ -92,8 +93,8 @@ fn a_rollback_of_the_plan_is_one_of_its_sandbox() {
     let before = bench.image();
     run(&bench);
     let back =
-        bench.manager.rollback_plan("work", first(&bench), &RestoreOptions::default(), &Silent).unwrap();
-    assert!(back.outline.restored > 0);
+        bench.manager.rollback_plan("work", first(&bench), &RollbackOptions::default(), &Silent).unwrap();
+    assert!(back.outline().restored > 0);
     assert_same(&bench.image(), &before);
     assert!(!place(&bench).join("made").exists() && place(&bench).join("gone").exists());
     assert_eq!(resume(&bench).outcome, RunOutcome::Done);
@@ -153,7 +154,7 @@ fn a_sandbox_that_is_gone_is_told_also_to_a_fresh_process_and_made_again_from_a_
     let (sandbox, checkpoint) = (place(&bench), first(&bench));
     fs::remove_dir_all(&sandbox).unwrap();
     let fresh = open(&bench.home(), Settings::default());
-    let options = RestoreOptions::default();
+    let options = RollbackOptions::default();
     let error = fresh.rollback_plan("work", checkpoint, &options, &Silent).unwrap_err();
     assert!(matches!(&error, Error::SandboxMissing { path, .. } if *path == sandbox), "{error}");
     let failure = Failure::from(&error);
@@ -164,8 +165,8 @@ fn a_sandbox_that_is_gone_is_told_also_to_a_fresh_process_and_made_again_from_a_
     ] {
         assert!(matches!(error, Error::SandboxMissing { .. }), "{error}");
     }
-    let again = RestoreOptions { missing_sandbox: Missing::MadeAgain, ..options };
-    let show = RestoreOptions { dry_run: safepoint::DryRun::Yes, ..again.clone() };
+    let again = RollbackOptions { missing_sandbox: Missing::MadeAgain, ..options };
+    let show = RollbackOptions { dry_run: safepoint::DryRun::Yes, ..again.clone() };
     fresh.rollback_plan("work", checkpoint, &show, &Silent).unwrap();
     assert!(!sandbox.exists(), "a dry run makes nothing");
     fresh.rollback_plan("work", checkpoint, &again, &Silent).unwrap();

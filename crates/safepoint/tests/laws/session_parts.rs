@@ -7,7 +7,7 @@ use safepoint::model::id::SessionId;
 use safepoint::model::session::{Session, SessionChange, SessionStatus};
 use safepoint::{
     Activity, CheckpointManager, CreateOptions, Depth, DryRun, Error, Failure, ImportOptions, NewSession,
-    Progress, RestoreOptions, SessionBack, Settings, Silent, Whole,
+    Progress, RollbackOptions, SessionBack, Settings, Silent, Subject,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -66,8 +66,8 @@ fn said(session: &Session) -> (String, SessionStatus, Option<SessionStatus>, Val
     )
 }
 
-fn part(kind: PartKind) -> RestoreOptions {
-    RestoreOptions { part: Some(kind), ..RestoreOptions::default() }
+fn part(kind: PartKind) -> RollbackOptions {
+    RollbackOptions { parts: vec![kind], ..RollbackOptions::default() }
 }
 
 fn events(bench: &Bench) -> Vec<(String, Value)> {
@@ -88,12 +88,12 @@ fn a_session_goes_back_with_the_files_and_so_does_the_undo() {
     go_wrong(&bench);
     let later = session(&bench);
     // A dry run tells, and does nothing.
-    let dry = RestoreOptions { dry_run: DryRun::Yes, ..RestoreOptions::default() };
-    let shown = bench.manager.restore(&bench.workspace, checkpoint.id, &dry, &Silent).unwrap();
+    let dry = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
+    let shown = bench.manager.rollback(&bench.workspace, checkpoint.id, &dry, &Silent).unwrap();
     let back = SessionBack { id: id(), from: SessionStatus::Failed, to: SessionStatus::Planning };
-    assert_eq!((shown.session, session(&bench)), (Some(back), later.clone()));
-    let restored = bench.restore(checkpoint.id);
-    assert_eq!(restored.session, Some(back));
+    assert_eq!((shown.sessions.first().copied(), session(&bench)), (Some(back), later.clone()));
+    let restored = bench.rollback(checkpoint.id);
+    assert_eq!(restored.sessions.first().copied(), Some(back));
     let now = session(&bench);
     assert_eq!((said(&now), bench.read("file").as_str()), (said(&then), "good"));
     // What happened stays: when it began, and every count, the rollback's own among them.
@@ -104,11 +104,11 @@ fn a_session_goes_back_with_the_files_and_so_does_the_undo() {
     let written = events(&bench);
     assert_eq!((written.len(), written[0].0.as_str()), (1, id().to_uuid().as_str()));
     assert_eq!((&written[0].1["from"], &written[0].1["to"]), (&json!("failed"), &json!("planning")));
-    assert_eq!(written[0].1["rollback"], json!(restored.rollback.id));
+    assert_eq!(written[0].1["rollback"], json!(restored.record().id));
     // It can go on from there, and the undo brings back what was, also of that.
     bench.manager.transition_session(id(), SessionStatus::GeneratingTasks).unwrap();
     let undone = bench.undo();
-    assert_eq!(undone.session.unwrap().to, SessionStatus::Failed);
+    assert_eq!(undone.sessions.first().copied().unwrap().to, SessionStatus::Failed);
     assert_eq!((said(&session(&bench)), bench.read("file").as_str()), (said(&later), "bad"));
     bench.redo();
     assert_eq!(session(&bench).status, SessionStatus::GeneratingTasks);
@@ -125,7 +125,7 @@ fn parts_go_back_alone() {
     go_wrong(&bench);
     let later = session(&bench);
     // The files without the session: neither the rollback nor its undo touches it.
-    bench.manager.restore(&bench.workspace, checkpoint.id, &part(PartKind::Files), &Silent).unwrap();
+    bench.manager.rollback(&bench.workspace, checkpoint.id, &part(PartKind::Files), &Silent).unwrap();
     assert_eq!((said(&session(&bench)), bench.read("file").as_str()), (said(&later), "good"));
     set(&bench.manager, "model", json!("other"));
     bench.undo();
@@ -138,13 +138,13 @@ fn parts_go_back_alone() {
     bench.undo();
     // The session without the files, and its undo without them, too.
     let restored =
-        bench.manager.restore(&bench.workspace, checkpoint.id, &part(PartKind::Session), &Silent).unwrap();
-    assert!(restored.outline.paths.is_empty());
+        bench.manager.rollback(&bench.workspace, checkpoint.id, &part(PartKind::Session), &Silent).unwrap();
+    assert!(restored.outline().paths.is_empty());
     assert_eq!((said(&session(&bench)), bench.read("file").as_str()), (said(&then), "bad"));
     // Where the workspace stands did not move.
     assert_eq!(
         bench.manager.workspace(bench.workspace.id).unwrap().head,
-        restored.rollback.safety_checkpoint
+        restored.record().safety_checkpoint
     );
     bench.write("file", "newer");
     bench.undo();
@@ -154,8 +154,8 @@ fn parts_go_back_alone() {
     // Once more changes nothing, and says nothing.
     let count = events(&bench).len();
     let again =
-        bench.manager.restore(&bench.workspace, checkpoint.id, &part(PartKind::Session), &Silent).unwrap();
-    assert_eq!((again.session, events(&bench).len()), (None, count));
+        bench.manager.rollback(&bench.workspace, checkpoint.id, &part(PartKind::Session), &Silent).unwrap();
+    assert_eq!((again.sessions.first().copied(), events(&bench).len()), (None, count));
 }
 
 #[test]
@@ -194,8 +194,8 @@ fn files_and_session_go_back_both_or_neither() {
         go_wrong(&bench);
         let manager = open(&bench.home(), settings());
         let meddler = Meddler { manager, when, done: AtomicBool::new(false) };
-        let options = RestoreOptions::default();
-        let error = bench.manager.restore(&bench.workspace, checkpoint.id, &options, &meddler).unwrap_err();
+        let options = RollbackOptions::default();
+        let error = bench.manager.rollback(&bench.workspace, checkpoint.id, &options, &meddler).unwrap_err();
         let failure = Failure::from(&error);
         let told = format!("{} {}", failure.message, failure.causes.join(" "));
         assert!(told.contains("changed meanwhile"), "{told}");
@@ -206,7 +206,7 @@ fn files_and_session_go_back_both_or_neither() {
         // What is in the way of the files is in the way of the session.
         fs::remove_file(bench.path("file")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(bench.path("file")).unwrap();
-        bench.manager.restore(&bench.workspace, checkpoint.id, &options, &Silent).unwrap_err();
+        bench.manager.rollback(&bench.workspace, checkpoint.id, &options, &Silent).unwrap_err();
         assert_eq!(session(&bench).status, SessionStatus::Failed);
     }
 }
@@ -219,24 +219,24 @@ fn a_session_is_left_alone_where_it_is_not_meant() {
     // Whoever works for another session does not move this one, unless it is asked for by name.
     let other = Settings { session_id: Some(SessionId::from_bits(9).to_string()), ..Settings::default() };
     let manager = open(&bench.home(), other);
-    let options = RestoreOptions::default();
-    let restored = manager.restore(&bench.workspace, checkpoint.id, &options, &Silent).unwrap();
+    let options = RollbackOptions::default();
+    let restored = manager.rollback(&bench.workspace, checkpoint.id, &options, &Silent).unwrap();
     assert!(restored.warnings[0].contains("--part session"), "{:?}", restored.warnings);
-    assert_eq!((restored.session, session(&bench).status), (None, SessionStatus::Failed));
-    manager.restore(&bench.workspace, checkpoint.id, &part(PartKind::Session), &Silent).unwrap();
+    assert_eq!((restored.sessions.first().copied(), session(&bench).status), (None, SessionStatus::Failed));
+    manager.rollback(&bench.workspace, checkpoint.id, &part(PartKind::Session), &Silent).unwrap();
     assert_eq!(session(&bench).status, SessionStatus::Planning);
     manager.undo(&bench.workspace, &options, &Silent).unwrap();
     assert_eq!(session(&bench).status, SessionStatus::Failed, "the undo takes back what was moved");
     // Who works for none means what the checkpoint means.
     let none = open(&bench.home(), Settings::default());
-    none.restore(&bench.workspace, checkpoint.id, &options, &Silent).unwrap();
+    none.rollback(&bench.workspace, checkpoint.id, &options, &Silent).unwrap();
     assert_eq!(session(&bench).status, SessionStatus::Planning);
     // One that was deleted stays so.
     bench.manager.delete_session(id()).unwrap();
-    let restored = bench.restore(checkpoint.id);
+    let restored = bench.rollback(checkpoint.id);
     assert!(restored.warnings[0].contains("not on record any more"), "{:?}", restored.warnings);
     let by_name = part(PartKind::Session);
-    let error = bench.manager.restore(&bench.workspace, checkpoint.id, &by_name, &Silent).unwrap_err();
+    let error = bench.manager.rollback(&bench.workspace, checkpoint.id, &by_name, &Silent).unwrap_err();
     assert_eq!(Failure::from(&error).code, "no_session");
     assert!(matches!(bench.manager.session(id()), Err(Error::NoSession { .. })));
     // And one that was never on record is no part.
@@ -245,7 +245,7 @@ fn a_session_is_left_alone_where_it_is_not_meant() {
         (checkpoint.session_id.as_deref(), checkpoint.parts.len()),
         (Some(id().to_uuid().as_str()), 1)
     );
-    let error = bench.manager.restore(&bench.workspace, checkpoint.id, &by_name, &Silent).unwrap_err();
+    let error = bench.manager.rollback(&bench.workspace, checkpoint.id, &by_name, &Silent).unwrap_err();
     assert!(matches!(error, Error::NoPart { part: PartKind::Session, .. }), "{error}");
     assert_eq!(bench.manager.session_of(&checkpoint).unwrap(), None);
 }
@@ -256,21 +256,25 @@ fn a_paused_session_is_paused_again_where_it_was() {
     bench.manager.transition_session(id(), SessionStatus::Paused).unwrap();
     let checkpoint = bench.create();
     bench.manager.transition_session(id(), SessionStatus::Planning).unwrap();
-    bench.restore(checkpoint.id);
+    bench.rollback(checkpoint.id);
     let now = session(&bench);
     assert_eq!((now.status, now.paused_from), (SessionStatus::Paused, Some(SessionStatus::Planning)));
     bench.manager.transition_session(id(), SessionStatus::Planning).unwrap();
 }
 
 #[test]
-fn a_checkpoint_of_several_folders_holds_no_session() {
+fn a_session_goes_back_with_several_folders_and_so_does_the_undo() {
     let bench = bench();
-    let created =
-        bench.manager.create_together(&Whole::Framework, &CreateOptions::default(), &Silent).unwrap();
-    assert!(created.checkpoint.parts.iter().all(|part| part.kind != PartKind::Session));
-    let by_name = part(PartKind::Session);
-    let error = bench.manager.restore_together(created.checkpoint.id, &by_name, &Silent).unwrap_err();
-    assert!(matches!(error, Error::NoPart { part: PartKind::Session, .. }), "{error}");
+    let created = bench.manager.create(&Subject::Framework, &CreateOptions::default(), &Silent).unwrap();
+    assert_eq!(created.checkpoint.count(PartKind::Session), 1);
+    let then = session(&bench).status;
+    bench.manager.transition_session(id(), SessionStatus::Failed).unwrap();
+    for options in [RollbackOptions::default(), part(PartKind::Session)] {
+        let restored = bench.manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap();
+        assert_eq!((restored.sessions.len(), session(&bench).status), (1, then));
+        bench.manager.undo(None, &RollbackOptions::default(), &Silent).unwrap();
+        assert_eq!(session(&bench).status, SessionStatus::Failed);
+    }
 }
 
 #[test]

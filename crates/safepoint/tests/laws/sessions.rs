@@ -7,8 +7,8 @@ use safepoint::model::id::SessionId;
 use safepoint::model::plan::spec::StepSpec;
 use safepoint::model::session::{Session, SessionChange, SessionRule, SessionStatus, Statistics};
 use safepoint::{
-    CreateOptions, DryRun, Error, Failure, Filter, Interrupted, NewDecision, NewSession, RestoreOptions,
-    Revert, RoleFilter, RunOptions, Settings, Silent,
+    CreateOptions, DryRun, Error, Failure, Filter, Interrupted, NewDecision, NewSession, Revert, RoleFilter,
+    RollbackOptions, RunOptions, Settings, Silent,
 };
 use serde_json::json;
 
@@ -151,11 +151,11 @@ fn a_rollback_that_was_done_counts_and_no_other_does() {
     bench.write("a", "1");
     let first = bench.create().id;
     bench.write("a", "2");
-    let dry = RestoreOptions { dry_run: DryRun::Yes, ..RestoreOptions::default() };
-    bench.manager.restore(&bench.workspace, first, &dry, &Silent).unwrap();
-    assert!(bench.manager.redo(&bench.workspace, &RestoreOptions::default(), &Silent).is_err());
+    let dry = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
+    bench.manager.rollback(&bench.workspace, first, &dry, &Silent).unwrap();
+    assert!(bench.manager.redo(&bench.workspace, &RollbackOptions::default(), &Silent).is_err());
     assert_eq!(counted(&bench), Statistics { checkpoints_created: 1, ..Statistics::default() });
-    bench.restore(first);
+    bench.rollback(first);
     bench.undo();
     bench.redo();
     // Each took a safety checkpoint, too.
@@ -163,7 +163,7 @@ fn a_rollback_that_was_done_counts_and_no_other_does() {
     assert_eq!(counted(&bench), expected);
     // Somebody who works for no session counts for none.
     let other = open(&bench.home(), Settings::default());
-    other.undo(&bench.workspace, &RestoreOptions::default(), &Silent).unwrap();
+    other.undo(&bench.workspace, &RollbackOptions::default(), &Silent).unwrap();
     assert_eq!(counted(&bench), expected);
 }
 
@@ -190,9 +190,9 @@ fn steps_and_decisions_count_when_a_plan_is_driven_from_outside() {
     };
     assert_eq!(counted(&bench), expected);
     // What is taken back was done all the same.
-    bench.manager.rollback_plan("work", before.checkpoint.id, &RestoreOptions::default(), &Silent).unwrap();
+    bench.manager.rollback_plan("work", before.checkpoint.id, &RollbackOptions::default(), &Silent).unwrap();
     let revert = Revert { guidance: Some("mind the lock".into()), ..Revert::default() };
-    bench.manager.correct_by_revert("work", &revert, &RestoreOptions::default(), &Silent).unwrap();
+    bench.manager.correct_by_revert("work", &revert, &RollbackOptions::default(), &Silent).unwrap();
     bench.manager.correct_by_append("work", &StepSpec::new("d"), Some("and this")).unwrap();
     bench.manager.correct_by_append("work", &StepSpec::new("e"), None).unwrap();
     let expected = Statistics { decisions_made: 3, checkpoints_created: 3, error_recoveries: 2, ..expected };
@@ -234,7 +234,7 @@ fn a_log_holds_the_checkpoints_of_the_session_and_sums_over_them() {
     let first = take(&options(None, Reason::PhaseComplete));
     let second = take(&options(None, Reason::SafeState));
     take(&options(Some(SessionId::from_bits(5).to_uuid()), Reason::SafeState));
-    bench.restore(first);
+    bench.rollback(first);
     let log = bench.manager.export_session(id()).unwrap();
     let ids: Vec<_> = log.checkpoints.iter().map(|checkpoint| checkpoint.id).collect();
     assert_eq!((ids.len(), &ids[1..]), (3, &[second, first][..]), "the safety checkpoint is the newest");

@@ -49,7 +49,7 @@ fn after_a_thorough_collection_nothing_counts_as_dead() {
         made.push(bench.create().id);
     }
     // Records of rollbacks name objects too.
-    bench.restore(made[3]);
+    bench.rollback(made[3]);
     bench.undo();
     assert_eq!(bench.manager.space(&Silent).unwrap().dead_bytes, 0, "everything is needed");
     bench.manager.delete(&made[..6]).unwrap();
@@ -122,7 +122,7 @@ fn collecting_that_is_interrupted_anywhere_loses_nothing() {
     }
     assert!(by_mark > 0 && stopped > 0, "{by_mark} {stopped}");
     for (id, image) in kept {
-        bench.restore(id);
+        bench.rollback(id);
         assert_same(&bench.image(), &image);
     }
     let error = bench.manager.space(&StopsAfter(AtomicU64::new(0))).unwrap_err();
@@ -213,7 +213,7 @@ fn what_an_unfinished_rollback_needs_is_not_pruned() {
     let two = bench.create();
     // As long as somebody writes to what was displaced, the rollback is not over.
     let writer = fs::OpenOptions::new().append(true).open(bench.path("other")).unwrap();
-    bench.restore(one.id);
+    bench.rollback(one.id);
     for _ in 0..3 {
         bench.write("file", "more");
         bench.create();

@@ -70,8 +70,8 @@ fn fifteen_terabytes_of_holes_go_through_everything() {
 
     lay_out(&path, HUGE, &[(0, b"begin"), (7 << 40, b"MIDDLE"), (3 << 40, b"more"), (HUGE - 3, b"end")]);
     assert_eq!(changes(&bench), [(ChangeKind::Modified, "disk.img".to_owned())]);
-    let restored = bench.restore(then.id);
-    assert!(restored.verified && restored.changed_meanwhile.is_empty());
+    let restored = bench.rollback(then.id);
+    assert!(restored.verified && restored.folders[0].changed_meanwhile.is_empty());
     let check = |middle: &[u8], more: &[u8]| {
         assert_eq!(fs::metadata(&path).unwrap().len(), HUGE);
         assert_eq!((at(&path, 0, 5), at(&path, HUGE - 3, 3)), (b"begin".to_vec(), b"end".to_vec()));
@@ -127,15 +127,15 @@ fn with_and_without_holes_equal_bytes_are_no_difference() {
     fs::remove_file(bench.path("becomes-sparse")).unwrap();
     lay_out(&bench.path("becomes-sparse"), 20 * MIB, layout);
     assert_eq!(changes(&bench), []);
-    let nothing = bench.restore(then.id);
-    assert!(nothing.outline.paths.is_empty(), "{:?}", nothing.outline);
+    let nothing = bench.rollback(then.id);
+    assert!(nothing.outline().paths.is_empty(), "{:?}", nothing.outline());
     assert!(disk_bytes(&bench.path("becomes-dense")) >= 20 * MIB, "it is as it was");
     // Where one byte differs, the file differs.
     let mut other = dense.clone();
     other[2 * MIB as usize] = 1;
     bench.write("changes", &other);
     assert_eq!(changes(&bench), [(ChangeKind::Modified, "changes".to_owned())]);
-    bench.restore(then.id);
+    bench.rollback(then.id);
     assert!(fs::read(bench.path("changes")).unwrap() == dense);
     assert!(disk_bytes(&bench.path("changes")) < 2 * MIB);
     bench.undo();
@@ -163,7 +163,7 @@ fn a_large_file_whose_size_tells_is_not_read_by_status() {
         assert!(content.is_unread(), "{change:?}");
         assert_eq!(content.size, fs::metadata(bench.path(&change.path.to_string())).unwrap().len());
     }
-    bench.restore(then.id);
+    bench.rollback(then.id);
     assert!(fs::read(bench.path("grows")).unwrap() == large);
     assert!(!bench.path("new").exists());
 }
@@ -188,7 +188,7 @@ fn a_rollback_of_a_path_does_not_read_large_files_elsewhere() {
     let restored = bench.restore_paths(then.id, &["chosen"]);
     assert!(fs::read(bench.path("chosen/large")).unwrap() == large);
     assert!(fs::read(bench.path("large")).unwrap() == edited);
-    let safety = bench.manager.checkpoint(restored.rollback.safety_checkpoint.unwrap()).unwrap();
+    let safety = bench.manager.checkpoint(restored.record().safety_checkpoint.unwrap()).unwrap();
     let coverage = bench.manager.coverage(&safety).unwrap();
     let left_out: Vec<(String, Why)> =
         coverage.skipped.iter().map(|skipped| (skipped.path.to_string(), skipped.why)).collect();
@@ -205,8 +205,8 @@ fn a_rollback_of_a_path_does_not_read_large_files_elsewhere() {
     assert_eq!((bench.read("chosen/small"), bench.read("small")), ("2".to_owned(), "2".to_owned()));
     assert!(fs::read(bench.path("large")).unwrap() == edited);
     // Back to the safety checkpoint as a whole: what it does not hold stays.
-    bench.restore(safety.id);
+    bench.rollback(safety.id);
     assert!(fs::read(bench.path("large")).unwrap() == edited);
-    bench.restore(then.id);
+    bench.rollback(then.id);
     assert!(fs::read(bench.path("large")).unwrap() == large);
 }

@@ -5,7 +5,7 @@ use safepoint::model::CheckpointId;
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::rollback::Strategy;
 use safepoint::{
-    DryRun, Error, Failure, FailureKind, Progress, Progressed, RestoreOptions, Search, Silent, Staged,
+    DryRun, Error, Failure, FailureKind, Progress, Progressed, RollbackOptions, Search, Silent, Staged,
     StagedEnd, Trial, Until,
 };
 use std::fs;
@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 fn staged(bench: &Bench, to: CheckpointId, command: Option<&str>, yes: bool) -> (StagedEnd, Vec<String>) {
     let (mut seen, mut text) = (Vec::new(), Vec::new());
     let mut agreed = |staged: &Staged| {
-        seen.push(staged.outline.outline.paths.iter().map(|it| it.path.to_string()).collect::<String>());
+        seen.push(staged.outline.outline().paths.iter().map(|it| it.path.to_string()).collect::<String>());
         yes
     };
     let mut printed = |bytes: &[u8]| text.extend_from_slice(bytes);
     let trial = Trial { command, agreed: &mut agreed, printed: &mut printed };
     let end = bench
         .manager
-        .restore_staged(&bench.workspace, to, &RestoreOptions::default(), trial, &Silent)
+        .rollback_staged(&bench.workspace, to, &RollbackOptions::default(), trial, &Silent)
         .unwrap();
     seen.push(String::from_utf8(text).unwrap());
     (end, seen)
@@ -47,7 +47,7 @@ fn a_staged_rollback_is_tried_beside_the_workspace_and_done_when_all_agree() {
     assert_eq!(fs::read_dir(bench.home().join("scratch")).unwrap().count(), 0, "nothing is left of it");
     let (end, _) = staged(&bench, then.id, Some(command), true);
     let StagedEnd::Done(restored, _) = end else { panic!("{end:?}") };
-    assert_eq!(restored.rollback.strategy, Strategy::Staged);
+    assert_eq!(restored.record().strategy, Strategy::Staged);
     assert_same(&bench.image(), &image);
     bench.undo();
     assert_same(&bench.image(), &before);
@@ -65,8 +65,8 @@ fn a_staged_rollback_whose_command_fails_changes_nothing() {
     assert_eq!((seen.len(), bench.read("file").as_str()), (1, "bad"), "nobody was asked");
     let mut agreed = |_: &Staged| true;
     let trial = Trial { command: None, agreed: &mut agreed, printed: &mut |_| () };
-    let options = RestoreOptions { dry_run: DryRun::Yes, ..RestoreOptions::default() };
-    let end = bench.manager.restore_staged(&bench.workspace, then.id, &options, trial, &Silent).unwrap();
+    let options = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
+    let end = bench.manager.rollback_staged(&bench.workspace, then.id, &options, trial, &Silent).unwrap();
     assert!(matches!(end, StagedEnd::Left(_)), "a dry run ends before");
 }
 
@@ -84,9 +84,9 @@ fn a_staged_rollback_to_something_damaged_is_refused_before_anything_is_tried() 
     }
     let mut agreed = |_: &Staged| panic!("nobody is asked");
     let trial = Trial { command: Some("true"), agreed: &mut agreed, printed: &mut |_| () };
-    let options = RestoreOptions::default();
+    let options = RollbackOptions::default();
     let error =
-        bench.manager.restore_staged(&bench.workspace, then.id, &options, trial, &Silent).unwrap_err();
+        bench.manager.rollback_staged(&bench.workspace, then.id, &options, trial, &Silent).unwrap_err();
     assert_eq!(Failure::from(&error).kind, FailureKind::Damaged, "{error}");
     assert_eq!(bench.read("file"), "now");
 }
@@ -107,8 +107,8 @@ fn history(good: usize) -> (Bench, Vec<Checkpoint>) {
 
 fn until(bench: &Bench, search: Search, from: Option<CheckpointId>) -> Progressed {
     let until = Until { command: "echo x >> tried; grep -q good state".to_owned(), from, search };
-    let options = RestoreOptions::default();
-    bench.manager.restore_until(&bench.workspace, &until, &options, &mut |_| (), &Silent).unwrap()
+    let options = RollbackOptions::default();
+    bench.manager.rollback_until(&bench.workspace, &until, &options, &mut |_| (), &Silent).unwrap()
 }
 
 #[test]
@@ -118,8 +118,8 @@ fn a_progressive_rollback_stops_at_the_newest_good_state() {
             let (bench, made) = history(good);
             let found = until(&bench, search, None);
             let restored = found.restored.unwrap();
-            assert_eq!(restored.rollback.to, made[good - 1].id, "{good} {search:?}");
-            assert_eq!(restored.rollback.strategy, Strategy::Progressive);
+            assert_eq!(restored.record().to, made[good - 1].id, "{good} {search:?}");
+            assert_eq!(restored.record().strategy, Strategy::Progressive);
             assert_eq!(bench.read("number"), (good - 1).to_string());
             let tries = found.tried.len();
             match search {
@@ -127,7 +127,7 @@ fn a_progressive_rollback_stops_at_the_newest_good_state() {
                 Search::Bisect => assert!(tries <= 5, "{tries}"),
             }
             // And back to where it began.
-            bench.restore(found.began_at.unwrap());
+            bench.rollback(found.began_at.unwrap());
             assert_eq!(bench.read("number"), "present");
         }
     }
@@ -154,8 +154,8 @@ fn a_progressive_rollback_that_finds_nothing_leaves_everything_as_it_was() {
         from: Some(CheckpointId::from_bits(1)),
         search: Search::Stepwise,
     };
-    let options = RestoreOptions::default();
-    let error = other.manager.restore_until(&other.workspace, &elsewhere, &options, &mut |_| (), &Silent);
+    let options = RollbackOptions::default();
+    let error = other.manager.rollback_until(&other.workspace, &elsewhere, &options, &mut |_| (), &Silent);
     assert!(matches!(error, Err(Error::OtherWorkspace { .. })));
 }
 
@@ -171,10 +171,12 @@ fn who_stops_a_progressive_rollback_has_everything_as_it_was() {
     let before = bench.image();
     let stopped = Stopped(AtomicBool::new(false));
     let wanted = Until { command: "echo begun; sleep 60".to_owned(), from: None, search: Search::Stepwise };
-    let options = RestoreOptions::default();
+    let options = RollbackOptions::default();
     let mut printed = |_: &[u8]| stopped.0.store(true, Ordering::SeqCst);
-    let error =
-        bench.manager.restore_until(&bench.workspace, &wanted, &options, &mut printed, &stopped).unwrap_err();
+    let error = bench
+        .manager
+        .rollback_until(&bench.workspace, &wanted, &options, &mut printed, &stopped)
+        .unwrap_err();
     assert_eq!(Failure::from(&error).kind, FailureKind::Interrupted, "{error}");
     assert_same(&bench.image(), &before);
 }

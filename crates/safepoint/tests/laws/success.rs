@@ -4,11 +4,10 @@
 use crate::bench::Bench;
 use crate::runner::plan;
 use safepoint::model::checkpoint::PartKind;
-use safepoint::model::rollback::Verb;
 use safepoint::model::{CheckpointId, RelPath};
 use safepoint::{
-    CreateOptions, Filter, RestoreOptions, RestoredTogether, Search, Silent, Staged, StagedEnd, Trial, Until,
-    Whole, Workspace,
+    CreateOptions, Filter, RollbackOptions, Search, Silent, Staged, StagedEnd, Subject, Trial, Until,
+    Workspace,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -169,12 +168,12 @@ impl Run {
                 (created.checkpoint.id, vec![0], true, false, "create workflow")
             }
             3 => {
-                let whole = Whole::Agent("claude".to_owned());
-                let created = manager.create_together(&whole, &options, &Silent).unwrap();
+                let whole = Subject::Agent("claude".to_owned());
+                let created = manager.create(&whole, &options, &Silent).unwrap();
                 (created.checkpoint.id, vec![AGENT], false, true, "create agent")
             }
             _ => {
-                let created = manager.create_together(&Whole::Framework, &options, &Silent).unwrap();
+                let created = manager.create(&Subject::Framework, &options, &Silent).unwrap();
                 (created.checkpoint.id, vec![0, 1, AGENT], true, true, "create framework")
             }
         };
@@ -188,10 +187,10 @@ impl Run {
         let together = kept.agent;
         let workspace = self.workspaces[kept.places[0].min(1)].clone();
         let before = self.model.clone();
-        let (manager, options) = (&self.bench.manager, RestoreOptions::default());
+        let (manager, options) = (&self.bench.manager, RollbackOptions::default());
         match (self.dice.below(6), together) {
             (0 | 1, true) => {
-                manager.restore_together(kept.id, &options, &Silent).unwrap();
+                manager.rollback(None, kept.id, &options, &Silent).unwrap();
                 self.model = kept.over(&before, None);
                 "rollback together"
             }
@@ -203,17 +202,17 @@ impl Run {
                     _ => true,
                 };
                 if holds {
-                    let options = RestoreOptions { part: Some(part), ..options };
-                    manager.restore_together(kept.id, &options, &Silent).unwrap();
+                    let options = RollbackOptions { parts: vec![part], ..options };
+                    manager.rollback(None, kept.id, &options, &Silent).unwrap();
                     self.model = kept.over(&before, Some(part));
                 }
                 "rollback of a part together"
             }
             (3, true) => {
                 let agree = self.dice.below(3) > 0;
-                let mut agreed = |_: &Staged<RestoredTogether>| agree;
+                let mut agreed = |_: &Staged| agree;
                 let trial = Trial { command: Some("true"), agreed: &mut agreed, printed: &mut |_| () };
-                let end = manager.restore_staged_together(&workspace, kept.id, &options, trial, &Silent);
+                let end = manager.rollback_staged(&workspace, kept.id, &options, trial, &Silent);
                 assert_eq!(matches!(end.unwrap(), StagedEnd::Done(..)), agree);
                 if agree {
                     self.model = kept.over(&before, None);
@@ -225,12 +224,12 @@ impl Run {
                 "rollback progressive together"
             }
             (_, true) => {
-                manager.restore_together(kept.id, &options, &Silent).unwrap();
+                manager.rollback(None, kept.id, &options, &Silent).unwrap();
                 let place = if kept.places.contains(&0) { Some(&self.workspaces[0]) } else { None };
                 match place {
                     // There and back again: everything is as before.
                     Some(place) => {
-                        manager.answer_together(place, Verb::Undo, &options, &Silent).unwrap();
+                        manager.undo(place, &options, &Silent).unwrap();
                         self.model = before;
                     }
                     None => self.model = kept.over(&before, None),
@@ -238,7 +237,7 @@ impl Run {
                 "rollback and undo together"
             }
             (0, false) => {
-                manager.restore(&workspace, kept.id, &options, &Silent).unwrap();
+                manager.rollback(&workspace, kept.id, &options, &Silent).unwrap();
                 self.model = kept.over(&before, None);
                 "rollback immediate"
             }
@@ -249,8 +248,8 @@ impl Run {
                 if !names.is_empty() {
                     let name = names[self.dice.below(names.len())].clone();
                     let paths = vec![RelPath::new(name.as_str()).unwrap()];
-                    let options = RestoreOptions { paths, ..options };
-                    manager.restore(&workspace, kept.id, &options, &Silent).unwrap();
+                    let options = RollbackOptions { paths, ..options };
+                    manager.rollback(&workspace, kept.id, &options, &Silent).unwrap();
                     match kept.world.places[place].get(&name) {
                         Some(text) => self.model.places[place].insert(name, text.clone()),
                         None => self.model.places[place].remove(&name),
@@ -260,8 +259,8 @@ impl Run {
             }
             (2, false) => {
                 let part = if kept.plan { PartKind::Plan } else { PartKind::Files };
-                let options = RestoreOptions { part: Some(part), ..options };
-                manager.restore(&workspace, kept.id, &options, &Silent).unwrap();
+                let options = RollbackOptions { parts: vec![part], ..options };
+                manager.rollback(&workspace, kept.id, &options, &Silent).unwrap();
                 self.model = kept.over(&before, Some(part));
                 "rollback of a part"
             }
@@ -269,7 +268,7 @@ impl Run {
                 let agree = self.dice.below(3) > 0;
                 let mut agreed = |_: &Staged| agree;
                 let trial = Trial { command: Some("true"), agreed: &mut agreed, printed: &mut |_| () };
-                let end = manager.restore_staged(&workspace, kept.id, &options, trial, &Silent).unwrap();
+                let end = manager.rollback_staged(&workspace, kept.id, &options, trial, &Silent).unwrap();
                 assert_eq!(matches!(end, StagedEnd::Done(..)), agree);
                 if agree {
                     self.model = kept.over(&before, None);
@@ -281,7 +280,7 @@ impl Run {
                 "rollback progressive"
             }
             _ => {
-                manager.restore(&workspace, kept.id, &options, &Silent).unwrap();
+                manager.rollback(&workspace, kept.id, &options, &Silent).unwrap();
                 manager.undo(&workspace, &options, &Silent).unwrap();
                 if self.dice.below(2) == 0 {
                     manager.redo(&workspace, &options, &Silent).unwrap();
@@ -308,10 +307,10 @@ impl Run {
             let f0 = kept.world.places[place].get("f0").cloned().unwrap_or_default();
             (f0 == said).then_some(kept)
         });
-        let options = RestoreOptions::default();
-        let found = manager.restore_until(workspace, &until, &options, &mut |_| (), &Silent).unwrap();
+        let options = RollbackOptions::default();
+        let found = manager.rollback_until(workspace, &until, &options, &mut |_| (), &Silent).unwrap();
         let newest = newest.unwrap();
-        assert_eq!(found.restored.unwrap().rollback.to, newest.id);
+        assert_eq!(found.restored.unwrap().record().to, newest.id);
         // On the way there it stopped at others, each whole: those with a plan put that back as well.
         for check in &found.tried {
             let stop = self.kept.iter().find(|kept| kept.id == check.checkpoint).unwrap();
@@ -322,15 +321,13 @@ impl Run {
     /// Over several folders, from a checkpoint on, to the second that is looked at, if there are two.
     fn progressive_together(&mut self, kept: &Kept) {
         let manager = &self.bench.manager;
-        let from = manager.checkpoint(kept.id).unwrap();
         let seen = self.bench.root().parent().unwrap().join("seen");
         let _ = fs::remove_file(&seen);
         let command = format!("test -e {0} || {{ touch {0}; false; }}", seen.display());
         let until = Until { command, from: Some(kept.id), search: Search::Stepwise };
-        let options = RestoreOptions::default();
+        let options = RollbackOptions::default();
         let here = &self.workspaces[0];
-        let found =
-            manager.restore_until_together(here, &from, &until, &options, &mut |_| (), &Silent).unwrap();
+        let found = manager.rollback_until(here, &until, &options, &mut |_| (), &Silent).unwrap();
         let Some(restored) = found.restored else {
             assert_eq!(found.tried.len(), 1, "there is no second one, and everything is as it was");
             return;

@@ -1,7 +1,7 @@
 //! Many at once: on one workspace, and on one store.
 
 use crate::bench::{Bench, assert_same, open, scratch};
-use safepoint::{CreateOptions, RestoreOptions, Settings, Silent};
+use safepoint::{CreateOptions, RollbackOptions, Settings, Silent};
 use safepoint_testkit::TreeImage;
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ fn many_on_one_workspace_take_turns_and_nothing_is_half() {
                         assert!(is_uniform(&manager, &taken.checkpoint), "a checkpoint of a mixture");
                     } else {
                         let to = if (worker + round) % 2 == 0 { all_a.id } else { all_b.id };
-                        manager.restore(&bench.workspace, to, &RestoreOptions::default(), &Silent).unwrap();
+                        manager.rollback(&bench.workspace, to, &RollbackOptions::default(), &Silent).unwrap();
                     }
                     done.fetch_add(1, Ordering::Relaxed);
                 }
@@ -77,7 +77,7 @@ fn many_workspaces_share_one_store() {
                     fs::remove_file(project.join("own")).unwrap();
                     fs::write(project.join("f1"), "spoilt").unwrap();
                     manager
-                        .restore(&workspace, taken.checkpoint.id, &RestoreOptions::default(), &Silent)
+                        .rollback(&workspace, taken.checkpoint.id, &RollbackOptions::default(), &Silent)
                         .unwrap();
                     assert_same(&TreeImage::read(&project, &[]).unwrap(), &image);
                 }

@@ -3,8 +3,7 @@
 use crate::bench::{Bench, assert_same};
 use crate::framework::{World, assert_all, put};
 use safepoint::model::CheckpointId;
-use safepoint::model::rollback::Verb;
-use safepoint::{RestoreOptions, Settings, Silent, Whole};
+use safepoint::{RollbackOptions, Settings, Silent, Subject};
 use safepoint_testkit::TreeImage;
 use std::fs;
 
@@ -70,7 +69,7 @@ fn undo_is_exact_where_rules_came_after_the_rollback() {
     bench.write("src/lib.rs", "1");
     let checkpoint = bench.create();
     fs::remove_dir_all(bench.path("src")).unwrap();
-    bench.restore(checkpoint.id);
+    bench.rollback(checkpoint.id);
     // A tag in what came back: it was never captured, and stays with the folder that it is in. All else goes.
     bench.write("src/deep/CACHEDIR.TAG", TAG);
     fs::write(bench.home().join("config.toml"), "[capture]\nexcludes = ['*.rs']\n").unwrap();
@@ -93,7 +92,7 @@ fn undo_is_exact_where_the_rollback_brings_or_takes_the_rules() {
     bench.write("build/x", "never captured");
     fs::remove_file(bench.path("kept.log")).unwrap();
     let before = bench.image();
-    bench.restore(first.id);
+    bench.rollback(first.id);
     assert_eq!(bench.read("kept.log"), "1");
     assert!(!bench.path(".safepointignore").exists());
     to_and_fro(&bench, &before);
@@ -101,7 +100,7 @@ fn undo_is_exact_where_the_rollback_brings_or_takes_the_rules() {
     fs::remove_file(bench.path(".safepointignore")).unwrap();
     bench.write("kept.log", "2");
     let before = bench.image();
-    bench.restore(second.id);
+    bench.rollback(second.id);
     to_and_fro(&bench, &before);
 }
 
@@ -112,7 +111,7 @@ fn what_rules_hide_and_no_rollback_changed_is_left_alone_by_an_undo() {
     let checkpoint = bench.create();
     fs::remove_file(bench.path("src/a")).unwrap();
     bench.write("src/CACHEDIR.TAG", TAG);
-    bench.restore(checkpoint.id);
+    bench.rollback(checkpoint.id);
     bench.write("src/other", "the cache's own");
     bench.write("src/a-b", "the cache's own");
     bench.undo();
@@ -128,7 +127,7 @@ fn undo_of_many_folders_is_exact_where_rules_hide_what_came_back() {
     put(nested.join("src/deep/a"), "1");
     world.bench.write("src/b", "1");
     put(world.agents.join("memory/src/c"), "1");
-    let created = world.create(&Whole::Framework);
+    let created = world.create(&Subject::Framework);
     for folder in [nested.join("src"), world.bench.path("src"), world.agents.join("memory/src")] {
         fs::remove_dir_all(&folder).unwrap();
         put(folder.join("CACHEDIR.TAG"), TAG);
@@ -136,14 +135,14 @@ fn undo_of_many_folders_is_exact_where_rules_hide_what_came_back() {
     put(nested.join(".safepointignore"), "*\n");
     world.disaster();
     let before = world.everything();
-    let (manager, options) = (&world.bench.manager, RestoreOptions::default());
-    manager.restore_together(created.checkpoint.id, &options, &Silent).unwrap();
+    let (manager, options) = (&world.bench.manager, RollbackOptions::default());
+    manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap();
     let after = world.everything();
     assert_eq!(fs::read_to_string(nested.join("src/deep/a")).unwrap(), "1");
     for _ in 0..2 {
-        manager.answer_together(&world.bench.workspace, Verb::Undo, &options, &Silent).unwrap();
+        manager.undo(&world.bench.workspace, &options, &Silent).unwrap();
         assert_all(&world.everything(), &before);
-        manager.answer_together(&world.bench.workspace, Verb::Redo, &options, &Silent).unwrap();
+        manager.redo(&world.bench.workspace, &options, &Silent).unwrap();
         assert_all(&world.everything(), &after);
     }
 }
@@ -207,10 +206,10 @@ fn undo_of_any_rollback_of_a_history_with_rules_is_exact() {
                         0 => Vec::new(),
                         _ => vec![safepoint::model::RelPath::new(path.trim_start_matches("./")).unwrap()],
                     };
-                    let options = RestoreOptions { paths, ..RestoreOptions::default() };
+                    let options = RollbackOptions { paths, ..RollbackOptions::default() };
                     let before = bench.image();
                     // What was never captured may be in the way; then nothing changed.
-                    if bench.manager.restore(&bench.workspace, to, &options, &Silent).is_err() {
+                    if bench.manager.rollback(&bench.workspace, to, &options, &Silent).is_err() {
                         assert_same(&bench.image(), &before);
                         continue;
                     }

@@ -4,7 +4,7 @@ use crate::bench::{Bench, assert_same, noise, open};
 use safepoint::model::retention::Policy;
 use safepoint::model::{RelPath, Span};
 use safepoint::{
-    CreateOptions, Depth, DryRun, Error, Filter, Outcome, Pinned, RestoreOptions, RoleFilter, Settings,
+    CreateOptions, Depth, DryRun, Error, Filter, Outcome, Pinned, RoleFilter, RollbackOptions, Settings,
     Silent, Thoroughness,
 };
 use std::fs;
@@ -44,7 +44,7 @@ fn collecting_frees_what_no_checkpoint_needs_and_nothing_else() {
     assert!(store_bytes(&bench) + 2_900_000 < full);
     assert_valid(&bench);
     for checkpoint in [kept.id, last.id] {
-        bench.restore(checkpoint);
+        bench.rollback(checkpoint);
         assert_same(&bench.image(), &image);
     }
     assert!(matches!(bench.manager.checkpoint(gone.id), Err(Error::NoCheckpoint { .. })));
@@ -67,7 +67,7 @@ fn a_cache_does_not_vouch_for_what_was_deleted() {
     let next = bench.create();
     assert_valid(&bench);
     fs::remove_file(bench.path("file")).unwrap();
-    bench.restore(next.id);
+    bench.rollback(next.id);
     assert_same(&bench.image(), &image);
 }
 
@@ -107,7 +107,7 @@ fn the_last_rollback_can_be_undone_whatever_retention_says() {
     let one = bench.create();
     bench.write("file", "two");
     bench.manager.pin(one.id, Pinned::Yes).unwrap();
-    bench.restore(one.id);
+    bench.rollback(one.id);
     bench.write("other", "more");
     bench.create();
     bench.manager.prune(&bench.workspace, &Policy { keep_last: 0, ..strict() }.into(), DryRun::No).unwrap();
@@ -146,7 +146,7 @@ fn the_cap_holds_and_old_checkpoints_make_room() {
     let all = bench.manager.list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap();
     assert!(all.len() <= before);
     fs::remove_file(bench.path("file")).unwrap();
-    bench.restore(all[0].id);
+    bench.rollback(all[0].id);
     assert_same(&bench.image(), &image);
     assert_valid(&bench);
 }
@@ -169,8 +169,8 @@ fn what_was_pruned_to_make_room_is_told_and_a_dry_run_prunes_nothing() {
     };
     bench.write("file", noise(99, 1_500_000));
     let first = bench.manager.list(&Filter::default()).unwrap()[1].id;
-    let dry = RestoreOptions { dry_run: DryRun::Yes, ..RestoreOptions::default() };
-    let _ = bench.manager.restore(&bench.workspace, first, &dry, &Silent);
+    let dry = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
+    let _ = bench.manager.rollback(&bench.workspace, first, &dry, &Silent);
     assert_eq!(count(&bench), 8);
     let created = bench.manager.create(&bench.workspace, &CreateOptions::default(), &Silent).unwrap();
     assert_eq!(created.pruned.len(), 9 - count(&bench), "what went is what is told");
@@ -187,7 +187,7 @@ fn a_purged_path_is_in_no_checkpoint_and_no_byte_of_it_in_the_store() {
     let one = bench.create();
     bench.write("code", "fn main() { 1 }");
     let two = bench.create();
-    bench.restore(one.id);
+    bench.rollback(one.id);
     assert!(grep(&bench.home(), CANARY), "the search finds it while it is there");
     let path = RelPath::new("secrets/key").unwrap();
     let report = bench.manager.purge(&bench.workspace, std::slice::from_ref(&path), &Silent).unwrap();
@@ -196,7 +196,7 @@ fn a_purged_path_is_in_no_checkpoint_and_no_byte_of_it_in_the_store() {
     assert_valid(&bench);
     // The workspace still has it, and a rollback neither brings it back nor takes it away.
     assert_eq!(fs::read(bench.path("secrets/key")).unwrap(), CANARY);
-    bench.restore(two.id);
+    bench.rollback(two.id);
     assert_eq!(fs::read(bench.path("secrets/key")).unwrap(), CANARY);
     assert_eq!(bench.read("code"), "fn main() { 1 }");
     let totals = bench.manager.checkpoint(two.id).unwrap().files;
@@ -247,7 +247,7 @@ fn repair_brings_back_what_the_workspace_still_has_and_names_what_is_lost() {
     bench.restore_paths(one.id, &["still-there", "fine"]);
     assert_eq!(fs::read(bench.path("still-there")).unwrap(), noise(1, 100_000));
     let before = bench.image();
-    assert!(bench.manager.restore(&bench.workspace, one.id, &Default::default(), &Silent).is_err());
+    assert!(bench.manager.rollback(&bench.workspace, one.id, &Default::default(), &Silent).is_err());
     assert_same(&bench.image(), &before);
     // Nothing that a damaged checkpoint may need is collected; a file that only lacks its bytes does not hinder.
     bench.manager.collect(Thoroughness::Everything, &Silent).unwrap();
@@ -292,7 +292,7 @@ fn collecting_goes_on_while_others_capture() {
     assert!(collections > 3, "{collections}");
     assert_valid(&bench);
     for (id, image) in made {
-        bench.restore(id);
+        bench.rollback(id);
         assert_same(&bench.image(), &image);
     }
 }

@@ -6,8 +6,8 @@ use crate::hostile::{edit_json, seal};
 use crate::layouts::{export, names, read_json};
 use safepoint::model::checkpoint::{Checkpoint, PartKind, Scope};
 use safepoint::{
-    CheckpointManager, CreateOptions, Depth, Error, Failure, Filter, ImportOptions, Imported, RestoreOptions,
-    RoleFilter, Silent, Thoroughness, Whole,
+    CheckpointManager, CreateOptions, Depth, Error, Failure, Filter, ImportOptions, Imported, RoleFilter,
+    RollbackOptions, Silent, Subject, Thoroughness,
 };
 use safepoint_testkit::TreeImage;
 use safepoint_testkit::tree::Content;
@@ -24,7 +24,7 @@ fn import(manager: &CheckpointManager, dir: &Path) -> Result<Imported, Error> {
 }
 
 fn go_back(manager: &CheckpointManager, checkpoint: &Checkpoint) -> Result<(), Error> {
-    manager.restore_together(checkpoint.id, &RestoreOptions::default(), &Silent).map(drop)
+    manager.rollback(None, checkpoint.id, &RollbackOptions::default(), &Silent).map(drop)
 }
 
 /// Every file of a layout, but for the metadata, which names another checkpoint.
@@ -61,7 +61,7 @@ fn assert_same_layout(one: &Path, two: &Path) {
 fn everything_comes_back_from_its_folder_the_same() {
     let (world, out) = (World::new(), scratch());
     let manager = &world.bench.manager;
-    let then = world.create(&Whole::Framework).checkpoint;
+    let then = world.create(&Subject::Framework).checkpoint;
     let (image, plan_then) = (world.everything(), manager.plan("work").unwrap().plan);
     let path = export(&world.bench, &then, out.path());
     world.disaster();
@@ -89,7 +89,7 @@ fn an_agent_comes_back_from_its_folder_and_people_can_read_what_it_remembers() {
     put(world.agents.join("memory/deep/er/more.md"), "more");
     symlink("/etc/passwd", world.agents.join("memory/out")).unwrap();
     manager.register_agent("claude", &[world.agents.join("settings *.json")], &[]).unwrap();
-    let then = world.create(&Whole::Agent("claude".to_owned())).checkpoint;
+    let then = world.create(&Subject::Agent("claude".to_owned())).checkpoint;
     let path = export(&world.bench, &then, out.path());
     let read = |name: &str| fs::read_to_string(path.join(name)).unwrap();
     assert_eq!(read("agent_memory/claude/memory/notes.md"), "remember");
@@ -144,8 +144,8 @@ fn an_agent_with_nothing_but_settings() {
     let (bench, out) = (Bench::new(), scratch());
     bench.manager.register_agent("bare", &[], &[]).unwrap();
     bench.manager.set_agent("bare", "model", json!("large")).unwrap();
-    let whole = Whole::Agent("bare".to_owned());
-    let created = bench.manager.create_together(&whole, &CreateOptions::default(), &Silent).unwrap();
+    let whole = Subject::Agent("bare".to_owned());
+    let created = bench.manager.create(&whole, &CreateOptions::default(), &Silent).unwrap();
     let path = export(&bench, &created.checkpoint, out.path());
     bench.manager.set_agent("bare", "model", json!("small")).unwrap();
     let again = import(&bench.manager, &path).unwrap().checkpoint;
@@ -157,7 +157,7 @@ fn an_agent_with_nothing_but_settings() {
     let imported = import(&empty, &path).unwrap();
     assert_eq!(imported.missing[0], "agent bare is not registered here");
     let failure = Failure::from(&go_back(&empty, &imported.checkpoint).unwrap_err());
-    assert_eq!(failure.code, "no_files", "there is nothing at all");
+    assert_eq!(failure.code, "elsewhere", "it is told what is missing");
 }
 
 /// The same things at another home: nothing is registered there.
@@ -172,7 +172,7 @@ struct Abroad {
 impl Abroad {
     fn new() -> Self {
         let (world, there, out) = (World::new(), Bench::new(), scratch());
-        let then = world.create(&Whole::Framework).checkpoint;
+        let then = world.create(&Subject::Framework).checkpoint;
         let path = export(&world.bench, &then, out.path());
         Self { world, there, out, then, path }
     }
@@ -279,12 +279,12 @@ fn where_all_is_registered_it_goes_back_also_elsewhere() {
     let failure = Failure::from(&go_back(manager, &imported).unwrap_err());
     assert!(failure.message.ends_with("holds what is not of here: plan work"), "{}", failure.message);
     // Parts of it go back without the rest.
-    let part = |part| RestoreOptions { part: Some(part), ..RestoreOptions::default() };
-    manager.restore_together(imported.id, &part(PartKind::Agent), &Silent).unwrap();
+    let part = |part| RollbackOptions { parts: vec![part], ..RollbackOptions::default() };
+    manager.rollback(None, imported.id, &part(PartKind::Agent), &Silent).unwrap();
     assert_eq!(fs::read_to_string(abroad.world.agents.join("memory/notes.md")).unwrap(), "remember");
     assert_eq!(abroad.world.bench.read("main.rs"), "broken");
     assert_eq!(manager.agent("codex").unwrap().agent.settings["model"], "large");
-    manager.restore_together(imported.id, &part(PartKind::Files), &Silent).unwrap();
+    manager.rollback(None, imported.id, &part(PartKind::Files), &Silent).unwrap();
     assert_all(&abroad.world.everything(), &image);
     // And all of it, once it is an export without plans.
     let abroad = Abroad::new();
@@ -307,9 +307,9 @@ fn where_all_is_registered_it_goes_back_also_elsewhere() {
     assert_all(&abroad.world.everything(), &image);
     // The redo goes to the same place.
     let workspace = abroad.there.manager.workspace_around(&abroad.world.bench.root()).unwrap().unwrap();
-    for verb in [safepoint::model::rollback::Verb::Undo, safepoint::model::rollback::Verb::Redo] {
-        abroad.there.manager.answer_together(&workspace, verb, &RestoreOptions::default(), &Silent).unwrap();
-    }
+    let options = RollbackOptions::default();
+    abroad.there.manager.undo(&workspace, &options, &Silent).unwrap();
+    abroad.there.manager.redo(&workspace, &options, &Silent).unwrap();
     assert_all(&abroad.world.everything(), &image);
 }
 
@@ -379,7 +379,7 @@ fn settings_of_safepoint_come_back_only_where_they_were() {
     let world = World::new();
     let (out, manager) = (scratch(), &world.bench.manager);
     fs::write(world.bench.home().join("config.toml"), "[retention]\nkeep_last = 7\n").unwrap();
-    let then = world.create(&Whole::Framework).checkpoint;
+    let then = world.create(&Subject::Framework).checkpoint;
     let path = export(&world.bench, &then, out.path());
     fs::write(world.bench.home().join("config.toml"), "[retention]\nkeep_last = 9\n").unwrap();
     // One that says it is of this home, and is not.
@@ -555,7 +555,7 @@ fn what_lies_too_deep_is_not_copied_and_goes_back_all_the_same() {
     let deep = world.agents.join("memory").join("d/".repeat(120));
     put(deep.join("notes.md"), "deep");
     put(world.agents.join("memory").join("d/".repeat(99)).join("here.md"), "less deep");
-    let then = world.create(&Whole::Agent("claude".to_owned())).checkpoint;
+    let then = world.create(&Subject::Agent("claude".to_owned())).checkpoint;
     let path = export(&world.bench, &then, out.path());
     assert!(path.join("agent_memory/claude/memory").join("d/".repeat(99)).join("here.md").exists());
     assert!(!path.join("agent_memory/claude/memory").join("d/".repeat(101)).exists());

@@ -3,7 +3,7 @@
 
 use crate::bench::Bench;
 use safepoint::model::tree::Node;
-use safepoint::{Filter, RestoreOptions, RoleFilter, Silent};
+use safepoint::{Filter, RoleFilter, RollbackOptions, Silent};
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -143,7 +143,7 @@ fn no_byte_that_a_writer_was_told_was_written_is_lost() {
         });
         let begun = std::time::Instant::now();
         while begun.elapsed() < std::time::Duration::from_secs(3) {
-            bench.manager.restore(&bench.workspace, start.id, &RestoreOptions::default(), &Silent).unwrap();
+            bench.manager.rollback(&bench.workspace, start.id, &RollbackOptions::default(), &Silent).unwrap();
             rollbacks += 1;
         }
         stop.store(true, Ordering::Relaxed);

@@ -20,7 +20,7 @@ pub struct Cut {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kept {
-    Whole,
+    Subject,
     Torn(Vec<usize>),
 }
 
@@ -38,7 +38,7 @@ impl Cut {
             let event = &events[*number];
             let disk = &mut media[event.disk()];
             match kept {
-                Kept::Whole => disk.apply(event),
+                Kept::Subject => disk.apply(event),
                 Kept::Torn(blocks) => blocks.iter().for_each(|block| disk.apply_block(event, *block)),
             }
         }
@@ -56,7 +56,7 @@ impl Cut {
         let mut applied: Vec<(usize, Vec<usize>)> =
             (0..self.done).filter(survived).map(|number| (number, Vec::new())).collect();
         applied.extend(self.kept.iter().map(|(number, kept)| match kept {
-            Kept::Whole => (*number, Vec::new()),
+            Kept::Subject => (*number, Vec::new()),
             Kept::Torn(blocks) => (*number, blocks.clone()),
         }));
         applied.sort_unstable();
@@ -109,7 +109,7 @@ fn at(events: &[Event], done: usize, dice: &mut Dice) -> Vec<Cut> {
     let pending: Vec<usize> = (0..done).filter(is_pending).collect();
     let cut = |how: String, kept: Vec<(usize, Kept)>| Cut { done, kept, how };
     let those = |how: String, keep: &dyn Fn(usize) -> bool| {
-        cut(how, pending.iter().filter(|it| keep(**it)).map(|it| (*it, Kept::Whole)).collect())
+        cut(how, pending.iter().filter(|it| keep(**it)).map(|it| (*it, Kept::Subject)).collect())
     };
     let mut all = vec![those(format!("all {} pending kept", pending.len()), &|_| true)];
     all.push(those(format!("all {} pending lost", pending.len()), &|_| false));
@@ -136,8 +136,8 @@ fn torn(event: &Event, dice: &mut Dice) -> Option<Kept> {
     };
     match dice.below(3) {
         0 => None,
-        1 => Some(Kept::Whole),
-        _ if count == 1 => Some(Kept::Whole),
+        1 => Some(Kept::Subject),
+        _ if count == 1 => Some(Kept::Subject),
         _ => Some(Kept::Torn((0..count).filter(|_| dice.below(2) == 0).collect())),
     }
 }

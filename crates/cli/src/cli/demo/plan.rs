@@ -9,7 +9,7 @@ use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::plan::run::RunOutcome;
 use safepoint::model::plan::spec::StepSpec;
 use safepoint::{
-    CheckpointManager, CreateOptions, Error, Merge, NewDecision, PlanFile, Progress, RestoreOptions,
+    CheckpointManager, CreateOptions, Error, Merge, NewDecision, PlanFile, Progress, RollbackOptions,
     RunObserver, RunOptions, RunReport, Silent, Workspace,
 };
 
@@ -64,7 +64,7 @@ impl Story<'_> {
             self.compare("Is the project as it was all the while?", &project, "before the plan")?;
         self.begin();
         let applied = self.manager.apply_plan("discount", Merge::Refused, &Silent)?;
-        let written = applied.restored.map_or(0, |restored| restored.outline.restored);
+        let written = applied.restored.map_or(0, |restored| restored.outline().restored);
         self.step(
             "safepoint plan apply discount",
             &[format!(
@@ -118,14 +118,14 @@ impl Story<'_> {
     /// Plan and files go back together.
     fn goes_back(&self, copy: &Project, before: &Picture, to: &Checkpoint) -> Result<bool, Problem> {
         self.begin();
-        let options = RestoreOptions::default();
+        let options = RollbackOptions::default();
         let back = self.manager.rollback_plan("discount", to.id, &options, &Silent)?;
-        let decisions = back.taken_back.map_or(0, |back| back.decisions.len());
+        let decisions = back.plans.first().map_or(0, |(_, back)| back.decisions.len());
         self.step(
             &format!("safepoint plan rollback discount \"before {BAD}\""),
             &[format!(
                 "{} put back, {} superseded: both or neither",
-                counted(back.outline.restored, "file", "files"),
+                counted(back.outline().restored, "file", "files"),
                 counted(decisions as u64, "decision", "decisions")
             )],
         );

@@ -10,7 +10,7 @@ use crate::problem::Problem;
 use crate::{json, signals};
 use checkpoint::Numbers;
 use safepoint::model::checkpoint::Checkpoint;
-use safepoint::{DryRun, Missing, RestoreOptions, Restored};
+use safepoint::{DryRun, Missing, RollbackOptions, RolledBack};
 use serde_json::{Value, json};
 
 pub(crate) fn run(context: &Context, args: &PlanRollbackArgs) -> Result<Reply, Problem> {
@@ -25,12 +25,12 @@ pub(crate) fn run(context: &Context, args: &PlanRollbackArgs) -> Result<Reply, P
     opened.recover_first(context)?;
     // Undo commands of steps may run: they are not to stay behind.
     signals::listen_for_another();
-    let options = RestoreOptions {
+    let options = RollbackOptions {
         missing_sandbox: if args.recreate_sandbox { Missing::MadeAgain } else { Missing::Refused },
         ..plain_options(args.dry_run, args.keep_times, args.skip_failed_undo)
     };
     if args.checkpoint.is_none() && !args.dry_run && !context.yes {
-        let dry = RestoreOptions { dry_run: DryRun::Yes, ..options.clone() };
+        let dry = RollbackOptions { dry_run: DryRun::Yes, ..options.clone() };
         let shown = back(context, &opened, &to, &dry)?;
         tell(context, &opened.manager, &shown, dry.dry_run);
         consent::ask(context, "Do this?")?;
@@ -47,8 +47,8 @@ fn back(
     context: &Context,
     opened: &Opened,
     to: &Checkpoint,
-    options: &RestoreOptions,
-) -> Result<Restored, Problem> {
+    options: &RollbackOptions,
+) -> Result<RolledBack, Problem> {
     opened
         .manager
         .rollback_plan(opened.id(), to.id, options, &context.progress)

@@ -4,7 +4,7 @@ use crate::cli::args::RollbackArgs;
 use crate::cli::terminal::printable;
 use crate::problem::Problem;
 use safepoint::model::checkpoint::{Checkpoint, PartKind};
-use safepoint::{Error, GitMoved, GitReset, RestoreOptions, Uncommitted};
+use safepoint::{Error, GitMoved, GitReset, RollbackOptions, Uncommitted};
 
 /// So many digits of a commit are enough for people.
 const DIGITS: usize = 10;
@@ -16,8 +16,8 @@ const DIGITS: usize = 10;
 pub(super) fn options(
     args: &RollbackArgs,
     checkpoint: &Checkpoint,
-    options: RestoreOptions,
-) -> Result<RestoreOptions, Problem> {
+    options: RollbackOptions,
+) -> Result<RollbackOptions, Problem> {
     let plain = args.strategy.is_none() && args.verify.is_none();
     let whole = plain && args.paths.is_empty() && args.parts.is_empty();
     let for_programs = args.which.checkpoint_id.is_some() && args.which.session_id.is_some();
@@ -55,7 +55,7 @@ pub(super) fn options(
         ));
     }
     let uncommitted = if args.discard_uncommitted { Uncommitted::Discarded } else { Uncommitted::Refused };
-    Ok(RestoreOptions { git, uncommitted, ..options })
+    Ok(RollbackOptions { git, uncommitted, ..options })
 }
 
 /// Going back step by step leaves git alone.

@@ -1,19 +1,19 @@
 //! `rollback` by the strategies that ask somebody first: a command of the user's, and the user.
 
 use super::{shape, tell};
+use crate::cli::Context;
 use crate::cli::args::RollbackArgs;
 use crate::cli::consent;
 use crate::cli::exit;
 use crate::cli::output::Reply;
 use crate::cli::terminal::printable;
-use crate::cli::{Context, together};
 use crate::problem::Problem;
 use crate::signals;
 use safepoint::model::checkpoint::Checkpoint;
-use safepoint::model::rollback::{Strategy, Verb};
+use safepoint::model::rollback::Strategy;
 use safepoint::{
-    Check, CheckpointManager, DryRun, Error, Printed, Progressed, RestoreOptions, Restored, RestoredTogether,
-    Search, Staged, StagedEnd, Trial, Until, Workspace,
+    Check, CheckpointManager, DryRun, Error, Progressed, RollbackOptions, Search, Staged, StagedEnd, Trial,
+    Until, Workspace,
 };
 use serde_json::{Value, json};
 
@@ -50,33 +50,6 @@ pub(super) fn chosen(args: &RollbackArgs) -> Result<Strategy, Problem> {
     }
 }
 
-/// A rollback that people and programs are told about: one of a workspace, or one of many folders.
-trait Told {
-    fn tell(&self, ground: Ground<'_>, dry_run: DryRun) -> Result<(), Problem>;
-    fn shape(&self, ground: Ground<'_>, dry_run: DryRun) -> Value;
-}
-
-impl Told for Restored {
-    fn tell(&self, ground: Ground<'_>, dry_run: DryRun) -> Result<(), Problem> {
-        tell(ground.context, ground.manager, self, dry_run);
-        Ok(())
-    }
-
-    fn shape(&self, ground: Ground<'_>, dry_run: DryRun) -> Value {
-        shape(ground.manager, self, dry_run)
-    }
-}
-
-impl Told for RestoredTogether {
-    fn tell(&self, ground: Ground<'_>, dry_run: DryRun) -> Result<(), Problem> {
-        together::tell(ground.context, ground.manager, Verb::Rollback, self, dry_run)
-    }
-
-    fn shape(&self, _: Ground<'_>, dry_run: DryRun) -> Value {
-        together::shape(self, Verb::Rollback, dry_run)
-    }
-}
-
 /// Where a rollback takes place, and who is told.
 #[derive(Clone, Copy)]
 pub(super) struct Ground<'a> {
@@ -91,35 +64,9 @@ impl Ground<'_> {
         self,
         to: &Checkpoint,
         args: &RollbackArgs,
-        options: &RestoreOptions,
+        options: &RollbackOptions,
     ) -> Result<Reply, Problem> {
         let Ground { context, manager, workspace } = self;
-        self.try_out(to, args, options, |trial| {
-            manager.restore_staged(workspace, to.id, options, trial, &context.progress)
-        })
-    }
-
-    /// The same for all the folders of a checkpoint.
-    pub(super) fn staged_together(
-        self,
-        to: &Checkpoint,
-        args: &RollbackArgs,
-        options: &RestoreOptions,
-    ) -> Result<Reply, Problem> {
-        let Ground { context, manager, workspace } = self;
-        self.try_out(to, args, options, |trial| {
-            manager.restore_staged_together(workspace, to.id, options, trial, &context.progress)
-        })
-    }
-
-    fn try_out<R: Told>(
-        self,
-        to: &Checkpoint,
-        args: &RollbackArgs,
-        options: &RestoreOptions,
-        act: impl FnOnce(Trial<'_, R>) -> Result<StagedEnd<R>, Error>,
-    ) -> Result<Reply, Problem> {
-        let Ground { context, workspace, .. } = self;
         let dry = options.dry_run == DryRun::Yes;
         if !context.yes && !dry && !consent::can_ask(context) {
             return Err(Problem::usage(
@@ -129,25 +76,25 @@ impl Ground<'_> {
         }
         signals::listen_for_another();
         let mut asked = Ok(());
-        let mut agreed = |staged: &Staged<R>| {
-            asked = staged
-                .outline
-                .tell(self, DryRun::Yes)
-                .and_then(|()| consent::ask(context, "Roll back to this?"));
+        let mut agreed = |staged: &Staged| {
+            tell(context, manager, &staged.outline, DryRun::Yes);
+            asked = consent::ask(context, "Roll back to this?");
             asked.is_ok()
         };
         let mut printed = |bytes: &[u8]| show(context, bytes);
         let trial = Trial { command: args.verify.as_deref(), agreed: &mut agreed, printed: &mut printed };
-        let end = act(trial).map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
+        let end = manager
+            .rollback_staged(workspace, to.id, options, trial, &context.progress)
+            .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
         asked?;
         match end {
             StagedEnd::Done(restored, staged) => {
-                restored.tell(self, DryRun::No)?;
-                let rollback = restored.shape(self, DryRun::No);
+                tell(context, manager, &restored, DryRun::No);
+                let rollback = shape(manager, &restored, DryRun::No);
                 Ok(Reply::rolled_back(json!({ "rollback": rollback, "checks": checks(&staged.check) })))
             }
             StagedEnd::Left(staged) => {
-                let rollback = staged.outline.shape(self, DryRun::Yes);
+                let rollback = shape(manager, &staged.outline, DryRun::Yes);
                 let data = json!({ "rollback": rollback, "checks": checks(&staged.check) });
                 match staged.check.as_ref().and_then(|check| check.failure.clone()) {
                     Some(why) => {
@@ -155,7 +102,7 @@ impl Ground<'_> {
                         Ok(failed(context, "roll back", data, error.into()))
                     }
                     None => {
-                        staged.outline.tell(self, DryRun::Yes)?;
+                        tell(context, manager, &staged.outline, DryRun::Yes);
                         Ok(Reply::done(data))
                     }
                 }
@@ -168,35 +115,9 @@ impl Ground<'_> {
         self,
         from: Option<&Checkpoint>,
         args: &RollbackArgs,
-        options: &RestoreOptions,
+        options: &RollbackOptions,
     ) -> Result<Reply, Problem> {
         let Ground { context, manager, workspace } = self;
-        self.go_back(from, args, options, |until, printed| {
-            manager.restore_until(workspace, until, options, printed, &context.progress)
-        })
-    }
-
-    /// The same over checkpoints of many folders.
-    pub(super) fn progressive_together(
-        self,
-        from: &Checkpoint,
-        args: &RollbackArgs,
-        options: &RestoreOptions,
-    ) -> Result<Reply, Problem> {
-        let Ground { context, manager, workspace } = self;
-        self.go_back(Some(from), args, options, |until, printed| {
-            manager.restore_until_together(workspace, from, until, options, printed, &context.progress)
-        })
-    }
-
-    fn go_back<R: Told>(
-        self,
-        from: Option<&Checkpoint>,
-        args: &RollbackArgs,
-        options: &RestoreOptions,
-        act: impl FnOnce(&Until, Printed<'_>) -> Result<Progressed<R>, Error>,
-    ) -> Result<Reply, Problem> {
-        let Ground { context, workspace, .. } = self;
         if options.dry_run == DryRun::Yes {
             return Err(Problem::usage(
                 "a progressive rollback cannot be shown without doing it",
@@ -210,7 +131,8 @@ impl Ground<'_> {
             search: if args.bisect { Search::Bisect } else { Search::Stepwise },
         };
         let mut printed = |bytes: &[u8]| show(context, bytes);
-        let Progressed { restored, tried, began_at } = act(&until, &mut printed)
+        let Progressed { restored, tried, began_at } = manager
+            .rollback_until(workspace, &until, options, &mut printed, &context.progress)
             .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
         let out = &context.out;
         for check in &tried {
@@ -223,11 +145,11 @@ impl Ground<'_> {
         let told: Vec<Value> = tried.iter().map(check).collect();
         match restored {
             Some(restored) => {
-                restored.tell(self, DryRun::No)?;
+                tell(context, manager, &restored, DryRun::No);
                 if let Some(began_at) = began_at {
                     out.remark(format!("Where it began: safepoint rollback {began_at}"));
                 }
-                let data = json!({ "rollback": restored.shape(self, DryRun::No), "checks": told });
+                let data = json!({ "rollback": shape(manager, &restored, DryRun::No), "checks": told });
                 Ok(Reply::rolled_back(data))
             }
             None => {

@@ -1,7 +1,7 @@
-//! Which folders a checkpoint of many is about, and what of each.
+//! Which folders a checkpoint is about, and what of each.
 
-use super::Whole;
 use crate::agents::agent_path;
+use crate::create::Subject;
 use crate::manager::Held;
 use crate::parts::files::FilesPart;
 use crate::{CheckpointManager, Error};
@@ -41,10 +41,14 @@ struct Wanted {
 }
 
 impl CheckpointManager {
-    /// The folders that belong to something whole.
-    pub(crate) fn places(&self, whole: &Whole, agents: &[AgentRecord]) -> Result<Places, Error> {
+    /// The folders that belong to a subject.
+    pub(crate) fn places(&self, subject: &Subject, agents: &[AgentRecord]) -> Result<Places, Error> {
+        if let Subject::Workspace(id) = subject {
+            let place = Place { workspace: self.workspace(*id)?, only: None, leave: Vec::new() };
+            return Ok(Places { all: vec![place], missing: Vec::new() });
+        }
         let mut wanted: BTreeMap<PathBuf, Wanted> = BTreeMap::new();
-        if *whole == Whole::Framework {
+        if *subject == Subject::Framework {
             for workspace in self.live_workspaces()? {
                 let entry = wanted.entry(workspace.root_path().to_owned()).or_default();
                 (entry.project, entry.whole) = (Some(workspace), true);

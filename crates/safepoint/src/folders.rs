@@ -1,17 +1,8 @@
-//! TOGETHER: checkpoints and rollbacks over many folders, as one.
+//! What a checkpoint of several folders holds of each.
 //!
 //! A checkpoint of an agent or of everything has a files part for each folder, named by the folder's workspace. A rollback of it is one
-//! rollback per folder, all with the same `together`: the intents are one transaction and so is the commit, so that all of them are done
-//! or none. What is in the catalog (plans, agents) is put back by that commit.
-
-mod create;
-mod places;
-mod restore;
-
-pub use create::CreatedTogether;
-pub(crate) use places::Place;
-pub use restore::RestoredTogether;
-pub(crate) use restore::Wish;
+//! record per folder, all with the same `together`: the intents are one transaction and so is the commit, so that all of them are done
+//! or none. What is in the catalog (plans, sessions, agents) is put back by that commit.
 
 use crate::{CheckpointManager, Error};
 use safepoint_model::WorkspaceId;
@@ -74,15 +65,6 @@ impl HeldFolder {
         seen.parts.retain(|part| part.key == self.key);
         seen
     }
-}
-
-/// What is taken together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Whole {
-    /// One agent.
-    Agent(String),
-    /// Every agent, every active plan, every workspace, and Safepoint's own settings.
-    Framework,
 }
 
 /// The part of a checkpoint that holds the files of a workspace.

@@ -1,0 +1,62 @@
+//! An agent as a part of a checkpoint: what is registered of it, put back by the transaction that commits everything. Its files are parts
+//! of their own.
+
+use crate::part::{Captured, Left, Part, Prepared, PutBack};
+use crate::parts::Nothing;
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::Transaction;
+use safepoint_model::agent::Agent;
+use safepoint_model::checkpoint::PartKind;
+use safepoint_model::{ObjectId, Progress, Timestamp, document};
+use safepoint_store::Writer;
+
+/// An agent, as a part.
+pub(crate) struct AgentPart<'m> {
+    pub(crate) manager: &'m CheckpointManager,
+    /// As it is. One that is not registered any more is what the checkpoint says of it.
+    pub(crate) now: Agent,
+}
+
+impl Part for AgentPart<'_> {
+    fn kind(&self) -> PartKind {
+        PartKind::Agent
+    }
+
+    fn key(&self) -> String {
+        self.now.name.clone()
+    }
+
+    fn capture(&self, writer: &Writer<'_>, _: Option<ObjectId>, _: &dyn Progress) -> Result<Captured, Error> {
+        Ok(Captured::document(document::store(writer, &self.now)?))
+    }
+
+    fn prepare<'p>(
+        &'p self,
+        _: Option<ObjectId>,
+        target: ObjectId,
+        writer: &Writer<'_>,
+    ) -> Result<Box<dyn Prepared + 'p>, Error> {
+        let then = Agent::load(writer, target)?;
+        Ok(Box::new(AgentRollback { then, at: self.manager.environment.now() }))
+    }
+
+    fn resume<'p>(&'p self, _: Left) -> Result<Box<dyn Prepared + 'p>, Error> {
+        Ok(Box::new(Nothing))
+    }
+}
+
+/// What a rollback does to an agent.
+struct AgentRollback {
+    then: Agent,
+    at: Timestamp,
+}
+
+impl Prepared for AgentRollback {
+    fn put_back(&self) -> Option<PutBack> {
+        Some(PutBack::Agent(self.then.name.clone()))
+    }
+
+    fn publish(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
+        Ok(transaction.save_agent(&self.then, "rolled back", self.at)?)
+    }
+}

@@ -1,0 +1,467 @@
+//! ROLLBACK, as design section 3 has it: hold, recover, safety, plan, stage, intent, apply, sync, verify, publish, settle.
+//!
+//! A rollback of one folder is one of a set with one member. The transaction of PUBLISH is the only commit point: any error before it puts
+//! everything back, everywhere, and a crash before it makes the next command do so. Of what kind a part is does not matter here.
+
+pub(crate) mod carry;
+mod scene;
+
+use crate::apply::Taking;
+use crate::correct::Correction;
+use crate::effects::{Effects, FailedUndo, NotUndone, Undone};
+use crate::part::{Outline, PutBack};
+use crate::parts::git::{GitMoved, GitReset, Uncommitted};
+use crate::parts::session::SessionBack;
+use crate::parts::{Member, seal};
+use crate::recover::Recovery;
+use crate::sandbox::Missing;
+use crate::upkeep::cap_hit;
+use crate::{CheckpointManager, Error};
+use carry::{Deed, Going};
+use safepoint_catalog::{Transaction, Workspace};
+use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, Reason, Role};
+use safepoint_model::plan::state::TakenBack;
+use safepoint_model::rollback::{Rollback, RollbackState, Strategy, Verb};
+use safepoint_model::session::SessionCount;
+use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, Timestamp, WorkspaceId, document};
+use safepoint_store::Writer;
+use safepoint_workspace::Times;
+use scene::{Ground, Scene};
+
+/// Whether to do it or only to show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DryRun {
+    /// Do it.
+    #[default]
+    No,
+    /// Show it.
+    Yes,
+}
+
+/// How to roll back.
+#[derive(Debug, Clone, Default)]
+pub struct RollbackOptions {
+    /// Only these paths; everything where there are none.
+    pub paths: Vec<RelPath>,
+    /// Only parts of these kinds; all that the checkpoint holds where none is named.
+    pub parts: Vec<PartKind>,
+    /// Do it or show it.
+    pub dry_run: DryRun,
+    /// Which time restored files carry.
+    pub times: Times,
+    /// How it goes about it, for the record; by what is chosen where nothing is said.
+    pub strategy: Option<Strategy>,
+    /// What becomes of it when an undo command of a plan's step fails.
+    pub failed_undo: FailedUndo,
+    /// What becomes of it when the sandbox of the plan is gone.
+    pub missing_sandbox: Missing,
+    /// Whether branch and index move to the commit that the checkpoint is.
+    pub git: GitReset,
+    /// What becomes of that when something is not committed.
+    pub uncommitted: Uncommitted,
+}
+
+impl RollbackOptions {
+    /// Whether parts of this kind go back. Paths choose files; git goes back when it is asked for by name.
+    pub(crate) fn wants(&self, kind: PartKind) -> bool {
+        let named = self.parts.contains(&kind);
+        match kind {
+            PartKind::Files => {
+                self.git != GitReset::Mixed && (self.parts.is_empty() || named || !self.paths.is_empty())
+            }
+            PartKind::Git => named || self.git != GitReset::No,
+            PartKind::GitFolder => self.parts.contains(&PartKind::Git),
+            PartKind::Plan | PartKind::Session | PartKind::Agent => {
+                named || (self.parts.is_empty() && self.paths.is_empty() && self.git != GitReset::Mixed)
+            }
+        }
+    }
+
+    /// What goes on record as chosen.
+    fn chosen(&self) -> Vec<PartKind> {
+        match self.git {
+            GitReset::Mixed => vec![PartKind::Git],
+            GitReset::No | GitReset::Hard => self.parts.clone(),
+        }
+    }
+}
+
+/// What a rollback did in one folder, or would do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FolderRolledBack {
+    /// Its record. For a dry run it is not on record anywhere.
+    pub record: Rollback,
+    /// What changed.
+    pub outline: Outline,
+    /// What it moved in the repository, where it was asked to.
+    pub git: Option<GitMoved>,
+    /// Paths that somebody changed after the rollback had put them in place; they are as that somebody made them.
+    pub changed_meanwhile: Vec<RelPath>,
+}
+
+/// What a rollback did, or would do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RolledBack {
+    /// What the records of its folders have in common; the record itself where there is one folder.
+    pub id: RollbackId,
+    /// Which verb it was.
+    pub verb: Verb,
+    /// Where it went.
+    pub to: CheckpointId,
+    /// What was there before. Nothing for a dry run.
+    pub safety_checkpoint: Option<CheckpointId>,
+    /// Each folder, at least one.
+    pub folders: Vec<FolderRolledBack>,
+    /// Plans that it put back, and what of each it took back.
+    pub plans: Vec<(String, TakenBack)>,
+    /// Sessions that it put back, where that made a difference.
+    pub sessions: Vec<SessionBack>,
+    /// Agents that it put back.
+    pub agents: Vec<String>,
+    /// Commands that took back what steps did outside of the files.
+    pub undone: Vec<Undone>,
+    /// What steps did outside of the files and was not taken back.
+    pub effects_not_undone: Vec<NotUndone>,
+    /// Displaced files that a program has, or may have, open for writing: they are kept, and checked again by the next command.
+    pub waiting: Vec<RelPath>,
+    /// What users should know about file systems, and about what could not be cleared away.
+    pub warnings: Vec<String>,
+    /// Whether every touched path was read back.
+    pub verified: bool,
+    /// What a crash had left, and was put in order first.
+    pub recovered: Recovery,
+}
+
+impl RolledBack {
+    /// The record of the folder, or of the first of several.
+    pub fn record(&self) -> &Rollback {
+        &self.folders[0].record
+    }
+
+    /// What changed in the folder, or in the first of several.
+    pub fn outline(&self) -> &Outline {
+        &self.folders[0].outline
+    }
+
+    /// Whether it is one of several folders, which go back and forth together.
+    pub fn is_together(&self) -> bool {
+        self.record().together.is_some()
+    }
+
+    /// Whether there was nothing to do.
+    pub fn is_empty(&self) -> bool {
+        let still = |folder: &FolderRolledBack| folder.outline.paths.is_empty() && folder.git.is_none();
+        self.folders.iter().all(still)
+            && self.plans.is_empty()
+            && self.sessions.is_empty()
+            && self.agents.is_empty()
+    }
+}
+
+/// What is asked, whichever verb asks it.
+#[derive(Clone)]
+pub(crate) struct Request<'a> {
+    pub(crate) verb: Verb,
+    pub(crate) answers: Option<RollbackId>,
+    pub(crate) to: Checkpoint,
+    /// The one folder that it is about; all that the checkpoint holds where none is named.
+    pub(crate) at: Option<WorkspaceId>,
+    pub(crate) options: RollbackOptions,
+    /// What a correction adds to it.
+    pub(crate) correction: Option<&'a Correction>,
+    /// The result of a plan that is taken over.
+    pub(crate) taking: Option<&'a Taking>,
+}
+
+impl<'a> Request<'a> {
+    pub(crate) fn new(
+        verb: Verb,
+        at: Option<WorkspaceId>,
+        to: Checkpoint,
+        options: &RollbackOptions,
+    ) -> Self {
+        Self { verb, answers: None, to, at, options: options.clone(), correction: None, taking: None }
+    }
+
+    fn is_dry(&self) -> bool {
+        self.options.dry_run == DryRun::Yes
+    }
+
+    /// The folder that it is about, where that is one.
+    fn alone(&self) -> Option<WorkspaceId> {
+        self.at.or(self.to.workspace_id)
+    }
+}
+
+impl CheckpointManager {
+    /// Makes everything equal to a checkpoint: all that it holds or, by `options`, chosen parts and paths of it.
+    ///
+    /// With a workspace it is about that one alone. Without one it is about all the folders that the checkpoint holds.
+    ///
+    /// # Errors
+    /// Whatever the error, everything is exactly as it was, except for [`Error::Unfinished`], which the next command mends.
+    pub fn rollback<'w>(
+        &self,
+        at: impl Into<Option<&'w Workspace>>,
+        to: CheckpointId,
+        options: &RollbackOptions,
+        progress: &dyn Progress,
+    ) -> Result<RolledBack, Error> {
+        let at = at.into().map(|workspace| workspace.id);
+        self.roll_back(&Request::new(Verb::Rollback, at, self.checkpoint(to)?, options), progress)
+    }
+
+    /// Does what is asked, or shows it: takes back what steps did outside of the files, then goes. A refusal is put on record.
+    pub(crate) fn roll_back(
+        &self,
+        request: &Request<'_>,
+        progress: &dyn Progress,
+    ) -> Result<RolledBack, Error> {
+        self.try_to_roll_back(request, progress).inspect_err(|error| {
+            if !request.is_dry() {
+                self.note_refusal(&self.records_of(request).unwrap_or_default(), error);
+            }
+        })
+    }
+
+    fn try_to_roll_back(&self, request: &Request<'_>, progress: &dyn Progress) -> Result<RolledBack, Error> {
+        let request = &Request { to: self.only_of_here(&request.to, &request.options)?, ..request.clone() };
+        // Nobody runs the plans meanwhile.
+        let mut effects = Effects::default();
+        let (_locks, plans) = self.hold_plans(request, &mut effects)?;
+        if self.has_commands_to_run(&plans, request)? {
+            // Nothing is taken back for a rollback that could not be.
+            let dry = RollbackOptions { dry_run: DryRun::Yes, ..request.options.clone() };
+            self.go(&Request { options: dry, ..request.clone() }, progress)?;
+        }
+        self.take_back_effects(&plans, &request.options, progress, &mut effects)?;
+        self.renew_limits()?;
+        let mut done = match self.go(request, progress) {
+            // The safety checkpoint may run into the cap. That others were pruned for it is said.
+            Err(error) if cap_hit(&error).is_some() => {
+                let count =
+                    self.make_room_for(error, request.alone(), request.options.dry_run, progress)?.len();
+                let mut done = self.go(request, progress).map_err(|error| self.capped(error))?;
+                if count > 0 {
+                    done.warnings.push(format!("old checkpoints pruned to make room under the cap: {count}"));
+                }
+                done
+            }
+            other => other?,
+        };
+        let Effects { undone, not_undone, warnings } = effects;
+        (done.undone, done.effects_not_undone) = (undone, not_undone);
+        done.warnings.extend(warnings);
+        Ok(done)
+    }
+
+    /// Holds the folders, captures the present, works out the way, and goes it.
+    fn go(&self, request: &Request<'_>, progress: &dyn Progress) -> Result<RolledBack, Error> {
+        let places = self.scene(request, &mut Vec::new())?.places;
+        let (held, recovered) = self.hold_all(&places, progress)?;
+        self.still_answers(request)?;
+        // Somebody may have purged something of it before it was held.
+        let to = self.only_of_here(&self.checkpoint(request.to.id)?, &request.options)?;
+        let request = &Request { to, ..request.clone() };
+        let mut warnings = Vec::new();
+        let scene = self.scene(request, &mut warnings)?;
+        let mut records = self.records_of(request)?;
+        records.retain(|record| scene.places.iter().any(|place| place.workspace.id == record.workspace_id));
+        let ground = Ground { request, held: &held, progress };
+        let (mut members, passed_over) = self.members_of(&ground, &scene, &mut records, &mut warnings)?;
+        // SAFETY and PLAN. Neither touches a folder, so both are kept by one flush, once it is known that the plan can be carried out.
+        let writer = self.store.writer()?;
+        self.capture(&mut members, &writer, progress)?;
+        let caches: Vec<_> = members.iter_mut().map(|member| member.captured.cache.take()).collect();
+        let mut safety = self.safety_for(request, &scene, &members, &writer)?;
+        safety.warnings.extend(passed_over);
+        let mut going = self.prepare_all(request, &members, &records, (&safety, &writer))?;
+        let mut done = told(request, &going, warnings, recovered);
+        if request.is_dry() {
+            return Ok(done);
+        }
+        for (going, folder) in going.iter_mut().zip(&done.folders) {
+            going.record.changed_paths = Some(document::store(&writer, &folder.outline.paths)?);
+        }
+        let plans: Vec<_> = scene.plans.iter().map(|(record, _)| record).collect();
+        let stored = self.finish_with_record(writer, &mut safety, &plans)?;
+        let deed = Deed { request, safety: &safety, stored: &stored, members: &members };
+        let beside = || caches.into_iter().for_each(|mut cache| self.keep_cache(&safety, &mut cache));
+        let carried = self.carry_out(&mut going, &deed, beside, progress)?;
+        for (folder, going) in done.folders.iter_mut().zip(going) {
+            folder.record = going.record;
+        }
+        for (workspace, path) in carried.meanwhile {
+            let here = done.folders.iter_mut().find(|folder| folder.record.workspace_id == workspace);
+            here.into_iter().for_each(|folder| folder.changed_meanwhile.push(path.clone()));
+        }
+        (done.verified, done.safety_checkpoint) = (true, Some(safety.id));
+        done.waiting = carried.waiting;
+        done.warnings.extend(carried.warnings);
+        Ok(done)
+    }
+
+    /// The present, as the checkpoint that an undo goes back to.
+    fn safety_for(
+        &self,
+        request: &Request<'_>,
+        scene: &Scene,
+        members: &[Member<'_>],
+        writer: &Writer<'_>,
+    ) -> Result<Checkpoint, Error> {
+        let (id, verb) = (request.to.id, request.verb);
+        let alone = request.alone();
+        let mut safety = self.blank(alone);
+        if alone.is_none() {
+            safety.scope = request.to.scope;
+        }
+        safety.label = Some(match request.taking {
+            Some(taking) => format!("before plan {} is applied", taking.plan_id()),
+            None => format!("before {verb} to {id}"),
+        });
+        (safety.kind, safety.reason) = (Kind::Automatic, Reason::PreRiskyOperation);
+        safety.role = Some(Role::Safety);
+        safety.session_id = self.settings.session_id.as_ref().map(|id| crate::sessions::kept_form(id));
+        safety.parent = alone.map(|id| self.workspace(id)).transpose()?.and_then(|workspace| workspace.head);
+        seal(&mut safety, members, &scene.places, writer)?;
+        Ok(safety)
+    }
+
+    /// Works out the way of every part that goes back, folder by folder.
+    fn prepare_all<'p>(
+        &self,
+        request: &Request<'_>,
+        members: &'p [Member<'_>],
+        records: &[Rollback],
+        (safety, writer): (&Checkpoint, &Writer<'_>),
+    ) -> Result<Vec<Going<'p>>, Error> {
+        let mut all = Vec::new();
+        for (at, record) in records.iter().enumerate() {
+            let mut going = Going { prepared: Vec::new(), record: record.clone(), head: safety.id };
+            for member in members.iter().filter(|member| member.folder == at) {
+                let Some(target) = member.target else { continue };
+                going.prepared.push(member.part.prepare(member.captured.document, target, writer)?);
+                // A workspace of which only a part is put back is nearest to what it was just before.
+                if member.part.kind() == PartKind::Files && record.paths.is_empty() {
+                    going.head = request.to.id;
+                }
+            }
+            let outline = going.outline();
+            going.record.restored_files_count = outline.restored;
+            going.record.removed_files_count = outline.removed;
+            all.push(going);
+        }
+        Ok(all)
+    }
+
+    /// The records of a rollback, one for each folder, before anything is known about how it goes.
+    fn records_of(&self, request: &Request<'_>) -> Result<Vec<Rollback>, Error> {
+        if let Some(alone) = request.alone() {
+            return Ok(vec![self.record_of(request, alone, None)?]);
+        }
+        let together = Some(RollbackId::from_bits(self.environment.new_id()));
+        let folders = request.to.parts.iter().filter(|part| part.kind == PartKind::Files);
+        let mut ids: Vec<WorkspaceId> = folders.filter_map(|part| part.key.parse().ok()).collect();
+        ids.sort_unstable();
+        ids.into_iter().map(|id| self.record_of(request, id, together)).collect()
+    }
+
+    fn record_of(
+        &self,
+        request: &Request<'_>,
+        workspace: WorkspaceId,
+        together: Option<RollbackId>,
+    ) -> Result<Rollback, Error> {
+        let Request { verb, answers, options, to, .. } = request;
+        let parts = options.chosen();
+        let implied = match options.paths.is_empty() && parts.is_empty() {
+            true => Strategy::Immediate,
+            false => Strategy::Selective,
+        };
+        Ok(Rollback {
+            id: RollbackId::from_bits(self.environment.new_id()),
+            workspace_id: workspace,
+            together,
+            verb: *verb,
+            answers: *answers,
+            from: self.workspace(workspace)?.head,
+            to: to.id,
+            safety_checkpoint: None,
+            strategy: options.strategy.unwrap_or(implied),
+            parts,
+            paths: options.paths.clone(),
+            state: RollbackState::Applying,
+            created_at: self.environment.now(),
+            finished_at: None,
+            actor: self.environment.actor(),
+            restored_files_count: 0,
+            removed_files_count: 0,
+            changed_paths: None,
+            rescued: Vec::new(),
+            error: None,
+        })
+    }
+
+    /// What a rollback that is done counts as.
+    fn count_rolled_back(
+        &self,
+        transaction: &Transaction<'_>,
+        request: &Request<'_>,
+        at: Timestamp,
+    ) -> Result<(), Error> {
+        if request.taking.is_none() {
+            transaction.count_rollback(request.to.id)?;
+            self.count(transaction, SessionCount::Recovery, at)?;
+        }
+        if request.correction.is_some_and(Correction::has_guidance) {
+            self.count(transaction, SessionCount::Decision, at)?;
+        }
+        Ok(())
+    }
+}
+
+/// What is told of a rollback before it is done.
+fn told(
+    request: &Request<'_>,
+    going: &[Going<'_>],
+    warnings: Vec<String>,
+    recovered: Recovery,
+) -> RolledBack {
+    let first = &going[0].record;
+    let mut told = RolledBack {
+        id: first.together.unwrap_or(first.id),
+        verb: request.verb,
+        to: request.to.id,
+        safety_checkpoint: None,
+        folders: Vec::new(),
+        plans: Vec::new(),
+        sessions: Vec::new(),
+        agents: Vec::new(),
+        undone: Vec::new(),
+        effects_not_undone: Vec::new(),
+        waiting: Vec::new(),
+        warnings,
+        verified: false,
+        recovered,
+    };
+    for going in going {
+        let outline = going.outline();
+        told.warnings.extend(outline.warnings.iter().cloned());
+        let mut folder = FolderRolledBack {
+            record: going.record.clone(),
+            outline,
+            git: None,
+            changed_meanwhile: Vec::new(),
+        };
+        for back in going.prepared.iter().filter_map(|prepared| prepared.put_back()) {
+            match back {
+                PutBack::Git(moved) => folder.git = Some(moved),
+                PutBack::Plan { id, taken_back } => told.plans.push((id, taken_back)),
+                PutBack::Session(back) => told.sessions.push(back),
+                PutBack::Agent(name) => told.agents.push(name),
+            }
+        }
+        told.folders.push(folder);
+    }
+    told
+}

@@ -1,0 +1,297 @@
+//! CARRY OUT: the second half of the protocol, for one folder or for many as one: stage, intent, apply, publish, settle.
+//!
+//! All stages come before the one transaction of the intents, all swaps before the one transaction that publishes. Any error before that
+//! puts everything back, everywhere.
+
+use super::Request;
+use crate::part::{Outline, Prepared};
+use crate::parts::Member;
+use crate::records::Stored;
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::{CatalogError, FinishFacts, Transaction};
+use safepoint_model::checkpoint::Checkpoint;
+use safepoint_model::rollback::{Rescued, Rollback, RollbackState};
+use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, Timestamp, WorkspaceId};
+use safepoint_planted::planted;
+use safepoint_store::Writer;
+use safepoint_workspace::{Ended, WorkspaceError};
+
+/// One folder of a rollback, on its way, with all the parts that belong to it.
+pub(crate) struct Going<'p> {
+    pub(crate) prepared: Vec<Box<dyn Prepared + 'p>>,
+    pub(crate) record: Rollback,
+    /// What the folder is equal to afterwards, or nearest to.
+    pub(crate) head: CheckpointId,
+}
+
+impl Going<'_> {
+    /// What changes in the folder.
+    pub(crate) fn outline(&self) -> Outline {
+        let mut outline = Outline::default();
+        self.prepared.iter().filter_map(|prepared| prepared.outline()).for_each(|one| outline.join(one));
+        outline
+    }
+
+    /// Puts the intent on record, after what may have changed meanwhile was checked.
+    fn intend(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
+        let steps: Vec<_> = match planted!("intent-without-steps") {
+            true => Vec::new(),
+            false => self.prepared.iter().flat_map(|prepared| prepared.steps()).cloned().collect(),
+        };
+        Ok(transaction.insert_rollback(&self.record, &steps)?)
+    }
+}
+
+/// What the two transactions hold besides the folders.
+pub(crate) struct Deed<'a> {
+    pub(crate) request: &'a Request<'a>,
+    /// The present, as the checkpoint that an undo goes back to.
+    pub(crate) safety: &'a Checkpoint,
+    /// What was stored with it.
+    pub(crate) stored: &'a Stored,
+    /// What was captured for it.
+    pub(crate) members: &'a [Member<'a>],
+}
+
+/// What somebody did meanwhile, and what is left to do.
+#[derive(Debug, Default)]
+pub(crate) struct Carried {
+    pub(crate) meanwhile: Vec<(WorkspaceId, RelPath)>,
+    pub(crate) waiting: Vec<RelPath>,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl CheckpointManager {
+    /// Does what is prepared, all of it or nothing. `beside` runs while the folders change.
+    pub(crate) fn carry_out(
+        &self,
+        all: &mut [Going<'_>],
+        deed: &Deed<'_>,
+        beside: impl FnOnce() + Send,
+        progress: &dyn Progress,
+    ) -> Result<Carried, Error> {
+        for going in all.iter_mut().filter(|_| !planted!("rollback-without-safety")) {
+            going.record.safety_checkpoint = Some(deed.safety.id);
+        }
+        if let Err(error) = stage(all, progress) {
+            // They hold copies only.
+            self.clear_away(all, progress);
+            return Err(error);
+        }
+        if planted!("intent-after-swaps") {
+            apply(all, progress)?;
+        }
+        let intent = self.intend(all, deed);
+        let done = intent.and_then(|()| {
+            std::thread::scope(|threads| {
+                threads.spawn(beside);
+                self.apply_and_publish(all, deed, progress)
+            })
+        });
+        let mut carried = match done {
+            Ok(meanwhile) => Carried { meanwhile, ..Carried::default() },
+            Err(error) => return Err(self.abort(all, error, progress)),
+        };
+        self.settle(all, &mut carried, progress);
+        Ok(carried)
+    }
+
+    /// INTENT. From here on the records say that work is under way, and recovery knows every step of it.
+    fn intend(&self, all: &[Going<'_>], deed: &Deed<'_>) -> Result<(), Error> {
+        self.catalog.write_ahead::<(), Error>(|transaction| {
+            let mut prepared = all.iter().flat_map(|going| &going.prepared);
+            prepared.try_for_each(|prepared| prepared.intend(transaction))?;
+            if !planted!("rollback-without-safety") {
+                transaction.insert_checkpoint(deed.safety)?;
+                deed.stored.note(transaction)?;
+            }
+            deed.members.iter().try_for_each(|member| member.part.commit(transaction, deed.safety))?;
+            all.iter().try_for_each(|going| going.intend(transaction))
+        })
+    }
+
+    /// APPLY, SYNC, verify, PUBLISH.
+    fn apply_and_publish(
+        &self,
+        all: &mut [Going<'_>],
+        deed: &Deed<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Vec<(WorkspaceId, RelPath)>, Error> {
+        let meanwhile = if planted!("intent-after-swaps") { Vec::new() } else { apply(all, progress)? };
+        let at = self.environment.now();
+        self.catalog.write::<(), Error>(|transaction| {
+            for Going { prepared, record, head } in all.iter() {
+                let facts = FinishFacts {
+                    restored_files_count: Some(record.restored_files_count),
+                    removed_files_count: Some(record.removed_files_count),
+                    changed_paths: record.changed_paths,
+                    error: None,
+                };
+                prepared.iter().try_for_each(|prepared| prepared.publish(transaction))?;
+                transaction.finish_rollback(record.id, RollbackState::Done, at, &facts)?;
+                transaction.set_head(record.workspace_id, *head)?;
+            }
+            self.count_rolled_back(transaction, deed.request, at)
+        })?;
+        Ok(meanwhile)
+    }
+
+    /// Puts everything back, everywhere, and says so on record.
+    fn abort(&self, all: &mut [Going<'_>], cause: Error, progress: &dyn Progress) -> Error {
+        let mut unfinished = None;
+        for Going { prepared, record, .. } in all.iter_mut() {
+            if planted!("abort-without-the-way-back") {
+                continue;
+            }
+            // The last that was put in place is the first that goes.
+            for prepared in prepared.iter_mut().rev() {
+                if let Err(error) = prepared.undo() {
+                    unfinished.get_or_insert((record.id, error));
+                }
+            }
+        }
+        if let Some((rollback, error)) = unfinished {
+            return Error::Unfinished { rollback, source: Box::new(error) };
+        }
+        let first = all.first().map_or(RollbackId::from_bits(0), |going| going.record.id);
+        let facts = FinishFacts { error: Some(cause.to_string()), ..FinishFacts::default() };
+        let at = self.environment.now();
+        let mut begun = true;
+        let aborted = self.catalog.write::<(), CatalogError>(|transaction| {
+            begun = transaction.rollback(first)?.is_some();
+            for Going { record, .. } in all.iter().filter(|_| begun) {
+                transaction.finish_rollback(record.id, RollbackState::Aborted, at, &facts)?;
+            }
+            Ok(())
+        });
+        if let Err(error) = aborted {
+            return Error::Unfinished { rollback: first, source: Box::new(error.into()) };
+        }
+        if !begun {
+            // The intent itself is what failed.
+            let records: Vec<Rollback> = all.iter().map(|going| going.record.clone()).collect();
+            self.note_refusal(&records, &cause);
+        }
+        self.clear_away(all, progress);
+        Error::RolledBackHalfway { rollback: first, source: Box::new(cause) }
+    }
+
+    /// Deletes what was staged and is not wanted. What cannot be cleared away now, the next command clears away.
+    fn clear_away(&self, all: &mut [Going<'_>], progress: &dyn Progress) {
+        for Going { prepared, record, .. } in all {
+            let _ = self.settle_once(record, prepared, Ended::Undone, progress);
+        }
+    }
+
+    /// SETTLE. The rollback is done; what goes wrong here is told and left to the next command.
+    fn settle(&self, all: &mut [Going<'_>], carried: &mut Carried, progress: &dyn Progress) {
+        for Going { prepared, record, .. } in all.iter_mut() {
+            match self.settle_once(record, prepared, Ended::Done, progress) {
+                Ok(Settling { waiting, warnings, .. }) => {
+                    carried.waiting.extend(waiting);
+                    carried.warnings.extend(warnings);
+                }
+                Err(error) => {
+                    let still = format!("what was displaced is still kept in .safepoint: {error}");
+                    carried.warnings.push(still);
+                }
+            }
+            if let Ok(Some(settled)) = self.catalog.rollback(record.id) {
+                *record = settled;
+            }
+        }
+    }
+
+    /// Looks at what was displaced, keeps what somebody edited, and deletes the rest.
+    pub(crate) fn settle_once(
+        &self,
+        record: &Rollback,
+        prepared: &mut [Box<dyn Prepared + '_>],
+        ended: Ended,
+        progress: &dyn Progress,
+    ) -> Result<Settling, Error> {
+        let writer: Writer<'_> = self.store.writer()?.beyond_limit();
+        let mut findings = Vec::new();
+        for prepared in prepared.iter_mut() {
+            findings.extend(prepared.settle(ended, &writer, progress)?);
+        }
+        let mut settling = Settling::default();
+        let early = if planted!("settle-deletes-before-the-record") { Some(clear(prepared)?) } else { None };
+        if !planted!("settle-keeps-no-record") {
+            self.keep_rescued(record, findings, writer, &mut settling)?;
+        }
+        let complete = early.map_or_else(|| clear(prepared), Ok)?;
+        if complete && ended == Ended::Done && record.state != RollbackState::Settled {
+            let at = self.environment.now();
+            self.catalog.write(|transaction| {
+                transaction.finish_rollback(record.id, RollbackState::Settled, at, &FinishFacts::default())
+            })?;
+        }
+        Ok(settling)
+    }
+
+    /// A rollback that was refused before anything changed is on record too. That the records fail must not hide why.
+    pub(crate) fn note_refusal(&self, records: &[Rollback], error: &Error) {
+        let on_record = matches!(error, Error::RolledBackHalfway { .. } | Error::Unfinished { .. });
+        let no_attempt = matches!(error, Error::Workspace(WorkspaceError::Interrupted));
+        if on_record || no_attempt {
+            return;
+        }
+        let at = self.environment.now();
+        let _ = self.catalog.write::<(), CatalogError>(|transaction| {
+            records
+                .iter()
+                .try_for_each(|record| transaction.insert_rollback(&refused(record, at, error), &[]))
+        });
+    }
+}
+
+/// What settling gave.
+#[derive(Debug, Default)]
+pub(crate) struct Settling {
+    pub(crate) rescued: Vec<Rescued>,
+    pub(crate) waiting: Vec<RelPath>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// STAGE. Writes what is new beside the old, everywhere.
+fn stage(all: &mut [Going<'_>], progress: &dyn Progress) -> Result<(), Error> {
+    for Going { prepared, record, .. } in all {
+        prepared.iter_mut().try_for_each(|prepared| prepared.stage(record.id, progress))?;
+    }
+    Ok(())
+}
+
+/// Puts the new in place of the old, everywhere. Tells what somebody changed meanwhile.
+fn apply(all: &mut [Going<'_>], progress: &dyn Progress) -> Result<Vec<(WorkspaceId, RelPath)>, Error> {
+    let mut meanwhile = Vec::new();
+    for Going { prepared, record, .. } in all {
+        for prepared in prepared {
+            let paths = prepared.apply(progress)?;
+            meanwhile.extend(paths.into_iter().map(|path| (record.workspace_id, path)));
+        }
+    }
+    Ok(meanwhile)
+}
+
+/// Deletes what settling allowed. Says whether nothing is left.
+pub(crate) fn clear(prepared: &mut [Box<dyn Prepared + '_>]) -> Result<bool, Error> {
+    let mut complete = true;
+    for prepared in prepared {
+        complete &= prepared.clear()?;
+    }
+    Ok(complete)
+}
+
+/// The record of a rollback that did not begin.
+fn refused(record: &Rollback, at: Timestamp, why: &Error) -> Rollback {
+    Rollback {
+        state: RollbackState::Refused,
+        finished_at: Some(at),
+        error: Some(why.to_string()),
+        safety_checkpoint: None,
+        // It may not be durable, and nothing changed.
+        changed_paths: None,
+        ..record.clone()
+    }
+}
