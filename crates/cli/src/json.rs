@@ -134,6 +134,7 @@ pub(crate) fn rollback(done: &RolledBack, dry_run: DryRun, plan: Option<PlanStat
                 "state": plan,
             })
         }),
+        "plans_left": done.plans_left,
         "undone": done.undone,
         "effects_not_undone": done.effects_not_undone,
         "verified": done.verified,
@@ -180,6 +181,7 @@ fn rollback_together(done: &RolledBack, dry_run: DryRun) -> Value {
         "removed_files_count": sum(|outline| outline.removed),
         "together": folders,
         "plans": done.plans.iter().map(|(id, _)| id).collect::<Vec<_>>(),
+        "plans_left": done.plans_left,
         "agents": done.agents,
         "sessions": done.sessions.iter().map(session_back).collect::<Value>(),
         "git": git.collect::<Value>(),

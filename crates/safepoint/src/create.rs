@@ -138,6 +138,16 @@ impl Subject {
     }
 }
 
+/// So often the plans of a folder may go on while it is captured. After that it is captured without them.
+const TRIES: usize = 4;
+
+/// Whether the plans that work in a folder are captured with it.
+#[derive(Clone, Copy)]
+enum Companions {
+    Taken,
+    Left,
+}
+
 /// A checkpoint that was just made.
 #[derive(Debug, Clone)]
 pub struct Created {
@@ -178,7 +188,16 @@ impl CheckpointManager {
         version: Option<u64>,
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
-        let act = || self.create_once(subject, options, version, progress);
+        let mut tries = 0;
+        let act = || loop {
+            tries += 1;
+            let companions = if tries < TRIES { Companions::Taken } else { Companions::Left };
+            match self.create_once(subject, options, (version, companions), progress) {
+                // A plan that works in the folder went on meanwhile.
+                Err(Error::PlanChanged { id }) if tries < TRIES && options.plan_id.as_ref() != Some(&id) => {}
+                other => break other,
+            }
+        };
         let (mut created, pruned) = self.within_cap(subject.alone(), DryRun::No, progress, act)?;
         // The folders and the store are let go by now, as a collection waits for whoever uses them.
         let tended = match options.urgency {
@@ -195,7 +214,7 @@ impl CheckpointManager {
         &self,
         subject: &Subject,
         options: &CreateOptions,
-        version: Option<u64>,
+        (version, companions): (Option<u64>, Companions),
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
         let agents = self.agents_of(subject)?;
@@ -203,18 +222,24 @@ impl CheckpointManager {
         let (held, recovered) = self.hold_all_for(&places.all, options.urgency, progress)?;
         let writer = self.store.writer()?;
         // Read before the files are, and checked once more by the commit: so it holds for all the time between.
-        let plans = self.plans_captured_of(subject, options.plan_id.as_deref(), version)?;
+        let mut plans = self.plans_captured_of(subject, options.plan_id.as_deref(), version)?;
+        let named = plans.len();
+        if let (Some(alone), Companions::Taken) = (subject.alone(), companions) {
+            let others = self.plans_at(alone)?.into_iter();
+            plans.extend(others.filter(|plan| options.plan_id.as_ref() != Some(&plan.plan.id)));
+        }
         let foreign = &recovered.foreign;
         let ground = Ground { places: &places.all, held: &held, urgency: options.urgency, foreign };
         let mut checkpoint = self.blank_as(subject, options)?;
-        for plan in plans.iter().filter(|_| subject.alone().is_some()) {
+        for plan in plans.iter().take(named).filter(|_| subject.alone().is_some()) {
             if Some(self.place_of(plan)?.id) != subject.alone() {
                 return Err(Error::OtherPlan { checkpoint: checkpoint.id, id: plan.plan.id.clone() });
             }
         }
         let (mut members, config) = self.members_to_capture(&ground)?;
-        for now in &plans {
-            let part = PlanPart { manager: self, now: now.clone(), back: None, correction: None };
+        for (number, now) in plans.iter().cloned().enumerate() {
+            let is_of_it = number < named && subject.alone().is_some();
+            let part = PlanPart { manager: self, now, back: None, correction: None, is_of_it };
             members.push(Member::new(part, 0, None));
         }
         if let Some(now) = self.session_named(checkpoint.session_id.as_deref())? {

@@ -8,7 +8,7 @@ use crate::parts::plan::guard;
 use crate::rollback::{DryRun, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanCheckpoint, PlanNote, PlanRecord, PlanSummary, Transaction, Workspace};
-use safepoint_model::checkpoint::{Kind, Reason};
+use safepoint_model::checkpoint::{Kind, PartKind, PartRecord, Reason};
 use safepoint_model::plan::document;
 use safepoint_model::plan::spec::{PlanSpec, StepSpec, is_slug};
 use safepoint_model::plan::state::{Decision, Happening, Plan, PlanRule, PlanState};
@@ -348,8 +348,21 @@ impl CheckpointManager {
     pub fn plan_at(&self, checkpoint: CheckpointId) -> Result<Plan, Error> {
         let _using = self.store.using()?;
         let checkpoint = self.checkpoint(checkpoint)?;
-        let part = crate::parts::plan::plan_part(&checkpoint)
-            .ok_or(Error::NoPlanInCheckpoint { checkpoint: checkpoint.id })?;
+        let missing = Error::NoPlanInCheckpoint { checkpoint: checkpoint.id };
+        let part = crate::parts::plan::plan_part(&checkpoint).ok_or(missing)?;
+        Ok(document::load(&self.store, part.document)?)
+    }
+
+    /// One of the plans that a checkpoint holds.
+    ///
+    /// # Errors
+    /// When it does not hold it, or it is missing or damaged.
+    pub fn plan_held(&self, checkpoint: CheckpointId, id: &str) -> Result<Plan, Error> {
+        let _using = self.store.using()?;
+        let checkpoint = self.checkpoint(checkpoint)?;
+        let is_it = |part: &&PartRecord| part.kind == PartKind::Plan && part.key == id;
+        let part = checkpoint.parts.iter().find(is_it);
+        let part = part.ok_or(Error::NoPlanInCheckpoint { checkpoint: checkpoint.id })?;
         Ok(document::load(&self.store, part.document)?)
     }
 

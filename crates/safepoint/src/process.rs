@@ -19,6 +19,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// What was asked to end gets this long to do so.
+/// No process is nested deeper than this.
+const ANCESTORS_MAX: usize = 4096;
 const GRACE: Duration = Duration::from_secs(2);
 /// How often somebody who wants it to stop is listened to.
 const TICK: Duration = Duration::from_millis(50);
@@ -276,6 +278,25 @@ pub(crate) fn end_leftovers(run: &str) -> usize {
         }
         sleep(TICK);
     }
+}
+
+/// Whether this process was started by another one, or by one that it started, and so on.
+pub(crate) fn descends_from(pid: u32) -> bool {
+    // The name of a program may hold brackets and spaces: what counts comes behind the last bracket.
+    let parent = |pid: u32| -> Option<u32> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    let mut next = parent(std::process::id());
+    // A cycle cannot be, and is not waited for either.
+    for _ in 0..ANCESTORS_MAX {
+        match next {
+            Some(above) if above == pid => return true,
+            Some(above) if above > 1 => next = parent(above),
+            _ => return false,
+        }
+    }
+    false
 }
 
 fn leftovers(run: &str) -> Vec<(i32, OwnedFd)> {

@@ -4,6 +4,7 @@
 //! everything back, everywhere, and a crash before it makes the next command do so. Of what kind a part is does not matter here.
 
 pub(crate) mod carry;
+mod in_the_way;
 mod scene;
 
 use crate::apply::Taking;
@@ -114,6 +115,8 @@ pub struct RolledBack {
     pub folders: Vec<FolderRolledBack>,
     /// Plans that it put back, and what of each it took back.
     pub plans: Vec<(String, TakenBack)>,
+    /// Plans that work on files which it changed, and stay as they are: their state does not fit their files any more.
+    pub plans_left: Vec<String>,
     /// Sessions that it put back, where that made a difference.
     pub sessions: Vec<SessionBack>,
     /// Agents that it put back.
@@ -171,6 +174,10 @@ pub(crate) struct Request<'a> {
     pub(crate) correction: Option<&'a Correction>,
     /// The result of a plan that is taken over.
     pub(crate) taking: Option<&'a Taking>,
+    /// Plans that work in its folders and stay as they are.
+    pub(crate) left: Vec<String>,
+    /// The plan of which a step asks for it.
+    pub(crate) own_run: Option<String>,
 }
 
 impl<'a> Request<'a> {
@@ -180,7 +187,9 @@ impl<'a> Request<'a> {
         to: Checkpoint,
         options: &RollbackOptions,
     ) -> Self {
-        Self { verb, answers: None, to, at, options: options.clone(), correction: None, taking: None }
+        let options = options.clone();
+        let (left, own_run) = (Vec::new(), None);
+        Self { verb, answers: None, to, at, options, correction: None, taking: None, left, own_run }
     }
 
     fn is_dry(&self) -> bool {
@@ -225,10 +234,19 @@ impl CheckpointManager {
     }
 
     fn try_to_roll_back(&self, request: &Request<'_>, progress: &dyn Progress) -> Result<RolledBack, Error> {
-        let request = &Request { to: self.only_of_here(&request.to, &request.options)?, ..request.clone() };
+        let mut request = request.clone();
+        request.to = self.only_of_here(&request.to, &request.options)?;
+        request.own_run = self.own_run(&request)?;
+        if request.own_run.is_some() && request.options.wants(PartKind::Plan) {
+            // A step may roll back files; the plan is in the hands of its runner.
+            request.options.parts = vec![PartKind::Files];
+        }
         // Nobody runs the plans meanwhile.
         let mut effects = Effects::default();
-        let (_locks, plans) = self.hold_plans(request, &mut effects)?;
+        let (_locks, plans) = self.hold_plans(&request, &mut effects)?;
+        let going: Vec<&str> = plans.iter().map(|(plan, _)| plan.plan.id.as_str()).collect();
+        let _others = self.hold_others(&mut request, &going)?;
+        let request = &request;
         if self.has_commands_to_run(&plans, request)? {
             // Nothing is taken back for a rollback that could not be.
             let dry = RollbackOptions { dry_run: DryRun::Yes, ..request.options.clone() };
@@ -252,6 +270,9 @@ impl CheckpointManager {
         let Effects { undone, not_undone, warnings } = effects;
         (done.undone, done.effects_not_undone) = (undone, not_undone);
         done.warnings.extend(warnings);
+        if done.folders.iter().any(|folder| !folder.outline.paths.is_empty()) {
+            done.plans_left.clone_from(&request.left);
+        }
         Ok(done)
     }
 
@@ -407,8 +428,12 @@ impl CheckpointManager {
         &self,
         transaction: &Transaction<'_>,
         request: &Request<'_>,
+        changed: bool,
         at: Timestamp,
     ) -> Result<(), Error> {
+        if changed {
+            self.note_left(transaction, request, at)?;
+        }
         if request.taking.is_none() {
             transaction.count_rollback(request.to.id)?;
             self.count(transaction, SessionCount::Recovery, at)?;
@@ -435,6 +460,7 @@ fn told(
         safety_checkpoint: None,
         folders: Vec::new(),
         plans: Vec::new(),
+        plans_left: Vec::new(),
         sessions: Vec::new(),
         agents: Vec::new(),
         undone: Vec::new(),

@@ -101,6 +101,18 @@ impl Opened {
         Ok(())
     }
 
+    /// Says where the files of the plan went back without it.
+    fn warn_of_files(&self, context: &Context) -> Result<(), Problem> {
+        let id = self.id();
+        if let Some(checkpoint) = self.manager.files_left_plan(id)? {
+            context.out.warn(format!(
+                "the files of plan {id} were rolled back to {checkpoint}, and the plan was not: what its steps say is done may be gone. \
+                 Take the rollback back with `safepoint undo`, or roll the plan back, too: safepoint plan rollback {id}"
+            ));
+        }
+        Ok(())
+    }
+
     /// What to say about a failure: a folder that is gone is not the end.
     fn explain(&self, context: &Context, error: Error) -> Problem {
         context.surroundings.explain_gone(&self.place, error.into())

@@ -499,3 +499,37 @@ fn a_run_that_cannot_go_on_says_that_what_is_done_stays() {
     fs::remove_file(sandbox.path("project/.safepoint.toml")).unwrap();
     assert_eq!(data(&sandbox, &["plan", "resume", "work"])["run"]["done"], json!(["b"]));
 }
+
+#[test]
+fn a_step_may_roll_its_files_back_and_the_plan_goes_on_and_knows() {
+    let program = env!("CARGO_BIN_EXE_safepoint");
+    let sandbox = planned(&format!(
+        "[[step]]
+         id = 'risky'
+         run = '{program} run --rollback-on-fail -- sh -c \"echo junk > junk; echo bad > notes.txt; false\" || true'
+         [[step]]
+         id = 'more'
+         run = 'grep -q good notes.txt && test ! -e junk && echo made > made'"
+    ));
+    let report = data(&sandbox, &["plan", "run", "work"]);
+    assert_eq!(report["plan"]["state"], "done", "{report:#}");
+    assert_eq!((sandbox.read("made").as_str(), sandbox.read("notes.txt").as_str()), ("made\n", "good\n"));
+    let log = sandbox.run(&["plan", "log", "work"]);
+    assert!(log.contains("a step rolled the files back to checkpoint"), "{log}");
+    // It was the plan's own doing: nothing has to be said about it.
+    let shown = sandbox.run(&["plan", "show", "work"]);
+    assert!(!shown.contains("were rolled back"), "{shown}");
+}
+
+#[test]
+fn files_that_went_back_without_their_plan_are_told_before_anything_is_done_with_it() {
+    let sandbox = planned("[[step]]\nid = 'one'\nrun = 'echo made > made'");
+    let before = data(&sandbox, &["create"])["checkpoint"]["id"].as_str().unwrap().to_owned();
+    data(&sandbox, &["plan", "run", "work"]);
+    let answer = data(&sandbox, &["rollback", &before, "--part", "files"]);
+    assert_eq!(answer["rollback"]["plans_left"], json!(["work"]));
+    let said = "the files of plan work were rolled back to";
+    for args in [&["plan", "show", "work"][..], &["plan", "apply", "work"]] {
+        assert!(sandbox.run(args).contains(said), "{args:?}");
+    }
+}

@@ -184,6 +184,7 @@ fn the_whole_answer() {
           "parts": [],
           "paths": [],
           "plan": null,
+          "plans_left": [],
           "removed_files_count": 0,
           "rescued": [],
           "restored_files_count": 1,

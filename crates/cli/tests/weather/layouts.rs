@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn furnish(place: &Place) {
     for number in 0..30 {
@@ -216,12 +216,17 @@ fn an_export_that_is_stopped_leaves_nothing() {
     place.write("larger", noise(7, 20_000_000));
     let id = place.create();
     let out = place.path("new/out");
+    let args = ["--json", "export", &id, out.to_str().unwrap()];
+    // How long one takes here and now.
+    let since = Instant::now();
+    assert!(place.command(&args).output().unwrap().status.success());
+    let whole = since.elapsed();
+    fs::remove_dir_all(place.path("new")).unwrap();
     let mut stopped = 0;
-    for wait in 0..30 {
-        let args = ["--json", "export", &id, out.to_str().unwrap()];
+    for wait in 0..60 {
         let mut command = place.command(&args);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(wait * 6));
+        std::thread::sleep(whole * (wait % 30) / 30);
         let pid = rustix::process::Pid::from_child(&child);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
         let output = child.wait_with_output().unwrap();

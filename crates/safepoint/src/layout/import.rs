@@ -195,28 +195,29 @@ impl CheckpointManager {
         checkpoint: &mut Checkpoint,
         writer: &Writer<'_>,
     ) -> Result<(), Error> {
-        let rows = rows_of(reading, PartKind::Plan);
-        let [row] = rows.as_slice() else {
-            if !rows.is_empty() {
-                checkpoint.warnings.push(format!("its {} plans were not taken over", rows.len()));
+        for row in rows_of(reading, PartKind::Plan) {
+            let (plan, document) = plan::take(reading, &row, writer)?;
+            let is_of_it = reading.metadata.scope == Scope::Workflow;
+            if is_of_it {
+                checkpoint.state_hash = Some(document);
+                checkpoint.state_snapshot = Some(document);
             }
-            return Ok(());
-        };
-        let (plan, document) = plan::take(reading, row, writer)?;
-        checkpoint.state_hash = Some(document);
-        checkpoint.state_snapshot = Some(document);
-        match self.fitting_plan(&[workspace.id], &plan)? {
-            Ok(record) => {
-                checkpoint.scope = Scope::Workflow;
-                checkpoint.sandbox_ref = record.plan.sandbox.id;
-                checkpoint.step_index = Some(plan.step_index());
-                checkpoint.plan_id = Some(plan.id.clone());
-                checkpoint.parts.push(PartRecord { kind: PartKind::Plan, key: plan.id, document });
-            }
-            Err(why) => {
-                checkpoint
-                    .warnings
-                    .push(format!("{why}: its state is kept, and a rollback puts the files back alone"));
+            match self.fitting_plan(&[workspace.id], &plan)? {
+                Ok(record) => {
+                    if is_of_it {
+                        checkpoint.scope = Scope::Workflow;
+                        checkpoint.sandbox_ref = record.plan.sandbox.id;
+                        checkpoint.step_index = Some(plan.step_index());
+                        checkpoint.plan_id = Some(plan.id.clone());
+                    }
+                    checkpoint.parts.push(PartRecord { kind: PartKind::Plan, key: plan.id, document });
+                }
+                Err(why) if is_of_it => {
+                    checkpoint
+                        .warnings
+                        .push(format!("{why}: its state is kept, and a rollback puts the files back alone"));
+                }
+                Err(why) => checkpoint.warnings.push(format!("{why}: it was not taken over")),
             }
         }
         Ok(())

@@ -13,9 +13,13 @@ use safepoint_planted::planted;
 use safepoint_store::Writer;
 use serde_json::json;
 
-/// The part of a checkpoint that holds a plan.
+/// The part of a checkpoint that holds the plan which it is of; of everything, the first of its plans.
 pub(crate) fn plan_part(checkpoint: &Checkpoint) -> Option<&PartRecord> {
-    checkpoint.parts.iter().find(|part| part.kind == PartKind::Plan)
+    let mut plans = checkpoint.parts.iter().filter(|part| part.kind == PartKind::Plan);
+    match &checkpoint.plan_id {
+        Some(id) => plans.find(|part| part.key == *id),
+        None => plans.next().filter(|_| checkpoint.workspace_id.is_none()),
+    }
 }
 
 /// A plan, as a part.
@@ -27,6 +31,8 @@ pub(crate) struct PlanPart<'m> {
     pub(crate) back: Option<(RollbackId, CheckpointId)>,
     /// What a correction adds to it.
     pub(crate) correction: Option<Correction>,
+    /// Whether the checkpoint is one of this plan, and not only one of the folder that it works in.
+    pub(crate) is_of_it: bool,
 }
 
 impl Part for PlanPart<'_> {
@@ -42,9 +48,9 @@ impl Part for PlanPart<'_> {
         Ok(Captured::document(document::store(writer, &self.now.plan)?))
     }
 
-    /// A checkpoint of one workspace with a plan is one of that plan.
+    /// A checkpoint that was asked for by a plan is one of that plan.
     fn describe(&self, checkpoint: &mut Checkpoint) {
-        if checkpoint.workspace_id.is_none() {
+        if !self.is_of_it {
             return;
         }
         let plan = &self.now.plan;

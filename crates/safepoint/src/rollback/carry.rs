@@ -131,7 +131,9 @@ impl CheckpointManager {
                 transaction.finish_rollback(record.id, RollbackState::Done, at, &facts)?;
                 transaction.set_head(record.workspace_id, *head)?;
             }
-            self.count_rolled_back(transaction, deed.request, at)
+            let changed =
+                |going: &Going<'_>| going.record.restored_files_count + going.record.removed_files_count > 0;
+            self.count_rolled_back(transaction, deed.request, all.iter().any(changed), at)
         })?;
         Ok(meanwhile)
     }

@@ -10,7 +10,7 @@ use crate::parts::Member;
 use crate::parts::agent::AgentPart;
 use crate::parts::files::FilesPart;
 use crate::parts::git::{GitCapture, GitFolderPart, GitPart, GitPlan, git_folder};
-use crate::parts::plan::{PlanPart, guard, plan_part};
+use crate::parts::plan::{PlanPart, guard};
 use crate::parts::session::SessionPart;
 use crate::places::Place;
 use crate::{CheckpointManager, Error};
@@ -72,7 +72,7 @@ impl CheckpointManager {
         let target = self.target_part(alone, request)?;
         let missing = |part: &&PartKind| match part {
             PartKind::Agent => true,
-            PartKind::Plan => plan_part(&request.to).is_none(),
+            PartKind::Plan => request.to.count(PartKind::Plan) == 0,
             _ => false,
         };
         if let Some(part) = request.options.parts.iter().find(missing) {
@@ -292,7 +292,9 @@ impl CheckpointManager {
         for (now, target) in &scene.plans {
             let (now, back) = (now.clone(), Some((rollback, request.to.id)));
             let correction = request.correction.cloned();
-            members.push(Member::new(PlanPart { manager: self, now, back, correction }, 0, Some(*target)));
+            let is_of_it = request.to.plan_id.as_ref() == Some(&now.plan.id);
+            let part = PlanPart { manager: self, now, back, correction, is_of_it };
+            members.push(Member::new(part, 0, Some(*target)));
         }
         if let Some((now, target)) = scene.session.clone() {
             let session = SessionPart { manager: self, now, back: Some(rollback) };

@@ -14,6 +14,7 @@ mod fallback;
 mod framework;
 mod histories;
 mod hostile;
+mod in_the_way;
 mod layouts;
 mod names;
 mod obstacles;

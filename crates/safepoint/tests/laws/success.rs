@@ -161,7 +161,8 @@ impl Run {
         let (id, places, plan, agent, what) = match kind {
             0 | 1 => {
                 let created = manager.create(&self.workspaces[kind], &options, &Silent).unwrap();
-                (created.checkpoint.id, vec![kind], false, false, "create project")
+                // The plan works in the first.
+                (created.checkpoint.id, vec![kind], kind == 0, false, "create project")
             }
             2 => {
                 let created = manager.checkpoint_plan("work", &options, &Silent).unwrap();

@@ -15,6 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 pub(crate) fn run(context: &Context, args: &ApplyArgs) -> Result<Reply, Problem> {
     let mut opened = Opened::new(context, &args.plan.plan)?;
     opened.recover_first(context)?;
+    opened.warn_of_files(context)?;
     let merge = if args.merge { Merge::Kept } else { Merge::Refused };
     let applied = opened
         .manager

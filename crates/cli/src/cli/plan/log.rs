@@ -151,6 +151,13 @@ fn told(note: &PlanNote) -> String {
             "" => format!("rollback {}", text("rollback")),
             steps => format!("rollback {}, taken back: {steps}", text("rollback")),
         },
+        "files_rolled_back" => {
+            format!("its files went back to checkpoint {} without it", text("checkpoint"))
+        }
+        "files_rolled_back_by_step" => {
+            format!("a step rolled the files back to checkpoint {}", text("checkpoint"))
+        }
+        "files_returned" => "its files are again what they were before they went back without it".to_owned(),
         "correction" => match text("step").as_str() {
             "" => format!("corrected by going back to checkpoint {}", text("checkpoint")),
             step => format!("corrected by one more step: {step}"),

@@ -43,6 +43,7 @@ fn table(out: &Printer, plans: &[PlanSummary]) {
 
 pub(crate) fn show(context: &Context, args: &PlanArgs) -> Result<Reply, Problem> {
     let opened = Opened::new(context, &args.plan)?;
+    opened.warn_of_files(context)?;
     let (out, plan) = (&context.out, &opened.record.plan);
     let name = titled(context, &opened.record);
     let (done, all) = (plan.step_index(), leaves(plan));

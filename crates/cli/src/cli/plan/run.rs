@@ -34,6 +34,7 @@ type Verb =
 fn drive(context: &Context, id: &str, options: &RunOptions, verb: Verb) -> Result<Reply, Problem> {
     let mut opened = Opened::new(context, id)?;
     opened.recover_first(context)?;
+    opened.warn_of_files(context)?;
     signals::listen_for_another();
     let watch = Watch::new(context);
     let run = |options: &RunOptions| verb(&opened.manager, id, options, &watch, &watch);

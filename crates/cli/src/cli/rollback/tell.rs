@@ -34,10 +34,8 @@ pub(crate) fn shape(manager: &CheckpointManager, done: &RolledBack, dry_run: Dry
 
 /// The plan as it was put back. That it cannot be read hides nothing of what was done.
 fn plan_of(manager: &CheckpointManager, done: &RolledBack) -> Option<Plan> {
-    match done.plans.is_empty() || done.is_together() {
-        true => None,
-        false => manager.plan_at(done.to).ok(),
-    }
+    let (id, _) = done.plans.first().filter(|_| !done.is_together())?;
+    manager.plan_held(done.to, id).ok()
 }
 
 /// The same for people.
@@ -79,8 +77,10 @@ impl View<'_> {
         let Self { out, manager, done, .. } = self;
         // Only for its label and age: that it cannot be read hides nothing.
         self.headline(manager.checkpoint(done.to).ok().as_ref());
-        if let (Some((_, back)), Some(plan)) = (done.plans.first(), plan_of(manager, done)) {
-            out.line(format!("  {}", self.plan_line(&plan, back)));
+        for (id, back) in &done.plans {
+            if let Ok(plan) = manager.plan_held(done.to, id) {
+                out.line(format!("  {}", self.plan_line(&plan, back)));
+            }
         }
         for folder in &done.folders {
             folder.git.iter().for_each(|moved| out.line(format!("  {}", git::line(moved))));
@@ -262,6 +262,12 @@ impl View<'_> {
                     "{place}{path} was changed by another program meanwhile and is as that program made it"
                 ));
             }
+        }
+        for plan in &done.plans_left {
+            let id = printable(plan);
+            out.warn(format!(
+                "plan {id} works on these files and stays as it is; to see where it stands: safepoint plan show {id}"
+            ));
         }
         recover::waiting(&done.waiting, |text| out.warn(text));
     }
