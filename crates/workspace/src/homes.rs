@@ -1,6 +1,6 @@
 //! Folders that no workspace may be: homes of Safepoint, and file systems that the kernel makes up.
 
-use crate::linux::{self, Listed};
+use crate::linux::{self, Names};
 use rustix::fd::AsFd;
 use safepoint_model::STORE_MAGIC;
 use std::io::Read;
@@ -14,9 +14,8 @@ const SANDBOXES: &str = "sandboxes";
 const NAMES_MAX: usize = 16;
 
 /// Whether a directory with these names is a home of Safepoint: its store says so in `store/format`, or in the draft of that file.
-pub(crate) fn is_home(dir: impl AsFd, listed: &[Listed]) -> bool {
-    let has_store = listed.binary_search_by(|entry| entry.name.as_slice().cmp(STORE)).is_ok();
-    has_store && has_format(dir)
+pub(crate) fn is_home(dir: impl AsFd, names: &Names) -> bool {
+    names.find(STORE).is_some() && has_format(dir)
 }
 
 fn has_format(dir: impl AsFd) -> bool {

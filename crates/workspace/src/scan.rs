@@ -13,7 +13,7 @@ mod file;
 use crate::cache::{CacheWriter, CachedDir, CachedEntry, NextCache, Place, StatCache};
 use crate::error::WorkspaceError;
 use crate::homes;
-use crate::linux::{self, Attributes, Facts};
+use crate::linux::{self, Attributes, Facts, Names};
 use crate::root::{OWN_FOLDER, Root};
 use crate::rules::{RULES_BYTES_MAX, RULES_FILE, Rules};
 use crate::sqlite::{self, DatabaseCopies};
@@ -145,24 +145,7 @@ pub fn scan<S: ObjectSink + ObjectSource>(
     progress: &dyn Progress,
 ) -> Result<Scan, WorkspaceError> {
     progress.begin(Activity::Scanning, None);
-    let ScanOptions { own, covered, what, cache, next, sidecars, copies, large, .. } = *options;
-    let walk = Walk {
-        sink,
-        source: sink,
-        place: root.place(),
-        own,
-        covered,
-        what,
-        cache,
-        next,
-        sidecars,
-        copies,
-        waiting: Waiting::default(),
-        unproven: AtomicU64::new(0),
-        large,
-        progress,
-        clock: Clock::start(),
-    };
+    let walk = Walk::new(root, sink, options, progress);
     let result = threads::run(|| walk.root(root, options));
     progress.end();
     result
@@ -272,35 +255,38 @@ enum Item<'a> {
     /// Nothing is there any more.
     Gone,
     LeftOut(Vec<u8>, Why),
-    /// An entry that is as the cache had it.
-    Known {
-        cached: CachedEntry<'a>,
-        facts: Facts,
-    },
-    /// A link, read; or a file that is not.
-    Link {
-        entry: Entry,
-        facts: Facts,
-        trusted: bool,
-    },
+    Known(Known<'a>),
     /// A file to be read.
     File {
         name: Vec<u8>,
         facts: Facts,
     },
-    /// What was read before and is still there.
+    /// A link, or a file of which no more is wanted than is known; or what was read before and is still there.
     Held(Box<Done>),
     /// A directory to be walked.
-    Directory {
-        name: Vec<u8>,
-        facts: Facts,
-        cached: Option<CachedEntry<'a>>,
-        /// What the cache has of the directory, perhaps under another name.
-        block: Option<Place>,
-        only_kept: bool,
-    },
+    Directory(Box<Folder<'a>>),
     /// A file and those that have the names of files beside a database of its name.
     Family(Box<Family<'a>>),
+}
+
+/// An entry that is as the cache had it. Most are: so it is small.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    cached: CachedEntry<'a>,
+    is_file: bool,
+    /// Zero for a link.
+    file_bytes: u64,
+    mark: again::Mark,
+}
+
+/// A directory that is to be walked.
+struct Folder<'a> {
+    name: Vec<u8>,
+    facts: Facts,
+    cached: Option<CachedEntry<'a>>,
+    /// The block of the directory in the cache, perhaps under another name.
+    block: Option<Place>,
+    only_kept: bool,
 }
 
 /// An item once its work is done.
@@ -318,12 +304,39 @@ struct Done {
 enum Outcome<'a> {
     Gone,
     LeftOut(Vec<u8>, Why),
-    /// As the cache had it.
-    Known(CachedEntry<'a>, Facts),
+    Known(Known<'a>),
     Done(Box<Done>),
     Several(Vec<Outcome<'a>>),
     /// Something that the user should know.
     Told(String),
+}
+
+impl<'a> Walk<'a> {
+    fn new<S: ObjectSink + ObjectSource>(
+        root: &Root,
+        sink: &'a S,
+        options: &ScanOptions<'a>,
+        progress: &'a dyn Progress,
+    ) -> Self {
+        let ScanOptions { own, covered, what, cache, next, sidecars, copies, large, .. } = *options;
+        Self {
+            sink,
+            source: sink,
+            place: root.place(),
+            own,
+            covered,
+            what,
+            cache,
+            next,
+            sidecars,
+            copies,
+            waiting: Waiting::default(),
+            unproven: AtomicU64::new(0),
+            large,
+            progress,
+            clock: Clock::start(),
+        }
+    }
 }
 
 impl Walk<'_> {
@@ -347,7 +360,8 @@ impl Walk<'_> {
             cached,
             is_counted: false,
         };
-        let mut seen = match self.directory(here, stamp)? {
+        let names = linux::names(&here.fd).map_err(failed)?;
+        let mut seen = match self.directory(here, &names, stamp)? {
             Ok(seen) => seen,
             Err(why) => return Err(failed(io::Error::other(why.to_string()))),
         };
@@ -373,41 +387,45 @@ impl Walk<'_> {
         Some(NextCache { root, live: seen.block_bytes })
     }
 
-    /// Walks one directory, whose stamp is from before this; the inner error says why it is left out as a whole.
-    fn directory(&self, mut here: Here<'_>, stamp: Stamp) -> Result<Result<Seen, Why>, WorkspaceError> {
+    /// Walks one directory, whose stamp is from before it was listed; the inner error says why it is left out as a whole.
+    fn directory(
+        &self,
+        mut here: Here<'_>,
+        names: &Names,
+        stamp: Stamp,
+    ) -> Result<Result<Seen, Why>, WorkspaceError> {
         if self.progress.interrupted() {
             return Err(WorkspaceError::Interrupted);
         }
-        let Ok(listed) = linux::list(&here.fd) else { return Ok(Err(Why::Unreadable)) };
         // Whatever it holds: what is acknowledged there must not vanish with a rollback here.
-        if here.depth > 0 && self.what == What::Files && homes::is_home(&here.fd, &listed) {
+        if here.depth > 0 && self.what == What::Files && homes::is_home(&here.fd, names) {
             return Ok(Err(Why::OtherHome));
         }
         let mut found = Found::default();
-        let ruling = match self.rule(&mut here, &listed, &mut found)? {
+        let ruling = match self.rule(&mut here, names, &mut found)? {
             Ok(ruling) => ruling,
             Err(why) => return Ok(Err(why)),
         };
         let last = here.cached.take();
         let mut cached = last.as_ref().map(CachedDir::entries);
-        let mut items = Vec::with_capacity(listed.len());
+        let mut items = Vec::with_capacity(names.len());
         let mut ahead: Option<CachedEntry<'_>> = None;
         let mut gone = Vec::new();
-        let beside = database::beside_others(&listed);
-        for entry in listed {
+        for name in names.iter() {
             // Both lists are sorted, so one pass over each is enough.
-            while ahead.as_ref().is_none_or(|ahead| ahead.name < entry.name.as_slice()) {
+            while ahead.as_ref().is_none_or(|ahead| ahead.name < name) {
                 gone.extend(ahead.take().filter(CachedEntry::is_directory));
                 match cached.as_mut().and_then(Iterator::next) {
                     Some(next) => ahead = Some(next),
                     None => break,
                 }
             }
-            let matching = ahead.take_if(|ahead| ahead.name == entry.name);
-            items.push(self.classify(&here, entry.name, matching)?);
+            let matching = ahead.take_if(|ahead| ahead.name == name);
+            items.push(self.classify(&here, name, matching)?);
         }
         gone.extend(ahead.into_iter().chain(cached.into_iter().flatten()).filter(CachedEntry::is_directory));
         find_renamed(&mut items, gone);
+        let beside = database::beside_others(names);
         if !beside.is_empty() {
             self.gather(&here, &mut items, &beside)?;
         }
@@ -420,24 +438,24 @@ impl Walk<'_> {
     fn rule(
         &self,
         here: &mut Here<'_>,
-        listed: &[linux::Listed],
+        names: &Names,
         found: &mut Found,
     ) -> Result<Result<Ruling, Why>, WorkspaceError> {
         let outer = here.only_kept;
-        if here.depth > 0 && self.what == What::Files && self.is_cache(here, listed) && !here.only_kept {
+        if here.depth > 0 && self.what == What::Files && self.is_cache(here, names) && !here.only_kept {
             if here.keep.tree(self.source)?.is_none() && !self.covers(&here.path) {
                 return Ok(Err(Why::CacheDirectory));
             }
             here.only_kept = true;
         }
-        let file = self.read_rules(here, listed, found);
+        let file = self.read_rules(here, names, found);
         Ok(Ok(Ruling { only_kept: (outer, here.only_kept), file }))
     }
 
     /// Does what is left to do for the items: in parallel where there is more than one thing to do.
     fn work<'c>(&self, here: &Here<'_>, items: Vec<Item<'c>>) -> Result<Vec<Outcome<'c>>, WorkspaceError> {
         let busy =
-            |item: &&Item<'_>| matches!(item, Item::File { .. } | Item::Directory { .. } | Item::Family(_));
+            |item: &&Item<'_>| matches!(item, Item::File { .. } | Item::Directory(_) | Item::Family(_));
         if items.iter().filter(busy).count() > 1 {
             items.into_par_iter().map(|item| self.finish(here, item)).collect()
         } else {
@@ -445,22 +463,16 @@ impl Walk<'_> {
         }
     }
 
-    fn is_cache(&self, here: &Here<'_>, listed: &[linux::Listed]) -> bool {
+    fn is_cache(&self, here: &Here<'_>, names: &Names) -> bool {
         let tag: &[u8] = b"CACHEDIR.TAG";
-        listed.binary_search_by(|entry| entry.name.as_slice().cmp(tag)).is_ok()
+        names.find(tag).is_some()
             && read_start(&here.fd, tag, CACHE_SIGNATURE.len() as u64)
                 .is_ok_and(|start| start == CACHE_SIGNATURE)
     }
 
     /// Adds the rules of the directory's own file, if it has one.
-    fn read_rules(
-        &self,
-        here: &mut Here<'_>,
-        listed: &[linux::Listed],
-        found: &mut Found,
-    ) -> Option<Box<RulesFile>> {
-        let there = || listed.binary_search_by(|entry| entry.name.as_slice().cmp(RULES_FILE)).is_ok();
-        if self.what == What::Git || !there() {
+    fn read_rules(&self, here: &mut Here<'_>, names: &Names, found: &mut Found) -> Option<Box<RulesFile>> {
+        if self.what == What::Git || names.find(RULES_FILE).is_none() {
             return None;
         }
         let facts = linux::facts_at(&here.fd, RULES_FILE).ok();
@@ -479,10 +491,10 @@ impl Walk<'_> {
     fn classify<'c>(
         &self,
         here: &Here<'_>,
-        name: Vec<u8>,
+        name: &[u8],
         cached: Option<CachedEntry<'c>>,
     ) -> Result<Item<'c>, WorkspaceError> {
-        let facts = match linux::facts_if_any(&here.fd, &name) {
+        let facts = match linux::facts_if_any(&here.fd, name) {
             Ok(Some(facts)) => facts,
             Ok(None) => return Ok(Item::Gone),
             Err(_) => return Ok(Item::left_out(name, Why::Unreadable)),
@@ -496,7 +508,7 @@ impl Walk<'_> {
             _ => {}
         }
         let is_own = name == OWN_FOLDER.as_bytes()
-            || (!self.own.is_empty() && self.own.contains(&join(&here.path, &name)?));
+            || (!self.own.is_empty() && self.own.contains(&join(&here.path, name)?));
         if kind.is_dir() && is_own {
             return Ok(Item::left_out(name, Why::OwnFolder));
         }
@@ -507,21 +519,26 @@ impl Walk<'_> {
             return Ok(Item::left_out(name, Why::MountPoint));
         }
         let ruled_out = here.only_kept
-            || (!here.rules.is_empty() && here.rules.leave_out(&join(&here.path, &name)?, kind.is_dir()));
+            || (!here.rules.is_empty() && here.rules.leave_out(&join(&here.path, name)?, kind.is_dir()));
         if ruled_out
-            && here.keep.entry(self.source, &name)?.is_none()
-            && !self.covers(&join(&here.path, &name)?)
+            && here.keep.entry(self.source, name)?.is_none()
+            && !self.covers(&join(&here.path, name)?)
         {
             return Ok(Item::left_out(name, Why::Ignored));
         }
         if kind.is_dir() {
             let block = cached.and_then(|cached| cached.block());
-            return Ok(Item::Directory { name, facts, cached, block, only_kept: ruled_out });
+            let folder = Folder { name: name.to_vec(), facts, cached, block, only_kept: ruled_out };
+            return Ok(Item::Directory(Box::new(folder)));
         }
         match cached.filter(|cached| cached.is_hit(&facts)) {
-            Some(cached) => Ok(Item::Known { cached, facts }),
-            None if kind.is_symlink() => Ok(self.link(here, name, facts)),
-            None => self.unknown_file(here, name, facts),
+            Some(cached) => {
+                let file_bytes = if kind.is_file() { facts.size } else { 0 };
+                let mark = self.clock.mark(&facts, true);
+                Ok(Item::Known(Known { cached, is_file: kind.is_file(), file_bytes, mark }))
+            }
+            None if kind.is_symlink() => Ok(self.link(here, name.to_vec(), facts)),
+            None => self.unknown_file(here, name.to_vec(), facts),
         }
     }
 
@@ -546,7 +563,7 @@ impl Walk<'_> {
                 let path = join(&here.path, &name)?;
                 match chosen.iter().any(|chosen| path.is_within(chosen)) {
                     true => Ok(Item::File { name, facts }),
-                    false => Ok(Item::left_out(name, Why::NotChosen)),
+                    false => Ok(Item::LeftOut(name, Why::NotChosen)),
                 }
             }
             LargeFiles::InDoubt => match here.keep.entry(self.source, &name)?.map(|entry| &entry.node) {
@@ -566,7 +583,7 @@ impl Walk<'_> {
         match look() {
             Ok((facts, meta)) if facts.file_type.is_file() => {
                 let node = Node::File(Content::unread(facts.size));
-                Item::Link { entry: Entry { name, meta, node }, facts, trusted: false }
+                Item::held(Entry { name, meta, node }, facts, false, (None, false))
             }
             // Reading it tells what is the matter.
             _ => Item::File { name, facts },
@@ -588,10 +605,10 @@ impl Walk<'_> {
             Ok(target) => {
                 let meta = Meta { mode: facts.mode, uid: facts.uid, gid: facts.gid, ..Meta::default() };
                 let entry = Entry { name, meta, node: Node::Symlink(target) };
-                Item::Link { entry, facts, trusted: file::is_old_enough(&facts, started) }
+                Item::held(entry, facts, file::is_old_enough(&facts, started), (None, false))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Item::Gone,
-            Err(_) => Item::left_out(name, Why::Unreadable),
+            Err(_) => Item::LeftOut(name, Why::Unreadable),
         }
     }
 
@@ -599,22 +616,11 @@ impl Walk<'_> {
         match item {
             Item::Gone => Ok(Outcome::Gone),
             Item::LeftOut(name, why) => Ok(Outcome::LeftOut(name, why)),
-            Item::Known { cached, facts } => Ok(Outcome::Known(cached, facts)),
-            Item::Link { entry, facts, trusted } => Ok(Outcome::Done(Box::new(Done {
-                entry,
-                facts,
-                trusted,
-                unsettled: false,
-                below: None,
-                fresh: true,
-                odd: false,
-            }))),
+            Item::Known(known) => Ok(Outcome::Known(known)),
             Item::File { name, .. } => self.file(here, name),
             Item::Family(family) => self.family(here, *family),
             Item::Held(done) => Ok(Outcome::Done(done)),
-            Item::Directory { name, cached, block, only_kept, .. } => {
-                self.subdirectory(here, name, (cached, block), only_kept)
-            }
+            Item::Directory(folder) => self.subdirectory(here, *folder),
         }
     }
 
@@ -624,7 +630,7 @@ impl Walk<'_> {
             FileRead::Unreadable => Ok(Outcome::LeftOut(name, Why::Unreadable)),
             FileRead::Database => self.database(here, &name),
             // Replaced while we looked: look once more, at what it is now.
-            FileRead::AnotherType => match self.classify(here, name.clone(), None)? {
+            FileRead::AnotherType => match self.classify(here, &name, None)? {
                 Item::File { .. } => Ok(Outcome::LeftOut(name, Why::Unreadable)),
                 item => self.finish(here, item),
             },
@@ -644,27 +650,24 @@ impl Walk<'_> {
         }
     }
 
-    fn subdirectory<'c>(
-        &self,
-        here: &Here<'_>,
-        name: Vec<u8>,
-        (cached, block): (Option<CachedEntry<'c>>, Option<Place>),
-        only_kept: bool,
-    ) -> Result<Outcome<'c>, WorkspaceError> {
+    fn subdirectory<'c>(&self, here: &Here<'_>, folder: Folder<'c>) -> Result<Outcome<'c>, WorkspaceError> {
         if here.depth >= DEPTH_MAX {
-            return Ok(Outcome::LeftOut(name, Why::TooDeep));
+            return Ok(Outcome::LeftOut(folder.name, Why::TooDeep));
         }
         let started = file::now_ns();
-        let fd = match linux::open_dir(&here.fd, &name) {
+        let fd = match linux::open_dir(&here.fd, &folder.name) {
             Ok(fd) => fd,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Outcome::Gone),
             Err(error) if is_out_of_handles(&error) => {
-                return Err(unreadable(&join(&here.path, &name)?, error));
+                return Err(unreadable(&join(&here.path, &folder.name)?, error));
             }
-            Err(_) => return Ok(Outcome::LeftOut(name, Why::Unreadable)),
+            Err(_) => return Ok(Outcome::LeftOut(folder.name, Why::Unreadable)),
         };
+        let Folder { name, cached, block, only_kept, .. } = folder;
         // Another one may have taken its place since.
-        let Ok(facts) = linux::facts_of(&fd) else { return Ok(Outcome::LeftOut(name, Why::Unreadable)) };
+        let (Ok(facts), Ok(names)) = (linux::facts_of(&fd), linux::names(&fd)) else {
+            return Ok(Outcome::LeftOut(name, Why::Unreadable));
+        };
         let known = cached.filter(|cached| cached.is_hit(&facts)).and_then(|cached| cached.entry());
         let fresh_meta = known.is_none();
         let Attributes { meta, odd } = match known {
@@ -684,7 +687,7 @@ impl Walk<'_> {
             cached: block.and_then(|block| self.cache?.block(block)),
             is_counted: false,
         };
-        match self.directory(below, Stamp::new(&self.clock, &facts, started))? {
+        match self.directory(below, &names, Stamp::new(&self.clock, &facts, started))? {
             Err(why) => Ok(Outcome::LeftOut(name, why)),
             Ok(mut below) => {
                 below.name = name.as_slice().into();
@@ -740,10 +743,11 @@ fn find_renamed(items: &mut [Item<'_>], mut gone: Vec<CachedEntry<'_>>) {
     }
     gone.sort_by_key(CachedEntry::inode);
     for item in items {
-        if let Item::Directory { facts, cached: None, block, .. } = item
-            && let Ok(at) = gone.binary_search_by_key(&facts.ino, CachedEntry::inode)
+        if let Item::Directory(folder) = item
+            && folder.cached.is_none()
+            && let Ok(at) = gone.binary_search_by_key(&folder.facts.ino, CachedEntry::inode)
         {
-            *block = gone[at].block();
+            folder.block = gone[at].block();
         }
     }
 }
@@ -758,8 +762,8 @@ fn reading_again(files: u64) -> Option<String> {
 }
 
 impl Item<'_> {
-    fn left_out(name: Vec<u8>, why: Why) -> Self {
-        Item::LeftOut(name, why)
+    fn left_out(name: &[u8], why: Why) -> Self {
+        Item::LeftOut(name.to_vec(), why)
     }
 }
 

@@ -184,30 +184,67 @@ pub(crate) struct Listed {
     pub(crate) name: Vec<u8>,
 }
 
-/// The names in a directory, sorted.
+/// The names in a directory, sorted, all in one allocation.
+#[derive(Default)]
+pub(crate) struct Names {
+    bytes: Vec<u8>,
+    /// Start and end of each name in the bytes.
+    spans: Vec<(usize, usize)>,
+}
+
+impl Names {
+    pub(crate) fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.spans.iter().map(|span| &self.bytes[span.0..span.1])
+    }
+
+    /// The position of a name.
+    pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
+        self.spans.binary_search_by(|span| self.bytes[span.0..span.1].cmp(name)).ok()
+    }
+}
+
+/// Lists a directory, from the position of its handle.
+pub(crate) fn names(dir: impl AsFd) -> io::Result<Names> {
+    Ok(names_up_to(dir, usize::MAX)?.unwrap_or_default())
+}
+
+/// The same, or nothing when there are more than so many.
+fn names_up_to(dir: impl AsFd, names_max: usize) -> io::Result<Option<Names>> {
+    let mut buffer = [MaybeUninit::<u8>::uninit(); 32 * 1024];
+    let mut entries = rustix::fs::RawDir::new(dir.as_fd(), &mut buffer);
+    let (mut bytes, mut spans) = (Vec::with_capacity(512), Vec::with_capacity(32));
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        match entry.file_name().to_bytes() {
+            b"." | b".." => {}
+            _ if spans.len() == names_max => return Ok(None),
+            name => {
+                let start = bytes.len();
+                bytes.extend_from_slice(name);
+                spans.push((start, bytes.len()));
+            }
+        }
+    }
+    let name = |span: &(usize, usize)| &bytes[span.0..span.1];
+    spans.sort_unstable_by(|a, b| name(a).cmp(name(b)));
+    // A name that is taken away and made again during the listing can come twice.
+    spans.dedup_by(|a, b| name(a) == name(b));
+    Ok(Some(Names { bytes, spans }))
+}
+
+/// The names in a directory, sorted, for callers that keep them.
 pub(crate) fn list(dir: impl AsFd) -> io::Result<Vec<Listed>> {
     Ok(list_up_to(dir, usize::MAX)?.unwrap_or_default())
 }
 
 /// The same, or nothing when there are more than so many.
 pub(crate) fn list_up_to(dir: impl AsFd, names_max: usize) -> io::Result<Option<Vec<Listed>>> {
-    let mut buffer = [MaybeUninit::<u8>::uninit(); 32 * 1024];
-    let mut entries = rustix::fs::RawDir::new(dir.as_fd(), &mut buffer);
-    let mut listed = Vec::new();
-    while let Some(entry) = entries.next() {
-        let entry = entry?;
-        let name = entry.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            if listed.len() == names_max {
-                return Ok(None);
-            }
-            listed.push(Listed { name: name.to_vec() });
-        }
-    }
-    listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    // A name that is taken away and made again during the listing can come twice.
-    listed.dedup_by(|a, b| a.name == b.name);
-    Ok(Some(listed))
+    let owned = |names: Names| names.iter().map(|name| Listed { name: name.to_vec() }).collect();
+    Ok(names_up_to(dir, names_max)?.map(owned))
 }
 
 /// The first stretch of a file that is no hole, at or after an offset; nothing when there is none (lseek(2), `SEEK_DATA`).

@@ -10,11 +10,12 @@
 
 use super::database::beside_others;
 use super::{
-    Above, Done, Found, Here, Item, Keep, Notes, Ruling, Walk, file, is_out_of_handles, join, told_odd,
+    Above, Done, Folder, Found, Here, Item, Keep, Notes, Ruling, Walk, file, is_out_of_handles, join,
+    told_odd,
 };
 use crate::cache::Place;
 use crate::error::WorkspaceError;
-use crate::linux::{self, Facts};
+use crate::linux::{self, Facts, Names};
 use crate::root::Root;
 use crate::rules::Rules;
 use crate::scan::{ScanOptions, unreadable};
@@ -103,6 +104,10 @@ impl Mark {
 
     fn is_of(self, facts: &Facts) -> bool {
         self.0 & !Self::FLAGS == Self::identity(facts)
+    }
+
+    fn is_same(self, other: Self) -> bool {
+        self.0 & !Self::FLAGS == other.0 & !Self::FLAGS
     }
 
     fn is_trusted(self) -> bool {
@@ -380,7 +385,7 @@ impl Walk<'_> {
             Err(error) if is_out_of_handles(&error) => return Err(unreadable(&here.path, error)),
             Err(_) => return Ok(After::Lost),
         };
-        let (Ok(facts), Ok(listed)) = (linux::facts_of(&here.fd), linux::list(&here.fd)) else {
+        let (Ok(facts), Ok(names)) = (linux::facts_of(&here.fd), linux::names(&here.fd)) else {
             return Ok(After::Lost);
         };
         let Ok(read) = linux::read_meta(&here.fd, &facts) else { return Ok(After::Lost) };
@@ -388,14 +393,14 @@ impl Walk<'_> {
         let stamp = Stamp::new(&self.clock, &facts, started);
         let outside = (here.rules.clone(), here.only_kept);
         let mut found = Found::default();
-        let ruling = self.rule(&mut here, &listed, &mut found)?.ok().filter(|ruling| *ruling == seen.ruling);
+        let ruling = self.rule(&mut here, &names, &mut found)?.ok().filter(|ruling| *ruling == seen.ruling);
         let Some(ruling) = ruling else {
             (here.rules, here.only_kept) = outside;
-            return self.read_anew(here, seen, stamp, meta);
+            return self.read_anew(here, &names, seen, (stamp, meta));
         };
         let entries = seen.entries(self);
-        let beside = beside_others(&listed);
-        let items = listed.into_iter().map(|listed| self.classify(&here, listed.name, None));
+        let beside = beside_others(&names);
+        let items = names.iter().map(|name| self.classify(&here, name, None));
         let items = items.collect::<Result<Vec<_>, _>>()?;
         let is_restless = self.is_restless(seen, &entries, &items);
         let families = self.families(&here, &items, &beside, seen, &entries)?;
@@ -423,15 +428,12 @@ impl Walk<'_> {
     /// Walks a directory in which other rules hold now.
     fn read_anew(
         &self,
-        mut here: Here<'_>,
+        here: Here<'_>,
+        names: &Names,
         seen: &mut Seen,
-        stamp: Stamp,
-        meta: Meta,
+        (stamp, meta): (Stamp, Meta),
     ) -> Result<After, WorkspaceError> {
-        // A handle lists a directory once.
-        let Ok(fd) = linux::open_dir(&here.fd, b".") else { return Ok(After::Lost) };
-        here.fd = fd;
-        let Ok(mut now) = self.directory(here, stamp)? else { return Ok(After::Lost) };
+        let Ok(mut now) = self.directory(here, names, stamp)? else { return Ok(After::Lost) };
         now.name = std::mem::take(&mut seen.name);
         now.meta = Some(Box::new(meta));
         // The block above names another one.
@@ -508,7 +510,7 @@ impl Walk<'_> {
         };
         let taken = items.into_iter().zip(families).map(|(item, kin)| match item {
             item @ Item::File { .. } if *kin == Kin::Broken => Ok(item),
-            Item::File { name, .. } if *kin == Kin::LeftOut => Ok(Item::left_out(name, Why::DatabaseSidecar)),
+            Item::File { name, .. } if *kin == Kin::LeftOut => Ok(Item::LeftOut(name, Why::DatabaseSidecar)),
             Item::File { name, facts } => {
                 let item = Item::File { name, facts };
                 let Some(at) = self.as_read(here, &item, seen, entries)? else { return Ok(item) };
@@ -517,22 +519,22 @@ impl Walk<'_> {
                 let odd = was_odd(&entries[at].name)?;
                 Ok(Item::held(entries[at].clone(), facts, trusted, (None, odd)))
             }
-            Item::Directory { name, facts, cached, block, only_kept } => {
+            Item::Directory(folder) => {
                 let is_it = |below: &mut Seen| {
-                    below.is_there && below.stamp.is_of(&facts) && below.ruling.only_kept.0 == only_kept
+                    let is_same_rule = below.ruling.only_kept.0 == folder.only_kept;
+                    below.is_there && below.stamp.is_of(&folder.facts) && is_same_rule
                 };
-                let slot = names.binary_search_by(|other| (**other).cmp(name.as_slice())).ok();
+                let slot = names.binary_search_by(|other| (**other).cmp(folder.name.as_slice())).ok();
                 let found = slot.and_then(|slot| below[slot].take_if(is_it));
-                let Some(mut found) = found else {
-                    return Ok(Item::Directory { name, facts, cached, block, only_kept });
-                };
+                let Some(mut found) = found else { return Ok(Item::Directory(folder)) };
                 let meta = match found.meta.take() {
                     Some(meta) => *meta,
-                    None => match find(entries, &name) {
+                    None => match find(entries, &folder.name) {
                         Some(at) => entries[at].meta.clone(),
-                        None => return Ok(Item::Directory { name, facts, cached, block, only_kept }),
+                        None => return Ok(Item::Directory(folder)),
                     },
                 };
+                let Folder { name, facts, .. } = *folder;
                 let trusted =
                     found.stamp.is_unchanged(&facts) && file::is_old_enough(&facts, self.clock.started_ns);
                 let odd = was_odd(&name)?;
@@ -551,11 +553,11 @@ impl Walk<'_> {
             skipped.into_iter().any(|skipped| skipped.path.names().last() == Some(name))
         };
         let mut is_there = vec![false; entries.len()];
-        for (name, facts) in items.iter().filter_map(Item::captured) {
+        for (name, mark) in items.iter().filter_map(|item| item.captured(&self.clock)) {
             let known = find(entries, name);
             known.into_iter().for_each(|at| is_there[at] = true);
-            let is_known = known.map_or_else(|| was_left_out(name), |at| seen.marks[at].is_of(facts));
-            if !is_known && self.clock.is_older(facts) {
+            let is_known = known.map_or_else(|| was_left_out(name), |at| seen.marks[at].is_same(mark));
+            if !is_known && mark.is_older() {
                 return true;
             }
         }
@@ -571,9 +573,9 @@ impl Walk<'_> {
         let started = file::now_ns();
         let opened = linux::open_dir(&here.fd, b".");
         let looked =
-            opened.and_then(|fd| Ok((linux::facts_of(&fd)?, linux::list(&fd)?, linux::facts_of(&fd)?)));
-        let Ok((before, listed, after)) = looked else { return Ok(After::Lost) };
-        let items = listed.into_iter().map(|listed| self.classify(&here, listed.name, None));
+            opened.and_then(|fd| Ok((linux::facts_of(&fd)?, linux::names(&fd)?, linux::facts_of(&fd)?)));
+        let Ok((before, names, after)) = looked else { return Ok(After::Lost) };
+        let items = names.iter().map(|name| self.classify(&here, name, None));
         let items = items.collect::<Result<Vec<_>, _>>()?;
         let is_unchanged = seen.stamp.is_unchanged(&before) && seen.stamp.is_unchanged(&after);
         let is_restless = std::mem::take(&mut seen.is_restless) && !is_unchanged;
@@ -597,18 +599,25 @@ fn is_still(entry: &Entry, mark: Mark, facts: &Facts) -> bool {
 }
 
 impl Item<'_> {
-    fn held(entry: Entry, facts: Facts, trusted: bool, (below, odd): (Option<Seen>, bool)) -> Self {
+    /// What needs no more reading.
+    pub(super) fn held(
+        entry: Entry,
+        facts: Facts,
+        trusted: bool,
+        (below, odd): (Option<Seen>, bool),
+    ) -> Self {
         Item::Held(Box::new(Done { entry, facts, trusted, unsettled: false, below, fresh: true, odd }))
     }
 
-    /// The name and the facts of an item that is captured.
-    fn captured(&self) -> Option<(&[u8], &Facts)> {
-        match self {
-            Item::Gone | Item::LeftOut(..) | Item::Family(_) => None,
-            Item::Known { cached, facts } => Some((cached.name, facts)),
-            Item::Link { entry, facts, .. } => Some((&entry.name, facts)),
-            Item::File { name, facts } | Item::Directory { name, facts, .. } => Some((name, facts)),
-            Item::Held(done) => Some((&done.entry.name, &done.facts)),
-        }
+    /// The name and the mark of an item that is captured.
+    fn captured(&self, clock: &Clock) -> Option<(&[u8], Mark)> {
+        let (name, facts) = match self {
+            Item::Gone | Item::LeftOut(..) | Item::Family(_) => return None,
+            Item::Known(known) => return Some((known.cached.name, known.mark)),
+            Item::File { name, facts } => (name, facts),
+            Item::Directory(folder) => (&folder.name, &folder.facts),
+            Item::Held(done) => (&done.entry.name, &done.facts),
+        };
+        Some((name, clock.mark(facts, true)))
     }
 }

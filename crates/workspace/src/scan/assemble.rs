@@ -1,10 +1,9 @@
 //! A directory put together: in comes what became of its entries, out comes its tree and what the next stat cache has of it.
 
 use super::again::Mark;
-use super::{Done, Found, Here, Outcome, Walk, join, told_odd, unreadable};
-use crate::cache::{Block, CachedDir, CachedEntry, Place};
+use super::{Done, Found, Here, Known, Outcome, Walk, join, told_odd, unreadable};
+use crate::cache::{Block, CachedDir, Place};
 use crate::error::WorkspaceError;
-use crate::linux::Facts;
 use safepoint_model::coverage::Skipped;
 use safepoint_model::tree::{Entry, Node, Tree};
 use safepoint_model::{ObjectId, ObjectKind, RelPath};
@@ -12,46 +11,46 @@ use std::io;
 
 /// One entry of a directory that is being put together.
 enum Member<'a> {
-    Known(CachedEntry<'a>, Facts),
-    Done { entry: Entry, facts: Facts, trusted: bool, block: Option<Place> },
+    Known(Known<'a>),
+    Done(Box<Done>, Option<Place>),
 }
 
 impl Member<'_> {
     fn name(&self) -> &[u8] {
         match self {
-            Member::Known(cached, _) => cached.name,
-            Member::Done { entry, .. } => &entry.name,
+            Member::Known(known) => known.cached.name,
+            Member::Done(done, _) => &done.entry.name,
         }
     }
 
     fn size(&self) -> u64 {
         match self {
-            Member::Known(_, facts) if facts.file_type.is_file() => facts.size,
-            Member::Known(..) => 0,
-            Member::Done { entry, .. } => size_of(entry),
+            Member::Known(known) => known.file_bytes,
+            Member::Done(done, _) => size_of(&done.entry),
         }
     }
 
     fn mark(&self, walk: &Walk<'_>) -> Mark {
         match self {
-            Member::Known(_, facts) => walk.clock.mark(facts, true),
-            Member::Done { facts, trusted, .. } => walk.clock.mark(facts, *trusted),
+            Member::Known(known) => known.mark,
+            Member::Done(done, _) => walk.clock.mark(&done.facts, done.trusted),
         }
     }
 
     /// What was put for it just now, if anything was.
     fn put(&self) -> Option<ObjectId> {
-        match self {
-            Member::Done { entry: Entry { node: Node::File(content), .. }, .. } => Some(content.id),
-            Member::Done { entry: Entry { node: Node::Directory(tree), .. }, .. } => Some(*tree),
+        let Member::Done(done, _) = self else { return None };
+        match done.entry.node {
+            Node::File(content) => Some(content.id),
+            Node::Directory(tree) => Some(tree),
             _ => None,
         }
     }
 
     fn into_entry(self) -> Option<Entry> {
         match self {
-            Member::Known(cached, _) => cached.entry(),
-            Member::Done { entry, .. } => Some(entry),
+            Member::Known(known) => known.cached.entry(),
+            Member::Done(done, _) => Some(done.entry),
         }
     }
 }
@@ -121,10 +120,8 @@ impl Walk<'_> {
         let mut block = Block::new(members.len());
         for member in members {
             match member {
-                Member::Known(cached, _) => block.copy(cached),
-                Member::Done { entry, facts, trusted, block: below } => {
-                    block.note(entry, facts, *trusted, *below);
-                }
+                Member::Known(known) => block.copy(&known.cached),
+                Member::Done(done, below) => block.note(&done.entry, &done.facts, done.trusted, *below),
             }
         }
         Some(block)
@@ -141,8 +138,8 @@ fn add<'c>(
     match outcome {
         Outcome::Gone => {}
         Outcome::LeftOut(name, why) => found.notes.skipped.push(Skipped { path: join(above, &name)?, why }),
-        Outcome::Known(cached, facts) => members.push(Member::Known(cached, facts)),
-        Outcome::Done(done) => members.push(take(above, *done, found)?),
+        Outcome::Known(known) => members.push(Member::Known(known)),
+        Outcome::Done(done) => members.push(take(above, done, found)?),
         Outcome::Told(warning) => found.notes.warnings.push(warning),
         Outcome::Several(outcomes) => {
             for outcome in outcomes {
@@ -154,24 +151,23 @@ fn add<'c>(
 }
 
 /// Adds a finished item to its directory.
-fn take<'c>(above: &RelPath, done: Done, found: &mut Found) -> Result<Member<'c>, WorkspaceError> {
-    let Done { entry, facts, trusted, unsettled, below, fresh, odd } = done;
+fn take<'c>(above: &RelPath, mut done: Box<Done>, found: &mut Found) -> Result<Member<'c>, WorkspaceError> {
     // What is odd about it is told each time, so it is looked at each time.
-    let trusted = trusted && !odd;
-    if odd {
-        found.notes.warnings.push(told_odd(&join(above, &entry.name)?));
+    done.trusted &= !done.odd;
+    if done.odd {
+        found.notes.warnings.push(told_odd(&join(above, &done.entry.name)?));
     }
-    found.fresh |= fresh;
-    if unsettled {
-        found.notes.unsettled.push(join(above, &entry.name)?);
+    found.fresh |= done.fresh;
+    if done.unsettled {
+        found.notes.unsettled.push(join(above, &done.entry.name)?);
     }
-    let block = below.and_then(|below| {
+    let block = done.below.take().and_then(|below| {
         found.block_bytes += below.block_bytes;
         let block = below.block;
         found.below.push(below);
         block
     });
-    Ok(Member::Done { entry, facts, trusted, block })
+    Ok(Member::Done(done, block))
 }
 
 fn size_of(entry: &Entry) -> u64 {

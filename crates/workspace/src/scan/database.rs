@@ -57,12 +57,9 @@ impl Waiting {
 }
 
 /// Which entries of a sorted list have names of files beside a database, each with the entry whose name the database has.
-pub(super) fn beside_others(listed: &[linux::Listed]) -> Vec<(usize, usize)> {
-    let base = |name: &[u8]| {
-        let base = sqlite::base_of(name)?;
-        listed.binary_search_by(|entry| entry.name.as_slice().cmp(base)).ok()
-    };
-    listed.iter().enumerate().filter_map(|(at, entry)| Some((base(&entry.name)?, at))).collect()
+pub(super) fn beside_others(names: &linux::Names) -> Vec<(usize, usize)> {
+    let base = |name: &[u8]| names.find(sqlite::base_of(name)?);
+    names.iter().enumerate().filter_map(|(at, name)| Some((base(name)?, at))).collect()
 }
 
 /// The locks of a reader, for as long as this lives.
@@ -164,10 +161,10 @@ impl<'c> Item<'c> {
     pub(super) fn name(&self) -> &[u8] {
         match self {
             Item::Gone => b"",
-            Item::LeftOut(name, _) | Item::File { name, .. } | Item::Directory { name, .. } => name,
-            Item::Known { cached, .. } => cached.name,
+            Item::LeftOut(name, _) | Item::File { name, .. } => name,
+            Item::Known(known) => known.cached.name,
             Item::Held(done) => &done.entry.name,
-            Item::Link { entry, .. } => &entry.name,
+            Item::Directory(folder) => &folder.name,
             Item::Family(family) => family.base.name(),
         }
     }
@@ -176,13 +173,13 @@ impl<'c> Item<'c> {
     fn is_file(&self) -> bool {
         match self {
             Item::File { .. } => true,
-            Item::Known { facts, .. } => facts.file_type.is_file(),
+            Item::Known(known) => known.is_file,
             _ => false,
         }
     }
 
     fn is_known(&self) -> bool {
-        matches!(self, Item::Known { .. })
+        matches!(self, Item::Known(_))
     }
 }
 
@@ -201,7 +198,7 @@ impl Walk<'_> {
                 let is_kept =
                     here.keep.entry(self.source, &name)?.is_some() || self.covers(&join(&here.path, &name)?);
                 if !is_kept && sqlite::is_sidecar_at(&here.fd, &name) {
-                    items[at] = Item::left_out(name, Why::Ignored);
+                    items[at] = Item::LeftOut(name, Why::Ignored);
                 }
                 continue;
             }
@@ -253,9 +250,7 @@ impl Walk<'_> {
         let mut outcomes = vec![self.finish(here, base)?];
         for item in others {
             outcomes.push(match item {
-                Item::Known { cached, facts } if !cached.name.ends_with(INDEX) => {
-                    Outcome::Known(cached, facts)
-                }
+                Item::Known(known) if !known.cached.name.ends_with(INDEX) => Outcome::Known(known),
                 item => Outcome::LeftOut(item.name().to_vec(), Why::DatabaseSidecar),
             });
         }
@@ -265,8 +260,8 @@ impl Walk<'_> {
     /// Whether a file is still as it was when it was looked at before the files beside it were.
     fn is_still(&self, here: &Here<'_>, item: &Item<'_>) -> bool {
         match item {
-            Item::Known { cached, .. } => linux::facts_if_any(&here.fd, cached.name)
-                .is_ok_and(|facts| facts.is_some_and(|it| cached.is_hit(&it))),
+            Item::Known(known) => linux::facts_if_any(&here.fd, known.cached.name)
+                .is_ok_and(|facts| facts.is_some_and(|it| known.cached.is_hit(&it))),
             _ => false,
         }
     }

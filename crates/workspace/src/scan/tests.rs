@@ -294,18 +294,53 @@ fn folders_and_files_that_change_places_are_captured_where_they_are() {
         }
     }
     let top = desk.path("top");
-    let swap = |a: &Path, b: &Path| {
-        let flags = rustix::fs::RenameFlags::EXCHANGE;
-        rustix::fs::renameat_with(rustix::fs::CWD, a, rustix::fs::CWD, b, flags).unwrap();
-    };
     let coverage = desk.capture_while(move |_| {
         for folder in 0..32 {
             let (a, b) = (top.join(format!("{folder:03}")), top.join(format!("{:03}", 63 - folder)));
-            swap(&a, &b);
-            swap(&a.join("000"), &a.join("001"));
+            exchange(&a, &b);
+            exchange(&a.join("000"), &a.join("001"));
         }
     });
     assert_eq!(coverage, Coverage::default());
+}
+
+fn exchange(a: &Path, b: &Path) {
+    let flags = rustix::fs::RenameFlags::EXCHANGE;
+    rustix::fs::renameat_with(rustix::fs::CWD, a, rustix::fs::CWD, b, flags).unwrap();
+}
+
+#[test]
+fn folders_that_are_replaced_for_a_while_are_captured_as_they_are() {
+    /// Replaces folders when the first one was captured, and puts them back when some more were.
+    struct Replacing {
+        pairs: Vec<(std::path::PathBuf, std::path::PathBuf)>,
+        captured: AtomicU64,
+    }
+    impl Progress for Replacing {
+        fn advance(&self, _: u64, _: u64) {
+            if [0, 20].contains(&self.captured.fetch_add(1, Ordering::SeqCst)) {
+                self.pairs.iter().for_each(|(a, b)| exchange(a, b));
+            }
+        }
+    }
+    let mut desk = Desk::new();
+    folders(&desk, 64, 2);
+    let other = |folder: usize| desk.folder.path().join(format!("other/{folder:03}"));
+    for folder in 0..64 {
+        fs::create_dir_all(other(folder)).unwrap();
+        fs::write(other(folder).join("other"), "other").unwrap();
+    }
+    let top = desk.path("top");
+    let pairs = (0..64).map(|folder| (top.join(format!("{folder:03}")), other(folder))).collect();
+    let (_, tree) = desk.capture();
+    let replacing = Replacing { pairs, captured: AtomicU64::new(0) };
+    for cache in [desk.cache.as_ref(), None] {
+        let root = Root::open(&desk.path("")).unwrap();
+        let options = ScanOptions { cache, ..ScanOptions::default() };
+        replacing.captured.store(0, Ordering::SeqCst);
+        let found = scan(&root, &desk.memory, &options, &replacing).unwrap().snapshot;
+        assert_eq!((found.tree(), found.coverage), (Some(tree), Coverage::default()));
+    }
 }
 
 #[test]
