@@ -31,7 +31,7 @@ use safepoint_model::tree::{Entry, Meta, Node, Tree};
 use safepoint_model::{ObjectError, ObjectId, ObjectSink, ObjectSource, Progress, RelPath};
 use std::io::{self, Read};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Deeper nesting is left out, and said. Each level holds one open directory.
 pub(crate) const DEPTH_MAX: usize = 4_000;
@@ -168,6 +168,8 @@ struct Walk<'a> {
     large: LargeFiles<'a>,
     progress: &'a dyn Progress,
     clock: Clock,
+    /// So far each directory was listed with the inode that `statx` gave.
+    lists_own_inode: AtomicBool,
 }
 
 /// What holds in one directory.
@@ -181,6 +183,8 @@ struct Here<'a> {
     /// The directory itself is left out by a rule: only what is kept is captured.
     only_kept: bool,
     cached: Option<CachedDir>,
+    /// A time from before any of its entries was looked at.
+    started_ns: i64,
     /// Some of it was read before and is counted already.
     is_counted: bool,
 }
@@ -289,6 +293,15 @@ struct Folder<'a> {
     only_kept: bool,
 }
 
+/// A directory that is open, and was listed.
+struct Opened {
+    fd: OwnedFd,
+    facts: Facts,
+    /// A time from before the facts.
+    looked_at_ns: i64,
+    names: Names,
+}
+
 /// An item once its work is done.
 struct Done {
     entry: Entry,
@@ -335,6 +348,7 @@ impl<'a> Walk<'a> {
             large,
             progress,
             clock: Clock::start(),
+            lists_own_inode: AtomicBool::new(true),
         }
     }
 }
@@ -342,14 +356,14 @@ impl<'a> Walk<'a> {
 impl Walk<'_> {
     fn root(&self, root: &Root, options: &ScanOptions<'_>) -> Result<Scan, WorkspaceError> {
         let failed = |source| WorkspaceError::Read { path: RelPath::root(), source };
-        let started = file::now_ns();
+        let started_ns = file::now_ns();
         let fd = linux::open_dir(root.fd(), b".").map_err(failed)?;
         let facts = linux::facts_of(&fd).map_err(failed)?;
         let Attributes { meta, odd } = linux::read_meta(&fd, &facts).map_err(failed)?;
         let keep = Keep::new(Above::Root(options.keep));
         let rules = Rules::configured(options.excludes)?;
         let cached = options.cache.and_then(StatCache::root);
-        let stamp = Stamp::new(&self.clock, &facts, started);
+        let stamp = Stamp::new(&self.clock, &facts, started_ns);
         let here = Here {
             fd,
             path: RelPath::root(),
@@ -358,6 +372,7 @@ impl Walk<'_> {
             keep,
             only_kept: false,
             cached,
+            started_ns,
             is_counted: false,
         };
         let names = linux::names(&here.fd).map_err(failed)?;
@@ -650,13 +665,34 @@ impl Walk<'_> {
         }
     }
 
+    /// Opens and lists a directory. Its facts are from before the listing, and of the directory that is open: another one may have taken
+    /// the name since it was classified.
+    ///
+    /// The listing tells the inode, which saves a look at each directory. Equal inodes are enough: either it is the same directory, or the
+    /// one that was classified is gone for good, and then no later look takes the one that is open for it.
+    fn open_listed(&self, here: &Here<'_>, folder: &Folder<'_>, started_ns: i64) -> io::Result<Opened> {
+        if self.lists_own_inode.load(Ordering::Relaxed) {
+            let fd = linux::open_dir(&here.fd, &folder.name)?;
+            let names = linux::names(&fd)?;
+            if names.own_inode == Some(folder.facts.ino) {
+                return Ok(Opened { fd, facts: folder.facts, looked_at_ns: here.started_ns, names });
+            }
+            // Either another directory, or a file system that gives other inodes in listings.
+            self.lists_own_inode.store(false, Ordering::Relaxed);
+        }
+        let fd = linux::open_dir(&here.fd, &folder.name)?;
+        let facts = linux::facts_of(&fd)?;
+        let names = linux::names(&fd)?;
+        Ok(Opened { fd, facts, looked_at_ns: started_ns, names })
+    }
+
     fn subdirectory<'c>(&self, here: &Here<'_>, folder: Folder<'c>) -> Result<Outcome<'c>, WorkspaceError> {
         if here.depth >= DEPTH_MAX {
             return Ok(Outcome::LeftOut(folder.name, Why::TooDeep));
         }
-        let started = file::now_ns();
-        let fd = match linux::open_dir(&here.fd, &folder.name) {
-            Ok(fd) => fd,
+        let started_ns = file::now_ns();
+        let Opened { fd, facts, looked_at_ns, names } = match self.open_listed(here, &folder, started_ns) {
+            Ok(opened) => opened,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Outcome::Gone),
             Err(error) if is_out_of_handles(&error) => {
                 return Err(unreadable(&join(&here.path, &folder.name)?, error));
@@ -664,10 +700,6 @@ impl Walk<'_> {
             Err(_) => return Ok(Outcome::LeftOut(folder.name, Why::Unreadable)),
         };
         let Folder { name, cached, block, only_kept, .. } = folder;
-        // Another one may have taken its place since.
-        let (Ok(facts), Ok(names)) = (linux::facts_of(&fd), linux::names(&fd)) else {
-            return Ok(Outcome::LeftOut(name, Why::Unreadable));
-        };
         let known = cached.filter(|cached| cached.is_hit(&facts)).and_then(|cached| cached.entry());
         let fresh_meta = known.is_none();
         let Attributes { meta, odd } = match known {
@@ -685,14 +717,15 @@ impl Walk<'_> {
             keep: Keep::new(Above::Below(&here.keep, &name)),
             only_kept,
             cached: block.and_then(|block| self.cache?.block(block)),
+            started_ns,
             is_counted: false,
         };
-        match self.directory(below, &names, Stamp::new(&self.clock, &facts, started))? {
+        match self.directory(below, &names, Stamp::new(&self.clock, &facts, looked_at_ns))? {
             Err(why) => Ok(Outcome::LeftOut(name, why)),
             Ok(mut below) => {
                 below.name = name.as_slice().into();
                 let entry = Entry { name, meta, node: Node::Directory(below.tree) };
-                let trusted = file::is_old_enough(&facts, started);
+                let trusted = file::is_old_enough(&facts, looked_at_ns);
                 let fresh = fresh_meta || below.fresh;
                 Ok(Outcome::Done(Box::new(Done {
                     entry,

@@ -187,6 +187,8 @@ pub(crate) struct Listed {
 /// The names in a directory, sorted, all in one allocation.
 #[derive(Default)]
 pub(crate) struct Names {
+    /// Inode that the listing gives for the directory itself. Some file systems give another one here than in `statx`.
+    pub(crate) own_inode: Option<u64>,
     bytes: Vec<u8>,
     /// Start and end of each name in the bytes.
     spans: Vec<(usize, usize)>,
@@ -217,10 +219,12 @@ fn names_up_to(dir: impl AsFd, names_max: usize) -> io::Result<Option<Names>> {
     let mut buffer = [MaybeUninit::<u8>::uninit(); 32 * 1024];
     let mut entries = rustix::fs::RawDir::new(dir.as_fd(), &mut buffer);
     let (mut bytes, mut spans) = (Vec::with_capacity(512), Vec::with_capacity(32));
+    let mut own_inode = None;
     while let Some(entry) = entries.next() {
         let entry = entry?;
         match entry.file_name().to_bytes() {
-            b"." | b".." => {}
+            b"." => own_inode = Some(entry.ino()),
+            b".." => {}
             _ if spans.len() == names_max => return Ok(None),
             name => {
                 let start = bytes.len();
@@ -233,7 +237,7 @@ fn names_up_to(dir: impl AsFd, names_max: usize) -> io::Result<Option<Names>> {
     spans.sort_unstable_by(|a, b| name(a).cmp(name(b)));
     // A name that is taken away and made again during the listing can come twice.
     spans.dedup_by(|a, b| name(a) == name(b));
-    Ok(Some(Names { bytes, spans }))
+    Ok(Some(Names { own_inode, bytes, spans }))
 }
 
 /// The names in a directory, sorted, for callers that keep them.

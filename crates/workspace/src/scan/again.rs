@@ -272,6 +272,7 @@ impl Walk<'_> {
         for (then, pause_ms) in readings.chain(PAUSES_MS.map(|pause_ms| (Then::Judge, pause_ms))) {
             std::thread::sleep(Duration::from_millis(pause_ms));
             self.clock.wait_for_tick();
+            let started_ns = file::now_ns();
             let here = Here {
                 fd: linux::open_place(root.fd(), b".").map_err(failed)?,
                 path: RelPath::root(),
@@ -280,6 +281,7 @@ impl Walk<'_> {
                 keep: Keep::new(Above::Root(options.keep)),
                 only_kept: false,
                 cached: None,
+                started_ns,
                 is_counted: true,
             };
             let facts = linux::facts_of(&here.fd).map_err(failed)?;
@@ -367,6 +369,7 @@ impl Walk<'_> {
             keep: Keep::new(Above::Below(&above.keep, &name)),
             only_kept: seen.ruling.only_kept.0,
             cached: None,
+            started_ns: above.started_ns,
             is_counted: true,
         };
         self.again(here, &facts, seen, then)
@@ -379,7 +382,7 @@ impl Walk<'_> {
         seen: &mut Seen,
         below_is_same: bool,
     ) -> Result<After, WorkspaceError> {
-        let started = file::now_ns();
+        here.started_ns = file::now_ns();
         here.fd = match linux::open_dir(&here.fd, b".") {
             Ok(fd) => fd,
             Err(error) if is_out_of_handles(&error) => return Err(unreadable(&here.path, error)),
@@ -390,7 +393,7 @@ impl Walk<'_> {
         };
         let Ok(read) = linux::read_meta(&here.fd, &facts) else { return Ok(After::Lost) };
         let meta = read.meta;
-        let stamp = Stamp::new(&self.clock, &facts, started);
+        let stamp = Stamp::new(&self.clock, &facts, here.started_ns);
         let outside = (here.rules.clone(), here.only_kept);
         let mut found = Found::default();
         let ruling = self.rule(&mut here, &names, &mut found)?.ok().filter(|ruling| *ruling == seen.ruling);

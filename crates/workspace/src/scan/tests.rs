@@ -310,6 +310,41 @@ fn exchange(a: &Path, b: &Path) {
 }
 
 #[test]
+fn the_facts_of_a_folder_are_of_the_one_that_is_listed() {
+    let desk = Desk::new();
+    desk.write("a/one", "1");
+    desk.write("b/two", "2");
+    let root = Root::open(&desk.path("")).unwrap();
+    let (options, started_ns) = (ScanOptions::default(), file::now_ns());
+    let walk = Walk::new(&root, &desk.memory, &options, &Silent);
+    let here = Here {
+        fd: linux::open_dir(root.fd(), b".").unwrap(),
+        path: RelPath::root(),
+        depth: 0,
+        rules: Rules::configured(&[]).unwrap(),
+        keep: Keep::new(Above::Root(None)),
+        only_kept: false,
+        cached: None,
+        started_ns,
+        is_counted: false,
+    };
+    let looks = |folder: &Folder<'_>| {
+        let opened = walk.open_listed(&here, folder, file::now_ns()).unwrap();
+        let name = opened.names.iter().next().unwrap().to_vec();
+        (opened.facts, opened.looked_at_ns > started_ns, name)
+    };
+    let facts = |name: &str| linux::facts_at(&here.fd, name.as_bytes()).unwrap();
+    let Item::Directory(folder) = walk.classify(&here, b"a", None).unwrap() else { panic!("no folder") };
+    assert_eq!(looks(&folder), (folder.facts, false, b"one".to_vec()), "no second look");
+    // Another folder has its name when it is opened, whatever becomes of that afterwards.
+    exchange(&desk.path("a"), &desk.path("b"));
+    let opened = looks(&folder);
+    assert_eq!(opened, (facts("a"), true, b"two".to_vec()));
+    assert_ne!(opened.0.ino, folder.facts.ino);
+    assert_eq!(looks(&folder), opened, "listings are not believed any more");
+}
+
+#[test]
 fn folders_that_are_replaced_for_a_while_are_captured_as_they_are() {
     /// Replaces folders when the first one was captured, and puts them back when some more were.
     struct Replacing {
