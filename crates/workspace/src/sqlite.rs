@@ -85,6 +85,17 @@ pub(crate) fn beside(name: &[u8], sidecar: &[u8]) -> Vec<u8> {
 /// The first bytes of an open file; fewer where it is shorter.
 pub(crate) fn start_of<const N: usize>(fd: &OwnedFd) -> io::Result<Vec<u8>> {
     let mut start = [0; N];
+    let len = read_start(fd, &mut start)?;
+    Ok(start[..len].to_vec())
+}
+
+/// Whether an open file begins with these bytes. Every file that is read is asked, so nothing is allocated.
+fn begins_with<const N: usize>(fd: &OwnedFd, header: &[u8; N]) -> bool {
+    let mut start = [0; N];
+    read_start(fd, &mut start).is_ok_and(|len| start[..len] == *header)
+}
+
+fn read_start<const N: usize>(fd: &OwnedFd, start: &mut [u8; N]) -> io::Result<usize> {
     let mut len = 0;
     while len < N {
         match rustix::io::pread(fd, &mut start[len..], len as u64)? {
@@ -92,12 +103,12 @@ pub(crate) fn start_of<const N: usize>(fd: &OwnedFd) -> io::Result<Vec<u8>> {
             read => len += read,
         }
     }
-    Ok(start[..len].to_vec())
+    Ok(len)
 }
 
 /// Whether an open file of this size is a database.
 pub(crate) fn is_database(fd: &OwnedFd, size: u64) -> bool {
-    size >= PAGE_BYTES_MIN && start_of::<16>(fd).is_ok_and(|start| start == HEADER)
+    size >= PAGE_BYTES_MIN && begins_with(fd, HEADER)
 }
 
 /// Whether the file of this name is a database.
@@ -109,7 +120,7 @@ pub(crate) fn is_database_at(dir: &OwnedFd, name: &[u8]) -> bool {
 
 /// Whether an open journal can be played back. One that is empty or whose header is zero has been.
 pub(crate) fn is_journal(fd: &OwnedFd) -> bool {
-    start_of::<8>(fd).is_ok_and(|start| start == JOURNAL_HEADER)
+    begins_with(fd, JOURNAL_HEADER)
 }
 
 /// Whether a file beside a database is what its name says, or empty.
