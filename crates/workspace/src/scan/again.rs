@@ -9,10 +9,8 @@
 //! four bytes.
 
 use super::database::beside_others;
-use super::{
-    Above, Done, Folder, Found, Here, Item, Keep, Notes, Ruling, Walk, file, is_out_of_handles, join,
-    told_odd,
-};
+use super::ruling::{Above, Keep, Ruling};
+use super::{Done, Folder, Found, Here, Item, Notes, Walk, file, is_out_of_handles, join, told_odd};
 use crate::cache::Place;
 use crate::error::WorkspaceError;
 use crate::linux::{self, Facts, Names};

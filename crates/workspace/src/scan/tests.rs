@@ -1,10 +1,14 @@
 //! What is read again, and what is not.
 
+use super::ruling::CACHE_SIGNATURE;
 use super::*;
-use safepoint_model::ObjectKind;
+use safepoint_model::content::Content;
 use safepoint_model::progress::Silent;
+use safepoint_model::tree::Tree;
+use safepoint_model::{ObjectError, ObjectKind};
 use std::collections::HashMap;
 use std::fs::{self, File};
+use std::io::Read;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;

@@ -1,0 +1,140 @@
+//! Rules of a directory: in come its names and what holds above it, out comes what decides which of its entries are captured.
+
+use super::{Found, Here, Walk, What};
+use crate::error::WorkspaceError;
+use crate::linux::{self, Facts, Names};
+use crate::rules::{RULES_BYTES_MAX, RULES_FILE, Rules};
+use rustix::fd::OwnedFd;
+use safepoint_model::coverage::Why;
+use safepoint_model::tree::{Entry, Node, Tree};
+use safepoint_model::{ObjectError, ObjectId, ObjectSource};
+use std::io::{self, Read};
+use std::sync::OnceLock;
+
+/// The first bytes of a `CACHEDIR.TAG` (bford.info/cachedir).
+pub(super) const CACHE_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
+
+/// The directory of the tree to keep that answers to the one being walked. Read only when a rule leaves something out, which in
+/// most directories none does.
+pub(super) struct Keep<'a> {
+    above: Above<'a>,
+    tree: OnceLock<Option<Tree>>,
+}
+
+/// Where a directory of the tree to keep is found.
+pub(super) enum Above<'a> {
+    /// It is the root's.
+    Root(Option<ObjectId>),
+    Below(&'a Keep<'a>, &'a [u8]),
+}
+
+impl<'a> Keep<'a> {
+    pub(super) fn new(above: Above<'a>) -> Self {
+        Self { above, tree: OnceLock::new() }
+    }
+
+    pub(super) fn tree(&self, source: &dyn ObjectSource) -> Result<Option<&Tree>, ObjectError> {
+        if let Some(tree) = self.tree.get() {
+            return Ok(tree.as_ref());
+        }
+        let id = match self.above {
+            Above::Root(id) => id,
+            Above::Below(above, name) => match above.entry(source, name)?.map(|entry| &entry.node) {
+                Some(Node::Directory(tree)) => Some(*tree),
+                _ => None,
+            },
+        };
+        let tree = id.map(|id| Tree::load(source, id)).transpose()?;
+        Ok(self.tree.get_or_init(|| tree).as_ref())
+    }
+
+    pub(super) fn entry(
+        &self,
+        source: &dyn ObjectSource,
+        name: &[u8],
+    ) -> Result<Option<&Entry>, ObjectError> {
+        Ok(self.tree(source)?.and_then(|tree| tree.get(name)))
+    }
+}
+
+/// What decided which entries of a directory are captured.
+#[derive(PartialEq)]
+pub(super) struct Ruling {
+    /// Only what is kept is captured: by what is above, and by what is in it.
+    pub(super) only_kept: (bool, bool),
+    file: Option<Box<RulesFile>>,
+}
+
+impl Ruling {
+    /// The rules inside, where these hold outside.
+    pub(super) fn rules<'r>(&'r self, outside: &'r Rules) -> &'r Rules {
+        self.file.as_ref().map_or(outside, |file| &file.rules)
+    }
+}
+
+/// The file of rules in a directory, and the rules that hold with it.
+struct RulesFile {
+    facts: Option<Facts>,
+    rules: Rules,
+}
+
+impl PartialEq for RulesFile {
+    fn eq(&self, other: &Self) -> bool {
+        self.facts.is_some() && self.facts == other.facts
+    }
+}
+
+impl Walk<'_> {
+    /// What holds in the directory by what is in it; the inner error says why it is left out as a whole.
+    pub(super) fn rule(
+        &self,
+        here: &mut Here<'_>,
+        names: &Names,
+        found: &mut Found,
+    ) -> Result<Result<Ruling, Why>, WorkspaceError> {
+        let outer = here.only_kept;
+        if here.depth > 0 && self.what == What::Files && self.is_cache(here, names) && !here.only_kept {
+            if here.keep.tree(self.source)?.is_none() && !self.covers(&here.path) {
+                return Ok(Err(Why::CacheDirectory));
+            }
+            here.only_kept = true;
+        }
+        let file = self.read_rules(here, names, found);
+        Ok(Ok(Ruling { only_kept: (outer, here.only_kept), file }))
+    }
+
+    fn is_cache(&self, here: &Here<'_>, names: &Names) -> bool {
+        let tag: &[u8] = b"CACHEDIR.TAG";
+        names.find(tag).is_some()
+            && read_start(&here.fd, tag, CACHE_SIGNATURE.len() as u64)
+                .is_ok_and(|start| start == CACHE_SIGNATURE)
+    }
+
+    /// Adds the rules of the directory's own file, if it has one.
+    fn read_rules(&self, here: &mut Here<'_>, names: &Names, found: &mut Found) -> Option<Box<RulesFile>> {
+        if self.what == What::Git || names.find(RULES_FILE).is_none() {
+            return None;
+        }
+        let facts = linux::facts_at(&here.fd, RULES_FILE).ok();
+        match read_start(&here.fd, RULES_FILE, RULES_BYTES_MAX) {
+            Ok(text) => {
+                let (rules, problems) = here.rules.with_file(&here.path, &text);
+                here.rules = rules;
+                found.notes.warnings.extend(problems);
+            }
+            Err(error) => found.notes.warnings.push(format!("{}/.safepointignore: {error}", here.path)),
+        }
+        Some(Box::new(RulesFile { facts, rules: here.rules.clone() }))
+    }
+}
+
+/// The first bytes of a regular file.
+fn read_start(dir: &OwnedFd, name: &[u8], bytes_max: u64) -> io::Result<Vec<u8>> {
+    let fd = linux::open_file(dir, name)?;
+    if !linux::facts_of(&fd)?.file_type.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut start = Vec::new();
+    std::fs::File::from(fd).take(bytes_max).read_to_end(&mut start)?;
+    Ok(start)
+}
