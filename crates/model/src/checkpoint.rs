@@ -1,7 +1,8 @@
 //! The record of a checkpoint (R1.1), and the words that it may use.
 
+use crate::outside::OutsideKind;
 use crate::{CheckpointId, ModelError, ObjectId, Timestamp, WorkspaceId};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
@@ -118,21 +119,81 @@ word_type! {
     }
 }
 
-word_type! {
-    /// What kind of thing a part is.
-    PartKind, "part", {
-        /// The files of a workspace.
-        Files = "files",
-        /// The state of a plan.
-        Plan = "plan",
-        /// An agent's configuration and memory.
-        Agent = "agent",
-        /// A session.
-        Session = "session",
-        /// A git repository's refs and index.
-        Git = "git",
-        /// All of a git repository's folder.
-        GitFolder = "git_folder",
+/// What can be in a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PartKind {
+    /// The files of a workspace.
+    Files,
+    /// The state of a plan.
+    Plan,
+    /// An agent's configuration and memory.
+    Agent,
+    /// A session.
+    Session,
+    /// A git repository's refs and index.
+    Git,
+    /// All of a git repository's folder.
+    GitFolder,
+    /// What another program brings.
+    Outside(OutsideKind),
+}
+
+impl PartKind {
+    /// Every kind that is known here, in the order of the documentation.
+    pub const ALL: &'static [PartKind] = &[
+        PartKind::Files,
+        PartKind::Plan,
+        PartKind::Agent,
+        PartKind::Session,
+        PartKind::Git,
+        PartKind::GitFolder,
+    ];
+
+    /// The word itself.
+    pub fn as_str(&self) -> &str {
+        match self {
+            PartKind::Files => "files",
+            PartKind::Plan => "plan",
+            PartKind::Agent => "agent",
+            PartKind::Session => "session",
+            PartKind::Git => "git",
+            PartKind::GitFolder => "git_folder",
+            PartKind::Outside(kind) => kind.as_str(),
+        }
+    }
+}
+
+impl fmt::Display for PartKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for PartKind {
+    type Err = ModelError;
+
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        if text.contains('.') {
+            return Ok(PartKind::Outside(text.parse()?));
+        }
+        let words = || Self::ALL.iter().map(PartKind::as_str).collect::<Vec<_>>().join(", ");
+        Self::ALL.iter().copied().find(|word| word.as_str() == text).ok_or_else(|| ModelError::Word {
+            what: "part",
+            given: text.to_owned(),
+            allowed: words(),
+        })
+    }
+}
+
+impl Serialize for PartKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for PartKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

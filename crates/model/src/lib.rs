@@ -17,6 +17,7 @@ pub mod git;
 pub mod hash;
 pub mod id;
 pub mod object;
+pub mod outside;
 pub mod path;
 pub mod plan;
 pub mod progress;

@@ -368,6 +368,10 @@ impl CheckpointManager {
             members.push(Member::new(files, at, None));
             members.push(Member::new(folder, at, None));
             members.push(Member::new(git, at, None));
+            if place.workspace.kind == WorkspaceKind::Project {
+                let outside = self.outside_found(&place.workspace)?;
+                members.extend(outside.into_iter().map(|part| Member::new(part, at, None)));
+            }
         }
         Ok((members, said))
     }

@@ -250,6 +250,25 @@ pub enum Error {
         /// Which.
         checkpoint: CheckpointId,
     },
+    /// A rollback that a crash cut short includes a part that another program brings.
+    #[error("rollback {rollback} was cut short, and {program} is needed to put {kind} back")]
+    UnknownPart {
+        /// Which rollback.
+        rollback: RollbackId,
+        /// The kind of the part.
+        kind: PartKind,
+        /// The program that has the code.
+        program: String,
+    },
+    /// A part that another program brings failed.
+    #[error("{what}")]
+    Part {
+        /// What was tried, on what.
+        what: String,
+        /// Why it failed.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// Another command answered the rollback first.
     #[error("rollback {rollback} was undone or redone by another command meanwhile")]
     AnsweredMeanwhile {

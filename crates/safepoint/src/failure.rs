@@ -273,6 +273,14 @@ fn classify(error: &Error) -> Row {
             ("none_passed", Failed, &["Everything is as it was. Does the command pass anywhere?"])
         }
         Error::NoPart { .. } => ("no_part", NotFound, &["`safepoint show ID` shows what it holds."]),
+        Error::UnknownPart { .. } => (
+            "unknown_part",
+            Conflict,
+            &[
+                "Run that program in this workspace: it undoes the rollback. Until then nothing here is changed.",
+            ],
+        ),
+        Error::Part { .. } => ("part", Failed, &["See the cause; everything is as it was."]),
         Error::AnsweredMeanwhile { .. } => {
             ("busy", Busy, &["Try again: `safepoint status` shows the last rollback."])
         }

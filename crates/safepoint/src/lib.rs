@@ -98,6 +98,7 @@ pub use layout::{Exported, ImportOptions, Imported, Layout, LayoutError, check_l
 pub use manager::{CheckpointManager, Settings};
 pub use part::{Captured, Left, Note, Outline, Part, Prepared, PutBack};
 pub use parts::git::{GitCapture, GitMoved, GitReset, Uncommitted};
+pub use parts::outside::PartProvider;
 pub use parts::session::SessionBack;
 pub use plan_file::{
     PLAN_FILE_BYTES_MAX, Place, PlanFile, PlanFileError, PlanFileProblem, PlanFormat, PlanProblemKind,
@@ -119,11 +120,12 @@ pub use strategy::{Check, Printed, Progressed, Search, Staged, StagedEnd, Trial,
 pub use upkeep::{Cap, Judged, Policies, Thoroughness};
 pub use validate::{DamagedPart, Validation};
 
+pub use safepoint_catalog::Transaction;
 pub use safepoint_catalog::{
     BrokenEvent, Event, EventCheck, Filter, Pinned, PlanCheckpoint, PlanNote, PlanRecord, PlanSummary,
     RoleFilter, Summary, Workspace, sqlite_version,
 };
 pub use safepoint_model as model;
 pub use safepoint_model::progress::{Activity, Progress, Silent};
-pub use safepoint_store::{Collected, Depth, Outcome, Usage};
-pub use safepoint_workspace::{Blocked, Capabilities, Intruder, Times};
+pub use safepoint_store::{Collected, Depth, Outcome, Usage, Writer};
+pub use safepoint_workspace::{Blocked, Capabilities, Ended, Finding, Intruder, Times};

@@ -3,6 +3,7 @@
 use crate::config::{self, Broken, CONFIG_BYTES_MAX, ConfigError, ConfigFile, Effective};
 use crate::environment::{Environment, SystemEnvironment};
 use crate::home::{Access, Home, HomeOwner, Scratch};
+use crate::parts::outside::PartProvider;
 use crate::records::CatalogStanding;
 use crate::{Error, find};
 use safepoint_catalog::{Catalog, CatalogError, Filter, Summary, Workspace};
@@ -20,6 +21,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -53,6 +55,8 @@ pub struct Settings {
     pub access: Access,
     /// Whose home may be written.
     pub home_owner: HomeOwner,
+    /// Kinds of parts that your program brings.
+    pub parts: Vec<Arc<dyn PartProvider>>,
 }
 
 impl Default for Settings {
@@ -71,6 +75,7 @@ impl Default for Settings {
             database_helper: Vec::new(),
             access: Access::default(),
             home_owner: HomeOwner::default(),
+            parts: Vec::new(),
         }
     }
 }

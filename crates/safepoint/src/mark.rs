@@ -6,6 +6,7 @@ use safepoint_catalog::{Filter, RoleFilter};
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind};
 use safepoint_model::content::{Content, Form};
 use safepoint_model::files::FilesDocument;
+use safepoint_model::outside::OutsideDocument;
 use safepoint_model::plan;
 use safepoint_model::tree::{Node, Tree};
 use safepoint_model::{CheckpointId, ObjectError, ObjectId, Progress, document};
@@ -72,6 +73,12 @@ pub(crate) fn each_object(
                 let (refs, contents) = git::needed(store, part.document)?;
                 visit(refs);
                 contents.iter().try_for_each(|content| content_objects(manager, content, visit))?;
+            }
+        } else if matches!(part.kind, PartKind::Outside(_)) {
+            if visit(part.document) {
+                let document = OutsideDocument::load(store, part.document)?;
+                let contents = document.contents.into_iter().map(Content::from);
+                contents.into_iter().try_for_each(|content| content_objects(manager, &content, visit))?;
             }
         } else if visit(part.document) && matches!(part.kind, PartKind::Files | PartKind::GitFolder) {
             let files = FilesDocument::load(store, part.document)?;

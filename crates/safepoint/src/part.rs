@@ -8,7 +8,7 @@ use crate::Error;
 use crate::home::PendingCache;
 use crate::parts::git::GitMoved;
 use crate::parts::session::SessionBack;
-use safepoint_catalog::Transaction;
+use safepoint_catalog::{PartNote, Transaction};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, Totals};
 use safepoint_model::coverage::Coverage;
 use safepoint_model::plan::state::TakenBack;
@@ -80,6 +80,13 @@ pub enum PutBack {
     Session(SessionBack),
     /// An agent.
     Agent(String),
+    /// A part that another program brought.
+    Outside {
+        /// Its kind.
+        kind: PartKind,
+        /// Which one of its kind.
+        key: String,
+    },
 }
 
 /// What a crash left of one part.
@@ -169,6 +176,12 @@ pub trait Prepared {
 
     /// What else has to be on record before anything changes.
     fn note(&self) -> Option<Note> {
+        None
+    }
+
+    /// The same, with the part that it is about.
+    #[doc(hidden)]
+    fn part_note(&self) -> Option<PartNote> {
         None
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod files;
 pub(crate) mod git;
+pub(crate) mod outside;
 pub(crate) mod plan;
 pub(crate) mod session;
 

@@ -292,7 +292,7 @@ impl CheckpointManager {
                     let agent = Agent::load(&self.store, part.document)?;
                     work.agents.insert(agent.name.clone(), agent);
                 }
-                PartKind::Files | PartKind::Git | PartKind::GitFolder => {}
+                PartKind::Files | PartKind::Git | PartKind::GitFolder | PartKind::Outside(_) => {}
             }
         }
         Ok(checkpoint)

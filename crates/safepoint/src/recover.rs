@@ -160,7 +160,16 @@ impl CheckpointManager {
     ) -> Result<(), Error> {
         let git =
             GitPart { manager: self, workspace: files.workspace, capture: GitCapture::None, moving: None };
+        // Nothing is undone where something of it could not be.
+        let outside = self.outside_left(files.workspace, record)?;
         let mut prepared = self.resume(&[files, &git], record)?;
+        for (part, note) in &outside {
+            prepared.push(part.resume(Left {
+                rollback: record.id,
+                steps: Vec::new(),
+                note: note.clone(),
+            })?);
+        }
         for prepared in &mut prepared {
             let left = prepared.undo();
             let left =
@@ -199,7 +208,16 @@ impl CheckpointManager {
         if planted!("recovery-leaves-what-was-displaced") {
             return Ok(());
         }
+        // The rollback is done; a program that is not here has nothing that others wait for.
+        let outside = self.outside_left(files.workspace, record).unwrap_or_default();
         let mut prepared = self.resume(&[files], record)?;
+        for (part, note) in &outside {
+            prepared.push(part.resume(Left {
+                rollback: record.id,
+                steps: Vec::new(),
+                note: note.clone(),
+            })?);
+        }
         let settling = self.settle_once(record, &mut prepared, Ended::Done, progress)?;
         if settling.waiting.is_empty() && settling.warnings.is_empty() {
             recovery.settled.push(record.id);

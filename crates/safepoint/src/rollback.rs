@@ -72,7 +72,7 @@ impl RollbackOptions {
             }
             PartKind::Git => named || self.git != GitReset::No,
             PartKind::GitFolder => self.parts.contains(&PartKind::Git),
-            PartKind::Plan | PartKind::Session | PartKind::Agent => {
+            PartKind::Plan | PartKind::Session | PartKind::Agent | PartKind::Outside(_) => {
                 named || (self.parts.is_empty() && self.paths.is_empty() && self.git != GitReset::Mixed)
             }
         }
@@ -121,6 +121,8 @@ pub struct RolledBack {
     pub sessions: Vec<SessionBack>,
     /// Agents that it put back.
     pub agents: Vec<String>,
+    /// Parts of other programs that it put back.
+    pub others: Vec<(PartKind, String)>,
     /// Commands that took back what steps did outside of the files.
     pub undone: Vec<Undone>,
     /// What steps did outside of the files and was not taken back.
@@ -158,6 +160,7 @@ impl RolledBack {
             && self.plans.is_empty()
             && self.sessions.is_empty()
             && self.agents.is_empty()
+            && self.others.is_empty()
     }
 }
 
@@ -463,6 +466,7 @@ fn told(
         plans_left: Vec::new(),
         sessions: Vec::new(),
         agents: Vec::new(),
+        others: Vec::new(),
         undone: Vec::new(),
         effects_not_undone: Vec::new(),
         waiting: Vec::new(),
@@ -485,6 +489,7 @@ fn told(
                 PutBack::Plan { id, taken_back } => told.plans.push((id, taken_back)),
                 PutBack::Session(back) => told.sessions.push(back),
                 PutBack::Agent(name) => told.agents.push(name),
+                PutBack::Outside { kind, key } => told.others.push((kind, key)),
             }
         }
         told.folders.push(folder);

@@ -6,6 +6,7 @@ use safepoint_catalog::{EventCheck, Filter, RoleFilter};
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind};
 use safepoint_model::content::Content;
 use safepoint_model::files::FilesDocument;
+use safepoint_model::outside::OutsideDocument;
 use safepoint_model::plan;
 use safepoint_model::progress::Activity;
 use safepoint_model::session::SessionDocument;
@@ -223,6 +224,8 @@ impl Check<'_> {
                 self.plan(part.document)?;
             } else if part.kind == PartKind::Git {
                 self.git(part.document)?;
+            } else if matches!(part.kind, PartKind::Outside(_)) {
+                self.outside(part.document)?;
             } else if part.kind == PartKind::Session {
                 self.session(part.document)?;
             } else if self.object(None, part.document)?
@@ -264,6 +267,20 @@ impl Check<'_> {
         };
         self.object(None, refs)?;
         contents.iter().try_for_each(|content| self.content(None, content))
+    }
+
+    /// A part of another program: its document, and everything that it keeps.
+    fn outside(&mut self, id: ObjectId) -> Result<(), Error> {
+        if !self.object(None, id)? {
+            return Ok(());
+        }
+        match OutsideDocument::load(&self.manager.store, id) {
+            Ok(document) => {
+                let mut contents = document.contents.into_iter().map(Content::from);
+                contents.try_for_each(|content| self.content(None, &content))
+            }
+            Err(error) => self.report(None, error),
+        }
     }
 
     /// A session: its document alone.

@@ -14,6 +14,7 @@ use safepoint_catalog::{Catalog, Workspace};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
 use safepoint_model::content::{Content, Form};
 use safepoint_model::files::FilesDocument;
+use safepoint_model::outside::OutsideDocument;
 use safepoint_model::progress::Activity;
 use safepoint_model::tree::Node;
 use safepoint_model::{
@@ -159,6 +160,7 @@ impl<'a> Writing<'a> {
                 PartKind::Plan => self.plan(plain_key(&part.key), part.document)?,
                 PartKind::Git => self.git(part)?,
                 PartKind::Agent | PartKind::Session => self.other(part)?,
+                PartKind::Outside(_) => self.outside(part)?,
                 // A repository goes elsewhere as git does it: by a clone.
                 PartKind::GitFolder => {}
             }
@@ -261,6 +263,19 @@ impl<'a> Writing<'a> {
         self.file(at, &bytes, DOCUMENT_BYTES_MAX)
     }
 
+    /// A part of another program: its document, and everything that it keeps.
+    fn outside(&mut self, part: &PartRecord) -> Result<(), Error> {
+        let document = OutsideDocument::load(self.store, part.document)?;
+        let bytes = self.store.get(ObjectKind::Document, part.document)?;
+        let at = self.place_of(part)?;
+        self.file(at.clone(), &bytes, DOCUMENT_BYTES_MAX)?;
+        for number in 0..document.contents.len() {
+            let content = document.read(self.store, number)?;
+            self.file(beside(&at, &format!(".{number}.bin")), &content, LIST_BYTES_MAX)?;
+        }
+        Ok(())
+    }
+
     /// The state of a repository: its document, all refs, and the index byte for byte.
     fn git(&mut self, part: &PartRecord) -> Result<(), Error> {
         let state = git::load(self.store, part.document)?;
@@ -277,7 +292,9 @@ impl<'a> Writing<'a> {
     fn place_of(&mut self, part: &PartRecord) -> Result<RelPath, Error> {
         let key = plain_key(&part.key);
         let name = match part.kind {
-            PartKind::Session | PartKind::Git => format!("{}_{}", part.kind, safe(key)),
+            PartKind::Session | PartKind::Git | PartKind::Outside(_) => {
+                format!("{}_{}", part.kind, safe(key))
+            }
             _ => safe(key),
         };
         let at = self.free(folder_of(self.checkpoint.scope, part.kind), &name, ".json")?;

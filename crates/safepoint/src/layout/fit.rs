@@ -187,7 +187,9 @@ impl CheckpointManager {
             }
             PartKind::Plan => (PartKind::Plan, format!("plan {key}"), None),
             // Nothing of these goes back unless it is asked for by name.
-            PartKind::Session | PartKind::Git | PartKind::GitFolder => (part.kind, String::new(), None),
+            PartKind::Session | PartKind::Git | PartKind::GitFolder | PartKind::Outside(_) => {
+                (part.kind, String::new(), None)
+            }
         })
     }
 }

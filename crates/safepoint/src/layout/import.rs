@@ -152,7 +152,7 @@ impl CheckpointManager {
         }
         for ContentRow { kind, key, .. } in &metadata.contents.0 {
             let agent = *kind == PartKind::Agent && workspace.is_some();
-            if agent || matches!(kind, PartKind::Session | PartKind::GitFolder) {
+            if agent || matches!(kind, PartKind::Session | PartKind::GitFolder | PartKind::Outside(_)) {
                 checkpoint.warnings.push(format!("its part {kind} {key:?} was not taken over"));
             }
         }

@@ -38,7 +38,9 @@ impl Going<'_> {
             true => Vec::new(),
             false => self.prepared.iter().flat_map(|prepared| prepared.steps()).cloned().collect(),
         };
-        Ok(transaction.insert_rollback(&self.record, &steps)?)
+        transaction.insert_rollback(&self.record, &steps)?;
+        let notes: Vec<_> = self.prepared.iter().filter_map(|prepared| prepared.part_note()).collect();
+        Ok(transaction.insert_part_notes(self.record.id, &notes)?)
     }
 }
 

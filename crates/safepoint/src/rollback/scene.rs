@@ -181,6 +181,7 @@ impl CheckpointManager {
             lacking.extend(files.capabilities.warnings());
             let git =
                 self.plan_git_of(ground.request, files.workspace, record.id, ground.progress, &mut said)?;
+            let workspace = files.workspace;
             self.add_folder(
                 &mut members,
                 (files, scene.targets[at]),
@@ -188,6 +189,9 @@ impl CheckpointManager {
                 record,
                 at,
             );
+            let Request { to, options, .. } = ground.request;
+            let outside = self.outside_to_go_back(workspace, to, |kind| options.wants(kind), &mut said)?;
+            members.extend(outside.into_iter().map(|(part, target)| Member::new(part, at, target)));
         }
         warnings.extend(passed_over.iter().cloned().chain(said));
         warnings.extend(lacking.into_iter().map(str::to_owned));

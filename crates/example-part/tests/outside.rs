@@ -1,0 +1,242 @@
+//! A part from outside goes back with the files, both or neither; and a program without its code keeps it.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "tests set up folders"
+)]
+
+use safepoint::model::checkpoint::{Checkpoint, PartKind};
+use safepoint::{
+    CheckpointManager, CreateOptions, Depth, Failure, FailureKind, RollbackOptions, Settings, Silent,
+    SystemEnvironment, Thoroughness, Workspace,
+};
+use safepoint_example_part::{KvParts, PROGRAM};
+use safepoint_testkit::{End, Program, copy_tree, kill_at};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A project, a file of keys and values elsewhere, and a home.
+struct Ground {
+    top: tempfile::TempDir,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let top = tempfile::tempdir().unwrap();
+        for name in ["live/project", "live/elsewhere"] {
+            fs::create_dir_all(top.path().join(name)).unwrap();
+        }
+        Self { top }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.top.path().join("live").join(name)
+    }
+
+    fn parts(&self) -> KvParts {
+        KvParts::new(&self.path("elsewhere")).unwrap()
+    }
+
+    /// With or without the code of the part.
+    fn open(&self, with: bool) -> (CheckpointManager, Workspace) {
+        let mut settings = Settings::default();
+        if with {
+            settings.parts.push(Arc::new(self.parts()));
+        }
+        let environment = Box::new(SystemEnvironment::default());
+        let manager = CheckpointManager::open_with(&self.path("home"), settings, environment).unwrap();
+        let workspace = manager.register(&self.path("project")).unwrap();
+        (manager, workspace)
+    }
+
+    fn set(&self, value: &str) {
+        fs::write(self.path("project/file"), value).unwrap();
+        self.parts().set("key", value).unwrap();
+    }
+
+    fn state(&self) -> (String, Option<String>) {
+        (fs::read_to_string(self.path("project/file")).unwrap(), self.parts().text().unwrap())
+    }
+
+    fn create(&self) -> Checkpoint {
+        let (manager, workspace) = self.open(true);
+        manager.create(&workspace, &CreateOptions::default(), &Silent).unwrap().checkpoint
+    }
+
+    fn program(&self, words: &[&str]) -> Program {
+        let places = ["home", "project", "elsewhere"].map(|name| self.path(name).into_os_string());
+        Program {
+            exe: env!("CARGO_BIN_EXE_example-part").into(),
+            args: places.into_iter().chain(words.iter().map(Into::into)).collect(),
+            env: Vec::new(),
+            cwd: self.top.path().to_owned(),
+        }
+    }
+
+    fn keep(&self, name: &str) {
+        let kept = self.top.path().join(name);
+        let _ = fs::remove_dir_all(&kept);
+        copy_tree(&self.top.path().join("live"), &kept).unwrap();
+    }
+
+    fn lay(&self, name: &str) {
+        fs::remove_dir_all(self.top.path().join("live")).unwrap();
+        copy_tree(&self.top.path().join(name), &self.top.path().join("live")).unwrap();
+    }
+}
+
+fn kind() -> PartKind {
+    "kv.example".parse().unwrap()
+}
+
+#[test]
+fn a_part_from_outside_goes_back_with_the_files_and_so_does_the_undo() {
+    let ground = Ground::new();
+    fs::write(ground.path("project/file"), "none").unwrap();
+    let nothing = ground.create();
+    ground.set("1");
+    let one = ground.create();
+    assert_eq!(one.count(kind()), 1);
+    ground.set("2");
+    let (manager, workspace) = ground.open(true);
+    let options = RollbackOptions::default();
+    let (then, now) = (("1".to_owned(), Some("key=1\n".to_owned())), ground.state());
+    let done = manager.rollback(&workspace, one.id, &options, &Silent).unwrap();
+    assert_eq!((done.others.len(), ground.state()), (1, then.clone()));
+    manager.undo(&workspace, &options, &Silent).unwrap();
+    assert_eq!(ground.state(), now);
+    // What was not there is not there again.
+    manager.rollback(&workspace, nothing.id, &options, &Silent).unwrap();
+    assert_eq!(ground.state(), ("none".to_owned(), None));
+    manager.undo(&workspace, &options, &Silent).unwrap();
+    assert_eq!(ground.state(), now);
+    // It can be chosen, and left out.
+    let chosen = |kind| RollbackOptions { parts: vec![kind], ..RollbackOptions::default() };
+    manager.rollback(&workspace, one.id, &chosen(kind()), &Silent).unwrap();
+    assert_eq!(ground.state(), (now.0.clone(), then.1.clone()));
+    manager.rollback(&workspace, one.id, &chosen(PartKind::Files), &Silent).unwrap();
+    assert_eq!(ground.state(), then);
+}
+
+#[test]
+fn a_part_from_outside_killed_anywhere_is_old_or_new_with_the_files() {
+    let ground = Ground::new();
+    ground.set("1");
+    let one = ground.create().id.to_string();
+    ground.set("2");
+    let (old, new) = (ground.state(), ("1".to_owned(), Some("key=1\n".to_owned())));
+    ground.keep("begin");
+    let (mut olds, mut news, mut point) = (0, 0, 0);
+    loop {
+        point += 1;
+        ground.lay("begin");
+        let end = kill_at(&ground.program(&["rollback", &one]), point).unwrap();
+        let done = !matches!(end, End::Killed { .. });
+        assert!(!done || end.is_success(), "{end:?}");
+        // The recovery is killed once as well, each time somewhere else.
+        let _ = kill_at(&ground.program(&["recover"]), 1 + point % 23).unwrap();
+        let recovered = kill_at(&ground.program(&["recover"]), u64::MAX).unwrap();
+        assert!(recovered.is_success(), "killed at {end:?}: {recovered:?}");
+        let state = ground.state();
+        assert!(state == old || state == new, "killed at {end:?}: {state:?}");
+        assert!(!done || state == new);
+        *(if state == new { &mut news } else { &mut olds }) += 1;
+        if done {
+            break;
+        }
+    }
+    eprintln!("kill -9 with a part from outside: {point} points, {olds} old, {news} new, 0 mixtures");
+    assert!(olds > 10 && news > 1);
+}
+
+#[test]
+fn a_program_without_the_code_keeps_the_part_and_puts_the_rest_back() {
+    let ground = Ground::new();
+    ground.set("1");
+    let one = ground.create();
+    ground.set("2");
+    ground.create();
+    let (manager, workspace) = ground.open(false);
+    // Collected, validated and exported like any other.
+    manager.collect(Thoroughness::Everything, &Silent).unwrap();
+    assert!(manager.validate(Some(&one), Depth::Deep, &Silent).unwrap().is_valid());
+    let out = ground.path("out");
+    let exported = manager.export_checkpoint(&one, &out, &Silent).unwrap();
+    let below = fs::read_dir(exported.path.join("task_tool_state")).unwrap().flatten();
+    let names: Vec<String> = below.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    assert!(names.iter().any(|name| name.starts_with("kv.example") && name.ends_with(".0.bin")), "{names:?}");
+    let done = manager.rollback(&workspace, one.id, &RollbackOptions::default(), &Silent).unwrap();
+    assert_eq!(ground.state(), ("1".to_owned(), Some("key=1\nkey=2\n".to_owned())));
+    assert!(done.warnings.iter().any(|warning| warning.contains(PROGRAM)), "{:?}", done.warnings);
+    // And whoever has the code still has all of it.
+    let (manager, workspace) = ground.open(true);
+    manager.rollback(&workspace, one.id, &RollbackOptions::default(), &Silent).unwrap();
+    assert_eq!(ground.state().1, Some("key=1\n".to_owned()));
+}
+
+#[test]
+fn a_rollback_cut_short_is_not_mended_without_the_code_of_its_part() {
+    let ground = Ground::new();
+    ground.set("1");
+    let one = ground.create().id.to_string();
+    ground.set("2");
+    let old = ground.state();
+    ground.keep("begin");
+    let mut refused = 0;
+    for point in 1.. {
+        ground.lay("begin");
+        let end = kill_at(&ground.program(&["rollback", &one]), point).unwrap();
+        if !matches!(end, End::Killed { .. }) {
+            break;
+        }
+        let (manager, workspace) = ground.open(false);
+        let before = ground.state();
+        if let Err(error) = manager.recover(&workspace, &Silent) {
+            let failure = Failure::from(&error);
+            assert_eq!((failure.code, failure.kind), ("unknown_part", FailureKind::Conflict), "{error}");
+            assert!(error.to_string().contains(PROGRAM), "{error}");
+            assert_eq!(ground.state(), before, "nothing was changed");
+            drop(manager);
+            assert!(kill_at(&ground.program(&["recover"]), u64::MAX).unwrap().is_success());
+            assert_eq!(ground.state(), old);
+            refused += 1;
+        }
+    }
+    assert!(refused > 3, "{refused}");
+}
+
+#[test]
+fn the_lock_keeps_others_out_while_the_file_goes_back() {
+    // Two programs at once: whatever the order, no line is lost and none is half.
+    let ground = Ground::new();
+    ground.set("1");
+    let one = ground.create();
+    let (manager, workspace) = ground.open(true);
+    std::thread::scope(|threads| {
+        let writer = threads.spawn(|| {
+            for number in 0..50 {
+                ground.parts().set("other", &number.to_string()).unwrap();
+            }
+        });
+        for _ in 0..10 {
+            // It may find the file changed between its look and its lock: then nothing has happened.
+            let _ = manager.rollback(&workspace, one.id, &RollbackOptions::default(), &Silent);
+        }
+        writer.join().unwrap();
+    });
+    let text = ground.parts().text().unwrap().unwrap();
+    assert!(text.starts_with("key=1\n") && text.ends_with('\n'), "{text}");
+    assert!(text.lines().all(|line| line.contains('=')), "{text}");
+}
+
+#[test]
+fn a_name_that_the_program_does_not_know_is_refused() {
+    use safepoint::PartProvider;
+    let ground = Ground::new();
+    let Err(error) = ground.parts().open(Path::new("/"), "other") else { panic!("it was opened") };
+    assert!(error.to_string().contains("other"), "{error}");
+}

@@ -1,0 +1,236 @@
+//! Parts that another program brings, through [`Settings::parts`](crate::Settings::parts).
+//!
+//! Without that program's code its parts stay in checkpoints: what they keep is named by their documents. A rollback leaves them alone and
+//! says so; one that a crash cut short and that included them is not mended without them.
+
+use crate::part::{Captured, Left, Note, Outline, Part, Prepared, PutBack};
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::{PartNote, Transaction, Workspace};
+use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
+use safepoint_model::outside::{OutsideDocument, OutsideKind};
+use safepoint_model::rollback::Rollback;
+use safepoint_model::{ObjectId, Progress, RelPath, RollbackId};
+use safepoint_store::Writer;
+use safepoint_workspace::{Ended, Finding};
+use std::fmt;
+use std::path::Path;
+
+/// A kind of part that another program brings.
+///
+/// The document of such a part is an [`OutsideDocument`], so that its contents are kept and checked also where the program is missing.
+/// A part that is not there is captured as well, so that an undo can take it away again.
+pub trait PartProvider: fmt::Debug + Send + Sync {
+    /// The name of the kind.
+    fn kind(&self) -> OutsideKind;
+
+    /// The parts of this kind that a folder has. Names are short, and have no control characters.
+    ///
+    /// # Errors
+    /// When it cannot be found out: there is no checkpoint then.
+    fn find(&self, folder: &Path) -> Result<Vec<String>, Error>;
+
+    /// One of the parts, whether it is there or not.
+    ///
+    /// # Errors
+    /// When the name is none that this program knows.
+    fn open(&self, folder: &Path, name: &str) -> Result<Box<dyn Part>, Error>;
+}
+
+/// A part of another program, under the name that checkpoints know it by.
+pub(crate) struct OutsidePart {
+    inner: Box<dyn Part>,
+    kind: OutsideKind,
+    key: String,
+}
+
+/// The key of a part: the workspace that it belongs to, and its name there.
+fn key_of(workspace: &Workspace, name: &str) -> String {
+    format!("{}:{name}", workspace.id)
+}
+
+fn name_of<'k>(workspace: &Workspace, key: &'k str) -> Option<&'k str> {
+    key.strip_prefix(&workspace.id.to_string())?.strip_prefix(':')
+}
+
+impl CheckpointManager {
+    fn provider(&self, kind: PartKind) -> Option<&dyn PartProvider> {
+        let PartKind::Outside(kind) = kind else { return None };
+        self.settings.parts.iter().find(|provider| provider.kind() == kind).map(AsRef::as_ref)
+    }
+
+    fn open_outside(
+        &self,
+        provider: &dyn PartProvider,
+        workspace: &Workspace,
+        name: &str,
+    ) -> Result<OutsidePart, Error> {
+        let inner = provider.open(workspace.root_path(), name)?;
+        Ok(OutsidePart { inner, kind: provider.kind(), key: key_of(workspace, name) })
+    }
+
+    /// The parts of other programs that a workspace has now.
+    pub(crate) fn outside_found(&self, workspace: &Workspace) -> Result<Vec<OutsidePart>, Error> {
+        let mut parts = Vec::new();
+        for provider in &self.settings.parts {
+            for name in provider.find(workspace.root_path())? {
+                parts.push(self.open_outside(provider.as_ref(), workspace, &name)?);
+            }
+        }
+        Ok(parts)
+    }
+
+    /// The parts of other programs that a rollback of a workspace captures, each with the document that it goes back to. What cannot go
+    /// back because its program is missing is told.
+    pub(crate) fn outside_to_go_back(
+        &self,
+        workspace: &Workspace,
+        to: &Checkpoint,
+        wants: impl Fn(PartKind) -> bool,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<(OutsidePart, Option<ObjectId>)>, Error> {
+        let mut going = Vec::new();
+        for PartRecord { kind, key, document } in &to.parts {
+            let (PartKind::Outside(_), Some(name)) = (kind, name_of(workspace, key)) else { continue };
+            match self.provider(*kind) {
+                Some(provider) => {
+                    let part = self.open_outside(provider, workspace, name)?;
+                    going.push((part, wants(*kind).then_some(*document)));
+                }
+                None if wants(*kind) => {
+                    let program = OutsideDocument::load(&self.store, *document)?.program;
+                    warnings.push(format!(
+                        "{kind} {name} stays as it is: only {program} can put it back, and that is not part of this program"
+                    ));
+                }
+                None => {}
+            }
+        }
+        for part in self.outside_found(workspace)? {
+            if !going.iter().any(|(known, _)| (known.kind, &known.key) == (part.kind, &part.key)) {
+                going.push((part, None));
+            }
+        }
+        Ok(going)
+    }
+
+    /// The parts of other programs that a rollback on record includes, each with what it noted.
+    ///
+    /// # Errors
+    /// [`Error::UnknownPart`] where the code of one is missing.
+    pub(crate) fn outside_left(
+        &self,
+        workspace: &Workspace,
+        record: &Rollback,
+    ) -> Result<Vec<(OutsidePart, Vec<u8>)>, Error> {
+        let mut parts = Vec::new();
+        for PartNote { kind, key, program, note } in self.catalog.part_notes(record.id)? {
+            let unknown = Error::UnknownPart { rollback: record.id, kind, program };
+            let (Some(provider), Some(name)) = (self.provider(kind), name_of(workspace, &key)) else {
+                return Err(unknown);
+            };
+            parts.push((self.open_outside(provider, workspace, name)?, note));
+        }
+        Ok(parts)
+    }
+}
+
+impl Part for OutsidePart {
+    fn kind(&self) -> PartKind {
+        PartKind::Outside(self.kind)
+    }
+
+    fn key(&self) -> String {
+        self.key.clone()
+    }
+
+    fn capture(
+        &self,
+        writer: &Writer<'_>,
+        target: Option<ObjectId>,
+        progress: &dyn Progress,
+    ) -> Result<Captured, Error> {
+        let mut captured = self.inner.capture(writer, target, progress)?;
+        // What cannot be read without the program would be lost by the next collection.
+        if let Some(document) = captured.document {
+            OutsideDocument::load(writer, document)?;
+        }
+        // The files of a checkpoint are those of the workspace.
+        captured.totals = safepoint_model::checkpoint::Totals::default();
+        Ok(captured)
+    }
+
+    fn commit(&self, transaction: &Transaction<'_>, checkpoint: &Checkpoint) -> Result<(), Error> {
+        self.inner.commit(transaction, checkpoint)
+    }
+
+    fn prepare<'p>(
+        &'p self,
+        now: Option<ObjectId>,
+        target: ObjectId,
+        writer: &Writer<'_>,
+    ) -> Result<Box<dyn Prepared + 'p>, Error> {
+        Ok(Box::new(OutsidePrepared { inner: self.inner.prepare(now, target, writer)?, part: self }))
+    }
+
+    fn resume<'p>(&'p self, left: Left) -> Result<Box<dyn Prepared + 'p>, Error> {
+        Ok(Box::new(OutsidePrepared { inner: self.inner.resume(left)?, part: self }))
+    }
+}
+
+/// A rollback of a part of another program, on its way.
+struct OutsidePrepared<'p> {
+    inner: Box<dyn Prepared + 'p>,
+    part: &'p OutsidePart,
+}
+
+impl Prepared for OutsidePrepared<'_> {
+    fn outline(&self) -> Option<&Outline> {
+        None
+    }
+
+    fn put_back(&self) -> Option<PutBack> {
+        Some(PutBack::Outside { kind: self.part.kind(), key: self.part.key() })
+    }
+
+    fn note(&self) -> Option<Note> {
+        self.inner.note()
+    }
+
+    fn part_note(&self) -> Option<PartNote> {
+        let Note { program, bytes } = self.inner.note()?;
+        Some(PartNote { kind: self.part.kind(), key: self.part.key(), program, note: bytes })
+    }
+
+    fn stage(&mut self, rollback: RollbackId, progress: &dyn Progress) -> Result<(), Error> {
+        self.inner.stage(rollback, progress)
+    }
+
+    fn intend(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
+        self.inner.intend(transaction)
+    }
+
+    fn apply(&mut self, progress: &dyn Progress) -> Result<Vec<RelPath>, Error> {
+        self.inner.apply(progress)
+    }
+
+    fn publish(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
+        self.inner.publish(transaction)
+    }
+
+    fn undo(&mut self) -> Result<Vec<String>, Error> {
+        self.inner.undo()
+    }
+
+    fn settle(
+        &mut self,
+        ended: Ended,
+        writer: &Writer<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Vec<Finding>, Error> {
+        self.inner.settle(ended, writer, progress)
+    }
+
+    fn clear(&mut self) -> Result<bool, Error> {
+        self.inner.clear()
+    }
+}
