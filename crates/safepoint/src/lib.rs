@@ -37,6 +37,7 @@ mod build;
 mod compare;
 mod config;
 mod correct;
+#[allow(clippy::too_many_arguments, reason = "still to be split")]
 mod create;
 mod databases;
 mod effects;
@@ -70,6 +71,7 @@ mod sandbox;
 mod sessions;
 mod space;
 mod spelling;
+#[allow(clippy::too_many_arguments, reason = "still to be split")]
 mod strategy;
 mod undo;
 mod upkeep;

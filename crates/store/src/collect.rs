@@ -79,6 +79,12 @@ enum Emptied {
     Rebuilt,
 }
 
+/// Packs to empty, and the token under which the dead objects in them were condemned.
+struct Condemned {
+    packs: Vec<Weighed>,
+    token: i64,
+}
+
 impl Store {
     /// Frees the space of objects that nobody needs. `mark` adds to the set every object that somebody needs; it is called a second
     /// time for what was put on record since the first.
@@ -107,7 +113,8 @@ impl Store {
         let token = new_token().map_err(failed)?;
         let dead: Vec<ObjectId> = chosen.iter().flat_map(|weighed| weighed.dead.iter().copied()).collect();
         self.with_index(|index| index.condemn(&dead, token))?;
-        let result = self.collect_condemned(how, &chosen, token, &mut live, mark, &mut collected);
+        let condemned = Condemned { packs: chosen, token };
+        let result = self.collect_condemned(how, &condemned, &mut live, mark, &mut collected);
         // Whatever happened: what is still there may be used again.
         self.with_index(|index| index.absolve(None))?;
         result.map(|()| collected)
@@ -116,8 +123,7 @@ impl Store {
     fn collect_condemned<E: From<StoreError>>(
         &self,
         how: &Collecting<'_>,
-        chosen: &[Weighed],
-        token: i64,
+        condemned: &Condemned,
         live: &mut HashSet<ObjectId>,
         mark: &mut dyn FnMut(&mut HashSet<ObjectId>) -> Result<(), E>,
         collected: &mut Collected,
@@ -133,12 +139,12 @@ impl Store {
             mark(live)?;
         }
         self.with_index(|index| index.absolve(Some(live)))?;
-        for Weighed { name, .. } in chosen {
+        for Weighed { name, .. } in &condemned.packs {
             if (how.stop)() {
                 collected.outcome = Outcome::Stopped;
                 return Ok(());
             }
-            match self.empty_pack(name, token, live)? {
+            match self.empty_pack(name, condemned.token, live)? {
                 Emptied::Gone { objects, freed_bytes } => {
                     collected.packs += 1;
                     collected.objects += objects;

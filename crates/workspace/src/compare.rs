@@ -23,6 +23,13 @@ pub(crate) enum CompareError {
 /// Owner bits that Safepoint itself adds to a directory for as long as it works in it.
 const WORK_BITS: u16 = 0o700;
 
+/// A directory entry on disk.
+struct Found<'a> {
+    dir: &'a OwnedFd,
+    name: &'a [u8],
+    facts: Facts,
+}
+
 /// Whether the entry at this name is the expected one: type, content, target, mode and attributes, as far as they can be kept there; everything below, for a
 /// directory, and nothing else. A directory may carry more rights for its owner: a rollback lends itself these.
 pub(crate) fn matches(
@@ -33,12 +40,13 @@ pub(crate) fn matches(
     owners: Owners,
 ) -> Result<bool, CompareError> {
     let Some(facts) = linux::facts_if_any(dir, name)? else { return Ok(false) };
+    let found = Found { dir, name, facts };
     match &expected.node {
-        Node::File(content) => file_matches(source, dir, name, &facts, content, &expected.meta, owners),
-        Node::Symlink(target) => Ok(facts.file_type.is_symlink()
-            && owner_matches(&facts, &expected.meta, owners)
+        Node::File(content) => file_matches(source, &found, content, &expected.meta, owners),
+        Node::Symlink(target) => Ok(found.facts.file_type.is_symlink()
+            && owner_matches(&found.facts, &expected.meta, owners)
             && linux::read_link(dir, name)? == *target),
-        Node::Directory(tree) => directory_matches(source, dir, name, &facts, *tree, &expected.meta, owners),
+        Node::Directory(tree) => directory_matches(source, &found, *tree, &expected.meta, owners),
     }
 }
 
@@ -48,13 +56,12 @@ fn owner_matches(facts: &Facts, meta: &Meta, owners: Owners) -> bool {
 
 fn file_matches(
     source: &dyn ObjectSource,
-    dir: &OwnedFd,
-    name: &[u8],
-    facts: &Facts,
+    found: &Found<'_>,
     content: &Content,
     meta: &Meta,
     owners: Owners,
 ) -> Result<bool, CompareError> {
+    let Found { dir, name, facts } = found;
     if !facts.file_type.is_file() || facts.size != content.size || !could_match(facts, meta, owners, 0) {
         return Ok(false);
     }
@@ -118,13 +125,12 @@ pub(crate) fn content_matches(
 
 fn directory_matches(
     source: &dyn ObjectSource,
-    dir: &OwnedFd,
-    name: &[u8],
-    facts: &Facts,
+    found: &Found<'_>,
     tree: ObjectId,
     meta: &Meta,
     owners: Owners,
 ) -> Result<bool, CompareError> {
+    let Found { dir, name, facts } = found;
     if !facts.file_type.is_dir() || !could_match(facts, meta, owners, WORK_BITS) {
         return Ok(false);
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests set up folders and start the program")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+#![allow(clippy::too_many_lines, reason = "tests hold the whole output of each command")]
 
 mod answers;
 mod databases;

@@ -278,6 +278,7 @@ impl Scene {
     }
 
     /// In this folder, which may be a mounted file system.
+    #[allow(clippy::too_many_lines, reason = "the state before each act, in the order in which it is made")]
     pub(crate) fn at(folder: &Path, act: Act, without: &'static str) -> Self {
         let (home, project) = (folder.join("home"), folder.join("project"));
         fs::create_dir(&project).unwrap();

@@ -119,6 +119,7 @@ use Schema::{CannotSay, NeverSees, Refuses};
 const SLUG: &str =
     "a name has 1 to 64 of the characters a-z, 0-9, `.`, `_` and `-`, and begins with a letter or a digit";
 
+#[allow(clippy::too_many_lines, reason = "a table of one row per mistake")]
 fn bad_files() -> Vec<(&'static str, String, Schema)> {
     let plan_id = format!("`id`, line 2, column 6: {SLUG}");
     let step_id = format!("`id` in step `#1`, line 3, column 6: {SLUG}");

@@ -386,6 +386,13 @@ pub(super) enum Outcome {
     Stopped,
 }
 
+/// A step that failed, the reason, and what it printed.
+struct FailedStep<'a> {
+    path: &'a str,
+    error: &'a str,
+    log: Option<ObjectId>,
+}
+
 /// Sets what a step printed.
 fn keep_log_of(plan: &mut Plan, path: &str, log: Option<ObjectId>) -> Result<(), PlanRule> {
     let at = plan.find(path)?;
@@ -422,7 +429,8 @@ impl CheckpointManager {
         log: Option<ObjectId>,
         progress: &dyn Progress,
     ) -> Result<crate::StepMoved, Error> {
-        self.fail_by(id, path, error, log, progress, |plan, now| plan.fail(path, error, now))
+        let failed = FailedStep { path, error, log };
+        self.fail_by(id, &failed, progress, |plan, now| plan.fail(path, error, now))
     }
 
     /// The command of a subplan said that it did not go well.
@@ -434,18 +442,18 @@ impl CheckpointManager {
         log: Option<ObjectId>,
         progress: &dyn Progress,
     ) -> Result<crate::StepMoved, Error> {
-        self.fail_by(id, path, error, log, progress, |plan, now| plan.refuted(path, error, now))
+        let failed = FailedStep { path, error, log };
+        self.fail_by(id, &failed, progress, |plan, now| plan.refuted(path, error, now))
     }
 
     fn fail_by(
         &self,
         id: &str,
-        path: &str,
-        error: &str,
-        log: Option<ObjectId>,
+        failed: &FailedStep<'_>,
         progress: &dyn Progress,
         rule: impl FnOnce(&mut Plan, safepoint_model::Timestamp) -> Result<Vec<Happening>, PlanRule>,
     ) -> Result<crate::StepMoved, Error> {
+        let FailedStep { path, error, log } = *failed;
         let now = self.environment.now();
         let (record, happened) = self.catalog.write(|transaction| {
             let mut record = transaction.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.to_owned() })?;
