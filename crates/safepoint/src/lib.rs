@@ -1,6 +1,6 @@
 //! Checkpoints and rollback for the work of AI agents.
 //!
-//! A checkpoint is a named, immutable set of parts: today the files of a workspace. A rollback makes them equal to a checkpoint
+//! A checkpoint is a named, immutable set of parts: files, plans, sessions, agents, git state. A rollback makes them equal to a checkpoint
 //! again: all of them or none, whatever happens meanwhile, and it is itself a record that can be undone.
 //!
 //! ```

@@ -1,9 +1,9 @@
-//! The one place where a program is started: a line for the shell, in a process group of its own.
+//! Runs a shell command in its own process group: steps, checks and undo commands of plans, and the commands of `--verify` and `--until`.
 //!
-//! Comes in: the line, where and with which variables it runs, until when, and whether somebody wants it to stop. Goes out: how it
-//! ended, and what it printed. Whatever way it ends, the whole group ends with it.
+//! In: the command, its directory, variables and deadline, and a callback that asks for a stop. Out: its exit and its output. However it
+//! ends, the whole process group ends with it. `databases.rs`, and `run.rs` and `checks.rs` of the command line, start other programs.
 
-#![allow(clippy::disallowed_methods, reason = "this module is the one that starts programs")]
+#![allow(clippy::disallowed_methods, reason = "this module starts the commands of plans and of rollbacks")]
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};

@@ -2,7 +2,7 @@
 //!
 //! Standard output is the program's alone. Its exit status is ours, in the form that shells give it.
 
-#![allow(clippy::disallowed_methods, reason = "this command is the one that starts a program")]
+#![allow(clippy::disallowed_methods, reason = "this command starts the program that the user names")]
 
 use crate::cli::args::RunArgs;
 use crate::cli::output::Reply;

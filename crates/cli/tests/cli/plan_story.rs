@@ -1,4 +1,4 @@
-//! The whole story of a plan that goes wrong, each command in a process of its own (R9.2).
+//! The whole story of a plan that goes wrong, each command in a process of its own.
 
 use crate::plan_run::data;
 use crate::sandbox::Sandbox;
