@@ -32,6 +32,9 @@ fn as_root(place: &Place, args: &[&str]) -> Answer {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_safepoint"));
     command.args(&args).env_clear().current_dir(place.project());
     command.env("HOME", place.path("user")).env("USER", "root").env("NO_COLOR", "1");
+    if let Some(file) = std::env::var_os("LLVM_PROFILE_FILE") {
+        command.env("LLVM_PROFILE_FILE", file);
+    }
     Answer::of(&args, &command.output().unwrap())
 }
 
