@@ -37,7 +37,6 @@ mod build;
 mod compare;
 mod config;
 mod correct;
-#[allow(clippy::too_many_arguments, reason = "still to be split")]
 mod create;
 mod databases;
 mod effects;
@@ -71,7 +70,6 @@ mod sandbox;
 mod sessions;
 mod space;
 mod spelling;
-#[allow(clippy::too_many_arguments, reason = "still to be split")]
 mod strategy;
 mod undo;
 mod upkeep;
