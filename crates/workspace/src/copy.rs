@@ -17,6 +17,7 @@ use safepoint_model::coverage::{Skipped, Why};
 use safepoint_model::progress::Activity;
 use safepoint_model::tree::{Meta, Owners, Xattr};
 use safepoint_model::{Progress, RelPath};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
@@ -57,7 +58,24 @@ pub fn copy_tree(
     own: &[RelPath],
     progress: &dyn Progress,
 ) -> Result<Copied, WorkspaceError> {
-    copy_levels(root, to, own, DEPTH_MAX, progress)
+    copy_levels(root, to, Selection { own, only: None }, DEPTH_MAX, progress)
+}
+
+/// What of a folder is copied.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Selection<'a> {
+    /// Paths that are left out.
+    pub(crate) own: &'a [RelPath],
+    /// Only these names in the root; all of them where nothing is said.
+    pub(crate) only: Option<&'a [OsString]>,
+}
+
+impl Selection<'_> {
+    /// Whether a path belongs to the copy.
+    pub(crate) fn takes(&self, path: &RelPath) -> bool {
+        let chosen = |name: &[u8]| self.only.is_none_or(|only| only.iter().any(|it| it.as_bytes() == name));
+        !self.own.contains(path) && path.names().next().is_none_or(chosen)
+    }
 }
 
 /// Deletes a folder that [`copy_tree`] made, whole, without following links. Missing is no failure.
@@ -99,10 +117,10 @@ pub(crate) fn split(path: &Path) -> io::Result<(OwnedFd, &[u8])> {
     Ok((rustix::fs::open(above, flags, Mode::empty())?, name.as_bytes()))
 }
 
-fn copy_levels(
+pub(crate) fn copy_levels(
     root: &Root,
     to: &Path,
-    own: &[RelPath],
+    selection: Selection<'_>,
     depth_max: usize,
     progress: &dyn Progress,
 ) -> Result<Copied, WorkspaceError> {
@@ -114,7 +132,7 @@ fn copy_levels(
         let result = linux::open_dir(&above, name)
             .and_then(|to| linux::drop_acls(&to).and_then(|()| Ok((linux::facts_of(&to)?, to))))
             .map_err(failed)
-            .and_then(|(top, to)| Copying::new(root, &top, own, depth_max, progress).root(root, to));
+            .and_then(|(top, to)| Copying::new(root, &top, selection, depth_max, progress).root(root, to));
         if result.is_err() {
             // What is wrong with the copy is worth more than what may be wrong with its end.
             let _ = stage::remove_tree(&above, name);
@@ -126,11 +144,11 @@ fn copy_levels(
 }
 
 /// One copy on its way.
-struct Copying<'a> {
+pub(crate) struct Copying<'a> {
     place: (u32, u32, u64),
     /// The folder of the copy itself.
     top: (u32, u32, u64),
-    own: &'a [RelPath],
+    selection: Selection<'a>,
     owners: Owners,
     depth_max: usize,
     progress: &'a dyn Progress,
@@ -143,11 +161,11 @@ struct Copying<'a> {
 }
 
 /// A directory and its copy.
-struct Here {
-    from: OwnedFd,
-    to: OwnedFd,
-    path: RelPath,
-    depth: usize,
+pub(crate) struct Here {
+    pub(crate) from: OwnedFd,
+    pub(crate) to: OwnedFd,
+    pub(crate) path: RelPath,
+    pub(crate) depth: usize,
 }
 
 /// An entry to be copied, with all that has to be read of it but the content.
@@ -158,17 +176,17 @@ enum Found {
 }
 
 impl<'a> Copying<'a> {
-    fn new(
+    pub(crate) fn new(
         root: &Root,
         top: &Facts,
-        own: &'a [RelPath],
+        selection: Selection<'a>,
         depth_max: usize,
         progress: &'a dyn Progress,
     ) -> Self {
         Self {
             place: root.place(),
             top: identity(top),
-            own,
+            selection,
             owners: owners(),
             depth_max,
             progress,
@@ -203,12 +221,12 @@ impl<'a> Copying<'a> {
         finished.map_err(|source| WorkspaceError::Copy { path: here.path.clone(), source })
     }
 
-    fn entry(&self, here: &Here, name: &[u8]) -> Result<(), WorkspaceError> {
+    pub(crate) fn entry(&self, here: &Here, name: &[u8]) -> Result<(), WorkspaceError> {
         if self.progress.interrupted() {
             return Err(WorkspaceError::Interrupted);
         }
         let path = scan::join(&here.path, name)?;
-        if self.own.contains(&path) {
+        if !self.selection.takes(&path) {
             self.leave_out(path, Why::OwnFolder);
             return Ok(());
         }

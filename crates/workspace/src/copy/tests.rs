@@ -506,7 +506,7 @@ fn what_is_nested_too_deeply_is_left_out_and_told() {
     place.write("1/2/3/x", "x");
     place.write("1/2/y", "y");
     let root = Root::open(&place.from("")).unwrap();
-    let copied = copy_levels(&root, &place.to(""), &[], 2, &Silent).unwrap();
+    let copied = copy_levels(&root, &place.to(""), Selection { own: &[], only: None }, 2, &Silent).unwrap();
     assert_eq!(left_out(&copied), [("1/2/3".to_owned(), Why::TooDeep)]);
     assert_eq!(fs::read_to_string(place.to("1/2/y")).unwrap(), "y");
 }

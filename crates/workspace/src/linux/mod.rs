@@ -22,6 +22,7 @@ use safepoint_model::RelPath;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 /// What the kernel says about an entry: enough to see that it changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -361,6 +362,28 @@ pub(crate) fn free_bytes(dir: impl AsFd) -> io::Result<u64> {
         return Ok(u64::MAX);
     }
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+const SECOND_NS: i64 = 1_000_000_000;
+/// The coarsest stamps, those of FAT, are of even seconds.
+const COARSEST_NS: i64 = 2 * SECOND_NS;
+
+/// The time that the kernel would stamp a file with now (`ktime_get_coarse_real_ts64`).
+pub(crate) fn coarse_now_ns() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    now.tv_sec.saturating_mul(SECOND_NS).saturating_add(now.tv_nsec)
+}
+
+/// Waits until a further change would get a stamp other than this one.
+pub(crate) fn wait_for_tick(newest_ns: i64) {
+    let (until, longest) = match newest_ns % SECOND_NS {
+        0 => (newest_ns.saturating_add(COARSEST_NS), Duration::from_nanos(COARSEST_NS.unsigned_abs())),
+        _ => (newest_ns, Duration::from_millis(50)),
+    };
+    let begun = Instant::now();
+    while coarse_now_ns() <= until && begun.elapsed() < longest {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Whether this process may make and take away names in a directory.

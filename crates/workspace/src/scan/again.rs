@@ -23,16 +23,13 @@ use safepoint_model::tree::{Entry, Meta, Node, Tree};
 use safepoint_model::{ObjectId, RelPath};
 use std::io;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A directory that still changes after it was read again this many times is only looked at, and then reported or not.
 const READ_AGAIN_MAX: u32 = 3;
 /// The pauses before these looks. What moves between two directories may be in neither at a single look, so there are several, and no rhythm
 /// fits all of them.
 const PAUSES_MS: [u64; 6] = [0, 1, 2, 3, 5, 8];
-const SECOND_NS: i64 = 1_000_000_000;
-/// The coarsest stamps, those of FAT, are of even seconds.
-const COARSEST_NS: i64 = 2 * SECOND_NS;
 
 /// The clock that stamps files, and when the capture began on it.
 pub(super) struct Clock {
@@ -42,15 +39,9 @@ pub(super) struct Clock {
     newest_ns: AtomicI64,
 }
 
-/// The time that the kernel would stamp a file with now (`ktime_get_coarse_real_ts64`).
-fn coarse_now_ns() -> i64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    now.tv_sec.saturating_mul(SECOND_NS).saturating_add(now.tv_nsec)
-}
-
 impl Clock {
     pub(super) fn start() -> Self {
-        let (started_coarse_ns, started_ns) = (coarse_now_ns(), file::now_ns());
+        let (started_coarse_ns, started_ns) = (linux::coarse_now_ns(), file::now_ns());
         Self { started_coarse_ns, started_ns, newest_ns: AtomicI64::new(i64::MIN) }
     }
 
@@ -72,14 +63,7 @@ impl Clock {
     /// Waits until another change of any directory that was read would show in its stamp.
     fn wait_for_tick(&self) {
         let newest = self.newest_ns.swap(i64::MIN, Ordering::Relaxed);
-        let (until, longest) = match newest % SECOND_NS {
-            0 => (newest.saturating_add(COARSEST_NS), Duration::from_nanos(COARSEST_NS.unsigned_abs())),
-            _ => (newest, Duration::from_millis(50)),
-        };
-        let begun = Instant::now();
-        while coarse_now_ns() <= until && begun.elapsed() < longest {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        linux::wait_for_tick(newest);
     }
 }
 
