@@ -231,6 +231,25 @@ impl Transaction<'_> {
         self.append_event(at, kind, &id.to_string(), &payload)
     }
 
+    /// Takes a rollback that was put back off the record: a probe of a search. One that rescued edits stays, because it says whose they are.
+    ///
+    /// # Errors
+    /// When there is no such rollback, it is in another state, or the rows cannot be written.
+    pub fn forget_rollback(&self, id: RollbackId, at: Timestamp) -> Result<(), CatalogError> {
+        match self.rollback_state(id)? {
+            RollbackState::Aborted if rescued(self.connection, id)?.is_empty() => {}
+            RollbackState::Aborted => return Ok(()),
+            state => return Err(CatalogError::Transition { id, from: Some(state), to: state }),
+        }
+        for sql in [
+            "DELETE FROM rollback_steps WHERE rollback_seq = (SELECT seq FROM rollbacks WHERE id = ?1)",
+            "DELETE FROM rollbacks WHERE id = ?1",
+        ] {
+            query::run(self.connection, format_args!("rollback {id}"), sql, [id.to_string()])?;
+        }
+        self.append_event(at, "rollback.forgotten", &id.to_string(), &json!({}))
+    }
+
     /// Records edits that were found meanwhile, after those that are on record.
     ///
     /// # Errors

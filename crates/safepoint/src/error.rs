@@ -224,6 +224,19 @@ pub enum Error {
         /// How many were tried.
         tried: usize,
     },
+    /// There is too little space for a copy in which candidates could be tried.
+    #[error(
+        "cannot copy the workspace to {path}: the copy needs {needed_bytes} bytes, {free_bytes} bytes are free",
+        path = path.display()
+    )]
+    NoRoomToTry {
+        /// Folder that the copy would go to.
+        path: PathBuf,
+        /// Bytes that the copy takes.
+        needed_bytes: u64,
+        /// Bytes that are free.
+        free_bytes: u64,
+    },
     /// The checkpoint holds nothing of that kind.
     #[error("checkpoint {checkpoint} holds no part {part}")]
     NoPart {

@@ -273,6 +273,11 @@ fn classify(error: &Error) -> Row {
         Error::NonePassed { .. } => {
             ("none_passed", Failed, &["Everything is as it was. Does the command pass anywhere?"])
         }
+        Error::NoRoomToTry { .. } => (
+            "no_room_to_try",
+            Failed,
+            &["Free some space, or try candidates in the workspace itself: add --in-place"],
+        ),
         Error::NoPart { .. } => ("no_part", NotFound, &["`safepoint show ID` shows what it holds."]),
         Error::UnknownPart { .. } => (
             "unknown_part",

@@ -15,8 +15,10 @@ use safepoint_model::{CheckpointId, ObjectId, ObjectKind, WorkspaceId};
 use safepoint_workspace::{
     CacheHead, CacheWriter, NextCache, SmallFile, StatCache, What, is_made_up, remove_tree,
 };
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,26 +70,59 @@ pub(crate) struct PlanLock {
 
 /// The folder for what is only looked at.
 const SCRATCH: &str = "scratch";
-const SHARED: FlockOperation = FlockOperation::NonBlockingLockShared;
+
+/// The beginning of the name of such a folder that lies outside of the home, and the note in the home that says where.
+const BESIDE: &str = ".safepoint-search-";
+const BESIDE_NOTE: &str = "beside";
+const NOTE_BYTES_MAX: u64 = 4096;
+/// How often a folder is made again that was swept before it was locked.
+const SCRATCH_TRIES: u32 = 32;
 
 /// A folder that is deleted when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
+    /// The folder itself, where it lies outside of the home.
+    beside: Option<PathBuf>,
     _lock: fs::File,
 }
 
 impl Scratch {
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.beside.as_ref().unwrap_or(&self.path)
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be deleted now is deleted by the next one.
-        let _ = remove_tree(&self.path);
+        // What cannot be deleted now is deleted by the next command.
+        let gone = self.beside.as_ref().is_none_or(|beside| remove_tree(beside).is_ok());
+        if gone {
+            let _ = remove_tree(&self.path);
+        }
     }
+}
+
+/// Deletes a folder that a dead process left, and what it names outside of the home. A note is believed only as far as the folder that it
+/// names bears the name of this one.
+fn sweep_one(path: &Path, held: &File, name: &str) {
+    let note = open_below(held.as_fd(), Path::new(BESIDE_NOTE), OFlags::RDONLY);
+    let note = note.and_then(|note| SmallFile::read(note, NOTE_BYTES_MAX));
+    if let Ok(SmallFile::Bytes(bytes)) = note {
+        let beside = PathBuf::from(OsString::from_vec(bytes));
+        let is_ours = beside.file_name().is_some_and(|last| *last == *format!("{BESIDE}{name}"));
+        if is_ours && remove_tree(&beside).is_err() {
+            return;
+        }
+    }
+    let _ = remove_tree(path);
+}
+
+/// The folder around another one, where the home lies on another file system and that does not.
+pub(crate) fn folder_beside(folder: &Path, home: &Path) -> Option<PathBuf> {
+    let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
+    let (around, here) = (folder.parent()?, device(folder)?);
+    (device(home) != Some(here) && device(around) == Some(here)).then(|| around.to_owned())
 }
 
 /// The folder, and what is where in it. Nothing below it is reached through a link: the kernel refuses one (openat2(2)).
@@ -363,24 +398,71 @@ impl Home {
         self.make_folder(&Path::new(SANDBOXES).join(plan)).map(drop)
     }
 
-    /// A new folder for what is only looked at. Those of processes that died are deleted by whoever makes the next.
+    /// A new folder for what is only looked at. It goes with this process, or with the next command.
     pub(crate) fn make_scratch(&self, name: &str) -> io::Result<Scratch> {
+        self.sweep_scratch()?;
         self.make_folder(Path::new(SCRATCH))?;
-        let folder = self.path.join(SCRATCH);
-        for old in fs::read_dir(&folder)?.flatten() {
-            let below = Path::new(SCRATCH).join(old.file_name());
-            let held = open_below(self.dir.as_fd(), &below, OFlags::RDONLY | OFlags::DIRECTORY);
-            if held.is_ok_and(|held| flock(&held, SHARED).is_ok()) {
-                let _ = remove_tree(&old.path());
+        let below = Path::new(SCRATCH).join(name);
+        for _ in 0..SCRATCH_TRIES {
+            if let Some(lock) = self.take_scratch(&below)? {
+                return Ok(Scratch { path: self.path.join(below), beside: None, _lock: lock });
+            }
+            sleep(Duration::from_millis(1));
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Makes a folder and locks it. Nothing where another process has it: one that sweeps may come between the two.
+    fn take_scratch(&self, below: &Path) -> io::Result<Option<File>> {
+        match rustix::fs::mkdirat(&self.dir, below, Mode::RWXU) {
+            Err(Errno::EXIST) => return Ok(None),
+            other => other?,
+        }
+        let lock = match open_below(self.dir.as_fd(), below, OFlags::RDONLY | OFlags::DIRECTORY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        hand_over(&lock, &fstat(&self.dir)?)?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(None);
+        }
+        let there = statat(&self.dir, below, AtFlags::SYMLINK_NOFOLLOW).ok();
+        let same = there.is_some_and(|there| fstat(&lock).is_ok_and(|ours| ours.st_ino == there.st_ino));
+        Ok(same.then_some(lock))
+    }
+
+    /// The same on the file system of another folder: in that folder, where the home lies elsewhere. A note in the home says where, so that
+    /// the next command finds it.
+    pub(crate) fn make_scratch_in(&self, name: &str, folder: &Path) -> io::Result<Scratch> {
+        let mut scratch = self.make_scratch(name)?;
+        let beside = folder.join(format!("{BESIDE}{name}"));
+        fs::write(scratch.path.join(BESIDE_NOTE), beside.as_os_str().as_encoded_bytes())?;
+        DirBuilder::new().mode(0o700).create(&beside)?;
+        scratch.beside = Some(beside);
+        Ok(scratch)
+    }
+
+    /// Deletes what processes that died left of what was only looked at.
+    pub(crate) fn sweep_scratch(&self) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let folder = match open_below(self.dir.as_fd(), Path::new(SCRATCH), flags) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other?,
+        };
+        for old in Dir::read_from(&folder)? {
+            let old = old?;
+            let Ok(name) = old.file_name().to_str() else { continue };
+            let held = open_below(folder.as_fd(), Path::new(name), OFlags::RDONLY | OFlags::DIRECTORY);
+            // The lock stays until the folder is gone, so that whoever has just made it sees that it is lost.
+            if let Ok(held) = held
+                && name != "."
+                && name != ".."
+                && flock(&held, FlockOperation::NonBlockingLockExclusive).is_ok()
+            {
+                sweep_one(&self.path.join(SCRATCH).join(name), &held, name);
             }
         }
-        let path = folder.join(name);
-        let below = Path::new(SCRATCH).join(name);
-        rustix::fs::mkdirat(&self.dir, &below, Mode::RWXU)?;
-        let lock = open_below(self.dir.as_fd(), &below, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        hand_over(&lock, &fstat(&self.dir)?)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Scratch { path, _lock: lock })
+        Ok(())
     }
 
     /// A new file that is gone when its handle is; in memory where nothing may be written here.

@@ -130,6 +130,8 @@ impl CheckpointManager {
             return Ok(recovery);
         }
         self.sweep_sandboxes(workspace.id)?;
+        // What a killed search left costs space only, so that a failure waits for the next command.
+        let _ = self.home.sweep_scratch();
         // Nothing is captured here, so no pattern matters, and no wrong line in a configuration stands in the way.
         let mut part = FilesPart::new(self, root, workspace, Vec::new());
         let unfinished = self.catalog.unfinished(workspace.id)?;

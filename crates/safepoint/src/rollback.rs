@@ -279,8 +279,30 @@ impl CheckpointManager {
         Ok(done)
     }
 
+    /// Puts the state that is asked for in place while `look` runs, and then everything back. Nothing of it stays on record.
+    pub(crate) fn probe_state(
+        &self,
+        request: &Request<'_>,
+        look: &mut dyn FnMut() -> Result<(), Error>,
+        progress: &dyn Progress,
+    ) -> Result<(), Error> {
+        self.renew_limits()?;
+        let request = &Request { to: self.only_of_here(&request.to, &request.options)?, ..request.clone() };
+        self.go_by(request, Some(look), progress).map(drop)
+    }
+
     /// Holds the folders, captures the present, works out the way, and goes it.
     fn go(&self, request: &Request<'_>, progress: &dyn Progress) -> Result<RolledBack, Error> {
+        self.go_by(request, None, progress)
+    }
+
+    /// The same; where there is a `look`, only for as long as that takes.
+    fn go_by(
+        &self,
+        request: &Request<'_>,
+        look: Option<&mut dyn FnMut() -> Result<(), Error>>,
+        progress: &dyn Progress,
+    ) -> Result<RolledBack, Error> {
         let places = self.scene(request, &mut Vec::new())?.places;
         let (held, recovered) = self.hold_all(&places, progress)?;
         self.still_answers(request)?;
@@ -310,6 +332,10 @@ impl CheckpointManager {
         let plans: Vec<_> = scene.plans.iter().map(|(record, _)| record).collect();
         let stored = self.finish_with_record(writer, &mut safety, &plans)?;
         let deed = Deed { request, safety: &safety, stored: &stored, members: &members };
+        if let Some(look) = look {
+            self.try_out(&mut going, &deed, look, progress)?;
+            return Ok(done);
+        }
         let beside = || caches.into_iter().for_each(|mut cache| self.keep_cache(&safety, &mut cache));
         let carried = self.carry_out(&mut going, &deed, beside, progress)?;
         for (folder, going) in done.folders.iter_mut().zip(going) {

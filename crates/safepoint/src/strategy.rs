@@ -1,12 +1,12 @@
-//! STAGED and PROGRESSIVE: a rollback that is tried first, and one that looks for the newest state that is good.
+//! STAGED: a rollback that is tried first. Also the check that a search (`search.rs`) runs in each candidate.
 
 use crate::effects::in_words;
 use crate::folders::{is_together, within};
 use crate::process::{self, Exit, Job, Log, Stop};
 use crate::rollback::{DryRun, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
-use safepoint_catalog::{Filter, Workspace};
-use safepoint_model::checkpoint::{Checkpoint, PartKind, Scope};
+use safepoint_catalog::Workspace;
+use safepoint_model::checkpoint::{Checkpoint, PartKind};
 use safepoint_model::rollback::Strategy;
 use safepoint_model::{CheckpointId, Progress, WorkspaceId};
 use safepoint_store::Depth;
@@ -18,8 +18,34 @@ use std::path::{Path, PathBuf};
 pub struct Check {
     /// The checkpoint whose state it was.
     pub checkpoint: CheckpointId,
-    /// How it failed; nothing where it passed.
+    /// How it failed, or why it was skipped; nothing where it passed.
     pub failure: Option<String>,
+    /// The state could not be built, so that nothing was checked.
+    pub skipped: bool,
+}
+
+/// Result of a user's command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Exit status 0.
+    Passed,
+    /// Anything else, in words.
+    Failed(String),
+}
+
+impl Verdict {
+    /// Whether it passed.
+    pub fn is_passed(&self) -> bool {
+        *self == Verdict::Passed
+    }
+
+    /// How it failed, if it did.
+    pub fn into_failure(self) -> Option<String> {
+        match self {
+            Verdict::Passed => None,
+            Verdict::Failed(why) => Some(why),
+        }
+    }
 }
 
 impl Check {
@@ -47,27 +73,6 @@ pub enum StagedEnd {
     Left(Box<Staged>),
 }
 
-/// How a progressive rollback looks for the newest good state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Search {
-    /// One step back at a time.
-    #[default]
-    Stepwise,
-    /// By halves: where one is good, all before it are taken to be.
-    Bisect,
-}
-
-/// How a progressive rollback ended.
-#[derive(Debug)]
-pub struct Progressed {
-    /// The rollback to the newest good state; nothing where none was, and everything is as it was.
-    pub restored: Option<RolledBack>,
-    /// What was tried, in order.
-    pub tried: Vec<Check>,
-    /// What was there before.
-    pub began_at: Option<CheckpointId>,
-}
-
 /// Somebody who sees what a check prints.
 pub type Printed<'a> = &'a mut dyn FnMut(&[u8]);
 
@@ -79,17 +84,6 @@ pub struct Trial<'a> {
     pub agreed: &'a mut dyn FnMut(&Staged) -> bool,
     /// Whoever sees what the command prints.
     pub printed: Printed<'a>,
-}
-
-/// What a progressive rollback looks for.
-#[derive(Debug, Clone)]
-pub struct Until {
-    /// The user's command: it passes where the state is good.
-    pub command: String,
-    /// Where to begin; with the newest checkpoint where nothing is said.
-    pub from: Option<CheckpointId>,
-    /// How to look.
-    pub search: Search,
 }
 
 /// Where a rollback takes place.
@@ -200,7 +194,8 @@ impl CheckpointManager {
                     .map_err(|source| Error::Home { path: self.home().to_owned(), source })?;
                 let directory = ground.write_out(&checkpoint, scratch.path(), progress)?;
                 let place = Look { directory: &directory, target: scratch.path(), command };
-                Some(self.check_state(&checkpoint, &place, printed, progress)?)
+                let verdict = self.check_state(Some(to), &place, printed, progress)?;
+                Some(Check { checkpoint: to, failure: verdict.into_failure(), skipped: false })
             }
         };
         let staged = Staged { outline, check };
@@ -212,85 +207,21 @@ impl CheckpointManager {
         Ok(StagedEnd::Done(Box::new(restored), Box::new(staged)))
     }
 
-    /// Goes back until the user's command passes in `here`. Each stop is a rollback like any other; where none passes, everything is as it
-    /// was. Where it begins with a checkpoint of several folders, it goes over those of the same scope and of the same agents.
-    ///
-    /// # Errors
-    /// As [`CheckpointManager::rollback`]; also then everything is as it was, unless the error says otherwise.
-    pub fn rollback_until(
+    /// Runs a user's command on a state in a folder.
+    pub(crate) fn check_state(
         &self,
-        here: &Workspace,
-        until: &Until,
-        options: &RollbackOptions,
-        printed: Printed<'_>,
-        progress: &dyn Progress,
-    ) -> Result<Progressed, Error> {
-        let candidates = self.candidates(here, until.from)?;
-        let many = candidates.first().is_some_and(is_together);
-        let ground = Ground { manager: self, here, at: (!many).then_some(here) };
-        let mut walk = Walk {
-            manager: self,
-            ground: &ground,
-            command: &until.command,
-            options: RollbackOptions { strategy: Some(Strategy::Progressive), ..options.clone() },
-            tried: Vec::new(),
-            began_at: None,
-            progress,
-        };
-        let found = match until.search {
-            Search::Stepwise => walk.stepwise(&candidates, printed),
-            Search::Bisect => walk.bisect(&candidates, printed),
-        };
-        let restored = match found {
-            Ok(Some(restored)) => Some(restored),
-            Ok(None) => {
-                walk.return_to_begin()?;
-                None
-            }
-            Err(error) => {
-                walk.return_to_begin()?;
-                return Err(error);
-            }
-        };
-        Ok(Progressed { restored, tried: walk.tried, began_at: walk.began_at })
-    }
-
-    /// The checkpoints that a search goes over, newest first.
-    fn candidates(&self, here: &Workspace, from: Option<CheckpointId>) -> Result<Vec<Checkpoint>, Error> {
-        let first = from.map(|id| self.catalog.checkpoint(id)).transpose()?.flatten();
-        let mut candidates = match first.as_ref().filter(|first| is_together(first)) {
-            None => self.list(&Filter { workspace: Some(here.id), ..Filter::default() })?,
-            Some(first) => {
-                let mut all = self.list(&Filter { scope: Some(first.scope), ..Filter::default() })?;
-                let agents = |checkpoint: &Checkpoint| -> Vec<String> {
-                    let agents = checkpoint.parts.iter().filter(|part| part.kind == PartKind::Agent);
-                    agents.map(|part| part.key.clone()).collect()
-                };
-                let alike = |it: &Checkpoint| first.scope == Scope::Framework || agents(it) == agents(first);
-                all.retain(|it| is_together(it) && alike(it));
-                all
-            }
-        };
-        if let Some(from) = from {
-            let at = candidates.iter().position(|it| it.id == from);
-            candidates.drain(..at.ok_or(Error::OtherWorkspace { checkpoint: from })?);
-        }
-        Ok(candidates)
-    }
-
-    /// What a user's command says about a state in a folder.
-    fn check_state(
-        &self,
-        checkpoint: &Checkpoint,
+        checkpoint: Option<CheckpointId>,
         look: &Look<'_>,
         printed: Printed<'_>,
         progress: &dyn Progress,
-    ) -> Result<Check, Error> {
-        let variables = [
-            process::variable("SAFEPOINT_CHECKPOINT_ID", checkpoint.id.to_string()),
+    ) -> Result<Verdict, Error> {
+        let mut variables = vec![
             process::variable("SAFEPOINT_HOME", self.home()),
             process::variable("SAFEPOINT_TARGET", look.target),
+            // A copy of a linked worktree shares its repository: looking at it must not write there (git(1)).
+            process::variable("GIT_OPTIONAL_LOCKS", "0"),
         ];
+        variables.extend(checkpoint.map(|id| process::variable("SAFEPOINT_CHECKPOINT_ID", id.to_string())));
         let job = Job {
             line: look.command,
             directory: look.directory,
@@ -304,99 +235,27 @@ impl CheckpointManager {
             log.push(bytes);
             printed(bytes);
         });
-        let failure = match ended {
-            Ok(exit) if exit.is_good() => None,
-            Ok(Exit::Stopped) => return Err(WorkspaceError::Interrupted.into()),
-            Ok(exit) => Some(in_words(exit, None, &log)),
-            Err(error) => Some(format!("it cannot be started: {error}")),
-        };
-        Ok(Check { checkpoint: checkpoint.id, failure })
+        match ended {
+            Ok(exit) if exit.is_good() => Ok(Verdict::Passed),
+            Ok(Exit::Stopped) => Err(WorkspaceError::Interrupted.into()),
+            Ok(exit) => Ok(Verdict::Failed(in_words(exit, None, &log))),
+            Err(error) => Ok(Verdict::Failed(format!("it cannot be started: {error}"))),
+        }
     }
 }
 
 /// A user's command, and where it looks.
-struct Look<'a> {
-    command: &'a str,
-    directory: &'a Path,
+pub(crate) struct Look<'a> {
+    pub(crate) command: &'a str,
+    pub(crate) directory: &'a Path,
     /// Where all of the state lies.
-    target: &'a Path,
+    pub(crate) target: &'a Path,
 }
 
 /// A name for the folder of a target, as its commands may print it.
-fn name_of(workspace: &Workspace) -> &str {
+pub(crate) fn name_of(workspace: &Workspace) -> &str {
     match workspace.name.as_str() {
         "/" | "" | "." | ".." => "project",
         name => name,
-    }
-}
-
-/// The way back, stop by stop.
-struct Walk<'w> {
-    manager: &'w CheckpointManager,
-    ground: &'w Ground<'w>,
-    command: &'w str,
-    options: RollbackOptions,
-    tried: Vec<Check>,
-    /// What was there before the first stop.
-    began_at: Option<CheckpointId>,
-    progress: &'w dyn Progress,
-}
-
-impl Walk<'_> {
-    /// Goes to a state and asks. Gives the rollback, and whether the state is good.
-    fn stop_at(&mut self, to: &Checkpoint, printed: Printed<'_>) -> Result<(RolledBack, bool), Error> {
-        let restored = self.go(to)?;
-        let directory = self.ground.here.root_path();
-        let look = Look { command: self.command, directory, target: directory };
-        let check = self.manager.check_state(to, &look, printed, self.progress)?;
-        let passed = check.is_passed();
-        self.tried.push(check);
-        Ok((restored, passed))
-    }
-
-    fn go(&mut self, to: &Checkpoint) -> Result<RolledBack, Error> {
-        let restored = self.ground.go(to.id, &self.options, self.progress)?;
-        self.began_at = self.began_at.or(restored.safety_checkpoint);
-        Ok(restored)
-    }
-
-    fn stepwise(&mut self, all: &[Checkpoint], printed: Printed<'_>) -> Result<Option<RolledBack>, Error> {
-        for checkpoint in all {
-            let (restored, passed) = self.stop_at(checkpoint, printed)?;
-            if passed {
-                return Ok(Some(restored));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The newest good one lies before the first that is known to be good, and behind the last that is known not to be.
-    fn bisect(&mut self, all: &[Checkpoint], printed: Printed<'_>) -> Result<Option<RolledBack>, Error> {
-        let Some(oldest) = all.len().checked_sub(1) else { return Ok(None) };
-        let (mut restored, passed) = self.stop_at(&all[oldest], printed)?;
-        if !passed {
-            return Ok(None);
-        }
-        let (mut bad, mut good, mut here) = (0, oldest, oldest);
-        while bad < good {
-            let middle = bad + (good - bad) / 2;
-            let (stop, passed) = self.stop_at(&all[middle], printed)?;
-            (restored, here) = (stop, middle);
-            if passed {
-                good = middle;
-            } else {
-                bad = middle + 1;
-            }
-        }
-        if here != good {
-            restored = self.go(&all[good])?;
-        }
-        Ok(Some(restored))
-    }
-
-    /// Everything as it was before the first stop.
-    fn return_to_begin(&self) -> Result<(), Error> {
-        let Some(began_at) = self.began_at else { return Ok(()) };
-        self.ground.go(began_at, &self.options, &crate::Silent).map(drop)
     }
 }

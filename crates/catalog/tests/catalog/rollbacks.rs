@@ -245,3 +245,28 @@ fn what_was_deleted_is_counted_until_it_is_collected() {
     room.write(|t| t.note_collected(1, at(1)));
     assert_eq!(room.catalog.deleted_since_gc().unwrap(), 0);
 }
+
+#[test]
+fn a_rollback_that_was_put_back_can_be_taken_off_the_record_and_no_other() {
+    let room = room();
+    let forget = |id| room.catalog.write(|t| t.forget_rollback(id, at(8)));
+    let aborted = Rollback { state: RollbackState::Applying, ..rollback(1, 1) };
+    room.write(|t| t.insert_rollback(&aborted, &[step(0), step(1)]));
+    finish(&room, aborted.id, RollbackState::Aborted).unwrap();
+    forget(aborted.id).unwrap();
+    assert_eq!(room.catalog.rollback(aborted.id).unwrap(), None);
+    assert!(room.catalog.steps(aborted.id).unwrap().is_empty());
+    assert!(forget(aborted.id).is_err(), "it is not on record any more");
+    // One that rescued an edit says whose it is.
+    let kept = Rollback { state: RollbackState::Applying, rescued: vec![rescued(b"b")], ..rollback(2, 1) };
+    room.write(|t| t.insert_rollback(&kept, &[]));
+    finish(&room, kept.id, RollbackState::Aborted).unwrap();
+    forget(kept.id).unwrap();
+    assert!(room.catalog.rollback(kept.id).unwrap().is_some());
+    let others =
+        [RollbackState::Refused, RollbackState::Done, RollbackState::Settled, RollbackState::Applying];
+    for (number, state) in (3..).zip(others) {
+        let id = in_state(&room, number, state);
+        assert!(matches!(forget(id), Err(CatalogError::Transition { .. })), "{state}");
+    }
+}

@@ -168,7 +168,7 @@ Examples:
     #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint diff                  what changed since the newest checkpoint\n  safepoint diff @~1 @ --stat\n  safepoint diff @ -- src docs    only these paths"))]
     Diff(DiffArgs),
     /// Make the workspace equal to a checkpoint again: all of it, or the paths you choose.
-    #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       list where you can go\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path\n  safepoint rollback @ --to ../then        build it in another folder\n  safepoint rollback @ --hard-reset        a commit: branch, index and files\n  safepoint rollback @ --verify \"make test\"       try it beside the workspace first\n  safepoint rollback --until \"make test\" --bisect  back to the newest that passes"))]
+    #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       list where you can go\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path\n  safepoint rollback @ --to ../then        build it in another folder\n  safepoint rollback @ --hard-reset        a commit: branch, index and files\n  safepoint rollback @ --verify \"make test\"       try it beside the workspace first\n  safepoint rollback --until \"make test\"          back to the newest that passes\n  safepoint rollback --until \"make test\" --bisect --dry-run   only show it"))]
     Rollback(RollbackArgs),
     /// Take a checkpoint, then run a command; with --rollback-on-fail, go back if it fails.
     #[command(
@@ -468,12 +468,15 @@ pub(crate) struct RollbackArgs {
     /// Build the target beside the workspace, run this there, show the difference, and ask.
     #[arg(long, value_name = "CMD")]
     pub(crate) verify: Option<String>,
-    /// Go back one checkpoint at a time until this passes; if none does, everything is as it was.
+    /// Roll back to the newest checkpoint where CMD passes, tried in a copy.
     #[arg(long, value_name = "CMD")]
     pub(crate) until: Option<String>,
-    /// With --until: look by halves, taking older ones to be good where a newer one is.
+    /// With --until: binary search; checkpoints older than a good one are good.
     #[arg(long, requires = "until")]
     pub(crate) bisect: bool,
+    /// With --until: try in the workspace itself, where CMD needs its path.
+    #[arg(long, requires = "until", conflicts_with = "dry_run")]
+    pub(crate) in_place: bool,
     /// Where the checkpoint is a git commit: set branch, index and files to it.
     #[arg(long)]
     pub(crate) hard_reset: bool,

@@ -190,10 +190,9 @@ fn rollback_explains_how_a_checkpoint_is_named() {
                                  workspace stays as it is
           --verify <CMD>         Build the target beside the workspace, run this there, show the
                                  difference, and ask
-          --until <CMD>          Go back one checkpoint at a time until this passes; if none does,
-                                 everything is as it was
-          --bisect               With --until: look by halves, taking older ones to be good where a
-                                 newer one is
+          --until <CMD>          Roll back to the newest checkpoint where CMD passes, tried in a copy
+          --bisect               With --until: binary search; checkpoints older than a good one are good
+          --in-place             With --until: try in the workspace itself, where CMD needs its path
           --hard-reset           Where the checkpoint is a git commit: set branch, index and files to it
           --discard-uncommitted  Move branch and index even though something is not committed. Files and
                                  index are kept in the safety checkpoint
@@ -222,7 +221,8 @@ fn rollback_explains_how_a_checkpoint_is_named() {
       safepoint rollback @ --to ../then        build it in another folder
       safepoint rollback @ --hard-reset        a commit: branch, index and files
       safepoint rollback @ --verify "make test"       try it beside the workspace first
-      safepoint rollback --until "make test" --bisect  back to the newest that passes
+      safepoint rollback --until "make test"          back to the newest that passes
+      safepoint rollback --until "make test" --bisect --dry-run   only show it
     --- exit 0
     "#);
 }

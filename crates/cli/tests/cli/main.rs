@@ -31,6 +31,7 @@ mod rollback;
 mod run;
 mod sandbox;
 mod schemas;
+mod search;
 mod session;
 mod terminal;
 mod upkeep;

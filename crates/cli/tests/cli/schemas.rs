@@ -192,6 +192,8 @@ fn wholes(judge: &mut Judge, sandbox: &Sandbox) {
         "rollback --until true".to_owned(),
         "rollback first --verify false --dry-run".to_owned(),
         "rollback --until false --bisect".to_owned(),
+        "rollback first --until true --dry-run".to_owned(),
+        "rollback first --until false --in-place".to_owned(),
         "agent remove claude".to_owned(),
     ] {
         judge.run(sandbox, &line);

@@ -293,7 +293,8 @@ fn choices_that_contradict_each_other() {
     for (args, said) in [
         (&["--strategy", "progressive"][..], "no command to ask"),
         (&["--until", "true", "--path", "src"], "one checkpoint at a time"),
-        (&["--until", "true", "--dry-run"], "cannot be shown without doing it"),
+        (&["--until", "true", "--dry-run", "--in-place"], "--in-place"),
+        (&["--in-place"], "--until"),
         (&["--strategy", "immediate", "--verify", "true"], "asks no command"),
         (&["--verify", "true"], "no terminal to ask on"),
         (&["--bisect"], "--until"),

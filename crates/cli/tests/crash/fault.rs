@@ -65,6 +65,11 @@ fn rollback_with_any_call_failing_is_old_or_new() {
 }
 
 #[test]
+fn search_in_place_with_any_call_failing_is_old_or_new() {
+    check(Act::SearchInPlace);
+}
+
+#[test]
 fn undo_with_any_call_failing_is_old_or_new() {
     check(Act::Undo);
 }

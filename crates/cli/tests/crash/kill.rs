@@ -75,6 +75,16 @@ fn a_migration_killed_anywhere_is_done_or_not() {
 }
 
 #[test]
+fn search_killed_anywhere_is_old_or_new() {
+    check(Act::Search, "");
+}
+
+#[test]
+fn search_in_place_killed_anywhere_is_old_or_new() {
+    check(Act::SearchInPlace, "");
+}
+
+#[test]
 fn rollback_killed_anywhere_is_old_or_new() {
     check(Act::Rollback, "");
 }

@@ -36,6 +36,10 @@ pub(crate) enum Act {
     HardReset,
     /// Of all of the repository's folder, and nothing else.
     RollbackRepository,
+    /// To the newest checkpoint that passes a check, tried in a copy.
+    Search,
+    /// The same, tried in the workspace itself.
+    SearchInPlace,
     /// A checkpoint in a home whose catalog an older version wrote.
     Migrate,
 }
@@ -58,6 +62,9 @@ impl Act {
 const SESSION: [SessionStatus; 2] = [SessionStatus::Planning, SessionStatus::Initializing];
 /// The other folders of a rollback of many.
 const OTHERS: [&str; 2] = ["second", "agent"];
+
+/// What passes in the first state alone.
+const CHECK: &str = "test -d empty";
 
 /// A project and a home, the same ones at every point.
 pub(crate) struct Scene {
@@ -454,6 +461,8 @@ impl Scene {
             Act::HardReset => self.command(&["rollback", "first", "--hard-reset", "--discard-uncommitted"]),
             Act::RollbackRepository => self.command(&["rollback", "@", "--part", "git"]),
             Act::Undo => self.command(&["undo"]),
+            Act::Search => self.command(&["rollback", "--until", CHECK]),
+            Act::SearchInPlace => self.command(&["rollback", "--until", CHECK, "--in-place"]),
         }
     }
 
@@ -529,6 +538,9 @@ impl Scene {
         }
         if self.project().join(".safepoint").exists() {
             return Err("something is left in .safepoint".to_owned());
+        }
+        if fs::read_dir(self.home().join("scratch")).is_ok_and(|left| left.count() > 0) {
+            return Err("a copy is left in the home".to_owned());
         }
         let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
         for checkpoint in manager.list(&filter).map_err(failed)? {

@@ -20,6 +20,7 @@ mod page;
 mod place;
 mod places;
 mod readonly;
+mod searches;
 mod signals;
 mod special;
 mod strangers;

@@ -113,6 +113,18 @@ impl<'m> FilesPart<'m> {
         self.scan_with((cache.as_ref(), None), sink, keep, (Sidecars::Needed, LargeFiles::Read), progress)
     }
 
+    /// Reads the workspace as the capture before a rollback to `target` does, with all that it would displace.
+    pub(crate) fn scan_before<S: ObjectSink + ObjectSource>(
+        &self,
+        sink: &S,
+        target: Option<ObjectId>,
+        progress: &dyn Progress,
+    ) -> Result<Scan, Error> {
+        let cache = self.manager.trusted_cache(self.workspace.id, self.what)?;
+        let wanted = (Sidecars::All, LargeFiles::Read);
+        self.scan_with((cache.as_ref(), None), sink, target, wanted, progress)
+    }
+
     /// Reads the whole workspace into a sink, whatever the last capture saw.
     pub(crate) fn scan_afresh<S: ObjectSink + ObjectSource>(
         &self,

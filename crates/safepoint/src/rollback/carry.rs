@@ -7,7 +7,7 @@ use super::Request;
 use crate::part::{Outline, Prepared};
 use crate::parts::Member;
 use crate::records::Stored;
-use crate::{CheckpointManager, Error};
+use crate::{CheckpointManager, Error, Silent};
 use safepoint_catalog::{CatalogError, FinishFacts, Transaction};
 use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::rollback::{Rescued, Rollback, RollbackState};
@@ -15,6 +15,9 @@ use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, Timestamp, Wo
 use safepoint_planted::planted;
 use safepoint_store::Writer;
 use safepoint_workspace::{Ended, WorkspaceError};
+
+/// How the record of a probe ends, where it stays.
+const PROBE: &str = "a search tried it and put everything back";
 
 /// One folder of a rollback, on its way, with all the parts that belong to it.
 pub(crate) struct Going<'p> {
@@ -140,8 +143,58 @@ impl CheckpointManager {
         Ok(meanwhile)
     }
 
+    /// Puts what is prepared in place, runs `look`, and puts everything back. Recovery does the same after a crash. No record of it stays, unless
+    /// an edit was rescued or something waits.
+    pub(crate) fn try_out(
+        &self,
+        all: &mut [Going<'_>],
+        deed: &Deed<'_>,
+        look: &mut dyn FnMut() -> Result<(), Error>,
+        progress: &dyn Progress,
+    ) -> Result<(), Error> {
+        all.iter_mut().for_each(|going| going.record.safety_checkpoint = Some(deed.safety.id));
+        if let Err(error) = stage(all, progress) {
+            self.clear_away(all, progress);
+            return Err(error);
+        }
+        let looked = self.intend(all, deed).and_then(|()| {
+            apply(all, progress)?;
+            look()
+        });
+        let why = looked.as_ref().err().map_or_else(|| PROBE.to_owned(), ToString::to_string);
+        // Who interrupts wants everything back.
+        if self.put_back(all, &why)? && self.clear_away(all, &Silent) {
+            self.forget_probe(all, deed.safety.id);
+        }
+        looked
+    }
+
+    /// Takes a probe off the record. That it stays there costs a record.
+    fn forget_probe(&self, all: &[Going<'_>], safety: CheckpointId) {
+        let at = self.environment.now();
+        let forgotten = self.catalog.write::<(), CatalogError>(|transaction| {
+            all.iter().try_for_each(|going| transaction.forget_rollback(going.record.id, at))
+        });
+        let _ = forgotten.map_err(Error::from).and_then(|()| self.forget(&[safety]));
+    }
+
     /// Puts everything back, everywhere, and says so on record.
     fn abort(&self, all: &mut [Going<'_>], cause: Error, progress: &dyn Progress) -> Error {
+        match self.put_back(all, &cause.to_string()) {
+            Err(unfinished) => return unfinished,
+            Ok(true) => {}
+            Ok(false) => {
+                // The intent itself is what failed.
+                let records: Vec<Rollback> = all.iter().map(|going| going.record.clone()).collect();
+                self.note_refusal(&records, &cause);
+            }
+        }
+        self.clear_away(all, progress);
+        Error::RolledBackHalfway { rollback: first_of(all), source: Box::new(cause) }
+    }
+
+    /// The way back of all folders, and their end on record. Says whether their intents were on record.
+    fn put_back(&self, all: &mut [Going<'_>], why: &str) -> Result<bool, Error> {
         let mut unfinished = None;
         for Going { prepared, record, .. } in all.iter_mut() {
             if planted!("abort-without-the-way-back") {
@@ -155,10 +208,10 @@ impl CheckpointManager {
             }
         }
         if let Some((rollback, error)) = unfinished {
-            return Error::Unfinished { rollback, source: Box::new(error) };
+            return Err(Error::Unfinished { rollback, source: Box::new(error) });
         }
-        let first = all.first().map_or(RollbackId::from_bits(0), |going| going.record.id);
-        let facts = FinishFacts { error: Some(cause.to_string()), ..FinishFacts::default() };
+        let first = first_of(all);
+        let facts = FinishFacts { error: Some(why.to_owned()), ..FinishFacts::default() };
         let at = self.environment.now();
         let mut begun = true;
         let aborted = self.catalog.write::<(), CatalogError>(|transaction| {
@@ -168,23 +221,23 @@ impl CheckpointManager {
             }
             Ok(())
         });
-        if let Err(error) = aborted {
-            return Error::Unfinished { rollback: first, source: Box::new(error.into()) };
+        match aborted {
+            Ok(()) => Ok(begun),
+            Err(error) => Err(Error::Unfinished { rollback: first, source: Box::new(error.into()) }),
         }
-        if !begun {
-            // The intent itself is what failed.
-            let records: Vec<Rollback> = all.iter().map(|going| going.record.clone()).collect();
-            self.note_refusal(&records, &cause);
-        }
-        self.clear_away(all, progress);
-        Error::RolledBackHalfway { rollback: first, source: Box::new(cause) }
     }
 
-    /// Deletes what was staged and is not wanted. What cannot be cleared away now, the next command clears away.
-    fn clear_away(&self, all: &mut [Going<'_>], progress: &dyn Progress) {
+    /// Deletes what was staged and is not wanted. What cannot be cleared away now, the next command clears away. Says whether nothing is left
+    /// and nothing was found.
+    fn clear_away(&self, all: &mut [Going<'_>], progress: &dyn Progress) -> bool {
+        let mut clear = true;
         for Going { prepared, record, .. } in all {
-            let _ = self.settle_once(record, prepared, Ended::Undone, progress);
+            let settled = self.settle_once(record, prepared, Ended::Undone, progress);
+            let is_clear =
+                |it: &Settling| it.rescued.is_empty() && it.waiting.is_empty() && it.warnings.is_empty();
+            clear &= settled.is_ok_and(|settling| is_clear(&settling));
         }
+        clear
     }
 
     /// SETTLE. The rollback is done; what goes wrong here is told and left to the next command.
@@ -256,6 +309,11 @@ pub(crate) struct Settling {
     pub(crate) rescued: Vec<Rescued>,
     pub(crate) waiting: Vec<RelPath>,
     pub(crate) warnings: Vec<String>,
+}
+
+/// The record that stands for all folders.
+fn first_of(all: &[Going<'_>]) -> RollbackId {
+    all.first().map_or(RollbackId::from_bits(0), |going| going.record.id)
 }
 
 /// STAGE. Writes what is new beside the old, everywhere.

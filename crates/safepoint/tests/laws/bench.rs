@@ -3,8 +3,8 @@
 use safepoint::model::CheckpointId;
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::{
-    CheckpointManager, CreateOptions, RollbackOptions, RolledBack, Settings, Silent, SystemEnvironment,
-    Workspace,
+    CheckpointManager, CreateOptions, RollbackOptions, RolledBack, SearchWatch, Settings, Silent,
+    SystemEnvironment, Workspace,
 };
 use safepoint_testkit::TreeImage;
 use std::fs;
@@ -103,6 +103,11 @@ impl Bench {
     pub(crate) fn image(&self) -> TreeImage {
         TreeImage::read(&self.root(), &[".git"]).unwrap()
     }
+}
+
+/// A search whose results nobody watches.
+pub(crate) fn unwatched<T>(act: impl FnOnce(&mut SearchWatch<'_>) -> T) -> T {
+    act(&mut SearchWatch { printed: &mut |_| (), probed: &mut |_| () })
 }
 
 pub(crate) fn open(home: &Path, settings: Settings) -> CheckpointManager {

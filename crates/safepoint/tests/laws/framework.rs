@@ -1,6 +1,6 @@
 //! Checkpoints and rollbacks of everything, and of agents: all folders or none.
 
-use crate::bench::{Bench, assert_same};
+use crate::bench::{Bench, assert_same, unwatched};
 use crate::runner::{Unseen, plan};
 use safepoint::model::checkpoint::{PartKind, Scope};
 use safepoint::model::plan::state::PlanState;
@@ -8,7 +8,7 @@ use safepoint::model::rollback::{RollbackState, Strategy};
 use safepoint::{
     Against, CreateOptions, Created, Depth, DryRun, Error, FailedUndo, Failure, FailureKind, Filter,
     PlanFile, RollbackOptions, RunOptions, Search, Silent, Staged, StagedEnd, Subject, Thoroughness, Trial,
-    Until, Workspace,
+    TryIn, Until, Workspace,
 };
 use safepoint_testkit::TreeImage;
 use serde_json::json;
@@ -433,31 +433,83 @@ fn everything_goes_back_step_by_step_to_the_newest_good_state() {
         world.bench.create();
     }
     let newest = all.last().unwrap();
-    let go = |command: &str, search| {
-        let until = Until { command: command.to_owned(), from: Some(newest.id), search };
+    let go = |command: &str, (search, place)| {
+        let until = Until { command: command.to_owned(), from: Some(newest.id), search, place };
         let options = RollbackOptions::default();
-        manager.rollback_until(&world.bench.workspace, &until, &options, &mut |_| (), &Silent)
+        unwatched(|watch| manager.rollback_until(&world.bench.workspace, &until, &options, watch, &Silent))
     };
-    for search in [Search::Stepwise, Search::Bisect] {
-        let found = go("grep -q 'version [0-2]' main.rs", search).unwrap();
+    let (copy, workspace) = (TryIn::Copy, TryIn::Workspace);
+    for (search, place) in [
+        (Search::Stepwise, copy),
+        (Search::Bisect, copy),
+        (Search::Stepwise, workspace),
+        (Search::Bisect, workspace),
+    ] {
+        world.bench.write("main.rs", "present");
+        let (was, rows) = (world.everything(), manager.rollbacks(&world.bench.workspace).unwrap().len());
+        let found = go("grep -q 'version [0-2]' main.rs", (search, place)).unwrap();
         assert_eq!(found.restored.unwrap().to, all[2].id, "{search:?}");
+        assert_eq!(manager.rollbacks(&world.bench.workspace).unwrap().len(), rows + 1, "one record");
+        let undo = RollbackOptions::default();
+        manager.undo(&world.bench.workspace, &undo, &Silent).unwrap();
+        assert_all(&world.everything(), &was);
+        manager.redo(&world.bench.workspace, &undo, &Silent).unwrap();
         assert_eq!(world.bench.read("main.rs"), "version 2");
         let other = fs::read_to_string(world.others[0].root_path().join("file")).unwrap();
         assert_eq!(other, "other 2");
         let tried = if search == Search::Bisect { 2..=5 } else { 4..=4 };
         assert!(tried.contains(&found.tried.len()), "{:?}", found.tried);
         let before = world.everything();
-        let none = go("false", search).unwrap();
+        let none = go("false", (search, place)).unwrap();
         assert!(none.restored.is_none());
         assert_all(&world.everything(), &before);
     }
     // Those of one agent are a row of their own.
     let agent = world.create(&Subject::Agent("claude".to_owned())).checkpoint;
-    let until = Until { command: "false".to_owned(), from: Some(agent.id), search: Search::Stepwise };
+    let (command, search) = ("false".to_owned(), Search::Stepwise);
+    let until = Until { command, from: Some(agent.id), search, place: TryIn::Copy };
     let options = RollbackOptions::default();
-    let none =
-        manager.rollback_until(&world.bench.workspace, &until, &options, &mut |_| (), &Silent).unwrap();
+    let here = &world.bench.workspace;
+    let none = unwatched(|watch| manager.rollback_until(here, &until, &options, watch, &Silent).unwrap());
     assert_eq!(none.tried.len(), 1);
+}
+
+#[test]
+fn a_probe_sees_every_folder_as_it_was_and_leaves_none_changed() {
+    let world = World::new();
+    let (manager, top) = (&world.bench.manager, world.agents.parent().unwrap());
+    let mut newest = None;
+    for at in 0..3 {
+        world.bench.write("main.rs", format!("main {at}"));
+        put(world.others[0].root_path().join("file"), &format!("second {at}"));
+        put(world.others[1].root_path().join("file"), &format!("nested {at}"));
+        put(world.agents.join("memory/notes.md"), &format!("notes {at}"));
+        put(world.agents.join("settings *.json"), &format!("settings {at}"));
+        newest = Some(world.create(&Subject::Framework).checkpoint);
+    }
+    world.disaster();
+    let (before, newest) = (world.everything(), newest.unwrap());
+    for place in [TryIn::Copy, TryIn::Workspace] {
+        let seen = top.join("seen");
+        let beside = if place == TryIn::Copy { "$SAFEPOINT_TARGET" } else { top.to_str().unwrap() };
+        let command = format!(
+            "cd {beside}; for it in project/main.rs project/nested/file second/file agents/memory/notes.md \
+             'agents/settings *.json'; do cat \"$it\" >> {0}; echo wrecked > \"$it\"; done; echo >> {0}; \
+             test ! -e agents/memory/lies.md || echo lies >> {0}; \
+             echo new > agents/memory/new; echo new > second/new; echo new > project/nested/new; false",
+            seen.display()
+        );
+        let (from, search) = (Some(newest.id), Search::Stepwise);
+        let until = Until { command, from, search, place };
+        let options = RollbackOptions::default();
+        let here = &world.bench.workspace;
+        let none = unwatched(|watch| manager.rollback_until(here, &until, &options, watch, &Silent).unwrap());
+        assert_eq!(none.tried.len(), 3, "{:?}", none.tried);
+        let line = |at: usize| format!("main {at}nested {at}second {at}notes {at}settings {at}\n");
+        assert_eq!(fs::read_to_string(&seen).unwrap(), line(2) + &line(1) + &line(0), "{place:?}");
+        fs::remove_file(seen).unwrap();
+        assert_all(&world.everything(), &before);
+    }
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod recovery;
 mod repair;
 mod runner;
 mod sandboxes;
+mod searches;
 mod session_parts;
 mod sessions;
 mod space;

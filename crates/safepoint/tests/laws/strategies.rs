@@ -1,12 +1,12 @@
 //! Rollbacks that are tried first, and rollbacks that look for what is good.
 
-use crate::bench::{Bench, assert_same};
+use crate::bench::{Bench, assert_same, unwatched};
 use safepoint::model::CheckpointId;
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::rollback::Strategy;
 use safepoint::{
-    DryRun, Error, Failure, FailureKind, Progress, Progressed, RollbackOptions, Search, Silent, Staged,
-    StagedEnd, Trial, Until,
+    DryRun, Error, Failure, FailureKind, Progress, Progressed, RollbackOptions, Search, SearchWatch, Silent,
+    Staged, StagedEnd, Trial, TryIn, Until,
 };
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,9 +106,12 @@ fn history(good: usize) -> (Bench, Vec<Checkpoint>) {
 }
 
 fn until(bench: &Bench, search: Search, from: Option<CheckpointId>) -> Progressed {
-    let until = Until { command: "echo x >> tried; grep -q good state".to_owned(), from, search };
+    let command = "echo x >> tried; grep -q good state".to_owned();
+    let until = Until { command, from, search, place: TryIn::Copy };
     let options = RollbackOptions::default();
-    bench.manager.rollback_until(&bench.workspace, &until, &options, &mut |_| (), &Silent).unwrap()
+    unwatched(|watch| {
+        bench.manager.rollback_until(&bench.workspace, &until, &options, watch, &Silent).unwrap()
+    })
 }
 
 #[test]
@@ -116,7 +119,7 @@ fn a_progressive_rollback_stops_at_the_newest_good_state() {
     for good in [1, 4, 10] {
         for search in [Search::Stepwise, Search::Bisect] {
             let (bench, made) = history(good);
-            let found = until(&bench, search, None);
+            let found = until(&bench, search, Some(made[9].id));
             let restored = found.restored.unwrap();
             assert_eq!(restored.record().to, made[good - 1].id, "{good} {search:?}");
             assert_eq!(restored.record().strategy, Strategy::Progressive);
@@ -126,8 +129,7 @@ fn a_progressive_rollback_stops_at_the_newest_good_state() {
                 Search::Stepwise => assert_eq!(tries, 11 - good),
                 Search::Bisect => assert!(tries <= 5, "{tries}"),
             }
-            // And back to where it began.
-            bench.rollback(found.began_at.unwrap());
+            bench.undo();
             assert_eq!(bench.read("number"), "present");
         }
     }
@@ -153,9 +155,12 @@ fn a_progressive_rollback_that_finds_nothing_leaves_everything_as_it_was() {
         command: "true".to_owned(),
         from: Some(CheckpointId::from_bits(1)),
         search: Search::Stepwise,
+        place: TryIn::Copy,
     };
     let options = RollbackOptions::default();
-    let error = other.manager.rollback_until(&other.workspace, &elsewhere, &options, &mut |_| (), &Silent);
+    let error = unwatched(|watch| {
+        other.manager.rollback_until(&other.workspace, &elsewhere, &options, watch, &Silent)
+    });
     assert!(matches!(error, Err(Error::OtherWorkspace { .. })));
 }
 
@@ -167,16 +172,22 @@ fn who_stops_a_progressive_rollback_has_everything_as_it_was() {
             self.0.load(Ordering::SeqCst)
         }
     }
-    let (bench, _) = history(0);
-    let before = bench.image();
-    let stopped = Stopped(AtomicBool::new(false));
-    let wanted = Until { command: "echo begun; sleep 60".to_owned(), from: None, search: Search::Stepwise };
-    let options = RollbackOptions::default();
-    let mut printed = |_: &[u8]| stopped.0.store(true, Ordering::SeqCst);
-    let error = bench
-        .manager
-        .rollback_until(&bench.workspace, &wanted, &options, &mut printed, &stopped)
-        .unwrap_err();
-    assert_eq!(Failure::from(&error).kind, FailureKind::Interrupted, "{error}");
-    assert_same(&bench.image(), &before);
+    for place in [TryIn::Copy, TryIn::Workspace] {
+        let (bench, made) = history(0);
+        let before = bench.image();
+        let stopped = Stopped(AtomicBool::new(false));
+        let command = "echo x > state; echo y > new; echo begun; sleep 60".to_owned();
+        let wanted = Until { command, from: Some(made[5].id), search: Search::Stepwise, place };
+        let options = RollbackOptions::default();
+        let mut watch = SearchWatch {
+            printed: &mut |_: &[u8]| stopped.0.store(true, Ordering::SeqCst),
+            probed: &mut |_| panic!("nothing is known yet"),
+        };
+        let error = bench
+            .manager
+            .rollback_until(&bench.workspace, &wanted, &options, &mut watch, &stopped)
+            .unwrap_err();
+        assert_eq!(Failure::from(&error).kind, FailureKind::Interrupted, "{error}");
+        assert_same(&bench.image(), &before);
+    }
 }

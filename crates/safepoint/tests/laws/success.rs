@@ -1,12 +1,12 @@
 //! Random checkpoints and rollbacks over all scopes and strategies, each result compared with a model that knows nothing of how it is
 //! done. CI does some hundred of them; `SAFEPOINT_PROOF=full` does 10,000.
 
-use crate::bench::Bench;
+use crate::bench::{Bench, unwatched};
 use crate::runner::plan;
 use safepoint::model::checkpoint::PartKind;
 use safepoint::model::{CheckpointId, RelPath};
 use safepoint::{
-    CreateOptions, Filter, RollbackOptions, Search, Silent, Staged, StagedEnd, Subject, Trial, Until,
+    CreateOptions, Filter, RollbackOptions, Search, Silent, Staged, StagedEnd, Subject, Trial, TryIn, Until,
     Workspace,
 };
 use serde_json::{Value, json};
@@ -297,27 +297,26 @@ impl Run {
     fn progressive(&mut self, kept: &Kept, workspace: &Workspace) {
         let place = kept.places[0];
         let said = kept.world.places[place].get("f0").cloned().unwrap_or_default();
+        let filter = Filter { workspace: Some(workspace.id), ..Filter::default() };
         let until = Until {
             command: format!("[ \"$(cat f0 2>/dev/null)\" = '{said}' ]"),
-            from: None,
+            from: self.bench.manager.list_ids(&filter).unwrap().first().copied(),
             search: Search::Stepwise,
+            place: TryIn::Copy,
         };
         let manager = &self.bench.manager;
-        let filter = Filter { workspace: Some(workspace.id), ..Filter::default() };
         let newest = manager.list(&filter).unwrap().into_iter().find_map(|checkpoint| {
             let kept = self.kept.iter().find(|kept| kept.id == checkpoint.id)?;
             let f0 = kept.world.places[place].get("f0").cloned().unwrap_or_default();
             (f0 == said).then_some(kept)
         });
         let options = RollbackOptions::default();
-        let found = manager.rollback_until(workspace, &until, &options, &mut |_| (), &Silent).unwrap();
+        let found =
+            unwatched(|watch| manager.rollback_until(workspace, &until, &options, watch, &Silent).unwrap());
         let newest = newest.unwrap();
         assert_eq!(found.restored.unwrap().record().to, newest.id);
-        // On the way there it stopped at others, each whole: those with a plan put that back as well.
-        for check in &found.tried {
-            let stop = self.kept.iter().find(|kept| kept.id == check.checkpoint).unwrap();
-            self.model = stop.over(&self.model, None);
-        }
+        // Others that it tried left nothing behind.
+        self.model = newest.over(&self.model, None);
     }
 
     /// Over several folders, from a checkpoint on, to the second that is looked at, if there are two.
@@ -326,19 +325,19 @@ impl Run {
         let seen = self.bench.root().parent().unwrap().join("seen");
         let _ = fs::remove_file(&seen);
         let command = format!("test -e {0} || {{ touch {0}; false; }}", seen.display());
-        let until = Until { command, from: Some(kept.id), search: Search::Stepwise };
+        let (search, place) = (Search::Stepwise, TryIn::Copy);
+        let until = Until { command, from: Some(kept.id), search, place };
         let options = RollbackOptions::default();
         let here = &self.workspaces[0];
-        let found = manager.rollback_until(here, &until, &options, &mut |_| (), &Silent).unwrap();
+        let found =
+            unwatched(|watch| manager.rollback_until(here, &until, &options, watch, &Silent).unwrap());
         let Some(restored) = found.restored else {
             assert_eq!(found.tried.len(), 1, "there is no second one, and everything is as it was");
             return;
         };
         assert_eq!((found.tried.len(), restored.to), (2, found.tried[1].checkpoint));
-        for check in &found.tried {
-            let stop = self.kept.iter().find(|kept| kept.id == check.checkpoint).unwrap();
-            self.model = stop.over(&self.model, None);
-        }
+        let stop = self.kept.iter().find(|kept| kept.id == restored.to).unwrap();
+        self.model = stop.over(&self.model, None);
     }
 
     fn step(&mut self) {

@@ -10,10 +10,11 @@ use crate::cli::terminal::printable;
 use crate::problem::Problem;
 use crate::signals;
 use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::coverage::Skipped;
 use safepoint::model::rollback::Strategy;
 use safepoint::{
-    Check, CheckpointManager, DryRun, Error, Progressed, RollbackOptions, Search, Staged, StagedEnd, Trial,
-    Until, Workspace,
+    Check, CheckpointManager, DryRun, Error, Probed, Progressed, RollbackOptions, Search, SearchWatch,
+    Staged, StagedEnd, Trial, TryIn, Until, Verdict, Workspace,
 };
 use serde_json::{Value, json};
 
@@ -110,7 +111,7 @@ impl Ground<'_> {
         }
     }
 
-    /// Back until the user's command passes.
+    /// Rolls back to the newest checkpoint in which the user's command passes.
     pub(super) fn progressive(
         self,
         from: Option<&Checkpoint>,
@@ -118,46 +119,89 @@ impl Ground<'_> {
         options: &RollbackOptions,
     ) -> Result<Reply, Problem> {
         let Ground { context, manager, workspace } = self;
-        if options.dry_run == DryRun::Yes {
-            return Err(Problem::usage(
-                "a progressive rollback cannot be shown without doing it",
-                "Look at single checkpoints with `safepoint rollback ID --verify CMD --dry-run`.",
-            ));
-        }
         signals::listen_for_another();
         let until = Until {
             command: args.until.clone().unwrap_or_default(),
             from: from.map(|checkpoint| checkpoint.id),
             search: if args.bisect { Search::Bisect } else { Search::Stepwise },
+            place: if args.in_place { TryIn::Workspace } else { TryIn::Copy },
         };
-        let mut printed = |bytes: &[u8]| show(context, bytes);
-        let Progressed { restored, tried, began_at } = manager
-            .rollback_until(workspace, &until, options, &mut printed, &context.progress)
+        let mut watch = SearchWatch {
+            printed: &mut |bytes: &[u8]| show(context, bytes),
+            probed: &mut |probed: Probed<'_>| context.out.remark(probe_line(context, probed)),
+        };
+        let found = manager
+            .rollback_until(workspace, &until, options, &mut watch, &context.progress)
             .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
+        let mut data = searched(&found, args);
+        let Progressed { restored, current, tried, left_out, check_changed_files } = found;
         let out = &context.out;
-        for check in &tried {
-            let word = match &check.failure {
-                None => out.colours.green("passes"),
-                Some(why) => format!("{} ({})", out.colours.red("fails"), printable(why)),
-            };
-            out.remark(format!("  {}  {word}", check.checkpoint));
+        for (folder, Skipped { path, why }) in left_out.iter().take(LEFT_OUT_MAX) {
+            out.warn(format!("{}/{path} is not in the copy that was tried: {why}", folder.display()));
         }
-        let told: Vec<Value> = tried.iter().map(check).collect();
-        match restored {
-            Some(restored) => {
-                tell(context, manager, &restored, DryRun::No);
-                if let Some(began_at) = began_at {
-                    out.remark(format!("Where it began: safepoint rollback {began_at}"));
-                }
-                let data = json!({ "rollback": shape(manager, &restored, DryRun::No), "checks": told });
-                Ok(Reply::rolled_back(data))
-            }
-            None => {
-                let data = json!({ "rollback": null, "checks": told });
-                Ok(failed(context, "roll back", data, Error::NonePassed { tried: told.len() }.into()))
-            }
+        if check_changed_files {
+            out.warn("the check changed files in the workspace; they were put back by a rollback to the state before");
+        }
+        if let Some(restored) = restored {
+            tell(context, manager, &restored, options.dry_run);
+            data["rollback"] = shape(manager, &restored, options.dry_run);
+            return Ok(match options.dry_run {
+                DryRun::Yes => Reply::done(data),
+                DryRun::No => Reply::rolled_back(data),
+            });
+        }
+        if current.is_some_and(|current| current.is_passed()) {
+            out.line("The check passes in the current state: nothing to roll back.");
+            return Ok(Reply::done(data));
+        }
+        Ok(failed(context, "roll back", data, Error::NonePassed { tried: tried.len() }.into()))
+    }
+}
+
+/// Paths missing in a copy are listed up to this many.
+const LEFT_OUT_MAX: usize = 5;
+
+/// A search for programs, without its rollback.
+fn searched(found: &Progressed, args: &RollbackArgs) -> Value {
+    let left_out = found.left_out.iter().map(|(folder, skipped)| {
+        json!({ "folder": folder.to_string_lossy(), "path": skipped.path, "why": skipped.why })
+    });
+    json!({
+        "rollback": null,
+        "checks": found.tried.iter().map(check).collect::<Vec<_>>(),
+        "current": found.current.as_ref().map(verdict),
+        "check_changed_files": found.check_changed_files,
+        "tried_in": if args.in_place { "workspace" } else { "copy" },
+        "left_out": left_out.collect::<Vec<_>>(),
+    })
+}
+
+/// One result of a search.
+fn probe_line(context: &Context, probed: Probed<'_>) -> String {
+    let colours = context.out.colours;
+    let fails = |why: &str| format!("{} ({})", colours.red("fails"), printable(why));
+    match probed {
+        Probed::Current(Verdict::Passed) => format!("  {CURRENT:26}  {}", colours.green("passes")),
+        Probed::Current(Verdict::Failed(why)) => format!("  {CURRENT:26}  {}", fails(why)),
+        Probed::Candidate(check) => {
+            let word = match &check.failure {
+                None => colours.green("passes"),
+                Some(why) if check.skipped => format!("{} ({})", colours.yellow("skipped"), printable(why)),
+                Some(why) => fails(why),
+            };
+            format!("  {}  {word}", check.checkpoint)
         }
     }
+}
+
+const CURRENT: &str = "current state";
+
+fn verdict(verdict: &Verdict) -> Value {
+    let failure = match verdict {
+        Verdict::Passed => None,
+        Verdict::Failed(why) => Some(why),
+    };
+    json!({ "passed": verdict.is_passed(), "failure": failure })
 }
 
 fn failed(context: &Context, attempt: &'static str, data: Value, problem: Problem) -> Reply {
@@ -170,7 +214,8 @@ fn checks(check_of: &Option<Check>) -> Value {
 }
 
 fn check(check: &Check) -> Value {
-    json!({ "checkpoint": check.checkpoint, "passed": check.is_passed(), "failure": check.failure })
+    let Check { checkpoint, failure, skipped } = check;
+    json!({ "checkpoint": checkpoint, "passed": check.is_passed(), "failure": failure, "skipped": skipped })
 }
 
 /// What a command prints is for people to see, and never part of the answer.
