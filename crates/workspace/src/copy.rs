@@ -7,7 +7,8 @@ use crate::error::WorkspaceError;
 use crate::linux::{self, Facts, Listed};
 use crate::plan::owners;
 use crate::root::{OWN_FOLDER, Root};
-use crate::scan::{self, DEPTH_MAX};
+use crate::scan::{self, DEPTH_MAX, DatabaseLocks, Waiting};
+use crate::sqlite::{self, INDEX, JOURNAL, LOG};
 use crate::{stage, threads};
 use rayon::prelude::*;
 use rustix::fd::OwnedFd;
@@ -28,6 +29,9 @@ use std::sync::{Mutex, PoisonError};
 /// That much of a file is copied before the next look at whether to stop.
 const STRETCH_BYTES: u64 = 16 << 20;
 
+/// A database that is longer is not locked while it is copied, unless its content is shared.
+const LOCKED_BYTES_MAX: u64 = 64 << 20;
+
 /// What was copied.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Copied {
@@ -47,7 +51,8 @@ pub struct Copied {
 /// Modes, times, ACLs, `user.*` attributes and, for root, owners and capabilities are kept. A file with several names becomes several files. Links
 /// stay as they are, also those that lead out of the workspace. Not copied, and told: Safepoint's own folder, and the
 /// folders in `own`; the new folder, where it lies in the workspace; what is mounted in the workspace; sockets, FIFOs and devices; what may not be
-/// read; what is nested too deeply. A file that is written to meanwhile may be a mixture of two moments.
+/// read; what is nested too deeply. A file that is written to during the copy may be a mixture of two moments; a SQLite database is not, unless it
+/// is longer than 64 MiB and its content cannot be shared.
 ///
 /// # Errors
 /// When something is at `to` already, the root cannot be read, something cannot be written, or somebody interrupts. What
@@ -158,6 +163,16 @@ pub(crate) struct Copying<'a> {
     bytes: AtomicU64,
     shared: AtomicU64,
     left_out: Mutex<Vec<Skipped>>,
+    /// For the locks of databases.
+    waiting: Waiting,
+}
+
+/// Whether a SQLite database is copied with the files beside it, under the locks of a reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Databases {
+    Whole,
+    /// As any other file.
+    Alone,
 }
 
 /// A directory and its copy.
@@ -195,6 +210,7 @@ impl<'a> Copying<'a> {
             bytes: AtomicU64::new(0),
             shared: AtomicU64::new(0),
             left_out: Mutex::default(),
+            waiting: Waiting::default(),
         }
     }
 
@@ -221,7 +237,20 @@ impl<'a> Copying<'a> {
         finished.map_err(|source| WorkspaceError::Copy { path: here.path.clone(), source })
     }
 
-    pub(crate) fn entry(&self, here: &Here, name: &[u8]) -> Result<(), WorkspaceError> {
+    /// Copies what is under a name; a database with the files beside it, and those not without it.
+    fn entry(&self, here: &Here, name: &[u8]) -> Result<(), WorkspaceError> {
+        match sqlite::base_of(name) {
+            Some(base) if !name.ends_with(INDEX) && sqlite::is_database_at(&here.from, base) => Ok(()),
+            _ => self.one(here, name, Databases::Whole),
+        }
+    }
+
+    /// Copies what is under a name, and nothing else.
+    pub(crate) fn alone(&self, here: &Here, name: &[u8]) -> Result<(), WorkspaceError> {
+        self.one(here, name, Databases::Alone)
+    }
+
+    fn one(&self, here: &Here, name: &[u8], databases: Databases) -> Result<(), WorkspaceError> {
         if self.progress.interrupted() {
             return Err(WorkspaceError::Interrupted);
         }
@@ -231,6 +260,11 @@ impl<'a> Copying<'a> {
             return Ok(());
         }
         match self.look(here, name) {
+            Ok(Ok(Found::File { from, size, .. }))
+                if databases == Databases::Whole && sqlite::is_database(&from, size) =>
+            {
+                return self.database(here, name);
+            }
             Ok(Ok(found)) => return self.copy(here, name, path, found),
             Ok(Err(why)) => self.leave_out(path, why),
             // It went away meanwhile.
@@ -241,6 +275,20 @@ impl<'a> Copying<'a> {
             Err(_) => self.leave_out(path, Why::Unreadable),
         }
         Ok(())
+    }
+
+    /// Copies a database with its log, both from one moment where its locks can be had (`docs/decisions/0016`). One that takes long to copy
+    /// is not locked all the while, because programs wait for it.
+    fn database(&self, here: &Here, name: &[u8]) -> Result<(), WorkspaceError> {
+        let held = DatabaseLocks::take(&here.from, name, &self.waiting).ok().flatten();
+        let size = linux::facts_if_any(&here.from, name).ok().flatten().map_or(0, |facts| facts.size);
+        let held = held.filter(|_| self.shares.load(Ordering::Relaxed) || size <= LOCKED_BYTES_MAX);
+        self.alone(here, name)?;
+        self.alone(here, &sqlite::beside(name, LOG))?;
+        match held.map(|held| held.has_writer()) {
+            Some(Ok(true)) => Ok(()),
+            _ => self.alone(here, &sqlite::beside(name, JOURNAL)),
+        }
     }
 
     fn leave_out(&self, path: RelPath, why: Why) {

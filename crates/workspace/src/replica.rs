@@ -526,7 +526,7 @@ impl Carry<'_> {
         };
         let to = linux::open_dir_at(self.replica.copy.fd(), above).map_err(failed)?;
         let depth = above.names().count();
-        self.copying.entry(&Here { from, to, path: above.clone(), depth }, name)
+        self.copying.alone(&Here { from, to, path: above.clone(), depth }, name)
     }
 
     /// Takes out of a directory that was copied whole what this state does not have.

@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "programs answer each other on standard output")]
 
-use crate::bench::{Bench, noise, scratch};
+use crate::bench::{Bench, noise, scratch, unwatched};
 use rusqlite::Connection;
 use safepoint::model::RelPath;
 use safepoint::model::Span;
@@ -11,7 +11,7 @@ use safepoint::model::coverage::{Coverage, Why};
 use safepoint::model::progress::Activity;
 use safepoint::model::retention::Policy;
 use safepoint::model::tree::Node;
-use safepoint::{CreateOptions, Created, Filter, RollbackOptions, Settings, Silent};
+use safepoint::{CreateOptions, Created, Filter, RollbackOptions, Search, Settings, Silent, TryIn, Until};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -654,4 +654,33 @@ fn a_log_that_a_program_makes_during_the_rollback_is_displaced_and_kept() {
         (integrity(&connection), number(&connection, "SELECT count(*) FROM one")),
         ("ok".to_owned(), 0)
     );
+}
+
+#[test]
+fn a_copy_in_which_candidates_are_tried_holds_live_databases_whole() {
+    for mode in ["wal", "delete"] {
+        let (bench, outside) = (Bench::new(), scratch());
+        bench.write(".safepointignore", "data.db*\n");
+        bench.create();
+        let database = bench.path("data.db");
+        let writer = Writer::start(&database, &outside.path().join("noted"), &format!("fast {mode}"));
+        for round in 0..8 {
+            writer.wait_for_more();
+            let (committed, seen) = (writer.committed(), outside.path().join(format!("seen{round}")));
+            fs::create_dir(&seen).unwrap();
+            let until = Until {
+                // An index that another process made is not for this one.
+                command: format!("rm -f data.db-shm; cp data.db* {}", seen.display()),
+                from: None,
+                search: Search::Stepwise,
+                place: TryIn::Copy,
+            };
+            let options = RollbackOptions::default();
+            let found = unwatched(|watch| {
+                bench.manager.rollback_until(&bench.workspace, &until, &options, watch, &Silent).unwrap()
+            });
+            assert!(found.current.unwrap().is_passed());
+            assert_eq!(what_is_wrong(&seen.join("data.db"), committed), None, "{mode} {round}");
+        }
+    }
 }

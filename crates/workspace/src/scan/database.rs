@@ -43,7 +43,7 @@ pub(super) struct Family<'a> {
 
 /// How long this capture has waited for locks so far.
 #[derive(Default)]
-pub(super) struct Waiting(AtomicU64);
+pub(crate) struct Waiting(AtomicU64);
 
 impl Waiting {
     fn allowance(&self) -> Duration {
@@ -63,7 +63,7 @@ pub(super) fn beside_others(names: &linux::Names) -> Vec<(usize, usize)> {
 }
 
 /// The locks of a reader, for as long as this lives.
-struct Held {
+pub(crate) struct Held {
     main: OwnedFd,
     /// Nothing where there is no index, and so nobody who uses the log.
     index: Option<OwnedFd>,
@@ -100,7 +100,7 @@ impl Held {
     }
 
     /// Takes the locks, waiting for writers.
-    fn take(dir: &OwnedFd, name: &[u8], waiting: &Waiting) -> io::Result<Option<Self>> {
+    pub(crate) fn take(dir: &OwnedFd, name: &[u8], waiting: &Waiting) -> io::Result<Option<Self>> {
         let (begun, allowance) = (Instant::now(), waiting.allowance());
         let held = loop {
             match Self::try_take(dir, name)? {
@@ -110,6 +110,11 @@ impl Held {
         };
         waiting.spend(begun.elapsed());
         Ok(held)
+    }
+
+    /// Whether a writer is at work, so that the journal is its own and not one to be played back.
+    pub(crate) fn has_writer(&self) -> io::Result<bool> {
+        ofd::is_write_locked(&self.main, sqlite::RESERVED)
     }
 }
 
