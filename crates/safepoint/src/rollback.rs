@@ -287,8 +287,12 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<(), Error> {
         self.renew_limits()?;
-        let request = &Request { to: self.only_of_here(&request.to, &request.options)?, ..request.clone() };
-        self.go_by(request, Some(look), progress).map(drop)
+        let mut request = request.clone();
+        request.to = self.only_of_here(&request.to, &request.options)?;
+        request.own_run = self.own_run(&request)?;
+        // A plan that is run has its files under it, also while somebody only tries.
+        let _others = self.hold_others(&mut request, &[])?;
+        self.go_by(&request, Some(look), progress).map(drop)
     }
 
     /// Holds the folders, captures the present, works out the way, and goes it.

@@ -1,11 +1,13 @@
 //! Plans that work in a folder which somebody rolls back, whether the checkpoint holds them or not.
 
-use crate::bench::Bench;
+use crate::bench::{Bench, unwatched};
 use crate::runner::{Unseen, plan};
 use safepoint::model::checkpoint::{PartKind, Scope};
 use safepoint::model::plan::run::RunOutcome;
 use safepoint::model::plan::state::StepState;
-use safepoint::{CreateOptions, DryRun, Error, Failure, RollbackOptions, RunOptions, Silent, Subject};
+use safepoint::{
+    CreateOptions, DryRun, Error, Failure, RollbackOptions, RunOptions, Search, Silent, Subject, TryIn, Until,
+};
 use std::time::{Duration, Instant};
 
 const WAITS: &str = "[[step]]
@@ -48,6 +50,16 @@ fn a_rollback_under_a_running_plan_is_refused_whatever_the_checkpoint_holds() {
             assert!(matches!(&error, Error::PlanRunning { id, .. } if id == "work"), "{error}");
             assert_eq!(Failure::from(&error).code, "plan_live");
         }
+        let until = Until {
+            command: "true".to_owned(),
+            from: Some(before.id),
+            search: Search::Stepwise,
+            place: TryIn::Workspace,
+        };
+        let found = unwatched(|watch| {
+            bench.manager.rollback_until(&bench.workspace, &until, &options, watch, &Silent)
+        });
+        assert!(found.is_err_and(|error| matches!(error, Error::PlanRunning { .. })));
         assert!(bench.path("began").exists());
         bench.write("go", "");
         assert_eq!(run.join().unwrap(), RunOutcome::Done);
