@@ -74,6 +74,14 @@ impl CheckpointManager {
         self.answer(at.into(), Verb::Redo, options, progress)
     }
 
+    /// Whether there was a rollback of several folders. [`CheckpointManager::undo`] takes the last one back where no workspace is named.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn has_gone_together(&self) -> Result<bool, Error> {
+        Ok(self.catalog.last_together()?.is_some())
+    }
+
     fn answer(
         &self,
         at: Option<&Workspace>,

@@ -3,7 +3,7 @@
 use crate::cli::args::CreateArgs;
 use crate::cli::output::{Printer, Reply};
 use crate::cli::terminal::{counted, printable, size};
-use crate::cli::{Context, exit};
+use crate::cli::{Context, exit, recover};
 use crate::context::Surroundings;
 use crate::json;
 use crate::problem::Problem;
@@ -53,6 +53,7 @@ fn of_many(context: &Context, subject: &Subject, options: &CreateOptions) -> Res
 
 /// Tells what was made, to people and to programs.
 fn answer(out: &Printer, created: &Created, workspace: Option<&Workspace>) -> Reply {
+    recover::tell(out, &created.recovered);
     tell(out, created);
     let data = json!({
         "checkpoint": json::checkpoint_with_coverage(&created.checkpoint, &created.coverage),

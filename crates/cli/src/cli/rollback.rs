@@ -27,9 +27,19 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
         return elsewhere::run(context, args, to);
     }
     let manager = context.surroundings.of_session(args.which.session_id.as_deref())?.open(None)?;
-    let workspace = context.surroundings.workspace(&manager)?;
     let strategy = strategies::chosen(args)?;
     let session = args.which.session_id.as_deref();
+    if context.surroundings.workspace_if_any(&manager)?.is_none()
+        && let Some(given) = args.which.given()
+        && args.paths.is_empty()
+        && matches!(strategy, Strategy::Immediate | Strategy::Selective)
+    {
+        let checkpoint = context.checkpoint(&manager, None, given, session)?;
+        if checkpoint.workspace_id.is_none() {
+            return from_anywhere(context, &manager, &checkpoint, args);
+        }
+    }
+    let workspace = context.surroundings.workspace(&manager)?;
     let named = |given: &str| context.checkpoint(&manager, Some(&workspace), given, session);
     let checkpoint = args.which.given().map(named).transpose()?;
     let options = options(context, &workspace, args)?;
@@ -54,6 +64,22 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
         .rollback(at, checkpoint.id, &options, &context.progress)
         .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
     Ok(answer(context, &manager, &done, options.dry_run))
+}
+
+/// All that a checkpoint of several folders holds goes back, wherever the user is.
+fn from_anywhere(
+    context: &Context,
+    manager: &CheckpointManager,
+    checkpoint: &Checkpoint,
+    args: &RollbackArgs,
+) -> Result<Reply, Problem> {
+    let parts = args.parts.clone();
+    let options =
+        RollbackOptions { parts, ..plain_options(args.dry_run, args.keep_times, args.skip_failed_undo) };
+    let options = git::options(args, checkpoint, options)?;
+    signals::listen_for_another();
+    let done = manager.rollback(None, checkpoint.id, &options, &context.progress)?;
+    Ok(answer(context, manager, &done, options.dry_run))
 }
 
 /// Back to a checkpoint, everything of it, and told.

@@ -314,3 +314,24 @@ fn an_emergency_is_taken_whatever_is_wrong() {
     );
     let _ = fs::remove_file(sandbox.path("project/.safepoint.toml"));
 }
+
+#[test]
+fn an_agent_goes_back_and_forth_from_a_directory_where_no_workspace_is() {
+    let sandbox = world();
+    sandbox.write("../nowhere/x", "");
+    let at = |args: &[&str]| data(&sandbox, &[&["-C", "../nowhere"], args].concat());
+    sandbox.run(&["agent", "register", "claude", "--memory", "../agent/memory"]);
+    let created = at(&["create", "--scope", "agent", "--agent", "claude"]);
+    let id = created["checkpoint"]["id"].as_str().unwrap();
+    let notes = sandbox.path("agent/memory/notes.md");
+    fs::write(&notes, "forgotten").unwrap();
+    at(&["rollback", id]);
+    assert_eq!(fs::read_to_string(&notes).unwrap(), "remember");
+    let undone = at(&["undo"]);
+    assert_eq!(
+        (fs::read_to_string(&notes).unwrap().as_str(), &undone["rollback"]["verb"]),
+        ("forgotten", &"undo".into())
+    );
+    at(&["redo"]);
+    assert_eq!(fs::read_to_string(&notes).unwrap(), "remember");
+}

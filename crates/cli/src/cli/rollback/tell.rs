@@ -41,6 +41,8 @@ fn plan_of(manager: &CheckpointManager, done: &RolledBack) -> Option<Plan> {
 /// The same for people.
 pub(crate) fn tell(context: &Context, manager: &CheckpointManager, done: &RolledBack, dry_run: DryRun) {
     let out = &context.out;
+    // What recovery did in other folders than the one around, too.
+    recover::tell(out, &done.recovered);
     let view = View { out, manager, done, dry_run };
     if !out.quiet {
         match done.is_together() {
@@ -132,7 +134,9 @@ impl View<'_> {
     fn again(&self, context: &Context, verb: &str) -> String {
         let here = context.surroundings.workspace_if_any(self.manager).ok().flatten();
         let touched = |id| self.done.folders.iter().any(|folder| folder.record.workspace_id == id);
-        if here.is_some_and(|here| touched(here.id)) {
+        // Where no workspace is, it is the last rollback of several folders that is meant.
+        let nowhere = here.is_none() && self.done.is_together();
+        if nowhere || here.is_some_and(|here| touched(here.id)) {
             return format!("safepoint {verb}");
         }
         match self.manager.workspace(self.done.record().workspace_id) {
