@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// What becomes of a rollback when an undo command fails.
+/// What becomes of undo commands, and of a rollback when one of them fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FailedUndo {
     /// It stops, and nothing else changes.
@@ -26,6 +26,8 @@ pub enum FailedUndo {
     Stops,
     /// It goes on, and what was not undone is reported.
     IsSkipped,
+    /// No undo command is run at all, and what was not undone is reported.
+    NoneRuns,
 }
 
 /// A command that took a step's effects back, or would.
@@ -98,7 +100,7 @@ impl CheckpointManager {
         plans: &[NowAndThen],
         request: &Request<'_>,
     ) -> Result<bool, Error> {
-        if request.options.dry_run == DryRun::Yes {
+        if request.options.dry_run == DryRun::Yes || request.options.failed_undo == FailedUndo::NoneRuns {
             return Ok(false);
         }
         for (record, step) in newest_first(plans) {
@@ -123,6 +125,10 @@ impl CheckpointManager {
                 effects.not_undone.push(left("it has no undo command".to_owned()));
                 continue;
             };
+            if options.failed_undo == FailedUndo::NoneRuns {
+                effects.not_undone.push(left("its undo command was not run, as asked".to_owned()));
+                continue;
+            }
             let mut undone =
                 Undone { plan: plan.clone(), step: path.clone(), command: command.clone(), ran: false };
             if options.dry_run == DryRun::No && !self.is_undone(plan, step)? {
@@ -130,7 +136,7 @@ impl CheckpointManager {
                 if let Err(why) = self.run_undo(record, step, command, progress)? {
                     match options.failed_undo {
                         FailedUndo::Stops => return Err(Error::UndoFailed { step: path.clone(), why }),
-                        FailedUndo::IsSkipped => {
+                        FailedUndo::IsSkipped | FailedUndo::NoneRuns => {
                             effects.not_undone.push(left(format!("its undo command failed: {why}")));
                             continue;
                         }

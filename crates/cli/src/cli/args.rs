@@ -7,6 +7,7 @@ pub(crate) mod session;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use safepoint::FailedUndo;
 use safepoint::model::Span;
 use safepoint::model::checkpoint::{Kind, PartKind, Phase, Reason, Scope};
 use safepoint::model::rollback::Strategy;
@@ -456,13 +457,12 @@ pub(crate) struct RollbackArgs {
     /// Give restored files the time they had; otherwise it is the present, so that build tools notice.
     #[arg(long)]
     pub(crate) keep_times: bool,
-    /// Where the checkpoint holds a plan: go on where an undo command of a step fails, and report it.
-    #[arg(long)]
-    pub(crate) skip_failed_undo: bool,
+    #[command(flatten)]
+    pub(crate) undo_commands: UndoCommandArgs,
     /// Build the files of the checkpoint in this new or empty folder; the workspace stays as it is.
     #[arg(long, value_name = "DIR", conflicts_with_all = [
-        "strategy", "paths", "parts", "dry_run", "keep_times", "skip_failed_undo", "verify", "until", "hard_reset",
-        "discard_uncommitted",
+        "strategy", "paths", "parts", "dry_run", "keep_times", "skip_failed_undo", "no_undo_commands", "verify", "until",
+        "hard_reset", "discard_uncommitted",
     ])]
     pub(crate) to: Option<PathBuf>,
     /// Build the target beside the workspace, run this there, show the difference, and ask.
@@ -507,9 +507,29 @@ pub(crate) struct AgainArgs {
     /// Give restored files the time they had.
     #[arg(long)]
     pub(crate) keep_times: bool,
-    /// Where it is about a plan: go on where an undo command of a step fails, and report it.
+    #[command(flatten)]
+    pub(crate) undo_commands: UndoCommandArgs,
+}
+
+/// What becomes of the undo commands of a plan's steps.
+#[derive(Debug, Args)]
+pub(crate) struct UndoCommandArgs {
+    /// Where a plan goes back: go on where an undo command of a step fails, and report it.
     #[arg(long)]
-    pub(crate) skip_failed_undo: bool,
+    skip_failed_undo: bool,
+    /// Where a plan goes back: run no undo command of its steps, and report what they would have undone.
+    #[arg(long, conflicts_with = "skip_failed_undo")]
+    no_undo_commands: bool,
+}
+
+impl UndoCommandArgs {
+    pub(crate) fn chosen(&self) -> FailedUndo {
+        match (self.skip_failed_undo, self.no_undo_commands) {
+            (_, true) => FailedUndo::NoneRuns,
+            (true, false) => FailedUndo::IsSkipped,
+            (false, false) => FailedUndo::Stops,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

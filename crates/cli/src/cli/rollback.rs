@@ -74,8 +74,10 @@ fn from_anywhere(
     args: &RollbackArgs,
 ) -> Result<Reply, Problem> {
     let parts = args.parts.clone();
-    let options =
-        RollbackOptions { parts, ..plain_options(args.dry_run, args.keep_times, args.skip_failed_undo) };
+    let options = RollbackOptions {
+        parts,
+        ..plain_options(args.dry_run, args.keep_times, args.undo_commands.chosen())
+    };
     let options = git::options(args, checkpoint, options)?;
     signals::listen_for_another();
     let done = manager.rollback(None, checkpoint.id, &options, &context.progress)?;
@@ -110,7 +112,7 @@ fn options(
     Ok(RollbackOptions {
         paths,
         parts,
-        ..plain_options(args.dry_run, args.keep_times, args.skip_failed_undo)
+        ..plain_options(args.dry_run, args.keep_times, args.undo_commands.chosen())
     })
 }
 
@@ -127,11 +129,11 @@ fn outermost(mut paths: Vec<RelPath>) -> Vec<RelPath> {
 }
 
 /// What undo and redo choose, too.
-pub(crate) fn plain_options(dry_run: bool, keep_times: bool, skip_failed_undo: bool) -> RollbackOptions {
+pub(crate) fn plain_options(dry_run: bool, keep_times: bool, failed_undo: FailedUndo) -> RollbackOptions {
     RollbackOptions {
         dry_run: if dry_run { DryRun::Yes } else { DryRun::No },
         times: if keep_times { Times::Recorded } else { Times::Present },
-        failed_undo: if skip_failed_undo { FailedUndo::IsSkipped } else { FailedUndo::Stops },
+        failed_undo,
         ..RollbackOptions::default()
     }
 }

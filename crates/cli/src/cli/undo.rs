@@ -32,7 +32,7 @@ fn run(
     }
     // Undo commands of a plan's steps may run: they are not to stay behind.
     signals::listen_for_another();
-    let options = plain_options(args.dry_run, args.keep_times, args.skip_failed_undo);
+    let options = plain_options(args.dry_run, args.keep_times, args.undo_commands.chosen());
     let done = verb(&manager, workspace.as_ref(), &options).map_err(|error| match &workspace {
         Some(workspace) => context.surroundings.explain_gone(workspace, error.into()),
         None => error.into(),

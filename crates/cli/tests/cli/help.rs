@@ -184,8 +184,10 @@ fn rollback_explains_how_a_checkpoint_is_named() {
           --dry-run              Show what would happen, and change nothing
           --keep-times           Give restored files the time they had; otherwise it is the present, so
                                  that build tools notice
-          --skip-failed-undo     Where the checkpoint holds a plan: go on where an undo command of a
-                                 step fails, and report it
+          --skip-failed-undo     Where a plan goes back: go on where an undo command of a step fails,
+                                 and report it
+          --no-undo-commands     Where a plan goes back: run no undo command of its steps, and report
+                                 what they would have undone
           --to <DIR>             Build the files of the checkpoint in this new or empty folder; the
                                  workspace stays as it is
           --verify <CMD>         Build the target beside the workspace, run this there, show the

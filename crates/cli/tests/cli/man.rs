@@ -92,7 +92,7 @@ fn a_page_of_a_command() {
     .SH NAME
     safepoint\-undo \- Take the last rollback back. Again for the one before it
     .SH SYNOPSIS
-    \fBsafepoint undo\fR [\fB\-\-dry\-run\fR] [\fB\-\-json\fR] [\fB\-\-keep\-times\fR] [\fB\-q\fR|\fB\-\-quiet\fR] [\fB\-C \fR] [\fB\-\-skip\-failed\-undo\fR] [\fB\-\-home\fR] [\fB\-\-allow\-other\-owner\fR] [\fB\-\-no\-progress\fR] [\fB\-\-color\fR] [\fB\-\-yes\fR] [\fB\-h\fR|\fB\-\-help\fR] 
+    \fBsafepoint undo\fR [\fB\-\-dry\-run\fR] [\fB\-\-json\fR] [\fB\-\-keep\-times\fR] [\fB\-q\fR|\fB\-\-quiet\fR] [\fB\-C \fR] [\fB\-\-skip\-failed\-undo\fR] [\fB\-\-home\fR] [\fB\-\-no\-undo\-commands\fR] [\fB\-\-allow\-other\-owner\fR] [\fB\-\-no\-progress\fR] [\fB\-\-color\fR] [\fB\-\-yes\fR] [\fB\-h\fR|\fB\-\-help\fR] 
     .SH DESCRIPTION
     Take the last rollback back. Again for the one before it
     .SH OPTIONS
@@ -104,7 +104,10 @@ fn a_page_of_a_command() {
     Give restored files the time they had
     .TP
     \fB\-\-skip\-failed\-undo\fR
-    Where it is about a plan: go on where an undo command of a step fails, and report it
+    Where a plan goes back: go on where an undo command of a step fails, and report it
+    .TP
+    \fB\-\-no\-undo\-commands\fR
+    Where a plan goes back: run no undo command of its steps, and report what they would have undone
     .TP
     \fB\-h\fR, \fB\-\-help\fR
     Print help (see a summary with \*(Aq\-h\*(Aq)

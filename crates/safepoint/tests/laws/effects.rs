@@ -115,6 +115,18 @@ fn an_undo_command_that_fails_stops_the_rollback_with_nothing_else_changed() {
 }
 
 #[test]
+fn no_undo_command_runs_where_that_is_asked_and_each_is_named() {
+    let (bench, outside) = scene();
+    run(&bench);
+    let before = std::fs::read_to_string(&outside).unwrap_or_default();
+    let options = RollbackOptions { failed_undo: FailedUndo::NoneRuns, ..RollbackOptions::default() };
+    let restored = bench.manager.rollback_plan("work", first(&bench), &options, &Silent).unwrap();
+    assert_eq!((restored.undone.len(), std::fs::read_to_string(&outside).unwrap_or_default()), (0, before));
+    let said = |it: &NotUndone| it.why == "its undo command was not run, as asked";
+    assert!(restored.effects_not_undone.iter().any(said), "{:?}", restored.effects_not_undone);
+}
+
+#[test]
 fn nothing_is_taken_back_for_a_rollback_that_cannot_be() {
     let (bench, outside) = scene();
     run(&bench);

@@ -1,5 +1,6 @@
 //! The part of the table that is about plans.
 
+use super::UndoCommandArgs;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -396,9 +397,8 @@ pub(crate) struct CorrectArgs {
     /// Show what would happen, and change nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Go on where an undo command of a step fails, and report it.
-    #[arg(long)]
-    pub(crate) skip_failed_undo: bool,
+    #[command(flatten)]
+    pub(crate) undo_commands: UndoCommandArgs,
 }
 
 #[derive(Debug, Args)]
@@ -414,9 +414,8 @@ pub(crate) struct PlanRollbackArgs {
     /// Give restored files the time they had; otherwise it is the present, so that build tools notice.
     #[arg(long)]
     pub(crate) keep_times: bool,
-    /// Go on where an undo command of a step fails, and report it.
-    #[arg(long)]
-    pub(crate) skip_failed_undo: bool,
+    #[command(flatten)]
+    pub(crate) undo_commands: UndoCommandArgs,
     /// Where the copy that the plan works in is gone, make it again.
     #[arg(long)]
     pub(crate) recreate_sandbox: bool,

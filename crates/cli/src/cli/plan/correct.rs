@@ -36,7 +36,7 @@ fn revert(context: &Context, args: &CorrectArgs, mut opened: Opened) -> Result<R
     }
     opened.recover_first(context)?;
     signals::listen_for_another();
-    let options = plain_options(args.dry_run, false, args.skip_failed_undo);
+    let options = plain_options(args.dry_run, false, args.undo_commands.chosen());
     let revert = Revert { decision: args.decision.clone(), guidance: args.guidance.clone() };
     let corrected = opened
         .manager

@@ -27,7 +27,7 @@ pub(crate) fn run(context: &Context, args: &PlanRollbackArgs) -> Result<Reply, P
     signals::listen_for_another();
     let options = RollbackOptions {
         missing_sandbox: if args.recreate_sandbox { Missing::MadeAgain } else { Missing::Refused },
-        ..plain_options(args.dry_run, args.keep_times, args.skip_failed_undo)
+        ..plain_options(args.dry_run, args.keep_times, args.undo_commands.chosen())
     };
     if args.checkpoint.is_none() && !args.dry_run && !context.yes {
         let dry = RollbackOptions { dry_run: DryRun::Yes, ..options.clone() };
