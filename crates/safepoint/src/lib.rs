@@ -23,6 +23,9 @@
 //! # }
 //! ```
 //!
+//! Longer programs are in `examples/`: a rollback and its undo, a plan that is driven from outside, the memory of an agent. To keep state of
+//! your own in checkpoints, implement [`PartProvider`]; `crates/example-part` shows one.
+//!
 //! A program that has a SQLite database of the workspace open must not capture that workspace in the same process: closing a file ends all POSIX locks that
 //! the process has on it, also those of SQLite ([howtocorrupt](https://sqlite.org/howtocorrupt.html), 2.2). Run the `safepoint` command instead.
 //!
