@@ -28,6 +28,8 @@ mod sparse;
 mod sqlite;
 mod stage;
 mod swap;
+#[cfg(test)]
+mod swap_tests;
 mod threads;
 mod write;
 mod writers;
