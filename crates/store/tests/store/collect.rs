@@ -527,3 +527,25 @@ fn a_segment_that_no_longer_says_what_is_in_it_is_not_dead() {
     assert_eq!(collect(&store, &[]), Collected::default());
     assert!(pack.exists(), "it is for repair");
 }
+
+#[test]
+fn a_pack_that_cannot_be_opened_is_a_failure_and_not_one_that_somebody_writes_to() {
+    let home = Home::new();
+    let store = home.open();
+    half_dead(&store);
+    let folder = home.packs()[0].with_file_name("folder.pack");
+    std::fs::create_dir(&folder).unwrap();
+    assert!(store.quarantine("folder").is_err());
+    assert_eq!(store.quarantine("missing").unwrap(), None);
+}
+
+#[test]
+fn whoever_holds_the_right_to_collect_keeps_others_from_it() {
+    let home = Home::new();
+    let (store, other) = (home.open(), home.open());
+    let (needed, _) = half_dead(&store);
+    let held = other.hold_collector().unwrap();
+    assert_eq!(collect(&store, &needed).outcome, Outcome::Busy);
+    drop(held);
+    assert_eq!(collect(&store, &needed).outcome, Outcome::Done);
+}
