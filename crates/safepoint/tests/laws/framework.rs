@@ -1,7 +1,8 @@
 //! Checkpoints and rollbacks of everything, and of agents: all folders or none.
 
-use crate::bench::{Bench, assert_same, unwatched};
+use crate::bench::{Bench, assert_same, noise, unwatched};
 use crate::runner::{Unseen, plan};
+use crate::space::damage;
 use safepoint::model::checkpoint::{PartKind, Scope};
 use safepoint::model::plan::state::PlanState;
 use safepoint::model::rollback::{RollbackState, Strategy};
@@ -167,6 +168,29 @@ fn where_one_folder_cannot_nothing_changes_anywhere() {
     fs::remove_file(&file).unwrap();
     manager.rollback(None, created.checkpoint.id, &RollbackOptions::default(), &Silent).unwrap();
     assert!(file.is_file());
+}
+
+#[test]
+fn where_one_folder_cannot_be_staged_no_stage_is_left_in_another() {
+    for damaged in 0..3 {
+        let world = World::new();
+        let roots = [
+            world.bench.root(),
+            world.others[0].root_path().to_owned(),
+            world.others[1].root_path().to_owned(),
+        ];
+        let content = noise(7, 50_000);
+        fs::write(roots[damaged].join("large"), &content).unwrap();
+        let created = world.create(&Subject::Framework);
+        world.disaster();
+        fs::write(roots[damaged].join("large"), "changed").unwrap();
+        damage(&world.bench, &content[1000..1100]);
+        let options = RollbackOptions::default();
+        world.bench.manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap_err();
+        for root in &roots {
+            assert!(!root.join(".safepoint").exists(), "{damaged} {root:?}");
+        }
+    }
 }
 
 #[test]

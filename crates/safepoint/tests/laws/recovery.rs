@@ -1,9 +1,11 @@
 //! What a crash can leave, laid out by hand: cases that a loop over system calls cannot reach.
 
 use crate::bench::{Bench, assert_same, open};
-use safepoint::model::rollback::{RollbackState, Verb};
-use safepoint::model::{CheckpointId, RollbackId};
-use safepoint::{RollbackOptions, Settings, Silent};
+use crate::framework::{World, assert_all};
+use safepoint::model::rollback::{Rescued, RollbackState, Verb};
+use safepoint::model::{CheckpointId, RelPath, RollbackId};
+use safepoint::{DryRun, Recovery, RollbackOptions, Settings, Silent, Subject};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -293,4 +295,142 @@ fn what_is_written_between_storing_and_deleting_is_stored_again() {
     );
     drop((log, still));
     assert!(bench.manager.recover(&bench.workspace, &Silent).unwrap().is_empty());
+}
+
+#[test]
+fn a_rescue_counts_what_it_holds() {
+    let bench = Bench::new();
+    bench.write("a", "1");
+    let checkpoint = bench.create();
+    bench.write("a", "2");
+    let mut open_file = fs::OpenOptions::new().append(true).open(bench.path("a")).unwrap();
+    bench.rollback(checkpoint.id);
+    std::io::Write::write_all(&mut open_file, b" and more").unwrap();
+    drop(open_file);
+    let recovery = bench.settle();
+    let rescue = bench.manager.checkpoint(recovery.rescued[0].checkpoint).unwrap();
+    assert_eq!((rescue.files.count, rescue.files.bytes, rescue.files.added), (1, 10, 1));
+}
+
+#[test]
+fn a_rollback_of_many_folders_is_recovered_in_all_of_them_by_the_first_command() {
+    let world = World::new();
+    let manager = &world.bench.manager;
+    let created = world.create(&Subject::Framework);
+    world.disaster();
+    let later = world.everything();
+    let options = RollbackOptions::default();
+    let restored = manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap();
+    let ids: BTreeSet<RollbackId> = restored.folders.iter().map(|folder| folder.record.id).collect();
+    assert!(ids.len() > 3, "{ids:?}");
+    ids.iter().for_each(|id| reopen_as_applying(&world.bench, *id));
+    let recovery = manager.recover(&world.others[0], &Silent).unwrap();
+    assert_eq!(recovery.undone.iter().copied().collect::<BTreeSet<_>>(), ids);
+    assert_all(&world.everything(), &later);
+    assert!(manager.recover(&world.bench.workspace, &Silent).unwrap().is_empty());
+}
+
+#[test]
+fn a_recovery_that_did_anything_is_not_empty() {
+    let id = RollbackId::from_bits(1);
+    let path = || RelPath::new("a").unwrap();
+    let rescued = Rescued { path: path(), checkpoint: CheckpointId::from_bits(1), why: String::new() };
+    let all = [
+        Recovery { undone: vec![id], ..Recovery::default() },
+        Recovery { settled: vec![id], ..Recovery::default() },
+        Recovery { rescued: vec![rescued], ..Recovery::default() },
+        Recovery { waiting: vec![path()], ..Recovery::default() },
+        Recovery { released: vec![path()], ..Recovery::default() },
+        Recovery { foreign: vec![id], ..Recovery::default() },
+        Recovery { warnings: vec![String::new()], ..Recovery::default() },
+    ];
+    all.iter().for_each(|recovery| assert!(!recovery.is_empty(), "{recovery:?}"));
+    assert!(Recovery::default().is_empty());
+}
+
+#[test]
+fn a_rollback_counts_as_settled_once_nothing_waits_and_nothing_is_stuck() {
+    let bench = Bench::new();
+    bench.write("a", "1");
+    let checkpoint = bench.create();
+    bench.write("d/held", "2");
+    let held = fs::OpenOptions::new().append(true).open(bench.path("d/held")).unwrap();
+    let id = bench.rollback(checkpoint.id).id;
+    let waiting = bench.manager.recover(&bench.workspace, &Silent).unwrap();
+    assert_eq!((waiting.settled.len(), waiting.waiting.len()), (0, 1), "{waiting:?}");
+    let slot = fs::read_dir(bench.path(&format!(".safepoint/apply-{id}"))).unwrap().next().unwrap().unwrap();
+    let fifo = slot.path().join("fifo");
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, rustix::fs::Mode::RWXU, 0).unwrap();
+    drop(held);
+    let stuck = bench.settle();
+    assert_eq!((stuck.settled.len(), stuck.warnings.len()), (0, 1), "{stuck:?}");
+    fs::remove_file(fifo).unwrap();
+    let settled = bench.settle();
+    assert_eq!((settled.settled, settled.warnings), (vec![id], vec![]));
+}
+
+#[test]
+fn how_an_undone_or_refused_rollback_ended_is_on_record() {
+    let bench = Bench::new();
+    bench.write("a", "1");
+    let checkpoint = bench.create();
+    bench.write("a", "2");
+    let id = bench.rollback(checkpoint.id).id;
+    reopen_as_applying(&bench, id);
+    bench.manager.recover(&bench.workspace, &Silent).unwrap();
+    let last = || bench.manager.rollbacks(&bench.workspace).unwrap().pop().unwrap();
+    assert_eq!(last().error.as_deref(), Some("the process ended half-way"));
+    fs::remove_file(bench.path("a")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(bench.path("a")).unwrap();
+    let options = RollbackOptions::default();
+    bench.manager.rollback(&bench.workspace, checkpoint.id, &options, &Silent).unwrap_err();
+    let refused = last();
+    assert_eq!((refused.state, refused.safety_checkpoint), (RollbackState::Refused, None));
+    assert!(refused.finished_at.is_some() && refused.error.is_some(), "{refused:?}");
+    // What is only shown is no attempt.
+    let dry = RollbackOptions { dry_run: DryRun::Yes, ..options };
+    bench.manager.rollback(&bench.workspace, checkpoint.id, &dry, &Silent).unwrap_err();
+    assert_eq!(last().id, refused.id);
+}
+
+#[test]
+fn a_rescued_file_comes_back_in_folders_that_can_be_used() {
+    let bench = Bench::new();
+    bench.write("a", "1");
+    let checkpoint = bench.create();
+    bench.write("d/held", "2");
+    let held = fs::OpenOptions::new().append(true).open(bench.path("d/held")).unwrap();
+    bench.rollback(checkpoint.id);
+    std::io::Write::write_all(&mut &held, b" and more").unwrap();
+    drop(held);
+    let rescue = bench.settle().rescued[0].checkpoint;
+    assert!(!bench.path("d").exists());
+    bench.restore_paths(rescue, &["d/held"]);
+    assert_eq!(bench.read("d/held"), "2 and more");
+    assert_eq!(fs::metadata(bench.path("d")).unwrap().permissions().mode() & 0o7777, 0o755);
+}
+
+#[test]
+fn a_rollback_whose_intent_cannot_be_recorded_changes_nothing_and_is_on_record_as_refused() {
+    let bench = Bench::new();
+    bench.write("a", "1");
+    let checkpoint = bench.create();
+    bench.write("a", "2");
+    let sql = rusqlite::Connection::open(bench.home().join("catalog.db")).unwrap();
+    sql.execute_batch(
+        "CREATE TRIGGER no_intent BEFORE INSERT ON rollbacks WHEN NEW.state = 'applying'
+         BEGIN SELECT RAISE(ABORT, 'no intent'); END",
+    )
+    .unwrap();
+    let options = RollbackOptions::default();
+    bench.manager.rollback(&bench.workspace, checkpoint.id, &options, &Silent).unwrap_err();
+    assert_eq!(bench.read("a"), "2");
+    assert!(!bench.path(".safepoint").exists());
+    let record = bench.manager.rollbacks(&bench.workspace).unwrap().pop().unwrap();
+    assert_eq!((record.state, record.safety_checkpoint), (RollbackState::Refused, None));
+    assert_eq!(record.changed_paths, None);
+    sql.execute_batch("DROP TRIGGER no_intent").unwrap();
+    bench.rollback(checkpoint.id);
+    assert_eq!(bench.read("a"), "1");
 }

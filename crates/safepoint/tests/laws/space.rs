@@ -21,7 +21,7 @@ impl Progress for StopsAfter {
 }
 
 /// Changes a byte of where this is stored.
-fn damage(bench: &Bench, content: &[u8]) {
+pub(crate) fn damage(bench: &Bench, content: &[u8]) {
     let pack = fs::read_dir(bench.home().join("store/packs")).unwrap().next().unwrap().unwrap().path();
     let mut bytes = fs::read(&pack).unwrap();
     let at = bytes.windows(content.len()).position(|window| window == content).unwrap();
@@ -232,4 +232,33 @@ fn what_an_unfinished_rollback_needs_is_not_pruned() {
     assert!(matches!(bench.manager.checkpoint(one.id), Err(Error::NoCheckpoint { .. })));
     bench.undo();
     assert_valid(&bench);
+}
+
+#[test]
+fn headroom_and_packs_are_as_large_as_suits_the_cap() {
+    let of = |cap_bytes| Bench::with(Settings { cap_bytes: Some(cap_bytes), ..Settings::default() });
+    for (cap, headroom) in
+        [(1 << 20, 512 << 10), (4 << 20, 1 << 20), (64 << 20, 4 << 20), (4 << 30, 256 << 20)]
+    {
+        assert_eq!(of(cap).manager.cap().unwrap().headroom_bytes, headroom, "{cap}");
+    }
+    let bench = of(64 << 20);
+    bench.write("file", noise(1, 5 << 20));
+    bench.create();
+    // Of 2 MiB each.
+    let packs = fs::read_dir(bench.home().join("store/packs")).unwrap().count();
+    assert!((2..=4).contains(&packs), "{packs}");
+    let bench = of(4 << 20);
+    bench.write("file", noise(2, 6 << 20));
+    let refused = bench.manager.create(&bench.workspace, &CreateOptions::default(), &Silent).unwrap_err();
+    let Error::Capped { over_bytes, .. } = refused else { panic!("{refused:?}") };
+    assert!(over_bytes > 0, "{refused}");
+}
+
+#[test]
+fn without_a_word_the_cap_is_a_tenth_of_a_small_disk() {
+    let bench = Bench::new();
+    let disk = rustix::fs::statvfs(bench.home()).unwrap();
+    let tenth = disk.f_blocks * disk.f_frsize / 10;
+    assert_eq!(bench.manager.cap().unwrap().cap_bytes, tenth.min(10 << 30));
 }
