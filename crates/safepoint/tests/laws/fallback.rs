@@ -59,3 +59,21 @@ fn names_that_the_file_system_cannot_tell_apart_are_refused() {
         "{failure:?}"
     );
 }
+
+#[test]
+fn without_leases_the_boot_in_which_something_waits_is_on_record() {
+    let bench = without(true, true, false);
+    bench.write("a", "1");
+    let checkpoint = bench.create();
+    bench.write("a", "2");
+    let held = fs::OpenOptions::new().append(true).open(bench.path("a")).unwrap();
+    let restored = bench.rollback(checkpoint.id);
+    assert_eq!(restored.waiting.len(), 1, "{restored:?}");
+    let stage = bench.path(&format!(".safepoint/apply-{}", restored.id));
+    let names: Vec<_> = fs::read_dir(stage).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let boots = names.iter().filter(|name| name.to_string_lossy().starts_with("boot-"));
+    assert_eq!(boots.count(), 1, "{names:?}");
+    drop(held);
+    bench.release();
+    assert!(!bench.path(".safepoint").exists());
+}

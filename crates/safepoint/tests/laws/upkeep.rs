@@ -1,6 +1,7 @@
 //! Deleting, pruning, collecting, purging, repairing, and the cap.
 
 use crate::bench::{Bench, assert_same, noise, open};
+use safepoint::model::plan::state::PlanState;
 use safepoint::model::retention::Policy;
 use safepoint::model::{RelPath, Span};
 use safepoint::{
@@ -316,4 +317,42 @@ fn space_says_what_deleting_would_free() {
     bench.manager.delete(&[one.id]).unwrap();
     let dead = bench.manager.space(&Silent).unwrap().dead_bytes;
     assert!((300_000..320_000).contains(&dead), "{dead}");
+}
+
+#[test]
+fn the_last_clean_checkpoint_of_a_plan_stays_until_the_plan_is_over() {
+    let bench = Bench::new();
+    let manager = &bench.manager;
+    crate::runner::plan(&bench, "[[step]]\nid = 'one'");
+    bench.write("a", "1");
+    manager.checkpoint_plan("work", &CreateOptions::default(), &Silent).unwrap();
+    bench.write("a", "2");
+    bench.create();
+    let clean = manager.last_clean("work").unwrap();
+    let nothing = Policy { keep_last: 0, ..strict() };
+    let is_kept = || {
+        let judged = manager.prune(&bench.workspace, &nothing.into(), DryRun::Yes).unwrap();
+        judged.iter().find(|judged| judged.checkpoint.id == clean).unwrap().verdict.is_keep()
+    };
+    assert!(is_kept());
+    manager.change_plan("work", "cancelled", |plan| plan.go(PlanState::Cancelled)).unwrap();
+    assert!(!is_kept());
+}
+
+#[test]
+fn what_is_pinned_while_retention_deletes_stays() {
+    let bench = Bench::new();
+    for number in 0..4 {
+        bench.write("a", number.to_string());
+        bench.create();
+    }
+    let sql = rusqlite::Connection::open(bench.home().join("catalog.db")).unwrap();
+    sql.execute_batch(
+        "CREATE TRIGGER pin_the_rest AFTER DELETE ON checkpoints BEGIN UPDATE checkpoints SET pinned = 1; END",
+    )
+    .unwrap();
+    let nothing = Policy { keep_last: 0, ..strict() };
+    let judged = bench.manager.prune(&bench.workspace, &nothing.into(), DryRun::No).unwrap();
+    assert_eq!(judged.iter().filter(|judged| !judged.verdict.is_keep()).count(), 3);
+    assert_eq!(bench.manager.list(&Filter::default()).unwrap().len(), 3, "only the first was deleted");
 }
