@@ -605,6 +605,24 @@ fn the_form_for_programs_moves_branch_and_index_and_the_files_only_when_hard() {
 }
 
 #[test]
+fn only_a_rollback_of_the_whole_workspace_reports_that_git_stays() {
+    let Some(repository) = Repository::new() else { return };
+    let sandbox = &repository.sandbox;
+    let id = text(&repository.create(&[])["id"]).to_owned();
+    sandbox.write("a", "2\n");
+    repository.git(&["commit", "-q", "-a", "-m", "two"]);
+    let reports = |args: &[&str]| {
+        let output = sandbox.output(args);
+        assert_eq!(exit(&output), 0, "{output:?}");
+        String::from_utf8_lossy(&output.stderr).contains("git is left as it is")
+    };
+    assert!(!reports(&["rollback", &id, "--path", "a"]));
+    assert!(!reports(&["undo"]));
+    assert!(reports(&["rollback", &id]));
+    assert!(!reports(&["undo"]));
+}
+
+#[test]
 fn branch_head_and_index_go_back_by_name() {
     let Some(repository) = Repository::new() else { return };
     let sandbox = &repository.sandbox;

@@ -152,6 +152,27 @@ impl User {
 }
 
 #[test]
+fn what_was_displaced_and_may_not_be_read_stays_until_it_may() {
+    let user = User::new();
+    user.shell("echo 1 > a");
+    user.succeeds(&["create"]);
+    user.shell("mkdir d; echo 2 > d/held; echo 2 > a");
+    // As long as the shell has both open, they wait in the stage; there they lose the rights of their owner.
+    user.shell(
+        "exec 3>> d/held 4>> a; ../safepoint rollback @ --yes || [ $? = 3 ]; echo more >&3; echo more >&4
+         for slot in .safepoint/apply-*/*; do if [ -d $slot ]; then chmod 300 $slot; else chmod 000 $slot; fi; done",
+    );
+    let (code, said) = user.safepoint(&["recover"]);
+    assert!(said.contains("it may not be read"), "{code} {said}");
+    assert!(user.project().join(".safepoint").exists());
+    user.shell("chmod 600 .safepoint/apply-*/[0-9]");
+    user.succeeds(&["recover"]);
+    assert!(!user.project().join(".safepoint").exists());
+    let (_, kept) = user.safepoint(&["list", "--all"]);
+    assert!(kept.contains("rescued"), "{kept}");
+}
+
+#[test]
 fn a_folder_of_somebody_else_is_not_touched() {
     if !is_root() {
         // Only root can make a folder that belongs to somebody else.

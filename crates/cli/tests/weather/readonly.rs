@@ -178,6 +178,28 @@ fn a_home_that_is_mounted_read_only_beside_its_writer_shows_what_is_written() {
     }
 }
 
+/// Who can write the home recovers it; who only looks is told that the workspace may be half old and half new.
+#[test]
+fn a_rollback_that_is_half_done_is_reported_where_it_cannot_be_undone() {
+    let name = "a_rollback_that_is_half_done_is_reported_where_it_cannot_be_undone";
+    let place = Place::new();
+    let (id, _) = filled(&place);
+    place.run(&["rollback", &id, "--yes"]).succeeds();
+    let Some(bound) = Mount::read_only_view(&place.path("home")) else {
+        return skip(name, "it takes the right to mount");
+    };
+    let reported = |command: &str| {
+        let mut looking = place.command(&["--json", command]);
+        let answer = looking.env("SAFEPOINT_HOME", bound.path()).output().unwrap();
+        String::from_utf8_lossy(&answer.stdout).contains("is half done")
+    };
+    assert!(!reported("status"));
+    let catalog = rusqlite::Connection::open(place.path("home/catalog.db")).unwrap();
+    assert_eq!(catalog.execute("UPDATE rollbacks SET state = 'applying'", ()).unwrap(), 1);
+    drop(catalog);
+    assert!(reported("status") && reported("diff"));
+}
+
 /// After a crash: the newest checkpoint is only in the packs and in the catalog's log, not in the index.
 #[test]
 fn a_read_only_home_whose_index_is_lost_or_behind_gives_everything_back() {
