@@ -150,6 +150,9 @@ impl Answer {
     }
 }
 
+/// So often the index may be taken away while a store is opened.
+const OPEN_TRIES: usize = 50;
+
 impl Store {
     /// Opens the store in this folder, and makes it where there is none. Finds again what a crash left without
     /// a row in the index, and builds the index anew where it is lost.
@@ -159,12 +162,27 @@ impl Store {
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let dir = &Self::place(dir)?;
         open::prepare(dir)?;
+        let path = open::index_path(dir);
+        let mut tries = 1..OPEN_TRIES;
+        loop {
+            let before = linux::identity(&path);
+            match Self::open_fresh_index(dir) {
+                // Somebody took the index away while it was opened. It is a cache: the next try makes it again.
+                Err(StoreError::Index { .. })
+                    if linux::identity(&path).is_none_or(|now| Some(now) != before)
+                        && tries.next().is_some() => {}
+                index => return Ok(Self::with(dir, Access::Write, index?)),
+            }
+        }
+    }
+
+    /// The index, with a row for everything that the packs hold.
+    fn open_fresh_index(dir: &Path) -> Result<Index, StoreError> {
         let mut index = open::open_index(dir)?;
         match recover::refresh(dir, &mut index) {
-            Err(error) if error.is_corrupt_index() => index = open::replace_index(dir, &index)?,
-            other => other?,
+            Err(error) if error.is_corrupt_index() => open::replace_index(dir, &index),
+            other => other.map(|_| index),
         }
-        Ok(Self::with(dir, Access::Write, index))
     }
 
     /// Opens the store in this folder for reading alone. Nothing is written, wherever it lies; an index that is missing, damaged or
