@@ -13,6 +13,14 @@
 #![allow(clippy::disallowed_methods, reason = "tests set up folders")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
+/// A search is many rollbacks, one after another: neighbouring points meet much the same. With SAFEPOINT_PROOF=full each is tried.
+fn stride(act: scene::Act) -> usize {
+    match act {
+        scene::Act::Search | scene::Act::SearchInPlace if !is_full() => 5,
+        _ => 1,
+    }
+}
+
 /// Whether everything is to be tried, however long it takes.
 pub(crate) fn is_full() -> bool {
     std::env::var_os("SAFEPOINT_PROOF").is_some_and(|proof| proof == "full")
