@@ -34,8 +34,10 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
         && args.paths.is_empty()
         && matches!(strategy, Strategy::Immediate | Strategy::Selective)
     {
-        let checkpoint = context.checkpoint(&manager, None, given, session)?;
-        if checkpoint.workspace_id.is_none() {
+        // What is wrong with the name is said once it is known which workspace is meant.
+        if let Ok(checkpoint) = context.checkpoint(&manager, None, given, session)
+            && checkpoint.workspace_id.is_none()
+        {
             return from_anywhere(context, &manager, &checkpoint, args);
         }
     }
