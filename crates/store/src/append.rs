@@ -11,6 +11,7 @@ use crate::segment::Sealed;
 use crate::store::Store;
 use crate::{StoreError, linux, recover};
 use safepoint_planted::planted;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -169,15 +170,23 @@ fn reopen(store: &Store, name: String) -> Result<Option<OpenPack>, StoreError> {
     Ok(Some(OpenPack { name, path, file: Arc::new(file), start: end, end, fresh: indexed.is_none() }))
 }
 
-/// Makes a new pack. Nothing where someone else was quicker to lock it.
+/// Creates a pack. Returns `None` if another writer took the new file first.
 fn create(store: &Store) -> Result<Option<OpenPack>, StoreError> {
     let dir = open::packs_dir(store.dir());
     let name = linux::new_name().map_err(|source| StoreError::CreatePack { path: dir, source })?;
     let path = store.pack_path(&name);
+    let file =
+        linux::create(&path).map_err(|source| StoreError::CreatePack { path: path.clone(), source })?;
+    claim(name, path, file)
+}
+
+/// Locks a pack file that was just created. Until then the empty file is visible to other writers: one may have locked it,
+/// appended a segment that counts, and released it again. Only a file that is still empty is ours to begin.
+fn claim(name: String, path: PathBuf, file: File) -> Result<Option<OpenPack>, StoreError> {
     let failed = |source| StoreError::CreatePack { path: path.clone(), source };
-    let file = linux::create(&path).map_err(failed)?;
     let Some(file) = linux::try_lock(file).map_err(failed)? else { return Ok(None) };
-    if !linux::is_named(&file, &path).map_err(failed)? {
+    let is_empty = file.metadata().map_err(failed)?.len() == 0;
+    if !is_empty || !linux::is_named(&file, &path).map_err(failed)? {
         return Ok(None);
     }
     start(name, path, file).map(Some)
@@ -189,5 +198,27 @@ fn start(name: String, path: PathBuf, file: Locked) -> Result<OpenPack, StoreErr
     match file.write_all_at(&PACK_HEAD, 0) {
         Ok(()) => Ok(OpenPack { name, path, file: Arc::new(file), start, end, fresh: true }),
         Err(source) => Err(StoreError::CreatePack { path, source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use safepoint_model::{ObjectKind, ObjectSink, ObjectSource};
+
+    #[test]
+    fn a_new_pack_that_another_writer_used_first_is_not_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let (name, path) = ("new".to_owned(), store.pack_path("new"));
+        let file = linux::create(&path).unwrap();
+        let writer = store.writer().unwrap();
+        let id = writer.put(ObjectKind::Chunk, b"acknowledged").unwrap();
+        writer.finish().unwrap();
+        assert_eq!(store.pack_lengths().unwrap().len(), 1, "the writer took the new pack");
+        if let Some(pack) = claim(name, path, file).unwrap() {
+            pack.file.write_all_at(&[7; 200], pack.end).unwrap();
+        }
+        assert_eq!(store.get(ObjectKind::Chunk, id).unwrap(), b"acknowledged");
     }
 }

@@ -383,38 +383,42 @@ impl Index {
         }
     }
 
-    /// Puts the row of one object right.
+    /// Corrects the row of one object. Changes nothing if the pack of the new place is gone: it was read through a file that another
+    /// process has deleted since.
     pub(crate) fn replace(&mut self, place: &Place) -> rusqlite::Result<()> {
-        self.forget(place.shape.id)?;
-        self.conn
-            .prepare_cached(
-                "INSERT OR REPLACE INTO recent SELECT ?1, ?2, ?3, id, ?4, ?5, ?6 FROM packs WHERE name = ?7",
-            )?
-            .execute(params![
+        let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let pack = "SELECT id FROM packs WHERE name = ?1";
+        let Some(pack) = tx.query_row(pack, [&place.pack], |row| row.get::<_, i64>(0)).optional()? else {
+            return Ok(());
+        };
+        delete_object(&tx, place.shape.id)?;
+        tx.execute(
+            "INSERT INTO recent VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            params![
                 place.shape.id.as_bytes(),
                 place.shape.kind.code(),
                 place.shape.codec as u8,
+                pack,
                 place.at,
                 place.shape.stored_len,
-                place.shape.raw_len,
-                place.pack
-            ])
-            .map(drop)
+                place.shape.raw_len
+            ],
+        )?;
+        tx.commit()
     }
 
-    /// Takes the row of one object out.
+    /// Removes the rows of one object. Returns true if there was one.
     pub(crate) fn forget(&mut self, id: ObjectId) -> rusqlite::Result<bool> {
-        let mut gone = 0;
-        for table in TABLES {
-            gone += self.conn.execute(&format!("DELETE FROM {table} WHERE id = ?1"), [id.as_bytes()])?;
-        }
+        let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let gone = delete_object(&tx, id)?;
+        tx.commit()?;
         Ok(gone > 0)
     }
 
     /// Forgets what lay behind this length of a pack that was cut short. That the pack was longer stays known.
     pub(crate) fn forget_behind(&mut self, pack: &str, len: u64) -> rusqlite::Result<()> {
         let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for table in ["recent", "objects"] {
+        for table in TABLES {
             let sql = format!(
                 "DELETE FROM {table} WHERE pack = (SELECT id FROM packs WHERE name = ?1) AND offset + stored_len > ?2"
             );
@@ -440,6 +444,14 @@ impl Index {
         self.shorten_log();
         Ok(())
     }
+}
+
+fn delete_object(tx: &Transaction<'_>, id: ObjectId) -> rusqlite::Result<usize> {
+    let mut gone = 0;
+    for table in TABLES {
+        gone += tx.prepare_cached(&format!("DELETE FROM {table} WHERE id = ?1"))?.execute([id.as_bytes()])?;
+    }
+    Ok(gone)
 }
 
 fn delete_rows(tx: &Transaction<'_>, pack: &str) -> rusqlite::Result<()> {
@@ -503,6 +515,41 @@ fn place(row: &Row<'_>) -> rusqlite::Result<Place> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn shape(byte: u8) -> Shape {
+        let id = ObjectId::from_bytes([byte; 32]);
+        Shape { id, kind: ObjectKind::Chunk, codec: Codec::Raw, stored_len: 4, raw_len: 4 }
+    }
+
+    fn with_one_pack() -> (tempfile::TempDir, Index) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("index.db");
+        std::fs::File::create(&path).unwrap();
+        Index::create(&path, Locking::Shared).unwrap();
+        let mut index = Index::open(&path, Locking::Shared).unwrap().unwrap();
+        let rows = vec![(16, shape(1)), (20, shape(2))];
+        index.record(&[PackRows { name: "one".to_owned(), from: 0, to: 24, rows }]).unwrap();
+        (folder, index)
+    }
+
+    #[test]
+    fn a_correction_that_names_a_deleted_pack_changes_nothing() {
+        let (_folder, mut index) = with_one_pack();
+        let before = index.find(shape(1).id).unwrap();
+        index.replace(&Place { pack: "gone".to_owned(), at: 16, shape: shape(1) }).unwrap();
+        assert_eq!(index.find(shape(1).id).unwrap(), before);
+        index.replace(&Place { pack: "one".to_owned(), at: 99, shape: shape(1) }).unwrap();
+        assert_eq!(index.find(shape(1).id).unwrap().map(|place| place.at), Some(99));
+    }
+
+    #[test]
+    fn a_pack_that_was_cut_short_loses_its_condemned_rows_too() {
+        let (_folder, mut index) = with_one_pack();
+        index.condemn(&[shape(2).id], 7).unwrap();
+        index.forget_behind("one", 20).unwrap();
+        index.absolve(None).unwrap();
+        assert!(index.contains(shape(1).id).unwrap() && !index.contains(shape(2).id).unwrap());
+    }
 
     #[test]
     fn an_object_with_rows_in_several_tables_is_counted_once() {

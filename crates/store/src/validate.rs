@@ -60,8 +60,9 @@ impl Store {
         let _right = self.collector_waiting()?;
         // Segments that a killed writer left whole are indexed first: only the rest is unfinished.
         self.refresh()?;
-        let packs = open::list_packs(self.dir())?;
+        // Before the lengths: a writer may append and index in between, and a pack must not look shorter than its rows say.
         let indexed: HashMap<String, u64> = self.with_index(|index| index.packs())?.into_iter().collect();
+        let packs = open::list_packs(self.dir())?;
         let mut inspection = Inspection {
             depth,
             progress,

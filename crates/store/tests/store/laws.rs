@@ -246,6 +246,27 @@ fn validation_tells_how_far_it_is() {
 }
 
 #[test]
+fn validation_beside_writers_reports_no_damage() {
+    let home = Home::new();
+    let store = home.open();
+    std::thread::scope(|threads| {
+        let writers: Vec<_> = (0..3u32)
+            .map(|writer| {
+                let store = home.open();
+                threads.spawn(move || {
+                    (0..150u32)
+                        .for_each(|round| drop(put_chunks(&store, &[&(writer << 16 | round).to_le_bytes()])));
+                })
+            })
+            .collect();
+        while !writers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            assert_eq!(store.validate(Depth::Deep, &|_, _| {}).unwrap().damaged, []);
+        }
+    });
+    assert_eq!(store.validate(Depth::Deep, &|_, _| {}).unwrap().objects, 450);
+}
+
+#[test]
 fn a_failed_write_fails_the_whole_capture() {
     let home = Home::new();
     let store = home.open();
