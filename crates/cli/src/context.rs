@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 
-use crate::cli::args::Global;
+use crate::args::Global;
 use crate::problem::Problem;
 use crate::signals;
 use safepoint::model::id::SessionId;
@@ -131,7 +131,7 @@ impl Surroundings {
             // What is no id is told where somebody asks for the session; a rollback does not fail for it.
             session_id: self.session_id.as_deref().and_then(|id| session_id(id).ok()),
             open_files: signals::files_at_start(),
-            database_helper: crate::cli::database::helper(),
+            database_helper: crate::commands::database::helper(),
             access: self.access,
             home_owner: self.home_owner,
             ..Settings::default()

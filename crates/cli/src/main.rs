@@ -1,14 +1,15 @@
 //! The program `safepoint`. Its faces stand side by side: `cli` for the terminal; others join here.
 
+mod args;
 mod checks;
-mod cli;
+mod commands;
 mod context;
-mod json;
 mod problem;
+mod render;
 mod signals;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::main()
+    commands::main()
 }

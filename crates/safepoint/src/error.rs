@@ -1,9 +1,9 @@
 //! What can go wrong with a verb.
 
+use crate::checkpoint::records::CatalogStanding;
 use crate::config::ConfigError;
-use crate::layout::LayoutError;
-use crate::plan_file::PlanFileError;
-use crate::records::CatalogStanding;
+use crate::exchange::LayoutError;
+use crate::plans::plan_file::PlanFileError;
 use safepoint_catalog::CatalogError;
 use safepoint_git::GitError;
 use safepoint_model::change::GraftError;

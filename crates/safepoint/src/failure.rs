@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::config::ConfigError;
 use crate::error::Wish;
-use crate::layout::LayoutError;
+use crate::exchange::LayoutError;
 use safepoint_catalog::CatalogError;
 use safepoint_git::GitError;
 use safepoint_model::change::GraftError;
@@ -624,7 +624,7 @@ fn details(error: &Error) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::config::ConfigFile;
-    use crate::plan_file::{PlanFile, PlanFileError};
+    use crate::plans::plan_file::{PlanFile, PlanFileError};
     use safepoint_model::id::SessionId;
     use safepoint_model::session::SessionStatus;
     use safepoint_model::{ModelError, ObjectId, RelPath};

@@ -1,11 +1,11 @@
 //! The manager: one open home, and the workspaces registered in it.
 
+use crate::checkpoint::records::CatalogStanding;
 use crate::config::{self, Broken, CONFIG_BYTES_MAX, ConfigError, ConfigFile, Effective};
 use crate::environment::{Environment, SystemEnvironment};
 use crate::home::{Access, Home, HomeOwner, Scratch};
 use crate::parts::outside::PartProvider;
-use crate::records::CatalogStanding;
-use crate::{Error, find};
+use crate::{Error, checkpoint::find};
 use safepoint_catalog::{Catalog, CatalogError, Filter, Summary, Workspace};
 use safepoint_model::agent::WorkspaceKind;
 use safepoint_model::checkpoint::Checkpoint;

@@ -1,13 +1,15 @@
 //! The kinds of parts there are, one file each.
 
 pub(crate) mod agent;
+pub(crate) mod databases;
 pub(crate) mod files;
 pub(crate) mod git;
 pub(crate) mod outside;
+pub(crate) mod part;
 pub(crate) mod plan;
 pub(crate) mod session;
 
-use crate::part::{Captured, Part, Prepared};
+use crate::parts::part::{Captured, Part, Prepared};
 use crate::places::Place;
 use crate::{CheckpointManager, Error};
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartRecord};

@@ -1,7 +1,7 @@
 //! Which folders a checkpoint is about, and what of each.
 
 use crate::agents::agent_path;
-use crate::create::Subject;
+use crate::checkpoint::create::Subject;
 use crate::manager::Held;
 use crate::parts::files::FilesPart;
 use crate::{CheckpointManager, Error};

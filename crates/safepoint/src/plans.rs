@@ -3,7 +3,14 @@
 //! Every change is one transaction: the plan is read, a rule of the model is applied, and what differs is written. A checkpoint that is
 //! due before something is taken before it is on record, one that is due after it afterwards.
 
-use crate::create::{CreateOptions, Created, Subject};
+pub(crate) mod apply;
+pub(crate) mod correct;
+pub(crate) mod guard;
+pub(crate) mod plan_file;
+pub(crate) mod runner;
+pub(crate) mod sandbox;
+
+use crate::checkpoint::create::{CreateOptions, Created, Subject};
 use crate::parts::plan::guard;
 use crate::rollback::{DryRun, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};

@@ -3,19 +3,27 @@
 //! A rollback of one folder is one of a set with one member. The transaction of PUBLISH is the only commit point: any error before it puts
 //! everything back, everywhere, and a crash before it makes the next command do so. Of what kind a part is does not matter here.
 
+pub(crate) mod build;
 pub(crate) mod carry;
+pub(crate) mod effects;
 mod in_the_way;
+pub(crate) mod recover;
+pub(crate) mod release;
+pub(crate) mod rescue;
 mod scene;
+pub(crate) mod search;
+pub(crate) mod strategy;
+pub(crate) mod undo;
 
-use crate::apply::Taking;
-use crate::correct::Correction;
-use crate::effects::{Effects, FailedUndo, NotUndone, Undone};
-use crate::part::{Outline, PutBack};
 use crate::parts::git::{GitMoved, GitReset, Uncommitted};
+use crate::parts::part::{Outline, PutBack};
 use crate::parts::session::SessionBack;
 use crate::parts::{Member, seal};
-use crate::recover::Recovery;
-use crate::sandbox::Missing;
+use crate::plans::apply::Taking;
+use crate::plans::correct::Correction;
+use crate::plans::sandbox::Missing;
+use crate::rollback::effects::{Effects, FailedUndo, NotUndone, Undone};
+use crate::rollback::recover::Recovery;
 use crate::upkeep::cap_hit;
 use crate::{CheckpointManager, Error};
 use carry::{Deed, Going};

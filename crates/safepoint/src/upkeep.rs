@@ -1,11 +1,18 @@
 //! UPKEEP: what is pinned, deleted, pruned and collected, and that the store stays within its cap.
 
+pub(crate) mod mark;
+pub(crate) mod purge;
+pub(crate) mod rebuild;
+pub(crate) mod repair;
+pub(crate) mod space;
+pub(crate) mod validate;
+
+use crate::checkpoint::git::Tags;
+use crate::checkpoint::records::Tombstones;
 use crate::config::Broken;
-use crate::git::Tags;
-use crate::mark::Marker;
-use crate::records::Tombstones;
 use crate::rollback::DryRun;
-use crate::undo::next_answers;
+use crate::rollback::undo::next_answers;
+use crate::upkeep::mark::Marker;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{CatalogError, Filter, Pinned, RoleFilter, Workspace};
 use safepoint_model::checkpoint::{Checkpoint, Scope};

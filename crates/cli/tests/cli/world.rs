@@ -101,7 +101,7 @@ fn a_workspace_that_is_gone_keeps_its_checkpoints() {
     "#);
     assert_snapshot!(gone(&["status"]), @"
     --- stderr
-    error: cannot tell the status: cannot open the workspace $T/project
+    error: cannot show the status: cannot open the workspace $T/project
       because: No such file or directory (os error 2)
     hint: Is the folder still there, and may you read it?
     hint: If it was deleted: its checkpoints are safe in $T/home. Make the folder again (mkdir $T/project) and roll back.

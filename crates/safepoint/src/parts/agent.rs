@@ -1,8 +1,8 @@
 //! An agent as a part of a checkpoint: what is registered of it, put back by the transaction that commits everything. Its files are parts
 //! of their own.
 
-use crate::part::{Captured, Left, Part, Prepared, PutBack};
 use crate::parts::Nothing;
+use crate::parts::part::{Captured, Left, Part, Prepared, PutBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::Transaction;
 use safepoint_model::agent::Agent;

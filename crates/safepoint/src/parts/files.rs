@@ -1,10 +1,10 @@
 //! The files of a workspace, as a part.
 
-use crate::apply::Taking;
-use crate::databases::Copies;
 use crate::home::{CacheDraft, PendingCache};
-use crate::part::{Captured, Left, Outline, Part, Prepared};
+use crate::parts::databases::Copies;
 use crate::parts::git::git_folder;
+use crate::parts::part::{Captured, Left, Outline, Part, Prepared};
+use crate::plans::apply::Taking;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Transaction, Workspace};
 use safepoint_model::change::{Absent, graft};

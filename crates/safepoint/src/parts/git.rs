@@ -3,10 +3,10 @@
 //!
 //! What a rollback moves stands in its safety checkpoint before it is moved. So recovery can take it back, and an undo knows of it.
 
-use crate::git::in_words;
-use crate::part::{Captured, Left, Outline, Part, Prepared, PutBack};
+use crate::checkpoint::git::in_words;
 use crate::parts::Nothing;
 use crate::parts::files::FilesPart;
+use crate::parts::part::{Captured, Left, Outline, Part, Prepared, PutBack};
 use crate::rollback::{Request, RollbackOptions};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::Workspace;

@@ -3,7 +3,7 @@
 //! Without that program's code its parts stay in checkpoints: what they keep is named by their documents. A rollback leaves them alone and
 //! says so; one that a crash cut short and that included them is not mended without them.
 
-use crate::part::{Captured, Left, Note, Outline, Part, Prepared, PutBack};
+use crate::parts::part::{Captured, Left, Note, Outline, Part, Prepared, PutBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PartNote, Transaction, Workspace};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};

@@ -1,8 +1,8 @@
 //! A plan as a part of a checkpoint: its state as a document, put back by the transaction that commits everything.
 
-use crate::correct::Correction;
-use crate::part::{Captured, Left, Part, Prepared, PutBack};
 use crate::parts::Nothing;
+use crate::parts::part::{Captured, Left, Part, Prepared, PutBack};
+use crate::plans::correct::Correction;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanCheckpoint, PlanRecord, Transaction};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord, Scope};

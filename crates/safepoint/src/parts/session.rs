@@ -1,8 +1,8 @@
 //! The record of a session as a part of a checkpoint: what it was asked for, how far it was and how it worked, put back by the transaction
 //! that commits everything. What was counted is never put back.
 
-use crate::part::{Captured, Left, Part, Prepared, PutBack};
 use crate::parts::Nothing;
+use crate::parts::part::{Captured, Left, Part, Prepared, PutBack};
 use crate::rollback::Request;
 use crate::sessions::kept_form;
 use crate::{CheckpointManager, Error};

@@ -4,9 +4,9 @@
 //! puts everything back, everywhere.
 
 use super::Request;
-use crate::part::{Outline, Prepared};
+use crate::checkpoint::records::Stored;
 use crate::parts::Member;
-use crate::records::Stored;
+use crate::parts::part::{Outline, Prepared};
 use crate::{CheckpointManager, Error, Silent};
 use safepoint_catalog::{CatalogError, FinishFacts, Transaction};
 use safepoint_model::checkpoint::Checkpoint;

@@ -1,9 +1,8 @@
 //! The scene of a rollback: which folders it is about, what each goes back to, and which plans, sessions and agents go along.
 
 use super::{DryRun, Request};
-use crate::apply::TakingPart;
+use crate::checkpoint::create::files_part;
 use crate::config::Broken;
-use crate::create::files_part;
 use crate::folders::{files_of, is_together};
 use crate::manager::Held;
 use crate::parts::Member;
@@ -13,6 +12,7 @@ use crate::parts::git::{GitCapture, GitFolderPart, GitPart, GitPlan, git_folder}
 use crate::parts::plan::{PlanPart, guard};
 use crate::parts::session::SessionPart;
 use crate::places::Place;
+use crate::plans::apply::TakingPart;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanRecord, Workspace};
 use safepoint_model::agent::{Agent, AgentRecord, WorkspaceKind};

@@ -1,0 +1,266 @@
+//! The face for terminals and scripts: reads the command line, runs one verb, prints its answer, chooses the exit code.
+
+mod agent;
+mod cat;
+mod completions;
+mod create;
+pub(crate) mod database;
+mod delete;
+mod demo;
+mod diff;
+mod doctor;
+mod emergency;
+mod export;
+mod gc;
+mod history;
+mod import;
+mod init;
+mod list;
+mod man;
+mod naming;
+mod pin;
+mod plan;
+mod prune;
+mod purge;
+mod recover;
+mod repair;
+mod rollback;
+mod run;
+mod session;
+mod show;
+mod status;
+mod summary;
+mod table;
+mod undo;
+mod usage;
+mod validate;
+mod version;
+
+use crate::args::{Arguments, Command, Global};
+use crate::context::{self, Surroundings};
+use crate::problem::Problem;
+use crate::render::output::{Printer, Reply, Stage};
+use crate::render::terminal::{Bars, printable};
+use crate::signals;
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue};
+use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::text::is_unsafe;
+use safepoint::{CheckpointManager, Pinned, Progress, Workspace};
+use std::ffi::OsString;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+
+/// What every verb works with.
+pub(crate) struct Context {
+    pub(crate) surroundings: Surroundings,
+    pub(crate) out: Printer,
+    pub(crate) progress: Bars,
+    /// Whatever is asked, the answer is yes.
+    pub(crate) yes: bool,
+}
+
+/// Runs the command line of this process.
+pub(crate) fn main() -> ExitCode {
+    signals::raise_open_files_limit();
+    signals::survive_file_limit();
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    if let [_, option, from, to] = typed.as_slice()
+        && option == database::COPY
+    {
+        return database::copy(from, to);
+    }
+    match crate::args::parse(&typed) {
+        Ok(arguments) => ExitCode::from(run(arguments)),
+        Err(error) => ExitCode::from(refuse(&typed, &printable_error(error))),
+    }
+}
+
+fn run(arguments: Arguments) -> u8 {
+    let Arguments { global, command } = arguments;
+    let json = global.json || command.asks_for_json();
+    let out = Printer::new(&global, json, command.stage());
+    let row = command.row();
+    let stop = signals::listen(row.stopping());
+    let progress = Bars::new(out.is_watched() && !global.no_progress, stop);
+    let (out, result) = match Surroundings::read(&global, row.access()) {
+        Ok(surroundings) => {
+            let context = Context { surroundings, out, progress, yes: global.yes };
+            let result = guarded(|| dispatch(&context, &command));
+            // Work that was cut short leaves its bar.
+            context.progress.end();
+            if let Some(warning) = context.surroundings.catalog_warning() {
+                context.out.warn(printable(&warning));
+            }
+            (context.out, result)
+        }
+        Err(problem) => (out, Err(problem)),
+    };
+    let result =
+        result.map_err(|problem| if row.changes_things() { problem } else { problem.silent_about_change() });
+    out.finish(row.name, &row.attempt, &result)
+}
+
+fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
+    match command {
+        Command::Init(args) => init::run(context, args),
+        Command::Create(args) => create::run(context, args),
+        Command::List(args) => list::run(context, args),
+        Command::Show(args) => show::run(context, args),
+        Command::Cat(args) => cat::run(context, args),
+        Command::Diff(args) => diff::run(context, args),
+        Command::Rollback(args) => rollback::run(context, args),
+        Command::Run(args) => run::run(context, args),
+        Command::Plan(command) => plan::run(context, command),
+        Command::Session(command) => session::run(context, command),
+        Command::Agent(command) => agent::run(context, command),
+        Command::Emergency(args) => emergency::run(context, args),
+        Command::Undo(args) => undo::undo(context, args),
+        Command::Redo(args) => undo::redo(context, args),
+        Command::Delete(args) => delete::run(context, args),
+        Command::Pin(args) => pin::run(context, args, Pinned::Yes),
+        Command::Unpin(args) => pin::run(context, args, Pinned::No),
+        Command::Prune(args) => prune::run(context, args),
+        Command::Gc(args) => gc::run(context, args),
+        Command::Usage => usage::run(context),
+        Command::Purge(args) => purge::run(context, args),
+        Command::Repair => repair::run(context),
+        Command::Export(args) => export::run(context, args),
+        Command::Import(args) => import::run(context, args),
+        Command::Validate(args) => validate::run(context, args),
+        Command::Summary(args) => summary::run(context, args),
+        Command::Status => status::run(context),
+        Command::Recover(args) => recover::run(context, args),
+        Command::Doctor => doctor::run(context),
+        Command::Demo(args) => demo::run(context, args),
+        Command::Completions(args) => completions::run(context, args),
+        Command::Man(args) => man::run(context, args),
+        Command::Version => version::run(context),
+    }
+}
+
+/// Runs a verb; a panic in it becomes a failure like others, with its own exit code.
+fn guarded(verb: impl FnOnce() -> Result<Reply, Problem>) -> Result<Reply, Problem> {
+    static WHAT: Mutex<String> = Mutex::new(String::new());
+    let what = || WHAT.lock().unwrap_or_else(PoisonError::into_inner);
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| *what() = panic.to_string()));
+    let result = catch_unwind(AssertUnwindSafe(verb));
+    std::panic::set_hook(usual);
+    result.unwrap_or_else(|_| Err(Problem::internal(what().clone())))
+}
+
+/// Answers a command line that cannot be understood, or a wish for help.
+fn refuse(typed: &[OsString], error: &clap::Error) -> u8 {
+    let before_paths = || typed.iter().skip(1).take_while(|word| *word != "--");
+    if !error.use_stderr() || !before_paths().any(|word| word == "--json") {
+        complain(error);
+        return u8::try_from(error.exit_code()).unwrap_or(2);
+    }
+    let command = named_command(before_paths());
+    let text = error.to_string();
+    let mut paragraphs = text.strip_prefix("error: ").unwrap_or(&text).split("\n\n").map(str::trim);
+    let mut problem = Problem::usage(
+        paragraphs.next().unwrap_or_default(),
+        "`safepoint help` lists the commands, and each has `--help`.",
+    );
+    for tip in paragraphs.filter_map(|paragraph| paragraph.strip_prefix("tip: ")) {
+        problem = problem.hint(tip);
+    }
+    let out = Printer::new(&Global { json: true, ..Global::default() }, true, Stage::Ours);
+    let attempt = "understand the command line";
+    out.finish(&command, attempt, &Err(problem.silent_about_change()))
+}
+
+/// The same refusal, with what was typed made harmless.
+fn printable_error(mut error: clap::Error) -> clap::Error {
+    let harmless = |value: &ContextValue| match value {
+        ContextValue::String(text) => Some(ContextValue::String(printable(text))),
+        ContextValue::Strings(texts) => {
+            Some(ContextValue::Strings(texts.iter().map(|text| printable(text)).collect()))
+        }
+        _ => None,
+    };
+    let context: Vec<(ContextKind, ContextValue)> =
+        error.context().filter_map(|(kind, value)| Some((kind, harmless(value)?))).collect();
+    for (kind, value) in context {
+        error.insert(kind, value);
+    }
+    error
+}
+
+/// Prints help, or a refusal on standard error. That nobody reads it is no reason to fail differently.
+fn complain(error: &clap::Error) {
+    let text = error.render().to_string();
+    // A suggestion repeats what was typed, too.
+    if error.use_stderr() && text.lines().any(|line| line.contains(is_unsafe)) {
+        let lines = text.lines().map(|line| printable(line) + "\n");
+        let _ = std::io::stderr().write_all(lines.collect::<String>().as_bytes());
+    } else {
+        let _ = error.print();
+    }
+}
+
+/// The command that the words name, with the groups that it is in; as much of it as was understood.
+fn named_command<'w>(words: impl Iterator<Item = &'w OsString>) -> String {
+    let mut at = &Arguments::command();
+    let mut names: Vec<&str> = Vec::new();
+    for word in words {
+        if let Some(found) = at.find_subcommand(word) {
+            names.push(found.get_name());
+            at = found;
+        }
+    }
+    names.join(" ")
+}
+
+impl Context {
+    /// Finishes or undoes what a crash left, as every command does, and says so.
+    pub(crate) fn recover_first(
+        &self,
+        manager: &CheckpointManager,
+        workspace: &Workspace,
+    ) -> Result<(), Problem> {
+        let recovery = manager
+            .recover(workspace, &self.progress)
+            .map_err(|error| self.surroundings.explain_gone(workspace, error.into()))?;
+        recover::tell(&self.out, &recovery);
+        Ok(())
+    }
+
+    /// The checkpoint that was named, of this workspace or, by its id, of any.
+    pub(crate) fn checkpoint(
+        &self,
+        manager: &CheckpointManager,
+        workspace: Option<&Workspace>,
+        given: &str,
+        session: Option<&str>,
+    ) -> Result<Checkpoint, Problem> {
+        if workspace.is_none() && given.starts_with('@') {
+            self.surroundings.workspace(manager)?;
+        }
+        let checkpoint = manager.get(workspace, given)?;
+        let session = session.map(context::session_id).transpose()?;
+        if session.is_some() && session != checkpoint.session_id {
+            let problem = Problem::from(safepoint::Error::NoCheckpoint { reference: given.to_owned() });
+            return Err(problem.hint("There is one of this name, in another session or in none."));
+        }
+        Ok(checkpoint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_failure_with_its_own_exit_code() {
+        let Err(problem) = guarded(|| panic!("the sky fell")) else { panic!("it went well") };
+        assert!(problem.failure.message.contains("the sky fell"), "{}", problem.failure.message);
+        assert!(problem.failure.hints[0].contains("the next command finishes or undoes it"));
+        assert_eq!((crate::render::exit::code(problem.failure.kind), problem.nothing_changed), (70, false));
+        assert!(guarded(|| Ok(Reply::done(serde_json::Value::Null))).is_ok());
+    }
+}

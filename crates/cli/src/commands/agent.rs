@@ -1,0 +1,111 @@
+//! `agent`: who is registered, with configuration and memory that checkpoints keep.
+
+use crate::args::agent::{AgentCommand, RegisterArgs, SetArgs};
+use crate::commands::Context;
+use crate::context::Surroundings;
+use crate::problem::Problem;
+use crate::render::json;
+use crate::render::output::{Printer, Reply};
+use crate::render::terminal::{ago, counted, printable};
+use safepoint::model::agent::{AgentPathKind, AgentRecord};
+use safepoint::{CheckpointManager, agent_path};
+use serde_json::{Value, json};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+pub(crate) fn run(context: &Context, command: &AgentCommand) -> Result<Reply, Problem> {
+    let manager = context.surroundings.open(None)?;
+    match command {
+        AgentCommand::Register(args) => register(context, &manager, args),
+        AgentCommand::List => list(context, &manager),
+        AgentCommand::Show(args) => {
+            let record = manager.agent(&args.name)?;
+            tell(&context.out, &record);
+            Ok(Reply::done(json!({ "agent": shape(&record) })))
+        }
+        AgentCommand::Set(args) => set(context, &manager, args),
+        AgentCommand::Remove(args) => {
+            let record = manager.agent(&args.name)?;
+            manager.remove_agent(&args.name)?;
+            let name = context.out.colours.bold(&args.name);
+            context
+                .out
+                .remark(format!("Agent {name} is not registered any more; its files and checkpoints stay."));
+            Ok(Reply::done(json!({ "agent": shape(&record) })))
+        }
+    }
+}
+
+fn register(context: &Context, manager: &CheckpointManager, args: &RegisterArgs) -> Result<Reply, Problem> {
+    let whole = |paths: &[PathBuf]| -> Vec<PathBuf> {
+        paths.iter().map(|path| context.surroundings.absolute(path)).collect()
+    };
+    let record = manager.register_agent(&args.name, &whole(&args.config), &whole(&args.memory))?;
+    tell(&context.out, &record);
+    for path in record.agent.paths.iter().map(agent_path).filter(|path| !path.exists()) {
+        context.out.warn(format!("{} is not there yet", printable(&path.to_string_lossy())));
+    }
+    context.out.remark(format!(
+        "Take a checkpoint of it with: safepoint create --scope agent --agent {}",
+        args.name
+    ));
+    Ok(Reply::done(json!({ "agent": shape(&record) })))
+}
+
+fn list(context: &Context, manager: &CheckpointManager) -> Result<Reply, Problem> {
+    let agents = manager.agents()?;
+    let out = &context.out;
+    if agents.is_empty() {
+        out.remark(
+            "No agent is registered. Register one: safepoint agent register NAME --config PATH --memory PATH",
+        );
+    }
+    let widest = agents.iter().map(|record| record.agent.name.len()).max().unwrap_or(0);
+    for record in &agents {
+        let name = out.colours.bold(format!("{:widest$}", record.agent.name));
+        let paths = counted(record.agent.paths.len() as u64, "path", "paths");
+        out.line(format!("{name}  {paths}, changed {}", ago(Surroundings::now(), record.updated_at)));
+    }
+    let agents: Vec<Value> = agents.iter().map(shape).collect();
+    Ok(Reply::done(json!({ "agents": agents })))
+}
+
+fn set(context: &Context, manager: &CheckpointManager, args: &SetArgs) -> Result<Reply, Problem> {
+    let value: Value = serde_json::from_str(&args.value).map_err(|error| {
+        Problem::usage(
+            format!("the value is not JSON: {error}"),
+            "Texts stand in double quotes inside of those of the shell, as in '\"large\"'; null takes the key away.",
+        )
+    })?;
+    let record = manager.set_agent(&args.name, &args.key, value)?;
+    let now = record.agent.settings.get(&args.key).map_or_else(|| "nothing".to_owned(), Value::to_string);
+    context.out.remark(format!("{} = {}", printable(&args.key), printable(&now)));
+    Ok(Reply::done(json!({ "agent": shape(&record) })))
+}
+
+fn tell(out: &Printer, record: &AgentRecord) {
+    let agent = &record.agent;
+    out.line(format!("Agent {}", out.colours.bold(&agent.name)));
+    for path in &agent.paths {
+        let kind = out.colours.dim(format!("{:<6}", path.kind.as_str()));
+        out.line(format!("  {kind} {}", printable(&agent_path(path).to_string_lossy())));
+    }
+    for (key, value) in &agent.settings {
+        out.line(format!("  {} = {}", printable(key), printable(&value.to_string())));
+    }
+}
+
+fn shape(record: &AgentRecord) -> Value {
+    let paths = |kind: AgentPathKind| -> Vec<Value> {
+        let of_kind = record.agent.paths.iter().filter(|path| path.kind == kind);
+        of_kind.map(|path| json::bytes(agent_path(path).as_os_str().as_bytes())).collect()
+    };
+    json!({
+        "name": record.agent.name,
+        "config": paths(AgentPathKind::Config),
+        "memory": paths(AgentPathKind::Memory),
+        "settings": record.agent.settings,
+        "created_at": record.created_at,
+        "updated_at": record.updated_at,
+    })
+}

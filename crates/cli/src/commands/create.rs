@@ -1,0 +1,259 @@
+//! `create`: takes a checkpoint; where no workspace is registered yet, registers one and says so.
+
+use crate::args::CreateArgs;
+use crate::context::Surroundings;
+use crate::problem::Problem;
+use crate::render::json;
+use crate::render::output::{Printer, Reply};
+use crate::render::terminal::{counted, printable, size};
+use crate::{commands::Context, commands::recover, render::exit};
+use safepoint::model::checkpoint::{Checkpoint, PartKind, Progress, Scope};
+use safepoint::model::coverage::{Coverage, Skipped};
+use safepoint::{CheckpointManager, CreateOptions, Created, GitCommit, Subject, Workspace};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem> {
+    let options = options(context, args)?;
+    match (args.scope, &args.agent, &args.plan) {
+        (Scope::Project, None, None) => {}
+        (scope @ (Scope::Framework | Scope::Agent), ..) if args.git => {
+            return Err(Problem::not_available(
+                &format!("--git with scope {scope}"),
+                "Take a checkpoint of the project with --git beside it.",
+            ));
+        }
+        (Scope::Framework, None, None) => return of_many(context, &Subject::Framework, &options),
+        (Scope::Agent, Some(name), None) => {
+            return of_many(context, &Subject::Agent(name.clone()), &options);
+        }
+        (Scope::Workflow, None, Some(plan)) => return of_plan(context, plan, &options),
+        _ => {
+            return Err(Problem::usage(
+                format!("--scope {} does not say of what", args.scope),
+                "Scope agent goes with --agent NAME, workflow with --plan ID, project and framework with neither.",
+            ));
+        }
+    }
+    let manager = context.surroundings.open(args.source_tool.as_deref())?;
+    let workspace = workspace(context, &manager)?;
+    context.recover_first(&manager, &workspace)?;
+    let created = manager
+        .create(&workspace, &options, &context.progress)
+        .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
+    Ok(answer(&context.out, &created, Some(&workspace)))
+}
+
+/// A checkpoint of an agent, or of everything.
+fn of_many(context: &Context, subject: &Subject, options: &CreateOptions) -> Result<Reply, Problem> {
+    let manager = context.surroundings.open(options.source_tool.as_deref())?;
+    let created = manager.create(subject, options, &context.progress)?;
+    Ok(answer(&context.out, &created, None))
+}
+
+/// Tells what was made, to people and to programs.
+fn answer(out: &Printer, created: &Created, workspace: Option<&Workspace>) -> Reply {
+    recover::tell(out, &created.recovered);
+    tell(out, created);
+    let data = json!({
+        "checkpoint": json::checkpoint_with_coverage(&created.checkpoint, &created.coverage),
+        "workspace": workspace.map(json::workspace),
+        "pruned": created.pruned,
+    });
+    let whole = is_whole(&created.coverage) && created.not_in_git.is_empty();
+    Reply { data, exit: if whole { exit::DONE } else { exit::IN_PART }, failure: None }
+}
+
+/// A checkpoint of a plan and of the files that it works on.
+fn of_plan(context: &Context, plan: &str, options: &CreateOptions) -> Result<Reply, Problem> {
+    let manager = context.surroundings.open(options.source_tool.as_deref())?;
+    let created = manager.checkpoint_plan(plan, options, &context.progress)?;
+    let workspace = manager.plan_workspace(&manager.plan(plan)?)?;
+    Ok(answer(&context.out, &created, Some(&workspace)))
+}
+
+fn options(context: &Context, args: &CreateArgs) -> Result<CreateOptions, Problem> {
+    let mut progress = Progress::default();
+    for counter in &args.counters {
+        let parsed = counter.split_once('=').and_then(|(name, count)| Some((name, count.parse().ok()?)));
+        let Some((name, count)) = parsed else {
+            return Err(Problem::usage(
+                format!("{counter:?} is not a counter"),
+                "Write the name, an equals sign and a number, as in tests_passing=42.",
+            ));
+        };
+        progress.set(name, count)?;
+    }
+    Ok(CreateOptions {
+        label: args.label.clone().filter(|label| !label.is_empty()),
+        kind: args.kind,
+        reason: args.reason,
+        phase: args.phase,
+        plan_id: None,
+        session_id: context.surroundings.session(args.session_id.as_deref())?,
+        source_tool: args.source_tool.clone(),
+        pinned: args.pin,
+        progress,
+        git: match (args.git, args.commit_on_branch) {
+            (false, _) => GitCommit::No,
+            (true, false) => GitCommit::Tag,
+            (true, true) => GitCommit::Branch,
+        },
+        ..CreateOptions::default()
+    })
+}
+
+/// The workspace around; where there is none, it is registered now.
+pub(crate) fn workspace(context: &Context, manager: &CheckpointManager) -> Result<Workspace, Problem> {
+    match context.surroundings.workspace_if_any(manager)? {
+        Some(workspace) => Ok(workspace),
+        None => register(context, manager),
+    }
+}
+
+fn register(context: &Context, manager: &CheckpointManager) -> Result<Workspace, Problem> {
+    let folder = project_folder(&context.surroundings);
+    let workspace = manager.register(&folder)?;
+    context.out.note(format!("Registered {} as a workspace.", workspace.root_path().display()));
+    Ok(workspace)
+}
+
+/// The nearest folder upwards with a `.git` in it, else the directory itself. A home directory under git is not one project.
+fn project_folder(surroundings: &Surroundings) -> PathBuf {
+    let start = &surroundings.directory;
+    let refused =
+        |folder: &Path| folder == Path::new("/") || Some(folder) == surroundings.user_home.as_deref();
+    let mut above = start.ancestors().take_while(|folder| !refused(folder));
+    above.find(|folder| folder.join(".git").symlink_metadata().is_ok()).unwrap_or(start).to_owned()
+}
+
+/// Whether everything that was to be taken was taken, at one moment.
+pub(crate) fn is_whole(coverage: &Coverage) -> bool {
+    coverage.unsettled.is_empty() && !coverage.skipped.iter().any(is_lack)
+}
+
+/// Left out against our will.
+pub(crate) fn is_lack(skipped: &Skipped) -> bool {
+    skipped.why.is_lack()
+}
+
+pub(crate) fn tell(out: &Printer, created: &Created) {
+    let checkpoint = &created.checkpoint;
+    if out.quiet {
+        out.line(checkpoint.id);
+    } else {
+        let label = checkpoint.label.as_deref().map(|label| format!(" \"{}\"", printable(label)));
+        let name = format!("{}{}", out.colours.bold(checkpoint.id), label.unwrap_or_default());
+        match checkpoint.workspace_id {
+            Some(_) => out.line(format!("Checkpoint {name}")),
+            None => {
+                out.line(format!("Checkpoint {name} of scope {}", checkpoint.scope));
+                out.line(format!("  {}", held_together(checkpoint)));
+            }
+        }
+        let held = counted(checkpoint.files.count, "file or folder", "files and folders");
+        let stored = format!("{} new in the store, {} ms", size(checkpoint.size_bytes), out.elapsed_ms());
+        out.line(format!("  {held}, {}; {stored}", size(checkpoint.files.bytes)));
+        if checkpoint.workspace_id.is_some() {
+            out.line(format!("  {}", since_parent(out, checkpoint)));
+        }
+        if let Some(commit) = commit(checkpoint) {
+            out.line(format!("  commit {commit}"));
+        }
+        if checkpoint.workspace_id.is_some() {
+            left_out(out, &created.coverage);
+            kept_folder(out, checkpoint);
+        }
+    }
+    tell_upkeep(out, created);
+}
+
+/// What a checkpoint of several folders holds.
+fn held_together(checkpoint: &Checkpoint) -> String {
+    let count = |kind: PartKind| checkpoint.count(kind) as u64;
+    format!(
+        "{}, {}, {}",
+        counted(count(PartKind::Files), "folder", "folders"),
+        counted(count(PartKind::Plan), "plan", "plans"),
+        counted(count(PartKind::Agent), "agent", "agents")
+    )
+}
+
+/// What a checkpoint had to say, and what keeping house after it did.
+pub(crate) fn tell_upkeep(out: &Printer, created: &Created) {
+    let warnings = created.checkpoint.warnings.iter().chain(&created.not_in_git).chain(&created.warnings);
+    for warning in warnings {
+        out.warn(printable(warning));
+    }
+    if !created.pruned.is_empty() {
+        let count = counted(created.pruned.len() as u64, "old checkpoint", "old checkpoints");
+        out.note(format!(
+            "{count} pruned; `safepoint prune --dry-run` gives the reasons for those that stay."
+        ));
+    }
+}
+
+/// The commit that it also is, with its tags.
+pub(crate) fn commit(checkpoint: &Checkpoint) -> Option<String> {
+    let sha = printable(checkpoint.commit_sha.as_deref()?);
+    Some(
+        std::iter::once(sha)
+            .chain(checkpoint.tags.iter().map(|tag| format!("tag {}", printable(tag))))
+            .collect::<Vec<_>>()
+            .join(", "),
+    )
+}
+
+/// What changed since the checkpoint before.
+fn since_parent(out: &Printer, checkpoint: &Checkpoint) -> String {
+    let totals = &checkpoint.files;
+    match (checkpoint.parent, totals.added + totals.modified + totals.removed) {
+        (None, _) => "the first of this workspace".to_owned(),
+        (Some(_), 0) => "nothing changed since the last one".to_owned(),
+        (Some(_), _) => format!("since the last one: {}", changed(out, checkpoint)),
+    }
+}
+
+/// `+added ~modified -removed`, in colour.
+pub(crate) fn changed(out: &Printer, checkpoint: &Checkpoint) -> String {
+    let (totals, colours) = (&checkpoint.files, out.colours);
+    let part = |sign: char, count: u64, paint: &dyn Fn(String) -> String| {
+        let text = format!("{sign}{count}");
+        if count == 0 { colours.dim(text) } else { paint(text) }
+    };
+    [
+        part('+', totals.added, &|text| colours.green(text)),
+        part('~', totals.modified, &|text| colours.yellow(text)),
+        part('-', totals.removed, &|text| colours.red(text)),
+    ]
+    .join(" ")
+}
+
+/// How many lines of a list people get to see.
+pub(crate) const SHOWN_MAX: usize = 12;
+
+/// That the repository is kept after all, where it is.
+pub(crate) fn kept_folder(out: &Printer, checkpoint: &Checkpoint) {
+    if checkpoint.parts.iter().any(|part| part.kind == PartKind::GitFolder) {
+        out.line("  git's own folder is kept beside the files: rollback ID --part git");
+    }
+}
+
+/// What is not in a checkpoint, and why.
+pub(crate) fn left_out(out: &Printer, coverage: &Coverage) {
+    if coverage.skipped.is_empty() {
+        return;
+    }
+    out.line("  left out:");
+    for Skipped { path, why } in coverage.skipped.iter().take(SHOWN_MAX) {
+        out.line(format!("    {path}  {}", out.colours.dim(why)));
+    }
+    more(out, coverage.skipped.len());
+}
+
+/// Says how much of a list is not shown.
+pub(crate) fn more(out: &Printer, all: usize) {
+    if all > SHOWN_MAX {
+        out.line(out.colours.dim(format!("    and {} more; --json shows all", all - SHOWN_MAX)));
+    }
+}

@@ -1,0 +1,195 @@
+//! The second half of the story: a plan that works in a copy, a step that breaks things, and the way to a good end.
+
+use super::Story;
+use super::project::{Picture, Project};
+use crate::problem::Problem;
+use crate::render::terminal::counted;
+use safepoint::model::CheckpointId;
+use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::plan::run::RunOutcome;
+use safepoint::model::plan::spec::StepSpec;
+use safepoint::{
+    CheckpointManager, CreateOptions, Error, Merge, NewDecision, PlanFile, Progress, RollbackOptions,
+    RunObserver, RunOptions, RunReport, Silent, Workspace,
+};
+
+const PLAN: &str = r#"
+title = "Sell at a discount"
+id = "discount"
+
+[sandbox]
+kind = "copy"
+
+[[step]]
+id = "settings"
+run = "echo 'discount = 10' >> shop.toml"
+
+[[step]]
+id = "api"
+
+[[step.step]]
+id = "handlers"
+run = "mkdir src/discount && echo '// takes the discount off' > src/discount/handlers.rs"
+
+[[step.step]]
+id = "check"
+run = "test -e src/discount/rules.rs || { rm -r src/api docs; echo junk > shop.toml; echo 'there are no rules'; exit 1; }"
+
+[[step]]
+id = "ship"
+run = "echo 'Everything is cheaper now.' > NEWS.md"
+"#;
+
+/// The step that goes wrong.
+const BAD: &str = "api/check";
+
+/// Nobody watches: the story is told afterwards.
+struct Unseen;
+
+impl RunObserver for Unseen {}
+
+type Verb =
+    fn(&CheckpointManager, &str, &RunOptions, &dyn RunObserver, &dyn Progress) -> Result<RunReport, Error>;
+
+impl Story<'_> {
+    /// Tells it; says whether each comparison found what it should.
+    pub(super) fn tell_plan(&self, workspace: &Workspace) -> Result<bool, Problem> {
+        let project = self.project.picture()?;
+        let copy = self.run_so_far(workspace)?;
+        let before = copy.picture()?;
+        let to = self.goes_wrong()?;
+        let same = self.goes_back(&copy, &before, &to)?;
+        let made = self.comes_to_its_end(&copy)?;
+        let untouched =
+            self.compare("Is the project as it was all the while?", &project, "before the plan")?;
+        self.begin();
+        let applied = self.manager.apply_plan("discount", Merge::Refused, &Silent)?;
+        let written = applied.restored.map_or(0, |restored| restored.outline().restored);
+        self.step(
+            "safepoint plan apply discount",
+            &[format!(
+                "{} into the project, all or nothing; the copy is gone",
+                counted(written, "file", "files")
+            )],
+        );
+        let landed =
+            self.compare("Is the result in the project, every byte of it?", &made, "the plan made them")?;
+        Ok(same && untouched && landed)
+    }
+
+    /// The plan begins, in a copy of the project.
+    fn run_so_far(&self, workspace: &Workspace) -> Result<Project, Problem> {
+        self.begin();
+        let file = PlanFile::parse(PLAN.as_bytes(), None).map_err(Error::from)?;
+        self.manager.new_plan(workspace, &file.spec)?;
+        self.step(
+            "safepoint plan new discount.toml",
+            &["4 steps, two of them in the subplan api; it works in a copy of the project".to_owned()],
+        );
+        self.drive("run", CheckpointManager::run_plan, Some("settings"), RunOutcome::Paused)?;
+        let first = self.decide("Where is the discount kept?", "in shop.toml", None)?;
+        self.decide("Who takes it off?", "the handlers", Some(first))?;
+        self.drive("resume", CheckpointManager::resume_plan, Some("api/handlers"), RunOutcome::Paused)?;
+        let place = self.manager.plan_workspace(&self.manager.plan("discount")?)?;
+        Ok(Project::new(place.root_path()))
+    }
+
+    /// A step breaks things. Gives the checkpoint that was taken before it.
+    fn goes_wrong(&self) -> Result<Checkpoint, Problem> {
+        self.drive("resume", CheckpointManager::resume_plan, None, RunOutcome::Failed)?;
+        self.decide("What about the check?", "leave it out", None)?;
+        self.begin();
+        let taken: Vec<CheckpointId> =
+            self.manager.plan_checkpoints("discount")?.iter().map(|taken| taken.checkpoint).collect();
+        let mut lines = Vec::new();
+        let mut before = None;
+        for id in taken {
+            let checkpoint = self.manager.checkpoint(id)?;
+            let label = checkpoint.label.clone().unwrap_or_default();
+            lines.push(format!("{}  {label}", checkpoint.id));
+            if label == format!("before {BAD}") {
+                before = Some(checkpoint);
+            }
+        }
+        self.step("safepoint plan checkpoint list discount", &lines);
+        before.ok_or_else(|| Problem::internal(format!("the demo has no checkpoint before {BAD}")))
+    }
+
+    /// Plan and files go back together.
+    fn goes_back(&self, copy: &Project, before: &Picture, to: &Checkpoint) -> Result<bool, Problem> {
+        self.begin();
+        let options = RollbackOptions::default();
+        let back = self.manager.rollback_plan("discount", to.id, &options, &Silent)?;
+        let decisions = back.plans.first().map_or(0, |(_, back)| back.decisions.len());
+        self.step(
+            &format!("safepoint plan rollback discount \"before {BAD}\""),
+            &[format!(
+                "{} put back, {} superseded: both or neither",
+                counted(back.outline().restored, "file", "files"),
+                counted(decisions as u64, "decision", "decisions")
+            )],
+        );
+        let files = self.compare_with(copy, "Is the copy as before that step?", before, "before it")?;
+        self.begin();
+        let again = self.manager.checkpoint_plan("discount", &CreateOptions::default(), &Silent)?;
+        let plan = again.checkpoint.state_hash == to.state_hash && to.state_hash.is_some();
+        let hash: String = to.state_hash.map(|hash| hash.to_string()).unwrap_or_default();
+        let hash: String = hash.chars().take(16).collect();
+        let answer = match plan {
+            true => self.out.colours.green(format!("yes: its state has the hash {hash}... again")),
+            false => self.out.colours.red("no"),
+        };
+        self.step("And the plan?", &[answer]);
+        Ok(files && plan)
+    }
+
+    /// What was wrong is mended, one more step is added, and the rest is done. Gives what the plan made.
+    fn comes_to_its_end(&self, copy: &Project) -> Result<Picture, Problem> {
+        self.begin();
+        copy.mend()?;
+        let step = StepSpec {
+            title: Some("Tell the readers".to_owned()),
+            run: Some("echo 'See NEWS.md.' >> README.md".to_owned()),
+            ..StepSpec::new("tell-the-readers")
+        };
+        self.manager.correct_by_append("discount", &step, None)?;
+        self.step(
+            "safepoint plan correct discount --mode append --step ...",
+            &["the rules are written by hand, and a step is added: tell-the-readers".to_owned()],
+        );
+        self.drive("resume", CheckpointManager::resume_plan, None, RunOutcome::Done)?;
+        copy.picture()
+    }
+
+    /// Runs the plan as far as it goes, which is known beforehand.
+    fn drive(&self, name: &str, verb: Verb, until: Option<&str>, wanted: RunOutcome) -> Result<(), Problem> {
+        self.begin();
+        let options = RunOptions { until: until.map(str::to_owned), interrupted: None };
+        let report = verb(&self.manager, "discount", &options, &Unseen, &Silent)?;
+        if report.outcome != wanted {
+            return Err(Problem::internal(format!("the demo's plan ended as {}", report.outcome)));
+        }
+        let mut lines: Vec<String> = report.done.iter().map(|step| format!("[x] {step}")).collect();
+        if report.outcome == RunOutcome::Failed {
+            let error = report.error.unwrap_or_default();
+            lines.push(
+                self.out.colours.red(format!("[!] {} failed: {error}", report.step.unwrap_or_default())),
+            );
+        }
+        let taken = counted(report.checkpoints.len() as u64, "checkpoint", "checkpoints");
+        lines.push(format!("{taken} taken on the way; the plan is {}", report.record.plan.state));
+        let until = until.map(|until| format!(" --until {until}")).unwrap_or_default();
+        self.step(&format!("safepoint plan {name} discount{until}"), &lines);
+        Ok(())
+    }
+
+    fn decide(&self, question: &str, choice: &str, parent: Option<String>) -> Result<String, Problem> {
+        self.begin();
+        let (question, choice) = (question.to_owned(), choice.to_owned());
+        let line = format!("{question} {choice}");
+        let new = NewDecision { question, choice, parent, ..NewDecision::default() };
+        let (_, id) = self.manager.decide("discount", new)?;
+        self.step("safepoint plan decide discount ...", &[line]);
+        Ok(id)
+    }
+}

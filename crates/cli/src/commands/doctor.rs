@@ -1,0 +1,209 @@
+//! `doctor`: looks everything over that Safepoint relies on, and says what to do where something is not right.
+//!
+//! It changes nothing, with one exception that every command has: a home that is open to others is closed. So the home is looked at
+//! before it is opened.
+
+mod home;
+mod place;
+
+use crate::problem::Problem;
+use crate::render::output::{Printer, Reply};
+use crate::render::terminal::{counted, printable, size};
+use crate::{commands::Context, render::exit};
+use rustix::process::{Resource, getrlimit};
+use safepoint::{CatalogStanding, CheckpointManager, Error, Failure};
+use serde::Serialize;
+use serde_json::json;
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Health {
+    Ok,
+    Warning,
+    Problem,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    status: Health,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Check {
+    fn ok(name: &'static str, message: impl Into<String>) -> Self {
+        Self { name, status: Health::Ok, message: message.into(), hint: None }
+    }
+
+    fn warning(name: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { name, status: Health::Warning, message: message.into(), hint: Some(hint.into()) }
+    }
+
+    fn problem(name: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { name, status: Health::Problem, message: message.into(), hint: Some(hint.into()) }
+    }
+
+    /// What the library could not do, as a finding.
+    fn failed(name: &'static str, error: &Error) -> Self {
+        let Failure { message, causes, hints, .. } = Failure::from(error);
+        let message = std::iter::once(message).chain(causes).collect::<Vec<_>>().join(": ");
+        Self {
+            name,
+            status: Health::Problem,
+            message,
+            hint: Some(hints.join(" ")).filter(|hint| !hint.is_empty()),
+        }
+    }
+}
+
+/// Fewer open files than this are too few for a deep tree.
+const OPEN_FILES_MIN: u64 = 1024;
+
+pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
+    let surroundings = &context.surroundings;
+    let mut checks = vec![home::private(&surroundings.home)];
+    // Where there is none yet, opening would make one.
+    if surroundings.home.is_dir() {
+        match surroundings.try_open(None) {
+            Ok(manager) => {
+                checks.extend(records(&manager));
+                checks.extend(place::checks(surroundings, &manager));
+            }
+            Err(error) => checks.extend(not_opened(&error)),
+        }
+    }
+    checks.push(sqlite());
+    checks.push(home::space(&surroundings.home));
+    checks.push(open_files());
+    tell(&context.out, &checks);
+    let sick = checks.iter().any(|check| check.status == Health::Problem);
+    let exit = if sick { exit::IN_PART } else { exit::DONE };
+    Ok(Reply { data: json!({ "checks": checks }), exit, failure: None })
+}
+
+/// The home holds the store and the catalog, and they are opened in this order.
+fn not_opened(error: &Error) -> Vec<Check> {
+    match error {
+        Error::Home { .. } => vec![Check::failed("home", error)],
+        Error::Catalog(_) => vec![Check::ok("store", "it opens"), Check::failed("catalog", error)],
+        _ => vec![Check::failed("store", error)],
+    }
+}
+
+fn records(manager: &CheckpointManager) -> Vec<Check> {
+    let store = match manager.usage() {
+        Ok(usage) => Check::ok(
+            "store",
+            format!(
+                "it opens: {}, {} in {}",
+                counted(usage.objects, "object", "objects"),
+                size(usage.pack_bytes),
+                counted(usage.packs, "pack", "packs")
+            ),
+        ),
+        Err(error) => Check::failed("store", &error),
+    };
+    [store, catalog(manager)].into_iter().chain(standing(manager)).chain([history(manager)]).collect()
+}
+
+const DEEPER: &str = "`safepoint validate --deep` shows which checkpoints are still whole. Keep a copy of the home before you go on.";
+
+fn catalog(manager: &CheckpointManager) -> Check {
+    match manager.check_catalog() {
+        Ok(wrong) => match wrong.first() {
+            None => Check::ok("catalog", "every page, reference and row is in order"),
+            Some(first) => Check::problem(
+                "catalog",
+                format!(
+                    "{}, the first: {first}",
+                    counted(wrong.len() as u64, "thing is wrong", "things are wrong")
+                ),
+                DEEPER,
+            ),
+        },
+        Err(error) => Check::failed("catalog", &error),
+    }
+}
+
+/// What is wrong where store and catalog do not belong together.
+fn standing(manager: &CheckpointManager) -> Option<Check> {
+    let what = match manager.catalog_standing() {
+        CatalogStanding::Known => return None,
+        CatalogStanding::New => "the catalog is a new one",
+        CatalogStanding::Older => "the catalog is an older copy",
+    };
+    Some(Check::problem(
+        "records",
+        format!("{what}, and the store holds checkpoints that it does not list; nothing is deleted"),
+        "`safepoint repair` brings them back.",
+    ))
+}
+
+fn history(manager: &CheckpointManager) -> Check {
+    match manager.check_history() {
+        Ok(found) => match found.broken {
+            None => Check::ok(
+                "history",
+                format!("{} in an unbroken chain", counted(found.whole, "event", "events")),
+            ),
+            Some(event) => Check::problem(
+                "history",
+                format!("the chain is broken at event {}: {}", event.seq, event.why),
+                "Somebody or something changed the catalog behind Safepoint's back. `safepoint validate --deep` shows what can be trusted.",
+            ),
+        },
+        Err(error) => Check::failed("history", &error),
+    }
+}
+
+fn sqlite() -> Check {
+    Check::ok("sqlite", format!("version {}, built in", safepoint::sqlite_version()))
+}
+
+fn open_files() -> Check {
+    match getrlimit(Resource::Nofile).current {
+        Some(files) if files < OPEN_FILES_MIN => Check::warning(
+            "open_files",
+            format!("this process may open only {files} files at once; a deep tree needs more"),
+            "Raise the limit, for instance with `ulimit -n 4096`.",
+        ),
+        Some(files) => Check::ok("open_files", format!("up to {files} at once")),
+        None => Check::ok("open_files", "as many as needed"),
+    }
+}
+
+fn tell(out: &Printer, checks: &[Check]) {
+    let colours = out.colours;
+    let widest = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
+    for check in checks {
+        if out.quiet && check.status == Health::Ok {
+            continue;
+        }
+        let status = match check.status {
+            Health::Ok => colours.green("ok     "),
+            Health::Warning => colours.yellow("warning"),
+            Health::Problem => colours.red("problem"),
+        };
+        out.line(format!("{status}  {:widest$}  {}", check.name, printable(&check.message)));
+        if let Some(hint) = &check.hint {
+            out.line(format!("{:pad$}{} {}", "", colours.cyan("hint:"), printable(hint), pad = widest + 11));
+        }
+    }
+    out.line(verdict(checks));
+}
+
+fn verdict(checks: &[Check]) -> String {
+    let count = |health: Health| checks.iter().filter(|check| check.status == health).count() as u64;
+    match (count(Health::Problem), count(Health::Warning)) {
+        (0, 0) => "Everything is in order.".to_owned(),
+        (0, warnings) => format!("Nothing is wrong; {}.", counted(warnings, "warning", "warnings")),
+        (problems, warnings) => format!(
+            "{}, {}.",
+            counted(problems, "problem", "problems"),
+            counted(warnings, "warning", "warnings")
+        ),
+    }
+}

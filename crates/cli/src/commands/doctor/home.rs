@@ -1,0 +1,183 @@
+//! Safepoint's own folder: whose it is, who may read it, and how much room there is.
+
+use super::Check;
+use crate::render::terminal::{counted, size};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// With less than this a checkpoint of anything is in danger.
+const ROOM_BYTES_MIN: u64 = 64_000_000;
+/// With less than this it is time to think about it.
+const ROOM_BYTES_LOW: u64 = 1_000_000_000;
+
+/// What is not as it should be below a folder.
+#[derive(Default)]
+struct Findings {
+    entries: u64,
+    open: Vec<PathBuf>,
+    foreign: Vec<PathBuf>,
+}
+
+/// Whether the folder is this user's alone, with everything in it.
+pub(super) fn private(home: &Path) -> Check {
+    let top = match fs::metadata(home) {
+        Ok(top) => top,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Check::warning(
+                "home",
+                format!("{} is not there yet", home.display()),
+                "`safepoint create` in a project makes it.",
+            );
+        }
+        Err(error) => return unreadable(home, &error),
+    };
+    if !top.is_dir() {
+        return unreadable(home, &io::ErrorKind::NotADirectory.into());
+    }
+    let mut findings = Findings::default();
+    if let Err(error) = look(home, &mut findings) {
+        return unreadable(home, &error);
+    }
+    judge(home, top.mode() & 0o077 != 0, &findings)
+}
+
+fn unreadable(home: &Path, error: &io::Error) -> Check {
+    let hint = "Name a folder that you may write with --home or SAFEPOINT_HOME.";
+    Check::problem("home", format!("{} cannot be looked at: {error}", home.display()), hint)
+}
+
+fn look(path: &Path, findings: &mut Findings) -> io::Result<()> {
+    let facts = match fs::symlink_metadata(path) {
+        // Other commands come and go; their drafts too.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    findings.entries += 1;
+    if facts.uid() != rustix::process::geteuid().as_raw() {
+        findings.foreign.push(path.to_owned());
+    }
+    // A link's mode says nothing.
+    if !facts.is_symlink() && facts.mode() & 0o077 != 0 {
+        findings.open.push(path.to_owned());
+    }
+    if facts.is_dir() {
+        for entry in fs::read_dir(path)? {
+            look(&entry?.path(), findings)?;
+        }
+    }
+    Ok(())
+}
+
+fn judge(home: &Path, top_is_open: bool, findings: &Findings) -> Check {
+    let place = home.display();
+    let such = |paths: &[PathBuf]| paths.first().map(|path| path.display().to_string()).unwrap_or_default();
+    if !findings.foreign.is_empty() {
+        return Check::problem(
+            "home",
+            format!(
+                "{} in {place} {} not yours, such as {}",
+                counted(findings.foreign.len() as u64, "thing", "things"),
+                is_or_are(&findings.foreign),
+                such(&findings.foreign)
+            ),
+            format!(
+                "Take them over with `chown -R` if they should be, or name another home with --home. {place} may hold another user's checkpoints."
+            ),
+        );
+    }
+    if top_is_open {
+        return Check::problem(
+            "home",
+            format!("others could look into {place}, where everything that you checkpointed is"),
+            "Opening it has closed it. Change what was secret in your projects, if others use this machine.",
+        );
+    }
+    if !findings.open.is_empty() {
+        return Check::warning(
+            "home",
+            format!(
+                "{} in {place} {} readable by others if they get there, such as {}",
+                counted(findings.open.len() as u64, "thing", "things"),
+                is_or_are(&findings.open),
+                such(&findings.open)
+            ),
+            format!("Close them with `chmod -R go= {place}`."),
+        );
+    }
+    let held = counted(findings.entries, "file or folder", "files and folders");
+    Check::ok("home", format!("{place} and all in it ({held}) are yours alone"))
+}
+
+fn is_or_are(paths: &[PathBuf]) -> &'static str {
+    if paths.len() == 1 { "is" } else { "are" }
+}
+
+/// How much room there is where checkpoints are kept.
+pub(super) fn space(home: &Path) -> Check {
+    // Where there is no home yet, it will be made in the nearest folder above that is there.
+    let there = home.ancestors().find(|above| above.exists()).unwrap_or(home);
+    room("home_space", there)
+}
+
+/// How much room there is on the disk of a folder.
+pub(super) fn room(name: &'static str, folder: &Path) -> Check {
+    match rustix::fs::statvfs(folder) {
+        Ok(disk) => judge_room(name, folder, disk.f_bavail.saturating_mul(disk.f_frsize)),
+        Err(error) => Check::warning(
+            name,
+            format!("the disk of {} does not say how much is free: {error}", folder.display()),
+            "Look yourself, with `df`.",
+        ),
+    }
+}
+
+fn judge_room(name: &'static str, folder: &Path, free: u64) -> Check {
+    let said = format!("{} free on the disk of {}", size(free), folder.display());
+    match free {
+        ..ROOM_BYTES_MIN => {
+            Check::problem(name, said, "Free some space: checkpoints and rollbacks may be refused.")
+        }
+        ROOM_BYTES_MIN..ROOM_BYTES_LOW => Check::warning(name, said, "Free some space before it is needed."),
+        _ => Check::ok(name, said),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Health;
+    use super::*;
+
+    #[test]
+    fn what_others_own_is_worse_than_what_they_may_read() {
+        let home = Path::new("/home");
+        let path = || vec![PathBuf::from("/home/x")];
+        let judged = |top_is_open, open, foreign| {
+            judge(home, top_is_open, &Findings { entries: 3, open, foreign }).status
+        };
+        assert_eq!(judged(false, vec![], vec![]), Health::Ok);
+        assert_eq!(judged(false, path(), vec![]), Health::Warning);
+        assert_eq!(judged(true, path(), vec![]), Health::Problem);
+        assert_eq!(judged(false, vec![], path()), Health::Problem);
+    }
+
+    #[test]
+    fn the_less_room_the_louder() {
+        let judged = |free| judge_room("home_space", Path::new("/home"), free);
+        assert_eq!(judged(0).status, Health::Problem);
+        assert_eq!(judged(ROOM_BYTES_MIN - 1).status, Health::Problem);
+        assert_eq!(judged(ROOM_BYTES_MIN).status, Health::Warning);
+        assert_eq!(judged(ROOM_BYTES_LOW - 1).status, Health::Warning);
+        assert_eq!(judged(ROOM_BYTES_LOW).status, Health::Ok);
+        assert_eq!(judged(5_000_000).message, "5.0 MB free on the disk of /home");
+        assert_eq!(room("home_space", Path::new("/nowhere/at/all")).status, Health::Warning);
+    }
+
+    #[test]
+    fn a_home_that_is_gone_while_it_is_looked_at_is_no_failure() {
+        let mut findings = Findings::default();
+        look(Path::new("/nowhere/at/all"), &mut findings).unwrap();
+        assert_eq!(findings.entries, 0);
+    }
+}

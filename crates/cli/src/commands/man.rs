@@ -1,0 +1,86 @@
+//! `man`: manual pages, from the table of flags.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "pages go into the folder that the user names, and nowhere else"
+)]
+
+use crate::args::{Arguments, ManArgs};
+use crate::commands::Context;
+use crate::problem::Problem;
+use crate::render::output::Reply;
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+use serde_json::json;
+use std::io::Write;
+use std::path::Path;
+
+pub(crate) fn run(context: &Context, args: &ManArgs) -> Result<Reply, Problem> {
+    let mut whole = Arguments::command().disable_help_subcommand(true);
+    whole.build();
+    let Some(folder) = &args.folder else { return Ok(print(context, &whole)) };
+    let folder = context.surroundings.directory.join(folder);
+    std::fs::create_dir_all(&folder).map_err(|error| Problem::not_written(&folder, &error))?;
+    let mut written = vec![write(&folder, &whole, "safepoint")?];
+    write_below(&folder, &whole, "safepoint", &mut written)?;
+    written.iter().for_each(|path| context.out.remark(path));
+    Ok(Reply::done(json!({ "page": null, "files": written })))
+}
+
+/// The pages of the commands in a group, each followed by those in it.
+fn write_below(
+    folder: &Path,
+    group: &Command,
+    above: &str,
+    written: &mut Vec<String>,
+) -> Result<(), Problem> {
+    for command in
+        group.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help")
+    {
+        let name = format!("{above}-{}", command.get_name());
+        written.push(write(folder, command, &name)?);
+        write_below(folder, command, &name, written)?;
+    }
+    Ok(())
+}
+
+fn print(context: &Context, whole: &Command) -> Reply {
+    let page = page(whole, "safepoint");
+    if !context.out.is_json() {
+        // What goes wrong is told at the end.
+        let _ = context.out.bytes().write_all(&page);
+    }
+    Reply::done(json!({ "page": String::from_utf8_lossy(&page), "files": [] }))
+}
+
+/// One page, in the language of man(7).
+fn page(command: &Command, name: &str) -> Vec<u8> {
+    let command = command.clone().name(name.to_owned()).display_name(name.to_owned());
+    let version = concat!("safepoint ", env!("CARGO_PKG_VERSION"));
+    let mut page = Vec::new();
+    // Writing into memory does not fail.
+    let _ =
+        Man::new(command).title(name.to_uppercase()).source(version).manual("Safepoint").render(&mut page);
+    with_examples(&String::from_utf8_lossy(&page)).into_bytes()
+}
+
+/// What stands below the flags has no title of its own; its examples get the one that manuals have, and keep their columns.
+fn with_examples(page: &str) -> String {
+    let Some((above, below)) = page.split_once(".SH EXTRA\n") else { return page.to_owned() };
+    let (notes, rest) = below.split_once("Examples:\n").unwrap_or((below, ""));
+    let (examples, rest) =
+        rest.split_once(".SH ").map_or((rest, None), |(examples, rest)| (examples, Some(rest)));
+    let mut whole = above.to_owned();
+    if !notes.trim().is_empty() {
+        whole.push_str(&format!(".SH NOTES\n{}\n", notes.trim_end()));
+    }
+    whole.push_str(&format!(".SH EXAMPLES\n.nf\n{}\n.fi\n", examples.trim_end()));
+    rest.into_iter().for_each(|rest| whole.push_str(&format!(".SH {rest}")));
+    whole
+}
+
+fn write(folder: &Path, command: &Command, name: &str) -> Result<String, Problem> {
+    let path = folder.join(format!("{name}.1"));
+    std::fs::write(&path, page(command, name)).map_err(|error| Problem::not_written(&path, &error))?;
+    Ok(path.to_string_lossy().into_owned())
+}

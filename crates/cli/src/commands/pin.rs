@@ -1,0 +1,24 @@
+//! `pin` and `unpin`: whether a checkpoint may ever be pruned.
+
+use crate::args::OneArgs;
+use crate::commands::Context;
+use crate::problem::Problem;
+use crate::render::json;
+use crate::render::output::Reply;
+use crate::render::terminal::printable;
+use safepoint::Pinned;
+use serde_json::json;
+
+pub(crate) fn run(context: &Context, args: &OneArgs, pinned: Pinned) -> Result<Reply, Problem> {
+    let manager = context.surroundings.open(None)?;
+    let workspace = context.surroundings.workspace_if_any(&manager)?;
+    let checkpoint = context.checkpoint(&manager, workspace.as_ref(), &args.id, None)?;
+    let checkpoint = manager.pin(checkpoint.id, pinned)?;
+    let label = checkpoint.label.as_deref().map(|label| format!(" \"{}\"", printable(label)));
+    let name = format!("{}{}", context.out.colours.bold(checkpoint.id), label.unwrap_or_default());
+    context.out.line(match pinned {
+        Pinned::Yes => format!("Pinned {name}: it is never pruned."),
+        Pinned::No => format!("Unpinned {name}: it may be pruned when it is old."),
+    });
+    Ok(Reply::done(json!({ "checkpoint": json::checkpoint(&checkpoint) })))
+}

@@ -1,0 +1,169 @@
+//! `plan checkpoint`: checkpoints that hold a plan and its files.
+
+use super::Opened;
+use crate::args::plan::{
+    CheckpointCommand, CheckpointCreateArgs, CheckpointDeleteArgs, CheckpointShowArgs, PlanArgs,
+};
+use crate::commands::create::{is_whole, left_out, tell};
+use crate::context::Surroundings;
+use crate::problem::Problem;
+use crate::render::json;
+use crate::render::output::{Printer, Reply};
+use crate::render::terminal::{ago, printable};
+use crate::{commands::Context, commands::delete, commands::show, render::exit};
+use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::reference::Reference;
+use safepoint::{CreateOptions, Error, Filter, RoleFilter};
+use serde_json::{Value, json};
+
+pub(crate) fn run(context: &Context, command: &CheckpointCommand) -> Result<Reply, Problem> {
+    match command {
+        CheckpointCommand::Create(args) => create(context, args),
+        CheckpointCommand::List(args) => list(context, args),
+        CheckpointCommand::Show(args) => show(context, args),
+        CheckpointCommand::Delete(args) => delete(context, args),
+    }
+}
+
+fn create(context: &Context, args: &CheckpointCreateArgs) -> Result<Reply, Problem> {
+    let opened = Opened::new(context, &args.plan.plan)?;
+    opened.recover_first(context)?;
+    let options = CreateOptions {
+        label: args.label.clone().filter(|label| !label.is_empty()),
+        session_id: context.surroundings.session(None)?,
+        pinned: args.pin,
+        ..CreateOptions::default()
+    };
+    let created = opened
+        .manager
+        .checkpoint_plan(&args.plan.plan, &options, &context.progress)
+        .map_err(|error| opened.explain(context, error))?;
+    tell(&context.out, &created);
+    let data = json!({
+        "checkpoint": json::checkpoint_with_coverage(&created.checkpoint, &created.coverage),
+        "pruned": created.pruned,
+    });
+    let exit = if is_whole(&created.coverage) { exit::DONE } else { exit::IN_PART };
+    Ok(Reply { data, exit, failure: None })
+}
+
+/// The checkpoints of a plan, newest first.
+pub(crate) fn all(opened: &Opened) -> Result<Vec<Checkpoint>, Problem> {
+    let plan_id = Some(opened.record.plan.id.clone());
+    Ok(opened.manager.list(&Filter { plan_id, role: RoleFilter::Any, ..Filter::default() })?)
+}
+
+fn list(context: &Context, args: &PlanArgs) -> Result<Reply, Problem> {
+    let opened = Opened::new(context, &args.plan)?;
+    let checkpoints = all(&opened)?;
+    table(&context.out, &checkpoints, Numbers::No);
+    if checkpoints.is_empty() {
+        let create = format!("safepoint plan checkpoint create {}", opened.record.plan.id);
+        context.out.remark(format!("There are no checkpoints of this plan yet. Take one: {create}"));
+    }
+    let list: Value = checkpoints.iter().map(json::checkpoint).collect();
+    Ok(Reply::done(json!({ "checkpoints": list })))
+}
+
+/// Letters of a state's hash that people get to see: enough to tell two of them apart.
+const HASH_LETTERS: usize = 8;
+
+/// Whether the rows of a table have numbers to choose by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    No,
+    Yes,
+}
+
+/// Prints checkpoints of a plan: how many steps were done, and which state it was.
+pub(crate) fn table(out: &Printer, checkpoints: &[Checkpoint], numbers: Numbers) {
+    if checkpoints.is_empty() {
+        return;
+    }
+    let now = Surroundings::now();
+    let kind = |it: &Checkpoint| it.role.map_or_else(|| it.kind.to_string(), |role| format!("({role})"));
+    let when = checkpoints.iter().map(|it| ago(now, it.created_at).len()).max().unwrap_or(0);
+    let kinds = checkpoints.iter().map(|it| kind(it).len()).max().unwrap_or(0);
+    let title = format!(
+        "{:26}  {:when$}  {:kinds$}  DONE  {:HASH_LETTERS$}  LABEL",
+        "CHECKPOINT", "WHEN", "KIND", "STATE"
+    );
+    let number = |row: usize| match (numbers, row) {
+        (Numbers::No, _) => String::new(),
+        (Numbers::Yes, 0) => "     ".to_owned(),
+        (Numbers::Yes, row) => format!("{row:>3}  "),
+    };
+    out.remark(out.colours.dim(format!("{}{title}", number(0))));
+    for (row, it) in (1..).zip(checkpoints) {
+        let state: String = it.state_hash.map(|hash| hash.to_string()).unwrap_or_default();
+        let state: String = state.chars().take(HASH_LETTERS).collect();
+        let pinned = if it.pinned { " (pinned)" } else { "" };
+        let line = format!(
+            "{}{}  {:when$}  {:kinds$}  {:>4}  {state:HASH_LETTERS$}  {}{pinned}",
+            number(row),
+            out.colours.bold(it.id),
+            ago(now, it.created_at),
+            kind(it),
+            it.step_index.unwrap_or(0),
+            it.label.as_deref().map(printable).unwrap_or_default(),
+        );
+        out.line(line.trim_end());
+    }
+}
+
+/// The checkpoint of the plan that was named. `@` and labels are the plan's own.
+pub(crate) fn find(opened: &Opened, given: &str) -> Result<Checkpoint, Problem> {
+    let none = || Error::NoCheckpoint { reference: given.to_owned() };
+    let own = all(opened)?;
+    let id = &opened.record.plan.id;
+    match given.parse::<Reference>()? {
+        Reference::Newest { back } => {
+            let back = usize::try_from(back).map_err(|_| none())?;
+            Ok(own.into_iter().filter(|it| it.role.is_none()).nth(back).ok_or_else(none)?)
+        }
+        Reference::Name { text, .. } if own.iter().any(|it| it.label.as_deref() == Some(&text)) => {
+            let mut same: Vec<Checkpoint> =
+                own.into_iter().filter(|it| it.label.as_deref() == Some(&text)).collect();
+            match (same.pop(), same.as_slice()) {
+                (Some(only), []) => Ok(only),
+                (last, newer) => {
+                    let candidates = newer.iter().chain(&last).map(|it| it.id).collect();
+                    Err(Error::Ambiguous { reference: given.to_owned(), candidates }.into())
+                }
+            }
+        }
+        _ => {
+            let found = opened.manager.get(Some(&opened.place), given)?;
+            match found.plan_id.as_ref() == Some(id) {
+                true => Ok(found),
+                false => Err(Error::OtherPlan { checkpoint: found.id, id: id.clone() }.into()),
+            }
+        }
+    }
+}
+
+fn show(context: &Context, args: &CheckpointShowArgs) -> Result<Reply, Problem> {
+    let opened = Opened::new(context, &args.plan.plan)?;
+    let checkpoint = find(&opened, &args.checkpoint)?;
+    let coverage = opened.manager.coverage(&checkpoint)?;
+    let plan = opened.manager.plan_at(checkpoint.id)?;
+    let out = &context.out;
+    show::facts(out, &checkpoint);
+    left_out(out, &coverage);
+    out.line(format!("The plan was {}", plan.state));
+    super::look::steps(out, &plan);
+    let shown = json::checkpoint_with_coverage(&checkpoint, &coverage);
+    Ok(Reply::done(json!({ "checkpoint": shown, "state": plan })))
+}
+
+fn delete(context: &Context, args: &CheckpointDeleteArgs) -> Result<Reply, Problem> {
+    let opened = Opened::new(context, &args.plan.plan)?;
+    let mut chosen: Vec<Checkpoint> = Vec::new();
+    for given in &args.checkpoints {
+        let checkpoint = find(&opened, given)?;
+        if !chosen.iter().any(|other| other.id == checkpoint.id) {
+            chosen.push(checkpoint);
+        }
+    }
+    delete::these(context, &opened.manager, &chosen)
+}

@@ -1,0 +1,43 @@
+//! `purge`: takes paths out of every checkpoint, for good.
+
+use crate::args::PurgeArgs;
+use crate::problem::Problem;
+use crate::render::output::Reply;
+use crate::render::terminal::{counted, printable};
+use crate::{commands::Context, commands::gc, render::consent, render::exit};
+use safepoint::model::RelPath;
+use safepoint::{Outcome, Thoroughness};
+use serde_json::json;
+
+pub(crate) fn run(context: &Context, args: &PurgeArgs) -> Result<Reply, Problem> {
+    let out = &context.out;
+    let manager = context.surroundings.open(None)?;
+    let workspace = context.surroundings.workspace(&manager)?;
+    let paths: Vec<RelPath> = args
+        .paths
+        .iter()
+        .map(|path| context.surroundings.path_in(&workspace, path))
+        .collect::<Result<_, _>>()?;
+    let named = paths.iter().map(|path| format!("\"{path}\"")).collect::<Vec<_>>().join(", ");
+    let question = format!(
+        "Take {named} out of every checkpoint of {}? This cannot be undone.",
+        printable(&workspace.root_path().display().to_string())
+    );
+    consent::ask(context, &question)?;
+    let report = manager.purge(&workspace, &paths, &context.progress)?;
+    let count = counted(report.checkpoints.len() as u64, "checkpoint", "checkpoints");
+    out.line(format!("Took {named} out of {count}."));
+    gc::tell(out, &report.collected, Thoroughness::Everything);
+    out.remark("The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.");
+    let freed = report.collected.outcome == Outcome::Done && report.collected.packs_left == 0;
+    if !freed {
+        out.warn("no checkpoint leads to them any more, but bytes may still be in the store: run `safepoint gc --thorough`, and before it `safepoint repair` where something is damaged");
+    }
+    let exit = if freed { exit::DONE } else { exit::IN_PART };
+    let data = json!({
+        "paths": paths,
+        "checkpoints": report.checkpoints,
+        "collected": gc::value(&report.collected),
+    });
+    Ok(Reply { data, exit, failure: None })
+}

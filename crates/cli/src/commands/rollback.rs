@@ -1,0 +1,154 @@
+//! `rollback`: makes the workspace equal to a checkpoint, or shows what that would do. Without one it lists them.
+
+mod effects;
+mod elsewhere;
+mod git;
+mod strategies;
+mod tell;
+
+pub(crate) use tell::{answer, shape, tell};
+
+use crate::args::RollbackArgs;
+use crate::commands::Context;
+use crate::commands::list::table;
+use crate::problem::Problem;
+use crate::render::output::Reply;
+use crate::{render::json, signals};
+use safepoint::model::RelPath;
+use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::rollback::Strategy;
+use safepoint::{
+    CheckpointManager, DryRun, FailedUndo, Filter, RoleFilter, RollbackOptions, Times, Workspace,
+};
+use serde_json::{Value, json};
+
+pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Problem> {
+    if let Some(to) = &args.to {
+        return elsewhere::run(context, args, to);
+    }
+    let manager = context.surroundings.of_session(args.which.session_id.as_deref())?.open(None)?;
+    let strategy = strategies::chosen(args)?;
+    let session = args.which.session_id.as_deref();
+    if context.surroundings.workspace_if_any(&manager)?.is_none()
+        && let Some(given) = args.which.given()
+        && args.paths.is_empty()
+        && matches!(strategy, Strategy::Immediate | Strategy::Selective)
+    {
+        // What is wrong with the name is said once it is known which workspace is meant.
+        if let Ok(checkpoint) = context.checkpoint(&manager, None, given, session)
+            && checkpoint.workspace_id.is_none()
+        {
+            return from_anywhere(context, &manager, &checkpoint, args);
+        }
+    }
+    let workspace = context.surroundings.workspace(&manager)?;
+    let named = |given: &str| context.checkpoint(&manager, Some(&workspace), given, session);
+    let checkpoint = args.which.given().map(named).transpose()?;
+    let options = options(context, &workspace, args)?;
+    let ground = strategies::Ground { context, manager: &manager, workspace: &workspace };
+    if strategy == Strategy::Progressive {
+        git::refuse(args)?;
+        context.recover_first(&manager, &workspace)?;
+        return ground.progressive(checkpoint.as_ref(), args, &options);
+    }
+    let Some(checkpoint) = checkpoint else { return choose(context, &manager, &workspace) };
+    let options = git::options(args, &checkpoint, options)?;
+    context.recover_first(&manager, &workspace)?;
+    if strategy == Strategy::Staged {
+        return ground.staged(&checkpoint, args, &options);
+    }
+    // Undo commands of a plan's steps may run: they are not to stay behind.
+    signals::listen_for_another();
+    // Several folders go back together; chosen paths are those of this one.
+    let many = checkpoint.workspace_id.is_none() && options.paths.is_empty();
+    let at = (!many).then_some(&workspace);
+    let done = manager
+        .rollback(at, checkpoint.id, &options, &context.progress)
+        .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
+    Ok(answer(context, &manager, &done, options.dry_run))
+}
+
+/// All that a checkpoint of several folders holds goes back, wherever the user is.
+fn from_anywhere(
+    context: &Context,
+    manager: &CheckpointManager,
+    checkpoint: &Checkpoint,
+    args: &RollbackArgs,
+) -> Result<Reply, Problem> {
+    let parts = args.parts.clone();
+    let options = RollbackOptions {
+        parts,
+        ..plain_options(args.dry_run, args.keep_times, args.undo_commands.chosen())
+    };
+    let options = git::options(args, checkpoint, options)?;
+    signals::listen_for_another();
+    let done = manager.rollback(None, checkpoint.id, &options, &context.progress)?;
+    Ok(answer(context, manager, &done, options.dry_run))
+}
+
+/// Back to a checkpoint, everything of it, and told.
+pub(crate) fn back_to(
+    context: &Context,
+    manager: &CheckpointManager,
+    workspace: &Workspace,
+    checkpoint: &Checkpoint,
+) -> Result<Value, Problem> {
+    context.recover_first(manager, workspace)?;
+    let options = RollbackOptions::default();
+    let done = manager
+        .rollback(workspace, checkpoint.id, &options, &context.progress)
+        .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
+    tell(context, manager, &done, options.dry_run);
+    Ok(shape(manager, &done, options.dry_run))
+}
+
+fn options(
+    context: &Context,
+    workspace: &Workspace,
+    args: &RollbackArgs,
+) -> Result<RollbackOptions, Problem> {
+    let paths = args.paths.iter().map(|path| context.surroundings.path_in(workspace, path));
+    let paths = paths.collect::<Result<Vec<_>, _>>()?;
+    let paths = outermost(paths);
+    let parts = args.parts.clone();
+    Ok(RollbackOptions {
+        paths,
+        parts,
+        ..plain_options(args.dry_run, args.keep_times, args.undo_commands.chosen())
+    })
+}
+
+/// The paths without those that lie in another one: they come with it.
+fn outermost(mut paths: Vec<RelPath>) -> Vec<RelPath> {
+    paths.sort();
+    let mut chosen: Vec<RelPath> = Vec::new();
+    for path in paths {
+        if !chosen.iter().any(|above| path.is_within(above)) {
+            chosen.push(path);
+        }
+    }
+    chosen
+}
+
+/// What undo and redo choose, too.
+pub(crate) fn plain_options(dry_run: bool, keep_times: bool, failed_undo: FailedUndo) -> RollbackOptions {
+    RollbackOptions {
+        dry_run: if dry_run { DryRun::Yes } else { DryRun::No },
+        times: if keep_times { Times::Recorded } else { Times::Present },
+        failed_undo,
+        ..RollbackOptions::default()
+    }
+}
+
+fn choose(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -> Result<Reply, Problem> {
+    let filter = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
+    let checkpoints = manager.list(&filter)?;
+    table(context, manager, Some(workspace), &checkpoints)?;
+    context.out.remark(if checkpoints.is_empty() {
+        "There is nothing to roll back to yet. Take one: safepoint create"
+    } else {
+        "Choose one: safepoint rollback ID (add --dry-run to see what it would do)"
+    });
+    let list: Value = checkpoints.iter().map(json::checkpoint).collect();
+    Ok(Reply::done(json!({ "rollback": null, "checkpoints": list })))
+}

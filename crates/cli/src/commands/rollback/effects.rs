@@ -1,0 +1,43 @@
+//! What steps of a plan did outside of the files: what was taken back of it, and what was not.
+
+use crate::render::output::Printer;
+use crate::render::terminal::printable;
+use safepoint::{DryRun, NotUndone, Undone};
+
+/// So many steps are named in a sentence.
+const STEPS_NAMED: usize = 6;
+
+/// What was undone by commands, and what nobody can undo.
+pub(crate) fn tell(out: &Printer, undone: &[Undone], not_undone: &[NotUndone], dry_run: DryRun) {
+    for Undone { step, command, ran, .. } in undone {
+        let what = match (dry_run, ran) {
+            (DryRun::Yes, _) => "undo command that would run",
+            (DryRun::No, true) => "undo command run",
+            (DryRun::No, false) => "undo command that had been run before",
+        };
+        out.line(format!("  {what}, step {}: {}", printable(step), printable(command)));
+    }
+    let steps: Vec<String> =
+        not_undone.iter().filter(|it| !failed(it)).map(|it| printable(&it.step)).collect();
+    if steps.is_empty() {
+        return;
+    }
+    let mut named = steps.iter().take(STEPS_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    if steps.len() > STEPS_NAMED {
+        named.push_str(&format!(" and {} more", steps.len() - STEPS_NAMED));
+    }
+    let stays = if dry_run == DryRun::Yes { "would stay" } else { "stays" };
+    out.line(format!("  no undo command, so what it did outside of the files {stays}: {named}"));
+}
+
+/// What was to be undone and was not.
+pub(crate) fn warn(out: &Printer, not_undone: &[NotUndone]) {
+    for NotUndone { step, why, .. } in not_undone.iter().filter(|it| failed(it)) {
+        out.warn(format!("what step {} did outside of the files stays: {}", printable(step), printable(why)));
+    }
+}
+
+/// Whether there is a command that did not work.
+fn failed(not_undone: &NotUndone) -> bool {
+    not_undone.why != "it has no undo command"
+}

@@ -1,0 +1,224 @@
+//! `rollback` by the strategies that ask somebody first: a command of the user's, and the user.
+
+use super::{shape, tell};
+use crate::args::RollbackArgs;
+use crate::commands::Context;
+use crate::problem::Problem;
+use crate::render::consent;
+use crate::render::exit;
+use crate::render::output::Reply;
+use crate::render::terminal::printable;
+use crate::signals;
+use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::coverage::Skipped;
+use safepoint::model::rollback::Strategy;
+use safepoint::{
+    Check, CheckpointManager, DryRun, Error, Probed, Progressed, RollbackOptions, Search, SearchWatch,
+    Staged, StagedEnd, Trial, TryIn, Until, Verdict, Workspace,
+};
+use serde_json::{Value, json};
+
+/// What the flags mean together.
+pub(super) fn chosen(args: &RollbackArgs) -> Result<Strategy, Problem> {
+    let selects = !args.paths.is_empty() || !args.parts.is_empty();
+    let implied = match (&args.until, &args.verify, selects) {
+        (Some(_), ..) => Some(Strategy::Progressive),
+        (None, Some(_), _) => Some(Strategy::Staged),
+        (None, None, true) => Some(Strategy::Selective),
+        (None, None, false) => None,
+    };
+    let wrong = |what: &str, hint: &str| Err(Problem::usage(what, hint));
+    match (args.strategy, implied) {
+        (Some(Strategy::Progressive), None | Some(Strategy::Selective)) if args.until.is_none() => {
+            wrong("--strategy progressive has no command to ask", "Name it: --until CMD")
+        }
+        (_, Some(Strategy::Progressive)) if selects || args.verify.is_some() => wrong(
+            "--until goes back everything, one checkpoint at a time",
+            "Leave --path, --part and --verify out.",
+        ),
+        (Some(Strategy::Selective), None) => {
+            wrong("nothing is selected", "Choose with --path PATH or --part files.")
+        }
+        (Some(Strategy::Immediate), Some(Strategy::Selective)) if !args.paths.is_empty() => wrong(
+            "--path chooses a part, and --strategy immediate means everything",
+            "Leave one of them out.",
+        ),
+        (Some(Strategy::Immediate), Some(Strategy::Staged | Strategy::Progressive)) => {
+            wrong("--strategy immediate asks no command", "Leave --verify and --until out, or the strategy.")
+        }
+        (Some(Strategy::Staged), _) => Ok(Strategy::Staged),
+        (given, implied) => Ok(implied.or(given).unwrap_or(Strategy::Immediate)),
+    }
+}
+
+/// Where a rollback takes place, and who is told.
+#[derive(Clone, Copy)]
+pub(super) struct Ground<'a> {
+    pub(super) context: &'a Context,
+    pub(super) manager: &'a CheckpointManager,
+    pub(super) workspace: &'a Workspace,
+}
+
+impl Ground<'_> {
+    /// Tried beside the workspace, shown, and done where the user agrees.
+    pub(super) fn staged(
+        self,
+        to: &Checkpoint,
+        args: &RollbackArgs,
+        options: &RollbackOptions,
+    ) -> Result<Reply, Problem> {
+        let Ground { context, manager, workspace } = self;
+        let dry = options.dry_run == DryRun::Yes;
+        if !context.yes && !dry && !consent::can_ask(context) {
+            return Err(Problem::usage(
+                "a staged rollback asks before it is done, and there is no terminal to ask on",
+                "If you mean it, say so with --yes.",
+            ));
+        }
+        signals::listen_for_another();
+        let mut asked = Ok(());
+        let mut agreed = |staged: &Staged| {
+            tell(context, manager, &staged.outline, DryRun::Yes);
+            asked = consent::ask(context, "Roll back to this?");
+            asked.is_ok()
+        };
+        let mut printed = |bytes: &[u8]| show(context, bytes);
+        let trial = Trial { command: args.verify.as_deref(), agreed: &mut agreed, printed: &mut printed };
+        let end = manager
+            .rollback_staged(workspace, to.id, options, trial, &context.progress)
+            .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
+        asked?;
+        match end {
+            StagedEnd::Done(restored, staged) => {
+                tell(context, manager, &restored, DryRun::No);
+                let rollback = shape(manager, &restored, DryRun::No);
+                Ok(Reply::rolled_back(json!({ "rollback": rollback, "checks": checks(&staged.check) })))
+            }
+            StagedEnd::Left(staged) => {
+                let rollback = shape(manager, &staged.outline, DryRun::Yes);
+                let data = json!({ "rollback": rollback, "checks": checks(&staged.check) });
+                match staged.check.as_ref().and_then(|check| check.failure.clone()) {
+                    Some(why) => {
+                        let error = Error::CheckFailed { checkpoint: to.id, why };
+                        Ok(failed(context, "roll back", data, error.into()))
+                    }
+                    None => {
+                        tell(context, manager, &staged.outline, DryRun::Yes);
+                        Ok(Reply::done(data))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Rolls back to the newest checkpoint in which the user's command passes.
+    pub(super) fn progressive(
+        self,
+        from: Option<&Checkpoint>,
+        args: &RollbackArgs,
+        options: &RollbackOptions,
+    ) -> Result<Reply, Problem> {
+        let Ground { context, manager, workspace } = self;
+        signals::listen_for_another();
+        let until = Until {
+            command: args.until.clone().unwrap_or_default(),
+            from: from.map(|checkpoint| checkpoint.id),
+            search: if args.bisect { Search::Bisect } else { Search::Stepwise },
+            place: if args.in_place { TryIn::Workspace } else { TryIn::Copy },
+        };
+        let mut watch = SearchWatch {
+            printed: &mut |bytes: &[u8]| show(context, bytes),
+            probed: &mut |probed: Probed<'_>| context.out.remark(probe_line(context, probed)),
+        };
+        let found = manager
+            .rollback_until(workspace, &until, options, &mut watch, &context.progress)
+            .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
+        let mut data = searched(&found, args);
+        let Progressed { restored, current, tried, left_out, check_changed_files } = found;
+        let out = &context.out;
+        for (folder, Skipped { path, why }) in left_out.iter().take(LEFT_OUT_MAX) {
+            out.warn(format!("{}/{path} is not in the copy that was tried: {why}", folder.display()));
+        }
+        if check_changed_files {
+            out.warn("the check changed files in the workspace; they were put back by a rollback to the state before");
+        }
+        if let Some(restored) = restored {
+            tell(context, manager, &restored, options.dry_run);
+            data["rollback"] = shape(manager, &restored, options.dry_run);
+            return Ok(match options.dry_run {
+                DryRun::Yes => Reply::done(data),
+                DryRun::No => Reply::rolled_back(data),
+            });
+        }
+        if current.is_some_and(|current| current.is_passed()) {
+            out.line("The check passes in the current state: nothing to roll back.");
+            return Ok(Reply::done(data));
+        }
+        Ok(failed(context, "roll back", data, Error::NonePassed { tried: tried.len() }.into()))
+    }
+}
+
+/// Paths missing in a copy are listed up to this many.
+const LEFT_OUT_MAX: usize = 5;
+
+/// A search for programs, without its rollback.
+fn searched(found: &Progressed, args: &RollbackArgs) -> Value {
+    let left_out = found.left_out.iter().map(|(folder, skipped)| {
+        json!({ "folder": folder.to_string_lossy(), "path": skipped.path, "why": skipped.why })
+    });
+    json!({
+        "rollback": null,
+        "checks": found.tried.iter().map(check).collect::<Vec<_>>(),
+        "current": found.current.as_ref().map(verdict),
+        "check_changed_files": found.check_changed_files,
+        "tried_in": if args.in_place { "workspace" } else { "copy" },
+        "left_out": left_out.collect::<Vec<_>>(),
+    })
+}
+
+/// One result of a search.
+fn probe_line(context: &Context, probed: Probed<'_>) -> String {
+    let colours = context.out.colours;
+    let fails = |why: &str| format!("{} ({})", colours.red("fails"), printable(why));
+    match probed {
+        Probed::Current(Verdict::Passed) => format!("  {CURRENT:26}  {}", colours.green("passes")),
+        Probed::Current(Verdict::Failed(why)) => format!("  {CURRENT:26}  {}", fails(why)),
+        Probed::Candidate(check) => {
+            let word = match &check.failure {
+                None => colours.green("passes"),
+                Some(why) if check.skipped => format!("{} ({})", colours.yellow("skipped"), printable(why)),
+                Some(why) => fails(why),
+            };
+            format!("  {}  {word}", check.checkpoint)
+        }
+    }
+}
+
+const CURRENT: &str = "current state";
+
+fn verdict(verdict: &Verdict) -> Value {
+    let failure = match verdict {
+        Verdict::Passed => None,
+        Verdict::Failed(why) => Some(why),
+    };
+    json!({ "passed": verdict.is_passed(), "failure": failure })
+}
+
+fn failed(context: &Context, attempt: &'static str, data: Value, problem: Problem) -> Reply {
+    context.out.tell(attempt, &problem);
+    Reply { data, exit: exit::of(&problem.failure), failure: Some(problem.failure) }
+}
+
+fn checks(check_of: &Option<Check>) -> Value {
+    check_of.iter().map(check).collect()
+}
+
+fn check(check: &Check) -> Value {
+    let Check { checkpoint, failure, skipped } = check;
+    json!({ "checkpoint": checkpoint, "passed": check.is_passed(), "failure": failure, "skipped": skipped })
+}
+
+/// What a command prints is for people to see, and never part of the answer.
+fn show(context: &Context, bytes: &[u8]) {
+    context.out.aside(bytes);
+}

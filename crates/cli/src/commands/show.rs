@@ -1,0 +1,178 @@
+//! `show`: one checkpoint whole, with its files where asked for.
+
+use crate::args::ShowArgs;
+use crate::commands::Context;
+use crate::commands::create::{changed, commit, is_lack, kept_folder, left_out};
+use crate::context::Surroundings;
+use crate::problem::Problem;
+use crate::render::json;
+use crate::render::output::{Printer, Reply};
+use crate::render::terminal::{ago, counted, moment, printable, printable_bytes, size};
+use safepoint::model::checkpoint::{Checkpoint, PartKind};
+use safepoint::model::tree::Node;
+use safepoint::{HeldFolder, ListedEntry};
+use serde_json::{Value, json};
+
+pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> {
+    let Some(given) = args.which.given() else {
+        return Err(Problem::usage("no checkpoint is named", "Name one, as in `safepoint show @`."));
+    };
+    let out = &context.out;
+    let manager = context.surroundings.open(None)?;
+    let workspace = context.surroundings.workspace_if_any(&manager)?;
+    let session = args.which.session_id.as_deref();
+    let checkpoint = context.checkpoint(&manager, workspace.as_ref(), given, session)?;
+    let folders = manager.folders_of(&checkpoint)?;
+    let mut coverage = manager.coverage(&checkpoint)?;
+    if checkpoint.workspace_id.is_none() {
+        // What lies beside an agent's files is not ours to tell about.
+        coverage.skipped.retain(is_lack);
+    }
+    let session = manager.session_of(&checkpoint)?;
+    facts(out, &checkpoint);
+    each_part(out, &checkpoint, &folders);
+    if let Some(session) = &session {
+        let name = out.colours.dim(format!("{:<9}", "keeps"));
+        out.line(format!("  {name} the record of its session, {}", session.status));
+    }
+    left_out(out, &coverage);
+    kept_folder(out, &checkpoint);
+    for path in &coverage.unsettled {
+        out.line(format!("  {} {path} changed all the while it was read", out.colours.yellow("unsettled:")));
+    }
+    let mut data = json!({ "checkpoint": json::checkpoint_with_coverage(&checkpoint, &coverage) });
+    if checkpoint.workspace_id.is_none() {
+        data["folders"] = json!(folders);
+    }
+    if args.files && checkpoint.workspace_id.is_some() {
+        let entries = manager.entries(&checkpoint)?;
+        out.line("");
+        entries.iter().for_each(|listed| out.line(entry_line(listed)));
+        data["entries"] = entries.iter().map(json::entry).collect::<Value>();
+    } else if args.files {
+        for (at, folder) in folders.iter().enumerate() {
+            let entries = manager.entries(&folder.alone(&checkpoint))?;
+            out.line("");
+            out.line(out.colours.bold(place(folder)));
+            entries.iter().for_each(|listed| out.line(entry_line(listed)));
+            data["folders"][at]["entries"] = entries.iter().map(json::entry).collect::<Value>();
+        }
+    }
+    Ok(Reply::done(data))
+}
+
+fn place(folder: &HeldFolder) -> String {
+    match &folder.root {
+        Some(root) => printable(root),
+        None => format!("a folder that is not on record any more, {}", printable(&folder.key)),
+    }
+}
+
+/// What a checkpoint of many folders is made of, piece by piece.
+fn each_part(out: &Printer, checkpoint: &Checkpoint, folders: &[HeldFolder]) {
+    for folder in folders {
+        let held = counted(folder.count, "file or folder", "files and folders");
+        out.line(format!(
+            "  {} {}  {}",
+            out.colours.dim(format!("{:<9}", "folder")),
+            place(folder),
+            out.colours.dim(format!("{held}, {}", size(folder.bytes)))
+        ));
+    }
+    if checkpoint.workspace_id.is_none() {
+        for part in checkpoint.parts.iter().filter(|it| matches!(it.kind, PartKind::Plan | PartKind::Agent)) {
+            let kind = out.colours.dim(format!("{:<9}", part.kind.as_str()));
+            out.line(format!("  {kind} {}", printable(&part.key)));
+        }
+    }
+}
+
+pub(crate) fn facts(out: &Printer, checkpoint: &Checkpoint) {
+    let fact = |name: &str, text: String| {
+        out.line(format!("  {} {text}", out.colours.dim(format!("{name:<9}"))));
+    };
+    out.line(format!("Checkpoint {}", out.colours.bold(checkpoint.id)));
+    for (name, text) in lines(out, checkpoint) {
+        if let Some(text) = text {
+            fact(name, text);
+        }
+    }
+    for warning in &checkpoint.warnings {
+        fact("warning", out.colours.yellow(printable(warning)));
+    }
+}
+
+/// Everything there is to say, name by name.
+fn lines(out: &Printer, checkpoint: &Checkpoint) -> Vec<(&'static str, Option<String>)> {
+    let text = |text: &Option<String>| text.as_deref().map(printable);
+    let made = checkpoint.created_at;
+    let role = checkpoint.role.map(|role| format!(" ({role})")).unwrap_or_default();
+    let phase = checkpoint.phase.map(|phase| format!(", phase {phase}")).unwrap_or_default();
+    let files = &checkpoint.files;
+    let held = counted(files.count, "file or folder", "files and folders");
+    let used = checkpoint.rollback_count;
+    vec![
+        ("label", text(&checkpoint.label)),
+        ("created", Some(format!("{}, {}", moment(made), ago(Surroundings::now(), made)))),
+        ("kind", Some(format!("{}{role}, reason {}{phase}", checkpoint.kind, checkpoint.reason))),
+        ("scope", Some(checkpoint.scope.to_string())),
+        ("plan", plan(checkpoint)),
+        ("session", text(&checkpoint.session_id)),
+        ("tool", text(&checkpoint.source_tool)),
+        ("progress", counters(checkpoint)),
+        ("parts", parts(checkpoint)),
+        ("holds", Some(format!("{held}, {}", size(files.bytes)))),
+        ("changed", Some(changed(out, checkpoint))),
+        ("stored", Some(format!("{} new in the store", size(checkpoint.size_bytes)))),
+        ("commit", commit(checkpoint)),
+        ("parent", checkpoint.parent.map(|parent| parent.to_string())),
+        ("pinned", checkpoint.pinned.then(|| "yes: it is never pruned".to_owned())),
+        ("used", (used > 0).then(|| format!("rolled back to {}", counted(used, "time", "times")))),
+        ("uuid", Some(checkpoint.id.to_uuid())),
+        ("integrity", Some(checkpoint.integrity.to_string())),
+    ]
+}
+
+/// What a checkpoint of several folders is made of.
+pub(crate) fn parts(checkpoint: &Checkpoint) -> Option<String> {
+    let count = |kind| checkpoint.parts.iter().filter(|part| part.kind == kind).count() as u64;
+    checkpoint.workspace_id.is_none().then(|| {
+        format!(
+            "{}, {}, {}",
+            counted(count(PartKind::Files), "folder", "folders"),
+            counted(count(PartKind::Plan), "plan", "plans"),
+            counted(count(PartKind::Agent), "agent", "agents")
+        )
+    })
+}
+
+/// The plan that it holds, and where that was.
+fn plan(checkpoint: &Checkpoint) -> Option<String> {
+    let steps = counted(checkpoint.step_index?, "step", "steps");
+    Some(format!("{}, {steps} done", printable(checkpoint.plan_id.as_deref()?)))
+}
+
+/// The counters that were set.
+fn counters(checkpoint: &Checkpoint) -> Option<String> {
+    let Value::Object(counters) = json::value(checkpoint.progress) else { return None };
+    let set: Vec<String> = counters
+        .into_iter()
+        .filter(|(_, count)| count.as_u64() != Some(0))
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    (!set.is_empty()).then(|| set.join(", "))
+}
+
+/// One entry, as `ls -l` has it.
+fn entry_line(listed: &ListedEntry) -> String {
+    let ListedEntry { path, entry } = listed;
+    let mode = entry.meta.mode;
+    match &entry.node {
+        Node::File(content) => format!("-{mode:04o} {:>9}  {path}", size(content.size)),
+        Node::Directory(_) => format!("d{mode:04o} {:>9}  {path}/", ""),
+        Node::Symlink(target) => {
+            let target = printable_bytes(target);
+            format!("l{mode:04o} {:>9}  {path} -> {target}", "")
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! `status`: answers "am I covered?" at a glance.
+
+use crate::commands::Context;
+use crate::commands::create::{SHOWN_MAX, is_lack, left_out, more};
+use crate::commands::naming::Naming;
+use crate::commands::recover;
+use crate::context::Surroundings;
+use crate::problem::Problem;
+use crate::render::fold::folded;
+use crate::render::json;
+use crate::render::output::{Printer, Reply};
+use crate::render::terminal::{ago, counted, printable, size};
+use safepoint::model::change::{Change, ChangeKind};
+use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::coverage::{Coverage, Skipped};
+use safepoint::{CheckpointManager, Filter, RoleFilter, Workspace};
+use serde::Serialize;
+use serde_json::json;
+
+pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
+    let manager = context.surroundings.open(None)?;
+    let workspace = context.surroundings.workspace(&manager)?;
+    look(context, &manager, &workspace)
+        .map_err(|problem| context.surroundings.explain_gone(&workspace, problem))
+}
+
+fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -> Result<Reply, Problem> {
+    let out = &context.out;
+    let status = manager.status(workspace, &context.progress)?;
+    recover::tell(out, &status.recovery);
+    let all = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
+    let total = manager.list_ids(&all)?.len() as u64;
+    let (coverage, warnings) = match &status.base {
+        Some(_) => (status.coverage, status.warnings),
+        None => {
+            let survey = manager.survey(workspace, &context.progress)?;
+            (survey.coverage, survey.warnings)
+        }
+    };
+    let lacks = coverage.skipped.iter().filter(|skipped| is_lack(skipped));
+    let lacks: Vec<&Skipped> = lacks.chain(&status.uncovered).collect();
+    let verdict = Verdict::new(status.base.as_ref(), &status.changes, &lacks);
+    let naming = Naming::new(out, manager, Some(workspace))?;
+    let name = status.base.as_ref().map(|base| name(out, naming, base)).unwrap_or_default();
+    out.line(verdict.sentence(out, (status.base.as_ref(), &name), &status.changes, &lacks));
+    changed(out, &status.changes);
+    not_in_it(out, &status.uncovered);
+    warnings.iter().for_each(|warning| out.warn(printable(warning)));
+    unsure(out, &coverage);
+    left_out(out, &coverage);
+    out.line(format!(
+        "  workspace: {} in {}",
+        printable(&workspace.name),
+        printable(&workspace.root_path().display().to_string())
+    ));
+    out.line(format!(
+        "  store: {} here; {} for all workspaces in {}",
+        counted(total, "checkpoint", "checkpoints"),
+        size(status.usage.pack_bytes),
+        printable(&manager.home().display().to_string())
+    ));
+    if verdict == Verdict::Changed || !status.uncovered.is_empty() {
+        out.remark("Take a checkpoint now: safepoint create -m \"a label\"");
+    }
+    Ok(Reply::done(json!({
+        "workspace": json::workspace(workspace),
+        "verdict": verdict,
+        "covered": status.base.is_some() && status.changes.is_empty() && status.uncovered.is_empty(),
+        "base": status.base.as_ref().map(json::checkpoint),
+        "changes": json::changes(&status.changes),
+        "coverage": coverage,
+        "uncovered": status.uncovered,
+        "checkpoints": total,
+        "store": {
+            "bytes": status.usage.pack_bytes,
+            "packs": status.usage.packs,
+            "objects": status.usage.objects,
+        },
+        "recovery": json::recovery(&status.recovery),
+        "catalog": manager.catalog_standing().as_str(),
+    })))
+}
+
+/// The answer to "am I covered?".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    /// Everything is in a checkpoint.
+    Covered,
+    /// Nothing changed, but some things are in no checkpoint.
+    Partly,
+    /// There is a checkpoint, and something is different since.
+    Changed,
+    /// There is no checkpoint.
+    Never,
+}
+
+impl Verdict {
+    fn new(base: Option<&Checkpoint>, changes: &[Change], lacks: &[&Skipped]) -> Self {
+        match base {
+            None => Verdict::Never,
+            Some(_) if !changes.is_empty() => Verdict::Changed,
+            Some(_) if !lacks.is_empty() => Verdict::Partly,
+            Some(_) => Verdict::Covered,
+        }
+    }
+
+    fn sentence(
+        self,
+        out: &Printer,
+        (base, name): (Option<&Checkpoint>, &str),
+        changes: &[Change],
+        lacks: &[&Skipped],
+    ) -> String {
+        let age = base.map(|base| ago(Surroundings::now(), base.created_at)).unwrap_or_default();
+        let colours = out.colours;
+        match self {
+            Verdict::Covered => format!("{} everything is in {name}, {age}.", colours.green("Covered:")),
+            Verdict::Partly => {
+                let lacks = counted(lacks.len() as u64, "path", "paths");
+                format!("{} everything but {lacks} is in {name}, {age}.", colours.yellow("Partly covered:"))
+            }
+            Verdict::Changed => {
+                let count = counted(changes.len() as u64, "path", "paths");
+                let verdict = format!("Covered up to {age}:");
+                format!("{} {count} changed since {name}:", colours.yellow(verdict))
+            }
+            Verdict::Never => {
+                format!("{} no checkpoint yet; `safepoint create` takes one.", colours.red("Not covered:"))
+            }
+        }
+    }
+}
+
+fn name(out: &Printer, naming: Naming, base: &Checkpoint) -> String {
+    let label = match naming.name(base) {
+        label if label.is_empty() => label,
+        label => format!(" \"{label}\""),
+    };
+    format!("{}{label}", out.colours.bold(naming.id(base.id)))
+}
+
+fn changed(out: &Printer, changes: &[Change]) {
+    let lines = folded(changes.iter().map(|change| (&change.path, change.kind)));
+    for line in lines.iter().take(SHOWN_MAX) {
+        out.line(format!("    {}", change_line(out, &changes[line.item], &line.tail())));
+    }
+    more(out, lines.len());
+}
+
+/// A sign, the path, and what is below it.
+pub(crate) fn change_line(out: &Printer, change: &Change, tail: &str) -> String {
+    let (colours, path) = (out.colours, &change.path);
+    match change.kind {
+        ChangeKind::Added => colours.green(format!("+ {path}{tail}")),
+        ChangeKind::Removed => colours.red(format!("- {path}{tail}")),
+        ChangeKind::Modified => colours.yellow(format!("~ {path}")),
+        ChangeKind::Type => colours.yellow(format!("~ {path} (another type)")),
+        ChangeKind::Mode => colours.yellow(format!("~ {path} (mode, owner or attributes)")),
+    }
+}
+
+/// What is there and not in the checkpoint, although nothing changed that it holds.
+fn not_in_it(out: &Printer, uncovered: &[Skipped]) {
+    if uncovered.is_empty() {
+        return;
+    }
+    out.line("  not in it, and in the next one:");
+    for Skipped { path, why } in uncovered.iter().take(SHOWN_MAX) {
+        out.line(format!("    {}  {}", out.colours.yellow(path), out.colours.dim(why)));
+    }
+    more(out, uncovered.len());
+}
+
+fn unsure(out: &Printer, coverage: &Coverage) {
+    for path in &coverage.unsettled {
+        out.warn(format!("{path} changes all the while: a checkpoint of it may be a mixture of two moments"));
+    }
+}

@@ -1,0 +1,135 @@
+//! Table of the commands: one row each, with the facts that are needed before the command runs.
+
+mod agent;
+mod plan;
+mod session;
+
+use crate::args::{Command, ListArgs, OutputForm, RollbackArgs};
+use crate::render::output::Stage;
+use crate::signals::Stopping;
+use Effect::{Changes, Exports, Prints, Reads, Searches, Tends};
+use safepoint::Access;
+
+/// Facts about a command.
+pub(crate) struct Row {
+    /// Name in the JSON contract.
+    pub(crate) name: &'static str,
+    /// Verb phrase for the sentence "cannot ...".
+    pub(crate) attempt: String,
+    effect: Effect,
+}
+
+/// Effect of a command on the home and on files. It decides how the home is opened, how Ctrl-C ends the command, and whether a
+/// failure reports that nothing was changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Reads the home, and may end at any moment.
+    Reads,
+    /// Reads the home; temporary files are removed before it ends.
+    Searches,
+    /// Prints text that is built in.
+    Prints,
+    /// Writes files outside of the home, which it only reads.
+    Exports,
+    /// Maintains the home; no user data changes.
+    Tends,
+    /// Changes checkpoints, plans or files.
+    Changes,
+    /// Changes them after it has read standard input, which may never end.
+    ReadsInput,
+}
+
+fn row(name: &'static str, effect: Effect, attempt: impl Into<String>) -> Row {
+    Row { name, attempt: attempt.into(), effect }
+}
+
+/// Phrase for a command that names a checkpoint, or not.
+fn on(verb: &str, otherwise: &str, checkpoint: Option<&str>) -> String {
+    checkpoint.map_or_else(|| otherwise.to_owned(), |id| format!("{verb} checkpoint {id:?}"))
+}
+
+fn rollback(args: &RollbackArgs) -> String {
+    on("roll back to", "roll back", args.which.given())
+}
+
+impl Row {
+    /// Access to the home. A command that only reads also works on a read-only home.
+    pub(crate) fn access(&self) -> Access {
+        match self.effect {
+            Reads | Searches | Exports => Access::Read,
+            Prints | Tends | Changes | Effect::ReadsInput => Access::Write,
+        }
+    }
+
+    /// Returns true if a failure must report that nothing was changed.
+    pub(crate) fn changes_things(&self) -> bool {
+        matches!(self.effect, Exports | Changes | Effect::ReadsInput)
+    }
+
+    /// Reaction to a signal.
+    pub(crate) fn stopping(&self) -> Stopping {
+        match self.effect {
+            Reads | Prints | Effect::ReadsInput => Stopping::AtOnce,
+            Searches | Exports | Tends | Changes => Stopping::WhenSafe,
+        }
+    }
+}
+
+impl Command {
+    /// The row of this command.
+    pub(crate) fn row(&self) -> Row {
+        match self {
+            Command::Init(_) => row("init", Changes, "register the folder"),
+            Command::Create(_) => row("create", Changes, "take a checkpoint"),
+            Command::List(_) => row("list", Reads, "list checkpoints"),
+            Command::Show(args) => row("show", Reads, on("show", "show a checkpoint", args.which.given())),
+            Command::Cat(args) => row("cat", Reads, format!("write out {:?}", args.path)),
+            Command::Diff(args) => row(
+                "diff",
+                Searches,
+                on("compare with", "compare with checkpoint \"@\"", args.old.as_deref()),
+            ),
+            // Writes to a folder that did not exist before.
+            Command::Rollback(args) if args.to.is_some() => row("rollback", Searches, rollback(args)),
+            Command::Rollback(args) => row("rollback", Changes, rollback(args)),
+            Command::Run(_) => row("run", Changes, "run the command"),
+            Command::Plan(command) => command.row(),
+            Command::Session(command) => command.row(),
+            Command::Agent(command) => command.row(),
+            Command::Emergency(_) => row("emergency", Changes, "take an emergency checkpoint"),
+            Command::Undo(_) => row("undo", Changes, "undo"),
+            Command::Redo(_) => row("redo", Changes, "redo"),
+            Command::Delete(_) => row("delete", Changes, "delete"),
+            Command::Pin(args) => row("pin", Changes, format!("pin checkpoint {:?}", args.id)),
+            Command::Unpin(args) => row("unpin", Changes, format!("unpin checkpoint {:?}", args.id)),
+            Command::Prune(_) => row("prune", Changes, "prune"),
+            Command::Gc(_) => row("gc", Tends, "free space"),
+            Command::Usage => row("usage", Searches, "show disk usage"),
+            Command::Purge(_) => row("purge", Changes, "purge"),
+            Command::Repair => row("repair", Tends, "repair"),
+            Command::Export(args) => row("export", Exports, format!("export checkpoint {:?}", args.id)),
+            Command::Import(args) => row("import", Changes, format!("import {:?}", args.folder)),
+            Command::Validate(args) => {
+                row("validate", Reads, on("validate", "validate the store", args.id.as_deref()))
+            }
+            Command::Summary(_) => row("summary", Reads, "count checkpoints"),
+            Command::Status => row("status", Searches, "show the status"),
+            Command::Recover(_) => row("recover", Changes, "recover"),
+            Command::Doctor => row("doctor", Searches, "check this machine"),
+            Command::Demo(_) => row("demo", Tends, "show the demo"),
+            Command::Completions(_) => row("completions", Prints, "print completions"),
+            Command::Man(_) => row("man", Prints, "write the man pages"),
+            Command::Version => row("version", Prints, "print the version"),
+        }
+    }
+
+    /// Returns true if an option of the command itself selects JSON.
+    pub(crate) fn asks_for_json(&self) -> bool {
+        matches!(self, Command::List(ListArgs { output: Some(OutputForm::Json), .. }))
+    }
+
+    /// Owner of standard output.
+    pub(crate) fn stage(&self) -> Stage {
+        if matches!(self, Command::Run(_)) { Stage::Lent } else { Stage::Ours }
+    }
+}

@@ -1,0 +1,86 @@
+//! Rows of the commands about plans.
+
+use super::Effect::{Changes, Reads, ReadsInput};
+use super::{Row, row};
+use crate::args::plan::{
+    CheckpointCommand, ContextCommand, LogArgs, OutputCommand, PlanCommand, StepCommand,
+};
+
+impl PlanCommand {
+    /// The row of this command.
+    pub(crate) fn row(&self) -> Row {
+        match self {
+            PlanCommand::New(_) => row("plan new", ReadsInput, "record the plan"),
+            PlanCommand::List(_) => row("plan list", Reads, "list plans"),
+            PlanCommand::Show(args) => row("plan show", Reads, format!("show plan {:?}", args.plan)),
+            PlanCommand::Tree(args) => row("plan tree", Reads, format!("show plan {:?}", args.plan.plan)),
+            PlanCommand::Log(LogArgs { plan, step: None }) => {
+                row("plan log", Reads, format!("tell what happened to plan {:?}", plan.plan))
+            }
+            PlanCommand::Log(LogArgs { step: Some(step), .. }) => {
+                row("plan log", Reads, format!("tell what step {step:?} printed"))
+            }
+            PlanCommand::Run(args) => row("plan run", Changes, format!("run plan {:?}", args.plan.plan)),
+            PlanCommand::Resume(args) => {
+                row("plan resume", Changes, format!("go on with plan {:?}", args.run.plan.plan))
+            }
+            PlanCommand::Step(StepCommand::Start(args)) => {
+                row("plan step start", Changes, format!("start step {:?}", args.step))
+            }
+            PlanCommand::Step(StepCommand::Finish(args)) => {
+                row("plan step finish", Changes, format!("finish step {:?}", args.step.step))
+            }
+            PlanCommand::Step(StepCommand::Fail(args)) => {
+                row("plan step fail", Changes, format!("note that step {:?} failed", args.step.step))
+            }
+            PlanCommand::Step(StepCommand::Add(args)) => {
+                row("plan step add", Changes, format!("add step {:?}", args.step))
+            }
+            PlanCommand::Decide(_) => row("plan decide", Changes, "record the decision"),
+            PlanCommand::Context(ContextCommand::Set(args)) => {
+                row("plan context set", Changes, format!("set {:?}", args.key.key))
+            }
+            PlanCommand::Context(ContextCommand::Get(args)) => {
+                row("plan context get", Reads, format!("get {:?}", args.key))
+            }
+            PlanCommand::Context(ContextCommand::Unset(args)) => {
+                row("plan context unset", Changes, format!("forget {:?}", args.key))
+            }
+            PlanCommand::Output(OutputCommand::Set(args)) => {
+                row("plan output set", Changes, format!("set output {:?}", args.key.key))
+            }
+            PlanCommand::Checkpoint(CheckpointCommand::Create(args)) => row(
+                "plan checkpoint create",
+                Changes,
+                format!("take a checkpoint of plan {:?}", args.plan.plan),
+            ),
+            PlanCommand::Checkpoint(CheckpointCommand::List(args)) => {
+                row("plan checkpoint list", Reads, format!("list the checkpoints of plan {:?}", args.plan))
+            }
+            PlanCommand::Checkpoint(CheckpointCommand::Show(args)) => {
+                row("plan checkpoint show", Reads, format!("show checkpoint {:?}", args.checkpoint))
+            }
+            PlanCommand::Checkpoint(CheckpointCommand::Delete(_)) => {
+                row("plan checkpoint delete", Changes, "delete")
+            }
+            PlanCommand::Correct(args) => {
+                row("plan correct", Changes, format!("correct plan {:?}", args.plan.plan))
+            }
+            PlanCommand::Rollback(args) => row(
+                "plan rollback",
+                Changes,
+                match &args.checkpoint {
+                    Some(checkpoint) => {
+                        format!("roll plan {:?} back to checkpoint {checkpoint:?}", args.plan.plan)
+                    }
+                    None => format!("roll plan {:?} back", args.plan.plan),
+                },
+            ),
+            PlanCommand::Pause(args) => row("plan pause", Changes, format!("pause plan {:?}", args.plan)),
+            PlanCommand::Cancel(args) => row("plan cancel", Changes, format!("cancel plan {:?}", args.plan)),
+            PlanCommand::Apply(args) => {
+                row("plan apply", Changes, format!("apply plan {:?}", args.plan.plan))
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! `usage`: where the space is, and what deleting would free.
+
+use crate::commands::Context;
+use crate::commands::create::{SHOWN_MAX, more};
+use crate::commands::naming::Naming;
+use crate::context::Surroundings;
+use crate::problem::Problem;
+use crate::render::json;
+use crate::render::output::{Printer, Reply};
+use crate::render::terminal::{ago, counted, printable, size};
+use safepoint::{CheckpointSpace, Space};
+use serde_json::{Value, json};
+
+pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
+    let manager = context.surroundings.open(None)?;
+    let space = manager.space(&context.progress)?;
+    tell(&context.out, Naming::new(&context.out, &manager, None)?, &space);
+    Ok(Reply::done(json!({
+        "home_bytes": space.home_bytes,
+        "cap": { "cap_bytes": space.cap.cap_bytes, "headroom_bytes": space.cap.headroom_bytes },
+        "store": {
+            "bytes": space.store.pack_bytes,
+            "packs": space.store.packs,
+            "objects": space.store.objects,
+        },
+        "dead_bytes": space.dead_bytes,
+        "shared_bytes": space.shared_bytes,
+        "workspaces": space.workspaces.iter().map(|of| json!({
+            "workspace": json::workspace(&of.workspace),
+            "checkpoints": of.checkpoints,
+            "frees_bytes": of.frees_bytes,
+        })).collect::<Value>(),
+        "checkpoints": space.checkpoints.iter().map(|of| json!({
+            "id": of.checkpoint.id,
+            "label": of.checkpoint.label,
+            "created_at": of.checkpoint.created_at,
+            "workspace_id": of.checkpoint.workspace_id,
+            "pinned": of.checkpoint.pinned,
+            "frees_bytes": of.frees_bytes,
+            "damaged": of.damaged,
+        })).collect::<Value>(),
+    })))
+}
+
+fn tell(out: &Printer, naming: Naming, space: &Space) {
+    out.line(format!(
+        "{} of at most {} on the disk",
+        out.colours.bold(size(space.home_bytes)),
+        size(space.cap.cap_bytes)
+    ));
+    let beside = space.home_bytes.saturating_sub(space.store.pack_bytes);
+    for (bytes, what) in [
+        (space.store.pack_bytes, "in packs: the content of all checkpoints"),
+        (space.shared_bytes, "  needed by several checkpoints"),
+        (space.dead_bytes, "  needed by none; `safepoint gc --thorough` frees it"),
+        (beside, "beside the packs: records, the index, caches"),
+    ] {
+        out.line(format!("  {:>9}  {what}", size(bytes)));
+    }
+    if !space.workspaces.is_empty() {
+        out.line("What deleting all checkpoints of a workspace would free:");
+    }
+    for of in &space.workspaces {
+        let root = printable(&of.workspace.root_path().display().to_string());
+        let held = counted(of.checkpoints, "checkpoint", "checkpoints");
+        out.line(format!("  {:>9}  {}  {held}", size(of.frees_bytes), out.colours.bold(root)));
+    }
+    let mut largest: Vec<&CheckpointSpace> = space.checkpoints.iter().collect();
+    // The order of those that free as much stays: the newest first.
+    largest.sort_by_key(|of| std::cmp::Reverse(of.frees_bytes));
+    if !largest.is_empty() {
+        out.line("What deleting one checkpoint would free, the largest first:");
+    }
+    largest.iter().take(SHOWN_MAX).for_each(|of| out.line(line(out, naming, of)));
+    more(out, largest.len());
+}
+
+fn line(out: &Printer, naming: Naming, of: &CheckpointSpace) -> String {
+    let checkpoint = &of.checkpoint;
+    let age = ago(Surroundings::now(), checkpoint.created_at);
+    let damaged = if of.damaged { "damaged  " } else { "" };
+    let before = format!("  {:>9}  {}  {age:<14}  ", size(of.frees_bytes), naming.id(checkpoint.id));
+    let label = naming.fitted(&naming.label(checkpoint), before.len() + damaged.len());
+    format!("{before}{}{label}", out.colours.red(damaged)).trim_end().to_owned()
+}

@@ -1,0 +1,213 @@
+//! The state of a workspace: whether a checkpoint of it would be taken, what it would lack, and whether the tests pass.
+//!
+//! Errors are what would make a checkpoint be refused. Everything else, failing tests too, is a warning.
+
+use crate::checks::{self, Tested, Verdict};
+use crate::commands::Context;
+use crate::commands::create::is_lack;
+use crate::problem::Problem;
+use crate::render::output::Printer;
+use crate::render::terminal::{counted, printable, size};
+use crate::signals;
+use safepoint::{
+    CheckpointManager, Failure, FailureKind, GitStatus, Progress, Survey, TestCommand, Workspace,
+};
+
+/// Of what failing tests printed, so many lines are shown: the last ones.
+const LINES_MAX: usize = 20;
+
+/// What is known about a workspace.
+#[derive(Default)]
+pub(super) struct State {
+    failures: Vec<Failure>,
+    pub(super) warnings: Vec<String>,
+    pub(super) tests_passing: Option<bool>,
+    /// The repository around, where there is one that can be read.
+    pub(super) git: Option<GitStatus>,
+}
+
+impl State {
+    /// Each in one line.
+    pub(super) fn errors(&self) -> impl Iterator<Item = String> + '_ {
+        self.failures.iter().map(in_one_line)
+    }
+
+    /// What makes the whole a failure: the first that was found.
+    pub(super) fn into_failure(self) -> Option<Failure> {
+        self.failures.into_iter().next()
+    }
+}
+
+fn in_one_line(failure: &Failure) -> String {
+    let parts = std::iter::once(&failure.message).chain(&failure.causes);
+    parts.map(String::as_str).collect::<Vec<_>>().join(": ")
+}
+
+/// Looks, and says what is found.
+pub(super) fn look(
+    context: &Context,
+    manager: &CheckpointManager,
+    workspace: &Workspace,
+) -> Result<State, Problem> {
+    let mut state = State::default();
+    let survey = survey(context, manager, workspace, &mut state)?;
+    look_at_git(context, manager, workspace, &mut state)?;
+    tell(&context.out, workspace, survey.as_ref(), &state);
+    // The command is the user's own: what the workspace's file says, or that it is broken, does not matter here.
+    match manager.config(None).map(|config| config.test) {
+        Ok(Some(test)) if workspace.root_path().is_dir() => {
+            run_tests(context, workspace, &test, &mut state)?;
+        }
+        Ok(None) => context.out.remark("Tests: not known, because no test command is configured."),
+        _ => context.out.line("Tests: not run."),
+    }
+    Ok(state)
+}
+
+/// What a checkpoint would hold. Nothing where that cannot be found out.
+fn survey(
+    context: &Context,
+    manager: &CheckpointManager,
+    workspace: &Workspace,
+    state: &mut State,
+) -> Result<Option<Survey>, Problem> {
+    let mut survey = || -> Result<Survey, Problem> {
+        context.recover_first(manager, workspace)?;
+        let config = manager.config(Some(workspace))?;
+        state.warnings.extend(config.warnings);
+        Ok(manager.survey(workspace, &context.progress)?)
+    };
+    let survey = match survey() {
+        Ok(survey) => survey,
+        Err(problem) if problem.failure.kind == FailureKind::Interrupted => return Err(problem),
+        // That says nothing about the state.
+        Err(problem) if problem.failure.kind == FailureKind::Busy => {
+            state.warnings.push(format!("not looked at: {}", in_one_line(&problem.failure)));
+            return Ok(None);
+        }
+        Err(problem) => {
+            state.failures.push(problem.failure);
+            return Ok(None);
+        }
+    };
+    let lacks = survey.coverage.skipped.iter().filter(|skipped| is_lack(skipped));
+    state.warnings.extend(
+        lacks.map(|skipped| format!("{} would not be in a checkpoint: {}", skipped.path, skipped.why)),
+    );
+    state.warnings.extend(survey.coverage.unsettled.iter().map(|path| {
+        format!("{path} changes all the while: a checkpoint of it may be a mixture of two moments")
+    }));
+    state.warnings.extend(survey.warnings.iter().cloned());
+    Ok(Some(survey))
+}
+
+/// What the repository around says. That it cannot be read is no reason to refuse a checkpoint.
+fn look_at_git(
+    context: &Context,
+    manager: &CheckpointManager,
+    workspace: &Workspace,
+    state: &mut State,
+) -> Result<(), Problem> {
+    if !workspace.root_path().is_dir() {
+        return Ok(());
+    }
+    match manager.git_status(workspace, &context.progress).map_err(Problem::from) {
+        Ok(git) => state.git = git,
+        Err(problem) if problem.failure.kind == FailureKind::Interrupted => return Err(problem),
+        Err(problem) => state.warnings.push(format!("git: {}", in_one_line(&problem.failure))),
+    }
+    Ok(())
+}
+
+/// The repository, in one line.
+fn git_line(git: &GitStatus) -> String {
+    let branch = git.branch.as_deref().map(printable).unwrap_or_default();
+    let commit: String = git.commit.iter().flat_map(|sha| sha.chars().take(10)).collect();
+    let place = match git.state {
+        "branch" => format!("on {branch} at {commit}"),
+        "unborn" => format!("on {branch}, without a commit"),
+        _ => format!("detached at {commit}"),
+    };
+    let operation =
+        git.operation.map(|operation| format!(", a {operation} is under way")).unwrap_or_default();
+    let changes = &git.changes;
+    let uncommitted = match changes.is_empty() {
+        true => "nothing is uncommitted".to_owned(),
+        false => format!(
+            "uncommitted: {} staged, {} modified, {} untracked",
+            changes.staged, changes.modified, changes.untracked
+        ),
+    };
+    format!("Git: {place}{operation}; {uncommitted}.")
+}
+
+fn tell(out: &Printer, workspace: &Workspace, survey: Option<&Survey>, state: &State) {
+    let name = printable(&workspace.name);
+    if !state.failures.is_empty() {
+        out.line(format!("{} a checkpoint of {name} would be refused:", out.colours.red("Not ready:")));
+        for failure in &state.failures {
+            out.line(format!("    {}", printable(&in_one_line(failure))));
+            failure.hints.iter().for_each(|hint| {
+                out.line(format!("    {} {}", out.colours.cyan("hint:"), printable(hint)));
+            });
+        }
+    }
+    if let Some(survey) = survey {
+        let held = counted(survey.count, "file or folder", "files and folders");
+        out.line(format!(
+            "{} a checkpoint of {name} would hold {held}, {}.",
+            out.colours.green("Ready:"),
+            size(survey.bytes)
+        ));
+    }
+    state.git.iter().for_each(|git| out.line(git_line(git)));
+    state.warnings.iter().for_each(|warning| out.warn(printable(warning)));
+}
+
+fn run_tests(
+    context: &Context,
+    workspace: &Workspace,
+    test: &TestCommand,
+    state: &mut State,
+) -> Result<(), Problem> {
+    let out = &context.out;
+    if out.is_watched() {
+        out.note(format!("Running the tests: {}", printable(&test.line)));
+    }
+    signals::listen_for_another();
+    let tested = match checks::run(test, workspace.root_path(), &|| context.progress.interrupted()) {
+        Ok(tested) => tested,
+        Err(error) => {
+            let warning = format!("the tests could not be run: {error}");
+            out.warn(&warning);
+            state.warnings.push(warning);
+            return Ok(());
+        }
+    };
+    if tested.verdict == Verdict::Interrupted {
+        return Err(Problem::interrupted("The tests were ended."));
+    }
+    state.tests_passing = Some(tested.verdict == Verdict::Passed);
+    match tested.complaint(test) {
+        None => {
+            let took = tested.took.as_millis();
+            out.line(format!("{} `{}`, {took} ms", out.colours.green("Tests pass:"), printable(&test.line)));
+        }
+        Some(complaint) => {
+            out.line(out.colours.yellow("Tests fail."));
+            out.warn(printable(&complaint));
+            quote(out, &tested);
+            state.warnings.push(complaint);
+        }
+    }
+    Ok(())
+}
+
+/// The last lines that the tests printed.
+fn quote(out: &Printer, tested: &Tested) {
+    let lines: Vec<&[u8]> = tested.tail.trim_ascii_end().split(|byte| *byte == b'\n').collect();
+    let lines = &lines[lines.len().saturating_sub(LINES_MAX)..];
+    for line in lines.iter().filter(|line| !line.is_empty()) {
+        out.quote(line);
+    }
+}

@@ -1,0 +1,73 @@
+//! Asking before something is gone for good. Without a terminal nothing is ever asked: then only `--yes` will do.
+
+use crate::commands::Context;
+use crate::problem::Problem;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use safepoint::Progress;
+use std::io::{self, IsTerminal, Write};
+
+/// How often to look whether somebody would rather stop.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Whether there is somebody to ask.
+pub(crate) fn can_ask(context: &Context) -> bool {
+    !context.out.is_json() && io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Goes on only if the user says so. The question is one that can be answered with yes.
+pub(crate) fn ask(context: &Context, question: &str) -> Result<(), Problem> {
+    ask_about(context, &[], question)
+}
+
+/// The same, with lines above the question.
+pub(crate) fn ask_about(context: &Context, about: &[String], question: &str) -> Result<(), Problem> {
+    if context.yes {
+        return Ok(());
+    }
+    if !can_ask(context) {
+        return Err(Problem::usage(
+            "this cannot be taken back, and there is no terminal to ask on",
+            "If you mean it, say so with --yes.",
+        ));
+    }
+    match typed(context, about, &format!("{question} [y/N]"))?.to_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Problem::declined()),
+    }
+}
+
+/// What the user types, without the spaces around it. Whoever cannot be heard has said nothing.
+pub(crate) fn line(context: &Context, question: &str) -> Result<String, Problem> {
+    typed(context, &[], question)
+}
+
+fn typed(context: &Context, about: &[String], question: &str) -> Result<String, Problem> {
+    context.out.ask(about, question);
+    match answer(context) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            Err(Problem::interrupted("Run it again when you like."))
+        }
+        answer => Ok(answer.unwrap_or_default().trim().to_owned()),
+    }
+}
+
+/// One line from the terminal. A wish to stop is heard while we wait for it.
+fn answer(context: &Context) -> io::Result<String> {
+    let stdin = io::stdin();
+    loop {
+        if context.progress.interrupted() {
+            let _ = writeln!(io::stderr());
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let mut wanted = [PollFd::new(&stdin, PollFlags::IN)];
+        match poll(&mut wanted, Some(&LOOK_EVERY)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let mut line = String::new();
+    stdin.read_line(&mut line)?;
+    Ok(line)
+}

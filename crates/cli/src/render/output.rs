@@ -1,0 +1,402 @@
+//! The one printer. Data goes to standard output, everything else to standard error; with `--json` standard output is one
+//! JSON value and nothing else.
+//!
+//! Whatever is printed is made harmless here, whoever made the text: a line keeps only colours of our own, JSON has its unsafe characters
+//! escaped, bytes go as they are only where standard output is no terminal.
+
+#![allow(clippy::print_stderr, reason = "this is the one place that prints")]
+
+use crate::args::{ColorWhen, Global};
+use crate::context::{Surroundings, colours_off};
+use crate::problem::Problem;
+use crate::render::exit;
+use crate::render::json;
+use crate::render::terminal::{Colours, content, harmless, json_text, one_line, printable, printable_bytes};
+use safepoint::Failure;
+use safepoint::model::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::fmt::Display;
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Stdout, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// What a verb gives back.
+pub(crate) struct Reply {
+    /// For programs.
+    pub(crate) data: Value,
+    /// How the process ends.
+    pub(crate) exit: u8,
+    /// A finding that makes the whole a failure although there is a result.
+    pub(crate) failure: Option<Failure>,
+}
+
+impl Reply {
+    /// Everything went well.
+    pub(crate) fn done(data: Value) -> Self {
+        Self { data, exit: exit::DONE, failure: None }
+    }
+
+    /// The answer of whatever rolls back: with paths that could not be put back, or displaced files that wait, it was done in part.
+    pub(crate) fn rolled_back(data: Value) -> Self {
+        let is_empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
+        let is_whole = |it: &Value| is_empty(&it["blocked"]) && is_empty(&it["waiting"]);
+        let rollback = &data["rollback"];
+        let places = rollback["together"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let whole = is_whole(rollback) && places.iter().all(is_whole);
+        Self { exit: if whole { exit::DONE } else { exit::IN_PART }, ..Self::done(data) }
+    }
+}
+
+/// Every answer to a program.
+#[derive(Serialize)]
+struct Envelope<'a> {
+    version: u32,
+    command: &'a str,
+    status: &'static str,
+    exit_code: u8,
+    data: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a Failure>,
+    messages: Vec<Value>,
+    timing: Value,
+}
+
+/// What the output is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Text,
+    /// Text on standard error: standard output belongs to another program.
+    Aside,
+    Json,
+}
+
+/// Whose standard output is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Safepoint's own, for its answer.
+    Ours,
+    /// A program's that Safepoint runs.
+    Lent,
+}
+
+/// Where a line of a patch is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Both,
+    Old,
+    New,
+}
+
+/// Standard output, and why it can be written no more.
+struct Out {
+    writer: BufWriter<Stdout>,
+    failure: Option<io::Error>,
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes everything that this process has to say, from whichever thread.
+pub(crate) struct Printer {
+    form: Form,
+    pub(crate) quiet: bool,
+    /// Colours on standard output.
+    pub(crate) colours: Colours,
+    error_colours: Colours,
+    /// Whether standard output is a terminal, and so a person.
+    pub(crate) terminal: bool,
+    out: Mutex<Out>,
+    messages: Mutex<Vec<Value>>,
+    started: Timestamp,
+    clock: Instant,
+}
+
+impl Printer {
+    pub(crate) fn new(global: &Global, json: bool, stage: Stage) -> Self {
+        let terminal = match stage {
+            Stage::Ours => io::stdout().is_terminal(),
+            Stage::Lent => io::stderr().is_terminal(),
+        };
+        let colours = |terminal: bool| match global.color {
+            // Escape sequences have no place inside JSON.
+            _ if json => Colours { on: false },
+            ColorWhen::Always => Colours { on: true },
+            ColorWhen::Never => Colours { on: false },
+            ColorWhen::Auto => Colours { on: terminal && !colours_off() },
+        };
+        Self {
+            form: match stage {
+                _ if json => Form::Json,
+                Stage::Ours => Form::Text,
+                Stage::Lent => Form::Aside,
+            },
+            quiet: global.quiet,
+            colours: colours(terminal),
+            error_colours: colours(io::stderr().is_terminal()),
+            terminal: terminal && !json,
+            out: Mutex::new(Out { writer: BufWriter::new(io::stdout()), failure: None }),
+            messages: Mutex::default(),
+            started: Surroundings::now(),
+            clock: Instant::now(),
+        }
+    }
+
+    /// Whether a program reads the answer.
+    pub(crate) fn is_json(&self) -> bool {
+        self.form == Form::Json
+    }
+
+    /// Whether a progress bar makes sense.
+    pub(crate) fn is_watched(&self) -> bool {
+        !self.is_json() && !self.quiet && io::stderr().is_terminal()
+    }
+
+    /// How long it took so far.
+    pub(crate) fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// One line of the answer, for people.
+    pub(crate) fn line(&self, text: impl Display) {
+        match self.form {
+            Form::Text => {
+                let text = text.to_string();
+                self.write(|out| writeln!(out, "{}", one_line(&text, self.colours)));
+            }
+            Form::Aside => self.complain(&text.to_string()),
+            Form::Json => {}
+        }
+    }
+
+    /// The same, left out with `--quiet`.
+    pub(crate) fn remark(&self, text: impl Display) {
+        if !self.quiet {
+            self.line(text);
+        }
+    }
+
+    /// Whether nobody reads the answer any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.failed().is_some()
+    }
+
+    /// How writing failed, if it did.
+    fn failed(&self) -> Option<ErrorKind> {
+        held(&self.out).failure.as_ref().map(io::Error::kind)
+    }
+
+    fn write(&self, write: impl FnOnce(&mut BufWriter<Stdout>) -> io::Result<()>) {
+        let mut out = held(&self.out);
+        if out.failure.is_none() {
+            out.failure = write(&mut out.writer).err();
+        }
+    }
+
+    /// What was written so far is seen now.
+    pub(crate) fn flush(&self) {
+        self.write(BufWriter::flush);
+    }
+
+    /// Standard output for bytes: as they are for a program, made harmless on a terminal.
+    pub(crate) fn bytes(&self) -> impl Write + '_ {
+        Bytes { printer: self, open: Vec::new() }
+    }
+
+    /// A line that another program printed, after a few words of ours: as it is for a program, with nothing but its colours on a terminal.
+    pub(crate) fn quoted_line(&self, before: &str, line: &[u8]) {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let before = one_line(before, self.colours);
+        let shown = if self.terminal { harmless(line, self.colours).into_bytes() } else { line.to_vec() };
+        match self.form {
+            Form::Text => self.write(|out| {
+                [before.as_bytes(), &shown, b"\n"].iter().try_for_each(|piece| out.write_all(piece))
+            }),
+            Form::Aside => self.aside(&[before.as_bytes(), line, b"\n"].concat()),
+            Form::Json => {}
+        }
+    }
+
+    /// A line of a file in a patch. To a program the bytes go as they are, so that the patch can be applied; on a terminal tabs stay, and
+    /// all else that is unsafe is spelled out.
+    pub(crate) fn content_line(&self, side: Side, line: &str) {
+        let shown = if self.terminal { content(line.as_bytes()) } else { line.to_owned() };
+        let text = match side {
+            Side::Both => format!(" {shown}"),
+            Side::Old => self.colours.red(format!("-{shown}")),
+            Side::New => self.colours.green(format!("+{shown}")),
+        };
+        if self.form == Form::Text {
+            self.write(|out| writeln!(out, "{text}"));
+        }
+    }
+
+    /// What another program prints while standard output belongs to our answer. That nobody reads it is no reason to fail.
+    pub(crate) fn aside(&self, bytes: &[u8]) {
+        if self.quiet {
+            return;
+        }
+        let mut errors = io::stderr().lock();
+        let _ = match errors.is_terminal() {
+            false => errors.write_all(bytes),
+            true => bytes.split_inclusive(|byte| *byte == b'\n').try_for_each(|line| {
+                let end = if line.ends_with(b"\n") { "\n" } else { "" };
+                write!(errors, "{}{end}", harmless(line, self.error_colours))
+            }),
+        };
+    }
+
+    /// Something to know.
+    pub(crate) fn note(&self, text: impl Display) {
+        self.message("info", &text.to_string());
+        if !self.quiet {
+            self.flush();
+            self.complain(&text.to_string());
+        }
+    }
+
+    /// Something to heed.
+    pub(crate) fn warn(&self, text: impl Display) {
+        let text = text.to_string();
+        self.message("warning", &text);
+        self.flush();
+        self.complain(&format!("{} {text}", self.error_colours.yellow("warning:")));
+    }
+
+    /// A line that another program printed, for people alone.
+    pub(crate) fn quote(&self, line: &[u8]) {
+        let words: Vec<String> = line.split(|byte| *byte == b'\t').map(printable_bytes).collect();
+        self.complain(&format!("    {}", self.error_colours.dim(words.join("    "))));
+    }
+
+    fn message(&self, level: &str, text: &str) {
+        held(&self.messages).push(json!({ "level": level, "text": text }));
+    }
+
+    /// A line on standard error. That nobody reads it is no reason to fail.
+    fn complain(&self, text: &str) {
+        let _ = writeln!(io::stderr(), "{}", one_line(text, self.error_colours));
+    }
+
+    /// A question on standard error, with the lines that it is about above it. Whoever cannot see it will not answer it.
+    pub(crate) fn ask(&self, about: &[String], question: &str) {
+        self.flush();
+        about.iter().for_each(|line| self.complain(line));
+        let mut errors = io::stderr();
+        let _ = write!(errors, "{} ", one_line(question, self.error_colours)).and_then(|()| errors.flush());
+    }
+
+    /// Ends the answer; gives the exit code.
+    pub(crate) fn finish(&self, command: &str, attempt: &str, result: &Result<Reply, Problem>) -> u8 {
+        let code = match result {
+            Ok(reply) => reply.exit,
+            // Whoever read the answer had enough; that is not a failure.
+            Err(_) if self.failed() == Some(ErrorKind::BrokenPipe) => return exit::DONE,
+            Err(problem) => exit::of(&problem.failure),
+        };
+        if self.form == Form::Json {
+            self.envelope(command, code, result);
+        }
+        self.flush();
+        if let Err(problem) = result {
+            self.tell(problem.attempt.unwrap_or(attempt), problem);
+        }
+        let failure = held(&self.out).failure.take();
+        match failure {
+            None => code,
+            Some(error) if error.kind() == ErrorKind::BrokenPipe => code,
+            Some(error) => {
+                let problem = Problem::output(&error);
+                self.tell(attempt, &problem);
+                exit::code(problem.failure.kind)
+            }
+        }
+    }
+
+    fn envelope(&self, command: &str, code: u8, result: &Result<Reply, Problem>) {
+        let (data, error) = match result {
+            Ok(reply) => (&reply.data, reply.failure.as_ref()),
+            Err(problem) => (&Value::Null, Some(&problem.failure)),
+        };
+        let envelope = Envelope {
+            version: json::VERSION,
+            command,
+            status: if error.is_some() { "error" } else { "ok" },
+            exit_code: code,
+            data,
+            error,
+            messages: std::mem::take(&mut *held(&self.messages)),
+            timing: json!({ "started": self.started, "duration_ms": self.elapsed_ms() }),
+        };
+        let pretty = io::stdout().is_terminal();
+        self.write(|out| {
+            let text = match pretty {
+                true => serde_json::to_string_pretty(&envelope)?,
+                false => serde_json::to_string(&envelope)?,
+            };
+            out.write_all(json_text(&text).as_bytes()).and_then(|()| out.write_all(b"\n"))
+        });
+    }
+
+    /// A failure, for people.
+    pub(crate) fn tell(&self, attempt: &str, problem: &Problem) {
+        let Failure { message, causes, hints, .. } = &problem.failure;
+        let colours = self.error_colours;
+        self.complain(&format!("{} cannot {attempt}: {}", colours.red("error:"), printable(message)));
+        for cause in causes {
+            self.complain(&format!("  because: {}", printable(cause)));
+        }
+        if problem.nothing_changed {
+            self.complain("Nothing was changed.");
+        }
+        for hint in hints {
+            self.complain(&format!("{} {}", colours.cyan("hint:"), printable(hint)));
+        }
+    }
+}
+
+struct Bytes<'p> {
+    printer: &'p Printer,
+    /// The beginning of a letter whose end is not here yet.
+    open: Vec<u8>,
+}
+
+impl Bytes<'_> {
+    /// Writes for a terminal. A letter that two pieces share is shown once it is whole.
+    fn show(&mut self, bytes: &[u8]) {
+        self.open.extend_from_slice(bytes);
+        let end = self.open.utf8_chunks().last().map(|chunk| chunk.invalid()).unwrap_or_default();
+        let cut = std::str::from_utf8(end).is_err_and(|error| error.error_len().is_none());
+        let whole = self.open.len() - if cut { end.len() } else { 0 };
+        let shown = content(&self.open[..whole]);
+        self.open.drain(..whole);
+        self.printer.write(|out| out.write_all(shown.as_bytes()));
+    }
+}
+
+impl Drop for Bytes<'_> {
+    fn drop(&mut self) {
+        let shown = content(&self.open);
+        self.printer.write(|out| out.write_all(shown.as_bytes()));
+    }
+}
+
+impl Write for Bytes<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.printer.terminal {
+            self.show(bytes);
+        } else {
+            self.printer.write(|out| out.write_all(bytes));
+        }
+        match self.printer.failed() {
+            Some(kind) => Err(kind.into()),
+            None => Ok(bytes.len()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.printer.flush();
+        Ok(())
+    }
+}

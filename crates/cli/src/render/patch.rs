@@ -1,0 +1,265 @@
+//! Changes as text: a unified diff that git and patch understand, or a count of lines.
+//!
+//! Bounded: what is long or not text is named, not shown.
+
+use crate::problem::Problem;
+use crate::render::output::{Printer, Side};
+use crate::render::terminal::counted;
+use safepoint::Comparison;
+use safepoint::model::RelPath;
+use safepoint::model::change::{Change, ChangeKind};
+use safepoint::model::text::is_unsafe;
+use safepoint::model::tree::{Entry, Node};
+use similar::{ChangeTag, TextDiff};
+use std::time::Duration;
+
+/// Longer files are named only.
+const SHOWN_BYTES_MAX: u64 = 1024 * 1024;
+/// Two files that have nothing in common are not compared to the last line.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Both sides of a change, as far as they can be shown.
+enum Sides {
+    Text {
+        old: String,
+        new: String,
+    },
+    Binary,
+    TooLarge,
+    /// Directories, and files whose content is the same.
+    Nothing,
+}
+
+fn size(entry: Option<&Entry>) -> u64 {
+    match entry.map(|entry| &entry.node) {
+        Some(Node::File(content)) => content.size,
+        _ => 0,
+    }
+}
+
+fn is_directory(entry: Option<&Entry>) -> bool {
+    matches!(entry.map(|entry| &entry.node), Some(Node::Directory(_)))
+}
+
+fn sides(comparison: &Comparison<'_>, change: &Change) -> Result<Sides, Problem> {
+    let (old, new) = (change.old.as_ref(), change.new.as_ref());
+    let no_content = |entry: Option<&Entry>| entry.is_none() || is_directory(entry);
+    if change.kind == ChangeKind::Mode || (no_content(old) && no_content(new)) {
+        return Ok(Sides::Nothing);
+    }
+    if size(old).max(size(new)) > SHOWN_BYTES_MAX {
+        return Ok(Sides::TooLarge);
+    }
+    let old = comparison.old_bytes(change, SHOWN_BYTES_MAX)?.unwrap_or_default();
+    let new = comparison.new_bytes(change, SHOWN_BYTES_MAX)?.unwrap_or_default();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
+    Ok(match (text(old), text(new)) {
+        (Some(old), Some(new)) => Sides::Text { old, new },
+        _ => Sides::Binary,
+    })
+}
+
+/// Every change, line by line.
+pub(crate) struct Patch<'a> {
+    pub(crate) comparison: &'a Comparison<'a>,
+    pub(crate) out: &'a Printer,
+}
+
+impl Patch<'_> {
+    pub(crate) fn print(&self) -> Result<(), Problem> {
+        let changes = &self.comparison.changes;
+        for (at, change) in changes.iter().enumerate() {
+            if self.out.is_closed() {
+                break;
+            }
+            let empty = changes.get(at + 1).is_none_or(|next| !next.path.is_within(&change.path));
+            self.change(change, empty)?;
+        }
+        Ok(())
+    }
+
+    /// One change. `empty` says that nothing below it follows.
+    fn change(&self, change: &Change, empty: bool) -> Result<(), Problem> {
+        if change.kind == ChangeKind::Type {
+            // As git has it: the one goes, the other comes. What is in a directory follows by itself.
+            let gone = Change { kind: ChangeKind::Removed, new: None, ..change.clone() };
+            let come = Change { kind: ChangeKind::Added, old: None, ..change.clone() };
+            self.change(&gone, empty)?;
+            return self.change(&come, empty);
+        }
+        let only = change.old.as_ref().or(change.new.as_ref());
+        if is_directory(only) && matches!(change.kind, ChangeKind::Added | ChangeKind::Removed) {
+            if empty {
+                self.title(format!("empty directory {}: {}", change.kind, change.path));
+            }
+            return Ok(());
+        }
+        let (old, new) = (side("a", &change.path), side("b", &change.path));
+        self.title(format!("diff --git {old} {new}"));
+        self.modes(change);
+        let old = if change.old.is_some() { old } else { "/dev/null".to_owned() };
+        let new = if change.new.is_some() { new } else { "/dev/null".to_owned() };
+        match sides(self.comparison, change)? {
+            Sides::Nothing => {}
+            Sides::Binary => self.out.line(format!("Binary files {old} and {new} differ")),
+            Sides::TooLarge => self.out.line(format!("Files {old} and {new} differ (too large to show)")),
+            Sides::Text { old: before, new: after } => self.lines((&old, &new), &before, &after),
+        }
+        Ok(())
+    }
+
+    fn title(&self, text: String) {
+        self.out.line(self.out.colours.bold(text));
+    }
+
+    /// What git says about types and permissions.
+    fn modes(&self, change: &Change) {
+        match (&change.old, &change.new) {
+            (None, Some(new)) => self.title(format!("new file mode {}", git_mode(new))),
+            (Some(old), None) => self.title(format!("deleted file mode {}", git_mode(old))),
+            (Some(old), Some(new)) if git_mode(old) != git_mode(new) => {
+                self.title(format!("old mode {}", git_mode(old)));
+                self.title(format!("new mode {}", git_mode(new)));
+            }
+            (Some(_), Some(_)) if change.kind == ChangeKind::Mode => {
+                self.title("owner or attributes differ".to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    fn lines(&self, (old, new): (&str, &str), before: &str, after: &str) {
+        let (before, after) = (lines_of(before), lines_of(after));
+        let diff = TextDiff::configure().timeout(PATIENCE).diff_slices(&before, &after);
+        let unified = diff.unified_diff();
+        let mut hunks = unified.iter_hunks().peekable();
+        if hunks.peek().is_some() {
+            self.title(format!("--- {old}"));
+            self.title(format!("+++ {new}"));
+        }
+        for hunk in hunks {
+            self.out.line(self.out.colours.cyan(hunk.header()));
+            for line in hunk.iter_changes() {
+                self.line(line.tag(), line.value());
+            }
+        }
+    }
+
+    fn line(&self, tag: ChangeTag, text: &str) {
+        let body = text.strip_suffix('\n').unwrap_or(text);
+        self.out.content_line(
+            match tag {
+                ChangeTag::Equal => Side::Both,
+                ChangeTag::Delete => Side::Old,
+                ChangeTag::Insert => Side::New,
+            },
+            body,
+        );
+        if !text.ends_with('\n') {
+            self.out.line("\\ No newline at end of file");
+        }
+    }
+}
+
+/// Lines as diff and patch have them: a carriage return is a letter.
+fn lines_of(text: &str) -> Vec<&str> {
+    text.split_inclusive('\n').collect()
+}
+
+/// The path as git writes it: in quotes, with the escapes of C, where it holds something odd.
+fn side(prefix: &str, path: &RelPath) -> String {
+    let odd = |letter: char| is_unsafe(letter) || matches!(letter, '"' | '\\');
+    match std::str::from_utf8(path.as_bytes()) {
+        Ok(text) if !text.contains(odd) => format!("{prefix}/{text}"),
+        _ => {
+            let escaped: String = path.as_bytes().iter().map(|byte| escaped(*byte)).collect();
+            format!("\"{prefix}/{escaped}\"")
+        }
+    }
+}
+
+fn escaped(byte: u8) -> String {
+    match byte {
+        b'"' | b'\\' => format!("\\{}", char::from(byte)),
+        b'\n' => "\\n".to_owned(),
+        b'\t' => "\\t".to_owned(),
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!("\\{byte:03o}"),
+    }
+}
+
+fn git_mode(entry: &Entry) -> String {
+    match entry.node {
+        Node::File(_) => format!("100{:03o}", entry.meta.mode),
+        Node::Directory(_) => format!("040{:03o}", entry.meta.mode),
+        Node::Symlink(_) => "120000".to_owned(),
+    }
+}
+
+/// Lines that came and went, for each path.
+pub(crate) struct Stat {
+    rows: Vec<(String, Lines)>,
+}
+
+enum Lines {
+    Counted { added: u64, removed: u64 },
+    Said(&'static str),
+}
+
+impl Stat {
+    pub(crate) fn new(comparison: &Comparison<'_>) -> Result<Self, Problem> {
+        let mut rows = Vec::new();
+        for change in &comparison.changes {
+            let only = change.old.as_ref().or(change.new.as_ref());
+            if is_directory(only) && matches!(change.kind, ChangeKind::Added | ChangeKind::Removed) {
+                continue;
+            }
+            let lines = match sides(comparison, change)? {
+                Sides::Nothing => Lines::Said("mode"),
+                Sides::Binary => Lines::Said("binary"),
+                Sides::TooLarge => Lines::Said("too large to count"),
+                Sides::Text { old, new } => count(&old, &new),
+            };
+            rows.push((change.path.to_string(), lines));
+        }
+        Ok(Self { rows })
+    }
+
+    pub(crate) fn print(&self, out: &Printer) {
+        let width = self.rows.iter().map(|(path, _)| path.chars().count()).max().unwrap_or(0);
+        let (mut all_added, mut all_removed) = (0, 0);
+        for (path, lines) in &self.rows {
+            let said = match lines {
+                Lines::Said(said) => (*said).to_owned(),
+                Lines::Counted { added, removed } => {
+                    all_added += added;
+                    all_removed += removed;
+                    let (plus, minus) = bar(*added, *removed);
+                    format!("{} {}{}", added + removed, out.colours.green(plus), out.colours.red(minus))
+                }
+            };
+            out.line(format!(" {path:width$} | {said}").trim_end());
+        }
+        if !self.rows.is_empty() {
+            let files = counted(self.rows.len() as u64, "file", "files");
+            let added = counted(all_added, "line", "lines");
+            out.line(format!(" {files} changed, {added} added, {all_removed} removed"));
+        }
+    }
+}
+
+fn count(old: &str, new: &str) -> Lines {
+    let (old, new) = (lines_of(old), lines_of(new));
+    let diff = TextDiff::configure().timeout(PATIENCE).diff_slices(&old, &new);
+    let tagged = |tag| diff.iter_all_changes().filter(|line| line.tag() == tag).count() as u64;
+    Lines::Counted { added: tagged(ChangeTag::Insert), removed: tagged(ChangeTag::Delete) }
+}
+
+/// At most 40 signs, in proportion.
+fn bar(added: u64, removed: u64) -> (String, String) {
+    const SIGNS_MAX: u64 = 40;
+    let all = added + removed;
+    let signs = |count: u64| if all <= SIGNS_MAX { count } else { (count * SIGNS_MAX).div_ceil(all) };
+    let repeat = |sign: &str, count| sign.repeat(usize::try_from(signs(count)).unwrap_or(0));
+    (repeat("+", added), repeat("-", removed))
+}

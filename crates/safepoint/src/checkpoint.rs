@@ -1,0 +1,9 @@
+//! Checkpoints: creating, comparing, finding and recording them.
+//!
+//! In: a workspace and options. Out: one sealed manifest, one row in the catalog, one record document in the store.
+
+pub(crate) mod compare;
+pub(crate) mod create;
+pub(crate) mod find;
+pub(crate) mod git;
+pub(crate) mod records;

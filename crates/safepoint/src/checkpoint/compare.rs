@@ -1,0 +1,243 @@
+//! What differs between two checkpoints, or between one and the present. Nothing is stored for it.
+
+use crate::checkpoint::find::write_content;
+use crate::config::Broken;
+use crate::folders::within;
+use crate::parts::files::FilesPart;
+use crate::{CheckpointManager, Error, Recovery};
+use safepoint_catalog::Workspace;
+use safepoint_model::change::{self, Change};
+use safepoint_model::checkpoint::Checkpoint;
+use safepoint_model::coverage::{Coverage, Skipped};
+use safepoint_model::tree::{Node, Owners};
+use safepoint_model::{ObjectSource, Progress};
+use safepoint_store::Usage;
+use safepoint_store::Using;
+use safepoint_workspace::Root;
+
+/// What a checkpoint is compared with.
+#[derive(Debug, Clone)]
+pub enum Against {
+    /// Another checkpoint.
+    Checkpoint(Box<Checkpoint>),
+    /// The workspace as it is now.
+    Present,
+}
+
+/// How much of what changed is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// All of it.
+    All,
+    /// As much as it takes to tell that it changed.
+    InDoubt,
+}
+
+/// Two states side by side.
+pub struct Comparison<'m> {
+    manager: &'m CheckpointManager,
+    present: Option<Root>,
+    /// Every path that differs.
+    pub changes: Vec<Change>,
+    /// What the newer side left out.
+    pub coverage: Coverage,
+    /// What the checkpoint left out and the present would not: it is no change, since nobody knows what was there, and it is not covered.
+    pub uncovered: Vec<Skipped>,
+    /// What it shows is not collected while it is looked at.
+    pub(crate) _using: Using,
+    /// Settings and rules that could not be understood.
+    pub warnings: Vec<String>,
+}
+
+/// Answers "am I covered?".
+pub struct Status {
+    /// The checkpoint that the workspace was last captured as or made equal to.
+    pub base: Option<Checkpoint>,
+    /// What changed since.
+    pub changes: Vec<Change>,
+    /// What a checkpoint taken now would leave out.
+    pub coverage: Coverage,
+    /// What is there, was left out of that checkpoint, and would not be now.
+    pub uncovered: Vec<Skipped>,
+    /// Settings and rules that could not be understood.
+    pub warnings: Vec<String>,
+    /// How much the store holds.
+    pub usage: Usage,
+    /// What was left by a crash, and is mended now.
+    pub recovery: Recovery,
+}
+
+/// What a checkpoint taken now would hold.
+#[derive(Debug, Clone)]
+pub struct Survey {
+    /// Files, links and directories.
+    pub count: u64,
+    /// Bytes in files.
+    pub bytes: u64,
+    /// What it would leave out.
+    pub coverage: Coverage,
+    /// Settings and rules that could not be understood.
+    pub warnings: Vec<String>,
+}
+
+impl CheckpointManager {
+    /// Looks at the workspace as a checkpoint would, and keeps nothing. Settings that a checkpoint would refuse are passed over, and told.
+    ///
+    /// # Errors
+    /// When the workspace is busy or cannot be read.
+    pub fn survey(&self, workspace: &Workspace, progress: &dyn Progress) -> Result<Survey, Error> {
+        let held = self.hold(workspace)?;
+        self.recover_held(workspace, &held.root, progress)?.refuse_foreign(workspace)?;
+        let measurer = self.store.measurer();
+        let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
+        let part = FilesPart::new(self, &held.root, workspace, config.excludes);
+        let scan = part.look(&measurer, None, progress)?;
+        let coverage = scan.snapshot.coverage;
+        let warnings = scan.warnings.into_iter().chain(config.passed_over).collect();
+        Ok(Survey { count: scan.count, bytes: scan.bytes, coverage, warnings })
+    }
+
+    /// Compares a checkpoint with another one or with the present.
+    ///
+    /// # Errors
+    /// When one side cannot be read.
+    pub fn diff(
+        &self,
+        workspace: &Workspace,
+        old: &Checkpoint,
+        new: &Against,
+        progress: &dyn Progress,
+    ) -> Result<Comparison<'_>, Error> {
+        self.compare(workspace, old, new, Reading::All, progress)
+    }
+
+    fn compare(
+        &self,
+        workspace: &Workspace,
+        old: &Checkpoint,
+        new: &Against,
+        reading: Reading,
+        progress: &dyn Progress,
+    ) -> Result<Comparison<'_>, Error> {
+        let using = self.store.using()?;
+        let before = self.snapshot_of(&within(old, workspace.id))?;
+        match new {
+            Against::Checkpoint(new) => {
+                let after = self.snapshot_of(&within(new, workspace.id))?;
+                let changes = changes(&self.store, before.tree(), after.tree())?;
+                Ok(Comparison {
+                    manager: self,
+                    present: None,
+                    changes,
+                    coverage: after.coverage,
+                    uncovered: Vec::new(),
+                    warnings: Vec::new(),
+                    _using: using,
+                })
+            }
+            Against::Present => {
+                let held = self.hold(workspace)?;
+                self.recover_held(workspace, &held.root, progress)?.refuse_foreign(workspace)?;
+                let measurer = self.store.measurer();
+                let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
+                let part = FilesPart::new(self, &held.root, workspace, config.excludes);
+                let scan = match reading {
+                    Reading::All => part.scan(&measurer, before.tree(), progress)?,
+                    Reading::InDoubt => part.look(&measurer, before.tree(), progress)?,
+                };
+                let changes = changes(&measurer, before.tree(), scan.snapshot.tree())?;
+                let coverage = scan.snapshot.coverage;
+                // What was left out then is unknown, not new.
+                let (unknown, changes): (Vec<Change>, Vec<Change>) =
+                    changes.into_iter().partition(|change| before.coverage.leaves_out(&change.path));
+                let mut uncovered = before.coverage.skipped;
+                uncovered.retain(|skipped| {
+                    unknown.iter().any(|change| change.new.is_some() && change.path.is_within(&skipped.path))
+                });
+                Ok(Comparison {
+                    manager: self,
+                    present: Some(held.root),
+                    changes,
+                    coverage,
+                    uncovered,
+                    warnings: scan.warnings.into_iter().chain(config.passed_over).collect(),
+                    _using: using,
+                })
+            }
+        }
+    }
+
+    /// What changed since the newest checkpoint, and whether everything is covered. A large file whose size tells that it changed is not
+    /// read ([`safepoint_model::content::Content::is_unread`]).
+    ///
+    /// # Errors
+    /// When the workspace or the store cannot be read.
+    pub fn status(&self, workspace: &Workspace, progress: &dyn Progress) -> Result<Status, Error> {
+        let recovery = self.recover(workspace, progress)?;
+        let usage = self.usage()?;
+        let head = self.workspace(workspace.id)?.head;
+        let Some(base) = head.map(|head| self.checkpoint(head)).transpose()? else {
+            return Ok(Status {
+                base: None,
+                changes: Vec::new(),
+                coverage: Coverage::default(),
+                uncovered: Vec::new(),
+                warnings: Vec::new(),
+                usage,
+                recovery,
+            });
+        };
+        let Comparison { changes, coverage, uncovered, warnings, .. } =
+            self.compare(workspace, &base, &Against::Present, Reading::InDoubt, progress)?;
+        Ok(Status { base: Some(base), changes, coverage, uncovered, warnings, usage, recovery })
+    }
+}
+
+fn changes(
+    source: &dyn ObjectSource,
+    old: Option<safepoint_model::ObjectId>,
+    new: Option<safepoint_model::ObjectId>,
+) -> Result<Vec<Change>, Error> {
+    let (Some(old), Some(new)) = (old, new) else { return Ok(Vec::new()) };
+    let deltas = change::deltas(source, old, new, Owners::Compared)?;
+    Ok(change::changes(source, &deltas)?)
+}
+
+impl Comparison<'_> {
+    /// The content before, of a file or a link that is not longer than this.
+    ///
+    /// # Errors
+    /// When an object is missing or damaged.
+    pub fn old_bytes(&self, change: &Change, bytes_max: u64) -> Result<Option<Vec<u8>>, Error> {
+        match change.old.as_ref().map(|entry| &entry.node) {
+            Some(node) => self.stored(node, bytes_max),
+            None => Ok(None),
+        }
+    }
+
+    /// The content after.
+    ///
+    /// # Errors
+    /// When an object is missing or damaged, or the file cannot be read any more.
+    pub fn new_bytes(&self, change: &Change, bytes_max: u64) -> Result<Option<Vec<u8>>, Error> {
+        match (change.new.as_ref().map(|entry| &entry.node), &self.present) {
+            (Some(Node::File(_)), Some(root)) => root.read_file(&change.path, bytes_max).map_err(|source| {
+                safepoint_workspace::WorkspaceError::Read { path: change.path.clone(), source }.into()
+            }),
+            (Some(node), _) => self.stored(node, bytes_max),
+            (None, _) => Ok(None),
+        }
+    }
+
+    fn stored(&self, node: &Node, bytes_max: u64) -> Result<Option<Vec<u8>>, Error> {
+        match node {
+            Node::File(content) if content.size <= bytes_max => {
+                let mut bytes = Vec::new();
+                write_content(&self.manager.store, content, &mut bytes)?;
+                Ok(Some(bytes))
+            }
+            Node::Symlink(target) => Ok(Some(target.clone())),
+            Node::File(_) | Node::Directory(_) => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,583 @@
+//! CREATE: scan, chunks, trees, the store made durable, one catalog transaction. The last is the commit.
+
+use crate::checkpoint::git::GitCommit;
+use crate::checkpoint::records::Stored;
+use crate::config::Broken;
+use crate::folders::{files_of, is_together};
+use crate::home::{PendingCache, Vouchers};
+use crate::manager::Held;
+use crate::parts::agent::AgentPart;
+use crate::parts::git::{GitCapture, GitFolderPart, GitPart};
+use crate::parts::plan::PlanPart;
+use crate::parts::session::SessionPart;
+use crate::parts::{Member, seal};
+use crate::places::Place;
+use crate::rollback::recover::Recovery;
+use crate::sessions::kept_form;
+use crate::upkeep::Tended;
+use crate::{CheckpointManager, DryRun, Error};
+use safepoint_catalog::{Filter, PlanRecord, RoleFilter, Workspace};
+use safepoint_model::agent::{AgentRecord, WorkspaceKind};
+use safepoint_model::change::{self, Delta};
+use safepoint_model::checkpoint::{
+    Checkpoint, Kind, PartKind, PartRecord, Phase, Progress as Counters, Reason, Role, Scope, Totals,
+};
+use safepoint_model::coverage::Coverage;
+use safepoint_model::files::FilesDocument;
+use safepoint_model::tree::Owners;
+use safepoint_model::{CheckpointId, ObjectId, ObjectKind, ObjectSource, Progress, RollbackId, WorkspaceId};
+use safepoint_planted::planted;
+use safepoint_workspace::{Access, StatCache, What};
+
+/// What a new checkpoint is to say about itself.
+#[derive(Debug, Clone)]
+pub struct CreateOptions {
+    /// What a person calls it; where nothing is said, what the workspace's configuration calls it.
+    pub label: Option<String>,
+    /// Why it exists.
+    pub kind: Kind,
+    /// What gave the occasion.
+    pub reason: Reason,
+    /// Where in the work.
+    pub phase: Option<Phase>,
+    /// The plan that is captured with the files.
+    pub plan_id: Option<String>,
+    /// The session it belongs to.
+    pub session_id: Option<String>,
+    /// The tool that asks.
+    pub source_tool: Option<String>,
+    /// Never prune it.
+    pub pinned: bool,
+    /// How far the work is.
+    pub progress: Counters,
+    /// Whether it is worth more to have it at once than to have it as it should be.
+    pub urgency: Urgency,
+    /// Whether it becomes a commit, too.
+    pub git: GitCommit,
+}
+
+/// How much a new checkpoint puts up with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Urgency {
+    /// What cannot be understood refuses it, and old ones are pruned after it.
+    #[default]
+    Ordinary,
+    /// Settings that cannot be understood are passed over, and nothing is done after it.
+    Emergency,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        Self {
+            label: None,
+            kind: Kind::Manual,
+            reason: Reason::Manual,
+            phase: None,
+            plan_id: None,
+            session_id: None,
+            source_tool: None,
+            pinned: false,
+            progress: Counters::default(),
+            urgency: Urgency::Ordinary,
+            git: GitCommit::No,
+        }
+    }
+}
+
+impl CreateOptions {
+    /// A checkpoint that is taken because something goes wrong.
+    pub fn emergency(label: impl Into<String>) -> Self {
+        Self {
+            label: Some(label.into()),
+            kind: Kind::Emergency,
+            reason: Reason::ErrorRecovery,
+            urgency: Urgency::Emergency,
+            ..Self::default()
+        }
+    }
+}
+
+/// What a checkpoint is taken of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// One workspace.
+    Workspace(WorkspaceId),
+    /// One agent: what is registered of it, with its files.
+    Agent(String),
+    /// Every agent, every active plan, every workspace, and Safepoint's own settings.
+    Framework,
+}
+
+impl From<&Workspace> for Subject {
+    fn from(workspace: &Workspace) -> Self {
+        Subject::Workspace(workspace.id)
+    }
+}
+
+impl From<&Subject> for Subject {
+    fn from(subject: &Subject) -> Self {
+        subject.clone()
+    }
+}
+
+impl Subject {
+    fn scope(&self) -> Scope {
+        match self {
+            Subject::Workspace(_) => Scope::Project,
+            Subject::Agent(_) => Scope::Agent,
+            Subject::Framework => Scope::Framework,
+        }
+    }
+
+    /// The one workspace that it is, where it is one.
+    fn alone(&self) -> Option<WorkspaceId> {
+        match self {
+            Subject::Workspace(id) => Some(*id),
+            Subject::Agent(_) | Subject::Framework => None,
+        }
+    }
+}
+
+/// So often the plans of a folder may go on while it is captured. After that it is captured without them.
+const TRIES: usize = 4;
+
+/// Whether the plans that work in a folder are captured with it.
+#[derive(Clone, Copy)]
+enum Companions {
+    Taken,
+    Left,
+}
+
+/// A checkpoint that was just made.
+#[derive(Debug, Clone)]
+pub struct Created {
+    /// Its record.
+    pub checkpoint: Checkpoint,
+    /// What it left out. Of several folders: what it left out against its will.
+    pub coverage: Coverage,
+    /// Checkpoints that retention let go after it.
+    pub pruned: Vec<CheckpointId>,
+    /// What went wrong with that.
+    pub warnings: Vec<String>,
+    /// What was asked of git and not done.
+    pub not_in_git: Vec<String>,
+    /// What a crash had left, and was put in order first.
+    pub recovered: Recovery,
+}
+
+impl CheckpointManager {
+    /// Takes a checkpoint of a workspace, of an agent, or of everything. When this returns, it is durable.
+    ///
+    /// # Errors
+    /// When there is no such agent, a folder is busy or cannot be read, its configuration cannot be understood, or store or catalog fail;
+    /// there is no checkpoint then.
+    pub fn create(
+        &self,
+        subject: impl Into<Subject>,
+        options: &CreateOptions,
+        progress: &dyn Progress,
+    ) -> Result<Created, Error> {
+        self.create_at(&subject.into(), options, None, progress)
+    }
+
+    /// The same, where the plan that is captured has to be at this version still.
+    pub(crate) fn create_at(
+        &self,
+        subject: &Subject,
+        options: &CreateOptions,
+        version: Option<u64>,
+        progress: &dyn Progress,
+    ) -> Result<Created, Error> {
+        let mut tries = 0;
+        let act = || loop {
+            tries += 1;
+            let companions = if tries < TRIES { Companions::Taken } else { Companions::Left };
+            match self.create_once(subject, options, (version, companions), progress) {
+                // A plan that works in the folder went on meanwhile.
+                Err(Error::PlanChanged { id }) if tries < TRIES && options.plan_id.as_ref() != Some(&id) => {}
+                other => break other,
+            }
+        };
+        let (mut created, pruned) = self.within_cap(subject.alone(), DryRun::No, progress, act)?;
+        // The folders and the store are let go by now, as a collection waits for whoever uses them.
+        let tended = match options.urgency {
+            Urgency::Ordinary => self.tend(subject.alone(), progress),
+            Urgency::Emergency => Tended::default(),
+        };
+        created.pruned = pruned;
+        created.pruned.extend(tended.pruned);
+        created.warnings = tended.warnings;
+        Ok(created)
+    }
+
+    fn create_once(
+        &self,
+        subject: &Subject,
+        options: &CreateOptions,
+        (version, companions): (Option<u64>, Companions),
+        progress: &dyn Progress,
+    ) -> Result<Created, Error> {
+        let agents = self.agents_of(subject)?;
+        let places = self.places(subject, &agents)?;
+        let (held, recovered) = self.hold_all_for(&places.all, options.urgency, progress)?;
+        let writer = self.store.writer()?;
+        // Read before the files are, and checked once more by the commit: so it holds for all the time between.
+        let mut plans = self.plans_captured_of(subject, options.plan_id.as_deref(), version)?;
+        let named = plans.len();
+        if let (Some(alone), Companions::Taken) = (subject.alone(), companions) {
+            let others = self.plans_at(alone)?.into_iter();
+            plans.extend(others.filter(|plan| options.plan_id.as_ref() != Some(&plan.plan.id)));
+        }
+        let foreign = &recovered.foreign;
+        let ground = Ground { places: &places.all, held: &held, urgency: options.urgency, foreign };
+        let mut checkpoint = self.blank_as(subject, options)?;
+        for plan in plans.iter().take(named).filter(|_| subject.alone().is_some()) {
+            if Some(self.place_of(plan)?.id) != subject.alone() {
+                return Err(Error::OtherPlan { checkpoint: checkpoint.id, id: plan.plan.id.clone() });
+            }
+        }
+        let (mut members, config) = self.members_to_capture(&ground)?;
+        for (number, now) in plans.iter().cloned().enumerate() {
+            let is_of_it = number < named && subject.alone().is_some();
+            let part = PlanPart { manager: self, now, back: None, correction: None, is_of_it };
+            members.push(Member::new(part, 0, None));
+        }
+        if let Some(now) = self.session_named(checkpoint.session_id.as_deref())? {
+            members.push(Member::new(SessionPart { manager: self, now, back: None }, 0, None));
+        }
+        for record in agents {
+            members.push(Member::new(AgentPart { manager: self, now: record.agent }, 0, None));
+        }
+        self.capture(&mut members, &writer, progress)?;
+        let caches: Vec<_> = members.iter_mut().map(|member| member.captured.cache.take()).collect();
+        seal(&mut checkpoint, &members, &places.all, &writer)?;
+        checkpoint.label = checkpoint.label.or(config.label);
+        checkpoint.warnings.extend(config.passed_over);
+        checkpoint
+            .warnings
+            .extend(places.missing.iter().map(|path| format!("{} is not there", path.display())));
+        let commit = |checkpoint: &Checkpoint, stored: &Stored| {
+            self.catalog.write::<(), Error>(|transaction| {
+                transaction.insert_checkpoint(checkpoint)?;
+                stored.note(transaction)?;
+                members.iter().try_for_each(|member| member.part.commit(transaction, checkpoint))
+            })
+        };
+        if planted!("create-commits-before-it-is-durable") {
+            commit(&checkpoint, &Stored::default())?;
+            writer.finish()?;
+        } else {
+            let stored =
+                self.finish_with_record(writer, &mut checkpoint, &plans.iter().collect::<Vec<_>>())?;
+            commit(&checkpoint, &stored)?;
+        }
+        caches.into_iter().for_each(|mut cache| self.keep_cache(&checkpoint, &mut cache));
+        let coverage = covered_by(&members, subject);
+        drop(members);
+        let not_in_git = match places.all.as_slice() {
+            [place] if subject.alone().is_some() => {
+                self.commit_to_git(&place.workspace, options.git, &mut checkpoint, progress)
+            }
+            _ => Vec::new(),
+        };
+        let (pruned, warnings) = (Vec::new(), Vec::new());
+        Ok(Created { checkpoint, coverage, pruned, warnings, not_in_git, recovered })
+    }
+
+    /// Takes all folders for this process, in their order, and puts in order what a crash left in them.
+    fn hold_all_for(
+        &self,
+        places: &[Place],
+        urgency: Urgency,
+        progress: &dyn Progress,
+    ) -> Result<(Vec<Held>, Recovery), Error> {
+        let mut all = Vec::new();
+        let mut recovered = Recovery::default();
+        for place in places {
+            let held = self.hold(&place.workspace)?;
+            let mut one = self.recover_held(&place.workspace, &held.root, progress)?;
+            if urgency == Urgency::Ordinary {
+                one = one.refuse_foreign(&place.workspace)?;
+            }
+            recovered.join(one);
+            all.push(held);
+        }
+        Ok((all, recovered))
+    }
+
+    /// The same for what may not go on in a folder that another home left half-way.
+    pub(crate) fn hold_all(
+        &self,
+        places: &[Place],
+        progress: &dyn Progress,
+    ) -> Result<(Vec<Held>, Recovery), Error> {
+        self.hold_all_for(places, Urgency::Ordinary, progress)
+    }
+
+    /// The agents that belong to a subject.
+    fn agents_of(&self, subject: &Subject) -> Result<Vec<AgentRecord>, Error> {
+        match subject {
+            Subject::Workspace(_) => Ok(Vec::new()),
+            Subject::Agent(name) => Ok(vec![self.agent(name)?]),
+            Subject::Framework => self.agents(),
+        }
+    }
+
+    /// The plans that belong to a subject: of a workspace the one that was named, of everything those that are not over.
+    fn plans_captured_of(
+        &self,
+        subject: &Subject,
+        named: Option<&str>,
+        version: Option<u64>,
+    ) -> Result<Vec<PlanRecord>, Error> {
+        if *subject == Subject::Framework {
+            let plans = self.catalog.plans(None)?;
+            return plans
+                .iter()
+                .filter(|plan| !plan.state.is_over())
+                .map(|plan| self.plan(&plan.id))
+                .collect();
+        }
+        let Some(plan) = named.map(|id| self.plan(id)).transpose()? else { return Ok(Vec::new()) };
+        if version.is_some_and(|version| version != plan.version) {
+            return Err(Error::PlanChanged { id: plan.plan.id });
+        }
+        Ok(vec![plan])
+    }
+
+    /// The parts of each folder: its files, its repository.
+    fn members_to_capture<'m>(&'m self, ground: &Ground<'m>) -> Result<(Vec<Member<'m>>, Said), Error> {
+        let broken = match ground.urgency {
+            Urgency::Ordinary => Broken::Refused,
+            Urgency::Emergency => Broken::PassedOver,
+        };
+        let (mut members, mut said) = (Vec::new(), Said::default());
+        for (at, (place, held)) in ground.places.iter().zip(ground.held).enumerate() {
+            let config = self.config_at(Some(&held.root), broken)?;
+            let mut files = place.part(self, held, config.excludes);
+            files.is_asked_for = true;
+            files.is_mixed = !ground.foreign.is_empty();
+            said.label = said.label.or(config.label);
+            said.passed_over.extend(config.passed_over);
+            let capture = match place.workspace.kind {
+                WorkspaceKind::Project => config.git,
+                WorkspaceKind::Agent => GitCapture::None,
+            };
+            let folder = GitFolderPart { files: files.git_folder(), capture, replaced: None };
+            let git = GitPart { manager: self, workspace: &place.workspace, capture, moving: None };
+            members.push(Member::new(files, at, None));
+            members.push(Member::new(folder, at, None));
+            members.push(Member::new(git, at, None));
+            if place.workspace.kind == WorkspaceKind::Project {
+                let outside = self.outside_found(&place.workspace)?;
+                members.extend(outside.into_iter().map(|part| Member::new(part, at, None)));
+            }
+        }
+        Ok((members, said))
+    }
+
+    /// The record of a new checkpoint, as far as it is known before anything is captured.
+    fn blank_as(&self, subject: &Subject, options: &CreateOptions) -> Result<Checkpoint, Error> {
+        let alone = subject.alone();
+        let mut checkpoint = self.blank(alone);
+        checkpoint.scope = subject.scope();
+        checkpoint.parent =
+            alone.map(|id| self.workspace(id)).transpose()?.and_then(|workspace| workspace.head);
+        checkpoint.label.clone_from(&options.label);
+        (checkpoint.kind, checkpoint.reason, checkpoint.phase) =
+            (options.kind, options.reason, options.phase);
+        checkpoint.session_id =
+            options.session_id.as_ref().or(self.settings.session_id.as_ref()).map(|id| kept_form(id));
+        checkpoint.source_tool.clone_from(&options.source_tool);
+        (checkpoint.pinned, checkpoint.progress) = (options.pinned, options.progress);
+        Ok(checkpoint)
+    }
+
+    /// A warning where a capture holds nothing of a workspace that had files before: then something is wrong with the folder, or all of it
+    /// was deleted.
+    pub(crate) fn emptied(&self, workspace: WorkspaceId, totals: Totals) -> Result<Option<String>, Error> {
+        if totals.count > 0 {
+            return Ok(None);
+        }
+        let filter = Filter { workspace: Some(workspace), role: RoleFilter::Any, ..Filter::default() };
+        let full = self.catalog.checkpoints(&filter)?.into_iter().find(|before| before.files.count > 0);
+        Ok(full.map(|full| {
+            format!(
+                "this checkpoint holds no files: the folder is empty, and had {} in checkpoint {}; to get them back: safepoint rollback {}",
+                full.files.count, full.id, full.id
+            )
+        }))
+    }
+
+    /// A record with nothing in it but what every one has.
+    pub(crate) fn blank(&self, workspace_id: Option<WorkspaceId>) -> Checkpoint {
+        Checkpoint {
+            id: CheckpointId::from_bits(self.environment.new_id()),
+            workspace_id,
+            created_at: self.environment.now(),
+            label: None,
+            kind: Kind::Automatic,
+            reason: Reason::SafeState,
+            scope: Scope::Project,
+            phase: None,
+            role: None::<Role>,
+            plan_id: None,
+            session_id: None,
+            step_index: None,
+            state_hash: None,
+            state_snapshot: None,
+            progress: Counters::default(),
+            sandbox_ref: None,
+            source_tool: None,
+            decision_id: None,
+            commit_sha: None,
+            commit_message: None,
+            tags: Vec::new(),
+            pinned: false,
+            rollback_used: false,
+            rollback_count: 0,
+            size_bytes: 0,
+            files: Totals::default(),
+            parent: None,
+            integrity: ObjectId::of(ObjectKind::Document, b""),
+            parts: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// What a workspace was when it was last captured, which may have been together with others.
+    pub(crate) fn files_before(
+        &self,
+        parent: Option<CheckpointId>,
+        workspace: WorkspaceId,
+    ) -> Result<Option<ObjectId>, Error> {
+        let parent = parent.map(|id| self.catalog.checkpoint(id)).transpose()?.flatten();
+        Ok(parent.and_then(|parent| {
+            let part = if is_together(&parent) { files_of(&parent, workspace) } else { files_part(&parent) };
+            part.map(|part| part.document)
+        }))
+    }
+
+    /// Counts what changed since before. What cannot be read any more counts as nothing.
+    pub(crate) fn count_changes(
+        &self,
+        before: Option<ObjectId>,
+        now: ObjectId,
+        source: &dyn ObjectSource,
+        totals: &mut Totals,
+    ) -> Result<(), Error> {
+        let tree_of =
+            |document| FilesDocument::load(source, document).ok().and_then(|document| document.tree());
+        let before = before.and_then(tree_of);
+        let (Some(before), Some(now)) = (before, tree_of(now)) else {
+            totals.added = totals.count;
+            return Ok(());
+        };
+        let Ok(deltas) = change::deltas(source, before, now, Owners::Compared) else {
+            totals.added = totals.count;
+            return Ok(());
+        };
+        for delta in &deltas {
+            let spelled_out = match delta {
+                Delta::Meta { .. } => 1,
+                delta => change::changes(source, std::slice::from_ref(delta))?.len() as u64,
+            };
+            match delta {
+                Delta::Added { .. } => totals.added += spelled_out,
+                Delta::Removed { .. } => totals.removed += spelled_out,
+                Delta::Replaced { .. } | Delta::Meta { .. } => totals.modified += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes, before the first capture with ACLs and capabilities, which checkpoints were taken without.
+    pub(crate) fn note_access_captured(&self) -> Result<(), Error> {
+        if self.home.last_without_access().is_none() {
+            self.home.note_last_without_access(self.catalog.checkpoint_order(None)?.unwrap_or(0));
+        }
+        Ok(())
+    }
+
+    /// Whether a checkpoint knows about ACLs and capabilities. A tree without any has the same bytes whether there were none or
+    /// nobody looked, so that this is told by when it was taken.
+    pub(crate) fn access_of(&self, checkpoint: CheckpointId) -> Result<Access, Error> {
+        let order = self.catalog.checkpoint_order(Some(checkpoint))?;
+        Ok(match (order, self.home.last_without_access()) {
+            (Some(order), Some(last)) if order > last => Access::Captured,
+            _ => Access::Unknown,
+        })
+    }
+
+    /// Keeps the next stat cache, once the checkpoint is on record. Losing it costs time only, so a failure is not one.
+    pub(crate) fn keep_cache(&self, checkpoint: &Checkpoint, cache: &mut Option<PendingCache>) {
+        if let Some(PendingCache { draft, next }) = cache.take()
+            && let Ok(packs) = self.store.pack_lengths()
+        {
+            let vouchers = Vouchers { checkpoint: checkpoint.id, integrity: checkpoint.integrity, packs };
+            let _ = draft.keep(next, &vouchers);
+        }
+    }
+
+    /// The stat cache, as long as everything that it vouches for is still stored: the checkpoint that it came with is on record as it
+    /// was, and no pack is gone but those that were emptied into others.
+    pub(crate) fn trusted_cache(
+        &self,
+        workspace: WorkspaceId,
+        what: What,
+    ) -> Result<Option<StatCache>, Error> {
+        let Some((vouchers, cache)) = self.home.read_cache(workspace, what) else { return Ok(None) };
+        let checkpoint = self.catalog.checkpoint(vouchers.checkpoint)?;
+        if checkpoint.is_none_or(|checkpoint| checkpoint.integrity != vouchers.integrity) {
+            return Ok(None);
+        }
+        let (there, mut retired) = (self.store.pack_lengths()?, None);
+        for (pack, len) in &vouchers.packs {
+            match there.binary_search_by(|(name, _)| name.cmp(pack)) {
+                Ok(at) if there[at].1 >= *len => continue,
+                Ok(_) => return Ok(None),
+                Err(_) => {}
+            }
+            let retired = retired.get_or_insert_with(|| self.store.retired().unwrap_or_default());
+            if !retired.contains(pack) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(cache))
+    }
+}
+
+/// Where a checkpoint is taken.
+struct Ground<'m> {
+    places: &'m [Place],
+    held: &'m [Held],
+    urgency: Urgency,
+    /// Rollbacks that another home left half-way there.
+    foreign: &'m [RollbackId],
+}
+
+/// What the settings of the folders say about a checkpoint.
+#[derive(Default)]
+struct Said {
+    label: Option<String>,
+    passed_over: Vec<String>,
+}
+
+/// What was left out. Of several folders only what was left out against our will: what is not an agent's is not ours to tell about.
+fn covered_by(members: &[Member<'_>], subject: &Subject) -> Coverage {
+    let mut all = Coverage::default();
+    for Coverage { skipped, unsettled } in members.iter().map(|member| &member.captured.coverage) {
+        let told = skipped.iter().filter(|skipped| subject.alone().is_some() || skipped.why.is_lack());
+        all.skipped.extend(told.cloned());
+        all.unsettled.extend(unsettled.iter().cloned());
+    }
+    all
+}
+
+/// The part of a checkpoint of one workspace that holds its files.
+pub(crate) fn files_part(checkpoint: &Checkpoint) -> Option<&PartRecord> {
+    if is_together(checkpoint) {
+        return None;
+    }
+    checkpoint.parts.iter().find(|part| part.kind == PartKind::Files)
+}

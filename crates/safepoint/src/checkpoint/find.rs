@@ -1,0 +1,136 @@
+//! Finding a checkpoint by what people call it, and looking into it.
+
+use crate::checkpoint::create::files_part;
+use crate::folders::is_together;
+use crate::parts::files;
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::{Catalog, Resolved};
+use safepoint_model::change;
+use safepoint_model::checkpoint::{Checkpoint, PartKind};
+use safepoint_model::content::Content;
+use safepoint_model::coverage::Coverage;
+use safepoint_model::reference::Reference;
+use safepoint_model::rollback::{ChangedPath, Rollback};
+use safepoint_model::tree::{Entry, Node};
+use safepoint_model::{CheckpointId, ObjectError, ObjectSource, RelPath, WorkspaceId, document};
+use safepoint_workspace::Snapshot;
+use std::io::Write;
+
+/// Looks a reference up; anything but one result is an error that says so.
+pub(crate) fn one(
+    catalog: &Catalog,
+    workspace: Option<WorkspaceId>,
+    text: &str,
+    reference: &Reference,
+) -> Result<Checkpoint, Error> {
+    match catalog.resolve(workspace, reference)? {
+        Resolved::One(checkpoint) => Ok(*checkpoint),
+        Resolved::None => Err(Error::NoCheckpoint { reference: text.to_owned() }),
+        Resolved::Ambiguous(several) => Err(Error::Ambiguous {
+            reference: text.to_owned(),
+            candidates: several.into_iter().map(|checkpoint| checkpoint.id).collect(),
+        }),
+    }
+}
+
+/// One entry of a checkpoint, with its path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedEntry {
+    /// Where.
+    pub path: RelPath,
+    /// What.
+    pub entry: Entry,
+}
+
+/// Everything in a checkpoint.
+pub type Entries = Vec<ListedEntry>;
+
+impl CheckpointManager {
+    /// The checkpoint with this id.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn checkpoint(&self, id: CheckpointId) -> Result<Checkpoint, Error> {
+        self.catalog.checkpoint(id)?.ok_or_else(|| Error::NoCheckpoint { reference: id.to_string() })
+    }
+
+    pub(crate) fn snapshot_of(&self, checkpoint: &Checkpoint) -> Result<Snapshot, Error> {
+        let part = files_part(checkpoint).ok_or(Error::NoFiles { checkpoint: checkpoint.id })?;
+        Ok(files::snapshot(&self.store, part.document)?)
+    }
+
+    /// What a checkpoint left out; of one of several folders, in all of them.
+    ///
+    /// # Errors
+    /// When it is one of a workspace and holds no files, or a document is missing or damaged.
+    pub fn coverage(&self, checkpoint: &Checkpoint) -> Result<Coverage, Error> {
+        let _using = self.store.using()?;
+        if !is_together(checkpoint) {
+            return Ok(self.snapshot_of(checkpoint)?.coverage);
+        }
+        let mut all = Coverage::default();
+        for part in checkpoint.parts.iter().filter(|part| part.kind == PartKind::Files) {
+            let one = files::snapshot(&self.store, part.document)?.coverage;
+            all.skipped.extend(one.skipped);
+            all.unsettled.extend(one.unsettled);
+        }
+        Ok(all)
+    }
+
+    /// Every entry of a checkpoint, sorted by directory.
+    ///
+    /// # Errors
+    /// When it holds no files, or a tree is missing or damaged.
+    pub fn entries(&self, checkpoint: &Checkpoint) -> Result<Entries, Error> {
+        let _using = self.store.using()?;
+        let mut entries = Vec::new();
+        if let Some(tree) = self.snapshot_of(checkpoint)?.tree() {
+            change::walk::<Error>(&self.store, &RelPath::root(), tree, &mut |path, entry| {
+                entries.push(ListedEntry { path: path.clone(), entry: entry.clone() });
+                Ok(())
+            })?;
+        }
+        Ok(entries)
+    }
+
+    /// Writes a file as it was in a checkpoint. A link gives its target.
+    ///
+    /// # Errors
+    /// When the path is not there or not a file, an object is missing or damaged, or the writer fails.
+    pub fn cat(&self, checkpoint: &Checkpoint, path: &RelPath, out: &mut dyn Write) -> Result<(), Error> {
+        let _using = self.store.using()?;
+        let tree = self.snapshot_of(checkpoint)?.tree();
+        let found = tree.map(|tree| change::find(&self.store, tree, path)).transpose()?.flatten();
+        match found.map(|entry| entry.node) {
+            Some(Node::File(content)) => write_content(&self.store, &content, out),
+            Some(Node::Symlink(target)) => {
+                out.write_all(&target).map_err(|error| ObjectError::Input(error).into())
+            }
+            Some(Node::Directory(_)) => {
+                Err(Error::NotAFile { checkpoint: checkpoint.id, path: path.clone() })
+            }
+            None => Err(Error::NoPath { checkpoint: checkpoint.id, path: path.clone() }),
+        }
+    }
+
+    /// Every path that a rollback changed.
+    ///
+    /// # Errors
+    /// When the list is missing or damaged.
+    pub fn changed_paths(&self, rollback: &Rollback) -> Result<Vec<ChangedPath>, Error> {
+        let _using = self.store.using()?;
+        match rollback.changed_paths {
+            Some(id) => Ok(document::load(&self.store, id)?),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Writes content piece by piece, each checked before it goes out.
+pub(crate) fn write_content(
+    source: &dyn ObjectSource,
+    content: &Content,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    content.read(source, &mut |bytes| Ok(out.write_all(bytes).map_err(ObjectError::Input)?))
+}

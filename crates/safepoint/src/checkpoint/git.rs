@@ -1,0 +1,234 @@
+//! GIT: a checkpoint as a commit and a tag, and what the repository around a workspace says about itself.
+//!
+//! The checkpoint comes first and is durable before anything of a repository is touched: whatever goes wrong with the commit is
+//! told, and the checkpoint is there all the same.
+
+use crate::checkpoint::create::files_part;
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::Workspace;
+use safepoint_git::{Changes, GitError, GitId, Head, Repository, Wanted, short_name};
+use safepoint_model::checkpoint::Checkpoint;
+use safepoint_model::files::FilesDocument;
+use safepoint_model::{CheckpointId, Progress, RelPath};
+
+/// Whether a new checkpoint becomes a commit, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GitCommit {
+    /// It does not.
+    #[default]
+    No,
+    /// It does, with a tag that names it. Branch, index and HEAD stay as they are.
+    Tag,
+    /// It does, and the branch and the index move to it.
+    Branch,
+}
+
+/// What becomes of the tags of checkpoints that are deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Tags {
+    /// They go too.
+    #[default]
+    Removed,
+    /// They stay.
+    Kept,
+}
+
+/// What a repository says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitStatus {
+    /// Where HEAD is: `branch`, `detached`, or `unborn` before the first commit.
+    pub state: &'static str,
+    /// The branch, without `refs/heads/`.
+    pub branch: Option<String>,
+    /// The commit.
+    pub commit: Option<String>,
+    /// What is under way: `merge`, `rebase` and so on.
+    pub operation: Option<&'static str>,
+    /// What is not committed.
+    pub changes: Changes,
+}
+
+/// The name of a checkpoint's tag.
+fn tag_of(id: CheckpointId) -> String {
+    format!("checkpoint-{id}")
+}
+
+impl CheckpointManager {
+    /// The repository that a workspace is in.
+    pub(crate) fn repository(workspace: &Workspace) -> Result<Repository, Error> {
+        let path = workspace.root_path();
+        Repository::around(path)?.ok_or_else(|| Error::NoRepository { path: path.to_owned() })
+    }
+
+    /// Looks at the repository around a workspace; nothing where there is none.
+    ///
+    /// # Errors
+    /// When there is one that cannot be read.
+    pub fn git_status(
+        &self,
+        workspace: &Workspace,
+        progress: &dyn Progress,
+    ) -> Result<Option<GitStatus>, Error> {
+        let Some(repository) = Repository::around(workspace.root_path())? else { return Ok(None) };
+        let head = repository.head()?;
+        Ok(Some(GitStatus {
+            state: match head {
+                Head::Branch { .. } => "branch",
+                Head::Unborn { .. } => "unborn",
+                Head::Detached { .. } => "detached",
+            },
+            branch: head.branch().map(short_name),
+            commit: head.commit().map(|commit| commit.to_string()),
+            operation: repository.operation()?.map(safepoint_git::Operation::as_str),
+            changes: repository.changes(progress)?,
+        }))
+    }
+
+    /// Makes a checkpoint that is on record a commit, too. Says what was not done of what was asked for.
+    pub(crate) fn commit_to_git(
+        &self,
+        workspace: &Workspace,
+        how: GitCommit,
+        checkpoint: &mut Checkpoint,
+        progress: &dyn Progress,
+    ) -> Vec<String> {
+        if how == GitCommit::No {
+            return Vec::new();
+        }
+        let mut missing = Vec::new();
+        match self.commit_and_tag(workspace, checkpoint, progress) {
+            Ok((repository, commit, left_out)) => {
+                missing.extend(left_out);
+                let moved = match how {
+                    GitCommit::Branch => self.move_branch(&repository, checkpoint, commit),
+                    _ => Ok(()),
+                };
+                missing.extend(moved.err().map(|error| {
+                    format!(
+                        "the commit is made and tagged, but the branch was not moved: {}",
+                        in_words(&error)
+                    )
+                }));
+            }
+            Err(error) => missing
+                .push(format!("the checkpoint is kept, but no commit was made of it: {}", in_words(&error))),
+        }
+        missing
+    }
+
+    fn commit_and_tag(
+        &self,
+        workspace: &Workspace,
+        checkpoint: &mut Checkpoint,
+        progress: &dyn Progress,
+    ) -> Result<(Repository, GitId, Option<String>), Error> {
+        let none = || Error::NoFiles { checkpoint: checkpoint.id };
+        let files = FilesDocument::load(&self.store, files_part(checkpoint).ok_or_else(none)?.document)?;
+        let repository = Self::repository(workspace)?;
+        let said = checkpoint.label.clone().unwrap_or_else(|| format!("checkpoint {}", checkpoint.id));
+        let wanted = Wanted {
+            source: &self.store,
+            tree: files.tree().ok_or_else(none)?,
+            message: &format!("{}\n\nSafepoint-Checkpoint: {}", said.trim(), checkpoint.id),
+            seconds: checkpoint.created_at.micros().div_euclid(1_000_000),
+        };
+        let made = repository.commit(&wanted, progress)?;
+        let tag = tag_of(checkpoint.id);
+        repository.tag(&tag, made.commit)?;
+        let (sha, at) = (made.commit.to_string(), self.environment.now());
+        let noted = self.catalog.write::<(), Error>(|transaction| {
+            Ok(transaction.set_commit(checkpoint.id, &sha, &said, std::slice::from_ref(&tag), at)?)
+        });
+        if let Err(error) = noted {
+            // A tag that no record names would stay for good.
+            let _ = repository.remove_tag(&tag, made.commit);
+            return Err(error);
+        }
+        self.note_changed(checkpoint.id);
+        checkpoint.commit_sha = Some(sha);
+        checkpoint.commit_message = Some(said);
+        checkpoint.tags = vec![tag];
+        let told = |paths: &[RelPath], what: &str| {
+            let names: Vec<String> = paths.iter().take(5).map(ToString::to_string).collect();
+            let count = paths.len();
+            (count > 0).then(|| {
+                format!("git {what} {count} paths, which are not in the commit: {}", names.join(", "))
+            })
+        };
+        let refused = told(&made.refused, "refuses the names of");
+        let left_out = refused.or_else(|| told(&made.holes, "would store every zero of the holes in"));
+        Ok((repository, made.commit, left_out))
+    }
+
+    fn move_branch(
+        &self,
+        repository: &Repository,
+        checkpoint: &Checkpoint,
+        commit: GitId,
+    ) -> Result<(), Error> {
+        if repository.head()?.branch().is_none() {
+            return Err(GitError::Detached.into());
+        }
+        let there = repository.plan_reset(commit)?;
+        let (why, seconds) = (format!("safepoint: checkpoint {}", checkpoint.id), self.seconds());
+        if let Err(error) = repository.carry_out(&there, &why, seconds) {
+            repository.take_back(&there)?;
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// The present, as git counts it.
+    pub(crate) fn seconds(&self) -> i64 {
+        self.environment.now().micros().div_euclid(1_000_000)
+    }
+
+    /// Deletes checkpoints as [`CheckpointManager::delete`] does, and says what became of their tags: what it tells could not be
+    /// taken away.
+    ///
+    /// # Errors
+    /// As [`CheckpointManager::delete`].
+    pub fn delete_with(&self, ids: &[CheckpointId], tags: Tags) -> Result<Vec<String>, Error> {
+        let mut tagged = Vec::new();
+        for id in ids {
+            tagged.extend(self.catalog.checkpoint(*id)?.filter(|checkpoint| !checkpoint.tags.is_empty()));
+        }
+        self.forget(ids)?;
+        if tags == Tags::Kept {
+            return Ok(Vec::new());
+        }
+        let mut left = Vec::new();
+        for checkpoint in tagged {
+            if let Err(error) = self.remove_tags(&checkpoint) {
+                let tags = checkpoint.tags.join(", ");
+                left.push(format!("the tag {tags} is left in the repository: {}", in_words(&error)));
+            }
+        }
+        Ok(left)
+    }
+
+    fn remove_tags(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
+        let workspace = checkpoint.workspace_id.map(|id| self.workspace(id)).transpose()?;
+        let sha = checkpoint.commit_sha.as_deref().and_then(|sha| sha.parse().ok());
+        let (Some(workspace), Some(commit)) = (workspace, sha) else { return Ok(()) };
+        let repository = Self::repository(&workspace)?;
+        for tag in &checkpoint.tags {
+            repository.remove_tag(tag, commit)?;
+        }
+        Ok(())
+    }
+}
+
+/// An error and what lies behind it, in one line.
+pub(crate) fn in_words(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(cause) = next {
+        let more = cause.to_string();
+        if !text.ends_with(&more) {
+            text = format!("{text}: {more}");
+        }
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,293 @@
+//! RUN: the steps of a plan as commands in its sandbox, one after another or side by side, and on from where it stopped.
+//!
+//! One thread drives the plan: it alone changes its records and takes checkpoints. Each command has a thread that watches it. That a
+//! step is done is on record before anything else happens, so that it never runs twice; one that was under way when the runner died is
+//! found by the next command, because the run has no end on record and nobody holds the plan.
+
+mod command;
+mod course;
+
+use crate::checkpoint::create::Created;
+use crate::plans::guard::DeadRun;
+use crate::process::Stop;
+use crate::{CheckpointManager, Error};
+use course::{Halt, Runner, Tally};
+use safepoint_catalog::PlanRecord;
+use safepoint_model::plan::run::{Run, RunOutcome};
+use safepoint_model::plan::spec::OnInterrupt;
+use safepoint_model::plan::state::{Plan, PlanRule, PlanState, Step, StepState};
+use safepoint_model::{CheckpointId, ObjectKind, ObjectSource, Progress};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// What somebody knows about a step that was interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupted {
+    /// It can run again.
+    Rerun,
+    /// It was done.
+    Done,
+    /// It failed.
+    Fail,
+}
+
+/// How far to go.
+#[derive(Debug, Clone, Default)]
+pub struct RunOptions {
+    /// Stop once this step or subplan is done.
+    pub until: Option<String>,
+    /// What becomes of interrupted steps; what each says itself where nothing is said.
+    pub interrupted: Option<Interrupted>,
+}
+
+/// Something that happens in a run.
+#[derive(Debug)]
+pub enum RunEvent<'a> {
+    /// How the plan stands now.
+    Plan(&'a Plan),
+    /// The runner before had died.
+    Dead(&'a DeadRun),
+    /// A command begins.
+    StepBegins(&'a str),
+    /// The command that checks a step or a subplan begins.
+    Verifies(&'a str),
+    /// A command printed something.
+    Printed(&'a str, &'a [u8]),
+    /// An attempt failed, and another one follows.
+    TriesAgain {
+        /// Which step.
+        step: &'a str,
+        /// Which attempt that was, from one.
+        attempt: u32,
+        /// How it failed.
+        error: &'a str,
+    },
+    /// A step or a subplan is done.
+    Done(&'a str),
+    /// A step or a subplan failed.
+    Failed(&'a str, &'a str),
+    /// A checkpoint was taken.
+    Checkpoint(&'a Created),
+}
+
+/// Somebody who watches a run. Called from many threads.
+pub trait RunObserver: Sync {
+    /// Something happened.
+    fn happened(&self, _event: &RunEvent<'_>) {}
+    /// Whether the run is to stop.
+    fn stop(&self) -> Stop {
+        Stop::No
+    }
+}
+
+/// How a run went.
+#[derive(Debug, Clone)]
+pub struct RunReport {
+    /// The plan as it is now.
+    pub record: PlanRecord,
+    /// How it ended.
+    pub outcome: RunOutcome,
+    /// At which step, where it did not come to the end.
+    pub step: Option<String>,
+    /// How that step failed.
+    pub error: Option<String>,
+    /// Steps that were done in this run, in order.
+    pub done: Vec<String>,
+    /// Checkpoints that were taken, in order.
+    pub checkpoints: Vec<CheckpointId>,
+    /// What the runner before had left, where it died.
+    pub dead: Option<DeadRun>,
+    /// What users should know.
+    pub warnings: Vec<String>,
+}
+
+/// Whether a plan begins or goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    Anew,
+    Again,
+}
+
+impl CheckpointManager {
+    /// Runs a plan that has not begun, to its end or until a step fails.
+    ///
+    /// # Errors
+    /// When another process runs it, it has begun already, or Safepoint itself fails. That a step fails is no error.
+    pub fn run_plan(
+        &self,
+        id: &str,
+        options: &RunOptions,
+        observer: &dyn RunObserver,
+        progress: &dyn Progress,
+    ) -> Result<RunReport, Error> {
+        self.drive(id, Begin::Anew, options, observer, progress)
+    }
+
+    /// Goes on with a plan that stopped: after a pause, a failure, a rollback, or the death of its runner. What is done is not done again.
+    ///
+    /// # Errors
+    /// [`Error::StepInterrupted`] when nobody said what becomes of a step that was under way; or as [`CheckpointManager::run_plan`].
+    pub fn resume_plan(
+        &self,
+        id: &str,
+        options: &RunOptions,
+        observer: &dyn RunObserver,
+        progress: &dyn Progress,
+    ) -> Result<RunReport, Error> {
+        self.drive(id, Begin::Again, options, observer, progress)
+    }
+
+    /// What a step printed the last time, as much of it as is kept; nothing where it printed nothing.
+    ///
+    /// # Errors
+    /// When there is no such step, or what it printed cannot be read.
+    pub fn printed_by(&self, plan: &Plan, path: &str) -> Result<Option<Vec<u8>>, Error> {
+        let _using = self.store.using()?;
+        let log = plan.steps[plan.find(path)?].log;
+        Ok(log.map(|log| self.store.get(ObjectKind::Chunk, log)).transpose()?)
+    }
+
+    fn drive(
+        &self,
+        id: &str,
+        begin: Begin,
+        options: &RunOptions,
+        observer: &dyn RunObserver,
+        progress: &dyn Progress,
+    ) -> Result<RunReport, Error> {
+        let (_lock, dead) = self.take_plan(id)?;
+        if let Some(dead) = &dead {
+            observer.happened(&RunEvent::Dead(dead));
+        }
+        self.interrupt_stale(id)?;
+        let record = self.plan(id)?;
+        if let Some(until) = &options.until {
+            record.plan.find(until)?;
+        }
+        let state = record.plan.state;
+        let report = |record, outcome| RunReport {
+            record,
+            outcome,
+            step: None,
+            error: None,
+            done: Vec::new(),
+            checkpoints: Vec::new(),
+            dead: dead.clone(),
+            warnings: Vec::new(),
+        };
+        match (begin, state) {
+            (_, PlanState::Applied | PlanState::Cancelled) => return Err(PlanRule::Over(state).into()),
+            (Begin::Again, PlanState::Done) => return Ok(report(record, RunOutcome::Done)),
+            (Begin::Anew, PlanState::Ready)
+            | (Begin::Again, PlanState::Running | PlanState::Paused | PlanState::Failed) => {}
+            _ => return Err(Error::NotReady { id: id.to_owned(), state }),
+        }
+        let record = self.with_sandbox(id, progress)?;
+        let place = self.plan_workspace(&record)?;
+        let mut tally =
+            Tally { report: report(record, RunOutcome::Broken), looked: Instant::now(), low_on_disk: false };
+        if let Some(failed) = self.answer_interrupted(id, options, progress, &mut tally)? {
+            tally.report.step = Some(failed.0);
+            tally.report.error = Some(failed.1);
+            tally.report.outcome = RunOutcome::Failed;
+            tally.report.record = self.plan(id)?;
+            return Ok(tally.report);
+        }
+        let run = Run {
+            id: CheckpointId::from_bits(self.environment.new_id()).to_string(),
+            pid: std::process::id(),
+            started_at: self.environment.now(),
+            ended_at: None,
+            outcome: None,
+        };
+        self.catalog.write::<(), Error>(|transaction| {
+            let mut record = transaction.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.to_owned() })?;
+            if record.plan.state != PlanState::Running {
+                record.plan.go(PlanState::Running)?;
+                transaction.save_plan(&record.plan, "run", run.started_at)?;
+            }
+            Ok(transaction.insert_run(id, &run)?)
+        })?;
+        let runner = Runner {
+            manager: self,
+            id,
+            run,
+            place,
+            observer,
+            progress,
+            until: options.until.as_deref(),
+            ending: AtomicBool::new(false),
+        };
+        runner.tell_plan(&self.plan(id)?.plan);
+        let halt = std::panic::catch_unwind(AssertUnwindSafe(|| runner.course(&mut tally)));
+        match halt {
+            Ok(halt) => runner.finish(halt, tally),
+            // A defect of this program must not cost anybody's work.
+            Err(panic) => {
+                let _ = runner.finish(Ok(Halt::Interrupted), tally);
+                std::panic::resume_unwind(panic)
+            }
+        }
+    }
+
+    /// Nobody else runs the plan, so a command that is under way on record is not: it was when the checkpoint was taken that somebody
+    /// went back to, beside a step that was about to begin.
+    fn interrupt_stale(&self, id: &str) -> Result<(), Error> {
+        let plan = self.plan(id)?.plan;
+        let is_stale = |step: &Step| step.state == StepState::Running && step.spec.run.is_some();
+        if plan.state.is_over() || !plan.steps.iter().any(is_stale) {
+            return Ok(());
+        }
+        let now = self.environment.now();
+        self.change_plan(id, "nobody runs it", |plan| Ok(plan.interrupt(now))).map(drop)
+    }
+
+    /// What becomes of steps that were under way when a runner died. Says which of them failed, and how.
+    fn answer_interrupted(
+        &self,
+        id: &str,
+        options: &RunOptions,
+        progress: &dyn Progress,
+        tally: &mut Tally,
+    ) -> Result<Option<(String, String)>, Error> {
+        let plan = self.plan(id)?.plan;
+        let interrupted: Vec<_> = plan
+            .steps
+            .iter()
+            .filter(|step| step.state == StepState::Interrupted && step.spec.run.is_some())
+            .map(|step| {
+                let said = match step.spec.on_interrupt {
+                    OnInterrupt::Rerun => Some(Interrupted::Rerun),
+                    OnInterrupt::Fail => Some(Interrupted::Fail),
+                    OnInterrupt::Ask => None,
+                };
+                (step.path.clone(), options.interrupted.or(said))
+            })
+            .collect();
+        let asked: Vec<String> =
+            interrupted.iter().filter(|(_, said)| said.is_none()).map(|(path, _)| path.clone()).collect();
+        if !asked.is_empty() {
+            return Err(Error::StepInterrupted { id: id.to_owned(), steps: asked });
+        }
+        let mut failed = None;
+        for (path, said) in interrupted {
+            match said {
+                Some(Interrupted::Done) => {
+                    let now = self.environment.now();
+                    let what = format!("step {path} had been done");
+                    self.move_plan(id, &what, |plan| plan.finish_unverified(&path, None, now))?;
+                    tally.report.done.push(path);
+                }
+                Some(Interrupted::Fail) => {
+                    let error = "it was interrupted".to_owned();
+                    let moved = self.fail_step_by(id, &path, &error, None, progress)?;
+                    tally.report.checkpoints.extend(moved.checkpoints.iter().map(|it| it.checkpoint.id));
+                    failed.get_or_insert((path, error));
+                }
+                _ => {}
+            }
+        }
+        Ok(failed)
+    }
+}

@@ -1,0 +1,159 @@
+//! SANDBOX: where a plan works. A copy is a workspace of its own in Safepoint's home, so that checkpoints and rollbacks of it are those
+//! of any workspace.
+
+use crate::checkpoint::create::CreateOptions;
+use crate::home::Home;
+use crate::{CheckpointManager, Error, process};
+use safepoint_catalog::{PlanRecord, Workspace};
+use safepoint_model::checkpoint::{Kind, Reason};
+use safepoint_model::plan::run::{Sandbox, SandboxState};
+use safepoint_model::plan::spec::SandboxKind;
+use safepoint_model::{CheckpointId, Progress};
+use safepoint_workspace::{Root, copy_tree, remove_tree};
+use std::ffi::OsString;
+use std::path::Path;
+
+/// Whether a sandbox that is gone is made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Missing {
+    /// It is refused.
+    #[default]
+    Refused,
+    /// It is made again, and filled by the rollback.
+    MadeAgain,
+}
+
+impl CheckpointManager {
+    /// The sandbox of a plan, where it has one that is not the workspace itself.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn sandbox(&self, record: &PlanRecord) -> Result<Option<Sandbox>, Error> {
+        match &record.plan.sandbox.id {
+            Some(id) => Ok(self.catalog.sandbox(id)?),
+            None => Ok(None),
+        }
+    }
+
+    /// The workspace that a plan works in.
+    ///
+    /// # Errors
+    /// [`Error::SandboxMissing`] when its folder is gone; or when the catalog cannot be read.
+    pub fn plan_workspace(&self, record: &PlanRecord) -> Result<Workspace, Error> {
+        let Some(sandbox) = self.sandbox(record)? else { return self.workspace(record.workspace_id) };
+        if !sandbox.path.is_dir() {
+            return Err(Error::SandboxMissing { id: record.plan.id.clone(), path: sandbox.path });
+        }
+        self.workspace(sandbox.workspace_id)
+    }
+
+    /// The same, where a folder that is gone does not matter.
+    pub(crate) fn place_of(&self, record: &PlanRecord) -> Result<Workspace, Error> {
+        match self.sandbox(record)? {
+            Some(sandbox) => self.workspace(sandbox.workspace_id),
+            None => self.workspace(record.workspace_id),
+        }
+    }
+
+    /// Sees to it that a plan has its sandbox before anything happens there.
+    pub(crate) fn with_sandbox(&self, id: &str, progress: &dyn Progress) -> Result<PlanRecord, Error> {
+        let record = self.plan(id)?;
+        if record.plan.sandbox.kind == SandboxKind::InPlace || record.plan.sandbox.id.is_some() {
+            return Ok(record);
+        }
+        let project = self.workspace(record.workspace_id)?;
+        // The project is ours as long as it is copied, and so nobody else makes the same sandbox. The store is not held: the checkpoint
+        // of the copy may find that space is to be freed.
+        let root = Root::open(project.root_path())?;
+        let _lock = root.lock(self.settings.lock_wait)?;
+        self.recover_held(&project, &root, progress)?.refuse_foreign(&project)?;
+        let record = self.plan(id)?;
+        if record.plan.sandbox.id.is_some() {
+            return Ok(record);
+        }
+        let path = self.home.sandbox(id, &project.name);
+        let failed = |source| Error::Home { path: path.clone(), source };
+        self.home.make_sandbox_folder(id).map_err(failed)?;
+        // A copy that nobody has on record was left half-done by a crash.
+        remove_tree(&path)?;
+        copy_tree(&root, &path, &self.own_folders(&root), progress)?;
+        let place = self.register_anyway(&path)?;
+        let options = CreateOptions {
+            label: Some(format!("what plan {id} begins with")),
+            kind: Kind::Automatic,
+            reason: Reason::SafeState,
+            ..CreateOptions::default()
+        };
+        let base = self.create(&place, &options, progress)?.checkpoint.id;
+        let sandbox = Sandbox {
+            id: CheckpointId::from_bits(self.environment.new_id()).to_string(),
+            kind: SandboxKind::Copy,
+            path,
+            workspace_id: place.id,
+            base,
+            state: SandboxState::Ready,
+            created_at: self.environment.now(),
+        };
+        let at = self.environment.now();
+        self.catalog.write(|transaction| {
+            let mut record = transaction.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.to_owned() })?;
+            record.plan.sandbox.id = Some(sandbox.id.clone());
+            transaction.insert_sandbox(id, &sandbox)?;
+            record.version = transaction.save_plan(&record.plan, "sandbox made", at)?;
+            record.updated_at = at;
+            Ok(record)
+        })
+    }
+
+    /// Makes an empty folder for a sandbox that is gone, where that is wanted; the rollback fills it. Says whether it did.
+    pub(crate) fn mend_sandbox(&self, record: &PlanRecord, missing: Missing) -> Result<bool, Error> {
+        match self.plan_workspace(record) {
+            Err(Error::SandboxMissing { id, path }) if missing == Missing::MadeAgain => {
+                let failed = |source| Error::Home { path: path.clone(), source };
+                self.home.make_empty_sandbox(&id, &path).map_err(failed)?;
+                Ok(true)
+            }
+            other => other.map(|_| false),
+        }
+    }
+
+    /// Takes an empty folder away that was made for a rollback which was refused then.
+    pub(crate) fn unmend_sandbox(&self, record: &PlanRecord) {
+        if let Ok(Some(sandbox)) = self.sandbox(record) {
+            Home::drop_empty(&sandbox.path);
+        }
+    }
+
+    /// What the commands of a step find in their environment.
+    pub(crate) fn variables_for(
+        &self,
+        record: &PlanRecord,
+        step: &str,
+        place: &Path,
+        run: Option<&str>,
+    ) -> Result<Vec<(OsString, OsString)>, Error> {
+        let plan = &record.plan;
+        plan.find(step)?;
+        let around =
+            |path: &str| step == path || step.strip_prefix(path).is_some_and(|it| it.starts_with('/'));
+        // What a subplan says holds for its steps, unless they say otherwise.
+        let mut variables: Vec<(OsString, OsString)> = plan
+            .steps
+            .iter()
+            .filter(|it| around(&it.path))
+            .flat_map(|it| &it.spec.env)
+            .map(|(name, value)| process::variable(name, value))
+            .collect();
+        variables.extend([
+            process::variable("SAFEPOINT_PLAN_ID", &plan.id),
+            process::variable("SAFEPOINT_STEP_ID", step),
+            process::variable("SAFEPOINT_SANDBOX", place),
+            process::variable("SAFEPOINT_HOME", self.home()),
+        ]);
+        variables.extend(
+            self.settings.session_id.as_ref().map(|id| process::variable("SAFEPOINT_SESSION_ID", id)),
+        );
+        variables.extend(run.map(|run| process::variable(process::RUN_VARIABLE, run)));
+        Ok(variables)
+    }
+}

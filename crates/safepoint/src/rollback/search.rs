@@ -1,0 +1,346 @@
+//! SEARCH: looks for the newest checkpoint in which the user's command passes, and rolls back to it.
+//!
+//! Comes in: candidates, newest first, and a command. Goes out: one real rollback, or none. Candidates are tried in copies of the folders
+//! (`copies.rs`) or in the folders themselves (`in_place.rs`). A probe runs no undo command, leaves no record and counts as nothing.
+
+mod copies;
+mod in_place;
+
+use crate::folders::is_together;
+use crate::places::Place;
+use crate::rollback::strategy::{Check, Look, Printed, Verdict};
+use crate::rollback::{RollbackOptions, RolledBack};
+use crate::{CheckpointManager, Error, Failure, FailureKind};
+use copies::Copies;
+use in_place::InPlace;
+use safepoint_catalog::{Filter, Workspace};
+use safepoint_model::agent::{Agent, AgentRecord};
+use safepoint_model::checkpoint::{Checkpoint, PartKind, Scope};
+use safepoint_model::coverage::Skipped;
+use safepoint_model::rollback::Strategy;
+use safepoint_model::{CheckpointId, Progress, WorkspaceId};
+use safepoint_workspace::WorkspaceError;
+use std::path::{Path, PathBuf};
+
+/// Order in which candidates are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Search {
+    /// One checkpoint back at a time.
+    #[default]
+    Stepwise,
+    /// Binary search: checkpoints older than one that passes are assumed to pass.
+    Bisect,
+}
+
+/// Place in which candidates are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TryIn {
+    /// A copy of the workspace, with ignored files and `.git`. The workspace is untouched until the answer is known.
+    #[default]
+    Copy,
+    /// The workspace itself, for commands that need its path. After each candidate everything is put back.
+    Workspace,
+}
+
+/// What a search looks for.
+#[derive(Debug, Clone)]
+pub struct Until {
+    /// Shell command that passes where the state is good.
+    pub command: String,
+    /// First candidate. Without one the search tries the current state and then begins with the newest checkpoint.
+    pub from: Option<CheckpointId>,
+    /// Order in which candidates are tried.
+    pub search: Search,
+    /// Place in which they are tried.
+    pub place: TryIn,
+}
+
+/// Result of a search.
+#[derive(Debug)]
+pub struct Progressed {
+    /// The rollback to the newest candidate that passes; for a dry run, its preview. Nothing where none passes, or the current state does.
+    pub restored: Option<RolledBack>,
+    /// Result of the command in the current state; nothing where the search began at a named checkpoint.
+    pub current: Option<Verdict>,
+    /// Candidates in the order in which they were tried.
+    pub tried: Vec<Check>,
+    /// Paths that the copy lacks, such as sockets and mounts, by folder.
+    pub left_out: Vec<(PathBuf, Skipped)>,
+    /// In place: the check changed captured files of the workspace, and a separate rollback put them back.
+    pub check_changed_files: bool,
+}
+
+/// One result of a search, as soon as it is known.
+#[derive(Debug, Clone, Copy)]
+pub enum Probed<'a> {
+    /// The current state.
+    Current(&'a Verdict),
+    /// A candidate.
+    Candidate(&'a Check),
+}
+
+/// Callbacks of a search.
+pub struct SearchWatch<'a> {
+    /// Gets what the command prints.
+    pub printed: Printed<'a>,
+    /// Gets each result.
+    pub probed: &'a mut dyn FnMut(Probed<'_>),
+}
+
+/// Runs the user's command in a directory, with a folder that holds the whole state.
+type RunCheck<'a> = &'a mut dyn FnMut(&Path, &Path) -> Result<Verdict, Error>;
+
+/// Place in which states are tried.
+trait Stand {
+    /// Runs the check in the current state.
+    fn current(&mut self, check: RunCheck<'_>) -> Result<Verdict, Error>;
+
+    /// Runs the check in the state of a candidate.
+    fn candidate(
+        &mut self,
+        to: &Checkpoint,
+        check: RunCheck<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Verdict, Error>;
+
+    /// Paths that are missing where the check runs.
+    fn left_out(&self) -> Vec<(PathBuf, Skipped)> {
+        Vec::new()
+    }
+
+    /// Leaves the folders as they were before the search. Says whether a check had changed captured files of them.
+    fn finish(self: Box<Self>) -> Result<bool, Error>;
+}
+
+impl CheckpointManager {
+    /// Rolls back to the newest checkpoint in which the user's command passes in `here`. One rollback, one record; where none passes nothing
+    /// changes. Where it begins with a checkpoint of several folders, it tries those of the same scope and of the same agents.
+    ///
+    /// # Errors
+    /// [`Error::NoRoomToTry`] when there is too little space for a copy; or as [`CheckpointManager::rollback`]. Nothing has changed then,
+    /// unless the error says otherwise.
+    pub fn rollback_until(
+        &self,
+        here: &Workspace,
+        until: &Until,
+        options: &RollbackOptions,
+        watch: &mut SearchWatch<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Progressed, Error> {
+        let candidates = self.candidates(here, until.from)?;
+        let options = RollbackOptions { strategy: Some(Strategy::Progressive), ..options.clone() };
+        let mut result = Progressed {
+            restored: None,
+            current: None,
+            tried: Vec::new(),
+            left_out: Vec::new(),
+            check_changed_files: false,
+        };
+        let Some(first) = candidates.first() else { return Ok(result) };
+        let at = (!is_together(first)).then_some(here);
+        let scope = self.scope_of(here, at, &candidates)?;
+        let stand: Box<dyn Stand + '_> = match until.place {
+            TryIn::Copy => Box::new(Copies::make(self, scope, &options, progress)?),
+            TryIn::Workspace => Box::new(InPlace::begin(self, scope, &options, progress)?),
+        };
+        result.left_out = stand.left_out();
+        let mut walk = Walk { manager: self, stand, until, tried: Vec::new(), watch, progress };
+        let found = walk.find(&candidates, &mut result.current);
+        result.tried = walk.tried;
+        // The folders are as they were, and the space of copies is free again, before anything else happens.
+        result.check_changed_files = walk.stand.finish()?;
+        if let Some(to) = found? {
+            result.restored = Some(self.rollback(at, to, &options, progress)?);
+        }
+        Ok(result)
+    }
+
+    /// The checkpoints that a search goes over, newest first.
+    fn candidates(&self, here: &Workspace, from: Option<CheckpointId>) -> Result<Vec<Checkpoint>, Error> {
+        let first = from.map(|id| self.catalog.checkpoint(id)).transpose()?.flatten();
+        let mut candidates = match first.as_ref().filter(|first| is_together(first)) {
+            None => self.list(&Filter { workspace: Some(here.id), ..Filter::default() })?,
+            Some(first) => {
+                let mut all = self.list(&Filter { scope: Some(first.scope), ..Filter::default() })?;
+                let agents = |checkpoint: &Checkpoint| -> Vec<String> {
+                    let agents = checkpoint.parts.iter().filter(|part| part.kind == PartKind::Agent);
+                    agents.map(|part| part.key.clone()).collect()
+                };
+                let alike = |it: &Checkpoint| first.scope == Scope::Framework || agents(it) == agents(first);
+                all.retain(|it| is_together(it) && alike(it));
+                all
+            }
+        };
+        if let Some(from) = from {
+            let at = candidates.iter().position(|it| it.id == from);
+            candidates.drain(..at.ok_or(Error::OtherWorkspace { checkpoint: from })?);
+        }
+        Ok(candidates)
+    }
+
+    /// The folders that a search over these checkpoints is about, in the order of their ids: the one, or all that they hold files of.
+    fn scope_of(
+        &self,
+        here: &Workspace,
+        at: Option<&Workspace>,
+        checkpoints: &[Checkpoint],
+    ) -> Result<Scoped, Error> {
+        if let Some(at) = at {
+            let place = Place { workspace: at.clone(), only: None, leave: Vec::new() };
+            let (here, agents) = (here.clone(), Vec::new());
+            return Ok(Scoped { here, at: Some(at.id), scope: Scope::Project, places: vec![place], agents });
+        }
+        let _using = self.store.using()?;
+        let (mut agents, mut ids): (Vec<AgentRecord>, Vec<WorkspaceId>) = (Vec::new(), Vec::new());
+        for checkpoint in checkpoints {
+            for part in &checkpoint.parts {
+                match part.kind {
+                    // A part that was imported from another machine has no folder here.
+                    PartKind::Files => ids.extend(part.key.parse::<WorkspaceId>()),
+                    // One that is damaged is reported when its checkpoint is tried.
+                    PartKind::Agent => agents.extend(Agent::load(&self.store, part.document).map(|agent| {
+                        let (created_at, updated_at) = (checkpoint.created_at, checkpoint.created_at);
+                        AgentRecord { agent, created_at, updated_at }
+                    })),
+                    _ => {}
+                }
+            }
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        let workspaces: Vec<Workspace> =
+            ids.into_iter().map(|id| self.workspace(id)).collect::<Result<_, _>>()?;
+        let there: Vec<&Workspace> =
+            workspaces.iter().filter(|workspace| workspace.root_path().is_dir()).collect();
+        let roots: Vec<PathBuf> = there.iter().map(|workspace| workspace.root_path().to_owned()).collect();
+        let places = there.iter().map(|workspace| self.place_for(workspace.id, &agents, &roots));
+        let places = places.collect::<Result<_, _>>()?;
+        let agents = agents.into_iter().map(|record| record.agent).collect();
+        let scope = checkpoints.first().map_or(Scope::Framework, |first| first.scope);
+        Ok(Scoped { here: here.clone(), at: None, scope, places, agents })
+    }
+}
+
+/// The folders that a search is about.
+struct Scoped {
+    /// The workspace in whose folder the check runs, if it is one of them.
+    here: Workspace,
+    /// The one that it is about; nothing where candidates hold several folders.
+    at: Option<WorkspaceId>,
+    /// Scope of the candidates.
+    scope: Scope,
+    places: Vec<Place>,
+    /// Agents of the candidates, as they were.
+    agents: Vec<Agent>,
+}
+
+/// A search under way.
+struct Walk<'w, 'p> {
+    manager: &'w CheckpointManager,
+    stand: Box<dyn Stand + 'w>,
+    until: &'w Until,
+    tried: Vec<Check>,
+    watch: &'w mut SearchWatch<'p>,
+    progress: &'w dyn Progress,
+}
+
+impl Walk<'_, '_> {
+    /// The newest candidate that passes.
+    fn find(
+        &mut self,
+        candidates: &[Checkpoint],
+        current: &mut Option<Verdict>,
+    ) -> Result<Option<CheckpointId>, Error> {
+        if self.until.from.is_none() {
+            let verdict = current.insert(self.run(None)?);
+            (self.watch.probed)(Probed::Current(verdict));
+            if verdict.is_passed() {
+                return Ok(None);
+            }
+        }
+        match self.until.search {
+            Search::Stepwise => self.stepwise(candidates),
+            Search::Bisect => self.bisect(candidates),
+        }
+    }
+
+    fn run(&mut self, to: Option<&Checkpoint>) -> Result<Verdict, Error> {
+        let Self { manager, stand, until, watch, progress, .. } = self;
+        let mut check = |directory: &Path, target: &Path| {
+            let look = Look { command: &until.command, directory, target };
+            manager.check_state(to.map(|to| to.id), &look, watch.printed, *progress)
+        };
+        match to {
+            None => stand.current(&mut check),
+            Some(to) => stand.candidate(to, &mut check, *progress),
+        }
+    }
+
+    /// Tries a candidate. Nothing where it cannot be tried.
+    fn passes(&mut self, to: &Checkpoint) -> Result<Option<bool>, Error> {
+        let check = match self.run(Some(to)) {
+            Ok(verdict) => Check { checkpoint: to.id, failure: verdict.into_failure(), skipped: false },
+            Err(error) if is_about_candidate(&error) => {
+                Check { checkpoint: to.id, failure: Some(told(&error)), skipped: true }
+            }
+            Err(error) => return Err(error),
+        };
+        (self.watch.probed)(Probed::Candidate(&check));
+        let passes = (!check.skipped).then_some(check.failure.is_none());
+        self.tried.push(check);
+        Ok(passes)
+    }
+
+    fn stepwise(&mut self, candidates: &[Checkpoint]) -> Result<Option<CheckpointId>, Error> {
+        for candidate in candidates {
+            if self.passes(candidate)? == Some(true) {
+                return Ok(Some(candidate.id));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The newest that passes is older than the last that is known to fail, and not older than the first that is known to pass.
+    fn bisect(&mut self, candidates: &[Checkpoint]) -> Result<Option<CheckpointId>, Error> {
+        let mut left: Vec<&Checkpoint> = candidates.iter().collect();
+        let mut good = loop {
+            let Some(oldest) = left.last() else { return Ok(None) };
+            match self.passes(oldest)? {
+                Some(true) => break left.len() - 1,
+                Some(false) => return Ok(None),
+                None => left.pop(),
+            };
+        };
+        let mut bad = 0;
+        while bad < good {
+            let middle = bad + (good - bad) / 2;
+            match self.passes(left[middle])? {
+                Some(true) => good = middle,
+                Some(false) => bad = middle + 1,
+                None => {
+                    left.remove(middle);
+                    good -= 1;
+                }
+            }
+        }
+        Ok(Some(left[good].id))
+    }
+}
+
+/// Whether an error is about one candidate, and not about the search.
+fn is_about_candidate(error: &Error) -> bool {
+    match error {
+        Error::Workspace(WorkspaceError::Obstructed(_)) | Error::NoFiles { .. } | Error::Elsewhere { .. } => {
+            true
+        }
+        Error::RolledBackHalfway { source, .. } => is_about_candidate(source),
+        Error::Unfinished { .. } => false,
+        _ => Failure::from(error).kind == FailureKind::Damaged,
+    }
+}
+
+/// An error in one line.
+fn told(error: &Error) -> String {
+    let Failure { message, causes, .. } = Failure::from(error);
+    std::iter::once(message).chain(causes).collect::<Vec<_>>().join(": ")
+}

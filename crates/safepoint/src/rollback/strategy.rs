@@ -1,0 +1,261 @@
+//! STAGED: a rollback that is tried first. Also the check that a search (`search.rs`) runs in each candidate.
+
+use crate::folders::{is_together, within};
+use crate::process::{self, Exit, Job, Log, Stop};
+use crate::rollback::effects::in_words;
+use crate::rollback::{DryRun, RollbackOptions, RolledBack};
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::Workspace;
+use safepoint_model::checkpoint::{Checkpoint, PartKind};
+use safepoint_model::rollback::Strategy;
+use safepoint_model::{CheckpointId, Progress, WorkspaceId};
+use safepoint_store::Depth;
+use safepoint_workspace::{WorkspaceError, write_tree};
+use std::path::{Path, PathBuf};
+
+/// What a user's command said about a state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// The checkpoint whose state it was.
+    pub checkpoint: CheckpointId,
+    /// How it failed, or why it was skipped; nothing where it passed.
+    pub failure: Option<String>,
+    /// The state could not be built, so that nothing was checked.
+    pub skipped: bool,
+}
+
+/// Result of a user's command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Exit status 0.
+    Passed,
+    /// Anything else, in words.
+    Failed(String),
+}
+
+impl Verdict {
+    /// Whether it passed.
+    pub fn is_passed(&self) -> bool {
+        *self == Verdict::Passed
+    }
+
+    /// How it failed, if it did.
+    pub fn into_failure(self) -> Option<String> {
+        match self {
+            Verdict::Passed => None,
+            Verdict::Failed(why) => Some(why),
+        }
+    }
+}
+
+impl Check {
+    /// Whether it passed.
+    pub fn is_passed(&self) -> bool {
+        self.failure.is_none()
+    }
+}
+
+/// A rollback that was tried beside the workspace and is about to be done.
+#[derive(Debug, Clone)]
+pub struct Staged {
+    /// What it would do.
+    pub outline: RolledBack,
+    /// What the user's command said, where there was one.
+    pub check: Option<Check>,
+}
+
+/// How a staged rollback ended.
+#[derive(Debug)]
+pub enum StagedEnd {
+    /// It was done.
+    Done(Box<RolledBack>, Box<Staged>),
+    /// The user's command did not pass, or somebody did not want it: nothing has changed.
+    Left(Box<Staged>),
+}
+
+/// Somebody who sees what a check prints.
+pub type Printed<'a> = &'a mut dyn FnMut(&[u8]);
+
+/// What a staged rollback has to pass before it is done.
+pub struct Trial<'a> {
+    /// The user's command, in the folder of the target.
+    pub command: Option<&'a str>,
+    /// Whoever sees what would happen and says whether it is to.
+    pub agreed: &'a mut dyn FnMut(&Staged) -> bool,
+    /// Whoever sees what the command prints.
+    pub printed: Printed<'a>,
+}
+
+/// Where a rollback takes place.
+struct Ground<'m> {
+    manager: &'m CheckpointManager,
+    /// The folder in which the user's command looks at what is there.
+    here: &'m Workspace,
+    /// The one folder that it is about; all that the checkpoint holds where there is none.
+    at: Option<&'m Workspace>,
+}
+
+impl<'m> Ground<'m> {
+    /// Several folders go back together; chosen paths are those of one.
+    fn new(
+        manager: &'m CheckpointManager,
+        here: &'m Workspace,
+        to: &Checkpoint,
+        options: &RollbackOptions,
+    ) -> Self {
+        let many = is_together(to) && options.paths.is_empty();
+        Self { manager, here, at: (!many).then_some(here) }
+    }
+
+    fn go(
+        &self,
+        to: CheckpointId,
+        options: &RollbackOptions,
+        progress: &dyn Progress,
+    ) -> Result<RolledBack, Error> {
+        self.manager.rollback(self.at, to, options, progress)
+    }
+
+    /// Writes the target into a folder where nothing is. Gives the folder for the user's command.
+    fn write_out(&self, to: &Checkpoint, into: &Path, progress: &dyn Progress) -> Result<PathBuf, Error> {
+        if let Some(here) = self.at {
+            let place = into.join(name_of(here));
+            self.manager.write_files(to, here.id, &place, progress)?;
+            return Ok(place);
+        }
+        let mut directory = into.to_owned();
+        for part in to.parts.iter().filter(|part| part.kind == PartKind::Files) {
+            // What came by an import and is of another place does not go back.
+            let Ok(id) = part.key.parse() else { continue };
+            let workspace = self.manager.workspace(id)?;
+            let mut place = into.join(name_of(&workspace));
+            if place.exists() {
+                place = into.join(format!("{}-{}", name_of(&workspace), workspace.id));
+            }
+            self.manager.write_files(to, workspace.id, &place, progress)?;
+            if workspace.id == self.here.id {
+                directory = place;
+            }
+        }
+        Ok(directory)
+    }
+}
+
+impl CheckpointManager {
+    /// Writes what a checkpoint holds of a workspace into a folder where nothing is.
+    ///
+    /// # Errors
+    /// When something is there, the checkpoint holds no files of it, or something of it is missing or damaged.
+    pub fn write_files(
+        &self,
+        checkpoint: &Checkpoint,
+        workspace: WorkspaceId,
+        to: &Path,
+        progress: &dyn Progress,
+    ) -> Result<(), Error> {
+        let _using = self.store.using()?;
+        let snapshot = self.snapshot_of(&within(checkpoint, workspace))?;
+        let times = safepoint_workspace::Times::Recorded;
+        Ok(write_tree(&self.store, &snapshot.root, to, times, progress)?)
+    }
+
+    /// Builds the target beside the workspace, checks it there, shows what would happen to `agreed`, and does it where that says yes.
+    ///
+    /// What is checked: every byte of the checkpoint, its plan, space and obstacles; then the user's command, in the folder of the target.
+    /// Of several folders it looks at what `here` would be, where that is one of them, and finds all of them beside each other in
+    /// `$SAFEPOINT_TARGET`.
+    ///
+    /// # Errors
+    /// When a check of Safepoint itself fails, or as [`CheckpointManager::rollback`]. Nothing has changed then.
+    pub fn rollback_staged(
+        &self,
+        here: &Workspace,
+        to: CheckpointId,
+        options: &RollbackOptions,
+        trial: Trial<'_>,
+        progress: &dyn Progress,
+    ) -> Result<StagedEnd, Error> {
+        let Trial { command, agreed, printed } = trial;
+        let checkpoint = self.checkpoint(to)?;
+        let ground = Ground::new(self, here, &checkpoint, options);
+        let options = RollbackOptions { strategy: Some(Strategy::Staged), ..options.clone() };
+        let dry = RollbackOptions { dry_run: DryRun::Yes, ..options.clone() };
+        let validation = self.validate(Some(&checkpoint), Depth::Deep, progress)?;
+        if let Some(damaged) = validation.damaged.first() {
+            return Err(Error::NotWhole { checkpoint: to, what: damaged.what.clone() });
+        }
+        let outline = ground.go(to, &dry, progress)?;
+        let check = match command {
+            None => None,
+            Some(command) => {
+                let scratch = self
+                    .home
+                    .make_scratch(&CheckpointId::from_bits(self.environment.new_id()).to_string())
+                    .map_err(|source| Error::Home { path: self.home().to_owned(), source })?;
+                let directory = ground.write_out(&checkpoint, scratch.path(), progress)?;
+                let place = Look { directory: &directory, target: scratch.path(), command };
+                let verdict = self.check_state(Some(to), &place, printed, progress)?;
+                Some(Check { checkpoint: to, failure: verdict.into_failure(), skipped: false })
+            }
+        };
+        let staged = Staged { outline, check };
+        let passed = staged.check.as_ref().is_none_or(Check::is_passed);
+        if !passed || options.dry_run == DryRun::Yes || !agreed(&staged) {
+            return Ok(StagedEnd::Left(Box::new(staged)));
+        }
+        let restored = ground.go(to, &options, progress)?;
+        Ok(StagedEnd::Done(Box::new(restored), Box::new(staged)))
+    }
+
+    /// Runs a user's command on a state in a folder.
+    pub(crate) fn check_state(
+        &self,
+        checkpoint: Option<CheckpointId>,
+        look: &Look<'_>,
+        printed: Printed<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Verdict, Error> {
+        let mut variables = vec![
+            process::variable("SAFEPOINT_HOME", self.home()),
+            process::variable("SAFEPOINT_TARGET", look.target),
+            // A copy of a linked worktree shares its repository: looking at it must not write there (git(1)).
+            process::variable("GIT_OPTIONAL_LOCKS", "0"),
+        ];
+        variables.extend(checkpoint.map(|id| process::variable("SAFEPOINT_CHECKPOINT_ID", id.to_string())));
+        let job = Job {
+            line: look.command,
+            directory: look.directory,
+            variables: &variables,
+            deadline: None,
+            open_files: self.settings.open_files,
+        };
+        let mut log = Log::default();
+        let stop = || if progress.interrupted() { Stop::Soon } else { Stop::No };
+        let ended = process::run(&job, &stop, &mut |bytes: &[u8]| {
+            log.push(bytes);
+            printed(bytes);
+        });
+        match ended {
+            Ok(exit) if exit.is_good() => Ok(Verdict::Passed),
+            Ok(Exit::Stopped) => Err(WorkspaceError::Interrupted.into()),
+            Ok(exit) => Ok(Verdict::Failed(in_words(exit, None, &log))),
+            Err(error) => Ok(Verdict::Failed(format!("it cannot be started: {error}"))),
+        }
+    }
+}
+
+/// A user's command, and where it looks.
+pub(crate) struct Look<'a> {
+    pub(crate) command: &'a str,
+    pub(crate) directory: &'a Path,
+    /// Where all of the state lies.
+    pub(crate) target: &'a Path,
+}
+
+/// A name for the folder of a target, as its commands may print it.
+pub(crate) fn name_of(workspace: &Workspace) -> &str {
+    match workspace.name.as_str() {
+        "/" | "" | "." | ".." => "project",
+        name => name,
+    }
+}

@@ -1,0 +1,174 @@
+//! PURGE: takes paths out of every checkpoint of a workspace, for good.
+
+use crate::checkpoint::create::files_part;
+use crate::checkpoint::records::tombstone;
+use crate::folders::files_of;
+use crate::parts::files::keep_document;
+use crate::upkeep::Thoroughness;
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::{Filter, Purged, RoleFilter, Void, Workspace};
+use safepoint_model::change::{self, without};
+use safepoint_model::checkpoint::{Checkpoint, Manifest, PartRecord};
+use safepoint_model::coverage::{Skipped, Why};
+use safepoint_model::files::FilesDocument;
+use safepoint_model::tree::{Entry, Node};
+use safepoint_model::{CheckpointId, ObjectId, ObjectKind, ObjectSink, Progress, RelPath, document};
+use safepoint_store::{Collected, Writer};
+use std::collections::HashMap;
+
+/// What a purge did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PurgeReport {
+    /// The checkpoints that held one of the paths, and hold none of them now.
+    pub checkpoints: Vec<CheckpointId>,
+    /// What collecting freed afterwards.
+    pub collected: Collected,
+}
+
+/// A files document without the paths, and what it lost: entries and bytes.
+struct Rewritten {
+    document: ObjectId,
+    count: u64,
+    bytes: u64,
+}
+
+impl CheckpointManager {
+    /// Takes these paths, with everything below them, out of every checkpoint of a workspace, and frees their bytes. The workspace
+    /// itself is not touched; what is still there will be in the next checkpoint unless it is excluded.
+    ///
+    /// The same bytes under another path stay, as do the names of the paths in the records of rollbacks.
+    ///
+    /// # Errors
+    /// [`Error::NoPurge`] when no checkpoint holds any of the paths; [`Error::PurgeRoot`] when one of them is the workspace itself; when store or catalog fail. Unless it fails in collecting,
+    /// nothing has changed then.
+    pub fn purge(
+        &self,
+        workspace: &Workspace,
+        paths: &[RelPath],
+        progress: &dyn Progress,
+    ) -> Result<PurgeReport, Error> {
+        if paths.iter().any(RelPath::is_root) {
+            return Err(Error::PurgeRoot);
+        }
+        self.must_know_catalog()?;
+        let checkpoints = self.take_out(workspace, paths, progress)?;
+        let collected = self.collect(Thoroughness::Everything, progress)?;
+        Ok(PurgeReport { checkpoints, collected })
+    }
+
+    fn take_out(
+        &self,
+        workspace: &Workspace,
+        paths: &[RelPath],
+        progress: &dyn Progress,
+    ) -> Result<Vec<CheckpointId>, Error> {
+        let held = self.hold(workspace)?;
+        self.recover_held(workspace, &held.root, progress)?;
+        let writer = self.store.writer()?.beyond_limit();
+        let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
+        let mut known = HashMap::new();
+        let mut changed = Vec::new();
+        for checkpoint in self.catalog.checkpoints(&filter)? {
+            let part = match checkpoint.workspace_id {
+                Some(id) if id == workspace.id => files_part(&checkpoint),
+                Some(_) => None,
+                None => files_of(&checkpoint, workspace.id),
+            };
+            let Some(part) = part else { continue };
+            let rewritten = match known.get(&part.document) {
+                Some(rewritten) => rewritten,
+                None => {
+                    let rewritten = rewrite(&writer, part.document, paths)?;
+                    known.entry(part.document).or_insert(rewritten)
+                }
+            };
+            if let Some(rewritten) = rewritten {
+                let purged = purged(&writer, &checkpoint, part, rewritten)?;
+                changed.push((checkpoint, purged));
+            }
+        }
+        if changed.is_empty() {
+            return Err(Error::NoPurge { paths: paths.to_vec() });
+        }
+        // The tombstone of what they held is durable before the catalog says that it is gone.
+        let voids: Vec<Void> =
+            changed.iter().map(|(before, _)| (before.id, Some(before.integrity))).collect();
+        let tombstone = tombstone(&self.catalog.head()?, &voids)?;
+        let document = writer.put(ObjectKind::Document, &tombstone)?;
+        writer.finish()?;
+        let at = self.environment.now();
+        self.catalog.write::<(), Error>(|transaction| {
+            changed
+                .iter()
+                .try_for_each(|(before, purged)| transaction.purge_checkpoint(before.id, purged, at))?;
+            Ok(transaction.set_tombstones(&voids, document)?)
+        })?;
+        self.write_waiting()?;
+        Ok(changed.into_iter().map(|(before, _)| before.id).collect())
+    }
+}
+
+/// A files document without the paths; nothing where it has none of them.
+fn rewrite(writer: &Writer<'_>, id: ObjectId, paths: &[RelPath]) -> Result<Option<Rewritten>, Error> {
+    let files = FilesDocument::load(writer, id)?;
+    let mut root = files.root_entry();
+    let mut coverage = files.coverage(writer)?;
+    let (mut count, mut bytes) = (0, 0);
+    for path in paths {
+        let Node::Directory(tree) = root.node else { return Ok(None) };
+        if let Some((tree, taken)) = without(writer, tree, path)? {
+            weigh(writer, path, &taken, &mut count, &mut bytes)?;
+            root.node = Node::Directory(tree);
+            // So that a rollback to it does not take away what stands there now.
+            coverage.skipped.push(Skipped { path: path.clone(), why: Why::Purged });
+        }
+    }
+    if count == 0 {
+        return Ok(None);
+    }
+    coverage.skipped.sort();
+    let (left, left_bytes) = (files.count.saturating_sub(count), files.bytes.saturating_sub(bytes));
+    let document = keep_document(writer, &root, &coverage, left, left_bytes)?;
+    Ok(Some(Rewritten { document, count, bytes }))
+}
+
+fn weigh(
+    writer: &Writer<'_>,
+    path: &RelPath,
+    entry: &Entry,
+    count: &mut u64,
+    bytes: &mut u64,
+) -> Result<(), Error> {
+    let mut add = |entry: &Entry| {
+        *count += 1;
+        if let Node::File(content) = entry.node {
+            *bytes += content.size;
+        }
+    };
+    add(entry);
+    match entry.node {
+        Node::Directory(tree) => change::walk::<Error>(writer, path, tree, &mut |_, entry| {
+            add(entry);
+            Ok(())
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn purged(
+    writer: &Writer<'_>,
+    checkpoint: &Checkpoint,
+    from: &PartRecord,
+    rewritten: &Rewritten,
+) -> Result<Purged, Error> {
+    let other = |part: &PartRecord| match part {
+        part if part == from => PartRecord { document: rewritten.document, ..part.clone() },
+        _ => part.clone(),
+    };
+    let parts: Vec<PartRecord> = checkpoint.parts.iter().map(other).collect();
+    let integrity = document::store(writer, &Manifest::new(parts.clone()))?;
+    let mut files = checkpoint.files;
+    files.count = files.count.saturating_sub(rewritten.count);
+    files.bytes = files.bytes.saturating_sub(rewritten.bytes);
+    Ok(Purged { integrity, parts, files })
+}

@@ -1,0 +1,407 @@
+//! REBUILD: brings back into the catalog what records in the packs say and the catalog does not.
+//!
+//! In: every record and tombstone of the store. Out: rows, in one transaction. Nothing that is on record is taken away; records of
+//! deleted checkpoints, and those from before a purge, do not count.
+
+use crate::checkpoint::records::CatalogStanding;
+use crate::home::Home;
+use crate::upkeep::mark::each_object;
+use crate::{CheckpointManager, Environment, Error, Settings};
+use safepoint_catalog::{Catalog, CatalogError, PlanCheckpoint, Transaction, Workspace, hold_file};
+use safepoint_model::agent::Agent;
+use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind, Role};
+use safepoint_model::plan::state::Plan;
+use safepoint_model::record::{Kept, Record, RecordedWorkspace};
+use safepoint_model::session::{Session, SessionDocument};
+use safepoint_model::{CheckpointId, ObjectId, Progress, RelPath, WorkspaceId, document, plan};
+use safepoint_store::{Mark, Store};
+use safepoint_workspace::{Lock, Root};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// What became of the catalog in a repair.
+#[derive(Debug, Clone, Default)]
+pub struct Rebuilt {
+    /// How the catalog was found.
+    pub found: CatalogStanding,
+    /// Checkpoints that are on record again.
+    pub restored: Vec<CheckpointId>,
+    /// Checkpoints that have a record, and of which directories or documents are missing: they are not on record.
+    pub incomplete: Vec<CheckpointId>,
+    /// Records that only a newer program can read.
+    pub unknown_records: u64,
+    /// Facts that the records do not hold, in words.
+    pub unknown: Vec<String>,
+    /// The damaged catalog, where it was replaced.
+    pub kept_aside: Option<PathBuf>,
+}
+
+/// What no record holds.
+const UNKNOWN: [&str; 3] = [
+    "rollbacks from before the repair cannot be undone; roll back to their safety checkpoints instead",
+    "runs of plans that were not finished, and changes of plans, sessions and agents after their last checkpoint, are not known",
+    "a checkpoint that was deleted just before is back where its tombstone was lost; delete it again",
+];
+
+/// The records of a store, those that count.
+#[derive(Default)]
+struct Found {
+    /// By checkpoint, with the object where it lies in a pack.
+    records: HashMap<CheckpointId, (Record, Option<ObjectId>)>,
+    deleted: HashSet<CheckpointId>,
+    purged: HashSet<(CheckpointId, ObjectId)>,
+    unknown: u64,
+}
+
+impl Found {
+    fn add(&mut self, kept: Kept, object: Option<ObjectId>) {
+        match kept {
+            Kept::Record(record) => {
+                let known = self.records.get(&record.checkpoint.id);
+                if known.is_none_or(|(known, _)| known.catalog.written() < record.catalog.written()) {
+                    self.records.insert(record.checkpoint.id, (*record, object));
+                }
+            }
+            Kept::Tombstone(tombstone) => {
+                self.deleted.extend(tombstone.deleted);
+                self.purged.extend(tombstone.purged.iter().map(|purged| (purged.id, purged.integrity)));
+            }
+            Kept::Unknown => self.unknown += 1,
+        }
+    }
+
+    fn is_void(&self, checkpoint: &Checkpoint) -> bool {
+        self.deleted.contains(&checkpoint.id) || self.purged.contains(&(checkpoint.id, checkpoint.integrity))
+    }
+}
+
+/// Everything that the transaction of a rebuild writes.
+#[derive(Default)]
+struct Work {
+    /// Records in the order of commits.
+    records: Vec<(Record, Option<ObjectId>)>,
+    /// Checkpoints from the first of these on, those on record too, in the order of commits.
+    order: Vec<CheckpointId>,
+    /// Which workspace each recorded one is in the catalog.
+    homes: HashMap<WorkspaceId, WorkspaceId>,
+    workspaces: BTreeMap<WorkspaceId, RecordedWorkspace>,
+    plans: BTreeMap<String, (Plan, WorkspaceId, u64)>,
+    sessions: BTreeMap<String, SessionDocument>,
+    agents: BTreeMap<String, Agent>,
+}
+
+impl CheckpointManager {
+    /// Opens a home to repair it. A catalog that is too damaged to be opened, or whose pages are damaged, is kept aside, and a new one
+    /// with what the records say takes its place.
+    ///
+    /// # Errors
+    /// As [`CheckpointManager::open_with`], damage of the catalog apart; and when the new catalog cannot be made.
+    pub fn open_for_repair(
+        home: &Path,
+        settings: Settings,
+        environment: Box<dyn Environment>,
+        progress: &dyn Progress,
+    ) -> Result<(Self, Rebuilt), Error> {
+        let place = Home::open(home, settings.access, settings.home_owner)?;
+        let store = Store::open(&place.store())?;
+        if !is_damaged(&place.catalog())? {
+            let manager = Self::assemble(place, store, settings, environment)?;
+            return Ok((manager, Rebuilt::default()));
+        }
+        // Nobody collects by a catalog that is being replaced, and nobody commits to it.
+        let collector = store.hold_collector()?;
+        let held = hold_file(&place.catalog());
+        let draft = place.draft_catalog().map_err(|source| Error::Home { path: home.to_owned(), source })?;
+        let builder = Self {
+            catalog: Catalog::open(&draft)?,
+            home: place,
+            store,
+            environment,
+            settings,
+            standing: Mutex::new(CatalogStanding::New),
+            _scratch: None,
+        };
+        let generation = builder.store.mark()?.map_or(0, |mark| mark.generation) + 1;
+        builder.catalog.write::<(), Error>(|transaction| Ok(transaction.set_generation(generation)?))?;
+        let mut rebuilt = builder.rebuild(progress)?;
+        builder.catalog.empty_log()?;
+        let Self { home: place, store, catalog, environment, settings, standing, _scratch } = builder;
+        // SQLite shares what it knows of a log between connections to one file: the draft is closed before it gets another name.
+        drop(catalog);
+        let kept = place.swap_catalog(&draft);
+        drop(held);
+        rebuilt.kept_aside = Some(kept.map_err(|source| Error::Home { path: home.to_owned(), source })?);
+        let catalog = Catalog::open(&place.catalog())?;
+        let manager = Self { home: place, store, catalog, environment, settings, standing, _scratch };
+        manager.accept_catalog()?;
+        drop(collector);
+        Ok((manager, rebuilt))
+    }
+
+    /// Opens a home whose catalog is damaged for an emergency: the checkpoint goes into a catalog that is deleted afterwards. Its record
+    /// is in the store, and `repair` brings it in.
+    ///
+    /// # Errors
+    /// As [`CheckpointManager::open_with`].
+    pub fn open_beside_catalog(
+        home: &Path,
+        settings: Settings,
+        environment: Box<dyn Environment>,
+    ) -> Result<Self, Error> {
+        let place = Home::open(home, settings.access, settings.home_owner)?;
+        let store = Store::open(&place.store())?;
+        let failed = |source| Error::Home { path: home.to_owned(), source };
+        let scratch =
+            place.make_scratch(&format!("catalog-{:032x}", environment.new_id())).map_err(failed)?;
+        let catalog = Catalog::open(&scratch.path().join("catalog.db"))?;
+        let last = store.mark()?;
+        let generation = last.as_ref().map_or(1, |mark| mark.generation) + 1;
+        catalog.write::<(), Error>(|transaction| Ok(transaction.set_generation(generation)?))?;
+        // Whatever catalog is opened here next lacks this checkpoint until it is repaired.
+        let id = last.map_or_else(|| "unknown".to_owned(), |mark| mark.id);
+        store.set_mark(&Mark { id, generation, seq: 0, hash: [0; 32] })?;
+        let standing = Mutex::new(CatalogStanding::New);
+        Ok(Self { home: place, store, catalog, environment, settings, standing, _scratch: Some(scratch) })
+    }
+
+    /// Brings back what the records say and the catalog does not, in one transaction.
+    pub(crate) fn rebuild(&self, progress: &dyn Progress) -> Result<Rebuilt, Error> {
+        let _using = self.store.using()?;
+        let mut rebuilt = Rebuilt { found: self.catalog_standing(), ..Rebuilt::default() };
+        let found = self.find_records()?;
+        rebuilt.unknown_records = found.unknown;
+        let work = self.plan_rebuild(&found, progress, &mut rebuilt)?;
+        if !work.records.is_empty() {
+            let _merged = self.hold_merged(&work)?;
+            self.home.forget_last_without_access();
+            self.catalog.write(|transaction| self.carry_rebuild(transaction, &work))?;
+            // A capture beside this may have noted it again.
+            self.home.forget_last_without_access();
+            rebuilt.restored = work.records.iter().map(|(record, _)| record.checkpoint.id).collect();
+            rebuilt.unknown = UNKNOWN.iter().map(|text| (*text).to_owned()).collect();
+        }
+        Ok(rebuilt)
+    }
+
+    /// Holds the folders whose workspace becomes another one, so that nothing is captured for the first one meanwhile.
+    fn hold_merged(&self, work: &Work) -> Result<Vec<(Root, Lock)>, Error> {
+        let mut held = Vec::new();
+        for recorded in work.workspaces.values().filter(|it| work.homes.get(&it.id) == Some(&it.id)) {
+            let now = self.catalog.workspace_at(&[b"/", recorded.root.as_bytes()].concat())?;
+            if let Some(now) = now.filter(|now| now.id != recorded.id)
+                && let Ok(root) = Root::open(now.root_path())
+            {
+                let lock = root.lock(self.settings.lock_wait)?;
+                held.push((root, lock));
+            }
+        }
+        Ok(held)
+    }
+
+    fn find_records(&self) -> Result<Found, Error> {
+        let mut found = Found::default();
+        self.store.documents(|id, bytes| {
+            if let Some(kept) = Kept::read(bytes) {
+                found.add(kept, Some(id));
+            }
+        })?;
+        for document in self.store.kept_for_later()? {
+            if let Some(kept) = Kept::read(&document) {
+                found.add(kept, None);
+            }
+        }
+        for (id, integrity) in self.catalog.tombstones()? {
+            match integrity {
+                None => drop(found.deleted.insert(id)),
+                Some(integrity) => drop(found.purged.insert((id, integrity))),
+            }
+        }
+        Ok(found)
+    }
+
+    fn plan_rebuild(
+        &self,
+        found: &Found,
+        progress: &dyn Progress,
+        rebuilt: &mut Rebuilt,
+    ) -> Result<Work, Error> {
+        let mut all: Vec<(Record, Option<ObjectId>)> = found
+            .records
+            .values()
+            .filter(|(record, _)| !found.is_void(&record.checkpoint))
+            .cloned()
+            .collect();
+        all.sort_by_key(|(record, _)| (record.catalog.committed(), record.checkpoint.id));
+        let mut work = Work::default();
+        // The first workspace that a folder was is the one that older checkpoints of several folders name.
+        let mut by_root: HashMap<RelPath, WorkspaceId> = HashMap::new();
+        for workspace in all.iter().flat_map(|(record, _)| &record.workspaces) {
+            let home = *by_root.entry(workspace.root.clone()).or_insert(workspace.id);
+            work.homes.insert(workspace.id, home);
+            work.workspaces.entry(workspace.id).or_insert_with(|| workspace.clone());
+        }
+        for (record, object) in all {
+            if progress.interrupted() {
+                return Err(safepoint_workspace::WorkspaceError::Interrupted.into());
+            }
+            if self.catalog.checkpoint(record.checkpoint.id)?.is_some() {
+                if !work.records.is_empty() {
+                    work.order.push(record.checkpoint.id);
+                }
+                continue;
+            }
+            match self.load_parts(&record, progress, &mut work) {
+                Ok(checkpoint) => {
+                    let mut record = record;
+                    record.checkpoint = checkpoint;
+                    work.order.push(record.checkpoint.id);
+                    work.records.push((record, object));
+                }
+                Err(Error::Object(_)) => rebuilt.incomplete.push(record.checkpoint.id),
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(work)
+    }
+
+    /// Reads what a checkpoint holds of plans, sessions and agents, and sees that nothing is missing that leads to others.
+    fn load_parts(
+        &self,
+        record: &Record,
+        progress: &dyn Progress,
+        work: &mut Work,
+    ) -> Result<Checkpoint, Error> {
+        let mut checkpoint = record.checkpoint.clone();
+        let manifest: Manifest = document::load(&self.store, checkpoint.integrity)?;
+        checkpoint.parts = manifest.parts;
+        let mut seen = HashSet::new();
+        each_object(self, &checkpoint, progress, &mut |id| seen.insert(id))?;
+        for part in &checkpoint.parts {
+            match part.kind {
+                PartKind::Plan => {
+                    let Some(about) = record.plans.iter().find(|plan| plan.id == part.key) else { continue };
+                    let state: Plan = plan::document::load(&self.store, part.document)?;
+                    work.plans.insert(part.key.clone(), (state, about.workspace_id, about.version));
+                }
+                PartKind::Session => {
+                    let session = SessionDocument::load(&self.store, part.document)?;
+                    work.sessions.insert(session.id.to_uuid(), session);
+                }
+                PartKind::Agent => {
+                    let agent = Agent::load(&self.store, part.document)?;
+                    work.agents.insert(agent.name.clone(), agent);
+                }
+                PartKind::Files | PartKind::Git | PartKind::GitFolder | PartKind::Outside(_) => {}
+            }
+        }
+        Ok(checkpoint)
+    }
+
+    fn carry_rebuild(&self, transaction: &Transaction<'_>, work: &Work) -> Result<(), Error> {
+        let at = self.environment.now();
+        for workspace in work.workspaces.values() {
+            self.restore_workspace(transaction, work, workspace)?;
+        }
+        for (id, (state, workspace, version)) in &work.plans {
+            let workspace = work.homes.get(workspace).copied().unwrap_or(*workspace);
+            match transaction.plan(id)? {
+                None => transaction.insert_plan(state, workspace, at)?,
+                Some(known) if known.version < *version => {
+                    transaction.save_plan(state, "repaired", at)?;
+                }
+                Some(_) => {}
+            }
+            transaction.raise_plan_version(id, *version)?;
+        }
+        for session in work.sessions.values() {
+            if transaction.session(session.id)?.is_none() {
+                transaction.insert_session(&session_of(session))?;
+            }
+        }
+        for agent in work.agents.values() {
+            if transaction.agent(&agent.name)?.is_none() {
+                transaction.save_agent(agent, "repaired", at)?;
+            }
+        }
+        let mut heads = BTreeMap::new();
+        for (record, object) in &work.records {
+            let mut checkpoint = record.checkpoint.clone();
+            let home = |id: &WorkspaceId| work.homes.get(id).copied().unwrap_or(*id);
+            checkpoint.workspace_id = checkpoint.workspace_id.as_ref().map(home);
+            transaction.restore_checkpoint(&checkpoint)?;
+            if let (Some(object), true) = (object, checkpoint.workspace_id == record.checkpoint.workspace_id)
+            {
+                transaction.set_record(&checkpoint, *object)?;
+            }
+            for plan in record.plans.iter().filter(|plan| checkpoint.plan_id.as_ref() == Some(&plan.id)) {
+                let (version, healthy) = (plan.version, plan.healthy);
+                let link = PlanCheckpoint { checkpoint: checkpoint.id, version, healthy };
+                transaction.link_plan_checkpoint(&plan.id, &link)?;
+            }
+            if checkpoint.role != Some(Role::Rescue) {
+                let files = checkpoint.parts.iter().filter(|part| part.kind == PartKind::Files);
+                let ids = files.filter_map(|part| part.key.parse::<WorkspaceId>().ok());
+                heads.extend(ids.map(|id| (home(&id), checkpoint.id)));
+            }
+        }
+        work.order.iter().try_for_each(|id| transaction.move_checkpoint_last(*id))?;
+        for (workspace, head) in heads {
+            if transaction.workspace(workspace)?.is_some_and(|workspace| workspace.head.is_none()) {
+                transaction.set_head(workspace, head)?;
+            }
+        }
+        let payload = serde_json::json!({ "restored": work.records.len() });
+        Ok(transaction.append_event(at, "catalog.rebuilt", "catalog", &payload)?)
+    }
+
+    /// Registers a workspace as it was. One that took its folder meanwhile is merged into it.
+    fn restore_workspace(
+        &self,
+        transaction: &Transaction<'_>,
+        work: &Work,
+        recorded: &RecordedWorkspace,
+    ) -> Result<(), Error> {
+        if transaction.workspace(recorded.id)?.is_some() {
+            return Ok(());
+        }
+        let at = self.environment.now();
+        let root = [b"/", recorded.root.as_bytes()].concat();
+        let is_home = work.homes.get(&recorded.id) == Some(&recorded.id);
+        let now = transaction.workspace_at(&root)?;
+        if let (Some(now), true) = (&now, is_home) {
+            transaction.remove_workspace(now.id, at)?;
+        }
+        transaction.register_workspace(&Workspace {
+            id: recorded.id,
+            root,
+            name: recorded.name.clone(),
+            created_at: recorded.created_at,
+            head: None,
+            removed_at: (!is_home).then_some(at),
+            kind: recorded.kind,
+        })?;
+        match now {
+            Some(now) if is_home => Ok(transaction.merge_workspace(now.id, recorded.id, at)?),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether the catalog cannot be opened because of damage, or its pages are damaged.
+fn is_damaged(path: &Path) -> Result<bool, Error> {
+    match Catalog::open(path).and_then(|catalog| catalog.has_damaged_pages()) {
+        Ok(damaged) => Ok(damaged),
+        Err(error @ CatalogError::Newer { .. }) => Err(error.into()),
+        Err(CatalogError::Foreign { .. }) => Ok(true),
+        Err(error) if error.is_damaged() => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn session_of(document: &SessionDocument) -> Session {
+    let mut session = Session::new(document.id, document.request.clone(), document.created_at);
+    session.put_back(document, document.updated_at);
+    session.statistics = document.statistics;
+    session
+}

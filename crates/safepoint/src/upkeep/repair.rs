@@ -1,0 +1,110 @@
+//! REPAIR: brings back what the packs, another copy or the workspaces still have, and says what is lost.
+
+use crate::checkpoint::records::CatalogStanding;
+use crate::config::Broken;
+use crate::parts::files::FilesPart;
+use crate::upkeep::rebuild::Rebuilt;
+use crate::upkeep::validate::DamagedPart;
+use crate::{CheckpointManager, Error};
+use safepoint_catalog::Workspace;
+use safepoint_model::{CheckpointId, ObjectId, Progress};
+use safepoint_store::{Depth, Health};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// What a repair did.
+#[derive(Debug, Clone, Default)]
+pub struct Repair {
+    /// Objects that could not be read when it began.
+    pub damaged_objects: u64,
+    /// Packs that were put aside, with what was damaged in them.
+    pub quarantined: Vec<String>,
+    /// Where they are now.
+    pub quarantine: PathBuf,
+    /// Objects that were stored anew from workspaces.
+    pub stored_anew: u64,
+    /// Workspaces that could not be read for it, and why.
+    pub skipped: Vec<String>,
+    /// What is still missing or damaged: which path of which checkpoint.
+    pub lost: Vec<DamagedPart>,
+    /// What is wrong with the catalog.
+    pub errors: Vec<String>,
+    /// The checkpoints that can be restored whole.
+    pub restorable: Vec<CheckpointId>,
+    /// What became of the catalog.
+    pub catalog: Rebuilt,
+}
+
+impl Repair {
+    /// Whether everything can be restored again.
+    pub fn is_whole(&self) -> bool {
+        self.lost.is_empty() && self.errors.is_empty()
+    }
+}
+
+impl CheckpointManager {
+    /// Rebuilds the index, takes what is damaged or missing from workspaces where it is still there, and puts damaged packs aside.
+    ///
+    /// # Errors
+    /// When store or catalog fail as such; what is lost is in the result.
+    pub fn repair(&self, progress: &dyn Progress) -> Result<Repair, Error> {
+        let mut repair = Repair { quarantine: self.store.quarantine_dir(), ..Repair::default() };
+        self.store.rebuild_index()?;
+        let report = self.store.validate(Depth::Deep, &|_, _| {})?;
+        let damaged: BTreeSet<ObjectId> = report.damaged.iter().filter_map(|damage| damage.object).collect();
+        let packs: BTreeSet<&String> = report.damaged.iter().map(|damage| &damage.pack).collect();
+        repair.damaged_objects = damaged.len() as u64;
+        for id in damaged {
+            self.store.forget_damaged(id)?;
+        }
+        for workspace in self.workspaces()? {
+            match self.store_anew(&workspace, progress) {
+                Ok(objects) => repair.stored_anew += objects,
+                Err(error) => repair.skipped.push(format!("{}: {error}", workspace.root_path().display())),
+            }
+        }
+        for pack in packs {
+            if self.store.quarantine(pack)?.is_some() {
+                repair.quarantined.push(pack.clone());
+            }
+        }
+        repair.catalog.found = self.catalog_standing();
+        if repair.catalog.found != CatalogStanding::Known {
+            repair.catalog = self.rebuild(progress)?;
+            self.accept_catalog()?;
+        }
+        self.renew_records()?;
+        let validation = self.validate(None, Depth::Quick, progress)?;
+        repair.lost = validation.damaged;
+        repair.errors = validation.errors;
+        repair.restorable = validation.restorable;
+        Ok(repair)
+    }
+
+    /// Writes records again that are missing or damaged, and those that wait.
+    fn renew_records(&self) -> Result<(), Error> {
+        let mut lost = Vec::new();
+        for (id, record) in self.catalog.records()? {
+            if self.store.check(Depth::Deep, record)? != Health::Intact {
+                lost.push(id);
+            }
+        }
+        if !lost.is_empty() {
+            self.catalog.write::<(), Error>(|transaction| {
+                Ok(lost.iter().try_for_each(|id| transaction.renew_record(*id))?)
+            })?;
+        }
+        let _using = self.store.using()?;
+        self.write_waiting()
+    }
+
+    /// Reads a whole workspace, trusting no cache, and stores what the store does not have.
+    fn store_anew(&self, workspace: &Workspace, progress: &dyn Progress) -> Result<u64, Error> {
+        let held = self.hold(workspace)?;
+        self.recover_held(workspace, &held.root, progress)?;
+        let writer = self.store.writer()?.beyond_limit().among_damage();
+        let excludes = self.config_at(Some(&held.root), Broken::PassedOver)?.excludes;
+        FilesPart::new(self, &held.root, workspace, excludes).scan_afresh(&writer, progress)?;
+        Ok(writer.finish()?.objects)
+    }
+}
