@@ -83,7 +83,7 @@ pub use plans::plan_file::{
 pub use plans::runner::{Interrupted, RunEvent, RunObserver, RunOptions, RunReport};
 pub use plans::sandbox::Missing;
 pub use plans::{NewDecision, StepMoved};
-pub use process::Stop;
+pub use process::{Exit, Job, Stop, run as run_job};
 pub use rollback::build::Built;
 pub use rollback::effects::{FailedUndo, NotUndone, Undone};
 pub use rollback::recover::Recovery;

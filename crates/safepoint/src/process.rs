@@ -1,7 +1,8 @@
-//! Runs a shell command in its own process group: steps, checks and undo commands of plans, and the commands of `--verify` and `--until`.
+//! Runs a shell command in its own process group: steps, checks and undo commands of plans, the commands of `--verify` and `--until`,
+//! and the test command of the user.
 //!
 //! In: the command, its directory, variables and deadline, and a callback that asks for a stop. Out: its exit and its output. However it
-//! ends, the whole process group ends with it. `databases.rs`, and `run.rs` and `checks.rs` of the command line, start other programs.
+//! ends, the whole process group ends with it. `parts/databases.rs`, and `run` on the command line, start other programs.
 
 #![allow(clippy::disallowed_methods, reason = "this module starts the commands of plans and of rollbacks")]
 
@@ -18,13 +19,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What was asked to end gets this long to do so.
-/// No process is nested deeper than this.
+/// Limit of the walk up to the first process.
 const ANCESTORS_MAX: usize = 4096;
+/// Time that a command gets to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
-/// How often somebody who wants it to stop is listened to.
+/// Interval at which a request to stop is noticed.
 const TICK: Duration = Duration::from_millis(50);
-/// So much of what was printed is kept from the beginning, and so much from the end.
+/// Bytes of the output that are kept from its beginning and from its end.
 const LOG_HEAD_BYTES: usize = 1 << 20;
 const LOG_TAIL_BYTES: usize = 3 << 20;
 
@@ -34,40 +35,47 @@ const WITH_LIMIT: &str = "ulimit -S -n \"$0\" 2>/dev/null; exec /bin/sh -c \"$1\
 /// The variable by which every process of a run is known, also after its runner died.
 pub(crate) const RUN_VARIABLE: &str = "SAFEPOINT_RUN_ID";
 
-/// A command.
-pub(crate) struct Job<'a> {
-    /// The line for the shell.
-    pub(crate) line: &'a str,
-    pub(crate) directory: &'a Path,
-    pub(crate) variables: &'a [(OsString, OsString)],
-    /// It counts as failed when it takes longer.
-    pub(crate) deadline: Option<Instant>,
-    /// How many files it may open, where that is not as many as this process may.
-    pub(crate) open_files: Option<u64>,
+/// A shell command for [`run_job`](crate::run_job).
+pub struct Job<'a> {
+    /// Line for `/bin/sh -c`.
+    pub line: &'a str,
+    /// Current directory of the command.
+    pub directory: &'a Path,
+    /// Variables to add to the environment.
+    pub variables: &'a [(OsString, OsString)],
+    /// Time after which the command is ended and counts as failed.
+    pub deadline: Option<Instant>,
+    /// Limit of open files, or `None` for the limit of this process.
+    pub open_files: Option<u64>,
 }
 
-/// Whether somebody wants a command to stop.
+/// Request of the caller to end a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// Nobody does.
+    /// The command goes on.
     No,
-    /// It is to end, and gets a moment for it.
+    /// SIGTERM now, SIGKILL after a grace period.
     Soon,
-    /// It is to end at once.
+    /// SIGKILL now.
     Now,
 }
 
-/// How a command ended.
+/// End of a shell command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
+    /// It exited with this status.
     Status(i32),
+    /// It was killed by this signal.
     Signal(i32),
+    /// It was ended at its deadline.
     TimedOut,
+    /// It was ended because the caller asked for a stop.
     Stopped,
 }
 
 impl Exit {
-    pub(crate) fn is_good(self) -> bool {
+    /// Returns true if the command exited with status 0.
+    pub fn is_good(self) -> bool {
         self == Exit::Status(0)
     }
 }
@@ -116,8 +124,12 @@ impl Log {
     }
 }
 
-/// Runs a command to its end. `stop` is asked all the while; `output` gets what is printed as it comes.
-pub(crate) fn run(job: &Job<'_>, stop: &dyn Fn() -> Stop, output: &mut dyn FnMut(&[u8])) -> io::Result<Exit> {
+/// Runs a shell command to its end, with standard input closed and in its own process group. Polls `stop` and passes everything that is
+/// printed to `output`.
+///
+/// # Errors
+/// When the command cannot be started or waited for.
+pub fn run(job: &Job<'_>, stop: &dyn Fn() -> Stop, output: &mut dyn FnMut(&[u8])) -> io::Result<Exit> {
     let (reader, writer) = io::pipe()?;
     let mut command = Command::new("/bin/sh");
     match job.open_files {

@@ -2,7 +2,7 @@
 //!
 //! Errors are what would make a checkpoint be refused. Everything else, failing tests too, is a warning.
 
-use crate::checks::{self, Tested, Verdict};
+use crate::checks::{self, Tested};
 use crate::commands::Context;
 use crate::commands::create::is_lack;
 use crate::problem::Problem;
@@ -10,7 +10,7 @@ use crate::render::output::Printer;
 use crate::render::terminal::{counted, printable, size};
 use crate::signals;
 use safepoint::{
-    CheckpointManager, Failure, FailureKind, GitStatus, Progress, Survey, TestCommand, Workspace,
+    CheckpointManager, Exit, Failure, FailureKind, GitStatus, Progress, Survey, TestCommand, Workspace,
 };
 
 /// Of what failing tests printed, so many lines are shown: the last ones.
@@ -184,10 +184,10 @@ fn run_tests(
             return Ok(());
         }
     };
-    if tested.verdict == Verdict::Interrupted {
+    if tested.exit == Exit::Stopped {
         return Err(Problem::interrupted("The tests were ended."));
     }
-    state.tests_passing = Some(tested.verdict == Verdict::Passed);
+    state.tests_passing = Some(tested.exit.is_good());
     match tested.complaint(test) {
         None => {
             let took = tested.took.as_millis();
