@@ -144,6 +144,51 @@ impl Transaction<'_> {
         self.append_event(at, "workspace.removed", &id.to_string(), &json!({}))
     }
 
+    /// Puts a removed workspace of this folder back on the list, the one that was removed last.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read or written.
+    pub fn revive_workspace(&self, root: &[u8], at: Timestamp) -> Result<Option<Workspace>, CatalogError> {
+        let sql = "SELECT * FROM workspaces WHERE root = ?1 AND removed_at IS NOT NULL AND kind = ?2
+            ORDER BY removed_at DESC, seq DESC";
+        let params = params![root, WorkspaceKind::Project.as_str()];
+        let Some(known) = query::first(self.connection, "a removed workspace", sql, params, read)? else {
+            return Ok(None);
+        };
+        let what = format_args!("workspace {}", known.id);
+        let sql = "UPDATE workspaces SET removed_at = NULL WHERE id = ?1";
+        query::run(self.connection, what, sql, [known.id.to_string()])?;
+        self.append_event(at, "workspace.revived", &known.id.to_string(), &json!({}))?;
+        Ok(Some(Workspace { removed_at: None, ..known }))
+    }
+
+    /// Records that the folder of a live workspace has another path now.
+    ///
+    /// # Errors
+    /// When another live workspace has that path, this one is not on the list, or the row cannot be written.
+    pub fn move_workspace(
+        &self,
+        id: WorkspaceId,
+        root: &[u8],
+        name: &str,
+        at: Timestamp,
+    ) -> Result<(), CatalogError> {
+        if let Some(other) = self.workspace_at(root)? {
+            return Err(CatalogError::Registered { root: PathBuf::from(other.root_path()), id: other.id });
+        }
+        let changed = query::run(
+            self.connection,
+            format_args!("workspace {id}"),
+            "UPDATE workspaces SET root = ?2, name = ?3 WHERE id = ?1 AND removed_at IS NULL",
+            params![id.to_string(), root, name],
+        )?;
+        if changed == 0 {
+            return Err(CatalogError::missing("workspace", id));
+        }
+        let payload = json!({ "root": String::from_utf8_lossy(root), "name": name });
+        self.append_event(at, "workspace.moved", &id.to_string(), &payload)
+    }
+
     /// The checkpoint that the workspace was last captured as or made equal to.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod layout;
 pub(crate) mod plan;
 pub(crate) mod session;
+pub(crate) mod workspace;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -195,6 +196,12 @@ Examples:
         after_help = "Examples:\n  safepoint agent register claude --config ~/.claude/settings.json --memory ~/.claude/projects\n  safepoint create --scope agent --agent claude"
     )]
     Agent(agent::AgentCommand),
+    /// List, move and forget registered folders.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  safepoint workspace list\n  safepoint workspace move ~/old ~/new\n  safepoint workspace forget ~/finished"
+    )]
+    Workspace(workspace::WorkspaceCommand),
     /// Take a checkpoint now, whatever is wrong, and say what it missed.
     #[command(
         after_help = "Settings that cannot be understood are passed over, and nothing is tidied up after it.\n\nExamples:\n  safepoint emergency\n  safepoint emergency -m \"the agent went wild\""

@@ -35,6 +35,7 @@ mod undo;
 mod usage;
 mod validate;
 mod version;
+mod workspace;
 
 use crate::args::{Arguments, Command, Global};
 use crate::context::{self, Surroundings};
@@ -116,6 +117,7 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Plan(command) => plan::run(context, command),
         Command::Session(command) => session::run(context, command),
         Command::Agent(command) => agent::run(context, command),
+        Command::Workspace(command) => workspace::run(context, command),
         Command::Emergency(args) => emergency::run(context, args),
         Command::Undo(args) => undo::undo(context, args),
         Command::Redo(args) => undo::redo(context, args),

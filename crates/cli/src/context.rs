@@ -180,7 +180,9 @@ impl Surroundings {
         if problem.failure.code != "workspace_gone" || root.exists() {
             return problem;
         }
-        problem.hint(format!(
+        problem
+            .hint(format!("If it was moved: safepoint workspace move {} NEW", root.display()))
+            .hint(format!(
             "If it was deleted: its checkpoints are safe in {}. Make the folder again (mkdir {}) and roll back.",
             self.home.display(),
             root.display()

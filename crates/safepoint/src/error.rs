@@ -88,6 +88,18 @@ pub enum Error {
         /// How the catalog was found.
         standing: CatalogStanding,
     },
+    /// The folder of a workspace that is to be moved exists.
+    #[error("cannot move the workspace: its folder {} still exists", path.display())]
+    StillThere {
+        /// The old folder.
+        path: PathBuf,
+    },
+    /// The folder to which a workspace is to be moved is a workspace with checkpoints.
+    #[error("cannot move the workspace: {} is registered and has checkpoints", path.display())]
+    HasCheckpoints {
+        /// The new folder.
+        path: PathBuf,
+    },
     /// No workspace is registered around this folder.
     #[error("no workspace is registered at or above {}", path.display())]
     NoWorkspace {

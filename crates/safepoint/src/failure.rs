@@ -115,6 +115,16 @@ fn classify(error: &Error) -> Row {
                 "`safepoint gc --accept-catalog` deletes them for good.",
             ],
         ),
+        Error::StillThere { .. } => (
+            "still_there",
+            Conflict,
+            &["Move the folder itself first, or register the other folder with `safepoint init`."],
+        ),
+        Error::HasCheckpoints { .. } => (
+            "has_checkpoints",
+            Conflict,
+            &["`safepoint workspace forget` takes the registered folder off the list; its checkpoints stay."],
+        ),
         Error::NoWorkspace { .. } => (
             "no_workspace",
             NotFound,

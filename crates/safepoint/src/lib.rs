@@ -52,6 +52,7 @@ mod rollback;
 mod sessions;
 mod spelling;
 mod upkeep;
+mod workspaces;
 
 pub use agents::agent_path;
 pub use checkpoint::compare::{Against, Comparison, Status, Survey};

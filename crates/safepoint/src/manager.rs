@@ -206,6 +206,12 @@ impl CheckpointManager {
                 Ok(Workspace { kind, ..known })
             }
             Some(known) => Ok(known),
+            None if kind == WorkspaceKind::Project
+                && let Some(known) =
+                    transaction.revive_workspace(&workspace.root, workspace.created_at)? =>
+            {
+                Ok(known)
+            }
             None => {
                 transaction.register_workspace(&workspace)?;
                 Ok(workspace)
@@ -375,7 +381,7 @@ pub(crate) fn check_place(path: &Path) -> Result<(), Error> {
     }
 }
 
-fn canonical(path: &Path) -> Result<PathBuf, Error> {
+pub(crate) fn canonical(path: &Path) -> Result<PathBuf, Error> {
     std::fs::canonicalize(path)
         .map_err(|source| Error::Workspace(WorkspaceError::Open { path: path.to_owned(), source }))
 }

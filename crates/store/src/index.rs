@@ -524,7 +524,7 @@ mod tests {
     fn with_one_pack() -> (tempfile::TempDir, Index) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("index.db");
-        std::fs::File::create(&path).unwrap();
+        drop(linux::create(&path).unwrap());
         Index::create(&path, Locking::Shared).unwrap();
         let mut index = Index::open(&path, Locking::Shared).unwrap().unwrap();
         let rows = vec![(16, shape(1)), (20, shape(2))];

@@ -11,7 +11,8 @@
 //! A block: the id of the directory's tree, the number of its entries, then per entry the facts, two lengths, the place of its block
 //! if it is a directory, its name, and the entry in a tree's encoding.
 
-use crate::linux::Facts;
+use crate::Root;
+use crate::linux::{Facts, facts_at};
 use rustix::buffer::spare_capacity;
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -126,6 +127,19 @@ impl StatCache {
     /// Whether more of the file is dead than alive.
     pub fn is_worn(&self) -> bool {
         self.head.end > 2 * self.head.live + SLACK_BYTES
+    }
+
+    /// Returns true if a folder holds the files that this cache was made of: at least half of the entries at its top are still the same
+    /// inodes under the same names. A folder that was moved with `mv` on one file system keeps them; a copy does not.
+    pub fn describes(&self, folder: &Root) -> bool {
+        let Some(cached) = self.root() else { return false };
+        let is_same = |entry: &CachedEntry<'_>| {
+            facts_at(folder.fd(), entry.name).is_ok_and(|facts| facts.ino == entry.inode())
+        };
+        let known = cached.entries().filter(|entry| entry.inode() != u64::MAX);
+        let (same, all) =
+            known.fold((0, 0), |(same, all), entry| (same + u64::from(is_same(&entry)), all + 1));
+        same > 0 && 2 * same >= all
     }
 
     pub(crate) fn root(&self) -> Option<CachedDir> {

@@ -3,6 +3,7 @@
 use crate::args::CreateArgs;
 use crate::context::Surroundings;
 use crate::problem::Problem;
+use crate::render::consent::{ask, can_ask};
 use crate::render::json;
 use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{counted, printable, size};
@@ -113,6 +114,17 @@ pub(crate) fn workspace(context: &Context, manager: &CheckpointManager) -> Resul
 
 fn register(context: &Context, manager: &CheckpointManager) -> Result<Workspace, Problem> {
     let folder = project_folder(&context.surroundings);
+    if let Some(old) = manager.moved_from(&folder)? {
+        let from = printable(&old.root_path().to_string_lossy());
+        let question = format!("This folder was {from}. Continue with its checkpoints?");
+        if can_ask(context) && ask(context, &question).is_ok() {
+            return Ok(manager.move_workspace(&old, &folder)?);
+        }
+        context.out.warn(format!(
+            "this folder seems to be {from}, moved; to continue with its checkpoints: safepoint workspace move {from} {}",
+            printable(&folder.to_string_lossy())
+        ));
+    }
     let workspace = manager.register(&folder)?;
     context.out.note(format!("Registered {} as a workspace.", workspace.root_path().display()));
     Ok(workspace)

@@ -3,6 +3,7 @@
 mod agent;
 mod plan;
 mod session;
+mod workspace;
 
 use crate::args::{Command, ListArgs, OutputForm, RollbackArgs};
 use crate::render::output::Stage;
@@ -96,6 +97,7 @@ impl Command {
             Command::Plan(command) => command.row(),
             Command::Session(command) => command.row(),
             Command::Agent(command) => command.row(),
+            Command::Workspace(command) => command.row(),
             Command::Emergency(_) => row("emergency", Changes, "take an emergency checkpoint"),
             Command::Undo(_) => row("undo", Changes, "undo"),
             Command::Redo(_) => row("redo", Changes, "redo"),

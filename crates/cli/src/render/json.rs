@@ -58,7 +58,7 @@ pub(crate) fn checkpoint_with_coverage(record: &Checkpoint, coverage: &Coverage)
     fields
 }
 
-fn set(object: &mut Value, key: &str, field: Value) {
+pub(crate) fn set(object: &mut Value, key: &str, field: Value) {
     if let Value::Object(fields) = object {
         fields.insert(key.to_owned(), field);
     }

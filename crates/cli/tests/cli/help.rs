@@ -23,6 +23,7 @@ fn the_first_page() {
                    together
       session      Sessions: what somebody asked for, how far it is, and what was counted on the way
       agent        Agents: whose configuration and memory checkpoints keep
+      workspace    List, move and forget registered folders
       emergency    Take a checkpoint now, whatever is wrong, and say what it missed
       undo         Take the last rollback back. Again for the one before it
       redo         Do the rollback again that was last undone

@@ -7,7 +7,7 @@ use std::fs;
 #[test]
 fn a_page_of_a_command() {
     let sandbox = Sandbox::new();
-    assert_snapshot!(sandbox.run(&["man", "pages"]), @r"
+    assert_snapshot!(sandbox.run(&["man", "pages"]), @"
     $T/project/pages/safepoint.1
     $T/project/pages/safepoint-init.1
     $T/project/pages/safepoint-create.1
@@ -61,6 +61,10 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-agent-show.1
     $T/project/pages/safepoint-agent-set.1
     $T/project/pages/safepoint-agent-remove.1
+    $T/project/pages/safepoint-workspace.1
+    $T/project/pages/safepoint-workspace-list.1
+    $T/project/pages/safepoint-workspace-move.1
+    $T/project/pages/safepoint-workspace-forget.1
     $T/project/pages/safepoint-emergency.1
     $T/project/pages/safepoint-undo.1
     $T/project/pages/safepoint-redo.1

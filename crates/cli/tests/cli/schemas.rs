@@ -169,6 +169,10 @@ fn wholes(judge: &mut Judge, sandbox: &Sandbox) {
         "create --scope framework -m everything",
         "emergency -m help",
         "list --scope framework",
+        "workspace list",
+        "workspace move . .",
+        "workspace forget .",
+        "init",
     ] {
         judge.run(sandbox, line);
     }
@@ -381,6 +385,9 @@ fn every_failure_fits_its_schema() {
         "agent show nobody",
         "agent set nobody key 1",
         "agent remove nobody",
+        "workspace list --home /dev/null",
+        "workspace move /nowhere .",
+        "workspace forget /nowhere",
         "create --scope agent --agent nobody",
         "emergency --home /dev/null",
         "plan cancel nothing",

@@ -96,6 +96,7 @@ fn a_workspace_that_is_gone_keeps_its_checkpoints() {
       because: No such file or directory (os error 2)
     Nothing was changed.
     hint: Is the folder still there, and may you read it?
+    hint: If it was moved: safepoint workspace move $T/project NEW
     hint: If it was deleted: its checkpoints are safe in $T/home. Make the folder again (mkdir $T/project) and roll back.
     --- exit 10
     "#);
@@ -104,12 +105,91 @@ fn a_workspace_that_is_gone_keeps_its_checkpoints() {
     error: cannot show the status: cannot open the workspace $T/project
       because: No such file or directory (os error 2)
     hint: Is the folder still there, and may you read it?
+    hint: If it was moved: safepoint workspace move $T/project NEW
     hint: If it was deleted: its checkpoints are safe in $T/home. Make the folder again (mkdir $T/project) and roll back.
     --- exit 10
     ");
     fs::create_dir(&project).unwrap();
     gone(&["rollback", "@"]);
     assert_eq!(sandbox.read("notes.txt"), "good\n");
+}
+
+#[test]
+fn a_folder_that_was_moved_is_recognised_and_its_checkpoints_follow() {
+    let sandbox = Sandbox::with_checkpoint();
+    let (old, new) = (sandbox.path("project"), sandbox.path("renamed"));
+    fs::rename(&old, &new).unwrap();
+    let at = |args: &[&str]| {
+        sandbox.told(&sandbox.command(args).current_dir(&new).env("PWD", &new).output().unwrap())
+    };
+    let created = at(&["create"]);
+    assert!(
+        created.contains("this folder seems to be $T/project, moved; to continue with its checkpoints: safepoint workspace move $T/project $T/renamed"),
+        "{created}"
+    );
+    // It was registered as new and has a checkpoint of its own now, which is not thrown away without a word.
+    assert_snapshot!(at(&["workspace", "move", "../project", "."]), @r#"
+    --- stderr
+    error: cannot move workspace "../project": cannot move the workspace: $T/renamed is registered and has checkpoints
+    Nothing was changed.
+    hint: `safepoint workspace forget` takes the registered folder off the list; its checkpoints stay.
+    --- exit 12
+    "#);
+    at(&["workspace", "forget", "."]);
+    assert_snapshot!(at(&["workspace", "move", "../project", "."]), @"
+    Moved $T/project to $T/renamed, with 1 checkpoint.
+    --- exit 0
+    ");
+    fs::write(new.join("notes.txt"), "bad").unwrap();
+    assert!(at(&["rollback", "first"]).ends_with("exit 0\n"));
+    assert_eq!(fs::read_to_string(new.join("notes.txt")).unwrap(), "good\n");
+    assert_snapshot!(at(&["workspace", "move", ".", "../elsewhere"]), @r#"
+    --- stderr
+    error: cannot move workspace ".": cannot open the workspace $T/elsewhere
+      because: No such file or directory (os error 2)
+    Nothing was changed.
+    hint: Is the folder still there, and may you read it?
+    --- exit 10
+    "#);
+}
+
+#[test]
+fn a_copy_of_a_folder_is_not_taken_for_the_folder() {
+    let sandbox = Sandbox::with_checkpoint();
+    let copy = sandbox.path("copy");
+    fs::create_dir(&copy).unwrap();
+    fs::write(copy.join("notes.txt"), "good\n").unwrap();
+    fs::remove_dir_all(sandbox.path("project")).unwrap();
+    let told =
+        sandbox.told(&sandbox.command(&["create"]).current_dir(&copy).env("PWD", &copy).output().unwrap());
+    assert!(told.contains("Registered") && !told.contains("moved"), "{told}");
+}
+
+#[test]
+fn a_forgotten_folder_keeps_its_checkpoints_and_comes_back_with_them() {
+    let sandbox = Sandbox::with_checkpoint();
+    assert_snapshot!(sandbox.run(&["workspace", "list"]), @"
+    $T/project  1 checkpoint
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["workspace", "forget", "."]), @"
+    Forgot $T/project. Its files and 1 checkpoint stay.
+    Register it again: safepoint init DIR
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["workspace", "list"]), @"
+    No folder is registered. Register this one: safepoint init
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["workspace", "forget", "."]), @r#"
+    --- stderr
+    error: cannot forget workspace ".": no workspace is registered at or above $T/project
+    Nothing was changed.
+    hint: Run `safepoint create` or `safepoint init` in the project's folder first.
+    --- exit 10
+    "#);
+    sandbox.run(&["init"]);
+    assert!(sandbox.run(&["list"]).contains("first"));
 }
 
 #[test]
