@@ -1,6 +1,6 @@
-//! Builds a captured tree in a folder that is new or empty: written, made durable, read back and compared.
+//! Builds a captured tree in a new or empty folder: writes it, syncs it, reads it back and compares it.
 //!
-//! Comes in: a tree, and a folder. Goes out: the folder with all of the tree in it; or nothing is left of it.
+//! Input: a tree and a folder. Output: the folder with the whole tree, or no trace of it.
 
 use crate::copy::split;
 use crate::error::WorkspaceError;
@@ -16,11 +16,12 @@ use safepoint_model::{ObjectError, ObjectSink, ObjectSource, Progress, RelPath, 
 use std::io;
 use std::path::Path;
 
-/// Builds everything below a directory's entry in a folder. `objects` gives what was captured, and takes what is read back.
+/// Builds everything below a directory entry in a folder. `objects` supplies the captured objects and
+/// receives those read back.
 ///
 /// # Errors
-/// When something is in the folder, an object is missing or damaged, something cannot be written or does not read back as it was
-/// written, or somebody interrupts.
+/// Fails if the folder is not empty, an object is missing or damaged, an entry cannot be written or reads
+/// back differently, or the run is interrupted.
 pub fn build_tree<S: ObjectSink + ObjectSource>(
     objects: &S,
     root: &Entry,
@@ -40,7 +41,7 @@ pub fn build_tree<S: ObjectSink + ObjectSource>(
     }
     let built = write(objects, root, &fd, progress).and_then(|()| compare(objects, root, to, progress));
     if built.is_err() {
-        // What is wrong with it is worth more than what may be wrong with its end.
+        // The first error matters more than an error of the clean-up.
         let _ = threads::run(|| clear(&fd));
         if is_new {
             let _ = linux::remove_dir(&above, name);
@@ -49,7 +50,7 @@ pub fn build_tree<S: ObjectSink + ObjectSource>(
     built
 }
 
-/// Makes a folder with what is missing above it.
+/// Creates a folder and its missing parents.
 fn make_missing(path: &Path) -> io::Result<()> {
     if path.as_os_str().is_empty() || path.is_dir() {
         return Ok(());
@@ -72,7 +73,7 @@ fn write(
     linux::sync_all(fd).map_err(WorkspaceError::Sync)
 }
 
-/// Reads everything back, by content.
+/// Reads everything back and compares content.
 fn compare<S: ObjectSink + ObjectSource>(
     objects: &S,
     root: &Entry,
@@ -87,7 +88,7 @@ fn compare<S: ObjectSink + ObjectSource>(
     let limits = Limits::of(&folder);
     let found = scan(&folder, objects, &options, progress)?.snapshot;
     let Node::Directory(tree) = found.root.node else { return Ok(()) };
-    // What cannot be kept there is no difference.
+    // An attribute that the file system cannot keep is no difference.
     let has = |now: &Meta, wanted: &Meta| now.same_but_times(&limits.attainable(wanted), owners());
     let differs = |delta: &&change::Delta| match delta {
         change::Delta::Meta { old, new, .. } if has(&old.meta, &new.meta) => false,

@@ -1,15 +1,16 @@
-//! The stat cache of a workspace: what each entry was when its content was last read.
+//! Stat cache of a workspace: the facts of each entry when its content was last read.
 //!
-//! Comes in: a file of blocks and where the root's block lies in it; during a walk, one directory at a time. Goes out: for each entry
-//! whose facts are unchanged, the tree entry that it had. It is a cache: losing it loses time only, and a block that is not what it
-//! was is as good as none.
+//! Input: a file of blocks and the position of the root block; during a walk, one directory at a time.
+//! Output: the old tree entry of each entry whose facts are unchanged. Losing the cache costs only time, and
+//! a damaged block counts as missing.
 //!
-//! A block is one directory. Whoever names a block names its place: offset, length and hash; so the place of the root vouches for all
-//! of it, and each block is read, and checked, when the walk comes to its directory. Blocks never change. The next cache appends
-//! those of the directories in which something changed, up to the root, and begins anew once more of the file is dead than alive.
+//! Each block describes one directory. A reference to a block contains its offset, length and hash, so the
+//! root reference authenticates the whole cache. Each block is read and checked when the walk reaches its
+//! directory. Blocks never change. The next cache appends blocks for changed directories, up to the root, and
+//! starts a new file once more bytes are dead than live.
 //!
-//! A block: the id of the directory's tree, the number of its entries, then per entry the facts, two lengths, the place of its block
-//! if it is a directory, its name, and the entry in a tree's encoding.
+//! A block holds the tree id of the directory and the number of entries. Each entry has its facts, two
+//! lengths, the reference to its block if it is a directory, its name, and the entry in tree encoding.
 
 use crate::Root;
 use crate::linux::{Facts, facts_at};
@@ -32,14 +33,14 @@ const HEAD_BYTES: usize = TREE_BYTES + 8;
 /// Inode, size, both times; type and mode, owner, group.
 const FACTS_BYTES: usize = 4 * 8 + 3 * 4;
 const PLACE_BYTES: usize = 8 + 4 + SUM_BYTES;
-/// The bit of the lengths that says that a place follows.
+/// Bit of the lengths that marks a block reference.
 const HAS_BLOCK: u64 = 1 << 63;
-/// So much is written at once.
+/// Size of the write buffer.
 const BUFFER_BYTES: usize = 1 << 20;
-/// So much may be dead whatever is alive.
+/// Dead bytes that are always allowed.
 const SLACK_BYTES: u64 = 1 << 20;
 
-/// Where a block lies, and what it must be.
+/// Position and hash of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     offset: u64,
@@ -48,7 +49,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// How much of the file it takes.
+    /// Returns the size of the block in the file.
     pub(crate) fn bytes(self) -> u64 {
         u64::from(self.len)
     }
@@ -73,13 +74,13 @@ fn sum_of(block: &[u8]) -> [u8; SUM_BYTES] {
     sum
 }
 
-/// What has to be known to use a file of blocks.
+/// Root reference and sizes of a file of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheHead {
     root: Place,
-    /// Where the next block goes.
+    /// Offset of the next block.
     end: u64,
-    /// How much of the file is of use.
+    /// Live bytes in the file.
     live: u64,
 }
 
@@ -91,7 +92,7 @@ impl fmt::Display for CacheHead {
     }
 }
 
-/// A text that does not say where a cache begins.
+/// Error for a text that is no cache head.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it does not say where the cache begins")]
 pub struct NoCacheHead;
@@ -111,7 +112,7 @@ impl FromStr for CacheHead {
     }
 }
 
-/// A cache as it was left by the last capture.
+/// Stat cache that the last capture left.
 #[derive(Debug)]
 pub struct StatCache {
     file: File,
@@ -119,12 +120,12 @@ pub struct StatCache {
 }
 
 impl StatCache {
-    /// A file of blocks, and where to begin in it.
+    /// Opens the cache in a file of blocks.
     pub fn new(file: File, head: CacheHead) -> Self {
         Self { file, head }
     }
 
-    /// Whether more of the file is dead than alive.
+    /// Returns true if more of the file is dead than live.
     pub fn is_worn(&self) -> bool {
         self.head.end > 2 * self.head.live + SLACK_BYTES
     }
@@ -146,7 +147,7 @@ impl StatCache {
         self.block(self.head.root)
     }
 
-    /// The block of a directory, if it is what it was.
+    /// Returns the block of a directory if its hash matches.
     pub(crate) fn block(&self, place: Place) -> Option<CachedDir> {
         let end = place.offset.checked_add(u64::from(place.len))?;
         if end > self.head.end || (place.len as usize) < HEAD_BYTES {
@@ -156,7 +157,7 @@ impl StatCache {
         (sum_of(&bytes) == place.sum).then_some(CachedDir { place, bytes })
     }
 
-    /// Reads into memory that is not set to zeros first: for all blocks together that is a twentieth of an unchanged walk.
+    /// Reads into uninitialized memory: zeroing all blocks would take a twentieth of an unchanged walk.
     fn read(&self, place: Place) -> Option<Vec<u8>> {
         let len = place.len as usize;
         let mut bytes = Vec::with_capacity(len);
@@ -173,26 +174,26 @@ impl StatCache {
     }
 }
 
-/// One directory of the cache.
+/// Directory in the cache.
 pub(crate) struct CachedDir {
     pub(crate) place: Place,
     bytes: Vec<u8>,
 }
 
 impl CachedDir {
-    /// The tree that the directory had.
+    /// Returns the tree id of the directory.
     pub(crate) fn tree(&self) -> ObjectId {
         let mut tree = [0; TREE_BYTES];
         tree.copy_from_slice(&self.bytes[..TREE_BYTES]);
         ObjectId::from_bytes(tree)
     }
 
-    /// How many entries it had.
+    /// Returns the number of entries.
     pub(crate) fn count(&self) -> u64 {
         number(&self.bytes, TREE_BYTES).unwrap_or(0)
     }
 
-    /// Its entries, sorted by name.
+    /// Returns the entries, sorted by name.
     pub(crate) fn entries(&self) -> CachedEntries<'_> {
         CachedEntries { bytes: &self.bytes, at: HEAD_BYTES, left: self.count() }
     }
@@ -203,20 +204,20 @@ fn number(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(raw))
 }
 
-/// The entries of a directory, read from front to back along with the real one.
+/// Iterator over cached entries, read front to back in step with the real directory.
 pub(crate) struct CachedEntries<'a> {
     bytes: &'a [u8],
     at: usize,
     left: u64,
 }
 
-/// One entry of the cache.
+/// Entry in the cache.
 #[derive(Clone, Copy)]
 pub(crate) struct CachedEntry<'a> {
     pub(crate) name: &'a [u8],
     facts: &'a [u8; FACTS_BYTES],
     entry_bytes: &'a [u8],
-    /// The place of its block, as it stands in the cache.
+    /// Encoded reference to its block.
     block: Option<&'a [u8; PLACE_BYTES]>,
 }
 
@@ -260,7 +261,7 @@ fn packed(facts: &Facts) -> [u8; FACTS_BYTES] {
 }
 
 impl CachedEntry<'_> {
-    /// Whether nothing about the entry changed since. A change of mode, owner or attributes also moves ctime.
+    /// Returns true if the entry is unchanged. A change of mode, owner or attributes also changes ctime.
     pub(crate) fn is_hit(&self, facts: &Facts) -> bool {
         let now = packed(facts);
         if planted!("cache-ignores-the-change-time") {
@@ -269,28 +270,28 @@ impl CachedEntry<'_> {
         *self.facts == now || planted!("cache-believes-anything")
     }
 
-    /// The entry as it was.
+    /// Decodes the cached entry.
     pub(crate) fn entry(&self) -> Option<Entry> {
         Tree::decode(self.entry_bytes).ok()?.into_entries().pop()
     }
 
-    /// Whether it is a directory of which the cache knows more.
+    /// Returns true if the entry is a directory with a block in the cache.
     pub(crate) fn is_directory(&self) -> bool {
         self.block.is_some()
     }
 
-    /// Which one it was; none that there is where it is not to be trusted.
+    /// Inode, or `u64::MAX` if untrusted.
     pub(crate) fn inode(&self) -> u64 {
         number(self.facts, 0).unwrap_or(u64::MAX)
     }
 
-    /// The place of its block, where it is a directory; also when the directory itself changed.
+    /// Returns the block reference of a directory, even if the directory itself changed.
     pub(crate) fn block(&self) -> Option<Place> {
         self.block.and_then(|place| Place::read(place))
     }
 }
 
-/// One directory of the next cache.
+/// Directory of the next cache.
 pub(crate) struct Block {
     bytes: Vec<u8>,
     count: u64,
@@ -303,13 +304,13 @@ impl Block {
         Self { bytes, count: 0 }
     }
 
-    /// Notes an entry. One that cannot be trusted next time is noted with facts that never match.
+    /// Records an entry. An untrusted entry gets facts that never match.
     pub(crate) fn note(&mut self, entry: &Entry, facts: &Facts, trusted: bool, block: Option<Place>) {
         let facts = if trusted { packed(facts) } else { [u8::MAX; FACTS_BYTES] };
         self.record(&entry.name, &facts, &Tree::single(entry), block);
     }
 
-    /// Notes an entry as it was.
+    /// Copies an entry from the old cache.
     pub(crate) fn copy(&mut self, entry: &CachedEntry<'_>) {
         self.record(entry.name, entry.facts, entry.entry_bytes, entry.block());
     }
@@ -334,31 +335,31 @@ impl Block {
     }
 }
 
-/// Writes the blocks of the next cache, from many threads.
+/// Writer of the next cache, shared by many threads.
 #[derive(Debug)]
 pub struct CacheWriter {
     pending: Mutex<Pending>,
-    /// Whether it goes on behind the blocks of the last cache, which stay where they are.
+    /// True if this writer appends to the blocks of the last cache.
     pub(crate) continues: bool,
 }
 
 #[derive(Debug)]
 struct Pending {
     file: File,
-    /// Where the buffer goes.
+    /// File offset of the buffer.
     at: u64,
     buffer: Vec<u8>,
-    /// Something could not be written: then there is no next cache.
+    /// First write error; it invalidates the next cache.
     broken: Option<io::Error>,
 }
 
 impl CacheWriter {
-    /// A cache in an empty file.
+    /// Starts a cache in an empty file.
     pub fn anew(file: File) -> Self {
         Self::at(file, 0, false)
     }
 
-    /// What changed since a cache, behind its blocks in the same file, which is open for writing here.
+    /// Appends changes to the file of `cache`. `file` is the same file, open for writing.
     pub fn after(file: File, cache: &StatCache) -> Self {
         Self::at(file, cache.head.end, true)
     }
@@ -368,7 +369,7 @@ impl CacheWriter {
         Self { pending: Mutex::new(pending), continues }
     }
 
-    /// Adds a block and says where it is.
+    /// Appends a block and returns its reference.
     pub(crate) fn append(&self, block: Block, tree: ObjectId) -> Option<Place> {
         let bytes = block.into_bytes(tree);
         let (len, sum) = (u32::try_from(bytes.len()).ok()?, sum_of(&bytes));
@@ -401,7 +402,7 @@ impl Pending {
     }
 }
 
-/// The stat cache for the next capture, all of whose blocks are written.
+/// Stat cache for the next capture; all its blocks are appended.
 #[derive(Debug, Clone, Copy)]
 pub struct NextCache {
     pub(crate) root: Place,
@@ -409,10 +410,10 @@ pub struct NextCache {
 }
 
 impl NextCache {
-    /// Where it begins, once everything is in the file.
+    /// Writes the remaining blocks and returns the head.
     ///
     /// # Errors
-    /// When something could not be written: then there is none.
+    /// Fails if a block cannot be written; then there is no next cache.
     pub fn finish(self, writer: CacheWriter) -> io::Result<CacheHead> {
         writer.finish(self.root, self.live)
     }
@@ -451,7 +452,7 @@ mod tests {
         ObjectId::from_bytes([number; 32])
     }
 
-    /// A file with a directory in a root.
+    /// Writes a cache of a root with one directory.
     fn sample(writer: CacheWriter) -> CacheHead {
         let mut child = Block::new(1);
         child.note(&entry("inside"), &facts(7), true, None);

@@ -1,4 +1,4 @@
-//! Whether what stands on disk is what a tree says: by content, not by stamps.
+//! Compares entries on disk with a tree by content, not by timestamps.
 
 use crate::linux::{self, Facts};
 use crate::sparse;
@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use thiserror::Error;
 
-/// Why a comparison could not be made.
+/// Reason that a comparison failed.
 #[derive(Debug, Error)]
 pub(crate) enum CompareError {
     #[error(transparent)]
@@ -20,18 +20,19 @@ pub(crate) enum CompareError {
     Object(#[from] ObjectError),
 }
 
-/// Owner bits that Safepoint itself adds to a directory for as long as it works in it.
+/// Owner bits that Safepoint adds to a directory while it works in it.
 const WORK_BITS: u16 = 0o700;
 
-/// A directory entry on disk.
+/// Directory entry on disk.
 struct Found<'a> {
     dir: &'a OwnedFd,
     name: &'a [u8],
     facts: Facts,
 }
 
-/// Whether the entry at this name is the expected one: type, content, target, mode and attributes, as far as they can be kept there; everything below, for a
-/// directory, and nothing else. A directory may carry more rights for its owner: a rollback lends itself these.
+/// Returns true if the entry equals the expected one: type, content, target, mode and attributes, as far as
+/// the file system keeps them. A directory must match recursively, without extra entries. It may have more
+/// owner rights, which a rollback adds temporarily.
 pub(crate) fn matches(
     source: &dyn ObjectSource,
     dir: &OwnedFd,
@@ -69,12 +70,14 @@ fn file_matches(
     Ok(meta_matches(&fd, facts, meta, owners, 0)? && content_matches(source, fd, content)?)
 }
 
-/// Whether something with these facts may have this mode and owner. To know it may take opening it, which may be forbidden.
+/// Returns true if mode and owner may match. An exact answer requires opening the entry, which may be
+/// forbidden.
 fn could_match(facts: &Facts, meta: &Meta, owners: Owners, lent: u16) -> bool {
     owner_matches(facts, meta, owners) && (meta.has_acl() || facts.mode | lent == meta.mode | lent)
 }
 
-/// Whether something open has this mode, these attributes and, where they count, this owner: all of it, or what of it can be kept there.
+/// Returns true if an open entry has this mode, these attributes and, if compared, this owner, as far as the
+/// file system keeps them.
 fn meta_matches(
     fd: &OwnedFd,
     facts: &Facts,
@@ -92,7 +95,7 @@ fn meta_matches(
     Ok(has(expected) || has(&linux::attainable(fd, expected)))
 }
 
-/// Whether an open file holds this content to the last byte. Of holes in both nothing is read.
+/// Returns true if an open file has exactly this content. Holes present in both are not read.
 pub(crate) fn content_matches(
     source: &dyn ObjectSource,
     fd: OwnedFd,

@@ -1,7 +1,7 @@
-//! Copies a workspace into a folder of its own, and deletes such a folder.
+//! Copies a workspace into a separate folder, and deletes such a folder.
 //!
-//! Comes in: a root, and a path where nothing is. Goes out: a folder there in which programs work as they do in the
-//! workspace, and a list of what could not come along. It is complete or it is gone again; it is not made durable.
+//! Input: a root and a path that does not exist. Output: a folder in which programs work as in the workspace,
+//! and a list of paths left out. A failed copy is deleted; a complete copy is not synced.
 
 use crate::error::WorkspaceError;
 use crate::linux::{self, Facts, Listed};
@@ -26,37 +26,39 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// That much of a file is copied before the next look at whether to stop.
+/// Bytes copied between two checks for an interrupt.
 const STRETCH_BYTES: u64 = 16 << 20;
 
-/// A database that is longer is not locked while it is copied, unless its content is shared.
+/// Longer databases are not locked during the copy, unless their content is shared.
 const LOCKED_BYTES_MAX: u64 = 64 << 20;
 
-/// What was copied.
+/// Result of a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Copied {
-    /// Files, without directories and links.
+    /// Number of regular files.
     pub files: u64,
     /// Bytes in these files.
     pub bytes: u64,
-    /// Files whose content is shared with the original until one of the two is written to, so that they take no space.
+    /// Files that share their content with the original (reflinks) and take no space until one side is
+    /// written.
     pub shared: u64,
-    /// What is not in the copy, and why, sorted by path.
+    /// Paths left out, with reasons, sorted by path.
     pub left_out: Vec<Skipped>,
 }
 
-/// Copies a workspace into a new folder: everything in it, also what captures leave out (`.git`, ignored files, caches),
-/// so that programs work there as they do here.
+/// Copies a workspace into a new folder, including files that captures leave out (`.git`, ignored files,
+/// caches), so that programs work in the copy as in the workspace.
 ///
-/// Modes, times, ACLs, `user.*` attributes and, for root, owners and capabilities are kept. A file with several names becomes several files. Links
-/// stay as they are, also those that lead out of the workspace. Not copied, and told: Safepoint's own folder, and the
-/// folders in `own`; the new folder, where it lies in the workspace; what is mounted in the workspace; sockets, FIFOs and devices; what may not be
-/// read; what is nested too deeply. A file that is written to during the copy may be a mixture of two moments; a SQLite database is not, unless it
-/// is longer than 64 MiB and its content cannot be shared.
+/// Keeps modes, times, ACLs, `user.*` attributes and, for root, owners and capabilities. A file with several
+/// names becomes several files. Links are copied unchanged, even if they lead out of the workspace. These are
+/// left out and reported: Safepoint's own folder, the folders in `own`, the new folder if it lies in the
+/// workspace, mount points, sockets, FIFOs, devices, unreadable entries and entries nested too deeply. A file
+/// written during the copy may mix two versions. A SQLite database does so only if it is longer than 64 MiB
+/// and its content cannot be shared.
 ///
 /// # Errors
-/// When something is at `to` already, the root cannot be read, something cannot be written, or somebody interrupts. What
-/// was made so far is deleted again.
+/// Fails if `to` exists, the root cannot be read, an entry cannot be written, or the run is interrupted. The
+/// partial copy is deleted.
 pub fn copy_tree(
     root: &Root,
     to: &Path,
@@ -66,27 +68,28 @@ pub fn copy_tree(
     copy_levels(root, to, Selection { own, only: None }, DEPTH_MAX, progress)
 }
 
-/// What of a folder is copied.
+/// Paths of a folder to copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Selection<'a> {
-    /// Paths that are left out.
+    /// Paths to leave out.
     pub(crate) own: &'a [RelPath],
-    /// Only these names in the root; all of them where nothing is said.
+    /// Names to copy in the root; `None` copies all.
     pub(crate) only: Option<&'a [OsString]>,
 }
 
 impl Selection<'_> {
-    /// Whether a path belongs to the copy.
+    /// Returns true if the path belongs to the copy.
     pub(crate) fn takes(&self, path: &RelPath) -> bool {
         let chosen = |name: &[u8]| self.only.is_none_or(|only| only.iter().any(|it| it.as_bytes() == name));
         !self.own.contains(path) && path.names().next().is_none_or(chosen)
     }
 }
 
-/// Deletes a folder that [`copy_tree`] made, whole, without following links. Missing is no failure.
+/// Deletes a folder that [`copy_tree`] made, without following links. Succeeds if the folder is missing.
 ///
 /// # Errors
-/// When it is no folder, something is mounted in it, or something in it cannot be deleted. The rest may be gone then.
+/// Fails if the path is not a folder, contains a mount, or has an entry that cannot be deleted. Other entries
+/// may be deleted already.
 pub fn remove_tree(path: &Path) -> Result<(), WorkspaceError> {
     threads::run(|| remove(path)).map_err(|error| {
         let source = match error.kind() {
@@ -111,12 +114,12 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The folder above, and the name in it.
+/// Opens the parent folder and returns the last name.
 pub(crate) fn split(path: &Path) -> io::Result<(OwnedFd, &[u8])> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    // What is above a single name is the empty path, which cannot be opened.
+    // The parent of a single name is the empty path, which cannot be opened.
     let above = Path::new(".").join(above);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok((rustix::fs::open(above, flags, Mode::empty())?, name.as_bytes()))
@@ -139,7 +142,7 @@ pub(crate) fn copy_levels(
             .map_err(failed)
             .and_then(|(top, to)| Copying::new(root, &top, selection, depth_max, progress).root(root, to));
         if result.is_err() {
-            // What is wrong with the copy is worth more than what may be wrong with its end.
+            // The first error matters more than an error of the clean-up.
             let _ = stage::remove_tree(&above, name);
         }
         result
@@ -148,34 +151,34 @@ pub(crate) fn copy_levels(
     result
 }
 
-/// One copy on its way.
+/// State of a running copy.
 pub(crate) struct Copying<'a> {
     place: (u32, u32, u64),
-    /// The folder of the copy itself.
+    /// Identity of the destination folder.
     top: (u32, u32, u64),
     selection: Selection<'a>,
     owners: Owners,
     depth_max: usize,
     progress: &'a dyn Progress,
-    /// Whether the file system may be able to share content.
+    /// False once the file system refused to share content.
     shares: AtomicBool,
     files: AtomicU64,
     bytes: AtomicU64,
     shared: AtomicU64,
     left_out: Mutex<Vec<Skipped>>,
-    /// For the locks of databases.
+    /// Timeouts for database locks.
     waiting: Waiting,
 }
 
-/// Whether a SQLite database is copied with the files beside it, under the locks of a reader.
+/// Treatment of a SQLite database and the files beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Databases {
     Whole,
-    /// As any other file.
+    /// Copies a database like any other file.
     Alone,
 }
 
-/// A directory and its copy.
+/// Directory and its copy.
 pub(crate) struct Here {
     pub(crate) from: OwnedFd,
     pub(crate) to: OwnedFd,
@@ -183,7 +186,7 @@ pub(crate) struct Here {
     pub(crate) depth: usize,
 }
 
-/// An entry to be copied, with all that has to be read of it but the content.
+/// Entry to copy: everything but its content.
 enum Found {
     Link { target: Vec<u8>, meta: Meta },
     File { from: OwnedFd, meta: Meta, size: u64 },
@@ -230,14 +233,14 @@ impl<'a> Copying<'a> {
         })
     }
 
-    /// Fills a directory, and then makes it as the original: its mode may forbid to write, and writing changes its time.
+    /// Fills a directory, then sets its metadata: its mode may forbid writes, and writes change its time.
     fn directory(&self, here: &Here, listed: &[Listed], meta: &Meta) -> Result<(), WorkspaceError> {
         listed.par_iter().try_for_each(|entry| self.entry(here, &entry.name))?;
         let finished = self.finish(&here.to, meta);
         finished.map_err(|source| WorkspaceError::Copy { path: here.path.clone(), source })
     }
 
-    /// Copies what is under a name; a database with the files beside it, and those not without it.
+    /// Copies an entry; a database together with the files beside it.
     fn entry(&self, here: &Here, name: &[u8]) -> Result<(), WorkspaceError> {
         match sqlite::base_of(name) {
             Some(base) if !name.ends_with(INDEX) && sqlite::is_database_at(&here.from, base) => Ok(()),
@@ -245,7 +248,7 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Copies what is under a name, and nothing else.
+    /// Copies an entry without the files beside it.
     pub(crate) fn alone(&self, here: &Here, name: &[u8]) -> Result<(), WorkspaceError> {
         self.one(here, name, Databases::Alone)
     }
@@ -267,7 +270,7 @@ impl<'a> Copying<'a> {
             }
             Ok(Ok(found)) => return self.copy(here, name, path, found),
             Ok(Err(why)) => self.leave_out(path, why),
-            // It went away meanwhile.
+            // The entry was deleted during the copy.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) if scan::is_out_of_handles(&source) => {
                 return Err(WorkspaceError::Read { path, source });
@@ -277,8 +280,8 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    /// Copies a database with its log, both from one moment where its locks can be had (`docs/decisions/0016`). One that takes long to copy
-    /// is not locked all the while, because programs wait for it.
+    /// Copies a database and its log, consistently if its locks can be taken (`docs/decisions/0016`). A long
+    /// copy does not hold the locks, because programs wait for them.
     fn database(&self, here: &Here, name: &[u8]) -> Result<(), WorkspaceError> {
         let held = DatabaseLocks::take(&here.from, name, &self.waiting).ok().flatten();
         let size = linux::facts_if_any(&here.from, name).ok().flatten().map_or(0, |facts| facts.size);
@@ -296,7 +299,8 @@ impl<'a> Copying<'a> {
         left_out.push(Skipped { path, why });
     }
 
-    /// Looks at one name; the inner error says why it is left out. Nothing is written, so what fails is the original.
+    /// Opens an entry; the inner error is the reason to leave it out. Nothing is written, so every failure
+    /// concerns the original.
     fn look(&self, here: &Here, name: &[u8]) -> io::Result<Result<Found, Why>> {
         let facts = linux::facts_at(&here.from, name)?;
         if facts.place != self.place {
@@ -318,10 +322,10 @@ impl<'a> Copying<'a> {
                 linux::open_dir(&here.from, name)?
             }
             FileType::RegularFile => linux::open_file(&here.from, name)?,
-            // Only to hold it: to open a device can already do something.
+            // `O_PATH`, because opening a device can have side effects.
             _ => linux::open_path(&here.from, name)?,
         };
-        // Something else may have taken its place: what is open counts.
+        // Another file may have replaced it: use the open one.
         let facts = linux::facts_of(&from)?;
         Ok(match facts.file_type {
             FileType::Directory => {
@@ -374,24 +378,25 @@ impl<'a> Copying<'a> {
         linux::set_link_times_to(to, name, meta.mtime_ns)
     }
 
-    /// Shares the content of a file with its copy, where the file system can (ioctl_ficlone(2)).
+    /// Shares the content of a file with its copy if the file system can (ioctl_ficlone(2)).
     fn share(&self, from: &OwnedFd, to: &File) -> bool {
         if !self.shares.load(Ordering::Relaxed) {
             return false;
         }
         let shared = rustix::fs::ioctl_ficlone(to, from);
-        // Any other error is about this file alone: btrfs says EINVAL of one that is never to be shared (`chattr +C`).
+        // Any other error concerns this file alone: btrfs returns EINVAL for a file that cannot be shared
+        // (`chattr +C`).
         if matches!(shared, Err(Errno::OPNOTSUPP | Errno::XDEV)) {
             self.shares.store(false, Ordering::Relaxed);
         }
         shared.is_ok()
     }
 
-    /// Copies the content of a file; holes stay holes.
+    /// Copies the content of a file and keeps its holes.
     fn content(&self, from: &File, mut to: &File, size: u64, path: &RelPath) -> Result<(), WorkspaceError> {
         let failed = |source| WorkspaceError::Copy { path: path.clone(), source };
         let mut at = 0;
-        // No further than it was long: somebody may add to it all the while.
+        // Stops at the initial length: a program may append to the file during the copy.
         while at < size {
             if self.progress.interrupted() {
                 return Err(WorkspaceError::Interrupted);
@@ -408,7 +413,7 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    /// Makes what was written as the original is; its time last, as the rest would change it.
+    /// Sets the metadata of the original; the time last, because the other calls change it.
     fn finish(&self, to: &OwnedFd, wanted: &Meta) -> io::Result<()> {
         let now = meta(&linux::facts_of(to)?, Vec::new());
         linux::set_meta(to, &now, wanted, self.owners)?;
@@ -416,7 +421,7 @@ impl<'a> Copying<'a> {
     }
 }
 
-/// Device and inode: the same through whichever mount it is seen.
+/// Device and inode: independent of the mount.
 fn identity(facts: &Facts) -> (u32, u32, u64) {
     (facts.place.0, facts.place.1, facts.ino)
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a folder.
+//! Errors of folder operations.
 
 use safepoint_model::coverage::Skipped;
 use safepoint_model::text::is_unsafe;
@@ -9,143 +9,143 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// A failed attempt on a workspace.
+/// Failed operation on a workspace.
 #[derive(Debug, Error)]
 pub enum WorkspaceError {
     /// The folder cannot be opened.
     #[error("cannot open the workspace {path}", path = path.display())]
     Open {
-        /// Which.
+        /// Path of the workspace.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// Somebody else works on it.
+    /// Another Safepoint process holds the lock.
     #[error("another Safepoint is at work in {path}", path = path.display())]
     Busy {
-        /// Which.
+        /// Path of the workspace.
         path: PathBuf,
     },
     /// An entry cannot be read.
     #[error("cannot read {path}")]
     Read {
-        /// Which.
+        /// Path in the workspace.
         path: RelPath,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// New content cannot be written beside the workspace.
+    /// New content cannot be staged beside the workspace.
     #[error("cannot prepare {path}")]
     Stage {
-        /// What it was for.
+        /// Path that it is for.
         path: RelPath,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// A path cannot be changed.
     #[error("cannot put {path} in place")]
     Swap {
-        /// Which.
+        /// Path in the workspace.
         path: RelPath,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// What was written cannot be made durable.
+    /// Written data cannot be synced.
     #[error("cannot make the workspace durable")]
     Sync(#[source] io::Error),
-    /// A path does not hold what was put there.
+    /// A path does not have the content written to it.
     #[error("{path} does not hold what was written to it")]
     Verify {
-        /// Which.
+        /// Path in the workspace.
         path: RelPath,
     },
-    /// A path cannot be put back.
+    /// A path cannot be restored to its old state.
     #[error("cannot put {path} back")]
     PutBack {
-        /// Which.
+        /// Path in the workspace.
         path: RelPath,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// A path cannot be copied.
     #[error("cannot copy {path}")]
     Copy {
-        /// Which.
+        /// Path in the workspace.
         path: RelPath,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// The folder of a copy cannot be made.
+    /// The folder of a copy cannot be created.
     #[error("cannot make the folder {path}", path = path.display())]
     MakeCopy {
-        /// Which.
+        /// Path of the copy.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// The folder of a copy cannot be deleted.
     #[error("cannot delete the folder {path}", path = path.display())]
     RemoveCopy {
-        /// Which.
+        /// Path of the copy.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// The file system has too little room.
+    /// The file system has too little free space.
     #[error("{needed_bytes} bytes are needed beside the workspace and {free_bytes} are free")]
     Space {
-        /// What it takes.
+        /// Bytes needed.
         needed_bytes: u64,
-        /// What there is.
+        /// Bytes free.
         free_bytes: u64,
     },
-    /// Things stand in the way that are never touched.
+    /// Entries that Safepoint never touches block the operation.
     #[error("{} paths stand in the way; the first is {}", .0.len(), .0.first().map(ToString::to_string).unwrap_or_default())]
     Obstructed(Vec<Obstacle>),
-    /// Somebody asked to stop, and nothing had changed yet.
+    /// The user interrupted the operation before any change.
     #[error("interrupted")]
     Interrupted,
-    /// The place that keeps objects failed.
+    /// The object store failed.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// The ignore rules cannot be understood.
+    /// An ignore pattern is invalid.
     #[error("the exclude pattern {pattern:?} cannot be understood: {why}")]
     Pattern {
-        /// Which.
+        /// The pattern.
         pattern: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
 }
 
-/// One path that stands in the way of a rollback.
+/// Path that blocks a rollback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Something that was never captured stands where the checkpoint holds something.
+    /// An entry that was never captured occupies a path of the checkpoint.
     NotCaptured(Skipped),
-    /// The directory above may not be written.
+    /// The parent directory is not writable.
     ReadOnly(RelPath),
-    /// Two names of the checkpoint are one name on this file system.
+    /// Two names of the checkpoint are the same name on this file system.
     SameName(RelPath, RelPath),
-    /// Something that is not Safepoint's stands where its own folder has to be.
+    /// A foreign entry occupies the place of Safepoint's own folder.
     NotOurs(Intruder),
 }
 
-/// Something that has a name of Safepoint's own folder, or lies in it, and is not Safepoint's.
+/// Foreign entry that has the name of Safepoint's own folder or lies in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intruder {
-    /// The workspace.
+    /// Workspace.
     pub root: PathBuf,
-    /// Where in it.
+    /// Path in the workspace.
     pub path: RelPath,
-    /// What it is, for people.
+    /// Description for users.
     pub what: &'static str,
-    /// Whether a rollback cannot work beside it.
+    /// True if it blocks a rollback.
     pub in_the_way: bool,
 }
 
 impl Intruder {
-    /// The command that frees the way. Nothing is lost by it.
+    /// Returns the shell command that moves the entry aside; it loses no data.
     pub fn command(&self) -> String {
         let from = self.root.join(OsStr::from_bytes(self.path.as_bytes()));
         let name = self.path.split_last().map(|(_, name)| name.to_vec()).unwrap_or_default();
@@ -155,7 +155,7 @@ impl Intruder {
     }
 }
 
-/// A path as it is typed in a shell. What is not plain text is written as `$'...'` (POSIX.1-2024, quoting).
+/// Quotes a path for a shell. Unsafe text becomes `$'...'` (POSIX.1-2024, quoting).
 fn for_shell(path: &Path) -> String {
     let bytes = path.as_os_str().as_bytes();
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+@%:,=".contains(byte);
@@ -195,13 +195,13 @@ impl std::fmt::Display for Obstacle {
     }
 }
 
-/// Whether an error of the system says that the disk, or the user's share of it, is full.
+/// Returns true if the disk or the user's quota is full.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 impl WorkspaceError {
-    /// Whether a file may not become so long (`ulimit -f`, or the file system).
+    /// Returns true if a file exceeds the maximum length (`ulimit -f` or the file system).
     pub fn is_too_long(&self) -> bool {
         match self {
             WorkspaceError::Stage { source, .. }
@@ -211,7 +211,7 @@ impl WorkspaceError {
         }
     }
 
-    /// Whether a full disk is the cause.
+    /// Returns true if a full disk is the cause.
     pub fn is_full(&self) -> bool {
         match self {
             WorkspaceError::Stage { source, .. }

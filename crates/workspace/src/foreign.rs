@@ -1,7 +1,7 @@
-//! A folder from outside, read as hostile: whoever made it may still be changing it.
+//! Reader of a hostile folder, which its maker may change at any time.
 //!
-//! Comes in: a folder. Goes out: what is in it, by open handles. No link is followed, nothing but files and folders is opened, and what
-//! is mounted in it is not entered.
+//! Input: a folder. Output: its entries, by open handles. It follows no link, opens only files and folders,
+//! and enters no mount.
 
 use crate::linux::{self, Facts};
 use rustix::fd::OwnedFd;
@@ -13,31 +13,31 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// A folder that somebody else made, open for reading.
+/// Foreign folder, open for reading.
 #[derive(Debug)]
 pub struct Foreign {
     fd: OwnedFd,
 }
 
-/// What stands at a name.
+/// Entry of a foreign folder.
 #[derive(Debug)]
 pub enum ForeignEntry {
-    /// A file, open.
+    /// Open file.
     File(ForeignFile),
-    /// A folder, open.
+    /// Open folder.
     Folder(Foreign),
-    /// A symbolic link, with its target.
+    /// Target of a symbolic link.
     Link(Vec<u8>),
-    /// A FIFO, a socket or a device; it was not opened.
+    /// FIFO, socket or device; not opened.
     Other,
 }
 
-/// A file that somebody else made, open for reading. What is read of it is what counts: it may change all the while.
+/// Foreign file, open for reading. Only the bytes read count: the file may change at any time.
 #[derive(Debug)]
 pub struct ForeignFile {
     file: File,
     facts: Facts,
-    /// Where the next reading begins.
+    /// Offset of the next read.
     at: u64,
 }
 
@@ -45,26 +45,26 @@ impl Foreign {
     /// Opens a folder. The last name of the path must not be a link.
     ///
     /// # Errors
-    /// When it is not a folder or may not be read.
+    /// Fails if the path is not a folder or is not readable.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         Ok(Self { fd: rustix::fs::open(path, flags, Mode::empty())? })
     }
 
-    /// The names in it, sorted; nothing when there are more than so many.
+    /// Returns the sorted names, or `None` if there are more than `names_max`.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if the folder cannot be read.
     pub fn names(&self, names_max: usize) -> io::Result<Option<Vec<Vec<u8>>>> {
-        // A handle of its own: where the last listing ended belongs to the open file.
+        // A separate handle: the listing position belongs to the open file.
         let listed = linux::list_up_to(linux::open_dir(&self.fd, b".")?, names_max)?;
         Ok(listed.map(|listed| listed.into_iter().map(|entry| entry.name).collect()))
     }
 
-    /// What stands at a name; nothing where nothing does. The name is one name, not a path.
+    /// Returns the entry with this name, or `None` if it is missing. `name` is a single name, not a path.
     ///
     /// # Errors
-    /// When it cannot be opened. What took the place of a file or a folder since it was looked at is not opened either.
+    /// Fails if the entry cannot be opened, or was replaced by another kind of entry after it was checked.
     pub fn entry(&self, name: &[u8]) -> io::Result<Option<ForeignEntry>> {
         if safepoint_model::path::check_name(name).is_err() {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -75,7 +75,7 @@ impl Foreign {
             FileType::Directory => ForeignEntry::Folder(Self { fd: linux::open_dir(&self.fd, name)? }),
             FileType::RegularFile => {
                 let fd = linux::open_file(&self.fd, name)?;
-                // Something else may have taken its place: what is open counts.
+                // Another file may have replaced it: use the open one.
                 let facts = linux::facts_of(&fd)?;
                 match facts.file_type {
                     FileType::RegularFile => {
@@ -90,27 +90,27 @@ impl Foreign {
 }
 
 impl ForeignFile {
-    /// The permission bits.
+    /// Permission bits.
     pub fn mode(&self) -> u16 {
         self.facts.mode
     }
 
-    /// Whose it is: user and group.
+    /// User and group ids.
     pub fn owner(&self) -> (u32, u32) {
         (self.facts.uid, self.facts.gid)
     }
 
-    /// Its length when it was opened.
+    /// Length when the file was opened.
     pub fn size(&self) -> u64 {
         self.facts.size
     }
 
-    /// Bytes that it takes on the disk.
+    /// Bytes on disk.
     pub fn disk_bytes(&self) -> u64 {
         self.facts.disk_bytes
     }
 
-    /// The capabilities that it gives to whoever runs it.
+    /// File capabilities, if any.
     pub fn capability(&self) -> Option<Vec<u8>> {
         let fd = OwnedFd::from(self.file.try_clone().ok()?);
         let meta = linux::read_meta(&fd, &self.facts).ok()?.meta;

@@ -1,15 +1,16 @@
-//! Laws of ignore files over any bytes, for `crates/fuzzing`; no part of the interface.
+//! Laws of ignore files over arbitrary bytes, for `crates/fuzzing`; not part of the public API.
 
 use crate::check_patterns;
 use crate::rules::Rules;
 use safepoint_model::RelPath;
 
-/// Rules of any text can be asked about any path, and answer the same twice. Each line by itself is a pattern, or a problem that is told.
+/// Checks that rules from any text answer the same twice for any path, and that each line is a valid pattern
+/// or a reported problem.
 ///
-/// The first part, up to a zero byte, is the file; the others are paths.
+/// The bytes before the first zero byte are the file; the others are paths.
 ///
 /// # Panics
-/// When a law is broken.
+/// Panics if a law is broken.
 pub fn rules(bytes: &[u8]) {
     let mut parts = bytes.split(|byte| *byte == 0);
     let text = parts.next().unwrap_or_default();

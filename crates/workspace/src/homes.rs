@@ -1,4 +1,4 @@
-//! Folders that no workspace may be: homes of Safepoint, and file systems that the kernel makes up.
+//! Folders that cannot be workspaces: homes of Safepoint and virtual file systems.
 
 use crate::linux::{self, Names};
 use rustix::fd::AsFd;
@@ -8,12 +8,13 @@ use std::path::Path;
 
 const STORE: &[u8] = b"store";
 const FORMAT: &[u8] = b"format";
-/// The copies that plans work in: workspaces in a home, and no part of what it keeps.
+/// Sandboxes of plans: workspaces in a home that are not part of its data.
 const SANDBOXES: &str = "sandboxes";
-/// A store that is being made has a name or two in it.
+/// A store under construction has one or two names.
 const NAMES_MAX: usize = 16;
 
-/// Whether a directory with these names is a home of Safepoint: its store says so in `store/format`, or in the draft of that file.
+/// Returns true if a directory with these names is a home of Safepoint: it has `store/format` or a draft of
+/// that file.
 pub(crate) fn is_home(dir: impl AsFd, names: &Names) -> bool {
     names.find(STORE).is_some() && has_format(dir)
 }
@@ -40,7 +41,7 @@ fn says_so(store: impl AsFd, name: &[u8]) -> bool {
     read().is_ok_and(|start| start == STORE_MAGIC.as_bytes())
 }
 
-/// Whether a folder is a home of Safepoint, or lies in one other than as a sandbox.
+/// Returns true if a folder is a home of Safepoint or lies in one, unless it is a sandbox.
 pub fn is_in_a_home(path: &Path) -> bool {
     path.ancestors().any(|above| {
         let is_sandbox = path.strip_prefix(above.join(SANDBOXES)).is_ok_and(|below| below.iter().count() > 1);
@@ -48,8 +49,8 @@ pub fn is_in_a_home(path: &Path) -> bool {
     })
 }
 
-/// Whether a folder, or the nearest one above it that is there, is on a file system whose files the kernel makes up as they are read:
-/// they never end, block, or do something when they are opened.
+/// Returns true if a folder, or its nearest existing parent, is on a virtual file system. Files there can be
+/// endless, block, or have side effects when opened.
 pub fn is_made_up(path: &Path) -> bool {
     path.ancestors()
         .find_map(|above| rustix::fs::statfs(above).ok())

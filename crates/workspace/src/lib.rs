@@ -1,8 +1,8 @@
 //! Reads a folder, and changes it crash-atomically.
 //!
-//! Comes in: a folder, and a place that keeps objects. Goes out: trees in that place; or the folder changed, step by
-//! step, so that after any crash and one recovery it is exactly the old or exactly the new tree.
-//! This crate is the only writer in the user's folder. It knows neither the store nor the catalog.
+//! Input: a folder and an object store. Output: trees in that store; or the folder changed, step by step, so
+//! that after any crash and one recovery it is exactly the old or exactly the new tree. This crate is the
+//! only writer in the user's folder. It knows neither the store nor the catalog.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests set up folders"))]
 

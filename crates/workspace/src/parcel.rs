@@ -1,7 +1,7 @@
-//! A folder that is made for others: under a name of its own until it is whole, and gone again unless it is finished.
+//! Output folder: built under a draft name and deleted unless it is finished.
 //!
-//! Comes in: where it is to be, and what is to be in it. Goes out: a new folder under a name that nothing had, durable. Nothing that is
-//! there is replaced. What a kill leaves is the folder under its first name, which says that it is not whole.
+//! Input: the destination and its content. Output: a new, durable folder under an unused name. Nothing is
+//! replaced. A kill leaves the folder under its draft name, which marks it as incomplete.
 
 use crate::copy::split;
 use crate::error::WorkspaceError;
@@ -16,25 +16,25 @@ use safepoint_model::{ObjectSource, Progress, RelPath};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// A folder on its way.
+/// Output folder under construction.
 #[derive(Debug)]
 pub struct Parcel {
-    /// The folder that it is made in.
+    /// Parent folder.
     above: OwnedFd,
     above_path: PathBuf,
-    /// Its name until it is whole.
+    /// Name until it is complete.
     draft: String,
     fd: OwnedFd,
-    /// Folders around it that were not there before, the outermost first.
+    /// Parent folders created for it, the outermost first.
     made: Vec<PathBuf>,
     finished: bool,
 }
 
 impl Parcel {
-    /// Begins a folder in `dir`/`below`; both are made where they are missing. `draft` is its name until it is whole.
+    /// Creates a folder in `dir`/`below`, both created if missing. `draft` is its name until it is complete.
     ///
     /// # Errors
-    /// When a folder cannot be made, or something else has its name.
+    /// Fails if a folder cannot be created or its name is taken.
     pub fn begin(dir: &Path, below: &str, draft: &str) -> Result<Self, WorkspaceError> {
         let mut made = Vec::new();
         match Self::open(dir, below, draft, &mut made) {
@@ -75,10 +75,10 @@ impl Parcel {
         Ok((linux::open_dir_at(self.fd.as_fd(), &above)?, name.to_vec()))
     }
 
-    /// Makes a folder in it.
+    /// Creates a folder in it.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// Fails if the folder cannot be created.
     pub fn folder(&self, path: &RelPath) -> Result<(), WorkspaceError> {
         let made = self.above(path).and_then(|(above, name)| linux::make_dir(above, &name));
         made.map_err(self.failed(path))
@@ -87,15 +87,15 @@ impl Parcel {
     /// Writes a file in it.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails if the file cannot be written.
     pub fn file(&self, path: &RelPath, bytes: &[u8]) -> Result<(), WorkspaceError> {
         self.open_file(path)?.write_all(bytes).map_err(self.failed(path))
     }
 
-    /// A new file in it, to be written by whoever asks.
+    /// Creates a file in it for the caller to write.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// Fails if the file cannot be created.
     pub fn open_file(&self, path: &RelPath) -> Result<std::fs::File, WorkspaceError> {
         let file = self.above(path).and_then(|(above, name)| linux::create_file(above, &name));
         file.map(std::fs::File::from).map_err(self.failed(path))
@@ -104,7 +104,7 @@ impl Parcel {
     /// Writes a captured tree into a new folder in it.
     ///
     /// # Errors
-    /// As [`crate::write_tree`].
+    /// See [`crate::write_tree`].
     pub fn tree(
         &self,
         path: &RelPath,
@@ -116,10 +116,10 @@ impl Parcel {
         write::write_below(source, root, (&above, &name), Times::Recorded, progress)
     }
 
-    /// Makes everything durable and gives the folder the first of these names that nothing has. Returns where it is.
+    /// Makes everything durable and renames the folder to the first unused name of `names`. Returns its path.
     ///
     /// # Errors
-    /// When it cannot be made durable or renamed; it is gone then.
+    /// Fails if the folder cannot be synced or renamed; then it is deleted.
     pub fn finish(mut self, names: impl Iterator<Item = String>) -> Result<PathBuf, WorkspaceError> {
         linux::sync_all(&self.fd).map_err(WorkspaceError::Sync)?;
         for name in names {
@@ -152,7 +152,7 @@ impl Parcel {
 impl Drop for Parcel {
     fn drop(&mut self) {
         if !self.finished {
-            // Whatever cannot be deleted has a name that says what it is.
+            // The name of a folder that cannot be deleted marks it as incomplete.
             let _ = threads::run(|| stage::remove_tree(&self.above, self.draft.as_bytes()));
             take_away(&self.made);
         }
@@ -160,11 +160,11 @@ impl Drop for Parcel {
 }
 
 fn is_missing(path: &Path) -> bool {
-    // The end of a relative path is the empty one, which stands for where we are.
+    // A relative path ends in the empty path, the current directory.
     !path.as_os_str().is_empty() && matches!(rustix::fs::stat(path), Err(Errno::NOENT))
 }
 
-/// Makes a folder; that somebody else was faster is no failure.
+/// Creates a folder; succeeds if another process created it first.
 fn make(above: &OwnedFd, name: &[u8], path: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
     match linux::make_dir(above, name) {
         Ok(()) => made.push(path.to_owned()),
@@ -174,7 +174,7 @@ fn make(above: &OwnedFd, name: &[u8], path: &Path, made: &mut Vec<PathBuf>) -> i
     Ok(())
 }
 
-/// Takes folders away that were made for nothing, as long as nobody put something there.
+/// Removes the created folders that are still empty.
 fn take_away(made: &[PathBuf]) {
     for path in made.iter().rev() {
         if let Ok((above, name)) = split(path) {
@@ -187,7 +187,7 @@ fn is_taken(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty)
 }
 
-/// Whether the file system cannot move without replacing (renameat2(2)).
+/// Returns true if the file system cannot rename without replacing (renameat2(2)).
 fn cannot_move(error: &io::Error) -> bool {
     let cannot = [Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP];
     error.raw_os_error().is_some_and(|raw| cannot.contains(&Errno::from_raw_os_error(raw)))
@@ -229,7 +229,7 @@ mod tests {
         parcel.file(&path("file"), b"text").unwrap();
         drop(parcel);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        // What was there, or came meanwhile, stays.
+        // Existing and concurrently created entries stay.
         let parcel = Parcel::begin(&folder.path().join("new"), "project", ".draft").unwrap();
         fs::write(folder.path().join("new/mine"), "").unwrap();
         drop(parcel);

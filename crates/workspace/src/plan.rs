@@ -1,8 +1,8 @@
-//! What a rollback will do, as a value that can be shown before anything is done.
+//! Plan of a rollback: a value that can be shown before anything changes.
 //!
-//! Comes in: the present and the target, both as snapshots. Goes out: a list of steps in the order in which they are
-//! to be done, or the list of obstacles. Only what the present snapshot holds is ever taken away; what was never captured,
-//! then or now, is not touched.
+//! Input: snapshots of the current state and the target. Output: the steps in order, or the list of
+//! obstacles. A step removes only entries of the current snapshot; entries that were never captured, then or
+//! now, are not touched.
 
 use crate::error::{Obstacle, WorkspaceError};
 use crate::linux;
@@ -24,59 +24,60 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 
-/// A path that changes at once: what is there, and what will be.
+/// Path to swap, with its old and new entry.
 type Swap = (RelPath, Option<Entry>, Option<Entry>);
 
-/// The rights that work in a directory takes.
+/// Rights needed to work in a directory.
 const WORK_BITS: u16 = 0o700;
 
-/// What a rollback will do.
+/// Plan of a rollback.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// In the order in which they are to be done.
+    /// Steps in order of execution.
     pub steps: Vec<Step>,
-    /// Every path that changes, for people.
+    /// Every path that changes, for users.
     pub paths: Vec<ChangedPath>,
-    /// Files and links that are put back or made.
+    /// Files and links that are restored or created.
     pub restored: u64,
-    /// Files and links that are taken away.
+    /// Files and links that are removed.
     pub removed: u64,
-    /// Bytes that have to be written beside the workspace first.
+    /// Bytes to stage beside the workspace first.
     pub stage_bytes: u64,
-    /// ACLs and capabilities that cannot be put back here, in users' words.
+    /// ACLs and capabilities that cannot be restored here, in users' words.
     pub warnings: Vec<String>,
-    /// Paths of the target that stay as they are: nothing of them is touched, and all else is put back.
+    /// Paths of the target that stay unchanged; everything else is restored.
     pub blocked: Vec<Blocked>,
 }
 
-/// A path of the target that a rollback leaves as it is.
+/// Path of the target that a rollback leaves unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Blocked {
-    /// Which, with everything below it.
+    /// Path; includes everything below it.
     pub path: RelPath,
-    /// Why, for people.
+    /// Reason, for users.
     pub why: String,
 }
 
-/// Whether owner and group are put back: only root can give files away.
+/// Returns the treatment of owner and group: only root can restore them.
 pub(crate) fn owners() -> Owners {
     if linux::is_root() { Owners::Compared } else { Owners::Ignored }
 }
 
-/// Whether a target knows about ACLs and capabilities.
+/// Knowledge of a target about ACLs and capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// What it does not have was not there.
+    /// Missing ACLs and capabilities did not exist.
     Captured,
-    /// It was taken before they were captured: what is there now stays.
+    /// Taken before they were captured: the current ones stay.
     Unknown,
 }
 
-/// Works out how to get from `now` to `target`.
+/// Computes the steps from `now` to `target`.
 ///
 /// # Errors
-/// [`WorkspaceError::Obstructed`] when something that may not be touched is in the way, [`WorkspaceError::Space`] when there
-/// is too little room, or when a tree cannot be read. Nothing has changed then.
+/// Returns [`WorkspaceError::Obstructed`] if an untouchable entry blocks the way and
+/// [`WorkspaceError::Space`] if the disk has too little space. Fails if a tree cannot be read. Nothing has
+/// changed then.
 pub fn plan(
     root: &Root,
     source: &dyn ObjectSource,
@@ -143,26 +144,26 @@ struct Planner<'a> {
     target_root: Entry,
     now_tree: ObjectId,
     target_tree: ObjectId,
-    /// What is really to be done, once everything that is not ours to touch is left out.
+    /// Differences to act on, without untouchable entries.
     effective: Vec<Delta>,
-    /// Files beside SQLite databases that the target does not have: they go with what they belong to.
+    /// Sidecar files of SQLite databases that the target lacks; their database decides about them.
     sidecars: Vec<(RelPath, Entry)>,
-    /// Databases of which something is replaced.
+    /// Databases with a replaced part.
     databases: BTreeSet<RelPath>,
-    /// Directories that stay because of what is in them.
+    /// Directories kept because of their content.
     kept: Vec<RelPath>,
-    /// What stays because it cannot be touched, while the rest goes on.
+    /// Untouchable paths that do not stop the rollback.
     blocked: Vec<Blocked>,
     obstacles: Vec<Obstacle>,
     limits: Limits,
     lost: Lost,
 }
 
-/// What cannot be put back in this workspace, by this process.
+/// Metadata that this process can restore in this workspace.
 pub(crate) struct Limits {
     /// The file system keeps ACLs.
     acls: bool,
-    /// This process may give capabilities to programs.
+    /// This process may set file capabilities.
     capabilities: bool,
 }
 
@@ -172,7 +173,7 @@ impl Limits {
         Self { acls, capabilities: linux::may_set_capabilities() }
     }
 
-    /// As much of `wanted` as can be put back.
+    /// Returns the restorable part of `wanted`.
     pub(crate) fn attainable<'m>(&self, wanted: &'m Meta) -> Cow<'m, Meta> {
         let mut meta = Cow::Borrowed(wanted);
         if !self.acls && wanted.has_acl() {
@@ -185,7 +186,7 @@ impl Limits {
     }
 }
 
-/// Paths that do not get back what they had.
+/// Paths that lose metadata.
 #[derive(Default)]
 struct Lost {
     acls: BTreeSet<RelPath>,
@@ -194,7 +195,7 @@ struct Lost {
 }
 
 impl Lost {
-    /// Takes in what of an entry cannot be put back.
+    /// Records the metadata of an entry that cannot be restored.
     fn note(&mut self, path: &RelPath, wanted: &Meta, limits: &Limits) {
         if wanted.has_acl() && !limits.acls {
             self.acls.insert(path.clone());
@@ -229,10 +230,10 @@ impl Lost {
 }
 
 impl Planner<'_> {
-    /// Takes a difference in, as far as it may be acted on.
+    /// Adds a difference, as far as it may be acted on.
     fn admit(&mut self, delta: Delta) -> Result<(), WorkspaceError> {
         match &delta {
-            // What stands there now stays: `Root::check_own_folder` looks at it.
+            // The current entry stays: `Root::check_own_folder` checks it.
             Delta::Removed { path, .. } | Delta::Replaced { path, .. } | Delta::Meta { path, .. }
                 if *path == own_path() =>
             {
@@ -251,7 +252,7 @@ impl Planner<'_> {
             Delta::Added { path, .. } => {
                 let in_the_way =
                     self.now.coverage.skipped.iter().find(|skipped| skipped.path == *path).cloned();
-                // It lives by its own rules; the rest can go back all the same.
+                // Another home stays unchanged; everything else can be rolled back.
                 if in_the_way.as_ref().is_some_and(|skipped| skipped.why == Why::OtherHome) {
                     self.kept.push(path.clone());
                     return Ok(());
@@ -283,16 +284,17 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Whether a file lies beside a SQLite database, here or in the target, and has the name of one of its own.
+    /// Returns true if a file has the name of a sidecar of a SQLite database, here or in the target.
     fn is_sidecar(&self, path: &RelPath, entry: &Entry) -> Result<bool, ObjectError> {
         let (Node::File(_), Some(base)) = (&entry.node, sqlite::base_path(path)) else { return Ok(false) };
         Ok(sqlite::has_database(self.source, self.now_tree, &base)?
             || sqlite::has_database(self.source, self.target_tree, &base)?)
     }
 
-    /// Decides what becomes of the files beside SQLite databases. A log, a journal or an index beside a database of another moment damages it when it is
-    /// opened next. So they go wherever the database or its log is replaced, also what a program makes there until then. Where neither is, a
-    /// program may be at work with them, and they stay: an empty log says the same as none.
+    /// Decides about the sidecar files of SQLite databases. A log, journal or index beside a database of
+    /// another time damages it on the next open. So sidecars are removed if the database or its log is
+    /// replaced, including those that a program creates until then. Otherwise a program may be using them and
+    /// they stay: an empty log equals a missing one.
     fn admit_sidecars(&mut self) -> Result<(), WorkspaceError> {
         let sidecars = std::mem::take(&mut self.sidecars);
         let is_log = |path: &RelPath| path.as_bytes().ends_with(sqlite::LOG);
@@ -326,7 +328,7 @@ impl Planner<'_> {
         for base in &replaced {
             let (old, new) = (self.present(base)?, change::find(self.source, self.target_tree, base)?);
             let is_admitted = |delta: &Delta| delta.path() == base && !matches!(delta, Delta::Meta { .. });
-            // A program that goes on with the old log would move it into the database.
+            // A program that continues with the old log would copy it into the database.
             if let (
                 Some(old @ Entry { node: Node::File(_), .. }),
                 Some(new @ Entry { node: Node::File(_), .. }),
@@ -341,8 +343,9 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Puts the swaps of databases last, each with those of the files beside it. The database is the first of them: what a program makes beside
-    /// the old one until then is displaced, too, and is found in its slot later.
+    /// Moves the swaps of databases to the end, each followed by its sidecar files. The database comes first:
+    /// a file that a program creates beside the old database until then is displaced, too, and is found in
+    /// its slot later.
     fn with_databases(&self, swaps: Vec<Swap>) -> Result<Vec<Swap>, WorkspaceError> {
         let base_of = |path: &RelPath| {
             let base =
@@ -364,8 +367,8 @@ impl Planner<'_> {
         Ok(swaps)
     }
 
-    /// Whether a mount stands in the way of a path: then this path stays, and the rest goes on. Whatever else was never captured is an
-    /// obstacle to the whole.
+    /// Returns true if a mount blocks a path: the path stays and the rest continues. Any other uncaptured
+    /// entry is an obstacle to the whole rollback.
     fn is_mounted(&mut self, path: &RelPath, in_the_way: Option<Skipped>) -> bool {
         match in_the_way {
             Some(Skipped { path: at, why: Why::MountPoint }) => {
@@ -385,7 +388,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether something of a difference in mode, owner or attributes can be put back. What cannot be is noted.
+    /// Returns true if any part of a metadata difference can be restored. Records the rest.
     fn can_change(&mut self, path: &RelPath, old: &Entry, new: &Entry) -> bool {
         self.lost.note(path, &new.meta, &self.limits);
         let acls =
@@ -396,7 +399,7 @@ impl Planner<'_> {
             return false;
         }
         let wanted = self.limits.attainable(&new.meta);
-        // A capability that may not be set may not be taken away either, but a new file has none.
+        // A capability that may not be set may not be removed either, but a new file has none.
         let (old, wanted) = match new.meta.has_capability() && !self.limits.capabilities {
             true => (Cow::Owned(old.meta.without_capability()), wanted),
             false => (Cow::Borrowed(&old.meta), wanted),
@@ -404,19 +407,20 @@ impl Planner<'_> {
         !old.same_but_times(&wanted, owners())
     }
 
-    /// Whether a file has a capability that it is to lose and that this process may not take from it: it is replaced instead.
+    /// Returns true if a file must lose a capability that this process may not remove: the file is replaced
+    /// instead.
     fn keeps_capability(&self, old: &Entry, new: &Entry) -> bool {
         !self.limits.capabilities && old.meta.has_capability() && !new.meta.has_capability()
     }
 
-    /// Whether the root itself changes.
+    /// Returns true if the root itself changes.
     fn root_changes(&mut self) -> bool {
         let (now, target) = (self.now.root.clone(), self.target_root.clone());
         !now.meta.same_but_times(&target.meta, owners()) && self.can_change(&RelPath::root(), &now, &target)
     }
 
-    /// A directory goes as a whole, unless it holds something that was never captured: then what was captured goes, and the
-    /// directory stays.
+    /// Removes a directory as a whole. If it contains uncaptured entries, only the captured ones are removed
+    /// and the directory stays.
     fn admit_removal(&mut self, path: &RelPath, old: &Entry) -> Result<(), WorkspaceError> {
         if self.target.coverage.leaves_out(path) {
             return Ok(());
@@ -436,7 +440,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Two names of one directory that this file system takes for one.
+    /// Finds two names of a directory that are the same on this file system.
     fn check_case(&mut self, target: ObjectId) -> Result<(), WorkspaceError> {
         let mut seen: HashMap<String, RelPath> = HashMap::new();
         let mut clashes = Vec::new();
@@ -451,8 +455,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Rights first, then what goes, what is replaced and what is made, and the final modes last: a directory may end up
-    /// forbidding what was just done in it.
+    /// Orders the steps: rights first, then removals, replacements and creations, final modes last, because a
+    /// mode may forbid changes in its directory.
     fn steps(&mut self) -> Result<Vec<Step>, WorkspaceError> {
         let lent = self.rights_to_lend()?;
         let root_changes = self.root_changes();
@@ -464,7 +468,7 @@ impl Planner<'_> {
         for delta in &self.effective {
             match delta {
                 Delta::Removed { path, old } => {
-                    // It leaves as it is; no mode has to be put right at its old place.
+                    // It leaves with its mode; its old path needs none.
                     finals.remove(path);
                     removed.push((path.clone(), Some(old.clone()), None));
                 }
@@ -496,13 +500,13 @@ impl Planner<'_> {
             let how = How::Swap { slot: steps.len() as u64 };
             steps.push(Step { path, old: old.map(expected), new: new.map(expected), how });
         }
-        // Deepest first: a directory that loses the right to be entered must be the last of its line.
+        // Deepest first: a directory that loses the right to be entered must come after its children.
         steps.extend(finals.into_values().rev());
         Ok(steps)
     }
 
-    /// Directories in which something changes place and whose mode forbids it although they are ours: what they are, and what
-    /// they are for as long as the rollback works in them.
+    /// Returns own directories whose mode forbids a needed change: their current entry, and the entry with
+    /// rights for the duration of the rollback.
     fn rights_to_lend(&mut self) -> Result<BTreeMap<RelPath, (Entry, Entry)>, WorkspaceError> {
         let mut lent = BTreeMap::new();
         if linux::is_root() {
@@ -517,7 +521,7 @@ impl Planner<'_> {
                 Delta::Meta { .. } => continue,
             };
             directories.extend(path.split_last().map(|(above, _)| above));
-            // Moving a directory elsewhere rewrites its `..`, which takes the right to write in it.
+            // Moving a directory rewrites its `..`, which requires write permission in it.
             if matches!(moved, Some(Entry { node: Node::Directory(_), .. })) {
                 directories.insert(path.clone());
             }
@@ -538,15 +542,15 @@ impl Planner<'_> {
         Ok(lent)
     }
 
-    /// Root may do everything, except on a file system that is mounted read-only.
+    /// Checks that the file system is writable: a read-only mount stops even root.
     fn check_writable_root(&mut self) {
         if !self.effective.is_empty() && !self.may_write(&RelPath::root()) {
             self.obstacles.push(Obstacle::ReadOnly(RelPath::root()));
         }
     }
 
-    /// Whether a file has other names, which would get its new mode too: one may be in the workspace and due to keep its own,
-    /// another may lie outside. Such a file is replaced instead.
+    /// Returns true if a file has other names, which would get the new mode too. They may keep their mode, or
+    /// lie outside the workspace. Such a file is replaced instead.
     fn is_shared(&self, path: &RelPath) -> bool {
         let Some((above, name)) = path.split_last() else { return false };
         let facts =
@@ -566,14 +570,14 @@ impl Planner<'_> {
         change::find(self.source, self.now_tree, path)
     }
 
-    /// Whether there is room for all that has to be written first.
+    /// Checks the free space for all staged data.
     fn check_space(&self, plan: &Plan) -> Result<(), WorkspaceError> {
         let free_bytes = linux::free_bytes(self.root.fd())
             .map_err(|source| WorkspaceError::Read { path: RelPath::root(), source })?;
         if plan.stage_bytes <= free_bytes {
             return Ok(());
         }
-        // Perhaps much of it are holes. To know takes reading the lists of pieces, so it is looked at only now.
+        // Much of it may be holes. To know, the chunk lists must be read; that is done only here.
         let needed_bytes = plan.stage_bytes.saturating_sub(self.hole_bytes()?);
         if needed_bytes > free_bytes {
             return Err(WorkspaceError::Space { needed_bytes, free_bytes });
@@ -581,7 +585,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// How much of what is to be written are holes, or zeros in pieces of the same length, which are never written.
+    /// Returns the bytes of holes, and of zero chunks of the same length, which are never written.
     fn hole_bytes(&self) -> Result<u64, WorkspaceError> {
         let mut bytes = 0u64;
         for change in change::changes(self.source, &self.effective)? {
@@ -596,7 +600,7 @@ impl Planner<'_> {
         Ok(bytes)
     }
 
-    /// Every path that changes, and the counts.
+    /// Reports every changed path and the counts.
     fn report(&mut self) -> Result<Plan, WorkspaceError> {
         let mut plan = Plan::default();
         for change in change::changes(self.source, &self.effective)? {
@@ -628,7 +632,7 @@ impl Planner<'_> {
     }
 }
 
-/// The content that a change puts in place.
+/// Returns the content that a change restores.
 fn written(change: &Change) -> Option<&Content> {
     match &change.new {
         Some(Entry { node: Node::File(content), .. }) if change.kind != ChangeKind::Mode => Some(content),
@@ -649,7 +653,7 @@ fn meta_step(path: &RelPath, old: &Entry, new: &Entry) -> Step {
     }
 }
 
-/// A directory must be one that we may write in for as long as it has to be moved.
+/// Returns true if a directory lacks the owner rights needed to move it.
 fn needs_work_bits(entry: &Entry) -> bool {
     matches!(entry.node, Node::Directory(_)) && entry.meta.mode & WORK_BITS != WORK_BITS && !linux::is_root()
 }

@@ -1,26 +1,26 @@
-//! What the file system of a workspace can do, found out by trying, in Safepoint's own folder.
+//! Capabilities of the workspace's file system, probed in Safepoint's own folder.
 
 use crate::linux::{self, Lease};
 use crate::root::Root;
 use rustix::fd::OwnedFd;
 use std::io;
 
-/// What the file system can do. Where it cannot, there is another way, and the user is told.
+/// Capabilities of a file system. A missing one has a fallback and a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Two entries can be exchanged in one step.
+    /// Two entries can be exchanged atomically.
     pub exchange: bool,
     /// An entry can be moved without replacing another.
     pub no_replace: bool,
-    /// The kernel tells whether a file is open for writing. Found with a file of our own, so it is no promise about files of other
-    /// users: each displaced file is asked about separately. Without it every file may have a writer.
+    /// The kernel reports files open for writing. Probed with our own file, so other users' files may differ:
+    /// each displaced file is checked separately. Without it every file may have a writer.
     pub leases: bool,
-    /// Names that differ only in case are two names.
+    /// Names that differ only in case are distinct.
     pub case_matters: bool,
 }
 
 impl Default for Capabilities {
-    /// What ext4, xfs, btrfs and tmpfs have.
+    /// Returns the capabilities of ext4, xfs, btrfs and tmpfs.
     fn default() -> Self {
         Self { exchange: true, no_replace: true, leases: true, case_matters: true }
     }
@@ -31,10 +31,10 @@ const ONE_IN_LOWER_CASE: &[u8] = b"probe-one";
 pub(crate) const TWO: &[u8] = b"probe-two";
 
 impl Capabilities {
-    /// Tries everything out.
+    /// Probes the file system.
     ///
     /// # Errors
-    /// When nothing can be written in the workspace at all.
+    /// Fails if the workspace is not writable.
     pub fn probe(root: &Root) -> io::Result<Self> {
         let own = root.make_own_folder()?;
         let result = try_out(&own);
@@ -47,7 +47,7 @@ impl Capabilities {
         result
     }
 
-    /// What users should know about ways that are less good, in their words.
+    /// Returns warnings about missing capabilities, in users' words.
     pub fn warnings(&self) -> Vec<&'static str> {
         let mut warnings = Vec::new();
         if !self.exchange {
@@ -74,7 +74,7 @@ impl Capabilities {
         warnings
     }
 
-    /// What both have.
+    /// Returns the common capabilities of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -90,7 +90,7 @@ fn try_out(own: &OwnedFd) -> io::Result<Capabilities> {
     for name in [ONE, TWO] {
         match linux::create_file(own, name) {
             Ok(_) => {}
-            // A probe that was killed left it.
+            // A killed probe left it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }

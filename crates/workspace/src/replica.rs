@@ -1,10 +1,11 @@
-//! A copy of a folder that moves from one captured state to another, for commands that are to be tried there.
+//! Copy of a folder that moves between captured states, to try commands in.
 //!
-//! Comes in: a folder, and captured states with the plan of a rollback to each. Goes out: a copy that is what the folder would be after that
-//! rollback, with everything that captures leave out. The folder itself is only read.
+//! Input: a folder, and captured states with the rollback plan for each. Output: a copy that equals the
+//! folder after that rollback, including the paths that captures leave out. The folder itself is only read.
 //!
-//! Between two states only what differs is written. What a command changed in the copy is found by its stamps (inode, size, times) and put
-//! back: captured paths from objects, all others from the folder. Nothing is made durable: after a crash the copy is deleted.
+//! A move writes only differences. Changes by a command are found by timestamps, inode and size, and undone:
+//! captured paths from objects, all others from the folder. Nothing is synced: after a crash the copy is
+//! deleted.
 
 use crate::copy::{self, Copied, Copying, Here, Selection};
 use crate::error::WorkspaceError;
@@ -28,13 +29,13 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-/// Every path of a folder, as the kernel describes it.
+/// Facts of every path of a folder.
 type Stamps = BTreeMap<RelPath, Facts>;
 
-/// The name of a file that is made for a moment to learn whether content can be shared.
+/// Temporary file that tests if content can be shared.
 const SHARE_NAME: &[u8] = b".safepoint-share";
 
-/// A folder that is about to be copied.
+/// Folder to copy.
 pub struct ReplicaDraft {
     original: Root,
     own: Vec<RelPath>,
@@ -42,51 +43,51 @@ pub struct ReplicaDraft {
     stamps: Stamps,
 }
 
-/// A copy of a folder, in one of the states that it was moved to.
+/// Copy of a folder, in one of its states.
 pub struct Replica {
     original: Root,
     copy: Root,
     own: Vec<RelPath>,
     only: Option<Vec<OsString>>,
     copied: Copied,
-    /// The folder just before it was copied.
+    /// Facts of the folder just before the copy.
     before: Stamps,
-    /// The copy as it was left to a command.
+    /// Facts of the copy before a command ran.
     ledger: Stamps,
     at: Option<Standing>,
-    /// Paths that a move which failed may have left in any state.
+    /// Paths left in an unknown state by a failed move.
     unsure: BTreeSet<RelPath>,
 }
 
-/// A state that a copy is to be in.
+/// State to move a copy to.
 #[derive(Clone, Copy)]
 pub struct Destination<'a> {
-    /// The folder as it is.
+    /// Current state of the folder.
     pub now: &'a Snapshot,
-    /// The captured state, and how a rollback gets there; the folder as it is where there is none.
+    /// Captured state with the rollback plan to it; `None` for the current state.
     pub target: Option<(&'a Snapshot, &'a Plan)>,
-    /// Which time restored files carry.
+    /// Timestamps of restored files.
     pub times: Times,
 }
 
-/// What makes a state of the copy.
+/// Definition of a state of the copy.
 #[derive(Debug, Clone, Default)]
 struct Standing {
-    /// What it holds of captured paths.
+    /// Tree of the captured paths.
     tree: Option<ObjectId>,
-    /// Whether these come from objects; from the folder otherwise.
+    /// True if they come from objects; otherwise from the folder.
     captured: bool,
-    /// Captured paths of the folder that it does not have.
+    /// Captured paths of the folder that this state lacks.
     removed: BTreeSet<RelPath>,
-    /// Paths of the target that stay as they are in the folder.
+    /// Paths of the target that stay as in the folder.
     kept: BTreeSet<RelPath>,
 }
 
-/// What is to be at a path.
+/// Content wanted at a path.
 enum Wanted {
     Nothing,
     Object(Entry),
-    /// Whatever the folder has there.
+    /// Entry of the folder, if any.
     Original,
 }
 
@@ -95,10 +96,11 @@ fn selection<'a>(own: &'a [RelPath], only: &'a Option<Vec<OsString>>) -> Selecti
 }
 
 impl ReplicaDraft {
-    /// Looks at a folder. `own` are paths that are not copied; `only`, names in its root, without which nothing else is.
+    /// Reads the facts of a folder. `own` lists paths that are not copied; `only` limits the copy to these
+    /// names in the root.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if the folder cannot be read.
     pub fn new(
         original: Root,
         own: Vec<RelPath>,
@@ -108,10 +110,10 @@ impl ReplicaDraft {
         Ok(Self { original, own, only, stamps })
     }
 
-    /// How many bytes a copy takes in this folder: none where the file system shares content.
+    /// Returns the bytes that a copy takes in this folder: 0 if the file system shares content.
     ///
     /// # Errors
-    /// When nothing can be written there.
+    /// Fails if the folder is not writable.
     pub fn bytes_in(&self, folder: &Path) -> Result<u64, WorkspaceError> {
         let files = || self.stamps.iter().filter(|(_, facts)| facts.file_type.is_file());
         if let Some((path, _)) = files().find(|(_, facts)| facts.disk_bytes > 0)
@@ -127,7 +129,7 @@ impl ReplicaDraft {
         let folder = rustix::fs::open(folder, flags, Mode::empty())?;
         let Some((above, name)) = path.split_last() else { return Ok(false) };
         let from = linux::open_dir_at(self.original.fd(), &above).and_then(|dir| linux::open_file(dir, name));
-        // One that cannot be read tells nothing about the others.
+        // An unreadable file proves nothing about the others.
         let Ok(from) = from else { return Ok(false) };
         let to = linux::create_file(&folder, SHARE_NAME)?;
         let shared = rustix::fs::ioctl_ficlone(&to, &from).is_ok();
@@ -135,10 +137,10 @@ impl ReplicaDraft {
         Ok(shared)
     }
 
-    /// Copies it into a new folder.
+    /// Copies the folder into a new folder.
     ///
     /// # Errors
-    /// As [`copy_tree`](crate::copy_tree).
+    /// See [`copy_tree`](crate::copy_tree).
     pub fn make(self, to: &Path, progress: &dyn Progress) -> Result<Replica, WorkspaceError> {
         let Self { original, own, only, stamps: before } = self;
         settle_stamps(&before);
@@ -152,10 +154,10 @@ impl ReplicaDraft {
     }
 }
 
-/// Bytes that can still be written where this folder lies.
+/// Returns the free bytes on the file system of this folder.
 ///
 /// # Errors
-/// When it cannot be opened.
+/// Fails if the folder cannot be opened.
 pub fn free_bytes(folder: &Path) -> Result<u64, WorkspaceError> {
     linux::open_folder(folder).and_then(linux::free_bytes).map_err(|source| made(folder, source))
 }
@@ -164,7 +166,7 @@ fn made(folder: &Path, source: io::Error) -> WorkspaceError {
     WorkspaceError::MakeCopy { path: folder.to_owned(), source }
 }
 
-/// Waits until a change of any of these paths would show.
+/// Waits until a change of any of these paths would be visible.
 fn settle_stamps(stamps: &Stamps) {
     if let Some(newest) = stamps.values().map(|facts| facts.ctime_ns).max() {
         linux::wait_for_tick(newest);
@@ -194,7 +196,7 @@ fn stamps_below(
         };
         let mut found = vec![(path.clone(), facts)];
         if facts.file_type.is_dir() && facts.place == root.place() {
-            // What may not be entered is what its own stamp says, and what went away is nothing.
+            // A directory that cannot be entered is compared by its own facts; a deleted one is ignored.
             if let Ok(below) = linux::open_dir(dir, name) {
                 found.extend(stamps_below(root, &below, &path, selection)?);
             }
@@ -206,7 +208,7 @@ fn stamps_below(
     Ok(found?.into_iter().flatten().collect())
 }
 
-/// The paths at which two looks at a folder differ. Of a directory that is there both times, its own stamp counts.
+/// Returns the paths whose facts differ. A directory present in both is compared by its own facts.
 fn differing<'s>(old: &'s Stamps, new: &'s Stamps) -> impl Iterator<Item = &'s RelPath> {
     let changed = old.iter().filter(|(path, old)| {
         !new.get(*path).is_some_and(|new| {
@@ -236,7 +238,7 @@ impl Standing {
 }
 
 impl Standing {
-    /// The entry of the tree at a path.
+    /// Returns the tree entry at a path.
     fn entry(&self, source: &dyn ObjectSource, path: &RelPath) -> Result<Option<Entry>, WorkspaceError> {
         match self.tree.filter(|_| !holds(&self.kept, path)) {
             Some(tree) => Ok(change::find(source, tree, path)?),
@@ -244,13 +246,13 @@ impl Standing {
         }
     }
 
-    /// The same, where it is what the copy has.
+    /// Returns the tree entry at a path if the copy takes it from objects.
     fn captured(&self, source: &dyn ObjectSource, path: &RelPath) -> Result<Option<Entry>, WorkspaceError> {
         if self.captured { self.entry(source, path) } else { Ok(None) }
     }
 }
 
-/// Whether a path, or one above it, is one of these.
+/// Returns true if the set contains the path or one of its parents.
 fn holds(paths: &BTreeSet<RelPath>, path: &RelPath) -> bool {
     let mut here = Some(path.clone());
     while let Some(path) = here {
@@ -263,20 +265,21 @@ fn holds(paths: &BTreeSet<RelPath>, path: &RelPath) -> bool {
 }
 
 impl Replica {
-    /// Where the copy is.
+    /// Path of the copy.
     pub fn path(&self) -> &Path {
         self.copy.path()
     }
 
-    /// What is not in the copy, and why.
+    /// Paths left out of the copy, with reasons.
     pub fn left_out(&self) -> &[Skipped] {
         &self.copied.left_out
     }
 
-    /// Makes the copy what the folder would be in this state, whatever a command did to it.
+    /// Moves the copy to this state and undoes all changes by commands.
     ///
     /// # Errors
-    /// When an object is missing or damaged, something cannot be written, or the user interrupts. The next move puts right what this one left.
+    /// Fails if an object is missing or damaged, an entry cannot be written, or the run is interrupted. The
+    /// next move repairs the copy.
     pub fn move_to(
         &mut self,
         source: &dyn ObjectSource,
@@ -290,7 +293,7 @@ impl Replica {
         let from = match self.at.take() {
             Some(from) => from,
             None => {
-                // What changed in the folder between the two looks is not what was captured, or not what was copied.
+                // A path that changed between the two scans differs from the capture or from the copy.
                 let now = look(&self.original, selection(&self.own, &self.only))?;
                 paths.extend(differing(&self.before, &now).cloned());
                 Standing { tree: destination.now.tree(), ..Standing::default() }
@@ -308,7 +311,7 @@ impl Replica {
         moved.and_then(|()| self.take_stock())
     }
 
-    /// Everything in the copy, also what a command made beside the names that were copied.
+    /// Reads the facts of the whole copy, including files that a command created beside the copied names.
     fn look(&self) -> Result<Stamps, WorkspaceError> {
         look(&self.copy, Selection { own: &self.own, only: None })
     }
@@ -318,7 +321,7 @@ impl Replica {
         Ok(differing(&self.ledger, &now).cloned().collect())
     }
 
-    /// Notes what the copy is, so that whatever a command changes shows.
+    /// Records the facts of the copy, so that changes by a command are visible.
     fn take_stock(&mut self) -> Result<(), WorkspaceError> {
         self.ledger = self.look()?;
         settle_stamps(&self.ledger);
@@ -355,7 +358,7 @@ impl Replica {
     }
 }
 
-/// The paths at which two states of the copy differ.
+/// Collects the paths at which two states of the copy differ.
 fn differences(
     source: &dyn ObjectSource,
     from: &Standing,
@@ -371,26 +374,26 @@ fn differences(
     Ok(())
 }
 
-/// A move from one state to another.
+/// Move from one state to another.
 struct Journey<'a> {
     from: &'a Standing,
     to: &'a Standing,
-    /// The topmost paths that may differ.
+    /// Topmost paths that may differ.
     paths: &'a BTreeSet<RelPath>,
-    /// Those of them, with all below, that may be in any state.
+    /// Subset of `paths` in an unknown state, with everything below.
     unsure: &'a BTreeSet<RelPath>,
 }
 
-/// A move under way.
+/// Running move.
 struct Carry<'a> {
     replica: &'a Replica,
     source: &'a dyn ObjectSource,
     journey: &'a Journey<'a>,
     writer: StageWriter<'a>,
     copying: Copying<'a>,
-    /// What directories are given at the end: writing in them may take rights that they do not give.
+    /// Final metadata of directories, set last: writing in them may need rights that it removes.
     metas: BTreeMap<RelPath, Meta>,
-    /// Directories that were made with all that belongs in them.
+    /// Directories created with their whole content.
     made: BTreeSet<RelPath>,
     progress: &'a dyn Progress,
 }
@@ -404,8 +407,8 @@ impl Carry<'_> {
         Ok(if holds(&to.removed, path) { Wanted::Nothing } else { Wanted::Original })
     }
 
-    /// Whether a directory of the copy has the same origin before and after the move. Then each path that differs in it is known by itself,
-    /// and otherwise all of it has to be gone through.
+    /// Returns true if a directory of the copy has the same origin before and after the move. Then its
+    /// differing paths are known; otherwise all of it must be walked.
     fn is_known(&self, path: &RelPath, wanted: &Wanted) -> Result<bool, WorkspaceError> {
         let was_there = self.replica.ledger.get(path).is_some_and(|facts| facts.file_type.is_dir());
         if !was_there || holds(self.journey.unsure, path) {
@@ -419,7 +422,7 @@ impl Carry<'_> {
         })
     }
 
-    /// Makes one path of the copy what it is to be. The directories above it are.
+    /// Makes one path of the copy match its state. Its parents match already.
     fn settle(&mut self, path: &RelPath) -> Result<(), WorkspaceError> {
         if self.progress.interrupted() {
             return Err(WorkspaceError::Interrupted);
@@ -429,7 +432,7 @@ impl Carry<'_> {
         let wanted = self.wanted(path)?;
         let dir = match self.open(&above) {
             Ok(dir) => dir,
-            // Nothing is to be where nothing above it is.
+            // A path without a parent directory needs no entry.
             Err(error) if is_no_place(&error) && !matches!(wanted, Wanted::Object(_)) => return Ok(()),
             Err(error) => return Err(failed(error)),
         };
@@ -472,7 +475,7 @@ impl Carry<'_> {
         }
     }
 
-    /// Makes all of a captured directory, with what the folder has in it besides.
+    /// Creates a captured directory, including the folder's uncaptured entries in it.
     fn build(
         &mut self,
         dir: &OwnedFd,
@@ -505,7 +508,7 @@ impl Carry<'_> {
         Ok(())
     }
 
-    /// The folder's own directory at a path, if it has one there.
+    /// Opens the directory of the original folder at a path, if any.
     fn original_directory(&self, path: &RelPath) -> io::Result<Option<(OwnedFd, Meta)>> {
         match linux::open_dir_at(self.replica.original.fd(), path) {
             Ok(fd) => {
@@ -517,7 +520,7 @@ impl Carry<'_> {
         }
     }
 
-    /// Copies what the folder has under a name, if anything.
+    /// Copies the entry of the original folder, if any.
     fn copy_again(&self, above: &RelPath, name: &[u8]) -> Result<(), WorkspaceError> {
         let failed = |source| WorkspaceError::Copy { path: above.clone(), source };
         let from = match linux::open_dir_at(self.replica.original.fd(), above) {
@@ -529,7 +532,7 @@ impl Carry<'_> {
         self.copying.alone(&Here { from, to, path: above.clone(), depth }, name)
     }
 
-    /// Takes out of a directory that was copied whole what this state does not have.
+    /// Removes the paths that this state lacks from a directory that was copied whole.
     fn take_away_below(&mut self, path: &RelPath) -> Result<(), WorkspaceError> {
         let below: Vec<RelPath> =
             self.journey.to.removed.iter().filter(|removed| removed.is_within(path)).cloned().collect();
@@ -537,7 +540,7 @@ impl Carry<'_> {
         below.iter().try_for_each(|removed| self.settle(removed))
     }
 
-    /// Opens a directory of the copy in which something changes, lending the rights that it takes.
+    /// Opens a directory of the copy for changes, adding the needed rights.
     fn open(&mut self, path: &RelPath) -> io::Result<OwnedFd> {
         let fd = linux::open_dir_at(self.replica.copy.fd(), path)?;
         let facts = linux::facts_of(&fd)?;
@@ -549,7 +552,7 @@ impl Carry<'_> {
         Ok(fd)
     }
 
-    /// Gives directories what they are to have, deepest first: one may forbid what was just done in it.
+    /// Sets the metadata of directories, deepest first, because a mode may forbid changes in its directory.
     fn finish(self) -> Result<(), WorkspaceError> {
         for (path, wanted) in self.metas.iter().rev() {
             let failed = |source| WorkspaceError::Copy { path: path.clone(), source };
@@ -564,7 +567,7 @@ impl Carry<'_> {
     }
 }
 
-/// Whether there is no directory at a path: nothing is there, or something else.
+/// Returns true if no directory is at a path.
 fn is_no_place(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         || matches!(error.raw_os_error(), Some(libc::ELOOP | libc::EXDEV))

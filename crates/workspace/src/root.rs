@@ -1,4 +1,4 @@
-//! The open root of a workspace, its kernel lock, and Safepoint's own folder in it.
+//! Open root of a workspace, its kernel lock, and Safepoint's own folder in it.
 
 use crate::error::{Intruder, Obstacle, WorkspaceError};
 use crate::homes;
@@ -11,37 +11,37 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The folder in a workspace where new content waits and displaced content is kept until it is checked.
-/// It exists only while there is something in it.
+/// Folder in a workspace for staged content, and for displaced content until it is checked. It exists only
+/// while it is not empty.
 pub const OWN_FOLDER: &str = ".safepoint";
 
-/// What was found where a short file was looked for.
+/// Result of reading a short file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SmallFile {
-    /// Nothing.
+    /// No entry.
     Missing,
-    /// A link, a directory, a FIFO, a socket or a device.
+    /// Link, directory, FIFO, socket or device.
     NotAFile,
-    /// A file that is longer than it may be.
+    /// File longer than the limit.
     TooLong,
-    /// All of its bytes.
+    /// Whole content.
     Bytes(Vec<u8>),
 }
 
 impl SmallFile {
-    /// All of an open file, if it is not longer than this.
+    /// Reads an open file, if it is not longer than `bytes_max`.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if the file cannot be read.
     pub fn read(file: impl Read, bytes_max: u64) -> io::Result<Self> {
         let mut bytes = Vec::new();
-        // One byte more than allowed tells that there is more, also of a file that grows meanwhile.
+        // One extra byte detects a longer file, even one that grows concurrently.
         file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
         Ok(if bytes.len() as u64 > bytes_max { Self::TooLong } else { Self::Bytes(bytes) })
     }
 }
 
-/// A workspace, open. Everything else goes through this handle, so a renamed folder stays the same folder.
+/// Open workspace. All access goes through this handle, so renaming the folder does not matter.
 #[derive(Debug)]
 pub struct Root {
     fd: OwnedFd,
@@ -50,10 +50,10 @@ pub struct Root {
 }
 
 impl Root {
-    /// Opens a folder. The last name of the path must not be a link, and nothing below it will be followed as one.
+    /// Opens a folder. The last name of the path must not be a link, and no link below it is followed.
     ///
     /// # Errors
-    /// When it is not a directory or may not be read.
+    /// Fails if the path is not a directory or is not readable.
     pub fn open(path: &Path) -> Result<Self, WorkspaceError> {
         let failed = |source: io::Error| WorkspaceError::Open { path: path.to_owned(), source };
         let fd = linux::open_folder(path).map_err(failed)?;
@@ -64,7 +64,7 @@ impl Root {
         Ok(Self { fd, path: path.to_owned(), facts })
     }
 
-    /// Where it was when it was opened.
+    /// Path at the time of opening.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -73,18 +73,18 @@ impl Root {
         self.fd.as_fd()
     }
 
-    /// Device and mount: what lies on another one is not part of the workspace.
+    /// Device and mount: entries on another one are not part of the workspace.
     pub(crate) fn place(&self) -> (u32, u32, u64) {
         self.facts.place
     }
 
-    /// Takes the workspace for this process alone, waiting at most this long.
+    /// Locks the workspace for this process, waiting at most `wait`.
     ///
-    /// A kernel lock on the directory itself (flock(2)): it goes with the process, whatever ends it, and it holds
-    /// between processes that use different homes.
+    /// A kernel lock on the directory itself (flock(2)): it ends with the process, however that ends, and it
+    /// works between processes that use different homes.
     ///
     /// # Errors
-    /// [`WorkspaceError::Busy`] when somebody else has it all the while.
+    /// Returns [`WorkspaceError::Busy`] if another process holds the lock for that long.
     pub fn lock(&self, wait: Duration) -> Result<Lock, WorkspaceError> {
         let failed = |source: io::Error| WorkspaceError::Open { path: self.path.clone(), source };
         // A second descriptor, because a lock belongs to the open file and `self` may be shared.
@@ -107,10 +107,10 @@ impl Root {
         }
     }
 
-    /// The bytes of a file as it is now, or nothing when there is no such file or it is longer than this.
+    /// Reads a file, or returns `None` if it is missing or longer than `bytes_max`.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if the file cannot be read.
     pub fn read_file(&self, path: &RelPath, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
         let Some((above, name)) = path.split_last() else { return Ok(None) };
         let fd = linux::open_file(linux::open_dir_at(self.fd(), &above)?, name)?;
@@ -123,13 +123,13 @@ impl Root {
         Ok(Some(bytes))
     }
 
-    /// A short file directly in the root. Nothing is followed, and nothing but a file is opened for reading.
+    /// Reads a short file directly in the root. No link is followed, and only a regular file is opened.
     ///
     /// # Errors
-    /// When there is a file and it cannot be read.
+    /// Fails if the file exists and cannot be read.
     pub fn read_small(&self, name: &str, bytes_max: u64) -> io::Result<SmallFile> {
-        // To open a device can already do something, so what it is comes first. What takes its place after that look is still opened
-        // without blocking, and looked at once more.
+        // Opening a device can have side effects, so the type is checked first. A replacement after that
+        // check is opened without blocking and checked again.
         match linux::facts_if_any(&self.fd, name.as_bytes())? {
             None => return Ok(SmallFile::Missing),
             Some(facts) if !facts.file_type.is_file() => return Ok(SmallFile::NotAFile),
@@ -142,7 +142,7 @@ impl Root {
         SmallFile::read(std::fs::File::from(fd), bytes_max)
     }
 
-    /// Opens Safepoint's own folder; nothing when there is none, or when something else has its name.
+    /// Opens Safepoint's own folder; `None` if it is missing or is not a folder.
     pub(crate) fn own_folder(&self) -> io::Result<Option<OwnedFd>> {
         match linux::open_dir(&self.fd, OWN_FOLDER.as_bytes()) {
             Ok(fd) => Ok(Some(fd)),
@@ -151,10 +151,10 @@ impl Root {
         }
     }
 
-    /// Everything that has the name of Safepoint's own folder, or lies in it, and is not Safepoint's.
+    /// Returns every foreign entry that has the name of Safepoint's own folder or lies in it.
     ///
     /// # Errors
-    /// When the folder cannot be read for another reason than that it may not be.
+    /// Fails if the folder cannot be read, except for missing permission.
     pub fn intruders(&self) -> Result<Vec<Intruder>, WorkspaceError> {
         let own = own_path();
         let failed = |source| WorkspaceError::Read { path: own.clone(), source };
@@ -193,10 +193,10 @@ impl Root {
         Ok(found)
     }
 
-    /// Refuses where something stands in the place of Safepoint's own folder.
+    /// Checks that no foreign entry occupies Safepoint's own folder.
     ///
     /// # Errors
-    /// [`WorkspaceError::Obstructed`], with the command that frees the way.
+    /// Returns [`WorkspaceError::Obstructed`] with the command that moves the entry aside.
     pub fn check_own_folder(&self) -> Result<(), WorkspaceError> {
         let in_the_way: Vec<Obstacle> = self
             .intruders()?
@@ -207,7 +207,7 @@ impl Root {
         if in_the_way.is_empty() { Ok(()) } else { Err(WorkspaceError::Obstructed(in_the_way)) }
     }
 
-    /// Opens Safepoint's own folder, making it where it is missing.
+    /// Opens Safepoint's own folder; creates it if missing.
     pub(crate) fn make_own_folder(&self) -> io::Result<OwnedFd> {
         if let Some(fd) = self.own_folder()? {
             return Ok(fd);
@@ -221,10 +221,10 @@ impl Root {
         Ok(fd)
     }
 
-    /// Takes Safepoint's own folder away if nothing is left in it but what it made for itself.
+    /// Removes Safepoint's own folder if it contains only its own notes.
     ///
     /// # Errors
-    /// When it cannot be taken away.
+    /// Fails if the folder cannot be removed.
     pub fn tidy(&self) -> Result<(), WorkspaceError> {
         self.drop_own_folder().map_err(|source| WorkspaceError::Stage { path: RelPath::root(), source })
     }
@@ -247,16 +247,17 @@ impl Root {
     }
 }
 
-/// The note in Safepoint's own folder, so that git does not offer to commit what is there for a moment only.
+/// Content of `.gitignore` in Safepoint's own folder, so that git ignores its temporary files.
 const NOTE: &[u8] = b"*\n";
 const NOTE_NAME: &[u8] = b".gitignore";
 
-/// Safepoint's own folder as a path.
+/// Path of Safepoint's own folder.
 pub(crate) fn own_path() -> RelPath {
     RelPath::new(OWN_FOLDER.as_bytes()).unwrap_or_default()
 }
 
-/// Whether opening failed because it is no folder of this file system. A link is never followed, nor a mount entered.
+/// Returns true if opening failed because the entry is not a folder of this file system. No link is followed,
+/// no mount entered.
 fn is_no_folder(error: &io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::NOTDIR, Errno::LOOP, Errno::XDEV]
@@ -264,7 +265,8 @@ fn is_no_folder(error: &io::Error) -> bool {
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Whether Safepoint made this entry of its own folder. A note or a probe that was killed may be cut short.
+/// Returns true if Safepoint created this entry of its own folder. A killed process may have left it
+/// truncated.
 fn is_ours(own: &OwnedFd, name: &[u8], facts: &Facts) -> io::Result<bool> {
     if name == NOTE_NAME {
         if !facts.file_type.is_file() || facts.size > NOTE.len() as u64 {
@@ -272,7 +274,7 @@ fn is_ours(own: &OwnedFd, name: &[u8], facts: &Facts) -> io::Result<bool> {
         }
         let mut bytes = Vec::new();
         std::fs::File::from(linux::open_file(own, name)?).take(facts.size).read_to_end(&mut bytes)?;
-        // A power cut may keep the length of a write without its bytes: then there are zeros.
+        // A power cut may keep the length of a write but lose its bytes, which then read as zeros.
         return Ok(bytes.iter().zip(NOTE).all(|(byte, noted)| byte == noted || *byte == 0));
     }
     if name == crate::probe::ONE || name == crate::probe::TWO {
@@ -281,7 +283,7 @@ fn is_ours(own: &OwnedFd, name: &[u8], facts: &Facts) -> io::Result<bool> {
     Ok(facts.file_type.is_dir() && crate::stage::is_stage_name(name))
 }
 
-/// What it is, for people.
+/// Description for users.
 fn named(kind: rustix::fs::FileType) -> &'static str {
     use rustix::fs::FileType;
     match kind {
@@ -292,7 +294,7 @@ fn named(kind: rustix::fs::FileType) -> &'static str {
     }
 }
 
-/// The workspace belongs to this process until this is dropped.
+/// Lock on a workspace, released on drop.
 #[derive(Debug)]
 pub struct Lock {
     _fd: OwnedFd,

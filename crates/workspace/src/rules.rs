@@ -1,7 +1,8 @@
-//! Which entries are left out by `.safepointignore` and by the configuration: gitignore's syntax and precedence.
+//! Entries left out by `.safepointignore` and by the configuration: gitignore's syntax and precedence.
 //!
-//! What the configuration leaves out stays out: whatever works in a workspace can write a `.safepointignore` there. Otherwise rules of
-//! a deeper directory win over those above; within one file the last match wins; `!` brings back.
+//! Exclusions of the configuration are final, because any program in a workspace can write a
+//! `.safepointignore`. Otherwise rules of a deeper directory override those above; within a file the last
+//! match wins; `!` includes again.
 
 use crate::error::WorkspaceError;
 use ignore::Match;
@@ -12,18 +13,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The name of the file with rules.
+/// Name of the rules file.
 pub(crate) const RULES_FILE: &[u8] = b".safepointignore";
-/// A longer file is not one of rules.
+/// Maximum size of a rules file.
 pub(crate) const RULES_BYTES_MAX: u64 = 1024 * 1024;
 
-/// A longer pattern fits no path that a system call takes.
+/// A longer pattern matches no path that a system call takes.
 const PATTERN_BYTES_MAX: usize = 4_096;
-/// What reads patterns goes one call deeper with each brace: one without end would end the process, and whatever works in a workspace
-/// can write one.
+/// The pattern parser recurses on each brace. Endless braces would crash the process, and any program in a
+/// workspace can write them.
 const BRACES_MAX: usize = 100;
 
-/// Adds a line of a file, or says what is wrong with it.
+/// Adds a line of a file, or returns its error.
 fn add(builder: &mut GitignoreBuilder, line: &str) -> Result<(), String> {
     if line.len() > PATTERN_BYTES_MAX {
         return Err(format!("a pattern has at most {PATTERN_BYTES_MAX} bytes"));
@@ -34,22 +35,22 @@ fn add(builder: &mut GitignoreBuilder, line: &str) -> Result<(), String> {
     builder.add_line(None, line).map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// Whether patterns, in gitignore's syntax, can be used together.
+/// Checks that patterns in gitignore's syntax are valid.
 ///
 /// # Errors
-/// [`WorkspaceError::Pattern`] when they cannot.
+/// Returns [`WorkspaceError::Pattern`] for an invalid pattern.
 pub fn check_patterns(patterns: &[String]) -> Result<(), WorkspaceError> {
     Rules::configured(patterns).map(|_| ())
 }
 
-/// The rules that hold in one directory.
+/// Rules in effect in a directory.
 #[derive(Clone, Default)]
 pub(crate) struct Rules {
     configured: Option<Arc<Gitignore>>,
     files: Option<Arc<Layer>>,
 }
 
-/// The rules of one file, and those of the files above it.
+/// Rules of one file, linked to those of the files above it.
 struct Layer {
     base_bytes: usize,
     matcher: Gitignore,
@@ -57,7 +58,7 @@ struct Layer {
 }
 
 impl Rules {
-    /// The rules of the configuration, which hold from the root down.
+    /// Builds the rules of the configuration, which apply from the root down.
     pub(crate) fn configured(patterns: &[String]) -> Result<Self, WorkspaceError> {
         if patterns.is_empty() {
             return Ok(Self::default());
@@ -71,7 +72,7 @@ impl Rules {
         Ok(Self { configured: Some(Arc::new(matcher)), files: None })
     }
 
-    /// These rules and those of a file in the directory `base`. A line that makes no sense is left out and told.
+    /// Adds the rules of a file in the directory `base`. Invalid lines are skipped and returned.
     pub(crate) fn with_file(&self, base: &RelPath, text: &[u8]) -> (Self, Vec<String>) {
         let mut builder = GitignoreBuilder::new("");
         let mut problems = Vec::new();
@@ -88,12 +89,12 @@ impl Rules {
         (Self { configured: self.configured.clone(), files }, problems)
     }
 
-    /// Whether no rule holds at all, so that paths need not be put together.
+    /// Returns true if there are no rules, so that paths need not be built.
     pub(crate) fn is_empty(&self) -> bool {
         self.configured.is_none() && self.files.is_none()
     }
 
-    /// Whether this entry is left out.
+    /// Returns true if this entry is left out.
     pub(crate) fn leave_out(&self, path: &RelPath, is_dir: bool) -> bool {
         let whole = Path::new(OsStr::from_bytes(path.as_bytes()));
         if self.configured.as_ref().is_some_and(|matcher| matcher.matched(whole, is_dir).is_ignore()) {

@@ -1,9 +1,9 @@
-//! Captures a folder: one parallel walk by directory handles, reading only what the stat cache cannot vouch for.
+//! Captures a folder: one parallel walk by directory handles that reads only files without a stat cache hit.
 //!
-//! Comes in: a root, a sink for objects, rules and a cache. Goes out: a [`Snapshot`] whose objects are in the sink,
-//! and the bytes of the next cache. A file that changes while it is read is read again; one that will not hold still is
-//! captured as it was and said to be unsettled. After the walk every directory is compared again, see `again.rs`. What is left out is
-//! listed with the reason.
+//! Input: a root, an object sink, rules and a cache. Output: a [`Snapshot`] whose objects are in the sink,
+//! and the next cache. A file that changes during the read is read again; one that keeps changing is captured
+//! as read and reported as unsettled. After the walk every directory is compared again, see `again.rs`.
+//! Entries left out are listed with reasons.
 
 mod again;
 mod assemble;
@@ -33,79 +33,80 @@ use safepoint_model::{ObjectId, ObjectSink, ObjectSource, Progress, RelPath};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Deeper nesting is left out, and said. Each level holds one open directory.
+/// Maximum depth; deeper entries are left out and reported. Each level holds one open directory.
 pub(crate) const DEPTH_MAX: usize = 4_000;
-/// What a capture is to do.
+/// Options of a capture.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct ScanOptions<'a> {
     /// Patterns to leave out, in gitignore's syntax.
     pub excludes: &'a [String],
-    /// What the last capture saw.
+    /// Cache of the last capture.
     pub cache: Option<&'a StatCache>,
-    /// Where the next cache is written; nothing where none is wanted.
+    /// Writer of the next cache; `None` writes no cache.
     pub next: Option<&'a CacheWriter>,
-    /// Folders of Safepoint itself that happen to lie in the workspace.
+    /// Safepoint's own folders that lie in the workspace.
     pub own: &'a [RelPath],
-    /// A tree whose paths are captured even where rules leave them out: what a rollback to it would displace.
+    /// Tree whose paths are captured even if rules leave them out: a rollback to it would displace them.
     pub keep: Option<ObjectId>,
-    /// Paths that are captured even where rules leave them out: those that the rollback changed which is undone. Sorted.
+    /// Paths captured even if rules leave them out: those changed by the rollback to undo. Sorted.
     pub covered: &'a [RelPath],
-    /// What of the workspace is wanted.
+    /// Part of the workspace to capture.
     pub what: What,
-    /// What becomes of the files that SQLite keeps beside its databases.
+    /// Treatment of SQLite sidecar files.
     pub sidecars: Sidecars,
-    /// Where copies of large databases go; where nothing is given, such a database is locked until it is read.
+    /// Storage for copies of large databases; with `None`, a large database stays locked until it is read.
     pub copies: Option<&'a dyn DatabaseCopies>,
-    /// Which large files are read.
+    /// Large files to read.
     pub large: LargeFiles<'a>,
 }
 
-/// What a capture takes of what SQLite keeps beside a database.
+/// SQLite sidecar files to capture.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Sidecars {
-    /// What belongs to the state: the write-ahead log, and a journal whose writer died.
+    /// Files that belong to the state: the write-ahead log, and a journal whose writer died.
     #[default]
     Needed,
-    /// Everything, because the database is about to be displaced, and all that lies beside it with it.
+    /// All of them, because the database is about to be displaced with them.
     All,
 }
 
-/// Which files that take [`LARGE_FILE_BYTES`] or more on the disk are read, where the stat cache does not vouch for them.
+/// Files of at least [`LARGE_FILE_BYTES`] on disk to read when the stat cache has no hit.
 #[derive(Debug, Default, Clone, Copy)]
 pub enum LargeFiles<'a> {
     /// All of them.
     #[default]
     Read,
-    /// Those at and below these paths. The others are left out.
+    /// Files at and below these paths; others are left out.
     Within(&'a [RelPath]),
-    /// Those that are as long as in the tree to keep: of the others their size is enough to tell that they differ.
+    /// Files with the same length as in the tree to keep; a different size proves a difference without
+    /// reading.
     InDoubt,
 }
 
-/// A file that takes so much on the disk is large.
+/// Minimum disk size of a large file.
 pub const LARGE_FILE_BYTES: u64 = 16 << 20;
 
-/// What of a workspace a capture is about.
+/// Part of a workspace.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// Everything but the folders that git keeps its repositories in.
+    /// Everything except git directories.
     #[default]
     Files,
-    /// The folder `.git` in the root, all of it and nothing else; rules are not asked.
+    /// Folder `.git` in the root, complete; rules are ignored.
     Git,
 }
 
-/// A workspace at one moment.
+/// State of a workspace at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The root directory; its name is empty.
+    /// Root directory; its name is empty.
     pub root: Entry,
-    /// What was left out, and why.
+    /// Entries left out, with reasons.
     pub coverage: Coverage,
 }
 
 impl Snapshot {
-    /// The root's tree; nothing when the root is not a directory, which only a hostile record can say.
+    /// Returns the root tree; `None` if the root is not a directory, which only a hostile record contains.
     pub fn tree(&self) -> Option<ObjectId> {
         match self.root.node {
             Node::Directory(tree) => Some(tree),
@@ -114,24 +115,24 @@ impl Snapshot {
     }
 }
 
-/// What a capture found.
+/// Result of a capture.
 pub struct Scan {
-    /// The workspace.
+    /// State of the workspace.
     pub snapshot: Snapshot,
     /// Entries below the root.
     pub count: u64,
     /// Bytes in files.
     pub bytes: u64,
-    /// The next cache, to be kept once the objects are durable; nothing when the last one is still right.
+    /// Next cache, to be saved once the objects are durable; `None` if the last one is still valid.
     pub cache: Option<NextCache>,
-    /// Rules that could not be understood.
+    /// Invalid rules.
     pub warnings: Vec<String>,
 }
 
 /// Captures the workspace.
 ///
 /// # Errors
-/// When the root cannot be read, the sink fails, a pattern makes no sense, or somebody interrupts.
+/// Fails if the root cannot be read, the sink fails, a pattern is invalid, or the run is interrupted.
 pub fn scan<S: ObjectSink + ObjectSource>(
     root: &Root,
     sink: &S,
@@ -157,51 +158,51 @@ struct Walk<'a> {
     sidecars: Sidecars,
     copies: Option<&'a dyn DatabaseCopies>,
     waiting: Waiting,
-    /// Files that will be read again each time, because nothing shows whether they change.
+    /// Files that every capture reads again, because no proof shows them unchanged.
     unproven: AtomicU64,
     large: LargeFiles<'a>,
     progress: &'a dyn Progress,
     clock: Clock,
-    /// So far each directory was listed with the inode that `statx` gave.
+    /// True while every listing gave the inode of `statx`.
     lists_own_inode: AtomicBool,
 }
 
-/// What holds in one directory.
+/// Context of a directory.
 struct Here<'a> {
     fd: OwnedFd,
     path: RelPath,
     depth: usize,
     rules: Rules,
-    /// Entries that are captured whatever the rules say.
+    /// Entries captured regardless of rules.
     keep: Keep<'a>,
-    /// The directory itself is left out by a rule: only what is kept is captured.
+    /// A rule leaves out the directory itself: only kept entries are captured.
     only_kept: bool,
     cached: Option<CachedDir>,
-    /// A time from before any of its entries was looked at.
+    /// Time before any of its entries was checked.
     started_ns: i64,
-    /// Some of it was read before and is counted already.
+    /// True if part of it was read and counted before.
     is_counted: bool,
 }
 
-/// What a directory gave, without what is in the directories below.
+/// Result of a directory, without its subdirectories' content.
 #[derive(Default)]
 struct Found {
     count: u64,
     bytes: u64,
     notes: Notes,
-    /// Its block in the next cache.
+    /// Block in the next cache.
     block: Option<Place>,
-    /// How large that block is, with all those below it.
+    /// Bytes of that block and all blocks below it.
     block_bytes: u64,
-    /// Something is not as the cache had it.
+    /// True if an entry differs from the cache.
     fresh: bool,
-    /// The directories below.
+    /// Subdirectories.
     below: Vec<Seen>,
-    /// One for each entry, in their order.
+    /// Mark of each entry, in order.
     marks: Vec<again::Mark>,
 }
 
-/// What is to be reported about a directory.
+/// Reports about a directory.
 #[derive(Debug, Default, PartialEq)]
 struct Notes {
     skipped: Vec<Skipped>,
@@ -209,26 +210,26 @@ struct Notes {
     warnings: Vec<String>,
 }
 
-/// What became of one name.
+/// Classified entry.
 enum Item<'a> {
-    /// Nothing is there any more.
+    /// Deleted concurrently.
     Gone,
     LeftOut(Vec<u8>, Why),
     Known(Known<'a>),
-    /// A file to be read.
+    /// File to read.
     File {
         name: Vec<u8>,
         facts: Facts,
     },
-    /// A link, or a file of which no more is wanted than is known; or what was read before and is still there.
+    /// Entry that needs no reading: a link, a file wanted only by size, or an entry read before.
     Held(Box<Done>),
-    /// A directory to be walked.
+    /// Directory to walk.
     Directory(Box<Folder<'a>>),
-    /// A file and those that have the names of files beside a database of its name.
+    /// File with possible sidecar files.
     Family(Box<Family<'a>>),
 }
 
-/// An entry that is as the cache had it. Most are: so it is small.
+/// Entry that matches the cache. Most do, so it is small.
 #[derive(Clone, Copy)]
 struct Known<'a> {
     cached: CachedEntry<'a>,
@@ -238,17 +239,17 @@ struct Known<'a> {
     mark: again::Mark,
 }
 
-/// A directory that is to be walked.
+/// Directory to walk.
 struct Folder<'a> {
     name: Vec<u8>,
     facts: Facts,
     cached: Option<CachedEntry<'a>>,
-    /// The block of the directory in the cache, perhaps under another name.
+    /// Block of the directory in the cache, possibly under another name.
     block: Option<Place>,
     only_kept: bool,
 }
 
-/// An item once its work is done.
+/// Finished item.
 struct Done {
     entry: Entry,
     facts: Facts,
@@ -256,7 +257,7 @@ struct Done {
     unsettled: bool,
     below: Option<Seen>,
     fresh: bool,
-    /// An ACL or a capability of it cannot be kept.
+    /// True if an ACL or a capability cannot be stored.
     odd: bool,
 }
 
@@ -266,7 +267,7 @@ enum Outcome<'a> {
     Known(Known<'a>),
     Done(Box<Done>),
     Several(Vec<Outcome<'a>>),
-    /// Something that the user should know.
+    /// Message for the user.
     Told(String),
 }
 
@@ -341,7 +342,7 @@ impl Walk<'_> {
         Ok(Scan { snapshot: Snapshot { root, coverage }, count, bytes, cache, warnings: notes.warnings })
     }
 
-    /// The next cache; nothing where the last one is still right.
+    /// Returns the next cache; `None` if the last one is still valid.
     fn next_cache(&self, seen: &Seen) -> Option<NextCache> {
         let wanted = seen.fresh || !self.next?.continues;
         let root = seen.block.filter(|_| wanted)?;
@@ -349,7 +350,7 @@ impl Walk<'_> {
     }
 }
 
-/// What to tell about files that are read each time.
+/// Returns the message about files that every capture reads again.
 fn reading_again(files: u64) -> Option<String> {
     let them = if files == 1 { "1 file" } else { &format!("{files} files") };
     let why = "of other users, or on a file system without leases";
@@ -359,14 +360,14 @@ fn reading_again(files: u64) -> Option<String> {
 }
 
 impl Found {
-    /// Notes where the directory's block is.
+    /// Records the directory's block.
     fn keep_block(&mut self, block: Option<Place>) {
         self.block = block;
         self.block_bytes += block.map_or(0, Place::bytes);
     }
 }
 
-/// What is told about something whose ACL or capability is not captured.
+/// Returns the message about an ACL or capability that is not captured.
 fn told_odd(path: &RelPath) -> String {
     format!("{path}: its ACL or capability is in an unknown form and is not captured")
 }
@@ -375,7 +376,7 @@ fn unreadable(path: &RelPath, source: io::Error) -> WorkspaceError {
     WorkspaceError::Read { path: path.clone(), source }
 }
 
-/// Names from a directory listing are names; the model checks all the same.
+/// Joins a name from a listing; the model validates it.
 pub(crate) fn join(above: &RelPath, name: &[u8]) -> Result<RelPath, WorkspaceError> {
     above.join(name).map_err(|error| unreadable(above, io::Error::other(error)))
 }

@@ -1,8 +1,8 @@
-//! SETTLE: looks at what was displaced before it is deleted.
+//! SETTLE: checks displaced entries before they are deleted.
 //!
-//! A displaced file is deleted only when no process can write to it any more (`writers.rs` has the proofs) and its bytes are those
-//! that the safety checkpoint holds. Anything else is somebody's edit, made while the rollback ran: it is captured into
-//! the sink, and reported. A file that is, or may be, open for writing waits for the next time.
+//! A displaced file is deleted only if no process can write to it (`writers.rs` has the proofs) and its bytes
+//! are those of the safety checkpoint. Anything else is a concurrent edit by another process: it is captured
+//! into the sink and reported. A file that is, or may be, open for writing waits for the next check.
 
 use crate::compare::{self, CompareError};
 use crate::error::WorkspaceError;
@@ -23,76 +23,77 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 
-/// Something in a slot that is not what was expected there.
+/// Unexpected content of a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
-    /// An edit, now in the sink.
+    /// Edit, now in the sink.
     Rescued {
-        /// Where it was in the workspace.
+        /// Original path in the workspace.
         path: RelPath,
-        /// What it is.
+        /// Captured entry.
         entry: Entry,
-        /// What was noticed, for people.
+        /// Description for users.
         why: String,
     },
-    /// A program has it open for writing, or may have; it stays until the next time.
+    /// A program has it open for writing, or may have; it stays until the next check.
     Busy {
-        /// Where it was in the workspace.
+        /// Original path in the workspace.
         path: RelPath,
     },
-    /// It can be neither stored nor deleted; it stays in the stage.
+    /// Entry that can be neither stored nor deleted; it stays in the stage.
     Stuck {
-        /// Where it was in the workspace.
+        /// Original path in the workspace.
         path: RelPath,
-        /// Why.
+        /// Reason.
         why: String,
     },
 }
 
-/// What a look at the stage gave.
+/// Result of checking a stage.
 #[derive(Debug, Default)]
 pub struct Settled {
-    /// Everything that was not as expected.
+    /// Unexpected entries.
     pub findings: Vec<Finding>,
-    /// Slots that may be deleted once the findings are on record.
+    /// Slots to delete once the findings are recorded.
     clear: Vec<Vec<u8>>,
-    /// Slots that have to stay.
+    /// Number of slots that stay.
     staying: usize,
 }
 
 impl Settled {
-    /// Takes in what was found in one slot.
+    /// Adds the findings of one slot.
     fn take(&mut self, slot: Vec<u8>, mut findings: Vec<Finding>) {
         if findings.iter().all(|finding| matches!(finding, Finding::Rescued { .. })) {
             self.clear.push(slot);
         } else {
-            // What stays will be looked at again; what was found in it would then be found twice.
+            // A slot that stays is checked again and would report its edits twice.
             findings.retain(|finding| !matches!(finding, Finding::Rescued { .. }));
             self.staying += 1;
         }
         self.findings.extend(findings);
     }
 
-    /// Whether nothing has to stay.
+    /// Returns true if no slot has to stay.
     pub fn is_complete(&self) -> bool {
         self.staying == 0
     }
 }
 
-/// How the rollback ended, and so what its slots should hold.
+/// Outcome of the rollback, which determines the expected content of its slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It was done: slots hold the old.
+    /// Completed: slots hold the old content.
     Done,
-    /// It was undone: slots hold the new, as it was staged.
+    /// Undone: slots hold the new content as staged.
     Undone,
 }
 
 impl Stage<'_> {
-    /// Looks at every slot. Nothing is deleted yet. With [`Waiting::Released`], what may have a writer is captured as it is now.
+    /// Checks every slot without deleting. With [`Waiting::Released`], files that may have a writer are
+    /// captured as they are.
     ///
     /// # Errors
-    /// When the stage cannot be read or the sink fails.
+    /// Fails if the stage cannot be read or the sink fails.
     pub fn inspect<S: ObjectSink + ObjectSource + Sync>(
         &self,
         steps: &[Step],
@@ -116,7 +117,7 @@ impl Stage<'_> {
             let step = parse_slot(&slot.name).and_then(|(number, kind)| Some((*by_slot.get(&number)?, kind)));
             let (path, expected) = match step {
                 Some((step, kind)) => (step.path.clone(), expected_in(step, kind, ended)),
-                // Not a name that we give: somebody put it there, and it is kept under that name.
+                // Not a slot name: another program put it there, and it is kept under that name.
                 None => (RelPath::new(slot.name.clone()).unwrap_or_default(), None),
             };
             let mut look = Look { store, writers, waiting, findings: Vec::new() };
@@ -138,10 +139,11 @@ impl Stage<'_> {
         Ok(settled)
     }
 
-    /// Deletes what may be deleted, and the stage itself if nothing has to stay. The findings must be on record by now.
+    /// Deletes the checked slots, and the stage itself if none has to stay. The findings must be recorded
+    /// first.
     ///
     /// # Errors
-    /// When something cannot be deleted; the next recovery tries again.
+    /// Fails if an entry cannot be deleted; the next recovery tries again.
     pub fn clear(self, settled: &Settled) -> Result<(), WorkspaceError> {
         if settled.is_complete() {
             return self.discard();
@@ -151,7 +153,7 @@ impl Stage<'_> {
     }
 }
 
-/// Which of a step's names it is.
+/// Role of a slot name in its step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SlotKind {
     Main,
@@ -172,7 +174,7 @@ fn parse_slot(name: &[u8]) -> Option<(u64, SlotKind)> {
     Some((number.parse().ok()?, kind))
 }
 
-/// What a slot should hold.
+/// Returns the expected content of a slot.
 fn expected_in(step: &Step, kind: SlotKind, ended: Ended) -> Option<Entry> {
     let of =
         |expected: &Option<safepoint_model::rollback::Expected>| expected.as_ref().map(|it| it.entry.clone());
@@ -193,7 +195,7 @@ struct Look<'a, S> {
 }
 
 impl<S: ObjectSink + ObjectSource> Look<'_, S> {
-    /// Compares one entry with what is expected, and captures what is not.
+    /// Compares one entry with the expected one and captures differences.
     fn entry(
         &mut self,
         dir: &OwnedFd,
@@ -230,7 +232,7 @@ impl<S: ObjectSink + ObjectSource> Look<'_, S> {
 
     fn may_have_writer(&self, dir: &OwnedFd, name: &[u8], facts: &Facts) -> io::Result<bool> {
         match linux::open_file(dir, name) {
-            // It can be neither compared nor stored, so it stays whoever writes to it.
+            // It can be neither compared nor stored, so it stays in any case.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
             fd => Ok(self.writers.may_write(&fd?, facts)),
         }
@@ -245,7 +247,7 @@ impl<S: ObjectSink + ObjectSource> Look<'_, S> {
     ) -> Result<(), CompareError> {
         let tree = match expected.map(|expected| &expected.node) {
             Some(Node::Directory(tree)) => Tree::load(self.store, *tree)?,
-            // A directory that somebody made has to be kept even when it is empty.
+            // A directory that another program created is kept even if it is empty.
             _ => return self.rescue(dir, name, path, noticed(expected)),
         };
         let fd = open_for_look(dir, name)?;
@@ -270,7 +272,7 @@ impl<S: ObjectSink + ObjectSource> Look<'_, S> {
     }
 }
 
-/// What to tell about an entry that is not as it should be.
+/// Description of an unexpected entry.
 fn noticed(expected: Option<&Entry>) -> &'static str {
     match expected {
         Some(_) => "changed while the rollback ran",
@@ -278,7 +280,7 @@ fn noticed(expected: Option<&Entry>) -> &'static str {
     }
 }
 
-/// A directory of the stage may have come without the right to read it.
+/// Opens a directory of the stage, adding read permission if it is missing.
 fn open_for_look(dir: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
     match linux::open_dir(dir, name) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

@@ -1,4 +1,4 @@
-//! Files with holes: kept and compared by their data.
+//! Files with holes: stored and compared by their data.
 
 use crate::linux::{self, Facts};
 use rustix::fd::OwnedFd;
@@ -9,12 +9,12 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// Whether a file has a hole that is worth looking for: a shorter one is read as zeros.
+/// Returns true if a file has a large hole; shorter ones are read as zeros.
 pub(crate) fn is_sparse(facts: &Facts) -> bool {
     facts.disk_bytes.saturating_add(HOLE_BYTES) <= facts.size
 }
 
-/// Keeps the content of an open file.
+/// Stores the content of an open file.
 pub(crate) fn put_file(sink: &dyn ObjectSink, file: &File, facts: &Facts) -> Result<Content, ObjectError> {
     let mut reader = SparseFile { file, at: 0 };
     match is_sparse(facts) {
@@ -23,7 +23,7 @@ pub(crate) fn put_file(sink: &dyn ObjectSink, file: &File, facts: &Facts) -> Res
     }
 }
 
-/// An open file that knows where its holes are.
+/// Open file whose holes are skipped.
 pub(crate) struct SparseFile<'f> {
     pub(crate) file: &'f File,
     pub(crate) at: u64,
@@ -47,7 +47,7 @@ impl SparseRead for SparseFile<'_> {
     }
 }
 
-/// Whether a stretch of an open file is zeros, reading no more than its data.
+/// Returns true if a range of an open file is zero; reads only its data.
 pub(crate) fn is_zero(file: &File, range: Range<u64>) -> io::Result<bool> {
     let mut buffer = vec![0; 64 * 1024];
     let mut at = range.start;
@@ -66,7 +66,7 @@ pub(crate) fn is_zero(file: &File, range: Range<u64>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The content of a file that was opened, and the file again.
+/// Stores the content of an open file and returns the file.
 pub(crate) fn put_fd(
     sink: &dyn ObjectSink,
     fd: OwnedFd,

@@ -1,8 +1,9 @@
-//! What of SQLite's file format has to be known: header, names of the files beside a database, lock bytes.
+//! Parts of SQLite's file format: header, names of sidecar files, lock bytes.
 //!
-//! A database and its write-ahead log (`-wal`) are one thing: either of them with the other of another moment is damaged. A rollback journal
-//! (`-journal`) is part of the database while it is "hot", that is after its writer died. The index of the log (`-shm`) is rebuilt by
-//! whoever opens the database first. See sqlite.org: fileformat2.html, walformat.html, lockingv3.html.
+//! A database and its write-ahead log (`-wal`) belong together: either one with a version of the other from
+//! another time is damaged. A rollback journal (`-journal`) is part of the database while it is "hot", that
+//! is after its writer died. The next program that opens the database rebuilds the log's index (`-shm`). See
+//! sqlite.org: fileformat2.html, walformat.html, lockingv3.html.
 
 use crate::linux;
 use crate::linux::ofd::Bytes;
@@ -17,58 +18,58 @@ use std::fs::File;
 use std::io;
 use std::time::Duration;
 
-/// The first bytes of a database.
+/// First bytes of a database.
 const HEADER: &[u8; 16] = b"SQLite format 3\0";
-/// The first bytes of a journal that can be played back.
+/// First bytes of a hot journal.
 const JOURNAL_HEADER: &[u8; 8] = &[0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
-/// The first bytes of a log, but for the last bit.
+/// First bytes of a log, except the last bit.
 const LOG_HEADER: [u8; 4] = [0x37, 0x7f, 0x06, 0x82];
-/// The first bytes of an index of a log: its version, in this machine's order of bytes.
+/// First bytes of a log index: its version, in native byte order.
 const INDEX_HEADER: [u8; 4] = 3_007_000_u32.to_ne_bytes();
-/// The smallest page: a database is a multiple of it.
+/// Minimum page size; the size of a database is a multiple of it.
 const PAGE_BYTES_MIN: u64 = 512;
 
-/// The write-ahead log.
+/// Write-ahead log.
 pub(crate) const LOG: &[u8] = b"-wal";
-/// The log's index, shared by those that have the database open.
+/// Index of the log, shared by processes that have the database open.
 pub(crate) const INDEX: &[u8] = b"-shm";
-/// The rollback journal.
+/// Rollback journal.
 pub(crate) const JOURNAL: &[u8] = b"-journal";
-/// What is added to a database's name.
+/// Suffixes of sidecar files.
 pub(crate) const SIDECARS: [&[u8]; 3] = [LOG, JOURNAL, INDEX];
 
-/// The byte that a writer locks while it waits for readers to end.
+/// Byte that a writer locks while it waits for readers.
 pub(crate) const PENDING: Bytes = Bytes(0x4000_0000, 1);
-/// The byte that a writer locks before it changes anything.
+/// Byte that a writer locks before any change.
 pub(crate) const RESERVED: Bytes = Bytes(0x4000_0001, 1);
-/// What readers lock, and a writer before it writes into the database.
+/// Bytes that readers share, and that a writer locks before it writes to the database.
 pub(crate) const SHARED: Bytes = Bytes(0x4000_0002, 510);
-/// In the index: what is locked to move the log into the database.
+/// In the index: lock for a SQLite checkpoint.
 pub(crate) const CHECKPOINT: Bytes = Bytes(121, 1);
-/// In the index: the first read mark that refers to the log. All of them are locked to begin the log anew.
+/// In the index: the first read mark that refers to the log. Restarting the log locks all of them.
 pub(crate) const READ_MARK: Bytes = Bytes(124, 1);
 
-/// Where copies of large databases go that programs are writing to.
+/// Storage for copies of large databases in use.
 pub trait DatabaseCopies: fmt::Debug + Sync {
-    /// How long a database may be locked while it is read.
+    /// Maximum time to hold the locks of a database.
     fn held_max(&self) -> Duration;
 
-    /// An empty file, which is gone when its handle is.
+    /// Returns an empty file that is deleted when it is closed.
     ///
     /// # Errors
-    /// When none can be made.
+    /// Fails if it cannot be created.
     fn file(&self) -> io::Result<File>;
 
-    /// A copy of the database of this name in this directory, made by SQLite itself in another process.
+    /// Returns a copy of this database, made by SQLite in another process.
     ///
     /// # Errors
-    /// When there is nothing that makes one, or it failed.
+    /// Fails if no such process is available or it failed.
     fn back_up(&self, dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<File>;
 }
 
-/// The name of a database, where this is the name of a file beside one.
+/// Returns the database name for the name of a sidecar file.
 pub(crate) fn base_of(name: &[u8]) -> Option<&[u8]> {
-    // Nearly every name is refused by its last byte.
+    // The last byte rejects nearly every name.
     match name.last()? {
         b'l' => name.strip_suffix(LOG).or_else(|| name.strip_suffix(JOURNAL)),
         b'm' => name.strip_suffix(INDEX),
@@ -77,19 +78,19 @@ pub(crate) fn base_of(name: &[u8]) -> Option<&[u8]> {
     .filter(|base| !base.is_empty())
 }
 
-/// The name of a file beside a database.
+/// Returns the name of a sidecar file.
 pub(crate) fn beside(name: &[u8], sidecar: &[u8]) -> Vec<u8> {
     [name, sidecar].concat()
 }
 
-/// The first bytes of an open file; fewer where it is shorter.
+/// Reads the first bytes of an open file; fewer if it is shorter.
 pub(crate) fn start_of<const N: usize>(fd: &OwnedFd) -> io::Result<Vec<u8>> {
     let mut start = [0; N];
     let len = read_start(fd, &mut start)?;
     Ok(start[..len].to_vec())
 }
 
-/// Whether an open file begins with these bytes. Every file that is read is asked, so nothing is allocated.
+/// Returns true if an open file begins with these bytes. Called for every file read, so it does not allocate.
 fn begins_with<const N: usize>(fd: &OwnedFd, header: &[u8; N]) -> bool {
     let mut start = [0; N];
     read_start(fd, &mut start).is_ok_and(|len| start[..len] == *header)
@@ -106,24 +107,24 @@ fn read_start<const N: usize>(fd: &OwnedFd, start: &mut [u8; N]) -> io::Result<u
     Ok(len)
 }
 
-/// Whether an open file of this size is a database.
+/// Returns true if an open file of this size is a database.
 pub(crate) fn is_database(fd: &OwnedFd, size: u64) -> bool {
     size >= PAGE_BYTES_MIN && begins_with(fd, HEADER)
 }
 
-/// Whether the file of this name is a database.
+/// Returns true if the file with this name is a database.
 pub(crate) fn is_database_at(dir: &OwnedFd, name: &[u8]) -> bool {
     linux::open_file(dir, name).is_ok_and(|fd| {
         linux::facts_of(&fd).is_ok_and(|facts| facts.file_type.is_file() && is_database(&fd, facts.size))
     })
 }
 
-/// Whether an open journal can be played back. One that is empty or whose header is zero has been.
+/// Returns true if an open journal is hot. An empty one, or one with a zeroed header, is not.
 pub(crate) fn is_journal(fd: &OwnedFd) -> bool {
     begins_with(fd, JOURNAL_HEADER)
 }
 
-/// Whether a file beside a database is what its name says, or empty.
+/// Returns true if a sidecar file has the right header or is empty.
 pub(crate) fn is_sidecar_at(dir: &OwnedFd, name: &[u8]) -> bool {
     let start = linux::open_file(dir, name).and_then(|fd| start_of::<8>(&fd));
     start.is_ok_and(|start| {
@@ -135,7 +136,8 @@ pub(crate) fn is_sidecar_at(dir: &OwnedFd, name: &[u8]) -> bool {
     })
 }
 
-/// Whether a stored file is a database. Only a size that fits has it read; one that cannot be read is none, which fails elsewhere if it matters.
+/// Returns true if a stored file is a database. Reads it only if its size fits; an unreadable one counts as
+/// no database.
 pub(crate) fn is_stored_database(source: &dyn ObjectSource, content: &Content) -> bool {
     let starts_like_one = || {
         let stretches = content.stretches(source).ok()?;
@@ -147,7 +149,7 @@ pub(crate) fn is_stored_database(source: &dyn ObjectSource, content: &Content) -
         && starts_like_one().unwrap_or(false)
 }
 
-/// Whether this path is a database in a tree.
+/// Returns true if this path is a database in a tree.
 pub(crate) fn has_database(
     source: &dyn ObjectSource,
     tree: ObjectId,
@@ -159,22 +161,22 @@ pub(crate) fn has_database(
     }
 }
 
-/// The path of a file beside a database.
+/// Returns the path of a sidecar file.
 pub(crate) fn path_beside(base: &RelPath, sidecar: &[u8]) -> Result<RelPath, ObjectError> {
     RelPath::new([base.as_bytes(), sidecar].concat()).map_err(|error| ObjectError::Store(Box::new(error)))
 }
 
-/// The database that this path belongs to, if its name says so.
+/// Returns the path of the database, if this is the name of a sidecar.
 pub(crate) fn base_path(path: &RelPath) -> Option<RelPath> {
     let (above, name) = path.split_last()?;
     above.join(base_of(name)?).ok()
 }
 
-/// The paths in these trees that go with this one, where it is a database or a file beside one: neither is of any use with the others of another
-/// moment.
+/// Returns the paths in these trees that belong to the same database: none is usable with the others from
+/// another time.
 ///
 /// # Errors
-/// When a tree cannot be read.
+/// Fails if a tree cannot be read.
 pub fn database_family(
     source: &dyn ObjectSource,
     trees: &[ObjectId],
@@ -205,7 +207,7 @@ pub fn database_family(
     Ok(family)
 }
 
-/// Some bytes of an open file, read without moving its position.
+/// Reader of an open file that does not move its position.
 pub(crate) struct Reading<'a> {
     pub(crate) fd: &'a OwnedFd,
     pub(crate) at: u64,

@@ -1,8 +1,8 @@
-//! The stage of one rollback: a folder on the workspace's own file system with one slot per step.
+//! Stage of a rollback: a folder on the workspace's file system with one slot per step.
 //!
-//! New content is written into the slots, and made durable, before anything in the workspace changes. After a swap the
-//! slot holds what was displaced. `stage-ID` holds copies only and may be thrown away; from the moment of the intent on
-//! the folder is `apply-ID`, may hold somebody's only copy, and is never deleted unseen.
+//! New content is written into the slots and made durable before the workspace changes. After a swap the slot
+//! holds the displaced entry. `stage-ID` holds only copies and may be deleted. Once the intent is recorded,
+//! the folder is `apply-ID`: it may hold the only copy of user data and is never deleted unchecked.
 
 use crate::error::WorkspaceError;
 use crate::linux;
@@ -23,14 +23,14 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::sync::Mutex;
 
-/// Up to this many files are made durable one by one; beyond, the whole file system at once. With few files the data that
-/// other programs wrote must not make us wait; with many, one call is faster than thousands.
+/// Up to this many files are synced one by one; beyond, the whole file system at once. With few files, data
+/// of other programs must not delay the rollback; with many, one call is faster than thousands.
 pub(crate) const SYNC_ONE_BY_ONE_MAX: usize = 16;
 
 const STAGE: &str = "stage-";
 const APPLY: &str = "apply-";
 
-/// The stage of one rollback, open.
+/// Open stage of a rollback.
 pub struct Stage<'r> {
     pub(crate) root: &'r Root,
     pub(crate) own: OwnedFd,
@@ -38,45 +38,45 @@ pub struct Stage<'r> {
     pub(crate) name: String,
     pub(crate) id: RollbackId,
     pub(crate) capabilities: Capabilities,
-    /// Files as they were staged: by inode, their last change and size. A path that differs from what was put there, in a file
-    /// that nobody wrote to since, is damage and not an edit.
+    /// Staged files: inode to mtime and size. A differing file that was not written since is damage, not an
+    /// edit.
     pub(crate) staged: HashMap<u64, (i64, u64)>,
-    /// Whether it was found, left by another process, and not made by this one.
+    /// True if another process left this stage.
     pub(crate) found: bool,
 }
 
-/// Which time restored files carry.
+/// Timestamps of restored files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Times {
-    /// The present, so that build tools notice.
+    /// Current time, so that build tools notice.
     #[default]
     Present,
-    /// The one that was recorded.
+    /// Recorded time.
     Recorded,
 }
 
-/// How a stage is built.
+/// Options for building a stage.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StageOptions {
-    /// What the file system can do.
+    /// Capabilities of the file system.
     pub capabilities: Capabilities,
-    /// Which time restored files carry.
+    /// Timestamps of restored files.
     pub times: Times,
 }
 
-/// Whether a name in Safepoint's own folder is that of a stage.
+/// Returns true if a name in Safepoint's own folder is that of a stage.
 pub(crate) fn is_stage_name(name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name);
     let id = name.strip_prefix(STAGE).or_else(|| name.strip_prefix(APPLY));
     id.is_some_and(|id| id.parse::<RollbackId>().is_ok())
 }
 
-/// What was found in Safepoint's own folder.
+/// Returns the stages found in Safepoint's own folder.
 pub(crate) fn leftovers(root: &Root) -> io::Result<(Vec<RollbackId>, Vec<RollbackId>)> {
     let (mut staged, mut applied) = (Vec::new(), Vec::new());
     if let Some(own) = root.own_folder()? {
         for entry in linux::list(&own)? {
-            // Only a folder can be a stage; whatever else has such a name is not ours.
+            // Only a folder can be a stage; any other entry with such a name is foreign.
             if !linux::facts_if_any(&own, &entry.name)?.is_some_and(|facts| facts.file_type.is_dir()) {
                 continue;
             }
@@ -92,11 +92,11 @@ pub(crate) fn leftovers(root: &Root) -> io::Result<(Vec<RollbackId>, Vec<Rollbac
 }
 
 impl<'r> Stage<'r> {
-    /// Ids of rollbacks that left a stage: first those that never came to their intent as far as the folder's name
-    /// tells, then the others.
+    /// Returns the ids of rollbacks that left a stage: first those without a recorded intent, by folder name,
+    /// then the others.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// Fails if the folder cannot be read.
     pub fn leftovers(root: &Root) -> Result<(Vec<RollbackId>, Vec<RollbackId>), WorkspaceError> {
         leftovers(root).map_err(|source| match source.kind() {
             io::ErrorKind::PermissionDenied => {
@@ -106,11 +106,11 @@ impl<'r> Stage<'r> {
         })
     }
 
-    /// Writes all that the steps put into the workspace, and makes it durable.
+    /// Stages the new content of all steps and makes it durable.
     ///
     /// # Errors
-    /// When an object is missing or damaged, the disk is full, or somebody interrupts: nothing has changed then, and the
-    /// stage is gone again.
+    /// Fails if an object is missing or damaged, the disk is full, or the run is interrupted. The workspace
+    /// is unchanged then, and the stage is deleted.
     pub fn build(
         root: &'r Root,
         id: RollbackId,
@@ -130,17 +130,17 @@ impl<'r> Stage<'r> {
         match stage.fill(steps, times, source, progress) {
             Ok(()) => Ok(stage),
             Err(error) => {
-                // Copies only. What cannot be taken away now, the next recovery takes away.
+                // Only copies. The next recovery removes the rest.
                 let _ = stage.discard();
                 Err(error)
             }
         }
     }
 
-    /// Opens the stage that a rollback left, under whichever of its names; nothing when there is none.
+    /// Opens the stage of a rollback under either name; `None` if it is missing.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// Fails if the stage cannot be opened.
     pub fn open(
         root: &'r Root,
         id: RollbackId,
@@ -170,11 +170,11 @@ impl<'r> Stage<'r> {
         Ok(None)
     }
 
-    /// The same for a rollback that was on its way: where its stage is gone, an empty one stands for it, and what it held is
+    /// Opens the stage of an interrupted rollback. A missing stage is created empty, and its content is
     /// rebuilt from objects.
     ///
     /// # Errors
-    /// When it can be neither opened nor made.
+    /// Fails if the stage can be neither opened nor created.
     pub fn reopen(
         root: &'r Root,
         id: RollbackId,
@@ -226,10 +226,10 @@ impl<'r> Stage<'r> {
         Ok(())
     }
 
-    /// Marks the stage as one that will hold displaced content. To be called when the intent is durable.
+    /// Marks the stage as holding displaced content. Call it once the intent is durable.
     ///
     /// # Errors
-    /// When the rename fails; nothing has changed in the workspace then.
+    /// Fails if the rename fails; the workspace is unchanged then.
     pub fn arm(&mut self) -> Result<(), WorkspaceError> {
         let armed = format!("{APPLY}{}", self.id);
         let moved = rustix::fs::renameat(&self.own, self.name.as_str(), &self.own, armed.as_str());
@@ -238,10 +238,10 @@ impl<'r> Stage<'r> {
         Ok(())
     }
 
-    /// Deletes the stage with all that is in it. The caller knows that nothing in it is needed any more.
+    /// Deletes the stage and its content. The caller guarantees that the content is no longer needed.
     ///
     /// # Errors
-    /// When something cannot be deleted; the next recovery tries again.
+    /// Fails if an entry cannot be deleted; the next recovery tries again.
     pub fn discard(self) -> Result<(), WorkspaceError> {
         let failed = |source| WorkspaceError::Stage { path: RelPath::root(), source };
         threads::run(|| remove_tree(&self.own, self.name.as_bytes())).map_err(failed)?;
@@ -249,7 +249,7 @@ impl<'r> Stage<'r> {
     }
 }
 
-/// The name of a slot.
+/// Returns the name of a slot.
 pub(crate) fn slot_name(slot: u64) -> String {
     format!("{slot}")
 }
@@ -263,11 +263,11 @@ pub(crate) struct StageWriter<'a> {
     written: Mutex<Written>,
 }
 
-/// What was written.
+/// Result of writing.
 pub(crate) struct Written {
-    /// Handles to sync one by one; nothing once there are too many for that.
+    /// Handles to sync one by one; `None` if there are too many.
     pub(crate) handles: Option<Vec<OwnedFd>>,
-    /// Files by inode: their last change and their size.
+    /// Files: inode to mtime and size.
     pub(crate) files: HashMap<u64, (i64, u64)>,
 }
 
@@ -281,7 +281,7 @@ impl<'a> StageWriter<'a> {
         self.written.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Writes one entry, with everything below it, under a name that is free.
+    /// Writes one entry, with everything below it, under an unused name.
     pub(crate) fn entry(
         &self,
         dir: &OwnedFd,
@@ -306,7 +306,7 @@ impl<'a> StageWriter<'a> {
             Node::Directory(tree) => {
                 linux::make_dir(dir, name).map_err(failed)?;
                 let fd = linux::open_dir(dir, name).map_err(failed)?;
-                // The folder around it may hand down ACLs that are none of the entry's.
+                // The parent folder may pass on ACLs that the entry does not have.
                 linux::drop_acls(&fd).map_err(failed)?;
                 let tree = Tree::load(self.source, *tree)?;
                 tree.entries().par_iter().try_for_each(|child| {
@@ -320,7 +320,7 @@ impl<'a> StageWriter<'a> {
         }
     }
 
-    /// Writes what is in a directory into one that is open and empty.
+    /// Writes the content of a directory into an open, empty one.
     pub(crate) fn fill(&self, fd: &OwnedFd, entry: &Entry) -> Result<(), WorkspaceError> {
         let failed = |source| WorkspaceError::Stage { path: RelPath::root(), source };
         linux::drop_acls(fd).map_err(failed)?;
@@ -335,7 +335,7 @@ impl<'a> StageWriter<'a> {
         self.set_meta(fd, &entry.meta).map_err(failed)
     }
 
-    /// Gives something new its owner, attributes and mode. Whose it is already depends on the folder that it was made in.
+    /// Sets owner, attributes and mode of a new entry. Its initial owner depends on its parent folder.
     fn set_meta(&self, fd: &OwnedFd, meta: &Meta) -> io::Result<()> {
         let mut now = Meta::default();
         if self.owners == Owners::Compared {
@@ -390,12 +390,12 @@ impl<'a> StageWriter<'a> {
     }
 }
 
-/// A run of zeros of at least this length becomes a hole.
+/// Minimum run of zeros that becomes a hole.
 const HOLE_BYTES_MIN: usize = 32 * 1024;
-/// The smallest hole that file systems make; a hole lies at multiples of it.
+/// Smallest hole of file systems, and its alignment.
 const BLOCK_BYTES: usize = 4096;
 
-/// Writes bytes that begin at this place of the file; long runs of zeros become holes. Whether the last one is such a run.
+/// Writes bytes at this offset; long runs of zeros become holes. Returns true if the bytes end in a hole.
 fn write_sparse(file: &mut File, at: u64, bytes: &[u8]) -> io::Result<bool> {
     let (mut written, mut here) = (0, 0);
     while here < bytes.len() {
@@ -414,12 +414,12 @@ fn write_sparse(file: &mut File, at: u64, bytes: &[u8]) -> io::Result<bool> {
     Ok(written > 0 && written == bytes.len())
 }
 
-/// How many bytes from here to where a block of the file begins.
+/// Returns the distance to the next block.
 fn until_block(at: u64) -> usize {
     (at.next_multiple_of(BLOCK_BYTES as u64) - at) as usize
 }
 
-/// How many bytes from the beginning are zeros, in whole blocks of the file.
+/// Returns the length of the leading zeros, in whole blocks of the file.
 fn zero_run(at: u64, bytes: &[u8]) -> usize {
     const ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
     let is_zero = |bytes: &&[u8]| **bytes == ZEROS[..bytes.len()];
@@ -430,7 +430,7 @@ fn zero_run(at: u64, bytes: &[u8]) -> usize {
     lead.len() + blocks.chunks(BLOCK_BYTES).take_while(is_zero).map(<[u8]>::len).sum::<usize>()
 }
 
-/// Deletes an entry with everything below, never following a link, lending itself the rights that it takes.
+/// Deletes an entry with everything below, never following a link, adding needed rights.
 pub(crate) fn remove_tree(dir: &OwnedFd, name: &[u8]) -> io::Result<()> {
     let Some(facts) = linux::facts_if_any(dir, name)? else { return Ok(()) };
     if !facts.file_type.is_dir() {
@@ -450,7 +450,7 @@ mod tests {
     use std::io::Read;
     use std::os::unix::fs::MetadataExt;
 
-    /// Writes pieces of these lengths one after the other; gives the bytes that they take on disk.
+    /// Writes the content in pieces of this length; returns the bytes on disk.
     fn laid_out(content: &[u8], pieces: usize) -> u64 {
         let mut file = tempfile::tempfile().unwrap();
         let (mut at, mut ends_in_hole) = (0, false);
@@ -477,7 +477,7 @@ mod tests {
         }
         for pieces in [1 << 20, 65_536, 100_003, 4096, 31] {
             let on_disk = laid_out(&content, pieces);
-            // Five islands; a piece that is shorter than a hole is written as it is.
+            // Five islands; a piece shorter than a hole is written unchanged.
             assert!(pieces < HOLE_BYTES_MIN || on_disk <= 20 * HOLE_BYTES_MIN as u64, "{pieces}: {on_disk}");
         }
         assert_eq!(laid_out(&[0; 200_000], 200_000), 0);

@@ -1,8 +1,9 @@
-//! APPLY, SYNC, verify, and the way back.
+//! Applies, syncs, verifies and undoes the steps of a rollback.
 //!
-//! Each step changes one path by one system call (two where the file system cannot exchange). What was displaced lands in the
-//! step's slot, whoever wrote it. The way back asks of each step alone whether it was done, by looking at path and slot, so it
-//! works after a crash at any instant, in any order in which the disk kept the steps, and again after a crash of its own.
+//! Each step changes one path by one system call (two without exchange). The displaced entry lands in the
+//! step's slot, whoever wrote it. The undo decides for each step separately, from path and slot, if it was
+//! done. So it works after a crash at any moment, for any order in which the disk kept the steps, and after a
+//! crash of the undo itself.
 
 use crate::compare::{self, CompareError};
 use crate::error::WorkspaceError;
@@ -20,20 +21,20 @@ use safepoint_planted::planted;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 
-/// A path that somebody changed after the rollback had put it in place. It is left as they made it.
+/// Path that another process changed after the rollback restored it. It is left unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meanwhile {
-    /// Where.
+    /// Path in the workspace.
     pub path: RelPath,
 }
 
-/// The names that a step uses in the stage.
+/// Names of a step in the stage.
 struct Slot {
-    /// New content before, displaced content after.
+    /// New content before, displaced content after the step.
     main: String,
-    /// Displaced content where the file system cannot exchange.
+    /// Displaced content if the file system cannot exchange.
     old: String,
-    /// What stood in the way when the old was put back.
+    /// Entry displaced by the undo.
     extra: String,
 }
 
@@ -44,7 +45,7 @@ impl Slot {
     }
 }
 
-/// One path of the workspace: the open directory above it, and its name there.
+/// Path of the workspace: the open parent directory and the name.
 struct Place {
     above: OwnedFd,
     name: Vec<u8>,
@@ -78,8 +79,8 @@ impl Stage<'_> {
         }
     }
 
-    /// Whether a directory on the way is no longer one, taken away or replaced by somebody else. That something else stands there
-    /// counts only for a rollback that was found: while it runs, it may be for a moment, and the next command looks again.
+    /// Returns true if another process removed or replaced a parent directory. A replacement counts only for
+    /// an interrupted rollback: in a running one it may be temporary, and the next command checks again.
     fn is_no_place(&self, error: &io::Error) -> bool {
         let replaced = error.kind() == io::ErrorKind::NotADirectory
             || matches!(error.raw_os_error(), Some(libc::ELOOP | libc::EXDEV));
@@ -105,10 +106,10 @@ impl Stage<'_> {
         }
     }
 
-    /// Does all steps. On an error some are done and some are not: the caller goes the way back.
+    /// Applies all steps. After an error some may be done: the caller must undo them.
     ///
     /// # Errors
-    /// When a step cannot be done.
+    /// Fails if a step fails.
     pub fn apply(&self, steps: &[Step]) -> Result<(), WorkspaceError> {
         for step in steps {
             self.forward(step).map_err(|source| WorkspaceError::Swap { path: step.path.clone(), source })?;
@@ -125,11 +126,11 @@ impl Stage<'_> {
         match (&step.old, &step.new) {
             (Some(_), Some(_)) => self.replace(&place, &slot),
             (None, Some(_)) => match self.move_to(self.slot(&slot.main), place.at()) {
-                // Somebody made one meanwhile: it is displaced like anything else, and found in the slot later.
+                // Another process created the path: the entry is displaced, and found in the slot later.
                 Err(error) if is_taken(&error) => self.replace(&place, &slot),
                 other => other,
             },
-            // Also where nothing was: what came up since is displaced, and found in the slot later.
+            // Even if the path was empty: an entry created since is displaced, and found in the slot later.
             (_, None) => match self.move_to(place.at(), self.slot(&slot.main)) {
                 Err(error) if is_absent(&error) => Ok(()),
                 other => other,
@@ -151,10 +152,10 @@ impl Stage<'_> {
         self.move_to(self.slot(&slot.main), place.at())
     }
 
-    /// Makes everything durable that the steps touched.
+    /// Syncs every path that the steps touched.
     ///
     /// # Errors
-    /// When the disk says no. That is final: what was written is not to be trusted.
+    /// Fails if the disk reports an error. That is final: the written data is not trustworthy.
     pub fn sync(&self, steps: &[Step]) -> Result<(), WorkspaceError> {
         let synced = self.sync_touched(steps).map_err(WorkspaceError::Sync);
         if planted!("swap-sync-failure-ignored") { Ok(()) } else { synced }
@@ -182,7 +183,7 @@ impl Stage<'_> {
         for path in above {
             match linux::open_dir_at(self.root.fd(), &path) {
                 Ok(fd) => linux::sync(&fd)?,
-                // Taken away meanwhile: then there is nothing in it to keep.
+                // It was removed concurrently: it has no content to sync.
                 Err(error) if self.is_no_place(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -201,7 +202,7 @@ impl Stage<'_> {
         };
         match linux::open_file(&place.above, &place.name) {
             Ok(fd) => linux::sync(&fd),
-            // What may not be opened cannot be synced alone.
+            // A directory that cannot be opened cannot be synced alone.
             Err(_) => linux::sync_all(&self.fd),
         }
     }
@@ -209,7 +210,8 @@ impl Stage<'_> {
     /// Reads back every path that the steps touched.
     ///
     /// # Errors
-    /// [`WorkspaceError::Verify`] when a path does not hold what was put there although nobody wrote to it.
+    /// Returns [`WorkspaceError::Verify`] if a path has other content than was restored and no process wrote
+    /// to it.
     pub fn verify(
         &self,
         steps: &[Step],
@@ -220,7 +222,7 @@ impl Stage<'_> {
             return Ok(Vec::new());
         }
         progress.begin(Activity::Verifying, Some(steps.len() as u64));
-        // A directory's final mode comes with a step after all swaps; those before them only lend rights.
+        // The final mode of a directory is set after all swaps; earlier mode steps only add rights.
         let last_swap = steps.iter().rposition(|step| step.how != How::Meta).unwrap_or(0);
         let finals: HashMap<&RelPath, &Entry> = steps[last_swap.min(steps.len())..]
             .iter()
@@ -246,7 +248,7 @@ impl Stage<'_> {
         let meanwhile = || Ok(Some(Meanwhile { path: step.path.clone() }));
         let place = match self.place(&step.path) {
             Ok(place) => place,
-            // The directory above went away, or became something else, after we were done.
+            // The parent directory was removed or replaced after the rollback.
             Err(_) => return meanwhile(),
         };
         match (&step.new, step.how) {
@@ -275,16 +277,16 @@ impl Stage<'_> {
         }
     }
 
-    /// Whether a file that is not what was staged has been written to by nobody since.
+    /// Returns true if a file differs from the staged one but was not written since.
     fn is_damage(&self, place: &Place) -> io::Result<bool> {
         let Some(facts) = linux::facts_if_any(&place.above, &place.name)? else { return Ok(false) };
         Ok(self.staged.get(&facts.ino) == Some(&(facts.mtime_ns, facts.size)))
     }
 
-    /// The way back: afterwards every path is as it was before the first step, as far as the steps changed it.
+    /// Undoes the steps: every path is as before the first step, as far as the steps changed it.
     ///
     /// # Errors
-    /// When a path cannot be put back; what can be is, and the next recovery goes on.
+    /// Fails if a path cannot be restored; the others are, and the next recovery continues.
     pub fn undo(&self, steps: &[Step], source: &dyn ObjectSource) -> Result<(), WorkspaceError> {
         let mut first_error = None;
         for step in steps.iter().rev().skip(usize::from(planted!("way-back-skips-a-step"))) {
@@ -303,8 +305,8 @@ impl Stage<'_> {
         let failed = |source| WorkspaceError::PutBack { path: step.path.clone(), source };
         let place = match self.place(&step.path) {
             Ok(place) => place,
-            // The directory above is gone, taken away by somebody else: there is no place to put anything back to, and
-            // what is in the slot will be rescued.
+            // Another process removed the parent directory: there is no place to restore to, and the slot's
+            // content will be rescued.
             Err(error) if self.is_no_place(&error) => return Ok(()),
             Err(error) => return Err(failed(error)),
         };
@@ -330,8 +332,8 @@ impl Stage<'_> {
         })
     }
 
-    /// Where a move is a second name followed by the end of the first, a crash between the two leaves both. The way back knows
-    /// which of the two names is the old one.
+    /// Completes a move by hard link that a crash interrupted, leaving both names. The undo knows which of
+    /// the two is the old name.
     fn end_half_moves(&self, place: &Place, slot: &Slot, step: &Step) -> io::Result<()> {
         let doubled = |name: &str| -> io::Result<bool> {
             let here = linux::facts_if_any(&place.above, &place.name)?;
@@ -355,7 +357,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// A path that was made goes back into its slot.
+    /// Moves a created path back into its slot.
     fn unmake(&self, place: &Place, slot: &Slot, new: &Entry, source: &dyn ObjectSource) -> Result<(), Back> {
         if self.in_slot(&slot.old)? {
             return self.take_old_out(place, slot);
@@ -369,11 +371,11 @@ impl Stage<'_> {
         if self.holds_new(slot, new, source)? {
             return Ok(());
         }
-        // It holds somebody's newcomer, which we displaced.
+        // The slot holds a displaced entry of another process.
         self.swap_back(place, slot)
     }
 
-    /// A path that was taken away comes back out of its slot.
+    /// Moves a removed path out of its slot.
     fn bring_back(
         &self,
         place: &Place,
@@ -391,7 +393,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// A path that was replaced gets its old content back.
+    /// Restores the old content of a replaced path.
     fn change_back(
         &self,
         place: &Place,
@@ -404,7 +406,7 @@ impl Stage<'_> {
             return self.take_old_out(place, slot);
         }
         if !self.in_slot(&slot.main)? {
-            // The new moved in where nothing stood any more, or the old already moved out again.
+            // The new entry took an empty place, or the old one was already moved back.
             if compare_io(compare::matches(source, &place.above, &place.name, old, owners()))? {
                 return Ok(());
             }
@@ -423,7 +425,7 @@ impl Stage<'_> {
         compare_io(compare::matches(source, &self.fd, slot.main.as_bytes(), new, owners()))
     }
 
-    /// What is in the slot goes to the path; what is at the path goes into the slot.
+    /// Exchanges slot and path.
     fn swap_back(&self, place: &Place, slot: &Slot) -> Result<(), Back> {
         if self.capabilities.exchange {
             return match linux::exchange(place.at(), self.slot(&slot.main)) {
@@ -437,7 +439,7 @@ impl Stage<'_> {
         Ok(self.move_to(self.slot(&slot.main), place.at())?)
     }
 
-    /// The way back where the old has a slot of its own.
+    /// Restores the old entry from its separate slot.
     fn take_old_out(&self, place: &Place, slot: &Slot) -> Result<(), Back> {
         if place.exists()? {
             let free = if self.in_slot(&slot.main)? { &slot.extra } else { &slot.main };
@@ -446,7 +448,7 @@ impl Stage<'_> {
         Ok(self.move_to(self.slot(&slot.old), place.at())?)
     }
 
-    /// Writes the old content again, from the safety checkpoint's objects, where nothing is left to swap.
+    /// Writes the old content again from the safety checkpoint's objects if no slot holds it.
     fn rebuild(
         &self,
         place: &Place,
@@ -465,7 +467,7 @@ impl Stage<'_> {
     }
 }
 
-/// Why a path could not be put back.
+/// Reason that a path could not be restored.
 enum Back {
     Io(io::Error),
     Other(WorkspaceError),
@@ -484,7 +486,7 @@ fn compare_io(result: Result<bool, CompareError>) -> Result<bool, Back> {
     })
 }
 
-/// Whether what stands at a path has the mode, the attributes and, where they count, the owner that it was given.
+/// Returns true if the entry at a path has the expected mode, attributes and, if compared, owner.
 fn has_meta(place: &Place, wanted: &Entry) -> io::Result<bool> {
     let fd = match linux::open_path(&place.above, &place.name) {
         Err(error) if is_absent(&error) => return Ok(false),
@@ -495,7 +497,7 @@ fn has_meta(place: &Place, wanted: &Entry) -> io::Result<bool> {
     Ok(has(&wanted.meta) || has(&linux::attainable(&fd, &wanted.meta)))
 }
 
-/// Sets mode, owner and attributes of what stands at a path, unless somebody put something else there.
+/// Sets mode, owner and attributes of the entry at a path, unless another process replaced it.
 fn set_meta(place: &Place, wanted: Option<&Entry>) -> io::Result<()> {
     let Some(wanted) = wanted else { return Ok(()) };
     let fd = match linux::open_path(&place.above, &place.name) {

@@ -1,4 +1,4 @@
-//! The swap and the way back, with others at work between the steps, also where the file system cannot exchange.
+//! Swap and undo with concurrent changes between the steps, with and without atomic exchange.
 
 use crate::{Capabilities, Meanwhile, Root, Stage, StageOptions, Times, WorkspaceError};
 use safepoint_model::content::Content;
@@ -36,7 +36,7 @@ impl ObjectSource for Memory {
     }
 }
 
-/// A workspace, and the objects of what rollbacks put there.
+/// Workspace, and the objects that rollbacks restore.
 struct Desk {
     folder: tempfile::TempDir,
     root: Root,
@@ -74,13 +74,13 @@ impl Desk {
         self.expected(name, mode, Node::Directory(tree))
     }
 
-    /// The step that makes one file of another; `None` is no file.
+    /// Step from one content to another; `None` is no file.
     fn swap(&self, name: &str, old: Option<&str>, new: Option<&str>) -> Step {
         let of = |content: Option<&str>| content.map(|content| self.file(name, content));
         Step { path: RelPath::new(name).unwrap(), old: of(old), new: of(new), how: How::Swap { slot: 0 } }
     }
 
-    /// The stage of a rollback whose intent is on record.
+    /// Returns the stage of a rollback whose intent is recorded.
     fn stage(&self, steps: &[Step], exchange: bool) -> Stage<'_> {
         let capabilities = Capabilities { exchange, ..Capabilities::default() };
         let options = StageOptions { capabilities, times: Times::Present };
@@ -127,7 +127,7 @@ fn a_path_that_is_gone_before_its_swap_gets_the_new_content() {
         fs::remove_file(desk.path("a")).unwrap();
         stage.apply(&steps).unwrap();
         assert_eq!(desk.read("a").as_deref(), Some("2"));
-        // The way back writes the old content again, from its objects.
+        // The undo writes the old content again from its objects.
         stage.undo(&steps, &desk.memory).unwrap();
         assert_eq!(desk.read("a").as_deref(), Some("1"));
     }
@@ -199,7 +199,7 @@ fn a_folder_that_became_a_file_stops_a_rollback_that_runs_and_not_one_that_was_f
     fs::remove_dir_all(desk.path("d")).unwrap();
     fs::write(desk.path("d"), "a file").unwrap();
     for steps in [[swap.clone()], [meta.clone()]] {
-        // It may be one for a moment only: nothing is taken for done.
+        // It may be temporary: no step counts as done.
         let undone = stage.undo(&steps, &desk.memory);
         assert!(matches!(undone, Err(WorkspaceError::PutBack { .. })), "{undone:?}");
         assert!(stage.sync(&steps).is_err());
@@ -222,7 +222,7 @@ fn a_stage_that_cannot_be_opened_is_a_failure_and_not_missing() {
     assert!(open().is_err());
 }
 
-/// Where a move is a second name followed by the end of the first, a crash may leave both.
+/// A crash during a move by hard link may leave both names.
 #[test]
 fn a_move_that_was_cut_between_its_two_names_is_ended_by_the_way_back() {
     let desk = Desk::new();

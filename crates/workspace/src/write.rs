@@ -1,4 +1,4 @@
-//! Writes a captured tree into a folder of its own, beside the workspace: to be looked at, tried or given away.
+//! Writes a captured tree into a separate folder outside the workspace.
 
 use crate::copy::split;
 use crate::error::WorkspaceError;
@@ -10,11 +10,12 @@ use safepoint_model::tree::Entry;
 use safepoint_model::{ObjectSource, Progress, RelPath};
 use std::path::Path;
 
-/// Writes everything below a directory's entry into a new folder. Each object is checked. It is complete or it is gone again; it is not
-/// made durable.
+/// Writes everything below a directory entry into a new folder. Each object is verified. A failed write is
+/// deleted; a complete one is not synced.
 ///
 /// # Errors
-/// When something is at `to` already, an object is missing or damaged, something cannot be written, or somebody interrupts.
+/// Fails if `to` exists, an object is missing or damaged, an entry cannot be written, or the run is
+/// interrupted.
 pub fn write_tree(
     source: &dyn ObjectSource,
     root: &Entry,
@@ -30,7 +31,7 @@ pub fn write_tree(
     write_below(source, root, (&above, name), times, progress)
 }
 
-/// The same under a name in a folder that is open, where nothing is.
+/// Writes the tree under an unused name in an open folder.
 pub(crate) fn write_below(
     source: &dyn ObjectSource,
     root: &Entry,
@@ -43,7 +44,7 @@ pub(crate) fn write_below(
         let writer = StageWriter::new(source, times, progress);
         let written = writer.entry(above, name, &RelPath::root(), root);
         if written.is_err() {
-            // What is wrong with it is worth more than what may be wrong with its end.
+            // The first error matters more than an error of the clean-up.
             let _ = stage::remove_tree(above, name);
         }
         written

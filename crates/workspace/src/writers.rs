@@ -1,13 +1,14 @@
-//! Whether a displaced file may still have a writer: the proofs that it has none, from the best to the last.
+//! Proofs that a displaced file has no writer any more, from the best to the last.
 //!
-//! 1. A read lease, per file (`linux/lease.rs`). On overlayfs it does not tell of mappings: there `/proc` must show none.
-//! 2. Every process of the system was inspected, and none has it open (`linux/processes.rs`). A process that started after the
-//!    rollback counts as one that was alive then, because it may have inherited a descriptor.
-//! 3. The file waited in an earlier boot, on a local file system: every process of that time has ended.
+//! 1. A read lease, per file (`linux/lease.rs`). On overlayfs it does not detect mappings: there `/proc` must
+//!    show none.
+//! 2. Every process of the system was inspected, and none has it open (`linux/processes.rs`). A process that
+//!    started after the rollback counts as older, because it may have inherited a descriptor.
+//! 3. The file waited in an earlier boot, on a local file system: every process of that boot has ended.
 //!
-//! Without a proof the file may have a writer, and stays. When it first stays, the id of the boot is put on record: as the name of an
-//! empty file in the stage, with a checksum, so that it is there or not and nothing else. Where the record is lost or damaged, the
-//! present boot takes its place, and the file waits for one boot more.
+//! Without a proof the file may have a writer, and stays. When it first stays, the id of the boot is recorded
+//! as the name of an empty file in the stage, with a checksum, so that the record is complete or missing. If
+//! it is lost or damaged, the current boot takes its place, and the file waits for one more boot.
 
 use crate::linux::{self, Facts, FileSystem, Lease};
 use rustix::fd::OwnedFd;
@@ -17,41 +18,41 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// A program that is being started holds whatever its parent has open until it runs. So often, and so long, a stage waits for that.
+/// Retries and pause: a starting program holds its parent's open files until it runs.
 const PATIENCE: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(5);
 
 const BOOT: &str = "boot-";
 const SUM_DIGITS: usize = 16;
 
-/// What is to become of a displaced file that may have a writer.
+/// Treatment of a displaced file that may have a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Waiting {
-    /// It stays until it has none.
+    /// Kept until it has no writer.
     #[default]
     Kept,
-    /// It is stored, and may be deleted.
+    /// Stored, and may be deleted.
     Released,
 }
 
-/// What is known about the writers of one stage's files.
+/// Knowledge about writers of a stage's files.
 pub(crate) struct Writers {
-    /// Whether leases are to be asked for at all.
+    /// True if leases are tried.
     leases: bool,
     file_system: FileSystem,
-    /// The boot in which something in the stage was first found waiting.
+    /// Boot in which an entry of the stage was first found waiting.
     waits_since: Option<[u8; 16]>,
     boot: Option<[u8; 16]>,
     open: OnceLock<Option<HashSet<u64>>>,
     mapped: OnceLock<bool>,
-    /// Whether a file was found about which nothing is known.
+    /// True if a file without any proof was found.
     in_doubt: AtomicBool,
-    /// How often somebody may still be waited for.
+    /// Remaining retries.
     patience: AtomicU32,
 }
 
 impl Writers {
-    /// Reads what is on record in a stage.
+    /// Reads the record in a stage.
     pub(crate) fn of(stage: &OwnedFd, names: &[linux::Listed], leases: bool) -> Self {
         let waits_since = names.iter().find_map(|listed| boot_in(&listed.name));
         let file_system = linux::file_system(stage);
@@ -60,7 +61,7 @@ impl Writers {
         Self { leases, file_system, waits_since, boot, open, mapped, in_doubt, patience }
     }
 
-    /// Whether a displaced file may still be written to.
+    /// Returns true if a displaced file may still have a writer.
     pub(crate) fn may_write(&self, file: &OwnedFd, facts: &Facts) -> bool {
         match self.lease(file, facts.uid) {
             Lease::NoWriter => self.file_system.hides_mappings && self.is_mapped(),
@@ -104,7 +105,7 @@ impl Writers {
         *self.mapped.get_or_init(linux::displaced_is_mapped)
     }
 
-    /// Puts on record, durably, in which boot something was first found waiting that only a later one ends.
+    /// Durably records the boot in which an entry without proof was first found waiting.
     pub(crate) fn record(&self, stage: &OwnedFd) -> io::Result<()> {
         if !self.in_doubt.load(Ordering::Relaxed) {
             return Ok(());
@@ -118,7 +119,7 @@ impl Writers {
     }
 }
 
-/// Whether a name in a stage is the record of a boot.
+/// Returns true if a name in a stage is the record of a boot.
 pub(crate) fn is_record(name: &[u8]) -> bool {
     boot_in(name).is_some()
 }
@@ -152,7 +153,7 @@ mod tests {
         writers.may_write(&file, &linux::facts_of(&file).unwrap())
     }
 
-    /// As if `/proc` told nothing.
+    /// Simulates an unreadable `/proc`.
     fn blind(writers: Writers) -> Writers {
         writers.open.set(None).unwrap();
         writers
@@ -180,7 +181,7 @@ mod tests {
                 std::thread::yield_now();
             }
             drop(held);
-            // Whether it was seen to end depends on how long this thread was kept from running.
+            // The result depends on the scheduling of this thread.
             let _ = asked.join().unwrap();
         });
         assert!(!may_write(folder.path(), &writers));

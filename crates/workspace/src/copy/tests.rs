@@ -11,10 +11,10 @@ use std::process::Command;
 use tempfile::TempDir;
 
 const NOBODY: u32 = 65_534;
-/// Set for a test that runs in a process of its own.
+/// Set for a test that runs in a separate process.
 const ALONE: &str = "SAFEPOINT_TEST_ALONE";
 
-/// A workspace, and a place beside it.
+/// Workspace with a place beside it.
 struct Place(TempDir);
 
 impl Place {
@@ -42,13 +42,13 @@ impl Place {
         copy_tree(&Root::open(&self.from("")).unwrap(), &self.0.path().join("to"), &[], progress)
     }
 
-    /// What is where the copy was to be.
+    /// Returns true if the destination exists.
     fn is_left(&self) -> bool {
         fs::symlink_metadata(self.0.path().join("to")).is_ok()
     }
 }
 
-/// Everything that a copy keeps of one entry.
+/// Everything that a copy keeps of an entry.
 #[derive(Debug, PartialEq)]
 struct Seen {
     mode: u32,
@@ -103,7 +103,7 @@ fn left_out(copied: &Copied) -> Vec<(String, Why)> {
     copied.left_out.iter().map(|skipped| (skipped.path.to_string(), skipped.why)).collect()
 }
 
-/// Does something each time it is asked whether to stop, and says whether.
+/// Calls a function at each check for an interrupt and returns its answer.
 struct Asked<F>(F);
 
 impl<F: Fn() -> bool + Sync> Progress for Asked<F> {
@@ -116,7 +116,7 @@ fn is_alone() -> bool {
     std::env::var_os(ALONE).is_some()
 }
 
-/// Runs one of these tests again in a process of its own.
+/// Runs a test again in a separate process.
 #[track_caller]
 fn run_alone(command: &mut Command, test: &str) {
     let test = format!("copy::tests::{test}");
@@ -125,7 +125,7 @@ fn run_alone(command: &mut Command, test: &str) {
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
-/// The same as somebody who is not root.
+/// Runs a test again as an unprivileged user.
 #[track_caller]
 fn run_as_nobody(test: &str) {
     let folder = tempfile::tempdir().unwrap();
@@ -133,14 +133,15 @@ fn run_as_nobody(test: &str) {
     let (program, counters) = (folder.path().join("tests"), folder.path().join("counters"));
     fs::create_dir(&counters).unwrap();
     std::os::unix::fs::chown(&counters, Some(NOBODY), Some(NOBODY)).unwrap();
-    // By another process: one that is open for writing cannot be run (ETXTBSY), and who is started meanwhile inherits it.
+    // A separate process copies it: an executable open for writing cannot be run (ETXTBSY), and child
+    // processes inherit the handle.
     let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status();
     assert!(copied.unwrap().success());
     let mut command = Command::new(program);
     command.uid(NOBODY).gid(NOBODY).current_dir("/");
     command.env("LLVM_PROFILE_FILE", counters.join("nobody-%p.profraw"));
     run_alone(&mut command, test);
-    // Where nobody may not write.
+    // Copies the counters to a folder that this user may not write.
     if let Some(asked) = std::env::var_os("LLVM_PROFILE_FILE").map(PathBuf::from) {
         for entry in fs::read_dir(counters).unwrap().flatten() {
             fs::copy(entry.path(), asked.with_file_name(entry.file_name())).unwrap();
@@ -192,7 +193,7 @@ fn a_copy_is_the_same_in_everything() {
     assert_eq!(copied.files, 10);
     assert_eq!(copied.bytes, 7 + 10 + 1 + 9 + 43 + 7 + 1 + 20 + 3);
     assert!(copied.shared <= copied.files);
-    // It is one of its own.
+    // The copy is independent.
     fs::write(place.to("a"), "other").unwrap();
     assert_eq!(fs::read_to_string(place.from("a")).unwrap(), "content");
     remove_tree(&place.to("")).unwrap();
@@ -215,7 +216,7 @@ fn a_link_that_leads_outside_is_copied_and_not_followed() {
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("x"), "outside").unwrap();
     symlink(outside.path(), place.from("out")).unwrap();
-    // Not even where Safepoint's own folder would be.
+    // Safepoint's own folder is no exception.
     symlink(outside.path(), place.from(OWN_FOLDER)).unwrap();
     let copied = place.copy(&Silent).unwrap();
     assert_eq!((copied.files, left_out(&copied)), (0, vec![]));
@@ -265,7 +266,7 @@ fn what_may_not_be_read_is_left_out_and_told() {
     assert_eq!(copied.files, 1);
     assert_eq!(fs::read_to_string(place.to("open/x")).unwrap(), "x");
     assert_eq!(fs::metadata(place.to("no way in")).unwrap().mode() & 0o777, 0o400);
-    // Nor may anything be deleted there, before one lends oneself the right.
+    // Deleting in this folder requires changing its mode first.
     fs::remove_file(place.to("open/x")).unwrap_err();
     remove_tree(&place.to("")).unwrap();
     assert!(!place.is_left());
@@ -428,7 +429,7 @@ fn what_cannot_be_written_is_a_failure_and_leaves_nothing() {
         place.write("file", "x");
         fs::create_dir(place.from("folder")).unwrap();
         symlink("x", place.from("link")).unwrap();
-        // Somebody is there first.
+        // Another process creates the name first.
         let error = place
             .copy(&Asked(|| {
                 let _ = File::create_new(place.to(name));
@@ -470,7 +471,7 @@ fn a_full_disk_is_known_as_one() {
     );
 }
 
-/// Makes so many folders in each other; gives the innermost.
+/// Makes nested folders and returns the innermost.
 fn nest(top: &Path, levels: usize) -> OwnedFd {
     let mut here: OwnedFd = File::open(top).unwrap().into();
     for _ in 0..levels {
@@ -520,7 +521,7 @@ fn too_few_handles_are_a_failure_and_nothing_is_left_out() {
     let place = Place::new();
     nest(&place.from(""), 100);
     let limit = getrlimit(Resource::Nofile);
-    // Each level takes two: once the original has none left, once the copy.
+    // Each level takes two handles: one limit stops the original, the other the copy.
     let sides = [150, 151].map(|current| {
         setrlimit(Resource::Nofile, Rlimit { current: Some(current), ..limit }).unwrap();
         let error = place.copy(&Silent).unwrap_err();

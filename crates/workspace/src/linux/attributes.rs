@@ -1,4 +1,5 @@
-//! Mode, owner, times, ACLs, capabilities and extended attributes of something open, set without following a link.
+//! Mode, owner, times, ACLs, capabilities and extended attributes of an open entry, set without following
+//! links.
 
 use super::Facts;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -11,30 +12,29 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::sync::OnceLock;
 
-/// Attributes that every user may have.
+/// Prefix of attributes that every user may set.
 const USER: &[u8] = b"user.";
-/// The right to give programs capabilities (capabilities(7)).
+/// Capability to set file capabilities (capabilities(7)).
 const CAP_SETFCAP: u32 = 31;
 
-/// The way to something open that also works when it was opened with `O_PATH`, which most calls refuse.
+/// Path of an open entry that also works for `O_PATH` handles, which most calls refuse.
 fn through_proc(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// Mode, owner, time of a file, and attributes, as a tree keeps them.
+/// Metadata of an entry as a tree stores it.
 pub(crate) struct Attributes {
     pub(crate) meta: Meta,
-    /// An ACL or a capability is there in a form that no tree keeps.
+    /// True if an ACL or a capability has a form that trees do not store.
     pub(crate) odd: bool,
 }
 
-/// What a tree keeps about a file or directory that is open for reading.
+/// Reads the metadata of a file or directory open for reading.
 pub(crate) fn read_meta(file: &OwnedFd, facts: &Facts) -> io::Result<Attributes> {
     Ok(kept(read_xattrs(file)?, facts))
 }
 
-/// The same of something that was opened with `O_PATH`. Without the right to read it, its attributes of `user.*` cannot be read
-/// (xattr(7)), and could not be captured.
+/// Reads the metadata of an `O_PATH` handle. `user.*` attributes require read permission (xattr(7)).
 pub(crate) fn read_meta_by_path(file: &OwnedFd, facts: &Facts) -> io::Result<Attributes> {
     let path = through_proc(file);
     let list = |names: &mut [u8]| match names.is_empty() {
@@ -59,14 +59,14 @@ fn kept(mut xattrs: Vec<Xattr>, facts: &Facts) -> Attributes {
     let odd = xattrs.len() < found;
     let mtime_ns = if facts.file_type.is_file() { facts.mtime_ns } else { 0 };
     let mut meta = Meta { mode: facts.mode, uid: facts.uid, gid: facts.gid, mtime_ns, xattrs };
-    // The mode was asked for at another moment. What stands in the ACL is what the kernel goes by.
+    // The mode was read at another moment. The kernel uses the ACL.
     if let Some(acl) = meta.acl() {
         meta.mode = meta.mode & 0o7000 | acl.mode_bits();
     }
     Attributes { meta, odd }
 }
 
-/// The extended attributes that are kept, sorted. None where the file system has none.
+/// Returns the stored extended attributes, sorted; empty if the file system has none.
 fn read_xattrs(file: &OwnedFd) -> io::Result<Vec<Xattr>> {
     let list = |names: &mut [u8]| match names.is_empty() {
         true => rustix::fs::flistxattr_query(file),
@@ -76,7 +76,7 @@ fn read_xattrs(file: &OwnedFd) -> io::Result<Vec<Xattr>> {
     collect_xattrs(&list, &get)
 }
 
-/// Fills a buffer; tells how long the list is where the buffer is empty.
+/// Fills a buffer, or returns the length of the list if the buffer is empty.
 type List<'a> = &'a dyn Fn(&mut [u8]) -> rustix::io::Result<usize>;
 type Get<'a> = &'a dyn Fn(&CStr, &mut [u8]) -> rustix::io::Result<usize>;
 
@@ -116,7 +116,7 @@ fn is_kept(name: &[u8]) -> bool {
     name.starts_with(USER) || matches!(name, access::ACCESS | access::DEFAULT | access::CAPABILITY)
 }
 
-/// One value; nothing when it went away meanwhile.
+/// Reads one value; `None` if it was deleted concurrently.
 fn read_xattr(get: Get<'_>, name: &CStr) -> io::Result<Option<Vec<u8>>> {
     let mut value = vec![0u8; 256];
     loop {
@@ -132,7 +132,7 @@ fn read_xattr(get: Get<'_>, name: &CStr) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Whether the file system of something open keeps ACLs.
+/// Returns true if the file system of an open entry keeps ACLs.
 pub(crate) fn keeps_acls(file: &OwnedFd) -> bool {
     keeps(file, access::ACCESS)
 }
@@ -143,7 +143,7 @@ fn keeps(file: &OwnedFd, name: &[u8]) -> bool {
     !matches!(asked, Err(Errno::OPNOTSUPP))
 }
 
-/// Whether this process may give capabilities to programs.
+/// Returns true if this process may set file capabilities.
 pub(crate) fn may_set_capabilities() -> bool {
     static MAY: OnceLock<bool> = OnceLock::new();
     *MAY.get_or_init(|| {
@@ -156,8 +156,8 @@ pub(crate) fn may_set_capabilities() -> bool {
     })
 }
 
-/// As much of `wanted` as can be put on something open: without ACLs where the file system keeps none, without capabilities where this
-/// process may not give any.
+/// Returns the settable part of `wanted`: no ACLs if the file system keeps none, no capabilities if this
+/// process may not set them.
 pub(crate) fn attainable<'m>(file: &OwnedFd, wanted: &'m Meta) -> Cow<'m, Meta> {
     let mut meta = Cow::Borrowed(wanted);
     if wanted.has_acl() && !keeps_acls(file) {
@@ -169,7 +169,7 @@ pub(crate) fn attainable<'m>(file: &OwnedFd, wanted: &'m Meta) -> Cow<'m, Meta> 
     meta
 }
 
-/// Frees a new directory of the ACLs that it inherited, so that nothing that is made in it inherits any.
+/// Removes inherited ACLs from a new directory, so that entries created in it inherit none.
 pub(crate) fn drop_acls(dir: &OwnedFd) -> io::Result<()> {
     if let Ok(0) | Err(Errno::OPNOTSUPP) = rustix::fs::flistxattr_query(dir) {
         return Ok(());
@@ -183,7 +183,7 @@ pub(crate) fn drop_acls(dir: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the permission bits of something open, even of something that may not be read.
+/// Sets the permission bits of an open entry, even without read permission.
 pub(crate) fn set_mode(file: &OwnedFd, mode: u16) -> io::Result<()> {
     let mode = Mode::from_raw_mode(u32::from(mode));
     match rustix::fs::fchmod(file, mode) {
@@ -193,8 +193,8 @@ pub(crate) fn set_mode(file: &OwnedFd, mode: u16) -> io::Result<()> {
     }
 }
 
-/// Makes owner, attributes and mode of something open those of `meta`, as far as they can be kept there. It must not be a link.
-/// `now` is what it has at present, so that only what differs is touched.
+/// Sets owner, attributes and mode of an open entry to those of `meta`, as far as the file system keeps them.
+/// The entry must not be a link. Only values that differ from `now`, the current metadata, are set.
 pub(crate) fn set_meta(file: &OwnedFd, now: &Meta, meta: &Meta, owners: Owners) -> io::Result<()> {
     let given_away = owners == Owners::Compared && (now.uid, now.gid) != (meta.uid, meta.gid);
     if given_away {
@@ -210,24 +210,26 @@ pub(crate) fn set_meta(file: &OwnedFd, now: &Meta, meta: &Meta, owners: Owners) 
         set_xattrs(&path, &user(now), &user(meta))?;
         change_xattr(&path, access::DEFAULT, now, meta)?;
     }
-    // Mode and ACL in one step: a mode alone would for an instant give the group what the mask allows. To take an ACL away is to set one
-    // that says no more than the mode.
+    // Mode and ACL in one step: a mode alone would briefly give the group the rights of the mask. An ACL is
+    // removed by setting one that equals the mode.
     match (now.xattr(access::ACCESS), meta.xattr(access::ACCESS)) {
         (Some(now), Some(wanted)) if now == wanted => {}
         (_, Some(wanted)) => set_xattr(&path, access::ACCESS, wanted)?,
         (Some(_), None) => set_xattr(&path, access::ACCESS, &access::minimal(meta.mode))?,
         (None, None) => {}
     }
-    // Late, because a change of owner clears the set-uid bit, and a mode without write hinders the rest.
+    // Late, because a change of owner clears the set-uid bit, and a mode without write blocks the other
+    // calls.
     set_mode(file, meta.mode)?;
-    // Last, because a change of owner clears capabilities. Who may not give any may not take them either.
+    // Last, because a change of owner clears capabilities. A process that may not set capabilities may not
+    // remove them either.
     if given_away && let Some(wanted) = meta.xattr(access::CAPABILITY) {
         return set_xattr(&path, access::CAPABILITY, wanted);
     }
     if may_set_capabilities() { change_xattr(&path, access::CAPABILITY, now, meta) } else { Ok(()) }
 }
 
-/// Gives a symbolic link itself to its owner.
+/// Sets the owner of a symbolic link itself.
 pub(crate) fn set_link_owner(dir: &OwnedFd, name: &[u8], meta: &Meta) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
     Ok(rustix::fs::chownat(dir, name, Some(uid), Some(gid), rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?)
@@ -243,7 +245,7 @@ fn set_xattrs(path: &str, now: &[Xattr], wanted: &[Xattr]) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes one attribute what it is to be.
+/// Sets or removes one attribute.
 fn change_xattr(path: &str, name: &[u8], now: &Meta, wanted: &Meta) -> io::Result<()> {
     match (now.xattr(name), wanted.xattr(name)) {
         (now, wanted) if now == wanted => Ok(()),
@@ -263,12 +265,12 @@ fn remove_xattr(path: &str, name: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Sets when a file was last written.
+/// Sets the modification time of a file.
 pub(crate) fn set_times_to(file: impl AsFd, mtime_ns: i64) -> io::Result<()> {
     Ok(rustix::fs::futimens(file, &times(mtime_ns))?)
 }
 
-/// Sets when a symbolic link itself was made.
+/// Sets the modification time of a symbolic link itself.
 pub(crate) fn set_link_times_to(dir: &OwnedFd, name: &[u8], mtime_ns: i64) -> io::Result<()> {
     Ok(rustix::fs::utimensat(dir, name, &times(mtime_ns), rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?)
 }
@@ -301,7 +303,7 @@ mod tests {
         set_meta(&file, &meta(&[&small, &large]), &meta(&[&large]), Owners::Ignored).unwrap();
         assert_eq!(read_xattrs(&file).unwrap(), vec![large]);
         assert_eq!(super::super::facts_of(&file).unwrap().mode, 0o4640);
-        // Taking away what is already gone is no failure.
+        // Removing a missing attribute is no failure.
         set_meta(&file, &meta(&[&small]), &meta(&[]), Owners::Ignored).unwrap();
     }
 

@@ -1,30 +1,31 @@
-//! Read leases (fcntl(2), `F_SETLEASE`): the kernel's own word that no process has a file open for writing.
+//! Read leases (fcntl(2), `F_SETLEASE`): the kernel's guarantee that no process has a file open for writing.
 //!
-//! Unsafe, like `ofd.rs` beside it: neither rustix nor std offers leases, the thread's file system uid, or a flush of one
-//! file's pages. Every call takes plain integers.
+//! Unsafe, like `ofd.rs` beside it: neither rustix nor std offers leases, the thread's file system uid, or a
+//! flush of one file's pages. Every call takes plain integers.
 
 use rustix::fd::AsFd;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// From the kernel's `fcntl.h`, the same on every architecture; the libc crate leaves it out.
+/// From the kernel's `fcntl.h`, the same on every architecture; missing in the libc crate.
 const F_SETSIG: libc::c_int = 10;
 
-/// What the kernel said.
+/// Answer of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lease {
     /// No process can write to the file: no descriptor, no shared mapping.
     NoWriter,
-    /// A process has it open for writing.
+    /// A process has the file open for writing.
     Writer,
-    /// The file system, or the owner of the file, does not allow asking. The file may have a writer.
+    /// The file system or the file's owner does not allow leases. The file may have a writer.
     Unknown,
 }
 
-/// Asks whether a process has this file open for writing. The file must be open for reading only; `owner` is its uid.
+/// Checks for a process that has this file open for writing. The file must be open for reading only; `owner`
+/// is its uid.
 ///
-/// The kernel answers the owner of the file and holders of CAP_LEASE. Root in a container has no CAP_LEASE as a rule, but may
-/// act as any user: then it asks as the owner.
+/// The kernel grants leases to the file's owner and to holders of CAP_LEASE. Root in a container usually
+/// lacks CAP_LEASE but may act as any user: then it asks as the owner.
 pub(crate) fn try_lease(file: &OwnedFd, owner: u32) -> Lease {
     match ask(file) {
         Err(libc::EACCES) => ask_as(file, owner),
@@ -40,10 +41,10 @@ fn lease(answer: Result<(), i32>) -> Lease {
     }
 }
 
-/// Takes a lease and gives it back.
+/// Takes a lease and releases it.
 ///
-/// A lease that is broken while it is held sends a signal, by default one that ends the process; it is set to
-/// SIGURG, which is ignored by default. It is held for two system calls.
+/// Breaking a held lease sends a signal that ends the process by default. It is set to SIGURG, which is
+/// ignored by default. The lease is held for two system calls.
 #[allow(unsafe_code)]
 fn ask(file: &OwnedFd) -> Result<(), i32> {
     let fd = file.as_raw_fd();
@@ -60,10 +61,10 @@ fn ask(file: &OwnedFd) -> Result<(), i32> {
     Ok(())
 }
 
-/// Asks with the uid of the file's owner, where this process may take it.
+/// Asks with the uid of the file's owner, if this process may assume it.
 ///
-/// setfsuid(2) changes this thread alone, and only for access to files. It reports no error: the uid in force is what it returns
-/// when it is asked for one that does not exist.
+/// setfsuid(2) changes only this thread, and only for access to files. It reports no error; called with an
+/// invalid uid, it returns the uid in force.
 #[allow(unsafe_code)]
 fn ask_as(file: &OwnedFd, owner: u32) -> Lease {
     let own = rustix::process::geteuid().as_raw();
@@ -74,16 +75,18 @@ fn ask_as(file: &OwnedFd, owner: u32) -> Lease {
     };
     let answer = if set(owner) { lease(ask(file)) } else { Lease::Unknown };
     if !set(own) && !set(own) {
-        // The own uid is always allowed. A thread that goes on as another user would make files of that user's.
+        // The process's own uid is always allowed. A thread that continued as another user would create files
+        // owned by that user.
         std::process::abort();
     }
     answer
 }
 
-/// Writes the dirty pages of a file back and waits for it, without a flush of the disk.
+/// Writes back the dirty pages of a file and waits, without flushing the disk.
 ///
-/// A page that was written back is write-protected in every mapping, so that the next store through one faults; ext4, xfs and btrfs
-/// then set a new mtime. Two passes: btrfs hands compressed extents to other threads in the first one.
+/// A page that was written back is write-protected in every mapping, so the next store through a mapping
+/// faults; ext4, xfs and btrfs then set a new mtime. Two passes: btrfs hands compressed extents to other
+/// threads in the first.
 #[allow(unsafe_code)]
 pub(crate) fn write_back(file: impl AsFd) -> io::Result<()> {
     let flags =

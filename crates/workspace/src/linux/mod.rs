@@ -1,7 +1,7 @@
-//! Everything of this room that is specific to Linux: directory handles, `statx`, renames, attributes, syncs.
+//! Linux-specific calls: directory handles, `statx`, renames, attributes, syncs.
 //!
-//! Comes in: an open directory and names below it. Nothing here takes a path that the kernel may resolve through a
-//! symbolic link, through `..` or onto another mount: `openat2(2)` with BENEATH and NO_SYMLINKS says so.
+//! Input: an open directory and names below it. No function here takes a path that the kernel may resolve
+//! through a symbolic link, `..` or another mount: `openat2(2)` with BENEATH and NO_SYMLINKS ensures it.
 
 mod attributes;
 mod lease;
@@ -24,7 +24,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// What the kernel says about an entry: enough to see that it changed.
+/// Facts of an entry from `statx`: enough to detect a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) file_type: FileType,
@@ -32,21 +32,21 @@ pub(crate) struct Facts {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) ino: u64,
-    /// How many names it has, here and elsewhere.
+    /// Number of hard links.
     pub(crate) names: u32,
     pub(crate) size: u64,
-    /// Bytes on the disk: fewer than its size where it has holes.
+    /// Bytes on disk: less than the size if the file has holes.
     pub(crate) disk_bytes: u64,
     pub(crate) mtime_ns: i64,
     pub(crate) ctime_ns: i64,
-    /// Time of creation; 0 where the file system keeps none. Tells an inode from one that had its number before.
+    /// Creation time, or 0 if the file system keeps none. Distinguishes a reused inode number.
     pub(crate) born_ns: i64,
-    /// The device, in two parts, and the mount: neither may change inside a workspace.
+    /// Device (major, minor) and mount id: constant inside a workspace.
     pub(crate) place: (u32, u32, u64),
 }
 
 impl Facts {
-    /// Whether a file with these facts may hold other bytes than one with the other's.
+    /// Returns true if a file with these facts has the same bytes as one with the other's.
     pub(crate) fn same_file_state(&self, other: &Facts) -> bool {
         (self.ino, self.size, self.mtime_ns, self.ctime_ns)
             == (other.ino, other.size, other.mtime_ns, other.ctime_ns)
@@ -76,22 +76,23 @@ fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> io::Result<Facts> 
     })
 }
 
-/// Asks the file system to put what is made in this directory's directories into emptier parts of the disk (`chattr +T`).
+/// Asks the file system to spread new subdirectories over emptier parts of the disk (`chattr +T`).
 ///
-/// ext4 puts new files near their directory and steps over every place there that was freed in the last minutes. A second rollback
-/// soon after a first one frees and makes thousands, and would take several times as long. Where this is not known, nothing is lost.
+/// ext4 puts new files near their directory and skips inodes freed in the last minutes. A second rollback
+/// soon after the first frees and creates thousands, and would take several times as long. File systems
+/// without this flag lose nothing.
 pub(crate) fn spread_below(dir: &OwnedFd) {
     if let Ok(flags) = rustix::fs::ioctl_getflags(dir) {
         let _ = rustix::fs::ioctl_setflags(dir, flags | rustix::fs::IFlags::TOPDIR);
     }
 }
 
-/// Facts about an entry, not following a link.
+/// Returns the facts of an entry, without following a link.
 pub(crate) fn facts_at(dir: impl AsFd, name: &[u8]) -> io::Result<Facts> {
     statx(dir.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Facts about an entry, or nothing when there is none.
+/// Returns the facts of an entry, or `None` if it is missing.
 pub(crate) fn facts_if_any(dir: impl AsFd, name: &[u8]) -> io::Result<Option<Facts>> {
     match facts_at(dir, name) {
         Ok(facts) => Ok(Some(facts)),
@@ -100,7 +101,7 @@ pub(crate) fn facts_if_any(dir: impl AsFd, name: &[u8]) -> io::Result<Option<Fac
     }
 }
 
-/// Facts about something open.
+/// Returns the facts of an open entry.
 pub(crate) fn facts_of(file: impl AsFd) -> io::Result<Facts> {
     statx(file.as_fd(), b"", AtFlags::EMPTY_PATH)
 }
@@ -118,14 +119,14 @@ fn open(dir: BorrowedFd<'_>, name: &[u8], flags: OFlags, mode: Mode) -> io::Resu
             BENEATH | ResolveFlags::NO_XDEV,
         );
         match opened {
-            // The kernel asks for another try when a rename ran meanwhile (openat2(2)).
+            // The kernel asks for a retry after a concurrent rename (openat2(2)).
             Err(Errno::AGAIN) => {}
             other => return Ok(other?),
         }
     }
 }
 
-/// Opens a folder by its path, whose last name must not be a link.
+/// Opens a folder by its path. The last name must not be a link.
 pub(crate) fn open_folder(path: &std::path::Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
@@ -136,29 +137,29 @@ pub(crate) fn open_dir(dir: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
     open(dir.as_fd(), name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
 }
 
-/// Opens a file for reading. A FIFO that took the file's place does not block.
+/// Opens a file for reading. Does not block on a FIFO that replaced the file.
 pub(crate) fn open_file(dir: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
     open(dir.as_fd(), name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, Mode::empty())
 }
 
-/// Opens whatever is there without the right to read it: enough to change its attributes.
+/// Opens an entry without read permission: enough to change its attributes.
 pub(crate) fn open_path(dir: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
     open(dir.as_fd(), name, OFlags::PATH, Mode::empty())
 }
 
-/// Opens a subdirectory as a place to look from, which takes no right to list it.
+/// Opens a subdirectory for lookups, which needs no permission to list it.
 pub(crate) fn open_place(dir: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
     open(dir.as_fd(), name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())
 }
 
-/// Makes a file that was not there, readable by its owner alone.
+/// Creates a new file that only its owner can read and write.
 pub(crate) fn create_file(dir: impl AsFd, name: &[u8]) -> io::Result<OwnedFd> {
     open(dir.as_fd(), name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR)
 }
 
-/// Opens a directory at a path below `root`, however long the path is.
+/// Opens a directory at a path below `root`, of any length.
 ///
-/// `PATH_MAX` limits what one call takes, so a long path is walked in stretches.
+/// `PATH_MAX` limits one call, so a long path is walked in stretches.
 pub(crate) fn open_dir_at(root: BorrowedFd<'_>, path: &RelPath) -> io::Result<OwnedFd> {
     const STRETCH_BYTES_MAX: usize = 3_000;
     let mut here: Option<OwnedFd> = None;
@@ -180,15 +181,15 @@ pub(crate) fn open_dir_at(root: BorrowedFd<'_>, path: &RelPath) -> io::Result<Ow
     }
 }
 
-/// One name in a directory.
+/// Name in a directory.
 pub(crate) struct Listed {
     pub(crate) name: Vec<u8>,
 }
 
-/// The names in a directory, sorted, all in one allocation.
+/// Sorted names of a directory, in one allocation.
 #[derive(Default)]
 pub(crate) struct Names {
-    /// Inode that the listing gives for the directory itself. Some file systems give another one here than in `statx`.
+    /// Inode of the directory itself as listed. On some file systems it differs from `statx`.
     pub(crate) own_inode: Option<u64>,
     bytes: Vec<u8>,
     /// Start and end of each name in the bytes.
@@ -204,7 +205,7 @@ impl Names {
         self.spans.iter().map(|span| &self.bytes[span.0..span.1])
     }
 
-    /// The position of a name.
+    /// Returns the position of a name.
     pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
         self.spans.binary_search_by(|span| self.bytes[span.0..span.1].cmp(name)).ok()
     }
@@ -215,7 +216,7 @@ pub(crate) fn names(dir: impl AsFd) -> io::Result<Names> {
     Ok(names_up_to(dir, usize::MAX)?.unwrap_or_default())
 }
 
-/// The same, or nothing when there are more than so many.
+/// As above, or `None` if there are more than `names_max` names.
 fn names_up_to(dir: impl AsFd, names_max: usize) -> io::Result<Option<Names>> {
     let mut buffer = [MaybeUninit::<u8>::uninit(); 32 * 1024];
     let mut entries = rustix::fs::RawDir::new(dir.as_fd(), &mut buffer);
@@ -236,23 +237,23 @@ fn names_up_to(dir: impl AsFd, names_max: usize) -> io::Result<Option<Names>> {
     }
     let name = |span: &(usize, usize)| &bytes[span.0..span.1];
     spans.sort_unstable_by(|a, b| name(a).cmp(name(b)));
-    // A name that is taken away and made again during the listing can come twice.
+    // A name deleted and created again during the listing can appear twice.
     spans.dedup_by(|a, b| name(a) == name(b));
     Ok(Some(Names { own_inode, bytes, spans }))
 }
 
-/// The names in a directory, sorted, for callers that keep them.
+/// Returns the sorted names of a directory as owned values.
 pub(crate) fn list(dir: impl AsFd) -> io::Result<Vec<Listed>> {
     Ok(list_up_to(dir, usize::MAX)?.unwrap_or_default())
 }
 
-/// The same, or nothing when there are more than so many.
+/// As above, or `None` if there are more than `names_max` names.
 pub(crate) fn list_up_to(dir: impl AsFd, names_max: usize) -> io::Result<Option<Vec<Listed>>> {
     let owned = |names: Names| names.iter().map(|name| Listed { name: name.to_vec() }).collect();
     Ok(names_up_to(dir, names_max)?.map(owned))
 }
 
-/// The first stretch of a file that is no hole, at or after an offset; nothing when there is none (lseek(2), `SEEK_DATA`).
+/// Returns the first data range at or after an offset, or `None` (lseek(2), `SEEK_DATA`).
 pub(crate) fn data_from(file: impl AsFd, at: u64) -> io::Result<Option<Range<u64>>> {
     use rustix::fs::{SeekFrom, seek};
     let data =
@@ -263,7 +264,7 @@ pub(crate) fn data_from(file: impl AsFd, at: u64) -> io::Result<Option<Range<u64
     }
 }
 
-/// The target of a symbolic link.
+/// Returns the target of a symbolic link.
 pub(crate) fn read_link(dir: impl AsFd, name: &[u8]) -> io::Result<Vec<u8>> {
     Ok(rustix::fs::readlinkat(dir, name, Vec::new())?.into_bytes())
 }
@@ -272,7 +273,7 @@ pub(crate) fn make_link(dir: impl AsFd, name: &[u8], target: &[u8]) -> io::Resul
     Ok(rustix::fs::symlinkat(target, dir, name)?)
 }
 
-/// Makes a directory that only its owner can use.
+/// Creates a directory that only its owner can use.
 pub(crate) fn make_dir(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
     Ok(rustix::fs::mkdirat(dir, name, Mode::RWXU)?)
 }
@@ -285,19 +286,19 @@ pub(crate) fn remove_dir(dir: impl AsFd, name: &[u8]) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Exchanges two entries in one step.
+/// Exchanges two entries atomically.
 pub(crate) fn exchange(a: (&OwnedFd, &[u8]), b: (&OwnedFd, &[u8])) -> io::Result<()> {
     Ok(rustix::fs::renameat_with(a.0, a.1, b.0, b.1, RenameFlags::EXCHANGE)?)
 }
 
-/// Moves an entry in one step; fails when something stands at the new place.
+/// Moves an entry atomically; fails if the new name exists.
 pub(crate) fn move_no_replace(from: (&OwnedFd, &[u8]), to: (&OwnedFd, &[u8])) -> io::Result<()> {
     Ok(rustix::fs::renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE)?)
 }
 
-/// The same where the file system cannot: a second name that must be new, then the first one goes.
-/// A directory has no second name; there a look comes before the rename, and a newcomer in between would have to be
-/// an empty directory to be lost.
+/// Fallback for file systems without `RENAME_NOREPLACE`: creates a second link, then removes the first. A
+/// directory cannot be linked: it is renamed after a check, and a newcomer in between is lost only if it is
+/// an empty directory.
 pub(crate) fn move_no_replace_by_link(from: (&OwnedFd, &[u8]), to: (&OwnedFd, &[u8])) -> io::Result<()> {
     if facts_at(from.0, from.1)?.file_type.is_dir() {
         if facts_if_any(to.0, to.1)?.is_some() {
@@ -307,7 +308,7 @@ pub(crate) fn move_no_replace_by_link(from: (&OwnedFd, &[u8]), to: (&OwnedFd, &[
     }
     match rustix::fs::linkat(from.0, from.1, to.0, to.1, AtFlags::empty()) {
         Ok(()) => remove_file(from.0, from.1),
-        // No second names either (FAT): the look before the rename is all there is.
+        // No hard links either (FAT): only the check before the rename protects.
         Err(Errno::PERM | Errno::OPNOTSUPP) if facts_if_any(to.0, to.1)?.is_none() => {
             Ok(rustix::fs::renameat(from.0, from.1, to.0, to.1)?)
         }
@@ -325,18 +326,19 @@ pub(crate) fn sync_all(dir: impl AsFd) -> io::Result<()> {
     Ok(rustix::fs::syncfs(dir)?)
 }
 
-/// What the kind of a file system (statfs(2)) promises.
+/// Guarantees of a file system type (statfs(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct FileSystem {
     /// A store through a mapping sets a new mtime if the page was written back before it.
     pub(crate) stamps_stores: bool,
-    /// Only processes of this kernel can have its files open. False where that is not known.
+    /// Only processes of this kernel can have its files open. False if unknown.
     pub(crate) is_local: bool,
-    /// A lease does not tell of a mapping whose descriptor was closed: overlayfs maps the file below, and asks about its own.
+    /// A lease does not detect a mapping whose descriptor was closed: overlayfs maps the lower file but
+    /// checks its own.
     pub(crate) hides_mappings: bool,
 }
 
-/// The promises of the file system that something open lies on.
+/// Returns the guarantees of the file system of an open entry.
 pub(crate) fn file_system(file: impl AsFd) -> FileSystem {
     const EXT: u32 = 0xef53;
     const XFS: u32 = 0x5846_5342;
@@ -346,7 +348,7 @@ pub(crate) fn file_system(file: impl AsFd) -> FileSystem {
     const ZFS: u32 = 0x2fc1_2fc1;
     const BCACHEFS: u32 = 0xca45_1a4e;
     const OVERLAYFS: u32 = 0x794c_7630;
-    // The field has another type on other architectures.
+    // The type of this field depends on the architecture.
     #[allow(clippy::unnecessary_cast, clippy::cast_lossless)]
     let kind = rustix::fs::fstatfs(file).map_or(0, |stat| stat.f_type as u32);
     let stamps_stores = matches!(kind, EXT | XFS | BTRFS);
@@ -354,10 +356,10 @@ pub(crate) fn file_system(file: impl AsFd) -> FileSystem {
     FileSystem { stamps_stores, is_local, hides_mappings: kind == OVERLAYFS }
 }
 
-/// Bytes that can still be written on the file system of this directory.
+/// Free bytes on the file system of this directory.
 pub(crate) fn free_bytes(dir: impl AsFd) -> io::Result<u64> {
     let stat = rustix::fs::fstatvfs(dir)?;
-    // A file system without a size does not count.
+    // A file system that reports no size has no limit.
     if stat.f_blocks == 0 {
         return Ok(u64::MAX);
     }
@@ -365,16 +367,16 @@ pub(crate) fn free_bytes(dir: impl AsFd) -> io::Result<u64> {
 }
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// The coarsest stamps, those of FAT, are of even seconds.
+/// Coarsest timestamps, those of FAT: even seconds.
 const COARSEST_NS: i64 = 2 * SECOND_NS;
 
-/// The time that the kernel would stamp a file with now (`ktime_get_coarse_real_ts64`).
+/// Current time as the kernel stamps files (`ktime_get_coarse_real_ts64`).
 pub(crate) fn coarse_now_ns() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
     now.tv_sec.saturating_mul(SECOND_NS).saturating_add(now.tv_nsec)
 }
 
-/// Waits until a further change would get a stamp other than this one.
+/// Waits until a further change would get another timestamp.
 pub(crate) fn wait_for_tick(newest_ns: i64) {
     let (until, longest) = match newest_ns % SECOND_NS {
         0 => (newest_ns.saturating_add(COARSEST_NS), Duration::from_nanos(COARSEST_NS.unsigned_abs())),
@@ -386,13 +388,13 @@ pub(crate) fn wait_for_tick(newest_ns: i64) {
     }
 }
 
-/// Whether this process may make and take away names in a directory.
+/// Returns true if this process may create and remove names in a directory.
 pub(crate) fn may_write(dir: impl AsFd) -> bool {
     let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
     rustix::fs::accessat(dir, ".", access, AtFlags::EACCESS).is_ok()
 }
 
-/// Whether this process is root.
+/// Returns true if this process is root.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

@@ -1,19 +1,20 @@
-//! Byte-range locks that belong to an open file (fcntl(2), `F_OFD_SETLK`).
+//! Byte-range locks of an open file description (fcntl(2), `F_OFD_SETLK`).
 //!
-//! They conflict with the POSIX locks of every process and stay until the last handle of this open file is closed. A POSIX lock of our own would
-//! end with the next close of any handle of the file. Neither rustix nor std offers them: one call, with a structure on the stack.
+//! They conflict with the POSIX locks of every process and last until the last handle of this open file is
+//! closed. A POSIX lock would end when any handle of the file in this process is closed. Neither rustix nor
+//! std offers them: one call, with a structure on the stack.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Some bytes of a file: the first one, and how many.
+/// Byte range of a file: start and length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bytes(pub(crate) i64, pub(crate) i64);
 
-/// Takes a read lock if no write lock is in the way. The file must be open for reading.
+/// Takes a read lock unless another process holds a write lock. The file must be open for reading.
 ///
 /// # Errors
-/// When the file system has no such locks.
+/// Fails if the file system has no such locks.
 pub(crate) fn try_read_lock(file: &OwnedFd, bytes: Bytes) -> io::Result<bool> {
     match call(file, libc::F_OFD_SETLK, libc::F_RDLCK, bytes) {
         Ok(_) => Ok(true),
@@ -22,24 +23,24 @@ pub(crate) fn try_read_lock(file: &OwnedFd, bytes: Bytes) -> io::Result<bool> {
     }
 }
 
-/// Gives a lock back.
+/// Releases a lock.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// Fails if the kernel refuses.
 pub(crate) fn unlock(file: &OwnedFd, bytes: Bytes) -> io::Result<()> {
     call(file, libc::F_OFD_SETLK, libc::F_UNLCK, bytes).map(|_| ())
 }
 
-/// Whether another open file has a write lock there.
+/// Returns true if another open file holds a write lock on the range.
 ///
 /// # Errors
-/// When the file system has no such locks.
+/// Fails if the file system has no such locks.
 pub(crate) fn is_write_locked(file: &OwnedFd, bytes: Bytes) -> io::Result<bool> {
     let found = call(file, libc::F_OFD_GETLK, libc::F_RDLCK, bytes)?;
     Ok(found != libc::F_UNLCK)
 }
 
-/// Calls fcntl and returns the type of lock in its answer.
+/// Calls fcntl and returns the lock type in its answer.
 #[allow(unsafe_code)]
 fn call(file: &OwnedFd, command: libc::c_int, kind: libc::c_int, bytes: Bytes) -> io::Result<libc::c_int> {
     let mut lock = libc::flock {

@@ -1,34 +1,35 @@
-//! What `/proc` tells about other processes: whether one of them may write to a file (proc(5)), and which boot this is.
+//! Finds processes that may write to a file, and the id of this boot, from `/proc` (proc(5)).
 //!
-//! A proof only where every process can be seen and inspected: in the first PID namespace, with the right to look into all of them
-//! (CAP_SYS_PTRACE). In a container processes outside of it are invisible, and may have the same files open. Whatever cannot be
-//! ruled out counts as a writer: a process that may not be inspected, descriptors on their way through a socket or registered with
-//! io_uring, and the kernel's own NFS server and loop devices.
+//! The result is a proof only if every process is visible and inspectable: in the initial PID namespace, with
+//! CAP_SYS_PTRACE. In a container, outside processes are invisible and may have the same files open.
+//! Everything that cannot be ruled out counts as a writer: a process that cannot be inspected, descriptors in
+//! flight through a socket or registered with io_uring, and the kernel's NFS server and loop devices.
 //!
-//! The file must be out of reach by name before the first look. A process that starts during the scan is inspected too, because it
-//! may have inherited a descriptor. All processes are inspected twice, so that a descriptor that one process hands to another between
-//! two looks is seen in the second pass.
+//! The file must be unreachable by name before the scan. A process that starts during the scan is inspected
+//! too, because it may have inherited a descriptor. All processes are inspected twice: the second pass sees a
+//! descriptor that one process handed to another during the first.
 
 use std::collections::HashSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// The first PID namespace (`PROC_PID_INIT_INO` in the kernel's `proc_ns.h`).
+/// Initial PID namespace (`PROC_PID_INIT_INO` in the kernel's `proc_ns.h`).
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
-/// A thread of the kernel (`PF_KTHREAD` in the kernel's `sched.h`): it has no descriptors and no mappings.
+/// Kernel thread (`PF_KTHREAD` in the kernel's `sched.h`): it has no descriptors and no mappings.
 const KERNEL_THREAD: u64 = 0x0020_0000;
-/// So many times processes may have started during a pass.
+/// Maximum number of rounds in which processes may start during a pass.
 const ROUNDS_MAX: usize = 20;
 
-/// The id of this boot, which no other boot has.
+/// Returns the id of this boot, unique among boots.
 pub(crate) fn boot_id() -> Option<[u8; 16]> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits: String = text.trim().split('-').collect();
     u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32).map(u128::to_be_bytes)
 }
 
-/// Inodes of files that processes have open for writing, or mapped as shared; nothing where that cannot be known of every process.
+/// Returns the inodes of files open for writing or mapped as shared, or `None` if not every process can be
+/// inspected.
 pub(crate) fn written_inodes() -> Option<HashSet<u64>> {
     if !sees_all_processes() || kernel_may_write() {
         return None;
@@ -40,7 +41,8 @@ pub(crate) fn written_inodes() -> Option<HashSet<u64>> {
     Some(inodes)
 }
 
-/// Whether a process that may be inspected has a displaced file mapped as shared. Finds what it can: others may have one, too.
+/// Returns true if an inspectable process has a displaced file mapped as shared. Other processes may have
+/// one, too.
 pub(crate) fn displaced_is_mapped() -> bool {
     let is_displaced = |line: &[u8]| {
         let rights = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
@@ -57,7 +59,7 @@ fn sees_all_processes() -> bool {
     fs::read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace == Path::new(FIRST_NAMESPACE))
 }
 
-/// Whether a part of the kernel may have a displaced file open, which shows in no process.
+/// Returns true if the kernel may have a displaced file open, which no process shows.
 fn kernel_may_write() -> bool {
     let is_displaced = |device: fs::DirEntry| {
         let backing = fs::read(device.path().join("loop/backing_file")).unwrap_or_default();
@@ -68,10 +70,10 @@ fn kernel_may_write() -> bool {
             .map_or(true, |mut devices| devices.any(|it| it.map_or(true, is_displaced)))
 }
 
-/// In the path of every displaced file.
+/// Part of the path of every displaced file.
 const OWN: &[u8] = b"/.safepoint/";
 
-/// Looks into every process, also those that start during the look.
+/// Inspects every process, including those that start during the scan.
 fn add_all(proc: &Path, inodes: &mut HashSet<u64>) -> io::Result<()> {
     let mut seen = HashSet::new();
     for _ in 0..ROUNDS_MAX {
@@ -90,7 +92,7 @@ fn add_all(proc: &Path, inodes: &mut HashSet<u64>) -> io::Result<()> {
     Err(io::Error::other("processes start all the time"))
 }
 
-/// Folders whose names are numbers.
+/// Returns the folders with numeric names.
 fn numbered(above: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(above)? {
@@ -102,17 +104,17 @@ fn numbered(above: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// When a process was started, in ticks since boot; nothing for one that has ended or is a thread of the kernel.
+/// Returns the start time of a process in ticks since boot; `None` for an ended process or a kernel thread.
 fn started(folder: &Path) -> Option<u64> {
     let stat = fs::read(folder.join("stat")).ok()?;
-    // The name of the program may hold anything; it ends at the last parenthesis.
+    // The program name may contain any byte; it ends at the last parenthesis.
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let fields = String::from_utf8_lossy(&stat[end + 1..]).into_owned();
     let field = |at: usize| fields.split_ascii_whitespace().nth(at)?.parse::<u64>().ok();
     if field(6)? & KERNEL_THREAD == 0 { field(19) } else { None }
 }
 
-/// Adds what the threads of a process have open: each may have descriptors of its own.
+/// Adds the files of all threads: each may have its own descriptors.
 fn add_process(process: &Path, inodes: &mut HashSet<u64>) -> io::Result<()> {
     let threads = match numbered(&process.join("task")) {
         Err(error) if has_ended(&error) => return Ok(()),
@@ -135,7 +137,7 @@ fn add_descriptors(thread: &Path, inodes: &mut HashSet<u64>) -> io::Result<()> {
     for entry in fs::read_dir(thread.join("fdinfo"))? {
         let name = entry?.file_name();
         let info = match fs::read_to_string(thread.join("fdinfo").join(&name)) {
-            // It was closed just now.
+            // It was just closed.
             Err(error) if has_ended(&error) => continue,
             other => other?,
         };
@@ -148,13 +150,13 @@ fn add_descriptors(thread: &Path, inodes: &mut HashSet<u64>) -> io::Result<()> {
         }
         let flags = number("flags:", 8).unwrap_or(u64::MAX);
         let writes = flags & (libc::O_ACCMODE as u64) != libc::O_RDONLY as u64;
-        // Sockets and pipes have inodes too, which mean nothing here; their links are no paths.
+        // Sockets and pipes have inodes too; their links are not paths.
         let is_file = || match fs::read_link(thread.join("fd").join(&name)) {
             Err(error) if has_ended(&error) => Ok(false),
             link => Ok::<bool, io::Error>(link?.is_absolute()),
         };
         if writes && is_file()? {
-            // Kernels before 5.14 do not tell.
+            // Kernels before 5.14 do not report it.
             let inode =
                 number("ino:", 10).ok_or_else(|| io::Error::other("the kernel does not name inodes"))?;
             inodes.insert(inode);
@@ -163,8 +165,8 @@ fn add_descriptors(thread: &Path, inodes: &mut HashSet<u64>) -> io::Result<()> {
     Ok(())
 }
 
-/// Only shared mappings reach the file. One that is for reading now may become one for writing. The device in `maps` is not the one
-/// that stat(2) gives on every file system, so inodes alone are compared.
+/// Adds shared mappings; only these reach the file. A read-only mapping may become writable. Only inodes are
+/// compared, because on some file systems the device in `maps` differs from stat(2).
 fn add_mappings(thread: &Path, inodes: &mut HashSet<u64>) -> io::Result<()> {
     let maps = fs::read(thread.join("maps"))?;
     for line in String::from_utf8_lossy(&maps).lines() {
@@ -193,11 +195,11 @@ mod tests {
         let inode = writer.metadata().unwrap().ino();
         assert!(written_inodes().is_none_or(|inodes| inodes.contains(&inode)));
         drop(writer);
-        // A program that another test starts at this moment may hold the file until it runs.
+        // A program that another test starts concurrently may hold the file until it runs.
         assert!((0..200).any(|_| written_inodes().is_some_and(|inodes| !inodes.contains(&inode))));
     }
 
-    /// A process as `/proc` shows it, with one descriptor and one mapping.
+    /// Process as `/proc` shows it, with one descriptor and one mapping.
     fn shown(info: &str, maps: &str) -> io::Result<HashSet<u64>> {
         let folder = tempfile::tempdir().unwrap();
         let thread = folder.path().join("7/task/7");

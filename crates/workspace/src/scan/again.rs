@@ -1,12 +1,13 @@
-//! Directories compared again after the whole walk: one that moves during the walk can be missed at its old place and at its new one.
+//! Second comparison of directories after the walk: a directory that moves during the walk can be missed at
+//! its old and its new place.
 //!
-//! Comes in: every directory as it was read, [`Seen`]. Goes out: the same, read again where it changed, at most [`READ_AGAIN_MAX`] times; one
-//! whose earlier names will not hold still is reported as unsettled.
+//! Input: every directory as read, [`Seen`]. Output: the same, with changed directories read again, at most
+//! [`READ_AGAIN_MAX`] times. A directory whose earlier names keep changing is reported as unsettled.
 //!
-//! The law: where a comparison of all directories finds none changed, there is one moment, its beginning, at which each held what was
-//! captured of it. A directory's change time moves with each change of its names, unless two changes fall into one tick of the clock. So a
-//! directory that was changed just before it was read is listed once more, after the tick. No handle is kept from the walk, and of each entry
-//! four bytes.
+//! The law: if a comparison of all directories finds no change, then at its start each directory held exactly
+//! what was captured of it. A directory's ctime changes with every change of its names, unless two changes
+//! fall into one clock tick. So a directory changed just before it was read is listed again after the tick.
+//! The walk keeps no handles, and four bytes per entry.
 
 use super::database::beside_others;
 use super::ruling::{Above, Keep, Ruling};
@@ -25,17 +26,17 @@ use std::io;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-/// A directory that still changes after it was read again this many times is only looked at, and then reported or not.
+/// Maximum number of rereads of a directory; after that it is only checked, and reported if it changes.
 const READ_AGAIN_MAX: u32 = 3;
-/// The pauses before these looks. What moves between two directories may be in neither at a single look, so there are several, and no rhythm
-/// fits all of them.
+/// Pauses before these checks. A single check may see an entry that moves between two directories in neither.
+/// Several irregular checks match no rhythm.
 const PAUSES_MS: [u64; 6] = [0, 1, 2, 3, 5, 8];
 
-/// The clock that stamps files, and when the capture began on it.
+/// Clock of file timestamps, with the start of the capture.
 pub(super) struct Clock {
     started_coarse_ns: i64,
     started_ns: i64,
-    /// The newest stamp of a directory that was changed just before it was read.
+    /// Newest timestamp of a directory changed just before it was read.
     newest_ns: AtomicI64,
 }
 
@@ -45,8 +46,8 @@ impl Clock {
         Self { started_coarse_ns, started_ns, newest_ns: AtomicI64::new(i64::MIN) }
     }
 
-    /// Whether something was there before the capture began. Where the file system does not keep when it was made, a directory counts as if it
-    /// was, and a file by its last change.
+    /// Returns true if an entry existed before the capture began. Without a creation time, a directory counts
+    /// as older, and a file is judged by its mtime.
     fn is_older(&self, facts: &Facts) -> bool {
         match facts.born_ns {
             0 => facts.file_type.is_dir() || facts.mtime_ns <= self.started_coarse_ns,
@@ -54,20 +55,20 @@ impl Clock {
         }
     }
 
-    /// The mark of an entry that is captured.
+    /// Returns the mark of a captured entry.
     pub(super) fn mark(&self, facts: &Facts, trusted: bool) -> Mark {
         let flags = u32::from(trusted) * Mark::TRUSTED + u32::from(self.is_older(facts)) * Mark::OLDER;
         Mark(Mark::identity(facts) | flags)
     }
 
-    /// Waits until another change of any directory that was read would show in its stamp.
+    /// Waits until another change of any directory read would change its timestamp.
     fn wait_for_tick(&self) {
         let newest = self.newest_ns.swap(i64::MIN, Ordering::Relaxed);
         linux::wait_for_tick(newest);
     }
 }
 
-/// What is kept of an entry: which inode it was, whether the cache may vouch for it, whether it is older than the capture.
+/// Compact record of an entry: inode bits, trusted by the cache, older than the capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark(u32);
 
@@ -101,18 +102,18 @@ impl Mark {
     }
 }
 
-/// Which directory it was, and when it last changed.
+/// Identity and ctime of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     ino: u64,
     born_ns: i64,
     ctime_ns: i64,
-    /// Another change might leave the same stamp.
+    /// True if another change might leave the same timestamp.
     is_young: bool,
 }
 
 impl Stamp {
-    /// The stamp of a directory that is about to be listed. The time is from before the facts.
+    /// Returns the stamp of a directory before its listing. `looked_at_ns` must be from before `facts`.
     pub(super) fn new(clock: &Clock, facts: &Facts, looked_at_ns: i64) -> Self {
         let Facts { ino, born_ns, ctime_ns, .. } = *facts;
         let is_young = !file::is_old_enough(facts, looked_at_ns);
@@ -131,61 +132,61 @@ impl Stamp {
     }
 }
 
-/// A directory as it was read: its tree, and what it takes to notice a change and to read it again without reading its files again.
+/// Directory as read: its tree, and the data to detect a change and to reread it without rereading its files.
 pub(super) struct Seen {
-    /// Nothing for the root.
+    /// Empty for the root.
     pub(super) name: Box<[u8]>,
     pub(super) tree: ObjectId,
-    /// From before it was listed.
+    /// Taken before the listing.
     stamp: Stamp,
     ruling: Ruling,
     pub(super) block: Option<Place>,
-    /// How large that block is, with all those below it.
+    /// Bytes of that block and all blocks below it.
     pub(super) block_bytes: u64,
-    /// Something is not as the cache had it.
+    /// True if an entry differs from the cache.
     pub(super) fresh: bool,
-    /// It is the one that is at its place; set when it is compared.
+    /// True if the directory is still at its path; set by the comparison.
     is_there: bool,
-    /// Something that is older than the capture left it or came to it between the last two readings.
+    /// True if an entry older than the capture left or entered between the last two reads.
     is_restless: bool,
-    /// Entries and bytes in files, without those of the directories below.
+    /// Entries and file bytes, without subdirectories.
     count: u64,
     bytes: u64,
     notes: Option<Box<Notes>>,
-    /// What is new about the directory itself, for the one above.
+    /// New metadata of the directory itself, for its parent.
     pub(super) meta: Option<Box<Meta>>,
-    /// One for each entry of the tree.
+    /// Mark of each tree entry.
     marks: Box<[Mark]>,
-    /// The directories in it, sorted by name.
+    /// Subdirectories, sorted by name.
     below: Vec<Seen>,
 }
 
-/// What comparing a directory gave.
+/// Result of comparing a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum After {
     Same,
     Changed,
-    /// It is not at its place, or cannot be captured any more.
+    /// Not at its path, or no longer capturable.
     Lost,
 }
 
-/// How a file is related to a database.
+/// Relation of a file to a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kin {
     None,
-    /// All of the database is as it was read.
+    /// The whole database is unchanged.
     Whole,
-    /// The same, and this file beside it was left out.
+    /// The whole database is unchanged, and this sidecar was left out.
     LeftOut,
-    /// Something of the database is not as it was read.
+    /// A part of the database changed.
     Broken,
 }
 
-/// What to do about a directory that changed.
+/// Action for a changed directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
     ReadAgain,
-    /// Report it, if its earlier names do not hold still.
+    /// Report it if its earlier names keep changing.
     Judge,
 }
 
@@ -211,7 +212,7 @@ impl Seen {
         }
     }
 
-    /// Entries, bytes in files and what is to be reported, of this directory and all below.
+    /// Sums entries, file bytes and reports of this directory and all below.
     pub(super) fn sum_up(self) -> (u64, u64, Notes) {
         let mut sum = (0, 0, Notes::default());
         self.add_to(&mut sum);
@@ -229,7 +230,7 @@ impl Seen {
         self.below.into_iter().for_each(|below| below.add_to(sum));
     }
 
-    /// The entries that were captured; none where they cannot be read back.
+    /// Returns the captured entries; none if they cannot be read back.
     fn entries(&self, walk: &Walk<'_>) -> Vec<Entry> {
         let entries = Tree::load(walk.source, self.tree).map(Tree::into_entries).unwrap_or_default();
         if entries.len() == self.marks.len() { entries } else { Vec::new() }
@@ -241,7 +242,7 @@ fn find(entries: &[Entry], name: &[u8]) -> Option<usize> {
 }
 
 impl Walk<'_> {
-    /// Compares every directory with what was read of it, until none changed or there were enough attempts.
+    /// Compares every directory with its capture until none changed or the attempts are used up.
     pub(super) fn compare_again(
         &self,
         root: &Root,
@@ -276,7 +277,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Compares a directory that is open, and all below it.
+    /// Compares an open directory and all below it.
     fn again(
         &self,
         mut here: Here<'_>,
@@ -304,7 +305,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Compares the directories in a directory; gives whether all are as they were.
+    /// Compares the subdirectories; returns true if all are unchanged.
     fn all_below(&self, here: &Here<'_>, below: &mut [Seen], then: Then) -> Result<bool, WorkspaceError> {
         let compare = |seen: &mut Seen| {
             let after = self.one_below(here, seen, then)?;
@@ -323,7 +324,7 @@ impl Walk<'_> {
 
     fn one_below(&self, above: &Here<'_>, seen: &mut Seen, then: Then) -> Result<After, WorkspaceError> {
         let is_it = |facts: &Facts| facts.place == self.place && seen.stamp.is_of(facts);
-        // Most directories hold no other: one call is enough.
+        // Most directories have no subdirectories: one call is enough.
         if seen.below.is_empty() && !seen.stamp.is_young {
             match linux::facts_if_any(&above.fd, &seen.name) {
                 Ok(Some(facts)) if !is_it(&facts) => return Ok(After::Lost),
@@ -357,7 +358,7 @@ impl Walk<'_> {
         self.again(here, &facts, seen, then)
     }
 
-    /// Lists a directory again, and reads what is new in it. What is there still is taken over as it was read.
+    /// Lists a directory again and reads its new entries. Unchanged entries are reused.
     fn read_again(
         &self,
         mut here: Here<'_>,
@@ -410,7 +411,7 @@ impl Walk<'_> {
         Ok(After::Changed)
     }
 
-    /// Walks a directory in which other rules hold now.
+    /// Walks a directory whose rules changed.
     fn read_anew(
         &self,
         here: Here<'_>,
@@ -421,14 +422,14 @@ impl Walk<'_> {
         let Ok(mut now) = self.directory(here, names, stamp)? else { return Ok(After::Lost) };
         now.name = std::mem::take(&mut seen.name);
         now.meta = Some(Box::new(meta));
-        // The block above names another one.
+        // The parent's block contains the new reference.
         now.fresh = true;
         *seen = now;
         Ok(After::Changed)
     }
 
-    /// What becomes of items that may be a database and the files beside it: they are taken over all or none, because they were read at one
-    /// moment.
+    /// Groups items that may be a database with sidecar files: they are reused all or none, because they were
+    /// read at one moment.
     fn families(
         &self,
         here: &Here<'_>,
@@ -460,7 +461,7 @@ impl Walk<'_> {
         Ok(kin)
     }
 
-    /// Which entry is a file as it was read; nothing where it is another one now or was unsettled.
+    /// Returns the position of a file's entry if it is unchanged and was settled.
     fn as_read(
         &self,
         here: &Here<'_>,
@@ -478,7 +479,7 @@ impl Walk<'_> {
         Ok(Some(at).filter(|_| !was_unsettled))
     }
 
-    /// Finds for each item what was read of it before.
+    /// Reuses earlier results for the items.
     fn take_over<'c>(
         &self,
         here: &Here<'_>,
@@ -488,7 +489,7 @@ impl Walk<'_> {
     ) -> Result<Vec<Item<'c>>, WorkspaceError> {
         let mut below: Vec<Option<Seen>> = std::mem::take(&mut seen.below).into_iter().map(Some).collect();
         let names: Vec<Box<[u8]>> = below.iter().flatten().map(|below| below.name.clone()).collect();
-        // What was told about an entry when it was read is told still.
+        // A warning about an entry stays when its result is reused.
         let warnings = seen.notes.as_ref().map_or(&[][..], |notes| &notes.warnings);
         let was_odd = |name: &[u8]| -> Result<bool, WorkspaceError> {
             Ok(!warnings.is_empty() && warnings.contains(&told_odd(&join(&here.path, name)?)))
@@ -531,7 +532,7 @@ impl Walk<'_> {
         taken.collect()
     }
 
-    /// Whether something that is older than the capture left the directory or came to it since it was read.
+    /// Returns true if an entry older than the capture left or entered the directory since it was read.
     fn is_restless(&self, seen: &Seen, entries: &[Entry], items: &[Item<'_>]) -> bool {
         let was_left_out = |name: &[u8]| {
             let skipped = seen.notes.iter().flat_map(|notes| &notes.skipped);
@@ -546,12 +547,13 @@ impl Walk<'_> {
                 return true;
             }
         }
-        // Where nothing can be read back, nothing is known.
+        // Without the captured entries, assume a change.
         entries.len() != seen.marks.len()
             || is_there.iter().zip(&seen.marks).any(|(is_there, mark)| !is_there && mark.is_older())
     }
 
-    /// Reports a directory that changed once more, if what was in it before the capture does not hold still. New files alone are no reason.
+    /// Reports a directory that changed again if its older entries keep changing. New files alone are no
+    /// reason.
     fn judge(&self, mut here: Here<'_>, seen: &mut Seen) -> Result<After, WorkspaceError> {
         here.rules = seen.ruling.rules(&here.rules).clone();
         here.only_kept = seen.ruling.only_kept.1;
@@ -575,7 +577,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a file is the one that was read, and was not written to since.
+/// Returns true if a file is the one read before and was not written since.
 fn is_still(entry: &Entry, mark: Mark, facts: &Facts) -> bool {
     let Node::File(content) = entry.node else { return false };
     mark.is_of(facts)
@@ -584,7 +586,7 @@ fn is_still(entry: &Entry, mark: Mark, facts: &Facts) -> bool {
 }
 
 impl Item<'_> {
-    /// What needs no more reading.
+    /// Item that needs no reading.
     pub(super) fn held(
         entry: Entry,
         facts: Facts,
@@ -594,7 +596,7 @@ impl Item<'_> {
         Item::Held(Box::new(Done { entry, facts, trusted, unsettled: false, below, fresh: true, odd }))
     }
 
-    /// The name and the mark of an item that is captured.
+    /// Returns the name and mark of a captured item.
     fn captured(&self, clock: &Clock) -> Option<(&[u8], Mark)> {
         let (name, facts) = match self {
             Item::Gone | Item::LeftOut(..) | Item::Family(_) => return None,

@@ -1,4 +1,4 @@
-//! A directory put together: in comes what became of its entries, out comes its tree and what the next stat cache has of it.
+//! Assembles a directory from the results of its entries: its tree and its block in the next stat cache.
 
 use super::again::Mark;
 use super::{Done, Found, Here, Known, Outcome, Walk, join, told_odd, unreadable};
@@ -9,7 +9,7 @@ use safepoint_model::tree::{Entry, Node, Tree};
 use safepoint_model::{ObjectId, ObjectKind, RelPath};
 use std::io;
 
-/// One entry of a directory that is being put together.
+/// Entry of a directory under assembly.
 enum Member<'a> {
     Known(Known<'a>),
     Done(Box<Done>, Option<Place>),
@@ -37,7 +37,7 @@ impl Member<'_> {
         }
     }
 
-    /// What was put for it just now, if anything was.
+    /// Returns the object stored for it in this capture, if any.
     fn put(&self) -> Option<ObjectId> {
         let Member::Done(done, _) = self else { return None };
         match done.entry.node {
@@ -56,7 +56,7 @@ impl Member<'_> {
 }
 
 impl Walk<'_> {
-    /// Makes the directory's tree of what its entries became.
+    /// Builds the directory's tree from the results of its entries.
     pub(super) fn collect(
         &self,
         here: &Here<'_>,
@@ -80,7 +80,7 @@ impl Walk<'_> {
         found.count = members.len() as u64;
         found.bytes = read_bytes;
         found.marks = members.iter().map(|member| member.mark(self)).collect();
-        // No entry is fresh and there are as many as there were: then they are the same ones.
+        // No fresh entry and an equal count mean the same entries.
         found.fresh |= last.is_none_or(|last| last.count() != members.len() as u64);
         if let Some(last) = last.filter(|_| !found.fresh) {
             let place = match self.next {
@@ -106,7 +106,7 @@ impl Walk<'_> {
         Ok(tree)
     }
 
-    /// Tells the sink what a directory was that has changed: whoever counts changes asks for it next.
+    /// Hints the sink that the old tree of a changed directory will soon be read, to count changes.
     fn recall(&self, last: &CachedDir) {
         let entries = last.entries().map(|entry| entry.entry()).collect::<Option<Vec<Entry>>>();
         if let Some(Ok(tree)) = entries.map(Tree::new) {
@@ -114,7 +114,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What is to be known of a directory the next time.
+    /// Builds the directory's block for the next cache.
     fn block_of(&self, members: &[Member<'_>]) -> Option<Block> {
         self.next?;
         let mut block = Block::new(members.len());
@@ -128,7 +128,7 @@ impl Walk<'_> {
     }
 }
 
-/// Adds what became of one name, or of several that belong together.
+/// Adds the result of one name, or of several names that belong together.
 fn add<'c>(
     above: &RelPath,
     outcome: Outcome<'c>,
@@ -152,7 +152,7 @@ fn add<'c>(
 
 /// Adds a finished item to its directory.
 fn take<'c>(above: &RelPath, mut done: Box<Done>, found: &mut Found) -> Result<Member<'c>, WorkspaceError> {
-    // What is odd about it is told each time, so it is looked at each time.
+    // The warning is repeated at each capture, so the entry is read each time.
     done.trusted &= !done.odd;
     if done.odd {
         found.notes.warnings.push(told_odd(&join(above, &done.entry.name)?));

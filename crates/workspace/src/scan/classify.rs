@@ -1,4 +1,4 @@
-//! One name of a directory: in come its facts, the rules and what the cache has of it, out comes what work it takes.
+//! Classifies one name of a directory by its facts, the rules and the cache.
 
 use super::{Folder, Here, Item, Known, LARGE_FILE_BYTES, LargeFiles, Walk, What, file, join};
 use crate::cache::CachedEntry;
@@ -12,11 +12,11 @@ use safepoint_model::coverage::Why;
 use safepoint_model::tree::{Entry, Meta, Node};
 use std::io;
 
-/// The folder of a repository.
+/// Folder of a git repository.
 const GIT_FOLDER: &[u8] = b".git";
 
 impl Walk<'_> {
-    /// Looks at one name and decides what it takes.
+    /// Checks one name and decides the work it needs.
     pub(super) fn classify<'c>(
         &self,
         here: &Here<'_>,
@@ -71,7 +71,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A file that the cache does not vouch for.
+    /// Classifies a file without a cache hit.
     fn unknown_file<'c>(
         &self,
         here: &Here<'_>,
@@ -81,7 +81,7 @@ impl Walk<'_> {
         if facts.disk_bytes < LARGE_FILE_BYTES || matches!(self.large, LargeFiles::Read) {
             return Ok(Item::File { name, facts });
         }
-        // A database goes with what lies beside it.
+        // A database is captured with its sidecar files.
         let beside = sqlite::SIDECARS.iter().any(|ending| name.ends_with(ending));
         if beside || sqlite::is_database_at(&here.fd, &name) {
             return Ok(Item::File { name, facts });
@@ -102,7 +102,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A file of which only the size is told.
+    /// Returns an item with the size of a file, without reading it.
     fn unread_file<'c>(&self, here: &Here<'_>, name: Vec<u8>, facts: Facts) -> Item<'c> {
         let look = || {
             let fd = linux::open_file(&here.fd, &name)?;
@@ -114,16 +114,16 @@ impl Walk<'_> {
                 let node = Node::File(Content::unread(facts.size));
                 Item::held(Entry { name, meta, node }, facts, false, (None, false))
             }
-            // Reading it tells what is the matter.
+            // Reading it reports the error.
             _ => Item::File { name, facts },
         }
     }
 
-    /// Whether the rollback that is undone changed this path, or one below it.
+    /// Returns true if the rollback to undo changed this path or one below it.
     pub(super) fn covers(&self, path: &RelPath) -> bool {
         let from = |bytes: &[u8]| self.covered.partition_point(|covered| covered.as_bytes() < bytes);
         let is_within = |at: usize| self.covered.get(at).is_some_and(|covered| covered.is_within(path));
-        // Other names may stand between a folder and what is in it: `a`, `a-b`, `a/b`.
+        // Other names may sort between a folder and its entries: `a`, `a-b`, `a/b`.
         !self.covered.is_empty()
             && (is_within(from(path.as_bytes())) || is_within(from(&[path.as_bytes(), b"/"].concat())))
     }
@@ -142,8 +142,8 @@ impl Walk<'_> {
     }
 }
 
-/// A directory that the cache does not have under its name may be one that it has under a name that is gone: what is in it is known
-/// then, as long as its own facts agree. The directory itself counts as new.
+/// Finds renamed directories: a new name with the inode of a name that is gone keeps its cached content if
+/// its facts match. The directory itself counts as new.
 pub(super) fn find_renamed(items: &mut [Item<'_>], mut gone: Vec<CachedEntry<'_>>) {
     if gone.is_empty() {
         return;

@@ -1,9 +1,10 @@
-//! Reads a SQLite database with its write-ahead log, both from one moment, while programs write to it.
+//! Reads a SQLite database and its write-ahead log consistently while programs write to it.
 //!
-//! Comes in: the name of a file that begins like a database. Goes out: what became of it and of the files beside it. It is read under the locks
-//! that SQLite's own readers take (`docs/decisions/0016`): the database cannot change then, and its log can only grow. The locks are held
-//! for a moment only: what is read goes into a copy, which is stored after they are given back. A database that is too large for
-//! that is copied by SQLite. Where no lock can be had, the files are captured as they are and reported as unsettled.
+//! Input: the name of a file with a database header. Output: the results of it and its sidecar files. It is
+//! read under the locks of a SQLite reader (`docs/decisions/0016`): the database cannot change then, and its
+//! log can only grow. The locks are held briefly: the data goes into a copy, which is stored after they are
+//! released. SQLite itself copies a larger database. Without locks the files are captured as they are and
+//! reported as unsettled.
 
 use super::file::{self, FileRead, Looked, Proof};
 use super::{Done, Here, Item, Outcome, Sidecars, Walk, join};
@@ -23,25 +24,25 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long to wait for the locks of one database.
+/// Maximum wait for the locks of one database.
 const WAIT_MAX: Duration = Duration::from_secs(2);
-/// How long to wait in one capture for all of them; after that each gets [`WAIT_MIN`].
+/// Maximum wait for all databases of a capture; after that each gets [`WAIT_MIN`].
 const WAITS_MAX: Duration = Duration::from_secs(10);
 const WAIT_MIN: Duration = Duration::from_millis(50);
-/// A database that would not hold still under its locks so often has a writer that does not care for them.
+/// A database that changes this often under its locks has a writer that ignores them.
 const TRIES: u32 = 4;
-/// Files up to this size are copied into memory.
+/// Maximum size of a copy in memory.
 const MEMORY_BYTES_MAX: u64 = 8 << 20;
-/// So much is copied between two looks at the clock.
+/// Bytes copied between two checks of the time.
 const STRETCH_BYTES: usize = 1 << 20;
 
-/// A file, and those with names of files beside a database of its name.
+/// File with possible sidecar files.
 pub(super) struct Family<'a> {
     base: Item<'a>,
     others: Vec<Item<'a>>,
 }
 
-/// How long this capture has waited for locks so far.
+/// Time that this capture has waited for locks.
 #[derive(Default)]
 pub(crate) struct Waiting(AtomicU64);
 
@@ -56,25 +57,25 @@ impl Waiting {
     }
 }
 
-/// Which entries of a sorted list have names of files beside a database, each with the entry whose name the database has.
+/// Returns the positions of possible sidecar files, each with the position of its database.
 pub(super) fn beside_others(names: &linux::Names) -> Vec<(usize, usize)> {
     let base = |name: &[u8]| names.find(sqlite::base_of(name)?);
     names.iter().enumerate().filter_map(|(at, name)| Some((base(name)?, at))).collect()
 }
 
-/// The locks of a reader, for as long as this lives.
+/// Locks of a reader, released on drop.
 pub(crate) struct Held {
     main: OwnedFd,
-    /// Nothing where there is no index, and so nobody who uses the log.
+    /// `None` without an index; then no process uses the log.
     index: Option<OwnedFd>,
     since: Instant,
 }
 
 impl Held {
-    /// Takes the locks once; nothing where a writer has them.
+    /// Tries to take the locks once; `None` if a writer holds them.
     fn try_take(dir: &OwnedFd, name: &[u8]) -> io::Result<Option<Self>> {
         let main = linux::open_file(dir, name)?;
-        // A writer that waits for readers to end lets no new one in.
+        // A writer waiting for readers admits no new one.
         if !ofd::try_read_lock(&main, sqlite::PENDING)? {
             return Ok(None);
         }
@@ -84,7 +85,7 @@ impl Held {
             return Ok(None);
         }
         let since = Instant::now();
-        // From here on the index can appear, but not go away: that takes all of what we share.
+        // From here on the index can appear but not disappear: that requires an exclusive lock.
         let index = match linux::open_file(dir, &beside(name, INDEX)) {
             Ok(index) => Some(index),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -112,20 +113,20 @@ impl Held {
         Ok(held)
     }
 
-    /// Whether a writer is at work, so that the journal is its own and not one to be played back.
+    /// Returns true if a writer is active: the journal is its own and must not be rolled back.
     pub(crate) fn has_writer(&self) -> io::Result<bool> {
         ofd::is_write_locked(&self.main, sqlite::RESERVED)
     }
 }
 
-/// What was read of a file while it was locked.
+/// Data of a file read under the locks.
 enum Copied {
     Stored(Content),
     Memory(Vec<u8>),
     File(File, u64),
 }
 
-/// One file as it was while the database was locked.
+/// File as it was under the locks.
 struct Sample {
     name: Vec<u8>,
     copied: Copied,
@@ -134,9 +135,9 @@ struct Sample {
     trusted: bool,
 }
 
-/// Why a database was not read.
+/// Reason that a database was not read.
 enum Miss {
-    /// Something changed although it was locked, or came up that has to be locked too.
+    /// A file changed despite the locks, or a new one must be locked too.
     Again,
     TooLong,
     Unreadable,
@@ -174,7 +175,7 @@ impl<'c> Item<'c> {
         }
     }
 
-    /// A file that is to be captured.
+    /// Returns true for a file to capture.
     fn is_file(&self) -> bool {
         match self {
             Item::File { .. } => true,
@@ -189,8 +190,8 @@ impl<'c> Item<'c> {
 }
 
 impl Walk<'_> {
-    /// Puts files together with those that may be databases of theirs. What a rule leaves out only of the files beside a database is part of the
-    /// database all the same; and what lies beside a database that is left out is left out with it.
+    /// Groups files with their possible sidecar files. A sidecar left out by a rule is still part of its
+    /// database, and the sidecars of a left-out database are left out too.
     pub(super) fn gather<'c>(
         &self,
         here: &Here<'_>,
@@ -224,7 +225,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Captures a file with those that have the names of files beside a database.
+    /// Captures a file with its possible sidecar files.
     pub(super) fn family<'c>(
         &self,
         here: &Here<'_>,
@@ -262,7 +263,7 @@ impl Walk<'_> {
         Ok(Outcome::Several(outcomes))
     }
 
-    /// Whether a file is still as it was when it was looked at before the files beside it were.
+    /// Returns true if a file is unchanged since before its sidecar files were checked.
     fn is_still(&self, here: &Here<'_>, item: &Item<'_>) -> bool {
         match item {
             Item::Known(known) => linux::facts_if_any(&here.fd, known.cached.name)
@@ -275,13 +276,13 @@ impl Walk<'_> {
         linux::open_file(&here.fd, name).is_ok_and(|fd| !sqlite::is_journal(&fd))
     }
 
-    /// Whether a file beside a database is in the tree that is to be kept.
+    /// Returns true if a sidecar file is in the tree to keep.
     fn is_kept(&self, here: &Here<'_>, name: &[u8]) -> Result<bool, WorkspaceError> {
         Ok((name.ends_with(INDEX) || name.ends_with(JOURNAL))
             && here.keep.entry(self.source, name)?.is_some())
     }
 
-    /// Captures a database and what belongs to it.
+    /// Captures a database and its sidecar files.
     pub(super) fn database<'c>(&self, here: &Here<'_>, name: &[u8]) -> Result<Outcome<'c>, WorkspaceError> {
         let mut why = "it changes although it is locked";
         for _ in 0..TRIES {
@@ -305,8 +306,8 @@ impl Walk<'_> {
         self.as_it_is(here, name, why)
     }
 
-    /// A large database that no program has open for writing is read in place, like any other file; no lock keeps programs waiting.
-    /// Nothing where it is small, or has a writer, or that cannot be known.
+    /// Reads a large database in place, without locks that block programs, if no program has it open for
+    /// writing. Returns `None` if it is small, has a writer, or that is unknown.
     fn at_rest<'c>(&self, here: &Here<'_>, name: &[u8]) -> Result<Option<Vec<Outcome<'c>>>, Miss> {
         let started = file::now_ns();
         let main = linux::open_file(&here.fd, name)?;
@@ -350,10 +351,11 @@ impl Walk<'_> {
         Ok(Some(outcomes))
     }
 
-    /// Reads a database while it is locked; nothing where no lock can be had.
+    /// Reads a database under its locks; `None` if they cannot be taken.
     fn locked<'c>(&self, here: &Here<'_>, name: &[u8]) -> Result<Option<Vec<Outcome<'c>>>, Miss> {
         let started = file::now_ns();
-        // Before the locks, as a proof may take writing the file back. What is written after it is too young to be trusted.
+        // Before the locks, because a proof may write the file back. Later writes are too recent to be
+        // trusted.
         let proof = |name: &[u8]| match open_if_file(&here.fd, name) {
             Ok(Some((fd, facts))) => (started, Proof::of(&fd, &facts)),
             _ => (started, Proof::Missing),
@@ -381,7 +383,8 @@ impl Walk<'_> {
         }
         if let Some((fd, facts)) = open_if_file(&here.fd, &journal)? {
             let all = self.sidecars == Sidecars::All || self.is_kept(here, &journal).map_err(Miss::Failed)?;
-            // Nobody writes, and there is something to play back: its writer died, and whoever opens the database next needs it.
+            // Without a writer, a valid journal is hot: its writer died, and the next program that opens the
+            // database needs it.
             let hot = || -> io::Result<bool> {
                 Ok(!ofd::is_write_locked(&held.main, sqlite::RESERVED)? && sqlite::is_journal(&fd))
             };
@@ -404,7 +407,7 @@ impl Walk<'_> {
                 outcomes.push(Outcome::LeftOut(index, Why::DatabaseSidecar));
             }
         }
-        // Under these locks nobody may have written to it.
+        // These locks exclude writers.
         let after = linux::facts_of(&held.main)?;
         if !before.same_file_state(&after) {
             return Err(Miss::Again);
@@ -415,8 +418,9 @@ impl Walk<'_> {
         Ok(Some(outcomes))
     }
 
-    /// Reads the log, which may grow. Where it was begun anew just before it was locked, the first frame that is written changes its header, and
-    /// frames of both runs may have been read: then it is read again, because it cannot begin anew a second time.
+    /// Reads the log, which may grow. If it was restarted just before the lock, its next frame changes the
+    /// header, and frames of both runs may have been read: then it is read again, because it cannot restart
+    /// twice.
     fn log(
         &self,
         name: &[u8],
@@ -437,7 +441,7 @@ impl Walk<'_> {
         Err(Miss::Again)
     }
 
-    /// Reads one open file: at once into the sink, or into a copy if that must not take longer than until then.
+    /// Reads an open file: directly into the sink, or into a copy if there is a deadline.
     fn sample(
         &self,
         name: &[u8],
@@ -461,7 +465,7 @@ impl Walk<'_> {
         Ok(Sample { name: name.to_vec(), copied, meta, facts, trusted })
     }
 
-    /// Stores what was read.
+    /// Stores the samples.
     fn store<'c>(&self, samples: Vec<Sample>) -> Result<Vec<Outcome<'c>>, Miss> {
         let one = |sample: Sample| -> Result<Outcome<'c>, Miss> {
             let Sample { name, copied, meta, facts, trusted } = sample;
@@ -472,8 +476,8 @@ impl Walk<'_> {
         samples.into_iter().map(one).collect()
     }
 
-    /// A database that takes longer to read than it may be locked, as SQLite copies it: with all that its log holds. Nothing where that cannot be
-    /// done.
+    /// Captures a database that takes too long to lock from a copy made by SQLite, which includes its log.
+    /// Returns `None` if SQLite made no copy.
     fn backed_up<'c>(
         &self,
         here: &Here<'_>,
@@ -501,7 +505,7 @@ impl Walk<'_> {
         Ok(Some(outcomes))
     }
 
-    /// A database that cannot be locked, with its log and its journal: perhaps of several moments.
+    /// Captures a database that cannot be locked, with log and journal, possibly inconsistent.
     fn as_it_is<'c>(&self, here: &Here<'_>, name: &[u8], why: &str) -> Result<Outcome<'c>, WorkspaceError> {
         let path = join(&here.path, name)?;
         let mut outcomes = Vec::new();
@@ -544,7 +548,7 @@ fn done<'c>(entry: Entry, facts: Facts, trusted: bool, unsettled: bool) -> Outco
     Outcome::Done(Box::new(Done { entry, facts, trusted, unsettled, below: None, fresh: true, odd: false }))
 }
 
-/// Opens a file; nothing where there is none, or something else.
+/// Opens a regular file; `None` if it is missing or of another type.
 fn open_if_file(dir: &OwnedFd, name: &[u8]) -> io::Result<Option<(OwnedFd, Facts)>> {
     let fd = match linux::open_file(dir, name) {
         Ok(fd) => fd,
@@ -569,7 +573,7 @@ fn copy_to_memory(fd: &OwnedFd, size: u64, until: Instant) -> Result<Copied, Mis
 }
 
 fn copy_to_file(fd: &OwnedFd, size: u64, file: File, until: Instant) -> Result<Copied, Miss> {
-    // Where the file system can, the copy shares the blocks and takes no time.
+    // With reflinks the copy shares the blocks and takes no time.
     if rustix::fs::ioctl_ficlone(&file, fd).is_ok() {
         return Ok(Copied::File(file, size));
     }
@@ -577,7 +581,7 @@ fn copy_to_file(fd: &OwnedFd, size: u64, file: File, until: Instant) -> Result<C
     Ok(Copied::File(file, len))
 }
 
-/// Copies a file in stretches. Says how much there was.
+/// Copies a file in stretches and returns its length.
 fn copy(
     fd: &OwnedFd,
     size: u64,

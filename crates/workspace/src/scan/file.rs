@@ -1,4 +1,4 @@
-//! Reads one file into the sink, and notices when it changes meanwhile.
+//! Reads one file into the sink and detects concurrent changes.
 
 use crate::error::WorkspaceError;
 use crate::linux::{self, Attributes, Facts, Lease};
@@ -11,21 +11,21 @@ use safepoint_planted::planted;
 use std::io;
 use std::time::{Duration, SystemTime};
 
-/// A file that still changes after this many readings is unsettled.
+/// A file that still changes after this many reads is unsettled.
 const TRIES: u32 = 3;
-/// The kernel stamps files with a clock that ticks, at the slowest, every ten milliseconds: a second write within the same
-/// tick leaves the same stamp.
+/// Timestamp resolution: the kernel's clock ticks at least every ten milliseconds, and a second write within
+/// a tick leaves the same timestamp.
 const TICK_NS: i64 = 50_000_000;
-/// Some file systems keep whole or even seconds only.
+/// Some file systems keep only whole or even seconds.
 const COARSE_TICK_NS: i64 = 2_500_000_000;
 
-/// What came of reading a file.
+/// Result of reading a file.
 pub(super) enum FileRead {
     Gone,
     Unreadable,
-    /// It is no longer a file.
+    /// No longer a file.
     AnotherType,
-    /// It is a SQLite database, of which nothing was read yet.
+    /// SQLite database; nothing was read yet.
     Database,
     Read {
         content: Content,
@@ -33,28 +33,29 @@ pub(super) enum FileRead {
         facts: Facts,
         trusted: bool,
         settled: bool,
-        /// Nothing shows whether it changes from now on: it is read again each time.
+        /// No proof shows later changes: every capture reads it again.
         unproven: bool,
-        /// An ACL or a capability of it cannot be kept.
+        /// True if an ACL or a capability cannot be stored.
         odd: bool,
     },
 }
 
-/// Why stamps show every change from now on, if they do.
+/// Proof that timestamps show every later change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// Nobody can write: whoever comes later leaves a new stamp.
+    /// No process can write: a later writer sets a new timestamp.
     NoWriter,
-    /// Whoever can write has to leave a new stamp, because all pages were written back.
+    /// Every writer sets a new timestamp, because all pages were written back.
     WrittenBack,
     /// A process has it open for writing.
     Writer,
-    /// There may be a writer, and it need not leave a stamp.
+    /// A writer may exist and need not set a timestamp.
     Missing,
 }
 
 impl Proof {
-    /// Asked before the reading: a store during it would else go unnoticed if its writer ended before the question.
+    /// Call it before the read: a store during the read would go unnoticed if its writer ended before this
+    /// check.
     pub(super) fn of(fd: &OwnedFd, facts: &Facts) -> Self {
         match linux::try_lease(fd, facts.uid) {
             Lease::NoWriter => Self::NoWriter,
@@ -66,36 +67,36 @@ impl Proof {
         }
     }
 
-    /// Whether a file that was left alone for this long holds what its stamps say.
+    /// Returns true if a file unchanged for this long has the content that its timestamps imply.
     fn is_enough(self, facts: &Facts, read_at_ns: i64) -> bool {
         match self {
             Self::NoWriter => is_old_enough(facts, read_at_ns),
-            // A call of write(2) sets its stamp when it begins, and may take longer than a tick.
+            // write(2) sets the timestamp when it begins, and may take longer than a tick.
             Self::WrittenBack => facts.ctime_ns.saturating_add(COARSE_TICK_NS) < read_at_ns,
             Self::Writer | Self::Missing => false,
         }
     }
 }
 
-/// Whether it is this process that lacks something, and not the file.
+/// Returns true if this process lacks resources, as opposed to a bad file.
 pub(crate) fn is_out_of_handles(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
-/// The present, on the clock that stamps files.
+/// Current time on the clock of file timestamps.
 pub(super) fn now_ns() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Whether a later change would surely show in the stamps. Stamps in the future are never old enough.
+/// Returns true if a later change would change the timestamps. Future timestamps are never old enough.
 pub(super) fn is_old_enough(facts: &Facts, read_at_ns: i64) -> bool {
     let whole_seconds = facts.ctime_ns % 1_000_000_000 == 0;
     let tick = if whole_seconds { COARSE_TICK_NS } else { TICK_NS };
     facts.ctime_ns.saturating_add(tick) < read_at_ns
 }
 
-/// Reads a file, again if it changed under the reading.
+/// Reads a file; repeats if it changed during the read.
 pub(super) fn read(sink: &dyn ObjectSink, dir: &OwnedFd, name: &[u8]) -> Result<FileRead, WorkspaceError> {
     let mut tries_left = TRIES;
     loop {
@@ -130,7 +131,7 @@ fn read_once(sink: &dyn ObjectSink, dir: &OwnedFd, name: &[u8]) -> Result<FileRe
     read_open(sink, fd, &before, started)
 }
 
-/// Reads an open file once, whatever it holds.
+/// Reads an open file once, of any content.
 pub(super) fn read_open(
     sink: &dyn ObjectSink,
     fd: OwnedFd,
@@ -152,24 +153,25 @@ pub(super) fn read_open(
     Ok(FileRead::Read { content, meta, facts, trusted: trusted && settled, settled, unproven, odd })
 }
 
-/// A file after it was read.
+/// State of a file after the read.
 pub(super) struct Looked {
     pub(super) meta: Meta,
     pub(super) facts: Facts,
-    /// Nothing shows that it was written to since before.
+    /// No evidence of a write since `before`.
     pub(super) same: bool,
-    /// A later write will show.
+    /// A later write will be visible.
     pub(super) trusted: bool,
-    /// An ACL or a capability of it cannot be kept.
+    /// True if an ACL or a capability cannot be stored.
     pub(super) odd: bool,
 }
 
-/// Looks at an open file after it was read; nothing where that cannot be done. The proof is from before the reading.
+/// Checks an open file after it was read; `None` if the check fails. `proof` is from before the read.
 pub(super) fn look(fd: &OwnedFd, before: &Facts, started: i64, proof: Proof) -> Option<Looked> {
     let after = linux::facts_of(fd).ok()?;
     let Attributes { meta, odd } = linux::read_meta(fd, &after).ok()?;
-    // A shared mapping can change pages without a new stamp. While a process has the file open for writing, stamps
-    // prove nothing, unless its pages were written back; once none has, the first store through a new mapping sets a new one.
+    // A shared mapping can change pages without a new timestamp. While a process has the file open for
+    // writing, timestamps prove nothing unless its pages were written back; without writers, the first store
+    // through a new mapping sets a new one.
     let same = before.same_file_state(&after) || planted!("scan-does-not-look-twice");
     let trusted = same && proof.is_enough(&after, started);
     Some(Looked { meta, facts: after, same, trusted, odd })

@@ -1,4 +1,4 @@
-//! Rules of a directory: in come its names and what holds above it, out comes what decides which of its entries are captured.
+//! Rules of a directory, from its names and the rules above it: they decide its captured entries.
 
 use super::{Found, Here, Walk, What};
 use crate::error::WorkspaceError;
@@ -11,19 +11,19 @@ use safepoint_model::{ObjectError, ObjectId, ObjectSource};
 use std::io::{self, Read};
 use std::sync::OnceLock;
 
-/// The first bytes of a `CACHEDIR.TAG` (bford.info/cachedir).
+/// First bytes of a `CACHEDIR.TAG` (bford.info/cachedir).
 pub(super) const CACHE_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
-/// The directory of the tree to keep that answers to the one being walked. Read only when a rule leaves something out, which in
-/// most directories none does.
+/// Counterpart, in the tree to keep, of the directory being walked. Loaded only when a rule leaves an entry
+/// out, which is rare.
 pub(super) struct Keep<'a> {
     above: Above<'a>,
     tree: OnceLock<Option<Tree>>,
 }
 
-/// Where a directory of the tree to keep is found.
+/// Location of a directory in the tree to keep.
 pub(super) enum Above<'a> {
-    /// It is the root's.
+    /// Root directory.
     Root(Option<ObjectId>),
     Below(&'a Keep<'a>, &'a [u8]),
 }
@@ -57,22 +57,22 @@ impl<'a> Keep<'a> {
     }
 }
 
-/// What decided which entries of a directory are captured.
+/// Rules that decided the captured entries of a directory.
 #[derive(PartialEq)]
 pub(super) struct Ruling {
-    /// Only what is kept is captured: by what is above, and by what is in it.
+    /// Only kept entries are captured: because of a parent, and because of its own content.
     pub(super) only_kept: (bool, bool),
     file: Option<Box<RulesFile>>,
 }
 
 impl Ruling {
-    /// The rules inside, where these hold outside.
+    /// Returns the rules inside the directory, given those outside.
     pub(super) fn rules<'r>(&'r self, outside: &'r Rules) -> &'r Rules {
         self.file.as_ref().map_or(outside, |file| &file.rules)
     }
 }
 
-/// The file of rules in a directory, and the rules that hold with it.
+/// Rules file of a directory, and the resulting rules.
 struct RulesFile {
     facts: Option<Facts>,
     rules: Rules,
@@ -85,7 +85,7 @@ impl PartialEq for RulesFile {
 }
 
 impl Walk<'_> {
-    /// What holds in the directory by what is in it; the inner error says why it is left out as a whole.
+    /// Determines the rules of a directory from its entries; the inner error is the reason to leave it out.
     pub(super) fn rule(
         &self,
         here: &mut Here<'_>,
@@ -110,7 +110,7 @@ impl Walk<'_> {
                 .is_ok_and(|start| start == CACHE_SIGNATURE)
     }
 
-    /// Adds the rules of the directory's own file, if it has one.
+    /// Adds the rules of the directory's own file, if any.
     fn read_rules(&self, here: &mut Here<'_>, names: &Names, found: &mut Found) -> Option<Box<RulesFile>> {
         if self.what == What::Git || names.find(RULES_FILE).is_none() {
             return None;
@@ -128,7 +128,7 @@ impl Walk<'_> {
     }
 }
 
-/// The first bytes of a regular file.
+/// Reads the first bytes of a regular file.
 fn read_start(dir: &OwnedFd, name: &[u8], bytes_max: u64) -> io::Result<Vec<u8>> {
     let fd = linux::open_file(dir, name)?;
     if !linux::facts_of(&fd)?.file_type.is_file() {

@@ -1,4 +1,4 @@
-//! What is read again, and what is not.
+//! Tests of rereading and of the stat cache.
 
 use super::ruling::CACHE_SIGNATURE;
 use super::*;
@@ -13,13 +13,13 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Something that happens in the workspace while it is captured.
+/// Change of the workspace during a capture.
 type Event = Box<dyn FnOnce(&[u8]) + Send>;
 
-/// Keeps objects in memory and counts files that are read.
+/// Stores objects in memory and counts files read.
 #[derive(Default)]
 struct Memory {
-    /// Happens when the first file was read, and is told its content.
+    /// Called with the content of the first file read.
     event: Mutex<Option<Event>>,
     objects: Mutex<HashMap<ObjectId, Vec<u8>>>,
     read: Mutex<usize>,
@@ -58,12 +58,12 @@ impl ObjectSource for Memory {
     }
 }
 
-/// A workspace with the cache of its last capture.
+/// Workspace with the cache of its last capture.
 struct Desk {
     folder: tempfile::TempDir,
     memory: Memory,
     cache: Option<StatCache>,
-    /// Of the last capture.
+    /// Coverage of the last capture.
     coverage: std::cell::RefCell<Coverage>,
 }
 
@@ -83,9 +83,9 @@ impl Desk {
         fs::write(self.path(name), content).unwrap();
     }
 
-    /// Captures it, and says how many files were read and what it was.
+    /// Captures the workspace; returns the number of files read and the tree.
     fn capture(&mut self) -> (usize, ObjectId) {
-        // What was written within the clock's tick is not trusted.
+        // Files written within the clock tick are not trusted.
         std::thread::sleep(Duration::from_millis(60));
         let before = *self.memory.read.lock().unwrap();
         let blocks = self.folder.path().join("blocks");
@@ -105,7 +105,7 @@ impl Desk {
         (read, found.snapshot.tree().unwrap())
     }
 
-    /// Captures it while this happens, with and without a cache. Either holds everything in the end, and so does the next one.
+    /// Captures during an event, with and without a cache. Both captures and the next one must be complete.
     fn capture_while(&mut self, event: impl FnOnce(&[u8]) + Send + Clone + 'static) -> Coverage {
         *self.memory.event.lock().unwrap() = Some(Box::new(event));
         let (_, tree) = self.capture();
@@ -116,7 +116,7 @@ impl Desk {
         self.last_coverage()
     }
 
-    /// The same without a cache.
+    /// Captures without a cache.
     fn afresh(&self) -> ObjectId {
         let root = Root::open(&self.path("")).unwrap();
         let found = scan(&root, &self.memory, &ScanOptions::default(), &Silent).unwrap();
@@ -180,24 +180,24 @@ fn what_is_in_a_renamed_folder_is_not_read_again() {
         desk.write(name, name);
     }
     desk.check(5);
-    // To names before, between and after the others.
+    // New names before, between and after the others.
     for (from, to) in [("a", "zz"), ("zz", "c"), ("c", "0"), ("m", "mm")] {
         rename(&desk.path(from), &desk.path(to));
         desk.check(0);
         desk.check(0);
     }
-    // Two that change places.
+    // Two directories that exchange names.
     rename(&desk.path("b"), &desk.path("t"));
     rename(&desk.path("mm"), &desk.path("b"));
     rename(&desk.path("t"), &desk.path("mm"));
     let (read, tree) = desk.capture();
     assert!(read <= 2, "{read}");
     assert_eq!(tree, desk.afresh());
-    // What changed meanwhile is read, and only that.
+    // Only changed files are read.
     rename(&desk.path("0"), &desk.path("1"));
     desk.write("1/deep/y", "changed");
     desk.check(1);
-    // Something else under a new name is what it is, whatever was deleted.
+    // A new directory under a new name is read, even after deletions.
     fs::remove_dir_all(desk.path("1")).unwrap();
     desk.write("2/x", "a/x");
     desk.write("2/deep/y", "changed");
@@ -230,7 +230,7 @@ fn a_database_and_its_log_are_read_together_or_not_at_all() {
     desk.write("data", &page("1"));
     let _ = desk.capture();
     assert_ne!(desk.capture().1, tree, "times are part of it");
-    // A file that is no database goes its own way.
+    // A file that is no database is independent of its neighbours.
     desk.write("text", "1");
     desk.write("text-wal", "1");
     assert_eq!(desk.capture().0, 2);
@@ -238,7 +238,7 @@ fn a_database_and_its_log_are_read_together_or_not_at_all() {
     assert_eq!(desk.capture().0, 1);
 }
 
-/// Folders `a` with these files in each, and what each of them holds: its path.
+/// Creates folders with files that contain their own path.
 fn folders(desk: &Desk, count: usize, files: usize) {
     for folder in 0..count {
         for file in 0..files {
@@ -289,7 +289,7 @@ fn folders_that_move_to_a_folder_that_was_listed_are_captured() {
 fn folders_and_files_that_change_places_are_captured_where_they_are() {
     let mut desk = Desk::new();
     folders(&desk, 64, 2);
-    // Nothing tells the files of two folders from each other but what they hold.
+    // The files of two folders differ only in content.
     let then = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
     for folder in 0..64 {
         for file in 0..2 {
@@ -340,7 +340,7 @@ fn the_facts_of_a_folder_are_of_the_one_that_is_listed() {
     let facts = |name: &str| linux::facts_at(&here.fd, name.as_bytes()).unwrap();
     let Item::Directory(folder) = walk.classify(&here, b"a", None).unwrap() else { panic!("no folder") };
     assert_eq!(looks(&folder), (folder.facts, false, b"one".to_vec()), "no second look");
-    // Another folder has its name when it is opened, whatever becomes of that afterwards.
+    // Another folder has the name when it is opened.
     exchange(&desk.path("a"), &desk.path("b"));
     let opened = looks(&folder);
     assert_eq!(opened, (facts("a"), true, b"two".to_vec()));
@@ -350,7 +350,7 @@ fn the_facts_of_a_folder_are_of_the_one_that_is_listed() {
 
 #[test]
 fn folders_that_are_replaced_for_a_while_are_captured_as_they_are() {
-    /// Replaces folders when the first one was captured, and puts them back when some more were.
+    /// Replaces folders after the first capture and restores them after some more.
     struct Replacing {
         pairs: Vec<(std::path::PathBuf, std::path::PathBuf)>,
         captured: AtomicU64,
@@ -400,7 +400,7 @@ fn rules_that_appear_while_a_folder_is_captured_hold_for_what_is_read_again() {
 #[test]
 fn a_database_in_a_folder_that_is_read_again_stays_one_with_its_log() {
     let page = |text: &str| format!("{:\0<512}", format!("SQLite format 3\0{text}"));
-    // What is still as it was read is taken over; where the log or the database changed, both are read again.
+    // Unchanged files are reused; if the log or the database changed, both are read again.
     for (changed, more) in
         [(None, 0), (Some(("data-wal", "log 2".to_owned())), 2), (Some(("data", page("2"))), 2)]
     {
@@ -413,7 +413,7 @@ fn a_database_in_a_folder_that_is_read_again_stays_one_with_its_log() {
         let reads = std::sync::Arc::new(Mutex::new(0));
         let read = reads.clone();
         desk.memory.event.lock().unwrap().replace(Box::new(move |_| {
-            // Once all is read, so that what comes next is the second reading.
+            // After the whole read, so that the second read follows.
             *read.lock().unwrap() += 1;
             fs::write(work.join("new"), "new").unwrap();
             if let Some((name, content)) = changed {
@@ -427,7 +427,7 @@ fn a_database_in_a_folder_that_is_read_again_stays_one_with_its_log() {
     }
 }
 
-/// Everything below `top` of a tree, as the contents of its files.
+/// Returns the content of every file below a tree.
 fn contents(source: &Memory, tree: ObjectId) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     for entry in Tree::load(source, tree).unwrap().entries() {
@@ -441,7 +441,7 @@ fn contents(source: &Memory, tree: ObjectId) -> Vec<Vec<u8>> {
     found
 }
 
-/// Says that it is over, also where an assertion failed.
+/// Signals the end, even after a failed assertion.
 struct Over<'a>(&'a std::sync::atomic::AtomicBool);
 
 impl Drop for Over<'_> {
@@ -450,8 +450,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Takes captures while something happens again and again; gives how many were reported as unsettled. Each holds what `all` says, or is
-/// reported.
+/// Captures while `disturb` runs repeatedly; returns the number of unsettled reports. Each capture is
+/// complete or reported.
 fn while_it_goes_on(desk: &mut Desk, rounds: usize, disturb: impl Fn(u64) + Sync) -> usize {
     let done = std::sync::atomic::AtomicBool::new(false);
     let all = contents(&desk.memory, desk.afresh());
@@ -551,7 +551,7 @@ fn new_files_that_come_and_go_are_not_reported() {
     let work = desk.path("");
     let reported = while_it_goes_on(&mut desk, 60, |number| {
         let file = |name: &str| work.join(name);
-        // Results that come by way of temporary files, a journal, folders, and a file that was there before and is written to.
+        // Changes through temporary files, a journal, folders, and an old file that is written.
         fs::write(file(&format!("build/{number}.tmp")), "new").unwrap();
         rename(&file(&format!("build/{number}.tmp")), &file(&format!("build/{number}.o")));
         fs::write(file("journal"), "new").unwrap();
@@ -601,7 +601,7 @@ fn of_large_files_only_those_are_read_that_have_to_be() {
     };
     let (read, found) = look(LargeFiles::Read);
     assert_eq!((read, names(&found)), (4, ["longer", "new", "small"].map(str::to_owned).to_vec()));
-    // The one that is as long as it was is read to see that nothing differs.
+    // A file of unchanged length is read to see that nothing differs.
     let (read, found) = look(LargeFiles::InDoubt);
     assert_eq!((read, names(&found)), (2, ["longer", "new", "small"].map(str::to_owned).to_vec()));
     assert!(found.coverage.skipped.is_empty());

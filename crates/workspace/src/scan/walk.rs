@@ -1,4 +1,4 @@
-//! The walk: in comes a directory that is open, out comes what was captured of it and of all below.
+//! Walk: from an open directory to the capture of it and everything below.
 
 use super::again::{Seen, Stamp};
 use super::classify::find_renamed;
@@ -19,17 +19,18 @@ use safepoint_model::tree::{Entry, Node};
 use std::io;
 use std::sync::atomic::Ordering;
 
-/// A directory that is open, and was listed.
+/// Open and listed directory.
 pub(super) struct Opened {
     fd: OwnedFd,
     pub(super) facts: Facts,
-    /// A time from before the facts.
+    /// Time before the facts.
     pub(super) looked_at_ns: i64,
     pub(super) names: Names,
 }
 
 impl Walk<'_> {
-    /// Walks one directory, whose stamp is from before it was listed; the inner error says why it is left out as a whole.
+    /// Walks one directory. `stamp` is from before the listing; the inner error is the reason to leave the
+    /// directory out.
     pub(super) fn directory(
         &self,
         mut here: Here<'_>,
@@ -39,7 +40,7 @@ impl Walk<'_> {
         if self.progress.interrupted() {
             return Err(WorkspaceError::Interrupted);
         }
-        // Whatever it holds: what is acknowledged there must not vanish with a rollback here.
+        // Regardless of content: a rollback here must not remove data acknowledged in that home.
         if here.depth > 0 && self.what == What::Files && homes::is_home(&here.fd, names) {
             return Ok(Err(Why::OtherHome));
         }
@@ -54,7 +55,7 @@ impl Walk<'_> {
         let mut ahead: Option<CachedEntry<'_>> = None;
         let mut gone = Vec::new();
         for name in names.iter() {
-            // Both lists are sorted, so one pass over each is enough.
+            // Both lists are sorted, so one pass is enough.
             while ahead.as_ref().is_none_or(|ahead| ahead.name < name) {
                 gone.extend(ahead.take().filter(CachedEntry::is_directory));
                 match cached.as_mut().and_then(Iterator::next) {
@@ -76,7 +77,7 @@ impl Walk<'_> {
         Ok(Ok(Seen::new(tree, stamp, ruling, found)))
     }
 
-    /// Does what is left to do for the items: in parallel where there is more than one thing to do.
+    /// Finishes the items, in parallel if there are several.
     pub(super) fn work<'c>(
         &self,
         here: &Here<'_>,
@@ -108,7 +109,7 @@ impl Walk<'_> {
             FileRead::Gone => Ok(Outcome::Gone),
             FileRead::Unreadable => Ok(Outcome::LeftOut(name, Why::Unreadable)),
             FileRead::Database => self.database(here, &name),
-            // Replaced while we looked: look once more, at what it is now.
+            // It was replaced during the check: check the new entry once.
             FileRead::AnotherType => match self.classify(here, &name, None)? {
                 Item::File { .. } => Ok(Outcome::LeftOut(name, Why::Unreadable)),
                 item => self.finish(here, item),
@@ -129,11 +130,11 @@ impl Walk<'_> {
         }
     }
 
-    /// Opens and lists a directory. Its facts are from before the listing, and of the directory that is open: another one may have taken
-    /// the name since it was classified.
+    /// Opens and lists a directory. The facts are from before the listing and belong to the open directory:
+    /// another one may have taken the name since it was classified.
     ///
-    /// The listing tells the inode, which saves a look at each directory. Equal inodes are enough: either it is the same directory, or the
-    /// one that was classified is gone for good, and then no later look takes the one that is open for it.
+    /// The listing contains the inode, which saves a `statx` per directory. Equal inodes suffice: either it
+    /// is the same directory, or the classified one is deleted, and no later check confuses the two.
     pub(super) fn open_listed(
         &self,
         here: &Here<'_>,
@@ -146,7 +147,7 @@ impl Walk<'_> {
             if names.own_inode == Some(folder.facts.ino) {
                 return Ok(Opened { fd, facts: folder.facts, looked_at_ns: here.started_ns, names });
             }
-            // Either another directory, or a file system that gives other inodes in listings.
+            // Another directory, or a file system with other inodes in listings.
             self.lists_own_inode.store(false, Ordering::Relaxed);
         }
         let fd = linux::open_dir(&here.fd, &folder.name)?;
