@@ -49,7 +49,7 @@ impl fmt::Display for Why {
             Why::CacheDirectory => "marked as a cache (CACHEDIR.TAG)",
             Why::Ignored => "excluded by .safepointignore or the configuration",
             Why::SpecialFile => "a socket, FIFO or device",
-            Why::MountPoint => "another file system is mounted there",
+            Why::MountPoint => "another file system is mounted on it",
             Why::Unreadable => "it could not be read",
             Why::TooDeep => "nested too deeply",
             Why::Purged => "purged",

@@ -109,7 +109,7 @@ fn from_root(path: &Path) -> Result<RelPath, Error> {
         .map_err(|source| Error::Home { path: there.to_owned(), source })?
         .join(rest);
     if is_made_up(&whole) {
-        let why = "its files are made up by the kernel and cannot be kept";
+        let why = "it is on a virtual file system and cannot be captured";
         return Err(Error::RefusedRoot { path: whole, why });
     }
     let below = whole.strip_prefix("/").unwrap_or(&whole);

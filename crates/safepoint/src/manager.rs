@@ -375,7 +375,7 @@ impl CheckpointManager {
 pub(crate) fn check_place(path: &Path) -> Result<(), Error> {
     let refused = |why| Err(Error::RefusedRoot { path: path.to_owned(), why });
     match () {
-        () if is_made_up(path) => refused("its files are made up by the kernel and cannot be kept"),
+        () if is_made_up(path) => refused("it is on a virtual file system and cannot be captured"),
         () if is_in_a_home(path) => refused("it is a home of Safepoint, or in one"),
         () => Ok(()),
     }

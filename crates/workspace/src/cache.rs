@@ -94,7 +94,7 @@ impl fmt::Display for CacheHead {
 
 /// Error for a text that is no cache head.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it does not say where the cache begins")]
+#[error("invalid stat cache head")]
 pub struct NoCacheHead;
 
 impl FromStr for CacheHead {
@@ -564,7 +564,7 @@ mod tests {
             cache = StatCache::new(cache.file, head);
             let root = cache.root().unwrap();
             let kept = cache.block(root.entries().next().unwrap().block().unwrap()).unwrap();
-            assert!(kept.entries().next().unwrap().is_hit(&facts(7)), "what did not change is where it was");
+            assert!(kept.entries().next().unwrap().is_hit(&facts(7)), "unchanged blocks stay in place");
             times += 1;
         }
         assert!(times > 10, "{times}");

@@ -94,7 +94,7 @@ pub fn remove_tree(path: &Path) -> Result<(), WorkspaceError> {
     threads::run(|| remove(path)).map_err(|error| {
         let source = match error.kind() {
             kind @ (io::ErrorKind::CrossesDevices | io::ErrorKind::ResourceBusy) => {
-                io::Error::new(kind, "something is mounted in it")
+                io::Error::new(kind, "a file system is mounted in it")
             }
             _ => error,
         };

@@ -21,7 +21,7 @@ pub enum WorkspaceError {
         source: io::Error,
     },
     /// Another Safepoint process holds the lock.
-    #[error("another Safepoint is at work in {path}", path = path.display())]
+    #[error("another Safepoint process is using {path}", path = path.display())]
     Busy {
         /// Path of the workspace.
         path: PathBuf,
@@ -43,7 +43,7 @@ pub enum WorkspaceError {
         source: io::Error,
     },
     /// A path cannot be changed.
-    #[error("cannot put {path} in place")]
+    #[error("cannot replace {path}")]
     Swap {
         /// Path in the workspace.
         path: RelPath,
@@ -51,16 +51,16 @@ pub enum WorkspaceError {
         source: io::Error,
     },
     /// Written data cannot be synced.
-    #[error("cannot make the workspace durable")]
+    #[error("cannot sync the workspace")]
     Sync(#[source] io::Error),
     /// A path does not have the content written to it.
-    #[error("{path} does not hold what was written to it")]
+    #[error("cannot verify {path}: its content differs from what was written")]
     Verify {
         /// Path in the workspace.
         path: RelPath,
     },
     /// A path cannot be restored to its old state.
-    #[error("cannot put {path} back")]
+    #[error("cannot restore {path}")]
     PutBack {
         /// Path in the workspace.
         path: RelPath,
@@ -76,7 +76,7 @@ pub enum WorkspaceError {
         source: io::Error,
     },
     /// The folder of a copy cannot be created.
-    #[error("cannot make the folder {path}", path = path.display())]
+    #[error("cannot create the folder {path}", path = path.display())]
     MakeCopy {
         /// Path of the copy.
         path: PathBuf,
@@ -92,7 +92,7 @@ pub enum WorkspaceError {
         source: io::Error,
     },
     /// The file system has too little free space.
-    #[error("{needed_bytes} bytes are needed beside the workspace and {free_bytes} are free")]
+    #[error("too little disk space: {needed_bytes} bytes are needed and {free_bytes} are free")]
     Space {
         /// Bytes needed.
         needed_bytes: u64,
@@ -100,7 +100,7 @@ pub enum WorkspaceError {
         free_bytes: u64,
     },
     /// Entries that Safepoint never touches block the operation.
-    #[error("{} paths stand in the way; the first is {}", .0.len(), .0.first().map(ToString::to_string).unwrap_or_default())]
+    #[error("{} paths block the rollback; the first is {}", .0.len(), .0.first().map(ToString::to_string).unwrap_or_default())]
     Obstructed(Vec<Obstacle>),
     /// The user interrupted the operation before any change.
     #[error("interrupted")]
@@ -109,7 +109,7 @@ pub enum WorkspaceError {
     #[error(transparent)]
     Object(#[from] ObjectError),
     /// An ignore pattern is invalid.
-    #[error("the exclude pattern {pattern:?} cannot be understood: {why}")]
+    #[error("invalid exclude pattern {pattern:?}: {why}")]
     Pattern {
         /// The pattern.
         pattern: String,
@@ -179,15 +179,15 @@ impl std::fmt::Display for Obstacle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Obstacle::NotCaptured(skipped) => write!(f, "{}: {}", skipped.path, skipped.why),
-            Obstacle::ReadOnly(path) => write!(f, "{path}: the directory may not be written"),
+            Obstacle::ReadOnly(path) => write!(f, "{path}: the directory is not writable"),
             Obstacle::SameName(one, two) => {
-                write!(f, "{one} and {two}: this file system does not tell the two names apart")
+                write!(f, "{one} and {two}: these names are the same on this file system")
             }
             Obstacle::NotOurs(intruder) => {
                 let Intruder { path, what, .. } = intruder;
                 write!(
                     f,
-                    "{path}: {what}, and Safepoint needs the name; free it with: {}",
+                    "{path}: {what}, and Safepoint needs the name; move it with: {}",
                     intruder.command()
                 )
             }

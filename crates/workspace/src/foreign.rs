@@ -151,7 +151,7 @@ mod tests {
         let foreign = Foreign::open(path).unwrap();
         rustix::fs::mknodat(&foreign.fd, "fifo", FileType::Fifo, Mode::RUSR, 0).unwrap();
         let entry = |name: &str| foreign.entry(name.as_bytes()).unwrap();
-        let Some(ForeignEntry::File(mut file)) = entry("file") else { panic!("a file") };
+        let Some(ForeignEntry::File(mut file)) = entry("file") else { panic!("not a file") };
         let mut text = String::new();
         file.read_to_string(&mut text).unwrap();
         assert_eq!((text.as_str(), file.mode() & 0o400), ("1234", 0o400));

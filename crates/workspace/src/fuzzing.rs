@@ -28,5 +28,5 @@ pub fn rules(bytes: &[u8]) {
     }
     let lines: Vec<String> = String::from_utf8_lossy(text).lines().map(str::to_owned).collect();
     let refused = lines.iter().filter(|line| check_patterns(std::slice::from_ref(*line)).is_err()).count();
-    assert!(problems.len() >= refused.min(1), "{refused} lines are no patterns, and nothing was told");
+    assert!(problems.len() >= refused.min(1), "{refused} lines are invalid, but no problem was reported");
 }

@@ -95,7 +95,7 @@ mod tests {
         }
         assert!(!is_in_a_home(&path.join("store/packs")));
         fs::write(path.join("store/format.x"), "safepoint store 1\n").unwrap();
-        assert!(is_in_a_home(&path), "one that is being made");
+        assert!(is_in_a_home(&path), "a home under construction");
         fs::rename(path.join("store/format.x"), path.join("store/format")).unwrap();
         for inside in ["", "store", "store/packs", "sandboxes", "sandboxes/plan", "cache"] {
             assert!(is_in_a_home(&path.join(inside)), "{inside}");

@@ -212,18 +212,18 @@ impl Lost {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            Some(format!("cannot put back the {what} of {first}{more}: {why}"))
+            Some(format!("cannot restore the {what} of {first}{more}: {why}"))
         };
         let acls = told(
             &self.acls,
             "ACL",
-            "this file system keeps none; the group gets no more access than the ACL gave it",
+            "this file system has no ACLs; the group gets no more access than the ACL gave it",
         );
-        let foreign = told(&self.foreign, "ACL", "the file belongs to another user; it stays as it is");
+        let foreign = told(&self.foreign, "ACL", "the file belongs to another user and is unchanged");
         let capabilities = told(
             &self.capabilities,
             "capabilities",
-            "this takes root (CAP_SETFCAP); run `setcap` again, or roll back as root",
+            "this requires root (CAP_SETFCAP); run `setcap` again, or roll back as root",
         );
         [acls, foreign, capabilities].into_iter().flatten().collect()
     }
@@ -240,7 +240,7 @@ impl Planner<'_> {
                 return Ok(());
             }
             Delta::Added { path, .. } if *path == own_path() => {
-                let why = "Safepoint itself needs this name; `safepoint cat` writes out what the checkpoint holds under it";
+                let why = "Safepoint uses this name; `safepoint cat` prints the file from the checkpoint";
                 self.blocked.push(Blocked { path: path.clone(), why: why.to_owned() });
                 return Ok(());
             }
@@ -374,7 +374,7 @@ impl Planner<'_> {
             Some(Skipped { path: at, why: Why::MountPoint }) => {
                 let why = match at == *path {
                     true => Why::MountPoint.to_string(),
-                    false => format!("{at} is in it, and {}", Why::MountPoint),
+                    false => format!("it contains {at}: {}", Why::MountPoint),
                 };
                 self.blocked.push(Blocked { path: path.clone(), why });
                 true

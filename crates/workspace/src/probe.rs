@@ -52,24 +52,24 @@ impl Capabilities {
         let mut warnings = Vec::new();
         if !self.exchange {
             warnings.push(
-                "this file system cannot exchange two files in one step: for an instant during a rollback a file is \
-                 absent; a crash is still undone completely",
+                "this file system cannot exchange two files atomically: a file is briefly missing during a \
+                 rollback; recovery after a crash is not affected",
             );
         }
         if !self.no_replace {
             warnings.push(
-                "this file system cannot move without replacing: a file that another program makes in the very \
-                 instant of a rollback could be replaced",
+                "this file system cannot rename without replacing: a file that another program creates at the \
+                 moment of a rollback could be replaced",
             );
         }
         if !self.leases {
             warnings.push(
-                "this file system does not tell who has a file open: a file that a rollback replaced is kept until \
-                 it is known that no program writes to it",
+                "this file system does not report open files: a file that a rollback replaced is kept until no \
+                 program can write to it",
             );
         }
         if !self.case_matters {
-            warnings.push("this file system does not tell names apart that differ only in case");
+            warnings.push("this file system treats names that differ only in case as equal");
         }
         warnings
     }

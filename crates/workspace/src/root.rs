@@ -58,7 +58,7 @@ impl Root {
         let failed = |source: io::Error| WorkspaceError::Open { path: path.to_owned(), source };
         let fd = linux::open_folder(path).map_err(failed)?;
         if homes::is_made_up(path) {
-            return Err(failed(io::Error::other("its files are made up by the kernel and cannot be kept")));
+            return Err(failed(io::Error::other("it is on a virtual file system and cannot be captured")));
         }
         let facts = linux::facts_of(&fd).map_err(failed)?;
         Ok(Self { fd, path: path.to_owned(), facts })
@@ -172,11 +172,11 @@ impl Root {
             return whole(named(facts.file_type));
         }
         if facts.place != self.facts.place {
-            return whole("another file system is mounted there");
+            return whole("another file system is mounted on it");
         }
         let fd = match linux::open_dir(&self.fd, OWN_FOLDER.as_bytes()) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return whole("a folder that may not be read");
+                return whole("an unreadable folder");
             }
             other => other.map_err(failed)?,
         };

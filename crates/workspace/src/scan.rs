@@ -369,7 +369,7 @@ impl Found {
 
 /// Returns the message about an ACL or capability that is not captured.
 fn told_odd(path: &RelPath) -> String {
-    format!("{path}: its ACL or capability is in an unknown form and is not captured")
+    format!("{path}: its ACL or capability has an unknown format and is not captured")
 }
 
 fn unreadable(path: &RelPath, source: io::Error) -> WorkspaceError {

@@ -217,7 +217,7 @@ impl<S: ObjectSink + ObjectSource> Look<'_, S> {
             match self.waiting {
                 Waiting::Kept => self.findings.push(Finding::Busy { path: path.clone() }),
                 Waiting::Released => {
-                    self.rescue(dir, name, path, "released while a program may have had it open")?;
+                    self.rescue(dir, name, path, "released while a program may have it open")?;
                 }
             }
             return Ok(());
@@ -275,8 +275,8 @@ impl<S: ObjectSink + ObjectSource> Look<'_, S> {
 /// Description of an unexpected entry.
 fn noticed(expected: Option<&Entry>) -> &'static str {
     match expected {
-        Some(_) => "changed while the rollback ran",
-        None => "made while the rollback ran",
+        Some(_) => "changed during the rollback",
+        None => "created during the rollback",
     }
 }
 
@@ -321,7 +321,7 @@ impl<S: ObjectSink + ObjectSource> Capture<'_, S> {
         } else if facts.file_type.is_file() {
             let fd = match linux::open_file(dir, name) {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    return self.stuck("it may not be read");
+                    return self.stuck("it is not readable");
                 }
                 other => other?,
             };

@@ -197,7 +197,7 @@ mod tests {
         let (stage, first) = writers(folder.path(), false);
         let first = blind(first);
         first.record(&stage).unwrap();
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing waits yet");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no file waits yet");
         assert!(may_write(folder.path(), &first));
         first.record(&stage).unwrap();
         let names = || -> Vec<String> {
@@ -209,7 +209,7 @@ mod tests {
         let again = blind(again);
         assert!(may_write(folder.path(), &again));
         again.record(&stage).unwrap();
-        assert_eq!(names().len(), 2, "the first record stands");
+        assert_eq!(names().len(), 2, "the first record stays");
         let later = Writers { boot: Some([7; 16]), ..again };
         assert!(!may_write(folder.path(), &later));
         let elsewhere = Writers { file_system: FileSystem::default(), ..later };

@@ -7,7 +7,7 @@ use safepoint_model::rollback::{Rescued, Rollback, RollbackState, Strategy, Verb
 use safepoint_model::{RollbackId, WorkspaceId};
 
 fn rescued(name: &[u8]) -> Rescued {
-    Rescued { path: path(name), checkpoint: id(2), why: "changed while the rollback ran".to_owned() }
+    Rescued { path: path(name), checkpoint: id(2), why: "changed during the rollback".to_owned() }
 }
 
 fn room() -> Room {

@@ -33,7 +33,7 @@ fn an_open_database_is_captured_and_one_that_cannot_be_locked_ends_with_3() {
         assert_eq!(checkpoint["coverage"]["unsettled"][0], "data", "{told}");
         let warning = checkpoint["warnings"][0].as_str().unwrap();
         assert!(
-            warning.contains("cannot read data at one moment: another program keeps it locked"),
+            warning.contains("cannot read data consistently: another program keeps it locked"),
             "{warning}"
         );
     }
@@ -57,7 +57,7 @@ fn a_rollback_under_an_open_connection_says_so() {
     assert_eq!(rows(&sandbox.path("copy/data")), 1);
     drop(connection);
     let told = (0..100).map(|_| sandbox.run(&["recover"])).find(|told| !told.contains("may be open"));
-    assert!(told.unwrap().contains("data-wal: changed while the rollback ran; that version is kept"));
+    assert!(told.unwrap().contains("data-wal: changed during the rollback; that version is kept"));
     assert_eq!(rows(&sandbox.path("project/data")), 1);
 }
 

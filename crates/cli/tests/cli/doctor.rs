@@ -215,11 +215,11 @@ fn a_file_system_that_can_do_less_is_told() {
     let mut command = sandbox.command(&["doctor", "-q"]);
     let output = command.env("SAFEPOINT_TEST_WITHOUT", "exchange,noreplace,leases").output().unwrap();
     assert_snapshot!(sandbox.told(&output), @"
-    warning  exchange          this file system cannot exchange two files in one step: for an instant during a rollback a file is absent; a crash is still undone completely
+    warning  exchange          this file system cannot exchange two files atomically: a file is briefly missing during a rollback; recovery after a crash is not affected
                                hint: A rollback goes another way. ext4, xfs, btrfs and tmpfs can do it.
-    warning  no_replace        this file system cannot move without replacing: a file that another program makes in the very instant of a rollback could be replaced
+    warning  no_replace        this file system cannot rename without replacing: a file that another program creates at the moment of a rollback could be replaced
                                hint: A rollback goes another way. ext4, xfs, btrfs and tmpfs can do it.
-    warning  leases            this file system does not tell who has a file open: a file that a rollback replaced is kept until it is known that no program writes to it
+    warning  leases            this file system does not report open files: a file that a rollback replaced is kept until no program can write to it
                                hint: A rollback goes another way. ext4, xfs, btrfs and tmpfs can do it.
     Nothing is wrong; 3 warnings.
     --- exit 0
@@ -254,7 +254,7 @@ fn a_busy_workspace_is_no_problem() {
     let mut command = sandbox.command(&["doctor", "-q"]);
     let output = command.env("SAFEPOINT_TEST_LOCK_WAIT_MS", "20").output().unwrap();
     assert_snapshot!(sandbox.told(&output), @"
-    warning  file_system       another Safepoint is at work in $T/project
+    warning  file_system       another Safepoint process is using $T/project
                                hint: Ask again when it has finished.
     Nothing is wrong; 1 warning.
     --- exit 0

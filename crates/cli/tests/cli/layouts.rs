@@ -104,7 +104,7 @@ fn what_cannot_be_exported_is_told() {
     assert_snapshot!(sandbox.run(&["export", "@", "file"]), @r#"
     --- stderr
     error: cannot export checkpoint "@": cannot write the export into $T/project/file
-      because: cannot make the folder $T/project/file/project
+      because: cannot create the folder $T/project/file/project
       because: Not a directory (os error 20)
     Nothing was changed.
     hint: Name a folder that you may write.

@@ -177,8 +177,8 @@ fn a_file_system_that_can_do_less_is_told_about() {
         + src/main.rs  put back
     Take it back with: safepoint undo
     --- stderr
-    warning: this file system cannot exchange two files in one step: for an instant during a rollback a file is absent; a crash is still undone completely
-    warning: this file system cannot move without replacing: a file that another program makes in the very instant of a rollback could be replaced
+    warning: this file system cannot exchange two files atomically: a file is briefly missing during a rollback; recovery after a crash is not affected
+    warning: this file system cannot rename without replacing: a file that another program creates at the moment of a rollback could be replaced
     --- exit 0
     "#);
     assert_eq!(sandbox.read("notes.txt"), "good\n");

@@ -289,7 +289,7 @@ fn a_rollback_that_fails_after_the_command_is_told_with_the_way_on() {
     --- stderr
     Checkpoint 01KG9YV2300QJS22HDXJ4G4Q61 "before sh -c rm notes.txt; mkdir notes.txt; mkfifo notes.txt/pipe;…"
     The command failed with status 5.
-    error: cannot roll back after the command: 1 paths stand in the way; the first is notes.txt/pipe: a socket, FIFO or device
+    error: cannot roll back after the command: 1 paths block the rollback; the first is notes.txt/pipe: a socket, FIFO or device
     hint: Move what is in the way, or choose other paths with --path.
     hint: In the way: notes.txt/pipe: a socket, FIFO or device
     hint: The command failed with status 5. Try again with: safepoint rollback 01KG9YV2300QJS22HDXJ4G4Q61

@@ -228,7 +228,7 @@ fn a_busy_workspace_is_not_an_error_of_its_state() {
     Tests pass: `true`, N ms
     Read every byte, too, with --deep.
     --- stderr
-    warning: not looked at: another Safepoint is at work in $T/project
+    warning: not looked at: another Safepoint process is using $T/project
     --- exit 0
     ");
 }

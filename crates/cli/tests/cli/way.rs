@@ -9,7 +9,7 @@ use std::process::Command;
 
 /// Runs the command that an answer names, as a user would who pastes it.
 fn paste(told: &str, root: &Path) {
-    let command = told.split("free it with: ").nth(1).and_then(|rest| rest.lines().next());
+    let command = told.split("move it with: ").nth(1).and_then(|rest| rest.lines().next());
     assert!(command.is_some(), "no command in {told}");
     let command = command.unwrap_or_default().replace("$T", root.to_str().unwrap());
     assert!(Command::new("sh").arg("-c").arg(command).status().unwrap().success());
@@ -59,7 +59,7 @@ fn a_name_that_others_took_is_named_with_the_command_that_frees_it() {
     let sandbox = Sandbox::with_checkpoint();
     fs::write(sandbox.path("project/.safepoint"), "mine\n").unwrap();
     let told = sandbox.run(&["rollback", "@"]);
-    let named = ".safepoint: a file that is not Safepoint's, and Safepoint needs the name; free it with: mv -n -- $T/project/.safepoint $T/project/safepoint.aside\n";
+    let named = ".safepoint: a file that is not Safepoint's, and Safepoint needs the name; move it with: mv -n -- $T/project/.safepoint $T/project/safepoint.aside\n";
     assert!(told.contains(named), "{told}");
 }
 
@@ -123,7 +123,7 @@ fn a_checkpoint_that_holds_such_a_name_is_put_back_but_for_it() {
         + src/main.rs  put back
     Take it back with: safepoint undo
     --- stderr
-    warning: .safepoint is not put back and stays as it is: Safepoint itself needs this name; `safepoint cat` writes out what the checkpoint holds under it
+    warning: .safepoint is not put back and stays as it is: Safepoint uses this name; `safepoint cat` prints the file from the checkpoint
     --- exit 3
     "#);
     assert_eq!(sandbox.read("notes.txt"), "good\n");
@@ -171,7 +171,7 @@ fn a_mount_over_a_captured_folder_blocks_that_folder_and_not_the_rest() {
         ~ notes.txt  restored
     Take it back with: safepoint undo
     --- stderr
-    warning: src is not put back and stays as it is: another file system is mounted there
+    warning: src is not put back and stays as it is: another file system is mounted on it
     --- exit 3
     "#);
     assert_eq!(sandbox.read("notes.txt"), "good\n");
@@ -232,7 +232,7 @@ fn a_mount_over_the_own_folder_is_named() {
     sandbox.wreck();
     let told = sandbox.run(&["rollback", "@"]);
     assert!(
-        told.contains("another file system is mounted there") && told.ends_with("--- exit 12\n"),
+        told.contains("another file system is mounted on it") && told.ends_with("--- exit 12\n"),
         "{told}"
     );
     assert_eq!(sandbox.read("notes.txt"), "bad\n");

@@ -285,7 +285,7 @@ fn a_busy_workspace_is_told() {
     let output = sandbox.command(&["create"]).env("SAFEPOINT_TEST_LOCK_WAIT_MS", "50").output().unwrap();
     assert_snapshot!(sandbox.told(&output), @"
     --- stderr
-    error: cannot take a checkpoint: another Safepoint is at work in $T/project
+    error: cannot take a checkpoint: another Safepoint process is using $T/project
     Nothing was changed.
     hint: Wait until it has finished, then try again.
     --- exit 11
@@ -363,7 +363,7 @@ fn what_a_program_still_writes_into_a_displaced_file_is_kept() {
     assert_snapshot!(told.unwrap(), @"
     Rollback 01KG9YV2300QJS22HDXJ4G4Q61 was done; what it left behind is cleared away.
     --- stderr
-    warning: junk.log: changed while the rollback ran; that version is kept: safepoint cat 01KG9YYQ9053R1T2RMWKDG33ZD junk.log
+    warning: junk.log: changed during the rollback; that version is kept: safepoint cat 01KG9YYQ9053R1T2RMWKDG33ZD junk.log
     --- exit 0
     ");
     let kept = sandbox.json(&["list", "--json"])["data"]["checkpoints"][0].clone();

@@ -116,7 +116,7 @@ fn folders_that_forbid_writing_are_rolled_back_exactly() {
     user.shell("echo 3 > new; chmod 555 .");
     let (code, said) = user.safepoint(&["rollback", "@"]);
     assert_eq!(code, 12, "{said}");
-    assert!(said.contains("may not be written"), "{said}");
+    assert!(said.contains("is not writable"), "{said}");
     user.shell("chmod -R u+rwx .");
 }
 
@@ -163,7 +163,7 @@ fn what_was_displaced_and_may_not_be_read_stays_until_it_may() {
          for slot in .safepoint/apply-*/*; do if [ -d $slot ]; then chmod 300 $slot; else chmod 000 $slot; fi; done",
     );
     let (code, said) = user.safepoint(&["recover"]);
-    assert!(said.contains("it may not be read"), "{code} {said}");
+    assert!(said.contains("it is not readable"), "{code} {said}");
     assert!(user.project().join(".safepoint").exists());
     user.shell("chmod 600 .safepoint/apply-*/[0-9]");
     user.succeeds(&["recover"]);
@@ -187,7 +187,7 @@ fn a_folder_of_somebody_else_is_not_touched() {
     let before = user.image();
     let (code, said) = user.safepoint(&["rollback", "@"]);
     assert_eq!(code, 12, "{said}");
-    assert!(said.contains("may not be written"), "{said}");
+    assert!(said.contains("is not writable"), "{said}");
     assert_eq!(user.image(), before);
     user.shell("echo 2 > mine");
     user.succeeds(&["rollback", "@", "--path", "mine"]);
@@ -272,7 +272,7 @@ fn without_the_right_to_set_capabilities_all_else_goes_back() {
     user.shell("echo 1 > program; echo 1 > plain; echo 1 > other");
     set(&at("program"), CAPABILITY, &capability);
     user.succeeds(&["create", "-m", "then"]);
-    let told = "cannot put back the capabilities of program";
+    let told = "cannot restore the capabilities of program";
     // A write takes the capability away, and only root could give it again.
     user.shell("echo 2 > program; echo 2 > other");
     set(&at("plain"), CAPABILITY, &capability);
@@ -314,7 +314,7 @@ fn acls_go_back_in_the_hands_of_an_ordinary_user() {
     let foreign = acl([6, 4, 4, 4, 4]);
     set(&at("roots"), ACCESS, &foreign);
     let (code, said) = user.safepoint(&["rollback", "then", "--yes"]);
-    assert!(code == 0 && said.contains("cannot put back the ACL of roots"), "{code}: {said}");
+    assert!(code == 0 && said.contains("cannot restore the ACL of roots"), "{code}: {said}");
     assert_eq!(image(), before);
     assert_eq!(fs::read_to_string(at("locked/file")).unwrap(), "1\n");
     assert_eq!(get(&at("roots"), ACCESS), Some(foreign));

@@ -55,7 +55,7 @@ fn names_that_the_file_system_cannot_tell_apart_are_refused() {
     let failure = safepoint::Failure::from(&error);
     assert_eq!(failure.code, "obstructed");
     assert!(
-        failure.hints.iter().any(|hint| hint.contains("does not tell the two names apart")),
+        failure.hints.iter().any(|hint| hint.contains("these names are the same on this file system")),
         "{failure:?}"
     );
 }

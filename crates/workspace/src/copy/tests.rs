@@ -282,7 +282,7 @@ fn what_is_mounted_is_neither_copied_nor_deleted() {
         let program = std::env::current_exe().unwrap();
         match Command::new("unshare").args(["--mount", "--map-root-user", "true"]).status() {
             Ok(status) if status.success() => run_alone(unshare.arg(program), TEST),
-            _ => eprintln!("SKIPPED {TEST}: no mounts of one's own here"),
+            _ => eprintln!("SKIPPED {TEST}: cannot mount here"),
         }
         return;
     }
@@ -308,7 +308,7 @@ fn what_is_mounted_is_neither_copied_nor_deleted() {
         shell(mount, &place.to(""));
         let error = remove_tree(&place.to("")).unwrap_err();
         let WorkspaceError::RemoveCopy { path, source } = error else { panic!("{error}") };
-        assert_eq!((path, source.to_string().as_str()), (place.to(""), "something is mounted in it"));
+        assert_eq!((path, source.to_string().as_str()), (place.to(""), "a file system is mounted in it"));
         assert_eq!(fs::read_to_string(place.to(inside)).unwrap(), "1\n");
         shell(unmount, &place.to(""));
     }

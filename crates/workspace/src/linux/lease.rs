@@ -124,7 +124,7 @@ mod tests {
     fn asking_as_the_owner_gives_the_same_answer_and_the_thread_its_uid_back() {
         let own = rustix::process::geteuid();
         if !own.is_root() {
-            eprintln!("SKIPPED: takes root");
+            eprintln!("SKIPPED: needs root");
             return;
         }
         let folder = tempfile::tempdir().unwrap();

@@ -89,7 +89,7 @@ fn add_all(proc: &Path, inodes: &mut HashSet<u64>) -> io::Result<()> {
             return Ok(());
         }
     }
-    Err(io::Error::other("processes start all the time"))
+    Err(io::Error::other("processes keep starting"))
 }
 
 /// Returns the folders with numeric names.
@@ -146,7 +146,7 @@ fn add_descriptors(thread: &Path, inodes: &mut HashSet<u64>) -> io::Result<()> {
             u64::from_str_radix(value, radix).ok()
         };
         if number("scm_fds:", 10).unwrap_or(0) > 0 || number("UserFiles:", 10).unwrap_or(0) > 0 {
-            return Err(io::Error::other("descriptors are on their way to another process"));
+            return Err(io::Error::other("descriptors are in flight to another process"));
         }
         let flags = number("flags:", 8).unwrap_or(u64::MAX);
         let writes = flags & (libc::O_ACCMODE as u64) != libc::O_RDONLY as u64;
@@ -158,7 +158,7 @@ fn add_descriptors(thread: &Path, inodes: &mut HashSet<u64>) -> io::Result<()> {
         if writes && is_file()? {
             // Kernels before 5.14 do not report it.
             let inode =
-                number("ino:", 10).ok_or_else(|| io::Error::other("the kernel does not name inodes"))?;
+                number("ino:", 10).ok_or_else(|| io::Error::other("the kernel does not report inodes"))?;
             inodes.insert(inode);
         }
     }
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn an_open_descriptor_is_seen_and_its_end_too() {
         if written_inodes().is_none() {
-            eprintln!("SKIPPED: takes the right to inspect every process, outside of containers");
+            eprintln!("SKIPPED: needs permission to inspect every process, outside of containers");
             return;
         }
         let folder = tempfile::tempdir().unwrap();

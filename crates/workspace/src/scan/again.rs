@@ -271,7 +271,7 @@ impl Walk<'_> {
             match self.again(here, &facts, seen, then)? {
                 After::Same => break,
                 After::Changed => {}
-                After::Lost => return Err(failed(io::Error::other("it cannot be listed any more"))),
+                After::Lost => return Err(failed(io::Error::other("it can no longer be listed"))),
             }
         }
         Ok(())

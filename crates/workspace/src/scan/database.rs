@@ -284,7 +284,7 @@ impl Walk<'_> {
 
     /// Captures a database and its sidecar files.
     pub(super) fn database<'c>(&self, here: &Here<'_>, name: &[u8]) -> Result<Outcome<'c>, WorkspaceError> {
-        let mut why = "it changes although it is locked";
+        let mut why = "it changes despite its locks";
         for _ in 0..TRIES {
             let tried = match self.at_rest(here, name) {
                 Ok(None) => self.locked(here, name),
@@ -295,7 +295,7 @@ impl Walk<'_> {
                 Err(Miss::Again) => continue,
                 Err(Miss::TooLong) => match self.backed_up(here, name)? {
                     Some(outcomes) => return Ok(Outcome::Several(outcomes)),
-                    None => why = "it takes too long, and SQLite made no copy",
+                    None => why = "reading takes too long, and SQLite made no copy",
                 },
                 Err(Miss::Failed(error)) => return Err(error),
                 Ok(None) => why = "another program keeps it locked",
@@ -537,8 +537,8 @@ impl Walk<'_> {
         }
         let is_done = |outcome: &Outcome<'_>| matches!(outcome, Outcome::Done(_));
         if outcomes.iter().any(is_done) {
-            let lack = "the files of this database in the checkpoint may not fit together";
-            outcomes.push(Outcome::Told(format!("cannot read {path} at one moment: {why}; {lack}")));
+            let lack = "its files in the checkpoint may be inconsistent";
+            outcomes.push(Outcome::Told(format!("cannot read {path} consistently: {why}; {lack}")));
         }
         Ok(Outcome::Several(outcomes))
     }

@@ -112,7 +112,7 @@ impl Desk {
         assert!(self.memory.event.lock().unwrap().is_none(), "nothing was read");
         assert_eq!(tree, self.afresh());
         let (_, tree) = self.capture();
-        assert_eq!(tree, self.afresh(), "the cache vouched for what was not there");
+        assert_eq!(tree, self.afresh(), "the cache had a false hit");
         self.last_coverage()
     }
 
@@ -120,7 +120,7 @@ impl Desk {
     fn afresh(&self) -> ObjectId {
         let root = Root::open(&self.path("")).unwrap();
         let found = scan(&root, &self.memory, &ScanOptions::default(), &Silent).unwrap();
-        assert!(found.cache.is_none(), "nobody asked for one");
+        assert!(found.cache.is_none(), "a cache was written without being requested");
         self.coverage.replace(found.snapshot.coverage.clone());
         found.snapshot.tree().unwrap()
     }
@@ -166,7 +166,7 @@ fn what_a_changed_folder_was_is_told_from_the_cache() {
     }
     std::os::unix::fs::symlink("one", desk.path("a/b/link")).unwrap();
     desk.check(4);
-    assert_eq!(*desk.memory.recalled.lock().unwrap(), 0, "there was nothing before");
+    assert_eq!(*desk.memory.recalled.lock().unwrap(), 0, "the first capture has no old tree");
     desk.write("a/b/one", "changed");
     fs::remove_file(desk.path("a/b/two")).unwrap();
     desk.check(1);
@@ -214,7 +214,7 @@ fn a_database_and_its_log_are_read_together_or_not_at_all() {
     desk.write("data-shm", "index");
     assert_eq!(desk.capture().0, 2);
     let (read, tree) = desk.capture();
-    assert_eq!(read, 0, "what the cache vouches for is not read");
+    assert_eq!(read, 0, "cached files are not read");
     desk.write("data-wal", "log 2");
     assert_eq!(desk.capture().0, 2, "a new log");
     desk.write("data", &page("2"));
@@ -224,12 +224,12 @@ fn a_database_and_its_log_are_read_together_or_not_at_all() {
     fs::remove_file(desk.path("data-shm")).unwrap();
     assert_eq!(desk.capture().0, 0);
     fs::remove_file(desk.path("data-wal")).unwrap();
-    assert_eq!(desk.capture().0, 0, "the database alone is as it was");
+    assert_eq!(desk.capture().0, 0, "the database alone is unchanged");
     desk.write("data-wal", "log 1");
-    assert_eq!(desk.capture().0, 2, "a log that came up");
+    assert_eq!(desk.capture().0, 2, "a log that appeared");
     desk.write("data", &page("1"));
     let _ = desk.capture();
-    assert_ne!(desk.capture().1, tree, "times are part of it");
+    assert_ne!(desk.capture().1, tree, "times are part of the tree");
     // A file that is no database is independent of its neighbours.
     desk.write("text", "1");
     desk.write("text-wal", "1");
@@ -338,14 +338,14 @@ fn the_facts_of_a_folder_are_of_the_one_that_is_listed() {
         (opened.facts, opened.looked_at_ns > started_ns, name)
     };
     let facts = |name: &str| linux::facts_at(&here.fd, name.as_bytes()).unwrap();
-    let Item::Directory(folder) = walk.classify(&here, b"a", None).unwrap() else { panic!("no folder") };
-    assert_eq!(looks(&folder), (folder.facts, false, b"one".to_vec()), "no second look");
+    let Item::Directory(folder) = walk.classify(&here, b"a", None).unwrap() else { panic!("not a folder") };
+    assert_eq!(looks(&folder), (folder.facts, false, b"one".to_vec()), "no second statx");
     // Another folder has the name when it is opened.
     exchange(&desk.path("a"), &desk.path("b"));
     let opened = looks(&folder);
     assert_eq!(opened, (facts("a"), true, b"two".to_vec()));
     assert_ne!(opened.0.ino, folder.facts.ino);
-    assert_eq!(looks(&folder), opened, "listings are not believed any more");
+    assert_eq!(looks(&folder), opened, "listings are no longer trusted");
 }
 
 #[test]
