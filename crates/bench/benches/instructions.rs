@@ -1,14 +1,15 @@
-//! Instructions of the hot paths, counted by callgrind: the same on a busy machine as on a quiet one.
+//! Instructions of the hot paths, counted by callgrind: independent of the load of the machine.
 //!
-//! `cargo bench -p safepoint-bench --bench instructions` runs it, with valgrind and `gungraun-runner` installed. `safepoint-bench
-//! instructions` does so too, and compares the counts with `crates/bench/baseline.json`.
+//! Run it with `cargo bench -p safepoint-bench --bench instructions`; it needs valgrind and
+//! `gungraun-runner`. `safepoint-bench instructions` runs it too, and compares the counts with
+//! `crates/bench/baseline.json`.
 //!
-//! Callgrind counts a thread only from where that thread enters the function to be measured. The walk works on threads of its own,
-//! so there the whole process is counted, and the walk done many times, until setting up is a small part.
+//! Callgrind counts a thread only after it enters the measured function. The walk uses its own threads, so
+//! its benchmark counts the whole process and repeats the walk until the setup is a small part.
 
 #![allow(clippy::disallowed_methods, reason = "benchmarks lay out folders")]
-#![allow(clippy::expect_used, reason = "a benchmark that cannot go on fails")]
-#![allow(missing_docs, reason = "the macros make items without")]
+#![allow(clippy::expect_used, reason = "a benchmark fails on any error")]
+#![allow(missing_docs, reason = "the macros generate undocumented items")]
 
 use gungraun::{
     Callgrind, EntryPoint, LibraryBenchmarkConfig, library_benchmark, library_benchmark_group, main,
@@ -50,7 +51,7 @@ fn entries() -> Vec<Entry> {
 }
 
 fn tree() -> Tree {
-    Tree::new(entries()).expect("names that are fine")
+    Tree::new(entries()).expect("valid names")
 }
 
 fn tree_bytes() -> Vec<u8> {
@@ -66,7 +67,7 @@ fn tree_encode(tree: Tree) -> Vec<u8> {
 #[library_benchmark]
 #[bench::of_1000(tree_bytes())]
 fn tree_decode(bytes: Vec<u8>) -> Tree {
-    black_box(Tree::decode(&bytes).expect("what was encoded"))
+    black_box(Tree::decode(&bytes).expect("encoded tree decodes"))
 }
 
 fn small_files() -> Vec<Vec<u8>> {
@@ -79,7 +80,7 @@ fn hash_small_files(files: Vec<Vec<u8>>) -> Vec<ObjectId> {
     black_box(files.iter().map(|bytes| ObjectId::of(ObjectKind::Chunk, bytes)).collect())
 }
 
-/// A store in a folder that goes when it is dropped, after the store.
+/// Store in a temporary folder, which is deleted after the store is dropped.
 struct Kept {
     store: Store,
     folder: TempDir,
@@ -106,7 +107,7 @@ fn pack_write((kept, files): (Kept, Vec<Vec<u8>>)) -> Kept {
     kept
 }
 
-/// A captured folder: its root, the store, what was seen and the cache.
+/// Captured folder: root, store, snapshot and cache.
 struct Captured {
     kept: Kept,
     root: PathBuf,
@@ -146,7 +147,7 @@ fn captured() -> Captured {
     let kept = empty_store();
     let root = kept.folder.path().join("work");
     lay_out(&root);
-    // What was written in the same tick of the clock as the capture is not vouched for.
+    // Files written in the same clock tick as the capture are not trusted.
     std::thread::sleep(std::time::Duration::from_millis(100));
     let (snapshot, cache) = capture(&kept, &root);
     Captured { kept, root, snapshot, cache }
@@ -189,7 +190,7 @@ fn restore_plan((before, now): (Captured, Snapshot)) -> (Captured, Plan) {
     (before, black_box(last))
 }
 
-/// Everything is counted, by one thread that works: the order of several would not be the same twice.
+/// Counts the whole process with one worker thread: the order of several threads is not reproducible.
 fn whole_process() -> LibraryBenchmarkConfig {
     let mut config = LibraryBenchmarkConfig::default();
     config.env("RAYON_NUM_THREADS", "1").tool(Callgrind::default().entry_point(EntryPoint::None));

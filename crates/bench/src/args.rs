@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line.
 
 use crate::generate::Shape;
 use crate::works::Work;
@@ -6,39 +6,39 @@ use clap::{Args as Group, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Measures Safepoint: beside other tools, as things grow, in instructions.
+/// Measures Safepoint against other tools, its growth, and its instruction counts.
 #[derive(Debug, Parser)]
 #[command(name = "safepoint-bench", version)]
 pub(crate) struct Args {
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// What there is to do.
+/// Commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// The same work by Safepoint and by the other tools that are installed, in one run
+    /// Measure the same work with Safepoint and the other installed tools
     Compare(Compare),
-    /// How the cost grows with files, changes and checkpoints
+    /// Measure how the cost grows with files, changes and checkpoints
     Scaling(Scaling),
-    /// Make a tree of a known shape
+    /// Create a tree of a known shape
     Generate(Generate),
-    /// Instructions of the hot paths, compared with the baseline
+    /// Count instructions of the hot paths and compare with the baseline
     Instructions(Instructions),
-    /// Run a command and say as JSON what it took
+    /// Run a command and print its cost as JSON
     #[command(hide = true)]
     Measured {
-        /// The program and its arguments
+        /// Program and its arguments
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
 }
 
-/// Where figures go.
+/// Output files.
 #[derive(Debug, Default, Clone, Group)]
 pub(crate) struct Outputs {
-    /// Write every figure as JSON
+    /// Write all figures as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Write plots
@@ -52,37 +52,37 @@ pub(crate) struct Outputs {
 /// Arguments of `compare`.
 #[derive(Debug, Group)]
 pub(crate) struct Compare {
-    /// The tree to copy and work on; it is only read
+    /// Tree to copy and work on; it is only read
     #[arg(long, value_name = "DIR", required_unless_present = "generate", conflicts_with = "generate")]
     pub(crate) tree: Option<PathBuf>,
-    /// Make a tree of this shape in place of one that is there
+    /// Generate a tree of this shape
     #[arg(long, value_name = "SHAPE")]
     pub(crate) generate: Option<Shape>,
-    /// Where copies and stores lie meanwhile [default: /var/tmp]
+    /// Folder for copies and stores during the run [default: /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub(crate) work: Option<PathBuf>,
-    /// How often each work is measured
+    /// Repetitions of each work
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: u32,
-    /// These works alone
+    /// Run only these works
     #[arg(long, value_name = "WORK", value_delimiter = ',')]
     pub(crate) only: Vec<Work>,
-    /// These tools alone [default: all that are installed]
+    /// Run only these tools [default: all that are installed]
     #[arg(long, value_name = "TOOL", value_delimiter = ',')]
     pub(crate) tools: Vec<String>,
-    /// Where the program of a tool is, as in jj=/opt/jj/bin/jj
+    /// Path of a tool's program, such as jj=/opt/jj/bin/jj
     #[arg(long = "tool", value_name = "TOOL=PATH", value_parser = tool_at)]
     pub(crate) programs: Vec<(String, PathBuf)>,
-    /// The safepoint to measure [default: the one beside this program, built by cargo if need be]
+    /// The safepoint to measure [default: next to this program, built by cargo if missing]
     #[arg(long, value_name = "PATH")]
     pub(crate) safepoint: Option<PathBuf>,
-    /// How large the large file is
+    /// Size of the large file
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) big_mib: u64,
-    /// How many checkpoints in a row
+    /// Number of consecutive checkpoints
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) checkpoints: u32,
-    /// Where figures go.
+    /// Output files.
     #[command(flatten)]
     pub(crate) outputs: Outputs,
 }
@@ -90,19 +90,19 @@ pub(crate) struct Compare {
 /// Arguments of `scaling`.
 #[derive(Debug, Group)]
 pub(crate) struct Scaling {
-    /// Where trees and stores lie meanwhile [default: /var/tmp]
+    /// Folder for trees and stores during the run [default: /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub(crate) work: Option<PathBuf>,
-    /// How often each point is measured
+    /// Repetitions of each point
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: u32,
-    /// Small sizes, to see that it works
+    /// Use small sizes, as a smoke test
     #[arg(long)]
     pub(crate) quick: bool,
-    /// The safepoint to measure [default: the one beside this program, built by cargo if need be]
+    /// The safepoint to measure [default: next to this program, built by cargo if missing]
     #[arg(long, value_name = "PATH")]
     pub(crate) safepoint: Option<PathBuf>,
-    /// Where figures go.
+    /// Output files.
     #[command(flatten)]
     pub(crate) outputs: Outputs,
 }
@@ -110,11 +110,11 @@ pub(crate) struct Scaling {
 /// Arguments of `generate`.
 #[derive(Debug, Group)]
 pub(crate) struct Generate {
-    /// What to make
+    /// Shape of the tree
     pub(crate) shape: Shape,
-    /// Where; it must not be there yet
+    /// Folder to create; it must not exist
     pub(crate) dir: PathBuf,
-    /// Another seed makes another tree
+    /// Seed of the content
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -125,10 +125,10 @@ pub(crate) struct Instructions {
     /// Write the counts as the new baseline
     #[arg(long)]
     pub(crate) record: bool,
-    /// By how many percent a count may grow
+    /// Allowed growth of a count, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 3.0)]
     pub(crate) tolerance: f64,
-    /// The baseline [default: the one in the repository]
+    /// Baseline file [default: the one in the repository]
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
 }
@@ -136,6 +136,6 @@ pub(crate) struct Instructions {
 fn tool_at(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.into(), path.into())),
-        _ => Err("write it as TOOL=PATH".into()),
+        _ => Err("expected TOOL=PATH".into()),
     }
 }

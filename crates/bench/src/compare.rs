@@ -1,7 +1,7 @@
-//! The same works by every tool, in one run, by turns: in come a tree and tools, out comes a [`Report`].
+//! Runs the same works with every tool, in turns: from a tree and tools to a [`Report`].
 //!
-//! Each tool has a copy of the tree. All copies get the same changes, so that at every moment they are equal; before anything
-//! is measured what waits to be written is written. Whoever goes first changes from one repetition to the next.
+//! Each tool has a copy of the tree. All copies get the same changes, so they are equal at every moment.
+//! Dirty data is written back before each measurement. The first tool changes with each repetition.
 
 mod alone;
 mod tree;
@@ -20,7 +20,7 @@ use crate::works::Work;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// `compare`.
+/// Runs `compare`.
 pub(crate) fn run(args: &Compare) -> Result<ExitCode> {
     let ground = Ground::new(args.work.as_deref())?;
     let found = find_tools(args)?;
@@ -47,7 +47,7 @@ fn source_tree(args: &Compare, ground: &Ground) -> Result<(String, PathBuf)> {
     match (&args.tree, args.generate) {
         (Some(tree), _) => {
             if !tree.is_dir() {
-                return Err(Failure::new(format!("--tree {}: it is not a folder", tree.display())));
+                return Err(Failure::new(format!("--tree {}: not a folder", tree.display())));
             }
             let name = tree.file_name().map(|name| name.to_string_lossy().into_owned());
             Ok((name.unwrap_or_else(|| tree.display().to_string()), tree.clone()))
@@ -79,14 +79,14 @@ fn tell(args: &Compare, report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// A tool in the run.
+/// Tool in the run.
 struct Contender {
     tool: Box<dyn Tool>,
     version: String,
     place: Place,
-    /// The number of the last checkpoint.
+    /// Number of the last checkpoint.
     number: u64,
-    /// Why it cannot go on.
+    /// Reason for its elimination.
     failed: Option<String>,
     sizes: StoreSize,
 }
@@ -124,7 +124,7 @@ impl Contender {
     }
 }
 
-/// What was measured of one work so far.
+/// Measurements of one work.
 #[derive(Default)]
 struct Measured {
     limit: Series,
@@ -143,7 +143,7 @@ impl Measured {
     }
 }
 
-/// A run of works.
+/// Run of works.
 struct Run<'a> {
     args: &'a Compare,
     ground: &'a Path,
@@ -151,7 +151,7 @@ struct Run<'a> {
     works: Vec<WorkResult>,
     checks: Vec<Check>,
     flushes: Option<report::Flushes>,
-    /// What the bare program writes for the first checkpoint.
+    /// Bytes that the bare program writes for the first checkpoint.
     limit_bytes: Option<u64>,
 }
 
@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
         self.args.only.is_empty() || self.args.only.contains(&work)
     }
 
-    /// Does something with each tool that can still go on, in this repetition's order. A tool that fails is out.
+    /// Calls `act` for each remaining tool, in the order of this repetition. A tool that fails is eliminated.
     fn each(&mut self, repetition: u32, mut act: impl FnMut(usize, &mut Contender) -> Result<()>) {
         let count = self.contenders.len();
         for turn in 0..count {
@@ -189,7 +189,7 @@ impl<'a> Run<'a> {
                 continue;
             }
             if let Err(failure) = act(at, contender) {
-                eprintln!("{} is out: {failure}", contender.name());
+                eprintln!("{} is eliminated: {failure}", contender.name());
                 contender.failed = Some(failure.to_string());
             }
         }
@@ -210,14 +210,14 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// Compares every tree with what it should be.
+    /// Compares every tree with the expected one.
     fn check(&mut self, work: Work, repetition: u32, expected: &Image) {
         let mut found = Vec::new();
         self.each(repetition, |_, contender| {
             let lines = expected.difference(&Image::read(&contender.place.tree)?);
             let (tool, differences) = (contender.name().to_owned(), lines.len());
             if differences > 0 {
-                eprintln!("{tool} did not put back what was there: {differences} paths differ, {}", lines[0]);
+                eprintln!("{tool} did not restore the tree: {differences} paths differ, {}", lines[0]);
             }
             let examples = lines.into_iter().take(5).collect();
             found.push(Check { tool, work, repetition, differences, examples });

@@ -1,4 +1,4 @@
-//! The same changes in every copy: in come names of files and a seed, out come appended lines.
+//! Same edits in every copy: appends lines to files, chosen by a seed.
 
 use crate::failure::{Result, Tried};
 use std::fs::OpenOptions;
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Dice(u64);
 
 impl Dice {
-    /// Dice that fall as the seed says.
+    /// Creates a generator from a seed.
     pub(crate) fn new(seed: u64) -> Self {
-        // Xorshift stays at zero for ever; spreading the bits makes seeds that lie close fall differently from the start.
+        // Xorshift never leaves zero; spreading the bits makes nearby seeds differ from the start.
         let mut dice = Self(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         dice.next();
         dice
@@ -25,17 +25,17 @@ impl Dice {
         self.0
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
-    /// Eight bytes without a pattern.
+    /// Returns eight bytes without a pattern.
     pub(crate) fn bytes(&mut self) -> [u8; 8] {
         self.next().wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes()
     }
 
-    /// A line of words that do not repeat much: it compresses as source code does.
+    /// Returns a line of varied words that compresses like source code.
     pub(crate) fn line(&mut self) -> String {
         let words: Vec<String> =
             (0..3 + self.below(8)).map(|_| format!("w{:x}", self.below(3_000))).collect();
@@ -43,7 +43,7 @@ impl Dice {
     }
 }
 
-/// So many of these files, none twice; all of them where there are fewer.
+/// Chooses up to `count` different files.
 pub(crate) fn choose(files: &[PathBuf], count: usize, seed: u64) -> Vec<PathBuf> {
     let mut dice = Dice::new(seed);
     let mut left: Vec<usize> = (0..files.len()).collect();
@@ -55,7 +55,7 @@ pub(crate) fn choose(files: &[PathBuf], count: usize, seed: u64) -> Vec<PathBuf>
     chosen
 }
 
-/// Appends a line to each of these files below `root`; what the lines say comes from the seed.
+/// Appends a line to each of these files below `root`; the seed determines the text.
 pub(crate) fn append(root: &Path, files: &[PathBuf], seed: u64) -> Result<()> {
     let mut dice = Dice::new(seed);
     for file in files {

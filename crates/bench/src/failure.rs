@@ -1,12 +1,12 @@
-//! What went wrong: what was tried, on what, and why it failed.
+//! Error: the attempt, its object and its cause.
 
 use std::error::Error;
 use std::fmt;
 
-/// A result of this program.
+/// Result of this program.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
-/// An attempt that failed.
+/// Failed attempt.
 #[derive(Debug)]
 pub(crate) struct Failure {
     tried: String,
@@ -14,7 +14,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure that has no other behind it.
+    /// Creates a failure without a cause.
     pub(crate) fn new(what: impl Into<String>) -> Self {
         Self { tried: what.into(), why: None }
     }
@@ -31,9 +31,9 @@ impl fmt::Display for Failure {
 
 impl Error for Failure {}
 
-/// Says what was tried.
+/// Adds context to errors.
 pub(crate) trait Tried<T> {
-    /// The error becomes "`what`: the error".
+    /// Turns the error into "`what`: the error".
     fn tried(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 

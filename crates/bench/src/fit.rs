@@ -1,19 +1,20 @@
-//! How a cost grows: in come points, out comes the exponent of the curve that fits them best.
+//! Growth of a cost: fits a curve to points and returns its exponent.
 
 use serde::Serialize;
 
-/// A curve through points.
+/// Curve through points.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Fit {
-    /// Of `time = factor * n ^ exponent`: least squares of the logarithms.
+    /// Exponent of `time = factor * n ^ exponent`: least squares of the logarithms.
     pub(crate) exponent: f64,
-    /// Of `time = constant + factor * n ^ beyond_constant`: where a process has to start whatever it does, this is how the rest grows.
+    /// Exponent of `time = constant + factor * n ^ beyond_constant`: the growth beyond the start of a
+    /// process.
     pub(crate) beyond_constant: Option<f64>,
-    /// The constant of that, in seconds.
+    /// Constant of that curve, in seconds.
     pub(crate) constant: Option<f64>,
 }
 
-/// Fits a curve through points that lie at more than one place; nothing otherwise.
+/// Fits a curve through points; `None` if all have the same `n`.
 pub(crate) fn fit(points: &[(f64, f64)]) -> Option<Fit> {
     let logarithms: Vec<(f64, f64)> = points
         .iter()
@@ -25,7 +26,7 @@ pub(crate) fn fit(points: &[(f64, f64)]) -> Option<Fit> {
     Some(Fit { exponent, beyond_constant: beyond.map(|b| b.0), constant: beyond.map(|b| b.1) })
 }
 
-/// The straight line `a + b x` with the least weighted squares.
+/// Returns the straight line `a + b x` with the least weighted squares.
 fn line(points: &[(f64, f64)], weights: &[f64]) -> Option<(f64, f64)> {
     let sum = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
         points.iter().zip(weights).map(|((x, y), weight)| weight * of(*x, *y)).sum()
@@ -40,8 +41,8 @@ fn line(points: &[(f64, f64)], weights: &[f64]) -> Option<(f64, f64)> {
     Some((y - slope * x, slope))
 }
 
-/// Tries exponents, each with the constant and factor that suit it best. Errors count in proportion to the time, so that the small
-/// points have a say. Nothing with fewer than four points, when nothing grows, or when the constant would be negative.
+/// Tries exponents, each with its best constant and factor. Errors are relative, so that small points count.
+/// Returns `None` for fewer than four points, for no growth, or for a negative constant.
 fn beyond_constant(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     if points.len() < 4 {
         return None;

@@ -1,4 +1,4 @@
-//! Makes trees of a known shape, for who has none at hand. The same shape and seed make the same tree, byte for byte.
+//! Generates trees of a known shape. The same shape and seed give the same tree, byte for byte.
 
 use crate::args::Generate;
 use crate::edits::Dice;
@@ -10,11 +10,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What a tree looks like.
+/// Shape of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Shape {
-    /// 10,000 small files, a hundred in a folder
+    /// 10,000 small files, 100 per folder
     #[value(name = "files-10k")]
     Files10k,
     /// 100,000 small files
@@ -23,21 +23,21 @@ pub(crate) enum Shape {
     /// 1,000,000 small files
     #[value(name = "files-1m")]
     Files1m,
-    /// 600 packages of JavaScript, some nested, with links in .bin
+    /// 600 JavaScript packages, some nested, with links in .bin
     #[value(name = "node_modules")]
     NodeModules,
     /// Apps and libraries with sources, tests, documents and some assets
     Monorepo,
 }
 
-/// `generate SHAPE DIR`.
+/// Runs `generate SHAPE DIR`.
 pub(crate) fn run(args: &Generate) -> Result<ExitCode> {
     let files = make(args.shape, &args.dir, args.seed)?;
     println!("{files} files in {}", args.dir.display());
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a tree in a folder that is not there yet, and gives how many files it has.
+/// Creates a tree in a new folder and returns the number of files.
 pub(crate) fn make(shape: Shape, dir: &Path, seed: u64) -> Result<u64> {
     let plan = match shape {
         Shape::Files10k => plain(10_000, 200..=16_000),
@@ -49,20 +49,20 @@ pub(crate) fn make(shape: Shape, dir: &Path, seed: u64) -> Result<u64> {
     lay_out(dir, &plan, seed)
 }
 
-/// Makes a tree of so many small files.
+/// Creates a tree of `count` small files.
 pub(crate) fn make_files(count: u64, dir: &Path, seed: u64) -> Result<u64> {
     lay_out(dir, &plain(count, 200..=8_000), seed)
 }
 
-/// One thing to be made.
+/// Entry to create.
 enum Piece {
-    /// Text of a length between these.
+    /// Text with a length in this range.
     Text(PathBuf, std::ops::RangeInclusive<u64>),
-    /// A program of text.
+    /// Executable script.
     Script(PathBuf),
-    /// Bytes that do not compress.
+    /// Incompressible bytes.
     Asset(PathBuf, u64),
-    /// A link to somewhere.
+    /// Link and its target.
     Link(PathBuf, PathBuf),
 }
 
@@ -150,7 +150,7 @@ fn monorepo(seed: u64) -> Vec<Piece> {
 
 fn lay_out(dir: &Path, pieces: &[Piece], seed: u64) -> Result<u64> {
     if dir.exists() {
-        return Err(Failure::new(format!("making a tree in {}: it is there already", dir.display())));
+        return Err(Failure::new(format!("making a tree in {}: it already exists", dir.display())));
     }
     let mut folders: Vec<PathBuf> =
         pieces.iter().filter_map(|piece| Some(dir.join(piece.path().parent()?))).collect();
@@ -170,7 +170,7 @@ fn lay_out(dir: &Path, pieces: &[Piece], seed: u64) -> Result<u64> {
 fn put(piece: &Piece, path: &Path, mut dice: Dice) -> std::io::Result<()> {
     match piece {
         Piece::Text(_, bytes) => {
-            // Many small ones and few large: the smaller of two throws.
+            // The minimum of two throws gives many small files and few large ones.
             let span = bytes.end() - bytes.start() + 1;
             let length = bytes.start() + dice.below(span).min(dice.below(span));
             fs::write(path, text(&mut dice, length))
@@ -192,7 +192,7 @@ fn text(dice: &mut Dice, bytes: u64) -> String {
     text
 }
 
-/// Bytes that do not compress.
+/// Returns incompressible bytes.
 pub(crate) fn noise(dice: &mut Dice, bytes: u64) -> Vec<u8> {
     let mut noise: Vec<u8> = (0..bytes.div_ceil(8)).flat_map(|_| dice.bytes()).collect();
     noise.truncate(bytes as usize);
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(read("a"), read("b"));
         assert_ne!(read("a"), read("c"));
         assert_eq!(read("a").files().len(), 300);
-        assert!(make_files(1, &at("a"), 1).unwrap_err().to_string().contains("there already"));
+        assert!(make_files(1, &at("a"), 1).unwrap_err().to_string().contains("already exists"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The folders that everything happens in: copies of a tree, and what they take on the disk.
+//! Working folders: copies of a tree, and their size on disk.
 //!
-//! A copy leaves out the folders of version control and the files that tell tools what to pass over, so that every tool has
-//! the same to do. Modes, links and times are kept. The original is only read.
+//! A copy leaves out version control folders and ignore files, so that every tool has the same work. Modes,
+//! links and times are kept. The original is only read.
 
 use crate::failure::{Failure, Result, Tried};
 use crate::image::TOOL_FOLDERS;
@@ -11,16 +11,16 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// What tells tools to pass files over, or to change them.
+/// Files that make tools ignore or change other files.
 const RULES: [&str; 5] = [".gitignore", ".gitattributes", ".gitmodules", ".ignore", ".safepointignore"];
 
-/// A folder to work in, removed at the end.
+/// Working folder, removed at the end.
 pub(crate) struct Ground {
     folder: TempDir,
 }
 
 impl Ground {
-    /// A new folder in `dir`. Without one in `/var/tmp`, which is on a disk where `/tmp` often is in memory.
+    /// Creates a folder in `dir`, by default in `/var/tmp`: that is on disk, while `/tmp` is often in memory.
     pub(crate) fn new(dir: Option<&Path>) -> Result<Self> {
         let dir = match dir {
             Some(dir) => dir.to_owned(),
@@ -38,7 +38,7 @@ impl Ground {
         Ok(Self { folder })
     }
 
-    /// The folder.
+    /// Path of the folder.
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -79,7 +79,7 @@ fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
     File::open(to)?.set_times(FileTimes::new().set_modified(modified))
 }
 
-/// What folders or files take on the disk, as du(1) counts it. What is not there takes nothing.
+/// Returns the size on disk, as du(1) counts it; 0 if the path is missing.
 pub(crate) fn disk_bytes(path: &Path) -> u64 {
     let Ok(about) = fs::symlink_metadata(path) else { return 0 };
     let below = fs::read_dir(path)
@@ -87,7 +87,7 @@ pub(crate) fn disk_bytes(path: &Path) -> u64 {
     about.blocks() * 512 + below.unwrap_or(0)
 }
 
-/// Removes a folder that a tool made, if it is there.
+/// Removes a tool's folder, if it exists.
 pub(crate) fn remove(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -1,6 +1,7 @@
-//! A folder as a value, to see whether a tool put back what was there: names, types, contents, modes.
+//! Folder as a value, to check what a tool restored: names, types, contents, modes.
 //!
-//! Not seen: times, owners, attributes, which not every tool promises to keep. The folders that tools keep in a tree are left out.
+//! Times, owners and attributes are ignored, because not every tool keeps them. Tools' own folders are left
+//! out.
 
 use crate::failure::{Result, Tried};
 use rayon::prelude::*;
@@ -12,16 +13,16 @@ use std::path::{Path, PathBuf};
 /// Folders that tools keep at the root of a tree.
 pub(crate) const TOOL_FOLDERS: [&str; 4] = [".git", ".jj", ".hg", ".safepoint"];
 
-/// One entry.
+/// Entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Node {
-    /// A file's length and hash.
+    /// Length and hash of a file.
     File(u64, [u8; 32]),
-    /// A directory.
+    /// Directory.
     Directory,
-    /// Where a link leads.
+    /// Target of a link.
     Link(PathBuf),
-    /// Whatever else there may be.
+    /// Any other type.
     Other,
 }
 
@@ -30,7 +31,7 @@ pub(crate) enum Node {
 pub(crate) struct Image(BTreeMap<PathBuf, (u32, Node)>);
 
 impl Image {
-    /// Reads a folder, every byte of it.
+    /// Reads a folder, including all content.
     pub(crate) fn read(root: &Path) -> Result<Self> {
         let mut found = Vec::new();
         list(root, Path::new(""), &mut found)?;
@@ -47,12 +48,12 @@ impl Image {
         Ok(Self(nodes.into_iter().collect()))
     }
 
-    /// The regular files, in order.
+    /// Returns the regular files, sorted.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.below(Path::new(""))
     }
 
-    /// The regular files below a folder.
+    /// Returns the regular files below a folder.
     pub(crate) fn below(&self, folder: &Path) -> Vec<PathBuf> {
         let of = self.0.iter().filter(|(path, (_, node))| {
             matches!(node, Node::File(..)) && (folder.as_os_str().is_empty() || path.starts_with(folder))
@@ -60,18 +61,18 @@ impl Image {
         of.map(|(path, _)| path.clone()).collect()
     }
 
-    /// How many directories there are.
+    /// Returns the number of directories.
     pub(crate) fn directories(&self) -> usize {
         self.0.values().filter(|(_, node)| *node == Node::Directory).count()
     }
 
-    /// Bytes in files.
+    /// Returns the bytes in files.
     pub(crate) fn bytes(&self) -> u64 {
         let length = |(_, node): &(u32, Node)| if let Node::File(bytes, _) = node { *bytes } else { 0 };
         self.0.values().map(length).sum()
     }
 
-    /// The folders of the first level, those with most files first.
+    /// Returns the top-level folders, those with most files first.
     pub(crate) fn folders(&self) -> Vec<(PathBuf, usize)> {
         let mut counts: BTreeMap<PathBuf, usize> = BTreeMap::new();
         for file in self.files() {
@@ -85,7 +86,7 @@ impl Image {
         folders
     }
 
-    /// What is not the same in `other`, one line each.
+    /// Returns the differences from `other`, one per line.
     pub(crate) fn difference(&self, other: &Image) -> Vec<String> {
         let mut lines = Vec::new();
         for (path, node) in &self.0 {
@@ -96,7 +97,7 @@ impl Image {
             }
         }
         let added = other.0.keys().filter(|path| !self.0.contains_key(*path));
-        lines.extend(added.map(|path| format!("{} should not be there", path.display())));
+        lines.extend(added.map(|path| format!("{} is unexpected", path.display())));
         lines
     }
 }
@@ -158,7 +159,7 @@ mod tests {
         fs::create_dir(at(".git")).unwrap();
         let after = Image::read(folder.path()).unwrap();
         let lines = before.difference(&after);
-        assert_eq!(lines, ["content differs", "gone is missing", "mode differs", "new should not be there"]);
+        assert_eq!(lines, ["content differs", "gone is missing", "mode differs", "new is unexpected"]);
         assert_eq!(before.folders(), [(PathBuf::from("d"), 1)]);
     }
 }

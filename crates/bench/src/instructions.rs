@@ -1,7 +1,7 @@
-//! Instruction counts of the hot paths, compared with those on record: in comes the benchmark `instructions`, out comes a table, and
-//! a failure where a count grew by more than the tolerance.
+//! Compares instruction counts of the hot paths with the baseline: prints a table, and fails if a count grew
+//! beyond the tolerance.
 //!
-//! Counts depend on the compiler and on the machine's instruction set, so a baseline says with which it was recorded.
+//! Counts depend on the compiler and the instruction set, so the baseline names both.
 
 use crate::args::Instructions;
 use crate::failure::{Failure, Result, Tried};
@@ -13,16 +13,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Counts on record.
+/// Recorded counts.
 #[derive(Debug, Serialize, Deserialize)]
 struct Baseline {
-    /// The compiler and the architecture.
+    /// Compiler and architecture.
     recorded_with: String,
     /// Instructions by benchmark.
     counts: BTreeMap<String, u64>,
 }
 
-/// `instructions`.
+/// Runs `instructions`.
 pub(crate) fn run(args: &Instructions) -> Result<ExitCode> {
     let path = args.baseline.clone().unwrap_or_else(|| own_folder().join("baseline.json"));
     let counts = count()?;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Instructions) -> Result<ExitCode> {
     let baseline: Baseline =
         serde_json::from_slice(&text).tried(|| format!("reading the baseline {}", path.display()))?;
     if baseline.recorded_with != recorded_with {
-        eprintln!("the baseline is of {}, this is {recorded_with}", baseline.recorded_with);
+        eprintln!("the baseline was recorded with {}, this is {recorded_with}", baseline.recorded_with);
     }
     let (table, is_worse) = compare(&baseline.counts, &counts, args.tolerance);
     println!("{}", table.text());
@@ -53,7 +53,7 @@ fn compiler() -> Result<String> {
     Ok(format!("{} on {}", String::from_utf8_lossy(&output.stdout).trim(), std::env::consts::ARCH))
 }
 
-/// Runs the benchmark in a folder of its own for what callgrind writes, and reads the counts there.
+/// Runs the benchmark with a separate output folder for callgrind and reads the counts.
 fn count() -> Result<BTreeMap<String, u64>> {
     let home = tempfile::tempdir().tried(|| "making a folder for callgrind's output".into())?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -72,13 +72,13 @@ fn count() -> Result<BTreeMap<String, u64>> {
     let mut counts = BTreeMap::new();
     read_counts(home.path(), &mut counts)?;
     match counts.is_empty() {
-        true => Err(Failure::new("the benchmark left no output of callgrind")),
+        true => Err(Failure::new("the benchmark left no callgrind output")),
         false => Ok(counts),
     }
 }
 
-/// Adds up, for each benchmark, what callgrind's files below `dir` say. A benchmark has a folder named as its function and its case; a
-/// process has a file for each of its threads or one for all.
+/// Sums the counts of callgrind's files below `dir` for each benchmark. The folder of a benchmark has the
+/// name of its function and case; a process writes one file, or one per thread.
 fn read_counts(dir: &Path, counts: &mut BTreeMap<String, u64>) -> Result<()> {
     for entry in fs::read_dir(dir).tried(|| format!("reading {}", dir.display()))? {
         let path = entry.tried(|| format!("reading {}", dir.display()))?.path();
@@ -94,13 +94,14 @@ fn read_counts(dir: &Path, counts: &mut BTreeMap<String, u64>) -> Result<()> {
     Ok(())
 }
 
-/// The first number after `totals:`, or where there is none `summary:`: instructions, which come first among the events.
+/// Returns the first number after `totals:`, or else after `summary:`: instructions are the first event.
 fn total(text: &str) -> Option<u64> {
     let after = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
     after("totals:").or_else(|| after("summary:"))?.split_whitespace().next()?.parse().ok()
 }
 
-/// A table of both, and whether any count grew too much. What is on record and was not counted counts as worse.
+/// Returns a table of both, and true if a count grew too much. A recorded benchmark without a count is a
+/// failure.
 fn compare(
     baseline: &BTreeMap<String, u64>,
     counts: &BTreeMap<String, u64>,
@@ -142,7 +143,7 @@ mod tests {
         let verdict = |of: &[(&str, u64)]| compare(&baseline, &counts(of), 3.0).1;
         assert!(!verdict(&[("walk", 1_030), ("plan", 900)]));
         assert!(verdict(&[("walk", 1_031), ("plan", 1_000)]));
-        assert!(verdict(&[("walk", 1_000)]), "one that is gone is not taken for fast");
+        assert!(verdict(&[("walk", 1_000)]), "a missing benchmark is not an improvement");
         assert!(!verdict(&[("walk", 1_000), ("plan", 1_000), ("new", 5)]));
     }
 

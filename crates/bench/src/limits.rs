@@ -1,7 +1,8 @@
-//! The least that any tool must do, measured beside the tools.
+//! Lower limits of the cost for any tool, measured together with the tools.
 //!
 //! * a bare parallel walk: every directory opened and read, statx(2) on every entry;
-//! * read, hash, compress, write: every byte read once, BLAKE3, zstd at the store's level, one file written, one flush;
+//! * read, hash, compress, write: every byte read once, BLAKE3, zstd at the store's level, one file written,
+//!   one flush;
 //! * one flush of a small file that grew.
 
 use crate::failure::{Result, Tried};
@@ -17,14 +18,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// The level at which the store compresses.
+/// Compression level of the store.
 const LEVEL: i32 = 3;
-/// So much is gathered before it is written.
+/// Size of the write buffer.
 const WRITE_BYTES: usize = 4 << 20;
-/// The pieces in which a large file is read.
+/// Piece size for reading a large file.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Walks a tree, and gives how many entries there are and how long it took.
+/// Walks a tree; returns the number of entries and the time.
 pub(crate) fn walk(root: &Path) -> Result<(u64, f64)> {
     let began = Instant::now();
     let entries = open_folder(CWD, root).and_then(|folder| walk_folder(&folder, true));
@@ -65,8 +66,8 @@ fn walk_folder(folder: &OwnedFd, is_root: bool) -> io::Result<u64> {
     Ok(count + below?)
 }
 
-/// Reads, hashes, compresses and writes these files below `root` into one new file `out`, and gives how long it took and how
-/// many bytes were written.
+/// Reads, hashes, compresses and writes these files below `root` into one new file `out`. Returns the time
+/// and the bytes written.
 pub(crate) fn keep(root: &Path, files: &[PathBuf], out: &Path) -> Result<(f64, u64)> {
     let failed = || format!("reading files of {} and writing {}", root.display(), out.display());
     let began = Instant::now();
@@ -85,7 +86,7 @@ pub(crate) fn keep(root: &Path, files: &[PathBuf], out: &Path) -> Result<(f64, u
     Ok((took, written))
 }
 
-/// What one thread gathers.
+/// Buffers of one thread.
 #[derive(Default)]
 struct Keeper {
     compressor: Option<zstd::bulk::Compressor<'static>>,
@@ -126,7 +127,7 @@ impl Keeper {
     }
 }
 
-/// Reads and hashes a large file in pieces, and writes one of them: what a byte that changed in it takes.
+/// Reads and hashes a large file in pieces and writes one of them: the cost of one changed byte.
 pub(crate) fn keep_one_piece(path: &Path, out: &Path) -> Result<f64> {
     let failed = || format!("reading {} and writing {}", path.display(), out.display());
     let began = Instant::now();
@@ -157,7 +158,7 @@ fn read_piece(file: &File, offset: u64, bytes: u64, piece: &mut Vec<u8>) -> io::
     file.read_exact_at(piece, offset)
 }
 
-/// Appends to small files in `dir` and flushes each, so many of them, and gives how long it took.
+/// Appends to `files` small files in `dir` and flushes each; returns the time.
 pub(crate) fn flush(dir: &Path, files: usize) -> Result<f64> {
     let failed = || format!("appending to files in {}", dir.display());
     let path = |number: usize| dir.join(format!("flushed-{number}"));

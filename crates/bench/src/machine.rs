@@ -1,27 +1,27 @@
-//! The machine in words: what the figures were measured on.
+//! Description of the machine.
 
 use crate::failure::{Result, Tried};
 use serde::Serialize;
 use std::fs;
 use std::path::Path;
 
-/// What the figures depend on.
+/// Properties that the figures depend on.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
-    /// The processor as it calls itself.
+    /// Processor model.
     pub(crate) cpu: String,
-    /// How many of its threads there are for us.
+    /// Available hardware threads.
     pub(crate) cores: usize,
-    /// Memory.
+    /// Bytes of memory.
     pub(crate) memory_bytes: u64,
-    /// The kernel's release.
+    /// Kernel release.
     pub(crate) kernel: String,
-    /// The file system that the work was done on.
+    /// File system of the working folder.
     pub(crate) file_system: String,
 }
 
 impl Machine {
-    /// This machine, with the file system of `work`.
+    /// Describes this machine, with the file system of `work`.
     pub(crate) fn this(work: &Path) -> Result<Self> {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let field = |text: &str, name: &str| {
@@ -41,7 +41,7 @@ impl Machine {
         })
     }
 
-    /// In one line.
+    /// Formats the description in one line.
     pub(crate) fn words(&self) -> String {
         format!(
             "{}, {} cores, {:.0} GiB of memory, {}, {}",
@@ -54,7 +54,8 @@ impl Machine {
     }
 }
 
-/// The type of the mount that holds `path`: the one with the longest mount point; of several at one point the last, which covers the others.
+/// Returns the type of the mount that contains `path`: the longest mount point; of several at the same point
+/// the last, which covers the others.
 fn file_system(path: &Path, mountinfo: &str) -> String {
     let mut best: Option<(usize, &str)> = None;
     for line in mountinfo.lines() {

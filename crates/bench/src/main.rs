@@ -1,11 +1,12 @@
-//! Measures Safepoint beside other tools and beside the least that any tool must do, how costs grow, and how many
-//! instructions the hot paths take.
+//! Measures Safepoint against other tools and lower limits, the growth of its costs, and the instructions of
+//! its hot paths.
 //!
-//! In: a tree (or the shape of one to make), and the tools that are installed. Out: tables on standard output, and
-//! on demand JSON, Markdown and plots. The tree is copied, never touched. `docs/benchmarks.md` says what is measured and why.
+//! Input: a tree (or a shape to generate), and the installed tools. Output: tables on standard output,
+//! optionally JSON, Markdown and plots. The tree is copied, never changed. `docs/benchmarks.md` describes the
+//! measurements and their reasons.
 
 #![allow(clippy::disallowed_methods, reason = "benchmarks lay out folders and start programs")]
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the figures are what it is for")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the program prints figures")]
 
 mod args;
 mod compare;
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Exit 0: measured, and every check passed. 1: measured, and a check failed. 2: could not be measured.
+/// Returns exit code 0 if every check passed, 1 if a check failed, 2 if measuring failed.
 fn dispatch(command: Command) -> Result<ExitCode> {
     match command {
         Command::Compare(args) => compare::run(&args),

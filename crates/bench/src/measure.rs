@@ -1,8 +1,8 @@
-//! Runs a program and tells how long it took and how much memory: in comes a command as a value, out come figures.
+//! Runs a command and measures its time and memory.
 //!
-//! A small process stands between this program and the one that is measured. The kernel counts the memory of whoever
-//! calls execve(2) towards the peak of the program that takes its place, so a large parent would be measured too;
-//! and of several children it tells only the largest.
+//! A small process starts the measured program. The kernel counts the memory of the process that calls
+//! execve(2) towards the peak of the new program, so a large parent would be measured too; and of several
+//! children it reports only the largest.
 
 use crate::failure::{Failure, Result, Tried};
 use rustix::fd::AsFd;
@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-/// This very program, also when its file was built anew meanwhile.
+/// This program, even if its file was rebuilt.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// A command to run.
+/// Command to run.
 #[derive(Debug, Clone)]
 pub(crate) struct Cmd {
     program: PathBuf,
@@ -26,65 +26,65 @@ pub(crate) struct Cmd {
     dir: PathBuf,
 }
 
-/// What a command took.
+/// Cost of a command.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Took {
-    /// From its start to its end.
+    /// Wall time.
     pub(crate) seconds: f64,
-    /// The most memory that it, or any program that it started, had resident.
+    /// Peak resident memory of the program or any program that it started.
     pub(crate) peak_bytes: u64,
 }
 
 impl Took {
-    /// One after the other.
+    /// Adds the cost of the next command.
     pub(crate) fn then(self, next: Took) -> Took {
         Took { seconds: self.seconds + next.seconds, peak_bytes: self.peak_bytes.max(next.peak_bytes) }
     }
 }
 
-/// What the process in between has to say.
+/// Answer of the intermediate process.
 #[derive(Serialize, Deserialize)]
 struct Answer {
     took: Took,
-    /// Nothing after a signal.
+    /// Exit status; `None` after a signal.
     status: Option<i32>,
 }
 
 impl Cmd {
-    /// A command of this program, in this folder.
+    /// Creates a command in this folder.
     pub(crate) fn new(program: &Path, dir: &Path) -> Self {
         Self { program: program.into(), args: Vec::new(), env: Vec::new(), dir: dir.into() }
     }
 
-    /// With more arguments.
+    /// Adds arguments.
     pub(crate) fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
-    /// With a variable in its environment.
+    /// Sets an environment variable.
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.into(), value.as_ref().to_owned()));
         self
     }
 
-    /// The command as one would type it, without its environment.
+    /// Returns the command line, without the environment.
     pub(crate) fn shown(&self) -> String {
         let program = self.program.file_name().unwrap_or(self.program.as_os_str());
         let words = std::iter::once(program).chain(self.args.iter().map(OsString::as_os_str));
         words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
     }
 
-    /// The program, its arguments, environment and folder, for who runs it in another way.
+    /// Returns program, arguments, environment and folder for the tracer.
     pub(crate) fn traced(&self) -> safepoint_testkit::Program {
         let (exe, args) = (self.program.clone(), self.args.clone());
         safepoint_testkit::Program { exe, args, env: self.env.clone(), cwd: self.dir.clone() }
     }
 
-    /// Runs it and measures it.
+    /// Runs and measures the command.
     ///
     /// # Errors
-    /// When it cannot be started, or ends in failure; what it said last is told.
+    /// Fails if the command cannot be started or fails; the error contains its last output.
     pub(crate) fn measure(&self) -> Result<Took> {
         let mut command = Command::new(OWN_PROGRAM);
         command.arg("measured").arg("--").arg(&self.program).args(&self.args);
@@ -98,10 +98,10 @@ impl Cmd {
         }
     }
 
-    /// Runs it, and gives what it wrote to standard output.
+    /// Runs the command and returns its standard output.
     ///
     /// # Errors
-    /// When it cannot be started, or ends in failure.
+    /// Fails if the command cannot be started or fails.
     pub(crate) fn output(&self) -> Result<String> {
         let mut command = Command::new(&self.program);
         command.args(&self.args);
@@ -129,7 +129,7 @@ impl Cmd {
     }
 }
 
-/// The process in between: runs the command, and says on standard output what it took.
+/// Intermediate process: runs the command and prints its cost.
 pub(crate) fn run_measured(command: &[OsString]) -> Result<ExitCode> {
     let (program, args) = command.split_first().ok_or_else(|| Failure::new("measured: no command"))?;
     let mut child = Command::new(program);
@@ -137,18 +137,18 @@ pub(crate) fn run_measured(command: &[OsString]) -> Result<ExitCode> {
     let began = Instant::now();
     let status = child.status().tried(|| format!("starting {}", program.to_string_lossy()))?;
     let seconds = began.elapsed().as_secs_f64();
-    let peak_bytes = peak_bytes_of_children().tried(|| "asking for the memory of children".into())?;
+    let peak_bytes = peak_bytes_of_children().tried(|| "reading the memory of children".into())?;
     let answer = Answer { took: Took { seconds, peak_bytes }, status: status.code() };
     println!("{}", serde_json::to_string(&answer).tried(|| "writing the answer".into())?);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs these one after the other and adds up what they took.
+/// Runs the commands in order and adds up their cost.
 pub(crate) fn measure_all(commands: &[Cmd]) -> Result<Took> {
     commands.iter().try_fold(Took::default(), |all, command| Ok(all.then(command.measure()?)))
 }
 
-/// Writes everything that waits to be written on the file system of `dir`, so that it is not counted to what comes next.
+/// Writes back all dirty data of the file system of `dir`, so that the next measurement does not include it.
 pub(crate) fn settle(dir: &Path) -> Result<()> {
     let open = File::open(dir).tried(|| format!("opening {}", dir.display()))?;
     rustix::fs::syncfs(open.as_fd()).tried(|| format!("syncing the file system of {}", dir.display()))

@@ -1,21 +1,21 @@
-//! Many measurements of one thing: their median and their spread.
+//! Series of measurements: median and spread.
 
 use serde::Serialize;
 
-/// Measurements in the order in which they were made, in seconds.
+/// Measurements in order, in seconds.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Series {
-    /// Each one.
+    /// Times.
     pub(crate) seconds: Vec<f64>,
 }
 
 impl Series {
-    /// Adds one.
+    /// Adds a measurement.
     pub(crate) fn push(&mut self, seconds: f64) {
         self.seconds.push(seconds);
     }
 
-    /// The middle one; of an even number the mean of the two in the middle.
+    /// Returns the median; for an even count the mean of the middle two.
     pub(crate) fn median(&self) -> Option<f64> {
         let sorted = self.sorted();
         let middle = sorted.len() / 2;
@@ -26,7 +26,7 @@ impl Series {
         }
     }
 
-    /// The shortest and the longest.
+    /// Returns minimum and maximum.
     pub(crate) fn spread(&self) -> Option<(f64, f64)> {
         let sorted = self.sorted();
         Some((*sorted.first()?, *sorted.last()?))
@@ -39,7 +39,7 @@ impl Series {
     }
 }
 
-/// Seconds as people read them.
+/// Formats seconds for people.
 pub(crate) fn seconds(value: f64) -> String {
     match value {
         v if v < 0.001 => format!("{:.2} ms", v * 1e3),
@@ -50,7 +50,7 @@ pub(crate) fn seconds(value: f64) -> String {
     }
 }
 
-/// Bytes as people read them.
+/// Formats bytes for people.
 pub(crate) fn bytes(value: u64) -> String {
     match value {
         v if v < 10_000 => format!("{v} B"),

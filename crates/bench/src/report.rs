@@ -1,4 +1,4 @@
-//! What a comparison found, and how it is told: a table, JSON, Markdown, plots.
+//! Result of a comparison, printed as a table, JSON, Markdown or plots.
 
 pub(crate) mod markdown;
 pub(crate) mod svg;
@@ -11,106 +11,106 @@ use crate::works::Work;
 use serde::Serialize;
 use std::path::Path;
 
-/// Everything that a comparison found. Its JSON is this value.
+/// Result of a comparison; also its JSON form.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// What it was measured on.
+    /// Machine.
     pub(crate) machine: Machine,
-    /// The tree.
+    /// Tree.
     pub(crate) tree: TreeFacts,
-    /// How often each work was done.
+    /// Repetitions of each work.
     pub(crate) repeat: u32,
-    /// The tools.
+    /// Tools.
     pub(crate) tools: Vec<ToolFacts>,
-    /// The works, each with all tools and its limit.
+    /// Works, each with all tools and its limit.
     pub(crate) works: Vec<WorkResult>,
-    /// What the stores took on the disk.
+    /// Sizes of the stores on disk.
     pub(crate) stores: Vec<StoreSize>,
-    /// Whether what was put back is what was there.
+    /// Comparisons of restored trees with the originals.
     pub(crate) checks: Vec<Check>,
-    /// A tiny project: flushes of Safepoint's checkpoint.
+    /// Flushes of a Safepoint checkpoint of the tiny project.
     pub(crate) flushes: Option<Flushes>,
 }
 
-/// The tree that was worked on.
+/// Tree that was worked on.
 #[derive(Debug, Serialize)]
 pub(crate) struct TreeFacts {
-    /// What it is called.
+    /// Name.
     pub(crate) name: String,
     pub(crate) files: usize,
     pub(crate) directories: usize,
     pub(crate) bytes: u64,
-    /// The folder that was moved.
+    /// Folder that was moved.
     pub(crate) moved: String,
-    /// The folder that was deleted and put back, and how many files it has.
+    /// Folder that was deleted and restored, with its number of files.
     pub(crate) deleted: (String, usize),
 }
 
-/// A tool that took part.
+/// Tool that took part.
 #[derive(Debug, Serialize)]
 pub(crate) struct ToolFacts {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// What makes a checkpoint.
+    /// Checkpoint command.
     pub(crate) checkpoint: String,
-    /// What goes back.
+    /// Restore command.
     pub(crate) back: String,
-    /// What it does not do.
+    /// Missing features.
     pub(crate) lacks: String,
-    /// Why it could not go on, if it could not.
+    /// Reason for its elimination, if any.
     pub(crate) failed: Option<String>,
 }
 
-/// One work by all tools.
+/// Work by all tools.
 #[derive(Debug, Serialize)]
 pub(crate) struct WorkResult {
     pub(crate) work: Work,
-    /// In words, with the numbers of this run.
+    /// Title, with the numbers of this run.
     pub(crate) title: String,
-    /// What the limit is.
+    /// Description of the limit.
     pub(crate) limit_is: String,
     pub(crate) limit: Option<Figures>,
     pub(crate) tools: Vec<ToolFigures>,
 }
 
 impl WorkResult {
-    /// What a tool took.
+    /// Returns the figures of a tool.
     pub(crate) fn of(&self, tool: &str) -> Option<&ToolFigures> {
         self.tools.iter().find(|figures| figures.tool == tool)
     }
 }
 
-/// Measurements of one thing.
+/// Measurements of one quantity.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Figures {
     pub(crate) median: f64,
     pub(crate) min: f64,
     pub(crate) max: f64,
-    /// Each, in the order in which they were made.
+    /// Times in order.
     pub(crate) seconds: Vec<f64>,
 }
 
 impl Figures {
-    /// The figures of a series that has any.
+    /// Returns the figures of a non-empty series.
     pub(crate) fn of(series: &Series) -> Option<Self> {
         let ((min, max), median) = (series.spread()?, series.median()?);
         Some(Self { median, min, max, seconds: series.seconds.clone() })
     }
 }
 
-/// What one tool took for one work.
+/// Figures of one tool for one work.
 #[derive(Debug, Serialize)]
 pub(crate) struct ToolFigures {
     pub(crate) tool: String,
     #[serde(flatten)]
     pub(crate) figures: Figures,
-    /// The largest peak of all repetitions.
+    /// Largest peak of all repetitions.
     pub(crate) peak_bytes: u64,
-    /// Median to median.
+    /// Ratio of the medians.
     pub(crate) ratio_to_limit: Option<f64>,
 }
 
-/// What a tool's store took on the disk.
+/// Size of a tool's store on disk.
 #[derive(Debug, Serialize)]
 pub(crate) struct StoreSize {
     pub(crate) tool: String,
@@ -118,33 +118,33 @@ pub(crate) struct StoreSize {
     pub(crate) first_bytes: Option<u64>,
     /// After all works on the tree.
     pub(crate) end_bytes: Option<u64>,
-    /// By how much one changed byte in a large file made it grow, in the middle.
+    /// Median growth after one changed byte in a large file.
     pub(crate) big_growth_bytes: Option<u64>,
 }
 
-/// Whether a tool put back what was there.
+/// Comparison of a restored tree with the original.
 #[derive(Debug, Serialize)]
 pub(crate) struct Check {
     pub(crate) tool: String,
     pub(crate) work: Work,
     pub(crate) repetition: u32,
-    /// How many paths differ.
+    /// Number of differing paths.
     pub(crate) differences: usize,
-    /// The first of them.
+    /// First differences.
     pub(crate) examples: Vec<String>,
 }
 
-/// The flushes of a checkpoint of a tiny project.
+/// Flushes of a checkpoint of the tiny project.
 #[derive(Debug, Serialize)]
 pub(crate) struct Flushes {
-    /// How many Safepoint asks the kernel for.
+    /// Flushes that Safepoint requests from the kernel.
     pub(crate) count: usize,
-    /// So many small files written and flushed by a bare program.
+    /// Same number of small files written and flushed by a bare program.
     pub(crate) alone: Figures,
 }
 
 impl Report {
-    /// Whether every tool put back what was there, and none failed.
+    /// Returns true if every tool restored the tree exactly and none failed.
     pub(crate) fn is_sound(&self) -> bool {
         self.checks.iter().all(|check| check.differences == 0)
             && self.tools.iter().all(|tool| tool.failed.is_none())

@@ -1,6 +1,7 @@
-//! How Safepoint's cost grows: with files, with changes, with checkpoints. Subject processes are measured, from start to end.
+//! Growth of Safepoint's cost with files, changes and checkpoints. Whole processes are measured.
 //!
-//! In: sizes. Out: points, each a median, and the exponent of the curve through them; 0 is flat, 1 is in proportion.
+//! Input: sizes. Output: points, each a median, and the exponent of the fitted curve; 0 is constant, 1 is
+//! linear.
 
 use crate::args::Scaling;
 use crate::edits;
@@ -20,17 +21,17 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What is tried.
+/// Sizes to measure.
 struct Sizes {
     /// Numbers of files, with 10 edits.
     files: &'static [u64],
     /// Numbers of edits.
     changes: &'static [u64],
-    /// Files that those edits are made in.
+    /// Files in the tree of these edits.
     changed_in: u64,
     /// Numbers of checkpoints.
     checkpoints: &'static [u64],
-    /// Files in the workspace of many checkpoints.
+    /// Files in the workspace with many checkpoints.
     checkpointed: u64,
 }
 
@@ -50,7 +51,7 @@ const QUICK: Sizes = Sizes {
     checkpointed: 100,
 };
 
-/// Everything that was found. Its JSON is this value.
+/// All results; also their JSON form.
 #[derive(Debug, Serialize)]
 struct Growth {
     machine: Machine,
@@ -59,16 +60,16 @@ struct Growth {
     against: Vec<Against>,
 }
 
-/// Costs against one thing that grows.
+/// Costs against one growing quantity.
 #[derive(Debug, Serialize)]
 struct Against {
     name: &'static str,
-    /// What grows, and what stays as it is.
+    /// Growing quantity and the constant ones.
     title: String,
     curves: Vec<Grown>,
 }
 
-/// One cost as the thing grows.
+/// Growth of one cost.
 #[derive(Debug, Serialize)]
 struct Grown {
     name: &'static str,
@@ -76,7 +77,7 @@ struct Grown {
     fit: Option<Fit>,
 }
 
-/// A cost at one size.
+/// Cost at one size.
 #[derive(Debug, Serialize)]
 struct Point {
     n: u64,
@@ -85,7 +86,7 @@ struct Point {
     peak_bytes: u64,
 }
 
-/// `scaling`.
+/// Runs `scaling`.
 pub(crate) fn run(args: &Scaling) -> Result<ExitCode> {
     let sizes = if args.quick { QUICK } else { FULL };
     let ground = Ground::new(args.work.as_deref())?;
@@ -103,14 +104,14 @@ pub(crate) fn run(args: &Scaling) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where it is measured, and how often.
+/// Place and repetitions of the measurements.
 struct Bench {
     found: Found,
     place: Place,
     repeat: u32,
 }
 
-/// Series by size, for one cost.
+/// Points of one cost.
 struct Gathered {
     name: &'static str,
     points: Vec<Point>,
@@ -132,7 +133,7 @@ impl Gathered {
 }
 
 impl Bench {
-    /// A new tree of so many files with one checkpoint; gives the files.
+    /// Creates a tree of `files` files with one checkpoint; returns the files.
     fn lay_out(&self, files: u64) -> Result<Vec<PathBuf>> {
         remove(&self.place.tree)?;
         generate::make_files(files, &self.place.tree, 1)?;
@@ -150,7 +151,7 @@ impl Bench {
         self.command(&["create", "-q"])
     }
 
-    /// Measures a command so often, each time after so many edits.
+    /// Measures a command repeatedly, each time after `edited` edits.
     fn measure(&self, command: &Cmd, files: &[PathBuf], edited: u64, seed: u64) -> Result<(Series, u64)> {
         let (mut series, mut peak_bytes) = (Series::default(), 0);
         for repetition in 0..u64::from(self.repeat) {
@@ -203,7 +204,7 @@ impl Bench {
         let files = self.lay_out(sizes.checkpointed)?;
         let mut there = 1;
         for &n in sizes.checkpoints {
-            // The measured ones count as well: the last of them is the n-th.
+            // The measured checkpoints count too: the last of them is the n-th.
             while there + u64::from(self.repeat) < n {
                 let chosen = edits::choose(&files, 10, there);
                 edits::append(&self.place.tree, &chosen, there)?;
@@ -230,7 +231,7 @@ fn tables(growth: &Growth) -> Vec<Table> {
         let sizes: Vec<String> = against.curves[0].points.iter().map(|point| point.n.to_string()).collect();
         let heads: Vec<&str> = std::iter::once(against.name)
             .chain(sizes.iter().map(String::as_str))
-            .chain(["exponent", "beyond a constant"])
+            .chain(["exponent", "beyond the constant"])
             .collect();
         let mut table = Table::new(against.title.clone(), &heads);
         for curve in &against.curves {

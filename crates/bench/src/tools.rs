@@ -1,7 +1,7 @@
-//! The tools that are compared: each says which commands make a checkpoint and which bring it back.
+//! Compared tools: each defines its commands to take and restore a checkpoint.
 //!
-//! In: where a tool works. Out: commands as values. What a tool keeps, and where, is its own business; it says which folders
-//! hold it, so that they can be weighed and removed. Each tool has a home of its own, so that no setting of the user's counts.
+//! Input: the place of a tool. Output: commands as values. A tool also names its data folders, so that they
+//! can be measured and removed. Each tool has a separate home, so that no user setting applies.
 
 mod borg;
 mod git;
@@ -18,27 +18,27 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where one tool works.
+/// Place of one tool.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
-    /// The program.
+    /// Program.
     pub(crate) program: PathBuf,
-    /// The tree that it keeps.
+    /// Tree to capture.
     pub(crate) tree: PathBuf,
-    /// Where a tool that has a repository elsewhere has it.
+    /// Folder for a repository outside the tree.
     pub(crate) store: PathBuf,
     /// Home, configuration and caches.
     pub(crate) home: PathBuf,
 }
 
 impl Place {
-    /// A place in `ground`.
+    /// Creates a place in `ground`.
     pub(crate) fn new(program: &Path, ground: &Path, name: &str) -> Self {
         let at = |what: &str| ground.join(format!("{name}-{what}"));
         Self { program: program.into(), tree: at("tree"), store: at("store"), home: at("home") }
     }
 
-    /// A command of the tool, in its tree, that sees no setting from outside.
+    /// Returns a command of the tool, in its tree, isolated from the user's settings.
     pub(crate) fn command(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Cmd {
         Cmd::new(&self.program, &self.tree)
             .args(args)
@@ -49,7 +49,7 @@ impl Place {
             .env("LC_ALL", "C.UTF-8")
     }
 
-    /// Removes everything that the tool keeps and lets it begin anew.
+    /// Removes all data of the tool and initializes it again.
     pub(crate) fn renew(&self, tool: &dyn Tool) -> Result<()> {
         for folder in tool.kept_in(self).iter().chain([&self.store, &self.home]) {
             ground::remove(folder)?;
@@ -61,36 +61,36 @@ impl Place {
     }
 }
 
-/// One of the tools.
+/// Tool to compare.
 pub(crate) trait Tool {
-    /// Its name, and the program's.
+    /// Name of the tool and its program.
     fn name(&self) -> &'static str;
 
-    /// What asks for the version.
+    /// Arguments that print the version.
     fn version_args(&self) -> &'static [&'static str] {
         &["--version"]
     }
 
-    /// Makes what has to be there before the first checkpoint; not measured.
+    /// Prepares the first checkpoint; not measured.
     ///
     /// # Errors
-    /// When the tool fails.
+    /// Fails if the tool fails.
     fn prepare(&self, place: &Place) -> Result<()>;
 
-    /// What keeps the tree as it is, as checkpoint number `number`.
+    /// Returns the commands that take checkpoint `number`.
     fn checkpoint(&self, place: &Place, number: u64) -> Vec<Cmd>;
 
-    /// What makes the tree equal to the last checkpoint, which has this number.
+    /// Returns the commands that restore the last checkpoint, `number`.
     fn back(&self, place: &Place, number: u64) -> Vec<Cmd>;
 
-    /// The folders that hold what it keeps.
+    /// Returns the folders with the tool's data.
     fn kept_in(&self, place: &Place) -> Vec<PathBuf>;
 
-    /// What it does not do, for the table.
+    /// Returns the missing features, for the table.
     fn lacks(&self) -> &'static str;
 }
 
-/// All that there are, in the order of the tables.
+/// Returns all tools, in the order of the tables.
 pub(crate) fn all() -> Vec<Box<dyn Tool>> {
     vec![
         Box::new(safepoint::Safepoint),
@@ -102,32 +102,32 @@ pub(crate) fn all() -> Vec<Box<dyn Tool>> {
     ]
 }
 
-/// A tool that is there.
+/// Installed tool.
 pub(crate) struct Found {
-    /// The tool.
+    /// Tool.
     pub(crate) tool: Box<dyn Tool>,
-    /// Its program.
+    /// Program.
     pub(crate) program: PathBuf,
-    /// What it says of itself.
+    /// Version that it prints.
     pub(crate) version: String,
 }
 
-/// Where to look for tools.
+/// Tools to find.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted<'a> {
-    /// These alone; all that are there when it is empty.
+    /// Names; all installed tools if empty.
     pub(crate) names: &'a [String],
-    /// Where programs are that are not on the path.
+    /// Programs that are not on the path.
     pub(crate) programs: &'a [(String, PathBuf)],
 }
 
-/// The tools that are there. One that was asked for by name must be.
+/// Returns the installed tools. Fails if a named tool is missing.
 pub(crate) fn find(wanted: &Wanted<'_>) -> Result<Vec<Found>> {
     let known: Vec<&str> = all().iter().map(|tool| tool.name()).collect();
     let asked = wanted.names.iter().chain(wanted.programs.iter().map(|(name, _)| name));
     for name in asked {
         if !known.contains(&name.as_str()) {
-            return Err(Failure::new(format!("unknown tool {name}; there are {}", known.join(", "))));
+            return Err(Failure::new(format!("unknown tool {name}; known tools: {}", known.join(", "))));
         }
     }
     let mut found = Vec::new();
@@ -149,7 +149,7 @@ pub(crate) fn find(wanted: &Wanted<'_>) -> Result<Vec<Found>> {
                 found.push(Found { tool, program, version });
             }
             None if is_named => return Err(Failure::new(format!("{name} is not installed"))),
-            None => eprintln!("{name} is not installed: left out"),
+            None => eprintln!("{name} is not installed: skipped"),
         }
     }
     Ok(found)
@@ -165,22 +165,22 @@ fn on_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|program| program.is_file())
 }
 
-/// The `safepoint` beside this program; built by cargo where there is none.
+/// Returns the `safepoint` next to this program; builds it with cargo if missing.
 pub(crate) fn own_safepoint() -> Result<PathBuf> {
-    let own = std::env::current_exe().tried(|| "finding this program's own file".into())?;
+    let own = std::env::current_exe().tried(|| "finding the path of this program".into())?;
     let beside = own.with_file_name(safepoint::NAME);
     if !beside.is_file() {
         build_safepoint(&own)?;
     }
     match beside.is_file() {
         true => Ok(beside),
-        false => Err(Failure::new(format!("cargo did not make {}; use --safepoint PATH", beside.display()))),
+        false => Err(Failure::new(format!("cargo did not build {}; use --safepoint PATH", beside.display()))),
     }
 }
 
 fn build_safepoint(own: &Path) -> Result<()> {
-    let profile = own.parent().ok_or_else(|| Failure::new("this program lies in no folder"))?;
-    let target = profile.parent().ok_or_else(|| Failure::new("this program lies in no target folder"))?;
+    let profile = own.parent().ok_or_else(|| Failure::new("this program has no parent folder"))?;
+    let target = profile.parent().ok_or_else(|| Failure::new("this program is not in a target folder"))?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "-p", "safepoint-cli", "--target-dir"]).arg(target);

@@ -1,37 +1,37 @@
-//! The works that every tool does, and what each is.
+//! Works that every tool does.
 
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// One of the works.
+/// Work to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lower")]
 pub(crate) enum Work {
-    /// The first checkpoint of the tree
+    /// First checkpoint of the tree
     First,
-    /// A checkpoint with nothing changed
+    /// Checkpoint without changes
     Nothing,
-    /// A checkpoint after 10 files were edited
+    /// Checkpoint after 10 edited files
     Edit10,
-    /// A checkpoint after 1,000 files were edited
+    /// Checkpoint after 1,000 edited files
     Edit1000,
-    /// A checkpoint after the largest folder was moved
+    /// Checkpoint after the largest folder was moved
     Move,
-    /// Roll back 1,000 edits
+    /// Rollback of 1,000 edits
     Rollback,
-    /// Put back a deleted folder
+    /// Restore of a deleted folder
     Deleted,
     /// Many checkpoints of 10 edits each
     Many,
-    /// A checkpoint after one byte of a large file changed
+    /// Checkpoint after one byte of a large file changed
     Big,
-    /// A checkpoint of a tiny project
+    /// Checkpoint of a tiny project
     Tiny,
 }
 
 impl Work {
-    /// All of them, in the order in which they are done.
+    /// All works, in order of execution.
     pub(crate) const ALL: [Work; 10] = [
         Work::First,
         Work::Nothing,
@@ -45,7 +45,7 @@ impl Work {
         Work::Tiny,
     ];
 
-    /// Its name on the command line and in JSON.
+    /// Name on the command line and in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Work::First => "first",
@@ -61,13 +61,13 @@ impl Work {
         }
     }
 
-    /// What the limit of it is.
+    /// Returns the description of the limit.
     pub(crate) fn limit(self) -> &'static str {
         match self {
             Work::First => "walk; read, hash, compress, write every file; one flush",
             Work::Nothing | Work::Move => "walk",
             Work::Edit10 | Work::Edit1000 | Work::Many => {
-                "walk; read, hash, compress, write what changed; one flush"
+                "walk; read, hash, compress, write changed files; one flush"
             }
             Work::Big => "read and hash the file, write one piece, one flush",
             Work::Tiny => "one flush of a small file",
@@ -75,7 +75,7 @@ impl Work {
         }
     }
 
-    /// Whether it is done in the copies of the tree.
+    /// Returns true if it uses the copies of the tree.
     pub(crate) fn is_of_the_tree(self) -> bool {
         !matches!(self, Work::Big | Work::Tiny)
     }

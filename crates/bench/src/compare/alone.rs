@@ -1,4 +1,4 @@
-//! The works in projects of their own: one large file, and a tiny project.
+//! Works in separate projects: one large file, and a tiny project.
 
 use super::{Measured, Run};
 use crate::edits::{self, Dice};
@@ -18,7 +18,7 @@ const LARGE: &str = "large.bin";
 const TINY_FILES: u64 = 12;
 
 impl Run<'_> {
-    /// Lays the project out for each tool, takes a first checkpoint, then measures.
+    /// Lays out the project for each tool, takes a first checkpoint, then measures.
     pub(super) fn alone(&mut self, work: Work) -> Result<()> {
         let bytes = self.args.big_mib << 20;
         self.each(0, |_, contender| {
@@ -71,7 +71,7 @@ impl Run<'_> {
         let count = self.count_flushes(&files)?;
         let mut alone = Series::default();
         let mut measured = Measured::new(self.contenders.len());
-        // Short ones are done more often: a flush takes now one millisecond, now ten.
+        // Short works are repeated more often: the time of a flush varies from one to ten milliseconds.
         for repetition in 0..self.args.repeat * 4 {
             let seed = u64::from(repetition);
             let chosen = edits::choose(&files, 1, seed);
@@ -89,7 +89,7 @@ impl Run<'_> {
         crate::ground::remove(&flushed)
     }
 
-    /// How many flushes Safepoint's checkpoint asks the kernel for; nothing where it does not take part, or where programs
+    /// Counts the flushes of a Safepoint checkpoint; `None` if Safepoint does not take part or programs
     /// cannot be traced.
     fn count_flushes(&mut self, files: &[PathBuf]) -> Result<Option<usize>> {
         let Some(own) = self.contenders.iter_mut().find(|contender| contender.name() == "safepoint") else {

@@ -1,4 +1,4 @@
-//! The works on copies of the tree.
+//! Works on copies of the tree.
 
 use super::{Measured, Run};
 use crate::edits;
@@ -12,11 +12,11 @@ use crate::works::Work;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Seeds of the works lie apart, so that no two edit the same.
+/// Distance between the seeds of the works, so that no two edit the same files.
 const SEED_STEP: u64 = 1_000_000;
 
 impl Run<'_> {
-    /// Does all works on the tree that are wanted.
+    /// Runs all requested works on the tree.
     pub(super) fn in_the_tree(&mut self, name: &str, source: &Path) -> Result<TreeFacts> {
         let reference = self.ground.join("reference");
         copy_tree(source, &reference)?;
@@ -53,7 +53,7 @@ impl Run<'_> {
         Ok(facts)
     }
 
-    /// A copy for each tool; the first reading warms the cache.
+    /// Copies the tree for each tool; reading it warms the cache.
     fn copy(&mut self, reference: &Path) -> Result<()> {
         for contender in &self.contenders {
             copy_tree(reference, &contender.place.tree)?;
@@ -73,7 +73,7 @@ impl Run<'_> {
         settle(self.ground)
     }
 
-    /// The first checkpoint. Without it there are no others, so it is done once even when nobody wants to know how long it took.
+    /// Takes the first checkpoint. Later works need it, so it runs once even if its time is not requested.
     fn first(&mut self, image: &Image) -> Result<()> {
         let is_wanted = self.wants(Work::First);
         let files = image.files();
@@ -99,12 +99,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The copy that limits are measured on: the first one.
+    /// Returns the copy that limits are measured on: the first.
     fn measured_tree(&self) -> PathBuf {
         self.contenders[0].place.tree.clone()
     }
 
-    /// Checkpoints after edits.
+    /// Measures checkpoints after edits.
     fn edited(&mut self, work: Work, files: &[PathBuf]) -> Result<()> {
         let (count, title) = match work {
             Work::Edit10 => (10, "10 files edited"),
@@ -120,7 +120,7 @@ impl Run<'_> {
             self.measure(repetition, &mut measured, super::Contender::checkpoint);
         }
         let title = match count > files.len() {
-            true => format!("{title} (all {} that there are)", files.len()),
+            true => format!("{title} (all {} files)", files.len()),
             false => title.into(),
         };
         self.keep(work, title, &measured);
@@ -141,7 +141,7 @@ impl Run<'_> {
         }
     }
 
-    /// Checkpoints after the largest folder got another name, and after it got its own back.
+    /// Measures checkpoints after the largest folder is renamed and renamed back.
     fn moved(&mut self, facts: &TreeFacts) -> Result<()> {
         let names = [facts.moved.clone(), format!("{}-moved", facts.moved)];
         let mut measured = Measured::new(self.contenders.len());
@@ -161,13 +161,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// All copies got the same changes. If one is not like the others, no figure would mean anything.
+    /// Checks that all copies are equal; otherwise the figures are meaningless.
     fn same_everywhere(&mut self) -> Result<Image> {
         let image = Image::read(&self.measured_tree())?;
         for contender in self.contenders.iter().filter(|contender| contender.failed.is_none()) {
             if let Some(line) = image.difference(&Image::read(&contender.place.tree)?).first() {
                 return Err(Failure::new(format!(
-                    "the copy of {} is not like the others: {line}",
+                    "the copy of {} differs from the others: {line}",
                     contender.name()
                 )));
             }
@@ -196,11 +196,11 @@ impl Run<'_> {
             self.measure(repetition, &mut measured, super::Contender::back);
             self.check(Work::Deleted, repetition, image);
         }
-        self.keep(Work::Deleted, format!("put back deleted {folder} ({count} files)"), &measured);
+        self.keep(Work::Deleted, format!("restore deleted {folder} ({count} files)"), &measured);
         Ok(())
     }
 
-    /// Each checkpoint is one measurement, so this is not repeated.
+    /// Measures many checkpoints. Each is one measurement, so there are no repetitions.
     fn many(&mut self, files: &[PathBuf]) -> Result<()> {
         let mut measured = Measured::new(self.contenders.len());
         for number in 0..self.args.checkpoints {
@@ -224,7 +224,7 @@ fn rename(tree: &Path, from: &str, to: &str) -> Result<()> {
     fs::rename(&from, &to).tried(|| format!("moving {} to {}", from.display(), to.display()))
 }
 
-/// The largest folder is moved, the one after it is deleted and put back.
+/// Chooses the largest folder to move, and the second largest to delete and restore.
 fn facts(name: &str, image: &Image) -> Result<TreeFacts> {
     let folders = image.folders();
     let largest =

@@ -1,4 +1,4 @@
-//! Tables as they stand in `docs/benchmarks.md`.
+//! Tables for `docs/benchmarks.md`.
 
 use super::table::Table;
 use super::write_text;

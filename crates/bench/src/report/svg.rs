@@ -1,4 +1,4 @@
-//! Plots: bars of a comparison, one picture a work; lines of what grows, on logarithmic axes.
+//! Plots: bars of a comparison, one picture per work; growth curves on logarithmic axes.
 
 use super::{Report, WorkResult};
 use crate::failure::{Failure, Result, Tried};
@@ -11,7 +11,7 @@ use std::path::Path;
 const SIZE: (u32, u32) = (760, 60);
 const BAR: i32 = 26;
 const LEFT: i32 = 110;
-/// The longest bar.
+/// Length of the longest bar.
 const LONG: f64 = 420.0;
 const OWN: RGBColor = RGBColor(0, 114, 178);
 const OTHER: RGBColor = RGBColor(150, 150, 150);
@@ -19,7 +19,7 @@ const LIMIT: RGBColor = RGBColor(0, 158, 115);
 const LINES: [RGBColor; 5] =
     [OWN, RGBColor(213, 94, 0), LIMIT, RGBColor(204, 121, 167), RGBColor(90, 90, 90)];
 
-/// Writes one picture a work.
+/// Writes one picture per work.
 pub(crate) fn write_bars(dir: &Path, report: &Report) -> Result<()> {
     fs::create_dir_all(dir).tried(|| format!("making {}", dir.display()))?;
     for work in &report.works {
@@ -58,7 +58,7 @@ fn draw_bars(path: &Path, work: &WorkResult) -> Drawn {
     Ok(())
 }
 
-/// A curve: its name and its points.
+/// Named curve.
 pub(crate) struct Curve<'a> {
     pub(crate) name: &'a str,
     pub(crate) points: Vec<(f64, f64)>,

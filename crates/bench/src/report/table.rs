@@ -1,9 +1,9 @@
-//! Tables of text, and the rows of a comparison.
+//! Text tables, and the rows of a comparison.
 
 use super::{Report, WorkResult};
 use crate::numbers::{bytes, seconds};
 
-/// A title, heads, and rows of cells.
+/// Title, heads, and rows of cells.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     pub(crate) title: String,
@@ -12,13 +12,13 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub(crate) fn new(title: impl Into<String>, heads: &[&str]) -> Self {
         let heads = heads.iter().map(ToString::to_string).collect();
         Self { title: title.into(), heads, rows: Vec::new() }
     }
 
-    /// For a terminal: the first column to the left, the others to the right.
+    /// Formats for a terminal: the first column left-aligned, the others right-aligned.
     pub(crate) fn text(&self) -> String {
         let lines: Vec<&Vec<String>> = std::iter::once(&self.heads).chain(&self.rows).collect();
         let width = |column: usize| {
@@ -36,7 +36,7 @@ impl Table {
         text
     }
 
-    /// For a page.
+    /// Formats as Markdown.
     pub(crate) fn markdown(&self) -> String {
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
         let rule: Vec<String> = self.heads.iter().map(|_| "---".to_owned()).collect();
@@ -49,7 +49,7 @@ impl Table {
     }
 }
 
-/// The tables of a comparison.
+/// Returns the tables of a comparison.
 pub(crate) fn tables(report: &Report) -> Vec<Table> {
     let mut all = vec![times(report), ratios(report), memory(report), stores(report)];
     all.extend([checks(report), tools(report)]);
@@ -124,7 +124,7 @@ fn stores(report: &Report) -> Table {
 
 fn checks(report: &Report) -> Table {
     let mut table = Table::new(
-        "Put back as it was: paths that differ",
+        "Restored exactly: paths that differ",
         &["tool", "checks", "paths that differ", "for example"],
     );
     for tool in tool_names(report) {
@@ -140,8 +140,7 @@ fn checks(report: &Report) -> Table {
 }
 
 fn tools(report: &Report) -> Table {
-    let mut table =
-        Table::new("Tools", &["tool", "version", "checkpoint", "going back", "what it does not do"]);
+    let mut table = Table::new("Tools", &["tool", "version", "checkpoint", "restore", "missing"]);
     for tool in &report.tools {
         let lacks = match &tool.failed {
             Some(why) => format!("FAILED: {why}"),
@@ -153,13 +152,13 @@ fn tools(report: &Report) -> Table {
     table
 }
 
-/// What stands above the tables.
+/// Returns the lines above the tables.
 pub(crate) fn heading(report: &Report) -> Vec<String> {
     let tree = &report.tree;
     let mut lines = vec![
         format!("Machine: {}", report.machine.words()),
         format!(
-            "Tree: {}, {} files, {} folders, {}; moved: {}; deleted and put back: {} ({} files)",
+            "Tree: {}, {} files, {} folders, {}; moved: {}; deleted and restored: {} ({} files)",
             tree.name,
             tree.files,
             tree.directories,
@@ -168,11 +167,11 @@ pub(crate) fn heading(report: &Report) -> Vec<String> {
             tree.deleted.0,
             tree.deleted.1
         ),
-        format!("Each work {} times, tools by turns.", report.repeat),
+        format!("Each work {} times, tools in turns.", report.repeat),
     ];
     if let Some(flushes) = &report.flushes {
         lines.push(format!(
-            "A tiny project: Safepoint asks for {} flushes; so many small files written and flushed by a bare program take {} \
+            "A tiny project: Safepoint requests {} flushes; a bare program that writes and flushes as many small files takes {} \
              ({} to {}).",
             flushes.count,
             seconds(flushes.alone.median),

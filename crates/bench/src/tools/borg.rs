@@ -1,4 +1,5 @@
-//! Borg: archives into a repository beside the tree, extracted in place. Not encrypted, and compressed as Safepoint does.
+//! Borg: archives in a repository beside the tree, extracted in place. Unencrypted, with Safepoint's
+//! compression.
 
 use super::{Place, Tool};
 use crate::failure::Result;
@@ -38,6 +39,6 @@ impl Tool for Borg {
     }
 
     fn lacks(&self) -> &'static str {
-        "extracts in place, file by file: a crash leaves half; keeps nothing of what it overwrites; removes no new files"
+        "extracts in place, file by file: a crash leaves a mixture; does not save overwritten files; does not delete new files"
     }
 }

@@ -1,4 +1,4 @@
-//! Git, with the settings that make it fast on large trees. Its own flushing of objects is as it comes (`core.fsync`).
+//! Git, with settings for speed on large trees and its default `core.fsync`.
 
 use super::{Place, Tool};
 use crate::failure::Result;
@@ -48,6 +48,6 @@ impl Tool for Git {
     }
 
     fn lacks(&self) -> &'static str {
-        "empty directories and modes other than executable; flushes nothing; reset neither keeps what it overwrites nor removes new files"
+        "empty directories and modes other than executable; flushes nothing; reset neither saves overwritten files nor deletes new ones"
     }
 }

@@ -5,7 +5,7 @@ use crate::failure::{Result, Tried};
 use crate::measure::Cmd;
 use std::path::PathBuf;
 
-/// Zero: files of any size are kept.
+/// Zero: no size limit for files.
 const CONFIGURATION: &str = "[user]\nname = \"bench\"\nemail = \"bench@example.org\"\n\n[snapshot]\nmax-new-file-size = 0\n\n\
                              [ui]\npaginate = \"never\"\n";
 

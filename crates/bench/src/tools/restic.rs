@@ -1,4 +1,4 @@
-//! restic: snapshots into a repository beside the tree, restored in place.
+//! restic: snapshots in a repository beside the tree, restored in place.
 
 use super::{Place, Tool};
 use crate::failure::Result;
@@ -15,7 +15,7 @@ fn command(place: &Place, args: &[&str]) -> Cmd {
         .env("RESTIC_CACHE_DIR", place.home.join("cache"))
 }
 
-/// Since 0.17 it passes over what is unchanged and can remove what is new; older ones write everything again.
+/// Since 0.17 restore skips unchanged files and can delete new ones; older versions write everything again.
 fn restore_flags(place: &Place) -> Vec<&'static str> {
     let help = command(place, &["restore", "--help"]).output().unwrap_or_default();
     let has = |flag: &str| help.contains(flag);
@@ -51,6 +51,6 @@ impl Tool for Restic {
     }
 
     fn lacks(&self) -> &'static str {
-        "restores in place, file by file: a crash leaves half; keeps nothing of what it overwrites; before 0.17 removes no new files"
+        "restores in place, file by file: a crash leaves a mixture; does not save overwritten files; before 0.17 does not delete new files"
     }
 }

@@ -39,6 +39,6 @@ impl Tool for Rustic {
     }
 
     fn lacks(&self) -> &'static str {
-        "restores in place, file by file: a crash leaves half; keeps nothing of what it overwrites"
+        "restores in place, file by file: a crash leaves a mixture; does not save overwritten files"
     }
 }

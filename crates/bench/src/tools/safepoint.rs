@@ -1,20 +1,20 @@
-//! Safepoint itself: the real program, as users run it.
+//! Safepoint: the real program, as users run it.
 
 use super::{Place, Tool};
 use crate::failure::{Result, Tried};
 use crate::measure::Cmd;
 use std::path::PathBuf;
 
-/// Its name.
+/// Program name.
 pub(crate) const NAME: &str = "safepoint";
 
-/// All checkpoints stay, and a repository that may lie around the folder of the benchmark does not count.
+/// Keeps all checkpoints, and ignores a repository around the benchmark folder.
 const CONFIGURATION: &str =
     "[retention]\nkeep_last = 1000000\nkeep_within = \"52w\"\n\n[capture]\ngit = \"none\"\n";
 
 pub(crate) struct Safepoint;
 
-/// A command of Safepoint.
+/// Returns a Safepoint command.
 pub(crate) fn command(place: &Place, args: &[&str]) -> Cmd {
     place.command(args).env("SAFEPOINT_HOME", &place.store)
 }

@@ -1,8 +1,8 @@
-//! The benchmarks themselves, on tiny trees: that they run, that their figures are whole, and that a tool which does not do what
-//! it says is found out.
+//! Tests of the benchmarks on tiny trees: they run, their figures are complete, and a tool that restores
+//! wrong data is detected.
 
 #![allow(clippy::disallowed_methods, reason = "tests set up folders and start the program")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a test fails on any error")]
 
 use serde_json::Value;
 use std::fs;
@@ -24,13 +24,13 @@ fn git() -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join("git")).find(|git| git.is_file())
 }
 
-/// In memory where there is such a place: syncing a disk that others write to takes as long as they like.
+/// Folder in memory if possible: syncing a shared disk takes unpredictable time.
 fn folder() -> TempDir {
     let shm = Path::new("/dev/shm");
     if shm.is_dir() { TempDir::new_in(shm).unwrap() } else { TempDir::new().unwrap() }
 }
 
-/// A tree of 60 files in two folders.
+/// Creates a tree of 60 files in two folders.
 fn small_tree(at: &Path) -> PathBuf {
     let tree = at.join("tree");
     for number in 0..60 {
@@ -50,7 +50,7 @@ fn compare(at: &TempDir, more: &[&str]) -> (Output, Value) {
     args.extend(more);
     let output = bench(&args);
     let report = fs::read(json).map(|text| serde_json::from_slice(&text).unwrap()).unwrap_or_default();
-    assert!(fs::read_dir(&work).unwrap().next().is_none(), "nothing stays in the work folder");
+    assert!(fs::read_dir(&work).unwrap().next().is_none(), "the working folder is empty");
     (output, report)
 }
 
@@ -109,7 +109,7 @@ fn a_tool_that_puts_nothing_back_is_found_out() {
     let given = format!("git={}", fake.display());
     let (output, report) = compare(&at, &["--tools", "git", "--tool", &given, "--only", "rollback,deleted"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(stderr(&output).contains("git did not put back what was there"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("git did not restore the tree"), "{}", stderr(&output));
     assert!(report["checks"].as_array().unwrap().iter().all(|check| check["differences"] != 0));
 }
 
@@ -155,12 +155,12 @@ fn what_cannot_be_done_is_said_with_what_it_was_about() {
     let there = at.path().to_str().unwrap();
     let cases: [(&[&str], &str); 7] = [
         (&["compare"], "--tree"),
-        (&["compare", "--tree", "/nowhere", "--work", work], "--tree /nowhere: it is not a folder"),
+        (&["compare", "--tree", "/nowhere", "--work", work], "--tree /nowhere: not a folder"),
         (&["compare", "--tree", there, "--work", work, "--tools", "cvs"], "unknown tool cvs"),
         (&["compare", "--tree", there, "--only", "sleep"], "sleep"),
         (&["compare", "--tree", there, "--tool", "git"], "TOOL=PATH"),
         (&["compare", "--tree", there, "--work", work, "--safepoint", "/nowhere"], "/nowhere"),
-        (&["generate", "files-10k", there], "it is there already"),
+        (&["generate", "files-10k", there], "it already exists"),
     ];
     for (args, said) in cases {
         let output = bench(args);
