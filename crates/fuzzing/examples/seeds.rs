@@ -1,4 +1,4 @@
-//! Writes the seeds that fuzzers start from: real values of every shape, under a folder such as `fuzz/corpus`.
+//! Writes the seeds of the fuzzers, real values of every shape, into a folder such as `fuzz/corpus`.
 //!
 //! `cargo run -p safepoint-fuzzing --example seeds -- fuzz/corpus`
 
@@ -53,7 +53,7 @@ fn trees_and_objects(corpus: &Corpus) {
     for one in all {
         corpus.add("trees", &format!("only-{}", String::from_utf8_lossy(&one.name)), Tree::single(&one));
     }
-    // The second version: an ACL (version, then tag, rights and id of each entry), a capability, holes.
+    // Version 2: an ACL (version, then tag, rights and id of each entry), a capability, holes.
     let access =
         [(1u16, 6u16, u32::MAX), (2, 7, 1000), (4, 4, u32::MAX), (16, 7, u32::MAX), (32, 0, u32::MAX)];
     let entries = access.iter().flat_map(|(tag, rights, id)| {
@@ -81,7 +81,7 @@ fn trees_and_objects(corpus: &Corpus) {
     corpus.add("objects", "pieces", encode_pieces(&[piece(1 << 20), piece(300_000), piece(1)]));
     corpus.add("objects", "path", "src/lib/deep.rs");
     corpus.add("objects", "compressible", [7; 300]);
-    // A claim about a frame, its hash, and the frame: an empty last block that is to hold 200 MiB.
+    // A size claim, a hash and a frame: an empty last block that claims 200 MiB.
     let claim = 200u32 << 20;
     let frame = [&[0x28, 0xb5, 0x2f, 0xfd, 0xa0][..], &claim.to_le_bytes(), &[1, 0, 0]].concat();
     corpus.add("objects", "claim", [&claim.to_le_bytes()[..], &[0; 32], &frame].concat());
@@ -110,7 +110,7 @@ fn packs(corpus: &Corpus) {
     corpus.add("packs", "damaged", [&[0][..], &damaged].concat());
     corpus.add("segments", "two", &bytes[16..]);
     corpus.add("segments", "damaged", &damaged[16..]);
-    // The index of the first segment, then its frames: what makes a forged segment.
+    // Index of the first segment, then its frames: input for a forged segment.
     let payload_len = u64::from_le_bytes(bytes[32..40].try_into().unwrap()) as usize;
     let (payload, rest) = bytes[16 + 96..].split_at(payload_len);
     let forged = [&[3][..], &rest[..3 * 48], payload].concat();
@@ -179,7 +179,7 @@ fn checkpoints(corpus: &Corpus) {
     let plan = manager.plan("work").unwrap().plan;
     corpus.add("documents", "plan", [b"\x06".to_vec(), document::encode(&plan).unwrap()].concat());
     corpus.add("documents", "paths", b"\x08[\"a\",\"b/c\"]");
-    // Pages that lead to themselves.
+    // Pages that refer to themselves.
     let name = |byte: u8| ObjectId::from_bytes([byte; 32]).to_string();
     let head = serde_json::to_value(plan.head()).unwrap();
     let first = serde_json::json!({"head": head, "steps": name(1), "decisions": name(1), "context": name(1), "outputs": name(1)});

@@ -1,4 +1,4 @@
-//! Documents: canonical JSON of every shape that checkpoints keep.
+//! Documents: canonical JSON of every shape that checkpoints store.
 
 use safepoint_model::agent::Agent;
 use safepoint_model::checkpoint::{Checkpoint, Manifest};
@@ -12,8 +12,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 
-/// The first byte chooses the shape. What decodes has one encoding, which decodes to the same value. Pages of a plan that lead to
-/// each other end.
+/// Checks that decoded values have one encoding, which decodes to the same value. The first byte chooses the
+/// shape. Cyclic pages of a plan terminate.
 pub fn documents(bytes: &[u8]) {
     let Some((shape, bytes)) = bytes.split_first() else { return };
     match shape % 10 {
@@ -32,13 +32,13 @@ pub fn documents(bytes: &[u8]) {
 
 fn canonical<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8]) {
     let Ok(value) = document::decode::<T>(bytes) else { return };
-    let encoded = document::encode(&value).expect("what was JSON has a JSON form");
-    let again: T = document::decode(&encoded).expect("what was encoded decodes");
+    let encoded = document::encode(&value).expect("a decoded value encodes");
+    let again: T = document::decode(&encoded).expect("an encoded value decodes");
     assert_eq!(again, value);
-    assert_eq!(document::encode(&again).expect("it did before"), encoded);
+    assert_eq!(document::encode(&again).expect("the second encoding succeeds"), encoded);
 }
 
-/// Objects by the first byte of their name, so that any page can lead to any other, even to itself.
+/// Objects by the first byte of their id, so that any page can refer to any page, even to itself.
 struct Pages<'a>(Vec<&'a [u8]>);
 
 impl ObjectSource for Pages<'_> {

@@ -1,4 +1,4 @@
-//! Imports: a folder of any files, read as the layout of a checkpoint.
+//! Imports: a folder of arbitrary files, read as the layout of a checkpoint.
 
 use crate::packs::folder;
 use safepoint::model::CheckpointId;
@@ -9,9 +9,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Component, Path};
 
-/// Between two files of the folder.
+/// Separator between two files of the folder.
 const BETWEEN: &[u8] = b"\n==\n";
-/// So many imports go into one home.
+/// Number of imports into one home.
 const IMPORTS_MAX: u32 = 200;
 
 struct Home {
@@ -40,21 +40,23 @@ thread_local! {
     static HOME: RefCell<Option<Home>> = const { RefCell::new(None) };
 }
 
-/// A folder becomes a checkpoint that is whole, or an error and no checkpoint. Nothing outside of the home is written.
+/// Checks that a folder becomes a valid checkpoint, or an error and no checkpoint. Nothing outside the home
+/// is written.
 ///
-/// The bytes are files with lines of `==` between them: first the path (`@path` for a link), then what is in it. Hashes in
-/// `metadata.json` are made to fit, because no fuzzer guesses them; one that begins with `!` stays as it is.
+/// The bytes are files separated by `==` lines: first the path (`@path` for a link), then the content. Hashes
+/// in `metadata.json` are corrected, because no fuzzer guesses them; a hash that begins with `!` is left
+/// unchanged.
 pub fn imports(bytes: &[u8]) {
     import(bytes);
 }
 
-/// The same; returns whether it became a checkpoint.
+/// Does the same; returns true if the import made a checkpoint.
 pub fn import(bytes: &[u8]) -> bool {
     HOME.with_borrow_mut(|home| {
         if home.as_ref().is_none_or(|home| home.imports >= IMPORTS_MAX) {
             *home = Some(Home::new());
         }
-        let home = home.as_mut().expect("it was just made");
+        let home = home.as_mut().expect("the home exists");
         home.imports += 1;
         let layout = home.folder.path().join("layout");
         let _ = fs::remove_dir_all(&layout);
@@ -94,7 +96,7 @@ fn lay_out(layout: &Path, bytes: &[u8]) {
         let Ok(name) = std::str::from_utf8(name) else { continue };
         let (is_link, name) = name.strip_prefix('@').map_or((false, name), |name| (true, name));
         let path = Path::new(name);
-        // Only what stays inside: the harness must not write elsewhere, and it follows links.
+        // Only paths inside the folder: the harness must not write elsewhere, and it follows links.
         let inside = path.components().all(|part| matches!(part, Component::Normal(_)));
         if name.is_empty() || name.contains('\0') || !inside || crosses_link(layout, path) {
             continue;
@@ -103,7 +105,7 @@ fn lay_out(layout: &Path, bytes: &[u8]) {
         if here.parent().is_none_or(|above| fs::create_dir_all(above).is_err()) {
             continue;
         }
-        // Names that are too long, or are there already, are not made.
+        // Names that are too long or exist already are skipped.
         let _ = match is_link {
             true => symlink(String::from_utf8_lossy(content).replace('\0', ""), &here),
             false if name.ends_with('/') => fs::create_dir(&here),
@@ -119,7 +121,7 @@ fn crosses_link(layout: &Path, path: &Path) -> bool {
     })
 }
 
-/// Makes sizes and hashes of the metadata those of the files.
+/// Sets sizes and hashes in the metadata to those of the files.
 fn fit_hashes(layout: &Path) {
     let metadata = layout.join("metadata.json");
     let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_file());
@@ -145,7 +147,7 @@ fn fit_hashes(layout: &Path) {
     let _ = fs::write(&metadata, value.to_string());
 }
 
-/// A folder as the bytes that lay it out, for seeds of the corpus.
+/// Encodes a folder as input bytes, for seeds of the corpus.
 pub fn bytes_of_layout(layout: &Path) -> Vec<u8> {
     fn walk(layout: &Path, folder: &Path, all: &mut Vec<Vec<u8>>) {
         let mut entries: Vec<_> =

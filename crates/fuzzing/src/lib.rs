@@ -1,10 +1,11 @@
-//! Laws over any bytes: no panic, bounded memory and time, and what decodes encodes to the same bytes.
+//! Laws over arbitrary bytes: no panic, bounded memory and time, and decoded values encode to the same bytes.
 //!
-//! In comes whatever a fuzzer makes up; out comes nothing, or a panic that names the law. `fuzz/` runs the targets with libFuzzer, and
-//! `tests/corpus.rs` replays the corpus that is committed in `fuzz/corpus`, so that `cargo test` needs no fuzzer.
+//! Input: arbitrary bytes from a fuzzer. Output: nothing, or a panic that names the law. `fuzz/` runs the
+//! targets with libFuzzer, and `tests/corpus.rs` replays the committed corpus `fuzz/corpus`, so that `cargo
+//! test` needs no fuzzer.
 
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "a broken law is a panic")]
-#![allow(clippy::disallowed_methods, reason = "imports are read from folders, which are laid out here")]
+#![allow(clippy::disallowed_methods, reason = "imports are read from folders created here")]
 
 mod documents;
 mod imports;
@@ -22,7 +23,7 @@ use safepoint_model::content::{decode_pieces, decode_sparse, encode_pieces, enco
 use safepoint_model::path::RelPath;
 use safepoint_model::tree::Tree;
 
-/// A target: a law over any bytes.
+/// Law over arbitrary bytes.
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names of their folders in `fuzz/corpus`.
@@ -38,7 +39,7 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("imports", imports),
 ];
 
-/// Lists of pieces, paths, and frames of objects.
+/// Checks chunk lists, paths and object frames.
 pub fn objects(bytes: &[u8]) {
     if let Ok(pieces) = decode_pieces(bytes) {
         assert_eq!(encode_pieces(&pieces), bytes);
@@ -53,11 +54,11 @@ pub fn objects(bytes: &[u8]) {
     safepoint_store::fuzzing::frames(bytes);
 }
 
-/// Trees of any version: one tree has one encoding.
+/// Checks trees of any version: one tree has one encoding.
 pub fn trees(bytes: &[u8]) {
     let Ok(tree) = Tree::decode(bytes) else { return };
     assert_eq!(tree.encode(), bytes);
-    let again = Tree::new(tree.entries().to_vec()).expect("what was decoded keeps the rules");
+    let again = Tree::new(tree.entries().to_vec()).expect("a decoded tree is valid");
     assert_eq!(again, tree);
     for entry in tree.entries() {
         assert_eq!(tree.get(&entry.name), Some(entry));

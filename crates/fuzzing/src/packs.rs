@@ -1,11 +1,12 @@
-//! A store with a pack of any bytes: it opens, says what is damaged, never gives out a wrong byte, and goes on working.
+//! Store with a pack of arbitrary bytes: it opens, reports damage, never returns a wrong byte, and keeps
+//! working.
 
 use safepoint_model::{ObjectKind, ObjectSink, ObjectSource};
 use safepoint_store::{Depth, Store, fuzzing};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The bytes stand in a pack beside one that is whole.
+/// Puts the bytes into a pack beside a valid one.
 pub fn packs(bytes: &[u8]) {
     let folder = folder();
     let good = b"an object that was finished".as_slice();
@@ -23,13 +24,13 @@ pub fn packs(bytes: &[u8]) {
         if without_index {
             let _ = fs::remove_file(folder.path().join("index.db"));
         }
-        let store = Store::open(folder.path()).expect("a damaged pack does not keep a store from opening");
-        store.validate(Depth::Deep, &|_, _| {}).expect("validation reports damage and does not fail");
-        assert_eq!(store.get(ObjectKind::Chunk, id).expect("the other pack is whole"), good);
+        let store = Store::open(folder.path()).expect("a store opens despite a damaged pack");
+        store.validate(Depth::Deep, &|_, _| {}).expect("validation reports damage without failing");
+        assert_eq!(store.get(ObjectKind::Chunk, id).expect("the other pack is intact"), good);
         let writer = store.writer().expect("a writer");
         let more = writer.put(ObjectKind::Chunk, bytes).expect("put");
         writer.finish().expect("finish");
-        assert_eq!(store.get(ObjectKind::Chunk, more).expect("it was finished"), bytes);
+        assert_eq!(store.get(ObjectKind::Chunk, more).expect("the object was finished"), bytes);
     }
 }
 
@@ -38,7 +39,7 @@ fn pack(store: &Path) -> PathBuf {
     all.find(|path| path.extension().is_some_and(|it| it == "pack")).expect("a pack")
 }
 
-/// In memory, where there is such a place.
+/// Creates a folder, in memory if possible.
 pub(crate) fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.expect("a folder")

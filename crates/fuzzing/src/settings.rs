@@ -1,8 +1,8 @@
-//! What people and agents write: plan files and configuration.
+//! Input by users and agents: plan files and configuration.
 
 use safepoint::{Config, PlanFile, PlanFormat};
 
-/// A plan file of any bytes is a plan that keeps every rule, or problems with their places in the text.
+/// Checks that any plan file is a valid plan, or problems with their positions in the text.
 pub fn plan_files(bytes: &[u8]) {
     for format in [None, Some(PlanFormat::Toml), Some(PlanFormat::Json)] {
         match PlanFile::parse(bytes, format) {
@@ -12,7 +12,7 @@ pub fn plan_files(bytes: &[u8]) {
     }
 }
 
-/// Both files of any text: a workspace never asks for less than the user keeps.
+/// Checks both files with any text: a workspace never requests less than the user keeps.
 pub fn configuration(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut parts = text.splitn(2, '\0');

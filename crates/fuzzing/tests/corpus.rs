@@ -1,4 +1,4 @@
-//! Every input in `fuzz/corpus`, with the functions that the fuzzers run. What a fuzzer found stays found.
+//! Replays every input in `fuzz/corpus` with the fuzz targets, so that found bugs stay fixed.
 
 #![allow(clippy::disallowed_methods, reason = "tests read the corpus")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "tests")]
@@ -7,14 +7,14 @@ use safepoint_fuzzing::TARGETS;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The process never takes more, whatever an input claims.
+/// Maximum memory of the process, for any input.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
 fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus")
 }
 
-/// The inputs of a target, by name.
+/// Returns the inputs of a target, by name.
 fn inputs(target: &str) -> Vec<PathBuf> {
     let folder = corpus().join(target);
     let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -38,7 +38,8 @@ fn every_input_of_the_corpus_keeps_the_laws() {
     assert!(peak_bytes() < MEMORY_BYTES_MAX, "{} bytes", peak_bytes());
 }
 
-/// Without a fuzzer: inputs of the corpus, changed at random. `SAFEPOINT_PROOF=full` tries a hundred times as many.
+/// Mutates inputs of the corpus at random, without a fuzzer. `SAFEPOINT_PROOF=full` tries a hundred times as
+/// many.
 #[test]
 fn changed_inputs_keep_the_laws() {
     let is_full = std::env::var_os("SAFEPOINT_PROOF").is_some_and(|proof| proof == "full");
@@ -56,10 +57,10 @@ fn changed_inputs_keep_the_laws() {
             if kept.is_err() {
                 let found = std::env::temp_dir().join(format!("safepoint-{name}-{round}"));
                 fs::write(&found, &bytes).unwrap();
-                panic!("{name}: a changed input breaks a law; it is in {}", found.display());
+                panic!("{name}: a mutated input breaks a law; it is in {}", found.display());
             }
         }
-        eprintln!("{name}: {rounds} changed inputs");
+        eprintln!("{name}: {rounds} mutated inputs");
     }
 }
 
@@ -130,7 +131,7 @@ fn every_target_has_a_fuzzer_and_a_corpus_and_nothing_else_has() {
     assert_eq!(names(corpus().join("../fuzz_targets")), expected);
 }
 
-/// The most memory that this process has had.
+/// Returns the peak memory of this process.
 fn peak_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
