@@ -1,15 +1,16 @@
-//! Planted bugs: places where the product does the wrong thing on purpose, to see whether a test notices.
+//! Planted bugs: places where the product can do the wrong thing on purpose, to check that a test notices.
 //!
-//! `planted!("skip-stage-sync")` is true only in a debug build whose environment has `SAFEPOINT_PLANTED=skip-stage-sync`. In a release
-//! build it is the constant `false`: the branch, and the name of the bug, are not in the program. The table of all of them, with the test
-//! that notices each, is `crates/cli/tests/teeth/main.rs`.
+//! `planted!("skip-stage-sync")` is true only in a debug build whose environment has
+//! `SAFEPOINT_PLANTED=skip-stage-sync`. In a release build it is the constant `false`: the program contains
+//! neither the branch nor the name of the bug. The table of all bugs, with the test that notices each, is
+//! `crates/cli/tests/teeth/main.rs`.
 
 use std::sync::OnceLock;
 
-/// The variable that names the bug.
+/// Variable that names the bug.
 pub const VARIABLE: &str = if cfg!(debug_assertions) { "SAFEPOINT_PLANTED" } else { "" };
 
-/// Reports whether this bug is planted.
+/// Returns true if this bug is planted.
 #[macro_export]
 macro_rules! planted {
     ($bug:literal) => {
@@ -17,7 +18,7 @@ macro_rules! planted {
     };
 }
 
-/// Reports whether a bug is the planted one. Use [`planted!`], which leaves nothing of it in a release build.
+/// Returns true if `bug` is the planted one. Use [`planted!`], which leaves no trace in a release build.
 #[doc(hidden)]
 pub fn is(bug: &str) -> bool {
     static PLANTED: OnceLock<Option<String>> = OnceLock::new();
@@ -40,7 +41,8 @@ mod tests {
         assert!(!super::is("none"));
     }
 
-    /// The macro is the only way in, and `cfg!(debug_assertions)` stands before everything else in it: a release build evaluates nothing.
+    /// The macro is the only entry, and `cfg!(debug_assertions)` comes first in it: a release build evaluates
+    /// nothing.
     #[test]
     fn a_release_build_holds_no_planted_bug() {
         let text = include_str!("lib.rs");
