@@ -1,6 +1,6 @@
-//! A copy of the sources in which every mutant is a branch, built once with the fast suites.
+//! Copy of the sources in which every mutant is a branch, built once with the fast suites.
 //!
-//! The compiler says which mutants do not compile: they are left out, and the rest is built again until it does.
+//! Mutants that the compiler rejects are left out, and the rest is built again until it compiles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::list::Mutant;
 use crate::{Failure, program, rewrite};
 
-/// The suites that are tried against each mutant, besides the modules' own tests, and how the names of their tests begin: most of
+/// Suites to run against each mutant, besides the unit tests, with prefixes of their test names: most of
 /// `weather` and `crash` takes too long.
 const SUITES: [(&str, &[&str]); 6] = [
     ("store", &[""]),
@@ -22,23 +22,23 @@ const SUITES: [(&str, &[&str]); 6] = [
     ("weather", &["files::", "readonly::"]),
     ("crash", &["ordinary::"]),
 ];
-/// The file that holds the switch.
+/// File with the switch.
 const PLANTED: &str = "crates/planted/src/lib.rs";
-/// Started programs that get a clean environment still have to know the mutant.
+/// Programs started with a clean environment still inherit the mutant.
 const INHERIT: &str = r#".env_clear().envs(std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SAFEPOINT_MUTANT")))"#;
 
-/// Test program, and the folder that its tests expect to run in.
+/// Test program and the working directory of its tests.
 pub(crate) struct Suite {
     pub(crate) name: String,
-    /// How the names of the tests begin that are tried.
+    /// Prefixes of the test names to run.
     pub(crate) tests: &'static [&'static str],
     pub(crate) program: PathBuf,
     pub(crate) folder: PathBuf,
 }
 
-/// The suites with all mutants in them, and the numbers of the mutants that could not be built.
+/// Suites with all mutants, and the numbers of the mutants that do not build.
 pub(crate) struct Built {
-    /// The program `safepoint`, which some of the tests start.
+    /// Program `safepoint`, which some tests start.
     pub(crate) product: PathBuf,
     pub(crate) suites: Vec<Suite>,
     pub(crate) left_out: BTreeSet<usize>,
@@ -56,7 +56,7 @@ pub(crate) fn build(workspace: &Path, scratch: &Path, mutants: &[Mutant]) -> Res
     let (product, tests) = planted.split_once("#[cfg(test)]").ok_or("crates/planted has no tests")?;
     write(&tree.join(PLANTED), &format!("{product}{}\n#[cfg(test)]{tests}", include_str!("switch.rs")))?;
 
-    // The names that an earlier build had to leave out spare this one the attempts.
+    // Skips mutants that an earlier build rejected.
     let known = scratch.join("left-out");
     let names = fs::read_to_string(&known).unwrap_or_default();
     let names: BTreeSet<&str> = names.lines().collect();
@@ -92,7 +92,8 @@ pub(crate) fn build(workspace: &Path, scratch: &Path, mutants: &[Mutant]) -> Res
     }
 }
 
-/// Copies what git knows or would add. Files that are the same stay untouched, so that cargo builds only what changed.
+/// Copies all files that git tracks or would add. Unchanged files stay untouched, so that cargo rebuilds only
+/// changes.
 fn copy(workspace: &Path, tree: &Path, rewritten: impl Fn(&str) -> bool) -> Result<(), Failure> {
     let listed = program("git")
         .args(["ls-files", "-z", "-co", "--exclude-standard"])
@@ -138,7 +139,7 @@ fn compile(tree: &Path, target: &Path) -> Result<Vec<Value>, Failure> {
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// Mutants that errors of the compiler are about.
+/// Returns the mutants named by compiler errors.
 fn rejected(tree: &Path, messages: &[Value]) -> Result<BTreeSet<usize>, Failure> {
     let mut rejected = BTreeSet::new();
     for message in messages.iter().filter(|message| message["message"]["level"] == "error") {

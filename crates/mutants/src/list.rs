@@ -1,4 +1,4 @@
-//! The mutants that cargo-mutants finds in the files named by `.cargo/mutants.toml`, and the order in which a seed puts them.
+//! Mutants that cargo-mutants finds in the files of `.cargo/mutants.toml`, ordered by a seed.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::{Failure, program};
 
-/// One mutant, as `cargo mutants --list --json` describes it.
+/// Mutant, as `cargo mutants --list --json` describes it.
 #[derive(Clone, Deserialize)]
 pub(crate) struct Mutant {
     /// Place and change, in one line.
@@ -33,7 +33,7 @@ pub(crate) struct Place {
 }
 
 impl Mutant {
-    /// Area of the product that the file belongs to.
+    /// Returns the area of the product that the file belongs to.
     pub(crate) fn area(&self) -> &'static str {
         match self.file.rsplit('/').next().unwrap_or_default() {
             "rollback.rs" | "carry.rs" | "scene.rs" | "stage.rs" | "swap.rs" => "protocol",
@@ -44,7 +44,7 @@ impl Mutant {
     }
 }
 
-/// Lists all mutants of the workspace. A mutant's number is its place in the list.
+/// Lists all mutants of the workspace. A mutant's number is its position in the list.
 pub(crate) fn list(workspace: &Path) -> Result<Vec<Mutant>, Failure> {
     let output = program("cargo").args(["mutants", "--list", "--json"]).current_dir(workspace).output()?;
     if !output.status.success() {
@@ -53,7 +53,8 @@ pub(crate) fn list(workspace: &Path) -> Result<Vec<Mutant>, Failure> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Numbers of the mutants in the order of the seed. A mutant keeps its place among the others when some come or go.
+/// Returns the numbers of the mutants in the order of the seed. The relative order is stable when mutants are
+/// added or removed.
 pub(crate) fn order(mutants: &[Mutant], seed: u64) -> Vec<usize> {
     let mut numbers: Vec<usize> = (0..mutants.len()).collect();
     numbers.sort_by_cached_key(|&number| {

@@ -1,17 +1,17 @@
 //! Mutation tests with all mutants in one build.
 //!
-//! cargo-mutants builds the workspace once for every mutant. Here each mutant becomes a branch in a copy of the sources below
-//! `target/mutants`; the copy is built once, and the variable `SAFEPOINT_MUTANT` switches one mutant on, also in programs that tests
-//! start. Verdicts are kept in `target/mutants/verdicts.jsonl`: a second run goes on where the first stopped, and tries survivors only
-//! with tests that they have not met.
+//! cargo-mutants builds the workspace once per mutant. Here each mutant becomes a branch in a copy of the
+//! sources below `target/mutants`; the copy is built once, and the variable `SAFEPOINT_MUTANT` enables one
+//! mutant, even in programs that tests start. Verdicts are stored in `target/mutants/verdicts.jsonl`: a
+//! second run continues, and tries survivors only with new tests.
 //!
-//! Arguments: how many mutants to try (200), and the seed of their order (12).
+//! Arguments: the number of mutants to try (default 200), and the seed of their order (default 12).
 
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a tool for maintainers: it writes below target/ and starts cargo and tests"
+    reason = "a maintainer tool that writes below target/ and starts cargo and tests"
 )]
 
 mod build;
@@ -34,7 +34,7 @@ use crate::trial::Verdict;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// One line of the file of verdicts. A verdict counts as long as the source file is the same.
+/// Line of the verdict file. A verdict is valid while the source file is unchanged.
 #[derive(Serialize, Deserialize)]
 struct Line {
     mutant: String,
@@ -72,7 +72,7 @@ fn work() -> Result<(), Failure> {
     let file = scratch.join("verdicts.jsonl");
     let mut verdicts = read(&workspace, &file, &mutants)?;
     let tests = trial::first_run(&built, &scratch)?;
-    // What was never tried comes before the survivors of earlier runs.
+    // New mutants come before survivors of earlier runs.
     let (mut open, mut before, mut survivors) = (Vec::new(), HashMap::new(), Vec::new());
     for &number in &chosen {
         match verdicts.get(&number) {
@@ -100,7 +100,7 @@ fn work() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Verdicts by number; of several about one mutant, the last.
+/// Reads the verdicts by number; the last verdict of a mutant counts.
 fn read(workspace: &Path, file: &Path, mutants: &[Mutant]) -> Result<BTreeMap<usize, Verdict>, Failure> {
     let numbers: HashMap<&str, usize> =
         mutants.iter().enumerate().map(|(number, mutant)| (mutant.name.as_str(), number)).collect();
@@ -156,7 +156,7 @@ fn report(mutants: &[Mutant], chosen: &[usize], verdicts: &BTreeMap<usize, Verdi
     }
 }
 
-/// Program that starts in this process's place and environment, without mutants.
+/// Returns a command in this process's directory and environment, without mutants.
 fn program(name: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(name);
     command

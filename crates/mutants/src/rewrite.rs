@@ -1,7 +1,9 @@
-//! Rewrites a source file so that each mutant in it is a branch, taken when `safepoint_planted::mutant(NUMBER)` is true.
+//! Rewrites a source file so that each mutant in it is a branch, taken if `safepoint_planted::mutant(NUMBER)`
+//! is true.
 //!
-//! A site is a range of the source with alternatives; sites nest. An operator, a guard and a struct expression become
-//! `(if mutant(1) { ALTERNATIVE } else { ORIGINAL })`, a function gets an early return, a match arm a guard that is false.
+//! A site is a range of the source with alternatives; sites nest. An operator, a guard and a struct
+//! expression become `(if mutant(1) { ALTERNATIVE } else { ORIGINAL })`, a function gets an early return, a
+//! match arm a guard that is false.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -12,13 +14,13 @@ use syn::visit::{self, Visit};
 use crate::Failure;
 use crate::list::{Mutant, Place};
 
-/// Piece of an alternative: other text, or a range of the source with the sites in it.
+/// Piece of an alternative: other text, or a range of the source with its sites.
 enum Piece {
     Text(String),
     Source(Range<usize>),
 }
 
-/// What stands at one range of the source; an empty range is an insertion.
+/// Content of one range of the source; an empty range is an insertion.
 #[derive(Default)]
 struct Site {
     inserted: String,
@@ -28,7 +30,7 @@ struct Site {
 /// Sites by start, the longer first. Insertions are never at the start of another site.
 type Sites = BTreeMap<(usize, std::cmp::Reverse<usize>), Site>;
 
-/// Text of the file with every mutant as a branch, and the numbers of those that cannot be expressed.
+/// Returns the text with every mutant as a branch, and the numbers of inexpressible mutants.
 pub(crate) fn rewrite(source: &str, mutants: &[(usize, &Mutant)]) -> Result<(String, Vec<usize>), Failure> {
     let mut shapes = Shapes::default();
     shapes.visit_file(&syn::parse_file(source)?);
@@ -44,7 +46,7 @@ pub(crate) fn rewrite(source: &str, mutants: &[(usize, &Mutant)]) -> Result<(Str
     Ok((text, left_out))
 }
 
-/// Adds a mutant to the sites, or returns `None` where it is not in a place that is known here.
+/// Adds a mutant to the sites, or returns `None` if its place is unknown.
 fn add(sites: &mut Sites, shapes: &Shapes, source: &str, number: usize, mutant: &Mutant) -> Option<()> {
     let span = offset(source, mutant.span.start)?..offset(source, mutant.span.end)?;
     let text = || Piece::Text(mutant.replacement.clone());
@@ -94,11 +96,12 @@ fn switch(number: usize) -> String {
     format!("::safepoint_planted::mutant({number})")
 }
 
-/// Number of the last switch before an offset of a rewritten file: the mutant that an error of the compiler is about.
+/// Returns the number of the last switch before an offset of a rewritten file: the mutant that a compiler
+/// error is about.
 pub(crate) fn switch_before(text: &str, offset: usize) -> Option<usize> {
     const NAME: &str = "::safepoint_planted::mutant(";
     let (before, after) = text.split_at_checked(offset)?;
-    // An error about the whole branch starts in front of its switch.
+    // An error about the whole branch starts before its switch.
     let ahead = after.trim_start_matches(['(', ' ']).trim_start_matches("if ");
     let digits = match ahead.strip_prefix(NAME) {
         Some(digits) => digits,
@@ -107,7 +110,7 @@ pub(crate) fn switch_before(text: &str, offset: usize) -> Option<usize> {
     digits.split(')').next()?.parse().ok()
 }
 
-/// Writes a range of the source, with the sites in it except `without`, the one that is being written.
+/// Writes a range of the source with its sites, except `without`, the site being written.
 fn render(
     source: &str,
     sites: &Sites,
@@ -149,7 +152,7 @@ fn render(
     out.push_str(&source[at..range.end]);
 }
 
-/// Byte offset of a place, whose column counts characters.
+/// Returns the byte offset of a place; its column counts characters.
 fn offset(source: &str, place: Place) -> Option<usize> {
     let line: usize = source.split_inclusive('\n').take(place.line - 1).map(str::len).sum();
     let within = source.get(line..)?.char_indices().nth(place.column - 1)?.0;
@@ -163,7 +166,7 @@ enum Arm {
     Guarded(Range<usize>),
 }
 
-/// Places of a file that mutants are about, by the offset at which cargo-mutants says they start.
+/// Places of a file that mutants change, by the offset that cargo-mutants gives.
 #[derive(Default)]
 struct Shapes {
     /// Whole expressions, by the start of their operator.
@@ -221,7 +224,7 @@ impl<'ast> Visit<'ast> for Shapes {
     }
 }
 
-/// Reports whether a condition is a chain with `let`, which cannot stand in parentheses.
+/// Returns true if a condition is a chain with `let`, which cannot stand in parentheses.
 fn holds_let(expression: &syn::Expr) -> bool {
     match expression {
         syn::Expr::Let(_) => true,
@@ -235,7 +238,7 @@ mod tests {
     use super::*;
     use crate::list::Span;
 
-    /// The mutant that replaces the first `from` of a source in one line.
+    /// Returns the mutant that replaces the first `from` of a one-line source.
     fn mutant(source: &str, genre: &str, from: &str, to: &str) -> Mutant {
         let column = source.find(from).unwrap() + 1;
         Mutant {

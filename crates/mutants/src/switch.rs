@@ -1,5 +1,6 @@
 
-/// Reports whether a mutant is switched on; with `SAFEPOINT_MUTANTS_REACHED`, notes in that file that the process came by.
+/// Returns true if a mutant is enabled; with `SAFEPOINT_MUTANTS_REACHED`, records in that file that the
+/// process reached it.
 #[allow(clippy::disallowed_methods, reason = "the variables are set by the program that tries the mutants")]
 pub fn mutant(number: usize) -> bool {
     use std::io::Write;

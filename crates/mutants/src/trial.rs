@@ -1,7 +1,7 @@
-//! Tries mutants: which tests reach each, and whether one of them fails.
+//! Runs the tests that reach each mutant and looks for a failure.
 //!
-//! Every test is a process of its own. A first run of all of them, with no mutant on, notes how long each takes and which mutants it
-//! reaches; a test that does not reach a mutant cannot notice it.
+//! Every test runs in a separate process. A first run of all tests, without a mutant, records the time of
+//! each and the mutants it reaches; a test that does not reach a mutant cannot notice it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -19,19 +19,19 @@ use serde::{Deserialize, Serialize};
 use crate::build::{Built, Suite};
 use crate::{Failure, program};
 
-/// Tests at once.
+/// Number of concurrent tests.
 const WORKERS: usize = 2;
-/// Runs the whole table of planted bugs, minutes long.
+/// Runs the whole table of planted bugs, which takes minutes.
 const SKIPPED: &str = "every_planted_bug_is_noticed";
 /// A test that takes longer without a mutant is left out.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// One test of a suite.
+/// Test of a suite.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Test {
     /// Suite and name, `laws::undoing::a_law`.
     pub(crate) name: String,
-    /// Hash of the programs that the first run was made with.
+    /// Hash of the programs of the first run.
     build: String,
     program: PathBuf,
     folder: PathBuf,
@@ -40,7 +40,7 @@ pub(crate) struct Test {
     pub(crate) reaches: BTreeSet<usize>,
 }
 
-/// End of one run of a test.
+/// Result of one test run.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     Passed,
@@ -48,7 +48,7 @@ enum End {
     TimedOut,
 }
 
-/// What the tests made of a mutant.
+/// Result of the tests for a mutant.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum Verdict {
     Caught { by: String },
@@ -56,7 +56,8 @@ pub(crate) enum Verdict {
     Survived { passed: BTreeSet<String> },
 }
 
-/// Runs each test once without a mutant, unless the same build did. Tests that fail twice are left out and printed.
+/// Runs each test once without a mutant, unless the same build did. Tests that fail twice are left out and
+/// printed.
 pub(crate) fn first_run(built: &Built, scratch: &Path) -> Result<Vec<Test>, Failure> {
     let file = scratch.join("tests.json");
     let known: Vec<Test> = serde_json::from_slice(&fs::read(&file).unwrap_or_default()).unwrap_or_default();
@@ -102,19 +103,15 @@ pub(crate) fn first_run(built: &Built, scratch: &Path) -> Result<Vec<Test>, Fail
         Ok(())
     })?;
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // A quick test that reaches little says most for its time.
+    // Fast tests that reach few mutants come first.
     done.sort_by_key(|test| test.takes.as_micros() * test.reaches.len() as u128);
     fs::write(&file, serde_json::to_vec(&done)?)?;
     let takes: Duration = done.iter().map(|test| test.takes).sum();
-    println!(
-        "{} tests pass without a mutant; one after the other they take {} s",
-        done.len(),
-        takes.as_secs()
-    );
+    println!("{} tests pass without a mutant; they take {} s in sequence", done.len(), takes.as_secs());
     Ok(done)
 }
 
-/// How a test ends without a mutant, and the test with its time and the mutants that it reaches.
+/// Returns the result of a test without a mutant, and the test with its time and the mutants that it reaches.
 fn measured(test: &Test, notes: &Path, worker: usize) -> Result<(End, Test), Failure> {
     // Some tests start programs as another user.
     fs::write(notes, "")?;
@@ -143,7 +140,7 @@ fn listed(suite: &Suite, more: &[&str]) -> Result<BTreeSet<String>, Failure> {
     Ok(text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
-/// Tries mutants by number, and hands each verdict to `note` as soon as it is known.
+/// Tries mutants by number, and passes each verdict to `note` at once.
 pub(crate) fn try_each(
     tests: &[Test],
     numbers: &[usize],
@@ -158,7 +155,7 @@ pub(crate) fn try_each(
     })
 }
 
-/// The tests in their order. A failure has to repeat itself, so that a test that fails now and then is not taken for a catch.
+/// Runs the tests in order. A failure must repeat, so that a flaky test does not count as a catch.
 fn try_one(
     tests: &[Test],
     number: usize,
@@ -180,14 +177,14 @@ fn try_one(
     Ok(Verdict::Survived { passed })
 }
 
-/// Folder for what the tests of a worker write: in memory where that is possible, and outside of any git repository.
+/// Returns the folder for a worker's tests: in memory if possible, and outside any git repository.
 fn folder(worker: usize) -> PathBuf {
     let memory = Path::new("/dev/shm");
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     parent.join(format!("safepoint-mutants-{}-{worker}", std::process::id()))
 }
 
-/// Runs one test in a process group of its own, which is killed at the limit.
+/// Runs one test in a separate process group, which is killed at the limit.
 fn run(test: &Test, variable: (&str, &str), limit: Duration, tmp: &Path) -> Result<End, Failure> {
     fs::create_dir_all(tmp)?;
     let mut command: Command = program(&test.program);
@@ -204,7 +201,7 @@ fn run(test: &Test, variable: (&str, &str), limit: Duration, tmp: &Path) -> Resu
         }
     };
     if let Some(group) = Pid::from_raw(i32::try_from(child.id())?) {
-        // Nobody is left in it if the test ended well.
+        // The group is empty if the test ended well.
         let _ = kill_process_group(group, Signal::KILL);
     }
     child.wait()?;
@@ -213,7 +210,7 @@ fn run(test: &Test, variable: (&str, &str), limit: Duration, tmp: &Path) -> Resu
     Ok(end)
 }
 
-/// Does `work` for every place below `count`, by a few threads; the first failure ends all of them.
+/// Calls `work` for every number below `count` on a few threads; the first failure ends all of them.
 fn each(count: usize, work: impl Fn(usize, usize) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
     let next = AtomicUsize::new(0);
     let failure = Mutex::new(None);
