@@ -1,9 +1,11 @@
-//! A part of a checkpoint that Safepoint knows nothing about: a file of keys and values, somewhere on the disk, with a lock beside it.
+//! Part of a checkpoint defined outside Safepoint: a file of keys and values, anywhere on the disk, with a
+//! lock beside it.
 //!
-//! It shows all that such a part needs. [`KvParts`] goes into [`safepoint::Settings::parts`]; from then on each checkpoint of a workspace
-//! holds the file, and a rollback puts it back with the files of the workspace: both or neither, also through a crash.
+//! It shows everything that such a part needs. Add [`KvParts`] to [`safepoint::Settings::parts`]; then each
+//! checkpoint of a workspace includes the file, and a rollback restores it with the files of the workspace:
+//! both or neither, even through a crash.
 
-#![allow(clippy::disallowed_methods, reason = "this is a program of its own, with a file of its own")]
+#![allow(clippy::disallowed_methods, reason = "this program owns its file")]
 
 use safepoint::model::checkpoint::PartKind;
 use safepoint::model::outside::{OutsideDocument, OutsideKind};
@@ -14,12 +16,12 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// What people know the program by. It is named where its code is missing.
+/// Name of the program for users. Messages show it if its code is missing.
 pub const PROGRAM: &str = "the example with keys and values";
-/// The name of the one file.
+/// Name of the file.
 const NAME: &str = "settings";
 
-/// Where the file is.
+/// Folder of the file.
 #[derive(Debug, Clone)]
 pub struct KvParts {
     kind: OutsideKind,
@@ -27,18 +29,18 @@ pub struct KvParts {
 }
 
 impl KvParts {
-    /// A file of keys and values in this folder.
+    /// Creates the part for a file of keys and values in this folder.
     ///
     /// # Errors
-    /// Never: the name of the kind is a good one.
+    /// Never fails: the name of the kind is valid.
     pub fn new(folder: &Path) -> Result<Self, ModelError> {
         Ok(Self { kind: "kv.example".parse()?, folder: folder.to_owned() })
     }
 
-    /// Sets a key, as any program would that knows of the lock.
+    /// Sets a key under the lock, as any cooperating program would.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn set(&self, key: &str, value: &str) -> io::Result<()> {
         let part = self.part();
         let _lock = part.lock()?;
@@ -47,10 +49,10 @@ impl KvParts {
         part.write(Some(&text))
     }
 
-    /// All of the file; nothing where there is none.
+    /// Returns the content of the file; `None` if it is missing.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if the file cannot be read.
     pub fn text(&self) -> io::Result<Option<String>> {
         Ok(self.part().read()?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
@@ -73,7 +75,7 @@ impl PartProvider for KvParts {
         match name {
             NAME => Ok(Box::new(self.part())),
             other => {
-                let why = io::Error::new(io::ErrorKind::NotFound, "there is no such file of keys and values");
+                let why = io::Error::new(io::ErrorKind::NotFound, "file of keys and values not found");
                 Err(failed(&format!("cannot open {other:?}"), why))
             }
         }
@@ -92,7 +94,7 @@ struct KvPart {
 }
 
 impl KvPart {
-    /// Whoever writes the file takes this first.
+    /// Takes the lock that every writer of the file takes first.
     fn lock(&self) -> io::Result<File> {
         let file = File::options()
             .create(true)
@@ -111,7 +113,7 @@ impl KvPart {
         }
     }
 
-    /// The file with these bytes, or no file: at once, and durable.
+    /// Writes or removes the file atomically and durably.
     fn write(&self, bytes: Option<&[u8]>) -> io::Result<()> {
         match bytes {
             Some(bytes) => {
@@ -191,7 +193,7 @@ impl Part for KvPart {
     }
 }
 
-/// A rollback of the file, on its way. Nobody writes it meanwhile.
+/// Running rollback of the file. The lock excludes writers.
 struct KvRollback<'p> {
     part: &'p KvPart,
     old: Option<Vec<u8>>,
@@ -207,11 +209,9 @@ impl Prepared for KvRollback<'_> {
     }
 
     fn stage(&mut self, _: RollbackId, _: &dyn Progress) -> Result<(), Error> {
-        // Somebody may have written between the capture and the lock.
+        // Another program may have written between the capture and the lock.
         if self.part.read().map_err(self.part.error("read"))? != self.old {
-            return Err(self.part.error("roll back")(io::Error::other(
-                "it was changed meanwhile; try again",
-            )));
+            return Err(self.part.error("roll back")(io::Error::other("it changed concurrently; try again")));
         }
         self.new.iter().try_for_each(|bytes| self.part.stage(bytes)).map_err(self.part.error("write"))
     }
@@ -222,12 +222,12 @@ impl Prepared for KvRollback<'_> {
     }
 
     fn undo(&mut self) -> Result<Vec<String>, Error> {
-        self.part.write(self.old.as_deref()).map_err(self.part.error("put back"))?;
+        self.part.write(self.old.as_deref()).map_err(self.part.error("restore"))?;
         Ok(Vec::new())
     }
 
     fn clear(&mut self) -> Result<bool, Error> {
-        remove(&self.part.path.with_extension("new")).map_err(self.part.error("clear away beside"))?;
+        remove(&self.part.path.with_extension("new")).map_err(self.part.error("clean up beside"))?;
         Ok(true)
     }
 }

@@ -1,4 +1,4 @@
-//! A part from outside goes back with the files, both or neither; and a program without its code keeps it.
+//! An external part rolls back with the files, both or neither; a program without its code keeps it.
 
 #![allow(
     clippy::disallowed_methods,
@@ -19,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A project, a file of keys and values elsewhere, and a home.
+/// Project, external file of keys and values, and home.
 struct Ground {
     top: tempfile::TempDir,
 }
@@ -41,7 +41,7 @@ impl Ground {
         KvParts::new(&self.path("elsewhere")).unwrap()
     }
 
-    /// With or without the code of the part.
+    /// Opens the home with or without the code of the part.
     fn open(&self, with: bool) -> (CheckpointManager, Workspace) {
         let mut settings = Settings::default();
         if with {
@@ -109,12 +109,12 @@ fn a_part_from_outside_goes_back_with_the_files_and_so_does_the_undo() {
     assert_eq!((done.others.len(), ground.state()), (1, then.clone()));
     manager.undo(&workspace, &options, &Silent).unwrap();
     assert_eq!(ground.state(), now);
-    // What was not there is not there again.
+    // A file that did not exist is removed again.
     manager.rollback(&workspace, nothing.id, &options, &Silent).unwrap();
     assert_eq!(ground.state(), ("none".to_owned(), None));
     manager.undo(&workspace, &options, &Silent).unwrap();
     assert_eq!(ground.state(), now);
-    // It can be chosen, and left out.
+    // The part can be chosen or left out.
     let chosen = |kind| RollbackOptions { parts: vec![kind], ..RollbackOptions::default() };
     manager.rollback(&workspace, one.id, &chosen(kind()), &Silent).unwrap();
     assert_eq!(ground.state(), (now.0.clone(), then.1.clone()));
@@ -137,7 +137,7 @@ fn a_part_from_outside_killed_anywhere_is_old_or_new_with_the_files() {
         let end = kill_at(&ground.program(&["rollback", &one]), point).unwrap();
         let done = !matches!(end, End::Killed { .. });
         assert!(!done || end.is_success(), "{end:?}");
-        // The recovery is killed once as well, each time somewhere else.
+        // The recovery is killed once as well, each time at another point.
         let _ = kill_at(&ground.program(&["recover"]), 1 + point % 23).unwrap();
         let recovered = kill_at(&ground.program(&["recover"]), u64::MAX).unwrap();
         assert!(recovered.is_success(), "killed at {end:?}: {recovered:?}");
@@ -149,7 +149,7 @@ fn a_part_from_outside_killed_anywhere_is_old_or_new_with_the_files() {
             break;
         }
     }
-    eprintln!("kill -9 with a part from outside: {point} points, {olds} old, {news} new, 0 mixtures");
+    eprintln!("kill -9 with an external part: {point} points, {olds} old, {news} new, 0 mixtures");
     assert!(olds > 10 && news > 1);
 }
 
@@ -161,7 +161,7 @@ fn a_program_without_the_code_keeps_the_part_and_puts_the_rest_back() {
     ground.set("2");
     ground.create();
     let (manager, workspace) = ground.open(false);
-    // Collected, validated and exported like any other.
+    // Collected, validated and exported like any other part.
     manager.collect(Thoroughness::Everything, &Silent).unwrap();
     assert!(manager.validate(Some(&one), Depth::Deep, &Silent).unwrap().is_valid());
     let out = ground.path("out");
@@ -172,7 +172,7 @@ fn a_program_without_the_code_keeps_the_part_and_puts_the_rest_back() {
     let done = manager.rollback(&workspace, one.id, &RollbackOptions::default(), &Silent).unwrap();
     assert_eq!(ground.state(), ("1".to_owned(), Some("key=1\nkey=2\n".to_owned())));
     assert!(done.warnings.iter().any(|warning| warning.contains(PROGRAM)), "{:?}", done.warnings);
-    // And whoever has the code still has all of it.
+    // A program with the code still has the whole part.
     let (manager, workspace) = ground.open(true);
     manager.rollback(&workspace, one.id, &RollbackOptions::default(), &Silent).unwrap();
     assert_eq!(ground.state().1, Some("key=1\n".to_owned()));
@@ -211,7 +211,7 @@ fn a_rollback_cut_short_is_not_mended_without_the_code_of_its_part() {
 
 #[test]
 fn the_lock_keeps_others_out_while_the_file_goes_back() {
-    // Two programs at once: whatever the order, no line is lost and none is half.
+    // Two concurrent programs: in any order, no line is lost or partial.
     let ground = Ground::new();
     ground.set("1");
     let one = ground.create();
@@ -223,7 +223,7 @@ fn the_lock_keeps_others_out_while_the_file_goes_back() {
             }
         });
         for _ in 0..10 {
-            // It may find the file changed between its look and its lock: then nothing has happened.
+            // If the file changed between the capture and the lock, nothing happens.
             let _ = manager.rollback(&workspace, one.id, &RollbackOptions::default(), &Silent);
         }
         writer.join().unwrap();
@@ -237,6 +237,8 @@ fn the_lock_keeps_others_out_while_the_file_goes_back() {
 fn a_name_that_the_program_does_not_know_is_refused() {
     use safepoint::PartProvider;
     let ground = Ground::new();
-    let Err(error) = ground.parts().open(Path::new("/"), "other") else { panic!("it was opened") };
+    let Err(error) = ground.parts().open(Path::new("/"), "other") else {
+        panic!("an unknown part was opened")
+    };
     assert!(error.to_string().contains("other"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Takes checkpoints of a folder and of a file of keys and values elsewhere, and goes back to them:
+//! Takes checkpoints of a folder together with an external file of keys and values, and rolls back to them:
 //! `example-part HOME PROJECT FOLDER create | rollback ID | recover | set KEY VALUE`.
 
 use safepoint::{CheckpointManager, CreateOptions, RollbackOptions, Settings, Silent, SystemEnvironment};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-#[allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the face of the program")]
+#[allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the command line of the program")]
 fn main() -> ExitCode {
     match run() {
         Ok(text) => {
@@ -43,7 +43,7 @@ fn run() -> Result<String, Box<dyn Error>> {
         }
         ("rollback", [id]) => {
             let done = manager.rollback(&workspace, id.parse()?, &RollbackOptions::default(), &Silent)?;
-            Ok(format!("{} parts of this program", done.others.len()))
+            Ok(format!("{} parts of this program rolled back", done.others.len()))
         }
         ("recover", []) => Ok(format!("{} undone", manager.recover(&workspace, &Silent)?.undone.len())),
         _ => Err("expected: create, rollback ID, recover, or set KEY VALUE".into()),
