@@ -1,11 +1,12 @@
-//! Power cuts on real file systems: in come images of disks and a program, out come the disks that a cut may leave.
+//! Power cuts on real file systems: from disk images and a program to the disks that a cut may leave.
 //!
-//! [`Recorder`] serves images as files over FUSE. A loop device makes a disk of each, the kernel mounts a real file
-//! system on it, and every write, discard and flush that reaches the disk is an [`Event`], in one order over all
-//! disks. [`cuts`] lists the states that a power cut may leave, [`Cut::media`] builds one of them.
+//! [`Recorder`] serves images as files over FUSE. A loop device turns each into a disk, the kernel mounts a
+//! real file system on it, and every write, discard and flush that reaches the disk is an [`Event`], in one
+//! order over all disks. [`cuts`] lists the states that a power cut may leave, [`Cut::media`] builds one of
+//! them.
 //!
-//! The model of a disk: a flush makes durable whatever arrived at this disk before it. Any subset of the rest may have
-//! arrived, in any order; a block of 4096 bytes arrives whole or not at all.
+//! Model of a disk: a flush makes durable everything that arrived at this disk before it. Any subset of the
+//! rest may have arrived, in any order; a block of 4096 bytes arrives whole or not at all.
 //!
 //! Needs root, for loop devices and mounts.
 
@@ -19,10 +20,10 @@ pub use fuse::Recorder;
 pub use media::Media;
 pub use mounts::{Filesystem, Mounts, in_own_namespace, missing};
 
-/// Size of the unit that is written whole or not at all.
+/// Size of the unit that is written atomically.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// A request that reached a disk.
+/// Request that reached a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// Bytes at a position.
@@ -31,7 +32,7 @@ pub enum Event {
         disk: usize,
         /// Position of the first byte.
         offset: u64,
-        /// The bytes.
+        /// Content.
         bytes: Vec<u8>,
     },
     /// Zeros at a position: a discard, or a request to write zeros.
@@ -40,10 +41,10 @@ pub enum Event {
         disk: usize,
         /// Position of the first byte.
         offset: u64,
-        /// Count of bytes.
+        /// Number of bytes.
         len: u64,
     },
-    /// Everything before it that reached this disk is durable.
+    /// Makes everything that reached this disk before it durable.
     Flush {
         /// Number of the disk.
         disk: usize,
@@ -51,14 +52,14 @@ pub enum Event {
 }
 
 impl Event {
-    /// Number of the disk that the request went to.
+    /// Returns the number of the disk that received the request.
     pub fn disk(&self) -> usize {
         match self {
             Event::Write { disk, .. } | Event::Zero { disk, .. } | Event::Flush { disk } => *disk,
         }
     }
 
-    /// Whether it is a flush.
+    /// Returns true for a flush.
     pub fn is_flush(&self) -> bool {
         matches!(self, Event::Flush { .. })
     }

@@ -1,33 +1,28 @@
-//! A simulated disk that forgets what was not synced: in come the folders as
-//! they are and the ops of a [`Recording`], out come [`Image`]s: what the disk
-//! may hold after a power cut at this point.
+//! Simulated disk that forgets unsynced data: from folders and the ops of a [`Recording`] to [`Image`]s, the
+//! possible contents after a power cut at this point.
 //!
 //! # The fault model
 //!
 //! As weak as POSIX allows and real file systems have been seen to be:
 //!
-//! * Writes and truncates of a file are pending until `fsync` or `fdatasync`
-//!   of that file, or `syncfs`/`sync`. Any subset of the pending ones may have
-//!   reached the disk, in any order. Where one is lost, the old bytes are, or
-//!   zeros beyond the old end. In [`Crash::Random`] a write may also be torn:
-//!   at multiples of 512 where it overwrites, of 4096 where it appends; and a
-//!   lost append may have left its length behind, as zeros.
-//! * Modes, extended attributes and times are pending until `fsync` of the
-//!   file (not `fdatasync`), or `syncfs`/`sync`.
-//! * Changes of names (create, mkdir, link, symlink, unlink, rmdir, rename,
-//!   exchange) are atomic each, over two folders too. They are pending until
-//!   `fsync` or `fdatasync` of a folder they touch, or `syncfs`/`sync`.
-//!   `fsync` of a new file does **not** make its name durable, unless [`Disk::strict_names`] is off.
-//! * Pending changes of names may persist in any subset that is closed under
-//!   dependency: a change depends on the earlier ones of the same names, on
-//!   the mkdir of the folders it happens in, on all that happened in a folder
-//!   it removes, and a move of a folder on the moves of folders before it
-//!   (else folders could end up inside themselves).
-//! * A name that persists while its file's data did not gives the file as far
-//!   as it was synced: empty, if never.
+//! * Writes and truncates of a file are pending until `fsync` or `fdatasync` of that file, or
+//!   `syncfs`/`sync`. Any subset of the pending ones may have reached the disk, in any order. A lost one
+//!   leaves the old bytes, or zeros beyond the old end. In [`Crash::Random`] a write may also be torn: at
+//!   multiples of 512 if it overwrites, of 4096 if it appends; and a lost append may have left its length
+//!   behind, as zeros.
+//! * Modes, extended attributes and times are pending until `fsync` of the file (not `fdatasync`), or
+//!   `syncfs`/`sync`.
+//! * Changes of names (create, mkdir, link, symlink, unlink, rmdir, rename, exchange) are each atomic, even
+//!   across two folders. They are pending until `fsync` or `fdatasync` of a folder they touch, or
+//!   `syncfs`/`sync`. `fsync` of a new file does **not** make its name durable, unless [`Disk::strict_names`]
+//!   is off.
+//! * Pending changes of names may persist in any subset that is closed under dependency. A change depends on
+//!   the earlier ones of the same names, on the mkdir of its folders, and on everything in a folder it
+//!   removes. A move of a folder depends on earlier moves of folders (else folders could end up inside
+//!   themselves).
+//! * A name that persists without its file's data gives the file as far as it was synced: empty, if never.
 //!
-//! Not modelled: bad sectors, reordering around a sync that reported success,
-//! syncs that fail, owners.
+//! Not modelled: bad sectors, reordering around a sync that reported success, syncs that fail, owners.
 
 mod image;
 mod pending;
@@ -45,46 +40,44 @@ pub(crate) use pending::Dice;
 use pending::Pending;
 use state::State;
 
-/// More pending ops than this are not lost or kept one by one, but by a
-/// sample spread over them.
+/// Maximum number of pending ops to lose or keep one by one; above it, a sample is used.
 const ONE_BY_ONE: usize = 64;
 
-/// How the pending ops fare at a power cut. Numbers are positions among the
-/// pending ops, from 0 up to [`Disk::pending`].
+/// Fate of the pending ops at a power cut. Numbers are positions among the pending ops, from 0 up to
+/// [`Disk::pending`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crash {
     /// None persists.
     LoseAll,
     /// All persist.
     KeepAll,
-    /// All but this one, and what depends on it.
+    /// All persist except this one and its dependents.
     LoseOne(usize),
-    /// Only this one, and what it depends on.
+    /// Only this one and its dependencies persist.
     KeepOne(usize),
-    /// Names and attributes without data: what a write-back that does the
-    /// journal first has done halfway.
+    /// Names and attributes without data: a write-back that stopped after the journal.
     NamesOnly,
     /// Data and attributes without names.
     DataOnly,
-    /// A random lot; the same seed gives the same.
+    /// Random subset; the same seed gives the same subset.
     Random(u64),
 }
 
-/// The disk: what is durable, and what was done since.
+/// Simulated disk: durable state and pending ops.
 #[derive(Clone)]
 pub struct Disk {
     roots: Vec<(PathBuf, FileId)>,
     durable: State,
-    /// Durable and all that is pending: what the program sees.
+    /// Durable state and all pending ops: the program's view.
     volatile: State,
     pending: Vec<Pending>,
-    /// On: `fsync` of a file leaves its name pending. Off: it commits the
-    /// names too, as the common file systems happen to do.
+    /// True: `fsync` of a file leaves its name pending. False: it also commits the names, as common file
+    /// systems do.
     pub strict_names: bool,
 }
 
 impl Disk {
-    /// What is in the roots now, all of it durable.
+    /// Loads the roots as durable state.
     pub fn load(roots: &[PathBuf]) -> io::Result<Disk> {
         let mut durable = State::default();
         let mut ids = Vec::new();
@@ -97,14 +90,14 @@ impl Disk {
         Ok(Disk { roots: ids, durable, volatile, pending: Vec::new(), strict_names: true })
     }
 
-    /// One more op: a change becomes pending, a sync makes durable.
+    /// Applies an op: a change becomes pending, a sync makes changes durable.
     pub fn apply(&mut self, op: &Op) {
         match op {
             Op::Fsync { file, .. } => {
                 let named = !self.strict_names;
                 self.commit(|p| p.is_of(*file) || p.is_in(*file) || (named && p.names(*file)));
             }
-            // The entries are a folder's data; SQLite syncs folders this way.
+            // Entries are the data of a folder; SQLite syncs folders this way.
             Op::Fdatasync { file, .. } => {
                 self.commit(|p| p.is_data_of(*file) || p.is_in(*file));
             }
@@ -112,8 +105,7 @@ impl Disk {
             Op::Sync => self.commit(|_| true),
             change => {
                 let pending = Pending::new(change, &self.volatile);
-                // The inode itself is there; whether a name leads to it is
-                // another matter.
+                // The inode itself exists, with or without a name.
                 self.durable.bear(change);
                 self.volatile.bear(change);
                 self.volatile.apply(change);
@@ -124,12 +116,12 @@ impl Disk {
         }
     }
 
-    /// How many changes a power cut could undo.
+    /// Returns the number of changes that a power cut could undo.
     pub fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// The changes a power cut could undo, in order.
+    /// Returns the changes that a power cut could undo, in order.
     pub fn pending_ops(&self) -> impl Iterator<Item = &Op> {
         self.pending.iter().map(|p| &p.op)
     }
@@ -147,7 +139,7 @@ impl Disk {
         self.pending = rest;
     }
 
-    /// What the disk holds after a power cut now.
+    /// Returns the content of the disk after a power cut now.
     pub fn crash(&self, how: &Crash) -> Image {
         let count = self.pending.len();
         let state = match *how {
@@ -196,8 +188,8 @@ impl Disk {
     }
 }
 
-/// Of `count` things at most [`ONE_BY_ONE`]: the newest, for the others were
-/// the newest at points before, and a spread over the rest.
+/// Returns at most [`ONE_BY_ONE`] of `count` positions: the newest, because the others were the newest at
+/// earlier points, and a spread over the rest.
 fn sample(count: usize) -> impl Iterator<Item = usize> {
     let rest = match count <= ONE_BY_ONE {
         true => 0,
@@ -207,10 +199,8 @@ fn sample(count: usize) -> impl Iterator<Item = usize> {
     (0..rest).step_by(step).chain(rest..count)
 }
 
-/// The states a power cut now may leave: all lost, all kept, names or data
-/// only, each single one lost or kept (a sample, if there are very many), and
-/// `randoms` random ones;
-/// each different image once.
+/// Returns the states that a power cut now may leave: all lost, all kept, names or data only, each single op
+/// lost or kept (sampled if there are many), and `randoms` random ones; each different image once.
 pub fn crash_states(disk: &Disk, randoms: u32, seed: u64) -> Vec<(Crash, Image)> {
     let mut hows = vec![Crash::LoseAll, Crash::KeepAll];
     if disk.pending() > 0 {
@@ -225,12 +215,12 @@ pub fn crash_states(disk: &Disk, randoms: u32, seed: u64) -> Vec<(Crash, Image)>
     images.filter(|(_, image)| seen.insert(image.digest())).collect()
 }
 
-/// A power cut to try: after `done` ops of the recording, in this way.
+/// Power cut to try: after `done` ops of the recording.
 pub struct Cut<'a> {
     pub done: usize,
-    /// The op before the cut.
+    /// Op before the cut.
     pub after: Option<&'a Op>,
-    /// Whether the whole recording is over: then only the new state will do.
+    /// True at the end of the recording: then only the new state is valid.
     pub last: bool,
     pub how: Crash,
     pub image: &'a Image,
@@ -243,10 +233,9 @@ impl fmt::Debug for Cut<'_> {
     }
 }
 
-/// Replays a recording and calls `check` for the power cuts at every point of
-/// it, from before the first op until after the last. An image that was tried
-/// before is not tried again, but at the end, where more is asked of it.
-/// Returns how many were tried.
+/// Replays a recording and calls `check` for the power cuts at every point, from before the first op until
+/// after the last. Repeated images are skipped, except at the end, where more is required. Returns the number
+/// of images tried.
 pub fn every_cut(
     start: &Disk,
     recording: &Recording,

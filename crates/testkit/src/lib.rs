@@ -1,20 +1,19 @@
-//! Proofs by force over a real program: what comes in is a program to run and
-//! the folders it works on; what comes out are its kills, its failures, and
-//! the disks a power cut may leave behind.
+//! Crash tests of a real program: kills, failing calls, and the disks that a power cut may leave, for a
+//! program and its folders.
 //!
-//! * [`trace`] runs a program under ptrace: lists its state-changing system
-//!   calls, kills it at any one of them, or lets any one of them fail.
-//! * [`mod@record`] runs it once and writes down every change it made.
-//! * [`disk`] replays such a recording into a model of a disk which forgets
-//!   what was not synced, and lays the states after a power cut out for real.
-//! * [`blocks`] cuts the power of real file systems: it records what reaches their disks.
-//! * [`tree`] reads a folder into a value that can be compared.
-//! * [`memory`] tells how much memory programs took.
+//! * [`trace`] runs a program under ptrace: lists its state-changing system calls, kills it at any of them,
+//!   or makes any of them fail.
+//! * [`mod@record`] runs it once and records every change it made.
+//! * [`disk`] replays a recording into a model of a disk that forgets unsynced data, and lays out the states
+//!   after a power cut.
+//! * [`blocks`] cuts the power of real file systems: it records the requests to their disks.
+//! * [`tree`] reads a folder into a comparable value.
+//! * [`memory`] reports the memory of programs.
 //!
 //! # The three loops
 //!
-//! `check` lays down what must hold: the next command works, and the workspace
-//! is exactly as before or exactly as after.
+//! `check` asserts the law: the next command works, and the workspace is exactly as before or exactly as
+//! after.
 //!
 //! ```no_run
 //! # use std::io; use std::path::PathBuf; use safepoint_testkit::*;
@@ -30,7 +29,7 @@
 //!         break;
 //!     }
 //! }
-//! // Every call failing, once and for good.
+//! // Every call failing, once and forever.
 //! reset()?;
 //! let count = calls(&program)?.0.len() as u64;
 //! for (k, how) in (1..=count).flat_map(|k| [(k, Fail::Once), (k, Fail::Forever)]) {
@@ -38,7 +37,7 @@
 //!     let end = fail_at(&program, k, 28 /* ENOSPC */, how)?;
 //!     check(end.is_success(), &end)?;
 //! }
-//! // The power cut at every point.
+//! // A power cut at every point.
 //! reset()?;
 //! let start = Disk::load(&roots)?; // First load, then record.
 //! let recording = record(&program, &roots)?;

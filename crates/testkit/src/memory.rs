@@ -1,11 +1,11 @@
-//! How much memory a program took: nothing comes in, out comes the peak of those that were waited for.
+//! Peak memory of child processes.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use std::io;
 
-/// The most memory that any program took which this process started and waited for, in bytes.
+/// Returns the peak memory, in bytes, of any child process that was waited for.
 ///
-/// The kernel keeps the largest of all; a test that wants to know about one program gets an upper bound.
+/// The kernel keeps the maximum of all children, so it is an upper bound for each.
 pub fn peak_bytes_of_children() -> io::Result<u64> {
     // getrusage(2): in kilobytes.
     let kilobytes = getrusage(UsageWho::RUSAGE_CHILDREN)?.max_rss();

@@ -1,7 +1,5 @@
-//! What a recording is made of: changes to a disk, by the identity of the
-//! files and folders they hit, so that a write through a descriptor goes to
-//! the right file after a rename. In from [`mod@crate::record`], out to
-//! [`crate::disk`].
+//! Ops of a recording: changes to a disk, by the identity of files and folders, so that a write through a
+//! descriptor reaches the right file after a rename. From [`mod@crate::record`] to [`crate::disk`].
 
 use std::ffi::OsString;
 use std::fmt;
@@ -10,8 +8,8 @@ use std::sync::Arc;
 
 use crate::trace::End;
 
-/// A file, folder or symlink. `generation` tells apart those that got the same
-/// inode number one after the other; what was there at the start has 0.
+/// File, folder or symlink. `generation` distinguishes files that reused an inode number; 0 for those present
+/// at the start.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId {
     pub dev: u64,
@@ -25,12 +23,12 @@ impl fmt::Debug for FileId {
     }
 }
 
-/// A name in a folder.
+/// Name in a folder.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
     pub dir: FileId,
     pub name: OsString,
-    /// Where it was at the time; for people and for predicates.
+    /// Path at the time; for people and predicates.
     pub path: PathBuf,
 }
 
@@ -40,7 +38,7 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// A change of an inode's content or attributes.
+/// Change of an inode's content or attributes.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Change {
     Write {
@@ -76,13 +74,13 @@ impl fmt::Debug for Change {
 }
 
 impl Change {
-    /// Content, which `fdatasync` makes durable too.
+    /// Returns true for content, which `fdatasync` makes durable too.
     pub fn is_data(&self) -> bool {
         matches!(self, Change::Write { .. } | Change::Truncate { .. })
     }
 }
 
-/// One change of a disk, or one sync. Paths say where a file was at the time.
+/// Change of a disk, or a sync. Paths are those at the time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
     Create {
@@ -90,7 +88,7 @@ pub enum Op {
         file: FileId,
         mode: u32,
     },
-    /// A file without a name (`O_TMPFILE`).
+    /// File without a name (`O_TMPFILE`).
     Orphan {
         file: FileId,
         mode: u32,
@@ -144,12 +142,12 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether it only makes other changes durable.
+    /// Returns true if it only makes other changes durable.
     pub fn is_sync(&self) -> bool {
         matches!(self, Op::Fsync { .. } | Op::Fdatasync { .. } | Op::Syncfs { .. } | Op::Sync)
     }
 
-    /// The names it changes.
+    /// Returns the names it changes.
     pub fn slots(&self) -> Vec<&Slot> {
         match self {
             Op::Create { at, .. }
@@ -165,7 +163,7 @@ impl Op {
     }
 }
 
-/// What a program did to the folders, in order, and how it ended.
+/// Ops of a program on the folders, in order, and its end.
 #[derive(Debug, Clone)]
 pub struct Recording {
     pub ops: Vec<Op>,
@@ -173,15 +171,13 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The recording of a program that forgot something: without the ops that
-    /// `drop` picks. For planted bugs, so only syncs are sensible to drop.
+    /// Returns the recording without the ops that `drop` picks, to plant bugs. Only syncs can be dropped.
     pub fn without(&self, drop: impl Fn(&Op) -> bool) -> Recording {
         let ops = self.ops.iter().filter(|op| !drop(op)).cloned().collect();
         Recording { ops, end: self.end.clone() }
     }
 
-    /// The same by position: without the `n`-th sync (from 0), or `None` if
-    /// there are not as many.
+    /// Returns the recording without the `n`-th sync (from 0), or `None` if there are fewer.
     pub fn without_sync(&self, n: usize) -> Option<Recording> {
         let (at, _) = self.ops.iter().enumerate().filter(|(_, op)| op.is_sync()).nth(n)?;
         let mut ops = self.ops.clone();

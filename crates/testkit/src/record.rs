@@ -1,11 +1,9 @@
-//! Recording: in comes a program and the folders (`roots`) that matter, out
-//! comes a [`Recording`] of every change it made to them.
+//! Recording: from a program and folders (`roots`) to a [`Recording`] of every change it made to them.
 //!
-//! Only calls that succeeded are recorded, in the order they took place.
-//! Files are told apart by device and inode number, looked up through `/proc`
-//! while the thread is stopped; a create makes a new generation, for numbers
-//! are reused. What is outside of the roots is left out, and so are files
-//! named `*-shm`: SQLite writes them through memory, unseen, and rebuilds them.
+//! Only successful calls are recorded, in order. Files are identified by device and inode number, looked up
+//! through `/proc` while the thread is stopped; a create starts a new generation, because numbers are reused.
+//! Paths outside the roots are left out, and so are files named `*-shm`: SQLite writes them through memory,
+//! unseen, and rebuilds them.
 //!
 //! Not seen: writes through shared mappings, io_uring, owners, device nodes.
 
@@ -27,8 +25,8 @@ use before::{Before, Seen};
 use known::Known;
 pub(crate) use known::{is_skipped, merged_roots};
 
-/// Runs a program to its end and writes down what it did to `roots`. Load the
-/// [`crate::Disk`] before: the recording starts from what is there now.
+/// Runs a program to its end and records its changes to `roots`. Load the [`crate::Disk`] first: the
+/// recording starts from the current state.
 pub fn record(p: &Program, roots: &[PathBuf]) -> io::Result<Recording> {
     let known = Known::load(&merged_roots(roots)?)?;
     let mut recorder = Recorder { known, ops: Vec::new(), before: Before::Nothing };
@@ -39,7 +37,7 @@ pub fn record(p: &Program, roots: &[PathBuf]) -> io::Result<Recording> {
 struct Recorder {
     known: Known,
     ops: Vec<Op>,
-    /// Calls go through one at a time, so one is enough.
+    /// Calls run one at a time, so one is enough.
     before: Before,
 }
 
@@ -83,7 +81,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Calls on the content or the attributes of a file, and its syncs.
+    /// Records calls on content or attributes of a file, and its syncs.
     fn on_file(&mut self, t: Tracee, sys: &Sys, seen: &Seen, result: u64) -> io::Result<()> {
         let (file, path) = (seen.file, seen.path.clone());
         match sys {
@@ -123,7 +121,7 @@ impl Recorder {
             Bytes::Vector { at, count } => t.gather(at, count, len)?,
         };
         let offset = match *offset {
-            // Linux lets O_APPEND win over the offset of a pwrite.
+            // Linux ignores the offset of a pwrite with O_APPEND.
             Some(_) if info.flags & libc::O_APPEND != 0 => seen.len,
             Some(offset) => offset,
             None => info.position.saturating_sub(result),
@@ -155,7 +153,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// What the descriptor refers to tells what was opened, symlinks and all.
+    /// The descriptor identifies the opened file, even through symlinks.
     fn created(&mut self, t: Tracee, fd: i32, flags: i32) -> io::Result<()> {
         let meta = fs::metadata(t.fd(fd))?;
         let path = t.fd_name(fd)?;
@@ -181,7 +179,7 @@ impl Recorder {
             self.change(seen, Change::Truncate { len });
         }
         if !kept {
-            // Punched, zeroed, collapsed: rare enough to take it all anew.
+            // Punched, zeroed, collapsed: rare, so the whole file is read again.
             let data = read_range(&seen.reach, 0, u64::MAX)?;
             self.wrote(seen, 0, data, false);
         }
@@ -212,7 +210,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Calls on names other than open.
+    /// Records calls on names other than open.
     fn named(&mut self, sys: &Sys, before: Before) -> io::Result<()> {
         match (sys, before) {
             (Sys::Mkdir { .. } | Sys::Mknod { .. } | Sys::Symlink { .. }, Before::Slot(at)) => {
@@ -249,14 +247,14 @@ impl Recorder {
             (Some(a), Some(b)) if exchange => self.ops.push(Op::Exchange { a, b }),
             (Some(from), Some(to)) => self.ops.push(Op::Rename { from, to }),
             (None, None) => {}
-            _ if exchange => return Err(unmodelled("an exchange with the outside")),
+            _ if exchange => return Err(unmodelled("an exchange with an outside path")),
             (Some(at), None) => self.ops.push(Op::Unlink { at }),
             (None, Some(to)) => self.import(to)?,
         }
         Ok(())
     }
 
-    /// A file that came from outside of the roots: new, with all its data.
+    /// Records a file from outside the roots as new, with all its data.
     fn import(&mut self, at: Slot) -> io::Result<()> {
         let meta = fs::symlink_metadata(&at.path)?;
         let path = at.path.clone();
@@ -276,7 +274,7 @@ fn unmodelled(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, format!("cannot record {what}"))
 }
 
-/// Up to `len` bytes of a file from `start`.
+/// Reads up to `len` bytes of a file from `start`.
 fn read_range(path: &Path, start: u64, len: u64) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
     let len = len.min(file.metadata()?.len().saturating_sub(start));
@@ -285,7 +283,7 @@ fn read_range(path: &Path, start: u64, len: u64) -> io::Result<Vec<u8>> {
     Ok(data)
 }
 
-/// The identity of what is there at the start.
+/// Returns the identity of an entry present at the start.
 pub(crate) fn first_id(meta: &fs::Metadata) -> FileId {
     FileId { dev: meta.dev(), ino: meta.ino(), generation: 0 }
 }

@@ -1,12 +1,9 @@
-//! Running a program under ptrace: in comes a [`Program`], out come its
-//! state-changing system calls and its [`End`]; at any of the calls it can be
-//! killed or be lied to.
+//! Runs a [`Program`] under ptrace: reports its state-changing system calls and its [`End`]; at any call it
+//! can be killed or given a false result.
 //!
-//! A call counts as state-changing if it can alter what a disk holds (data,
-//! names, attributes) or how durable that is (the syncs). Writes to pipes,
-//! terminals and sockets do not count. The calls of all threads and children
-//! are counted together, and are let through one at a time: when the k-th
-//! begins, the k-1 before it are over.
+//! A call is state-changing if it can alter the content of a disk (data, names, attributes) or its durability
+//! (the syncs). Writes to pipes, terminals and sockets do not count. The calls of all threads and children
+//! are counted together and run one at a time: when the k-th begins, the k-1 before it are over.
 
 #[cfg(target_arch = "x86_64")]
 mod arch;
@@ -26,27 +23,27 @@ use std::time::Duration;
 use sys::Sys;
 use tracee::Tracee;
 
-/// A run that takes longer is killed and is an error.
+/// Time limit: a longer run is killed and is an error.
 pub const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// What to run. It sees no environment but `env` (the shell that starts it
-/// may add `PWD`, and some shells `SHLVL` and `_`), and an empty stdin.
+/// Program to run. It sees only the environment `env` (the shell that starts it may add `PWD`, and some
+/// shells `SHLVL` and `_`), and an empty stdin.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// An absolute path.
+    /// Absolute path.
     pub exe: PathBuf,
     pub args: Vec<OsString>,
     pub env: Vec<(OsString, OsString)>,
     pub cwd: PathBuf,
 }
 
-/// One state-changing system call.
+/// State-changing system call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// From 1, over all threads and children.
+    /// Number from 1, over all threads and children.
     pub index: u64,
     pub name: &'static str,
-    /// The arguments that tell it from others, e.g. `"a" -> "b", EXCHANGE`.
+    /// Arguments that distinguish it, such as `"a" -> "b", EXCHANGE`.
     pub detail: String,
 }
 
@@ -56,39 +53,39 @@ impl fmt::Display for Call {
     }
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// By itself.
+    /// Exited.
     Exited { code: i32, stdout: Vec<u8>, stderr: Vec<u8> },
-    /// By us, before this call took effect.
+    /// Killed by the tracer before this call took effect.
     Killed { at: Call },
-    /// By a signal that was not ours.
+    /// Ended by another signal.
     Signaled(i32),
 }
 
 impl End {
-    /// Whether it exited with 0.
+    /// Returns true for exit code 0.
     pub fn is_success(&self) -> bool {
         matches!(self, End::Exited { code: 0, .. })
     }
 }
 
-/// Whether a fault goes away.
+/// Duration of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fail {
     Once,
     Forever,
 }
 
-/// What is to happen at a call.
+/// Action at a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// It takes place.
+    /// Run it.
     Go,
-    /// It does not take place, and the program sees this errno.
+    /// Skip it and return this errno.
     Fail(i32),
-    /// It does not take place: the program and its children get SIGKILL.
+    /// Skip it and send SIGKILL to the program and its children.
     Kill,
 }
 
@@ -102,14 +99,13 @@ pub fn calls(p: &Program) -> io::Result<(Vec<Call>, End)> {
     Ok((seen, end))
 }
 
-/// Kills at the entry of the `k`-th state-changing call (from 1). If there are
-/// fewer, the program ends by itself: the loop over `k` is over.
+/// Kills at the entry of the `k`-th state-changing call (from 1). With fewer calls the program ends normally,
+/// which ends the loop over `k`.
 pub fn kill_at(p: &Program, k: u64) -> io::Result<End> {
     drive(p, |call| if call.index == k { Action::Kill } else { Action::Go })
 }
 
-/// Lets the `k`-th state-changing call fail with `errno`, and with
-/// [`Fail::Forever`] all that follow it.
+/// Makes the `k`-th state-changing call fail with `errno`, and with [`Fail::Forever`] all later ones.
 pub fn fail_at(p: &Program, k: u64, errno: i32, how: Fail) -> io::Result<End> {
     drive(p, |call| match how {
         Fail::Once if call.index == k => Action::Fail(errno),
@@ -118,18 +114,17 @@ pub fn fail_at(p: &Program, k: u64, errno: i32, how: Fail) -> io::Result<End> {
     })
 }
 
-/// Asks `decide` at every state-changing call: the general form, for faults
-/// that hit only some calls (a full disk lets unlink through).
+/// Calls `decide` at every state-changing call: the general form, for faults that hit only some calls (a full
+/// disk allows unlink).
 pub fn drive(p: &Program, decide: impl FnMut(&Call) -> Action + Send) -> io::Result<End> {
     watch(p, &mut Decide(decide))
 }
 
-/// Who looks on while a program runs; called on the tracer's thread, while
-/// the thread in question is stopped.
+/// Observer of a running program; called on the tracer's thread, while the traced thread is stopped.
 pub(crate) trait Watch: Send {
-    /// Before the call.
+    /// Called before the call.
     fn entry(&mut self, tracee: Tracee, call: &Call, sys: &Sys) -> io::Result<Action>;
-    /// After it, with its result (negative: an errno).
+    /// Called after it, with its result (negative: an errno).
     fn exit(&mut self, tracee: Tracee, call: &Call, sys: &Sys, result: i64) -> io::Result<()>;
 }
 
@@ -152,6 +147,6 @@ pub(crate) fn watch(p: &Program, watch: &mut dyn Watch) -> io::Result<End> {
 
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn watch(_: &Program, _: &mut dyn Watch) -> io::Result<End> {
-    let why = "tracing is written for x86_64 only";
+    let why = "tracing supports only x86_64";
     Err(io::Error::new(io::ErrorKind::Unsupported, why))
 }

@@ -1,9 +1,8 @@
-//! A folder as a value: in comes a folder, out comes what it holds, to be
-//! compared, hashed, and its differences told; and a plain copy of a folder,
-//! the oracle that knows nothing of checkpoints.
+//! Folder as a value, to compare and hash; and a plain copy of a folder, the oracle that is independent of
+//! checkpoints.
 //!
-//! Seen: kinds, permission bits, contents, symlink targets, `user.*`
-//! attributes. Not seen: times, owners, which names are hard links.
+//! Compared: kinds, permission bits, contents, symlink targets, `user.*` attributes. Ignored: times, owners,
+//! hard links.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -16,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::stat::Mode;
 
-/// What kind of thing, and what is in it.
+/// Kind and content of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Content {
     File {
@@ -30,22 +29,22 @@ pub enum Content {
     Other,
 }
 
-/// One entry of a tree.
+/// Entry of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Node {
     pub content: Content,
-    /// `07777`; of a symlink always 0777.
+    /// Permission bits, `07777`; 0777 for a symlink.
     pub mode: u32,
-    /// Those in `user.`.
+    /// `user.*` attributes.
     pub xattrs: BTreeMap<OsString, Vec<u8>>,
 }
 
-/// A folder's content by relative path; the folder itself is the empty path.
+/// Content of a folder by relative path; the folder itself is the empty path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TreeImage(pub BTreeMap<Vec<u8>, Node>);
 
 impl TreeImage {
-    /// Reads `dir`, leaving out everything named as in `skip`, at any depth.
+    /// Reads `dir`, except entries with a name in `skip`, at any depth.
     pub fn read(dir: &Path, skip: &[&str]) -> io::Result<TreeImage> {
         let mut nodes = BTreeMap::new();
         walk(dir, skip, &mut |path, meta| {
@@ -57,17 +56,17 @@ impl TreeImage {
         Ok(TreeImage(nodes))
     }
 
-    /// A hash of it all.
+    /// Returns a hash of the tree.
     pub fn digest(&self) -> [u8; 32] {
         let mut hash = blake3::Hasher::new();
         for (path, node) in &self.0 {
-            // Debug escapes, so no two trees read the same.
+            // Debug escapes, so different trees have different texts.
             hash.update(format!("{path:?} {node:?}\n").as_bytes());
         }
         *hash.finalize().as_bytes()
     }
 
-    /// What is not the same in `other`, one line each; empty if they are equal.
+    /// Returns the differences from `other`, one per line; empty if equal.
     pub fn difference(&self, other: &TreeImage) -> Vec<String> {
         let mut lines = Vec::new();
         for (path, node) in &self.0 {
@@ -103,7 +102,7 @@ fn show(node: &Node) -> String {
     }
 }
 
-/// Visits a folder and all in it, folders before what is in them.
+/// Visits a folder and everything below, folders first.
 fn walk(
     path: &Path,
     skip: &[&str],
@@ -141,7 +140,7 @@ fn read_node(path: &Path, meta: &Metadata) -> io::Result<Node> {
     Ok(Node { content, mode: meta.mode() & 0o7777, xattrs: user_xattrs(path)? })
 }
 
-/// The `user.*` attributes of a file or folder; where they cannot be, none.
+/// Returns the `user.*` attributes of an entry; none if unsupported.
 pub(crate) fn user_xattrs(path: &Path) -> io::Result<BTreeMap<OsString, Vec<u8>>> {
     let mut found = BTreeMap::new();
     let names = match xattr::list(path) {
@@ -156,10 +155,10 @@ pub(crate) fn user_xattrs(path: &Path) -> io::Result<BTreeMap<OsString, Vec<u8>>
     Ok(found)
 }
 
-/// Copies the folder `from` to `to`, which must not be there yet.
+/// Copies the folder `from` to `to`, which must not exist.
 pub fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
     let mut folders = Vec::new();
-    // Two names of one file stay two names of one file.
+    // Hard links stay hard links.
     let mut first_names: HashMap<u64, PathBuf> = HashMap::new();
     walk(from, &[], &mut |path, meta| {
         let relative = path.strip_prefix(from).map_err(io::Error::other)?;
@@ -187,7 +186,7 @@ pub fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
         } else if kind.is_file() {
             fs::write(&target, fs::read(path)?)?;
         } else {
-            return Err(io::Error::other(format!("{path:?} cannot be copied")));
+            return Err(io::Error::other(format!("cannot copy {path:?}")));
         }
         dress(path, &target, meta.mode() & 0o7777)
     })?;

@@ -1,5 +1,5 @@
-//! A program for the testkit's own tests, doing what shells cannot. In: a
-//! word for what to do and a folder to do it in; out: files in that folder.
+//! Program for the testkit's own tests, for calls that shells cannot make. Input: a command and a folder;
+//! output: files in that folder.
 
 #![allow(clippy::disallowed_methods, reason = "a program to be traced")]
 
@@ -23,11 +23,11 @@ fn main() -> io::Result<()> {
         Some("forever") => loop {
             std::thread::park();
         },
-        _ => Err(io::Error::other("threads, exchange, odd or forever")),
+        _ => Err(io::Error::other("expected: threads, exchange, odd or forever")),
     }
 }
 
-/// Several threads at once, each writes, syncs and renames a file.
+/// Runs several threads; each writes, syncs and renames a file.
 fn threads(dir: &Path, count: usize) -> io::Result<()> {
     std::thread::scope(|s| {
         let all: Vec<_> = (0..count).map(|n| s.spawn(move || one_file(dir, n))).collect();
@@ -47,14 +47,14 @@ fn one_file(dir: &Path, n: usize) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// The folders `a` and `b` change places, durably.
+/// Exchanges the folders `a` and `b`, durably.
 fn exchange(dir: &Path) -> io::Result<()> {
     let (a, b) = (dir.join("a"), dir.join("b"));
     renameat2(AT_FDCWD, &a, AT_FDCWD, &b, RenameFlags::RENAME_EXCHANGE)?;
     File::open(dir)?.sync_all()
 }
 
-/// One of each call that is seldom used.
+/// Makes one of each rarely used call.
 fn odd(dir: &Path) -> io::Result<()> {
     descriptors(dir)?;
     contents(dir)?;
@@ -66,7 +66,7 @@ fn odd(dir: &Path) -> io::Result<()> {
 }
 
 fn descriptors(dir: &Path) -> io::Result<()> {
-    // Writes follow the descriptor over a rename and an unlink.
+    // Writes follow the descriptor across a rename and an unlink.
     let mut file = File::create(dir.join("one"))?;
     file.write_all(b"before ")?;
     fs::rename(dir.join("one"), dir.join("two"))?;
@@ -80,7 +80,7 @@ fn descriptors(dir: &Path) -> io::Result<()> {
     fs::remove_file(dir.join("two"))?;
     file.write_all(b"!")?;
 
-    // The inode number is likely to be used again.
+    // The inode number is likely to be reused.
     let gone = File::create(dir.join("gone"))?;
     gone.write_all_at(b"gone", 0)?;
     drop(gone);
@@ -103,7 +103,7 @@ fn contents(dir: &Path) -> io::Result<()> {
     fallocate(&log, FallocateFlags::empty(), 0, 100)?;
     log.write_all(b"line 2\n")?;
     log.set_len(105)?;
-    // Linux appends here, whatever the offset.
+    // Linux appends here, regardless of the offset.
     fs::write(dir.join("more"), "first ")?;
     let more = OpenOptions::new().append(true).open(dir.join("more"))?;
     more.write_all_at(b"second", 0)?;
@@ -111,7 +111,7 @@ fn contents(dir: &Path) -> io::Result<()> {
     let synced = options.write(true).create(true).custom_flags(O_DSYNC).open(dir.join("synced"))?;
     synced.write_all_at(b"at once", 0)?;
     std::os::unix::fs::symlink("log", dir.join("link"))?;
-    // Through the symlink: the file is cut, not the link.
+    // Through the symlink: the file is truncated, not the link.
     OpenOptions::new().write(true).truncate(true).open(dir.join("link"))?.write_all_at(b"x", 3)?;
     Ok(())
 }

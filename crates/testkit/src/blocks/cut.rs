@@ -1,4 +1,4 @@
-//! The states that a power cut may leave.
+//! States that a power cut may leave.
 
 use super::media::blocks;
 use super::{Event, Media};
@@ -7,14 +7,14 @@ use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-/// A power cut: after which request, and what of the pending ones survived.
+/// Power cut: its position, and the pending requests that survived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
-    /// Count of requests that reached the disks before it.
+    /// Number of requests that reached the disks before it.
     pub done: usize,
-    /// The pending requests that survived, and which of their blocks did.
+    /// Pending requests that survived, with their surviving blocks.
     kept: Vec<(usize, Kept)>,
-    /// What was chosen, in words.
+    /// Description of the choice.
     pub how: String,
 }
 
@@ -25,7 +25,7 @@ enum Kept {
 }
 
 impl Cut {
-    /// What the disks hold after it.
+    /// Returns the content of the disks after the cut.
     pub fn media(&self, start: &[Media], events: &[Event]) -> Vec<Media> {
         let mut media = start.to_vec();
         let durable = durable_until(events, self.done);
@@ -45,7 +45,8 @@ impl Cut {
         media
     }
 
-    /// A name of the state: of two cuts that leave the same and must hold the same, one is enough.
+    /// Returns a digest of the state: of two cuts with the same state and the same requirements, one is
+    /// enough.
     fn digest(&self, events: &[Event], acknowledged: usize) -> u64 {
         let mut hasher = DefaultHasher::new();
         let durable = durable_until(events, self.done);
@@ -65,16 +66,17 @@ impl Cut {
     }
 }
 
-/// For each disk, the count of requests up to its last flush.
+/// Returns, for each disk, the number of requests up to its last flush.
 fn durable_until(events: &[Event], done: usize) -> Vec<usize> {
     let disks = events.iter().map(Event::disk).max().map_or(0, |last| last + 1);
     let flush = |disk| events[..done].iter().rposition(|event| event.is_flush() && event.disk() == disk);
     (0..disks).map(|disk| flush(disk).map_or(0, |at| at + 1)).collect()
 }
 
-/// At most `count` cuts, after any of the requests: all pending requests survived, or none, each single one was lost or kept, those
-/// of one disk survived, and random subsets with torn requests. States that are the same come once, but for those at which the
-/// program had ended (from the request `acknowledged` on): more is asked of them. A seeded choice decides if there are too many.
+/// Returns at most `count` cuts after any request. All pending requests survived, or none; each single one
+/// was lost or kept; those of one disk survived; and random subsets with torn requests. Equal states appear
+/// once, except after the program ended (from request `acknowledged` on), because more is required there. A
+/// seeded choice applies if there are too many.
 pub fn cuts(events: &[Event], acknowledged: usize, count: usize, seed: u64) -> Vec<Cut> {
     let mut dice = Dice::new(seed);
     let mut seen = HashSet::new();
@@ -85,7 +87,7 @@ pub fn cuts(events: &[Event], acknowledged: usize, count: usize, seed: u64) -> V
         variants.extend(all.filter(|cut| seen.insert(cut.digest(events, acknowledged))));
     }
     let mut chosen = shuffled(points, &mut dice);
-    // A share of the variants is always tried: they are where flushes matter.
+    // A share of the variants is always tried: flushes matter there.
     let variants = shuffled(variants, &mut dice);
     chosen.truncate(count.saturating_sub(variants.len().min(count / 2)));
     let room = count - chosen.len();
@@ -101,7 +103,7 @@ fn shuffled<T>(mut all: Vec<T>, dice: &mut Dice) -> Vec<T> {
     all
 }
 
-/// The cuts after `done` requests; the first keeps everything.
+/// Returns the cuts after `done` requests; the first keeps everything.
 fn at(events: &[Event], done: usize, dice: &mut Dice) -> Vec<Cut> {
     let durable = durable_until(events, done);
     let is_pending =
@@ -127,7 +129,7 @@ fn at(events: &[Event], done: usize, dice: &mut Dice) -> Vec<Cut> {
     all
 }
 
-/// What survives of a request by chance.
+/// Chooses the surviving part of a request at random.
 fn torn(event: &Event, dice: &mut Dice) -> Option<Kept> {
     let count = match event {
         Event::Write { offset, bytes, .. } => blocks(*offset, bytes.len() as u64).count(),

@@ -1,7 +1,7 @@
-//! A FUSE server with one file for each disk, which writes down every request that would reach a disk.
+//! FUSE server with one file per disk, which records every request that would reach a disk.
 //!
-//! It answers one request after the other, so their order is the order of the log: when a flush arrives, the
-//! requests before it have been answered. The kernel's side of the protocol: `include/uapi/linux/fuse.h`.
+//! It answers requests one at a time, so their order is the order of the log: when a flush arrives, earlier
+//! requests have been answered. Protocol of the kernel: `include/uapi/linux/fuse.h`.
 
 use super::mounts::unmount;
 use super::{Event, Media};
@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 const ROOT: u64 = 1;
-/// Disk 0 is node 2, and so on.
+/// Node of disk 0; the others follow.
 const FIRST_DISK: u64 = 2;
 const HEADER_BYTES: usize = 40;
-/// Of one write.
+/// Maximum size of one write.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
-/// Seconds for which the kernel need not ask again.
+/// Cache time of the kernel, in seconds.
 const VALID: u64 = 86_400;
 
 const LOOKUP: u32 = 1;
@@ -43,7 +43,7 @@ const ASYNC_READ: u32 = 1;
 const BIG_WRITES: u32 = 1 << 5;
 const MAX_PAGES: u32 = 1 << 22;
 
-/// Serves disks and writes down what happens to them.
+/// Serves disks and records requests to them.
 pub struct Recorder {
     folder: PathBuf,
     count: usize,
@@ -63,17 +63,17 @@ impl Recorder {
         Ok(Recorder { folder: folder.to_owned(), count, events, server: Some(server) })
     }
 
-    /// Files to make loop devices of.
+    /// Returns the files for loop devices.
     pub fn images(&self) -> Vec<PathBuf> {
         (0..self.count).map(|disk| self.folder.join(disk.to_string())).collect()
     }
 
-    /// Count of requests so far.
+    /// Returns the number of requests so far.
     pub fn position(&self) -> usize {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Ends it, and returns what was written down. Nothing may be mounted on the disks any more.
+    /// Stops the server and returns the recorded requests. The disks must be unmounted.
     pub fn finish(mut self) -> io::Result<Vec<Event>> {
         self.stop()?;
         Ok(std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner)))
@@ -98,11 +98,11 @@ struct Server {
     events: Arc<Mutex<Vec<Event>>>,
 }
 
-/// A reply, or none at all.
+/// Reply, or `None` for no reply.
 type Answer = Option<Result<Vec<u8>, Errno>>;
 
 impl Server {
-    /// Until it is unmounted, which the kernel reports as ENODEV.
+    /// Serves until it is unmounted, which the kernel reports as ENODEV.
     fn serve(&mut self) {
         let mut buffer = vec![0; WRITE_BYTES_MAX as usize + 4096];
         loop {
@@ -118,7 +118,7 @@ impl Server {
             let mut reply = Reply::default();
             reply.word(16 + body.len() as u32).word(error.cast_unsigned()).long(request.unique());
             reply.0.extend(body);
-            // A request that was given up meanwhile wants no reply.
+            // A cancelled request needs no reply.
             let _ = self.device.write(&reply.0);
         }
     }
@@ -181,7 +181,7 @@ impl Server {
 
 fn init() -> Vec<u8> {
     let mut reply = Reply::default();
-    // Version 7.31, no read-ahead; room for 16 requests in the background; time in nanoseconds.
+    // Version 7.31, no read-ahead; 16 background requests; time in nanoseconds.
     reply.word(7).word(31).word(0).word(ASYNC_READ | BIG_WRITES | MAX_PAGES);
     reply.word(16 | 12 << 16).word(WRITE_BYTES_MAX).word(1).word(WRITE_BYTES_MAX / 4096);
     for _ in 0..8 {
@@ -190,7 +190,7 @@ fn init() -> Vec<u8> {
     reply.0
 }
 
-/// A request of the kernel: a header, then what the operation needs.
+/// Request of the kernel: a header, then the body of the operation.
 struct Request<'a>(&'a [u8]);
 
 impl Request<'_> {
@@ -210,7 +210,7 @@ impl Request<'_> {
         self.0.get(HEADER_BYTES..).unwrap_or_default()
     }
 
-    /// Of the body.
+    /// Reads a word of the body.
     fn word(&self, at: usize) -> u32 {
         u32::from_ne_bytes(self.bytes(HEADER_BYTES + at))
     }
@@ -245,7 +245,7 @@ impl Reply {
         let mode = if node == ROOT { 0o040_700 } else { 0o100_600 };
         // Number, size, blocks; three times, in seconds; and their fractions.
         self.long(node).long(size).long(size / 512).long(0).long(0).long(0).word(0).word(0).word(0);
-        // Mode, links, user, group, device, size of a block, flags.
+        // Mode, links, user, group, device, block size, flags.
         self.word(mode).word(1).word(0).word(0).word(0).word(4096).word(0)
     }
 }

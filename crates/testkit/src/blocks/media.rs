@@ -1,4 +1,4 @@
-//! The content of a disk as a value: cheap to copy, because copies share their blocks.
+//! Content of a disk as a value: cheap to copy, because copies share their blocks.
 
 use super::{BLOCK_BYTES, Event};
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 type Block = [u8; BLOCK_BYTES];
 const ZEROS: Block = [0; BLOCK_BYTES];
 
-/// What a disk holds. Blocks of zeros take no memory.
+/// Content of a disk. Zero blocks take no memory.
 #[derive(Clone)]
 pub struct Media(Vec<Option<Arc<Block>>>);
 
@@ -30,7 +30,7 @@ impl Media {
         Ok(media)
     }
 
-    /// Writes a sparse image, in place of what was there.
+    /// Writes a sparse image, replacing the file.
     pub fn lay_out(&self, image: &Path) -> io::Result<()> {
         let file = File::create(image)?;
         file.set_len(self.len())?;
@@ -47,12 +47,12 @@ impl Media {
         (self.0.len() * BLOCK_BYTES) as u64
     }
 
-    /// Whether it has no room at all.
+    /// Returns true if the disk has size zero.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Reads bytes; what is beyond the end is left out.
+    /// Reads bytes; a range beyond the end is cut off.
     pub fn read(&self, offset: u64, len: usize) -> Vec<u8> {
         let len = len.min(self.len().saturating_sub(offset) as usize);
         let mut bytes = Vec::with_capacity(len);
@@ -66,7 +66,7 @@ impl Media {
         bytes
     }
 
-    /// Writes bytes; what is beyond the end is left out.
+    /// Writes bytes; a range beyond the end is cut off.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         for (at, part) in blocks(offset, bytes.len() as u64) {
             let from = (at - offset) as usize;
@@ -89,7 +89,7 @@ impl Media {
         *place = (block != ZEROS).then(|| Arc::new(block));
     }
 
-    /// Applies the part of a request that goes to one block, numbered within the request.
+    /// Applies the part of a request in one block, numbered within the request.
     pub(super) fn apply_block(&mut self, event: &Event, number: usize) {
         match event {
             Event::Write { offset, bytes, .. } => {
@@ -117,7 +117,7 @@ impl Media {
     }
 }
 
-/// The parts of a range that lie in one block each: position and count of bytes.
+/// Splits a range at block boundaries: position and length of each part.
 pub(super) fn blocks(offset: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
     let (size, end) = (BLOCK_BYTES as u64, offset + len);
     let mut at = offset;

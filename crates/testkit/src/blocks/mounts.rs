@@ -1,7 +1,7 @@
-//! Real file systems on images: made, mounted through loop devices, and unmounted whatever happens.
+//! Real file systems on images: created, mounted through loop devices, and always unmounted.
 //!
-//! All mounts are in a mount namespace of their own: when its last process ends, even by SIGKILL, the kernel unmounts
-//! them and frees the loop devices.
+//! All mounts are in a separate mount namespace: when its last process ends, even by SIGKILL, the kernel
+//! unmounts them and frees the loop devices.
 
 use super::Media;
 use nix::mount::{MntFlags, umount2};
@@ -11,19 +11,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-/// A file system whose power cuts are tried.
+/// File system to test with power cuts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filesystem {
-    /// ext4 with its default options.
+    /// ext4 with default options.
     Ext4,
-    /// XFS with its default options.
+    /// XFS with default options.
     Xfs,
-    /// Btrfs with its default options.
+    /// Btrfs with default options.
     Btrfs,
 }
 
 impl Filesystem {
-    /// Its name for `mount -t`.
+    /// Returns its name for `mount -t`.
     pub fn name(self) -> &'static str {
         match self {
             Filesystem::Ext4 => "ext4",
@@ -32,7 +32,7 @@ impl Filesystem {
         }
     }
 
-    /// Size of an image; the smallest that the tools take without a warning.
+    /// Returns the image size; the smallest that the tools accept without a warning.
     fn image_bytes(self) -> u64 {
         let mebibytes: u64 = match self {
             Filesystem::Ext4 => 64,
@@ -42,11 +42,11 @@ impl Filesystem {
         mebibytes << 20
     }
 
-    /// Makes an empty file system on a new image.
+    /// Creates an empty file system on a new image.
     pub fn make(self, image: &Path) -> io::Result<()> {
         File::create(image)?.set_len(self.image_bytes())?;
         let options: &[&str] = match self {
-            // Without the lazy initialisation no kernel thread writes at moments of its own.
+            // Without lazy initialization no kernel thread writes at arbitrary times.
             Filesystem::Ext4 => &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
             Filesystem::Xfs => &["-q", "-f"],
             Filesystem::Btrfs => &["-q", "-f"],
@@ -55,12 +55,12 @@ impl Filesystem {
     }
 }
 
-/// Mounted file systems. Dropping it unmounts them.
+/// Mounted file systems, unmounted on drop.
 #[derive(Debug, Default)]
 pub struct Mounts(Vec<PathBuf>);
 
 impl Mounts {
-    /// Mounts the first image at the first place, the second at the second.
+    /// Mounts each image at the place with the same position.
     pub fn mount(filesystem: Filesystem, images: &[PathBuf], places: &[PathBuf]) -> io::Result<Mounts> {
         let mut mounts = Mounts::default();
         if filesystem == Filesystem::Btrfs {
@@ -75,7 +75,7 @@ impl Mounts {
         Ok(mounts)
     }
 
-    /// Unmounts everything, and reports why it could not.
+    /// Unmounts everything and reports errors.
     pub fn unmount(mut self) -> io::Result<()> {
         while let Some(place) = self.0.pop() {
             unmount(&place)?;
@@ -88,7 +88,7 @@ impl Drop for Mounts {
     fn drop(&mut self) {
         for place in self.0.iter().rev() {
             if unmount(place).is_err() {
-                // Whoever still holds it keeps it alive; nobody else sees it.
+                // A process that still uses it keeps it alive; no other process sees it.
                 let _ = umount2(place, MntFlags::MNT_DETACH);
             }
         }
@@ -106,15 +106,14 @@ pub(super) fn unmount(place: &Path) -> io::Result<()> {
     Err(io::Error::other(format!("cannot unmount {}: it is in use", place.display())))
 }
 
-/// Reads the images of unmounted file systems.
 impl Media {
-    /// Reads each of the images.
+    /// Reads the images of unmounted file systems.
     pub fn load_all(images: &[PathBuf]) -> io::Result<Vec<Media>> {
         images.iter().map(|image| Media::load(image)).collect()
     }
 }
 
-/// What is missing on this machine for power cuts on this file system, if anything is.
+/// Returns the missing requirement for power cuts on this file system, if any.
 pub fn missing(filesystem: Filesystem) -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
         return Some("it needs root, for loop devices and mounts".to_owned());
@@ -132,8 +131,8 @@ pub fn missing(filesystem: Filesystem) -> Option<String> {
     tools.into_iter().chain(more).find(absent).map(|tool| format!("the program {tool} is not installed"))
 }
 
-/// Whether this process has a mount namespace of its own. If not, the test of this name is run again in a process that has one,
-/// and must succeed there.
+/// Returns true if this process has a separate mount namespace. Otherwise runs the named test again in a
+/// process that has one, and requires its success.
 pub fn in_own_namespace(test: &str) -> io::Result<bool> {
     const MARK: &str = "SAFEPOINT_TESTKIT_NAMESPACE";
     if std::env::var_os(MARK).is_some() {

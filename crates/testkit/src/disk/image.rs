@@ -1,5 +1,4 @@
-//! What a disk holds after a power cut, ready to be laid out: in comes a
-//! state of the model, out come real folders.
+//! Disk content after a power cut: from a state of the model to real folders.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -20,16 +19,16 @@ struct Entry {
     node: Node,
 }
 
-/// What the roots hold after a power cut.
+/// Content of the roots after a power cut.
 #[derive(Clone)]
 pub struct Image {
     roots: Vec<PathBuf>,
-    /// Folders before what is in them; a file with two names comes twice.
+    /// Folders before their content; a file with two names appears twice.
     entries: Vec<Entry>,
 }
 
 impl fmt::Debug for Image {
-    /// The names and lengths; the contents would bury a test's message.
+    /// Shows names and lengths; contents would hide a test's message.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut list = f.debug_map();
         for Entry { path, node, .. } in &self.entries {
@@ -56,7 +55,7 @@ impl Image {
 
     fn add(&mut self, state: &State, path: &Path, id: FileId, folders: &mut HashSet<FileId>) {
         let Some(node) = state.node(id) else { return };
-        // A folder has one place; anything else would be a flaw of the model.
+        // A folder has one place; a second one would be a bug of the model.
         if matches!(node.kind, Kind::Dir(_)) && !folders.insert(id) {
             return;
         }
@@ -68,7 +67,7 @@ impl Image {
         }
     }
 
-    /// The content of a file in the image, if there is one at this path.
+    /// Returns the content of a file in the image, if any.
     pub fn file(&self, path: &Path) -> Option<&[u8]> {
         let entry = self.entries.iter().find(|e| e.path == path)?;
         match &entry.node.kind {
@@ -77,12 +76,12 @@ impl Image {
         }
     }
 
-    /// All paths in the image, the roots among them.
+    /// Returns all paths in the image, including the roots.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.entries.iter().map(|e| e.path.as_path())
     }
 
-    /// Equal for images that look the same when laid out.
+    /// Returns a digest that is equal for images that look the same when laid out.
     pub fn digest(&self) -> [u8; 32] {
         let mut hash = blake3::Hasher::new();
         let mut first = HashMap::new();
@@ -103,7 +102,7 @@ impl Image {
         *hash.finalize().as_bytes()
     }
 
-    /// Empties each root and writes the image there.
+    /// Empties each root and writes the image to it.
     pub fn lay_out(&self) -> io::Result<()> {
         for root in &self.roots {
             fs::create_dir_all(root)?;
@@ -122,7 +121,7 @@ impl Image {
             }
             first.entry(*id).or_insert(path);
         }
-        // From the inside out: a folder may end up read-only.
+        // From the inside out: a folder may become read-only.
         for Entry { path, node, .. } in self.entries.iter().rev() {
             dress(path, node)?;
         }
@@ -135,7 +134,7 @@ fn field(hash: &mut blake3::Hasher, bytes: &[u8]) {
     hash.update(bytes);
 }
 
-/// Attributes; the mode last, for it may forbid the others.
+/// Sets attributes; the mode last, because it may forbid the others.
 fn dress(path: &Path, node: &Node) -> io::Result<()> {
     if matches!(node.kind, Kind::Symlink(_)) {
         return Ok(());
@@ -147,7 +146,7 @@ fn dress(path: &Path, node: &Node) -> io::Result<()> {
         let open = File::options().write(true).open(path);
         match open {
             Ok(file) => file.set_times(FileTimes::new().set_modified(time(seconds, nanos)))?,
-            // Its second name, made read-only through the first.
+            // Second name of a file that the first made read-only.
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
             Err(e) => return Err(e),
         }
@@ -164,7 +163,7 @@ fn time(seconds: i64, nanos: i64) -> SystemTime {
     base + Duration::from_nanos(nanos.unsigned_abs())
 }
 
-/// Removes all that is in a folder, whatever the modes say.
+/// Removes the content of a folder, regardless of modes.
 fn wipe(dir: &Path) -> io::Result<()> {
     fs::set_permissions(dir, Permissions::from_mode(0o755))?;
     for entry in fs::read_dir(dir)? {

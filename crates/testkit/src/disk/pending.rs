@@ -1,5 +1,4 @@
-//! Changes that are not durable yet, and what they depend on: in comes a
-//! choice among them, out comes a choice that a disk could hold.
+//! Pending changes and their dependencies: turns a choice among them into one that a disk could hold.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -7,13 +6,13 @@ use std::ffi::OsStr;
 use super::state::State;
 use crate::op::{FileId, Op, Slot};
 
-/// A change, with what has to be known of the moment it was made.
+/// Change, with facts from the moment it was made.
 #[derive(Debug, Clone)]
 pub(crate) struct Pending {
     pub(crate) op: Op,
-    /// A folder that it removed or replaced.
+    /// Folder that it removed or replaced.
     removes: Option<FileId>,
-    /// What it gave a name to, or took a name from.
+    /// Files that gained or lost a name.
     subjects: Vec<FileId>,
     moves_folder: bool,
 }
@@ -42,7 +41,7 @@ impl Pending {
         }
     }
 
-    /// Data or attributes of this file.
+    /// Returns true for data or attributes of this file.
     pub(crate) fn is_of(&self, id: FileId) -> bool {
         matches!(&self.op, Op::Inode { file, .. } if *file == id)
     }
@@ -62,12 +61,12 @@ impl Pending {
         }
     }
 
-    /// A name in this folder.
+    /// Returns true for a name in this folder.
     pub(crate) fn is_in(&self, dir: FileId) -> bool {
         self.op.slots().iter().any(|slot| slot.dir == dir)
     }
 
-    /// A name of this file.
+    /// Returns true for a name of this file.
     pub(crate) fn names(&self, file: FileId) -> bool {
         self.subjects.contains(&file)
     }
@@ -80,7 +79,7 @@ impl Pending {
     }
 }
 
-/// For each change the earlier ones it directly depends on.
+/// Returns, for each change, the earlier ones it directly depends on.
 fn needs(all: &[Pending]) -> Vec<Vec<usize>> {
     let mut by_name: HashMap<(FileId, &OsStr), usize> = HashMap::new();
     let mut by_folder: HashMap<FileId, Vec<usize>> = HashMap::new();
@@ -90,7 +89,7 @@ fn needs(all: &[Pending]) -> Vec<Vec<usize>> {
     for (i, p) in all.iter().enumerate() {
         let mut mine = Vec::new();
         for Slot { dir, name, .. } in p.op.slots() {
-            // The one before depends on those before it.
+            // The previous change depends on those before it.
             mine.extend(by_name.insert((*dir, name.as_os_str()), i));
             mine.extend(made.get(dir));
             by_folder.entry(*dir).or_default().push(i);
@@ -110,7 +109,7 @@ fn needs(all: &[Pending]) -> Vec<Vec<usize>> {
     needs
 }
 
-/// Adds what the chosen ones depend on.
+/// Adds the dependencies of the chosen changes.
 pub(crate) fn with_needed(all: &[Pending], keep: &mut [bool]) {
     for (i, needs) in needs(all).iter().enumerate().rev() {
         if keep[i] {
@@ -119,14 +118,14 @@ pub(crate) fn with_needed(all: &[Pending], keep: &mut [bool]) {
     }
 }
 
-/// Takes away those that depend on one that is not chosen.
+/// Removes changes that depend on one that is not chosen.
 pub(crate) fn without_orphaned(all: &[Pending], keep: &mut [bool]) {
     for (i, needs) in needs(all).iter().enumerate() {
         keep[i] &= needs.iter().all(|j| keep[*j]);
     }
 }
 
-/// Numbers that look random and are the same for the same seed (splitmix64).
+/// Pseudo-random numbers, the same for the same seed (splitmix64).
 pub(crate) struct Dice(u64);
 
 impl Dice {

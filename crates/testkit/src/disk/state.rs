@@ -1,5 +1,4 @@
-//! The content of a disk at one point: in come ops, out comes what the files
-//! and folders then are.
+//! Content of a disk at one point, computed from ops.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,8 +13,8 @@ use crate::op::{Change, FileId, Op, Slot};
 use crate::record::{first_id, is_skipped};
 use crate::tree::user_xattrs;
 
-/// The bytes of a file, with their hash once it was asked for: a point of a
-/// recording has a hundred images, which share nearly all of their files.
+/// Bytes of a file, with a lazily computed hash: a point of a recording has a hundred images, which share
+/// nearly all files.
 #[derive(Default)]
 pub(crate) struct Blob {
     pub(crate) bytes: Vec<u8>,
@@ -32,7 +31,7 @@ impl Blob {
         self.hash.get_or_init(|| *blake3::hash(&self.bytes).as_bytes())
     }
 
-    /// The bytes of one that is nobody else's, to be changed.
+    /// Returns unshared bytes for a change.
     fn own(shared: &mut Arc<Blob>) -> &mut Vec<u8> {
         let blob = Arc::make_mut(shared);
         blob.hash = OnceLock::new();
@@ -48,7 +47,7 @@ impl Clone for Blob {
 
 #[derive(Clone)]
 pub(crate) enum Kind {
-    /// Shared between states until written to.
+    /// Shared between states until written.
     File(Arc<Blob>),
     Dir(BTreeMap<OsString, FileId>),
     Symlink(PathBuf),
@@ -59,7 +58,7 @@ pub(crate) struct Node {
     pub(crate) kind: Kind,
     pub(crate) mode: u32,
     pub(crate) xattrs: BTreeMap<OsString, Vec<u8>>,
-    /// Nothing: the time of the last write, which is not modelled.
+    /// `None`: the time of the last write, which is not modelled.
     pub(crate) mtime: Option<(i64, i64)>,
 }
 
@@ -79,7 +78,7 @@ impl State {
         self.nodes.get(&id)
     }
 
-    /// Takes in what is at `path`, and below.
+    /// Loads the entry at `path` and everything below.
     pub(crate) fn load(&mut self, path: &Path) -> io::Result<FileId> {
         let meta = fs::symlink_metadata(path)?;
         let id = first_id(&meta);
@@ -100,7 +99,7 @@ impl State {
         } else if meta.is_file() {
             Kind::File(Arc::new(Blob::new(fs::read(path)?)))
         } else {
-            let why = format!("{path:?} is no file, folder or symlink");
+            let why = format!("{path:?} is not a file, folder or symlink");
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         };
         let mut node = Node::new(kind, meta.mode() & 0o7777);
@@ -110,7 +109,7 @@ impl State {
         Ok(id)
     }
 
-    /// Makes the inode of a create, with no name leading to it.
+    /// Creates the inode of a create, without a name.
     pub(crate) fn bear(&mut self, op: &Op) {
         let (id, node) = match op {
             Op::Create { file, mode, .. } | Op::Orphan { file, mode } => {
@@ -144,7 +143,7 @@ impl State {
         };
     }
 
-    /// Carries out a change; syncs are none.
+    /// Applies a change; syncs change nothing.
     pub(crate) fn apply(&mut self, op: &Op) {
         match op {
             Op::Create { at, file, .. } | Op::Symlink { at, file, .. } | Op::Link { at, file } => {
@@ -172,7 +171,7 @@ impl State {
         }
     }
 
-    /// A write of which only some blocks arrive; other changes are atomic.
+    /// Applies some blocks of a write; other changes are atomic.
     pub(crate) fn apply_torn(&mut self, op: &Op, dice: &mut Dice) {
         let Op::Inode { file, change: Change::Write { offset, data }, .. } = op else {
             return self.apply(op);
@@ -196,7 +195,7 @@ impl State {
         }
     }
 
-    /// A lost append that made the file longer all the same.
+    /// Applies only the length of a lost append.
     pub(crate) fn apply_length_only(&mut self, op: &Op) {
         let Op::Inode { file, change: Change::Write { offset, data }, .. } = op else {
             return;

@@ -1,6 +1,5 @@
-//! What has to be looked at before a call takes place, for afterwards it
-//! cannot be seen any more: in comes a decoded call, out comes what it will
-//! act on.
+//! State to read before a call, because it is lost afterwards: from a decoded call to the files it will act
+//! on.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -14,16 +13,16 @@ use crate::op::{FileId, Slot};
 use crate::trace::sys::{Sys, Target};
 use crate::trace::tracee::{Tracee, undeleted};
 
-/// A file of the model that a call acts on.
+/// File of the model that a call acts on.
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) file: FileId,
-    /// Its real name.
+    /// Real path.
     pub(crate) path: PathBuf,
-    /// A path the tracer can look at it through.
+    /// Path through which the tracer can reach it.
     pub(crate) reach: PathBuf,
     follow: bool,
-    /// Its length before the call.
+    /// Length before the call.
     pub(crate) len: u64,
 }
 
@@ -33,12 +32,12 @@ impl Seen {
     }
 }
 
-/// What was there before a call.
+/// State before a call.
 #[derive(Debug)]
 pub(crate) enum Before {
-    /// Not found: then the call must fail, or the recording does.
+    /// Not found: the call must fail, or the recording does.
     Nothing,
-    /// None of our business.
+    /// Outside the roots.
     Outside,
     Target(Seen),
     Open {
@@ -50,7 +49,7 @@ pub(crate) enum Before {
         at: Slot,
         file: Option<FileId>,
     },
-    /// `same`: both are one file already, and nothing happens.
+    /// `same`: both are already one file, and nothing happens.
     Renamed {
         from: Option<Slot>,
         to: Option<Slot>,
@@ -90,8 +89,8 @@ fn stat(path: &Path, follow: bool) -> io::Result<Metadata> {
     }
 }
 
-/// The real name of what a path leads to. The links in `/proc/<pid>/fd` are
-/// read, not resolved: what they lead to may have no name.
+/// Returns the real path of a path's target. Links in `/proc/<pid>/fd` are read, not resolved: the target may
+/// have no name.
 fn real_name(path: &Path, follow: bool) -> io::Result<PathBuf> {
     if follow && path.starts_with("/proc") && path.parent().is_some_and(|p| p.ends_with("fd")) {
         return fs::read_link(path).map(|p| undeleted(&p));

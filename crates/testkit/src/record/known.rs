@@ -1,5 +1,5 @@
-//! Which files belong to the recording: in come paths and metadata seen while
-//! a thread is stopped, out come the identities the model knows them by.
+//! Files of the recording: from paths and metadata, seen while a thread is stopped, to identities of the
+//! model.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 use crate::op::{FileId, Slot};
 
-/// Files that are no part of the model: SQLite's shared memory.
+/// Returns true for files that are not modelled: SQLite's shared memory.
 pub(crate) fn is_skipped(name: &OsStr) -> bool {
     name.as_bytes().ends_with(b"-shm")
 }
 
-/// The roots by their real names, without those that lie inside others.
+/// Returns the real paths of the roots, without nested ones.
 pub(crate) fn merged_roots(roots: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
     let mut all = roots.iter().map(fs::canonicalize).collect::<io::Result<Vec<_>>>()?;
     all.sort();
@@ -31,7 +31,7 @@ pub(crate) fn merged_roots(roots: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
 
 struct Inode {
     generation: u32,
-    /// Not so if the number now belongs to a file outside.
+    /// False if the number now belongs to an outside file.
     inside: bool,
 }
 
@@ -60,14 +60,13 @@ impl Known {
         Ok(known)
     }
 
-    /// Whether a real path lies in a root and is part of the model.
+    /// Returns true if a real path lies in a root and is part of the model.
     pub(crate) fn covers(&self, path: &Path) -> bool {
         let skipped = path.file_name().is_some_and(is_skipped);
         !skipped && self.roots.iter().any(|root| path.starts_with(root))
     }
 
-    /// The file with this metadata, found under this real path (which guards
-    /// against a number that was reused outside of the roots).
+    /// Returns the file with this metadata. The real path guards against a number reused outside the roots.
     pub(crate) fn file(&self, meta: &Metadata, path: &Path) -> Option<FileId> {
         let (dev, ino) = (meta.dev(), meta.ino());
         let inode = self.inodes.get(&(dev, ino)).filter(|i| i.inside)?;
@@ -75,7 +74,7 @@ impl Known {
         self.covers(path).then_some(id)
     }
 
-    /// A file that was just made gets an identity of its own.
+    /// Gives a new file a new identity.
     pub(crate) fn born(&mut self, meta: &Metadata) -> FileId {
         let (dev, ino) = (meta.dev(), meta.ino());
         let inode = self.inodes.entry((dev, ino));
@@ -84,19 +83,19 @@ impl Known {
                 i.generation += 1;
                 i.inside = true;
             })
-            // Even the first is told from what was there at the start.
+            // Even the first one differs from files present at the start.
             .or_insert(Inode { generation: 1, inside: true });
         FileId { dev, ino, generation: inode.generation }
     }
 
-    /// The number was given to a file that is not ours.
+    /// Records that the number now belongs to an outside file.
     pub(crate) fn forget(&mut self, meta: &Metadata) {
         if let Some(inode) = self.inodes.get_mut(&(meta.dev(), meta.ino())) {
             inode.inside = false;
         }
     }
 
-    /// The place of a name, or nothing if it is outside.
+    /// Returns the slot of a name, or `None` if it is outside.
     pub(crate) fn slot(&self, path: &Path) -> io::Result<Option<Slot>> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -113,7 +112,7 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    //! What no file system can be made to show on demand.
+    //! Cases that no file system produces on demand.
 
     use super::*;
 

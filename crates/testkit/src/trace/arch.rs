@@ -1,12 +1,11 @@
-//! The registers of a stopped tracee: in comes a thread id, out come the
-//! number, the arguments and the result of the system call it is in.
+//! Registers of a stopped tracee: number, arguments and result of its system call.
 //!
-//! The only file that knows the machine; `x86_64` for now.
+//! The only file that depends on the architecture; `x86_64` for now.
 
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
-/// What a thread's registers say about its system call.
+/// Registers of a thread in a system call.
 pub(crate) struct Regs(nix::libc::user_regs_struct);
 
 impl Regs {
@@ -14,7 +13,7 @@ impl Regs {
         ptrace::getregs(tid).map(Regs)
     }
 
-    /// The system call's number.
+    /// Returns the number of the system call.
     pub(crate) fn number(&self) -> i64 {
         self.0.orig_rax.cast_signed()
     }
@@ -24,18 +23,18 @@ impl Regs {
         [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9]
     }
 
-    /// The result; only meaningful at the exit of the call.
+    /// Returns the result; only valid at the exit of the call.
     pub(crate) fn result(&self) -> i64 {
         self.0.rax.cast_signed()
     }
 
-    /// At the entry: have the kernel skip the call.
+    /// Makes the kernel skip the call, at its entry.
     pub(crate) fn skip(mut self, tid: Pid) -> nix::Result<()> {
         self.0.orig_rax = u64::MAX;
         ptrace::setregs(tid, self.0)
     }
 
-    /// At the exit: have the program see this result.
+    /// Makes the program see this result, at the exit.
     pub(crate) fn answer(mut self, tid: Pid, result: i64) -> nix::Result<()> {
         self.0.rax = result.cast_unsigned();
         ptrace::setregs(tid, self.0)

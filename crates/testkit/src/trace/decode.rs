@@ -1,5 +1,5 @@
-//! From registers to a decoded call: in come a number and six arguments, out
-//! comes a [`Sys`] if the call changes state on a disk, else nothing.
+//! Decodes a call from a number and six arguments into a [`Sys`], or `None` if it does not change the state
+//! of a disk.
 
 use std::io;
 
@@ -17,8 +17,8 @@ const RESOLVE_IN_ROOT: u64 = 0x10;
 
 type Found = io::Result<Option<(&'static str, Sys)>>;
 
-/// The call a thread is about to enter, if it changes state. Arguments that
-/// cannot be read make a call that will fail, which changes nothing.
+/// Decodes the call a thread is about to enter, if it changes state. A call with unreadable arguments will
+/// fail and change nothing.
 pub(crate) fn decode(tracee: Tracee, number: i64, args: [u64; 6]) -> Option<(&'static str, Sys)> {
     let d = Decoder { t: tracee, a: args };
     let found = d.data(number).transpose();
@@ -51,7 +51,7 @@ impl Decoder {
         Ok(Target::Path { place: self.here(path)?, follow })
     }
 
-    /// The target of an `...at` call, which may be the descriptor itself.
+    /// Returns the target of an `...at` call, which may be the descriptor itself.
     fn target(&self, dirfd: usize, path: usize, flags: u64) -> io::Result<Target> {
         if self.a[path] == 0 {
             return Ok(Target::Fd(self.fd(dirfd)));
@@ -64,7 +64,7 @@ impl Decoder {
         Ok(Target::Path { place, follow })
     }
 
-    /// Contents of files, and syncs.
+    /// Decodes calls on content, and syncs.
     fn data(&self, number: i64) -> Found {
         let a = &self.a;
         let fd = self.fd(0);
@@ -102,7 +102,7 @@ impl Decoder {
         }))
     }
 
-    /// Both calls have the descriptor third and where to write fourth.
+    /// Both calls have the descriptor third and the write offset fourth.
     fn copy(&self) -> io::Result<Sys> {
         let offset = match self.a[3] {
             0 => None,
@@ -112,7 +112,7 @@ impl Decoder {
         Ok(Sys::Copy { fd, offset })
     }
 
-    /// Entries of directories.
+    /// Decodes calls on directory entries.
     fn names(&self, number: i64) -> Found {
         let a = &self.a;
         Ok(Some(match number {
@@ -163,7 +163,7 @@ impl Decoder {
     }
 
     fn linkat(&self) -> io::Result<Sys> {
-        // linkat follows only if asked to: the other way round than the rest.
+        // linkat follows only on request, unlike the other calls.
         let mut flags = self.a[4] & libc::AT_EMPTY_PATH as u64;
         if self.a[4] & libc::AT_SYMLINK_FOLLOW as u64 == 0 {
             flags |= libc::AT_SYMLINK_NOFOLLOW as u64;
@@ -171,7 +171,7 @@ impl Decoder {
         Ok(Sys::Link { from: self.target(0, 1, flags)?, at: self.at(2, 3)? })
     }
 
-    /// Modes, owners, extended attributes, times.
+    /// Decodes calls on modes, owners, extended attributes, times.
     fn attributes(&self, number: i64) -> Found {
         let a = &self.a;
         let fd = Target::Fd(self.fd(0));
@@ -223,8 +223,8 @@ impl Decoder {
         Ok(Sys::Xattr { on, name, value })
     }
 
-    /// Whether it reaches a disk: a write to a pipe does not, nor does an open
-    /// that neither creates nor empties.
+    /// Returns true if the call reaches a disk: a write to a pipe does not, nor does an open that neither
+    /// creates nor truncates.
     fn counts(&self, sys: &Sys) -> bool {
         let on = |target: &Target| match target {
             Target::Fd(fd) => self.t.fd_is_stored(*fd),
@@ -239,7 +239,7 @@ impl Decoder {
             Sys::Open { at, flags } => {
                 let temporary = flags & libc::O_TMPFILE == libc::O_TMPFILE;
                 let makes = flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
-                // /dev/null and its kin are opened so all the time.
+                // /dev/null and other devices are often opened this way.
                 let odd = std::fs::metadata(&at.reach).is_ok_and(|m| !m.is_file());
                 temporary || (makes && !odd)
             }

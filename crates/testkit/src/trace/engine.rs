@@ -1,11 +1,10 @@
-//! The ptrace loop: in comes a program and a [`Watch`] who decides at every
-//! state-changing call, out comes how the program ended.
+//! ptrace loop: runs a program with a [`Watch`] that decides at every state-changing call, and returns its
+//! end.
 //!
-//! Each run has a thread of its own, for ptrace binds a tracee to the thread
-//! that traces it, and waiting for the children of that one thread leaves the
-//! children of the rest of the test process alone. The program is started by
-//! a shell that waits on its stdin until it is traced: no `pre_exec`, no stop
-//! signals; what the shell does is not looked at, counting begins at the exec.
+//! Each run has a separate thread, because ptrace binds a tracee to its tracing thread, and waiting for the
+//! children of that thread alone ignores other children of the test process. A shell starts the program and
+//! waits on its stdin until it is traced: no `pre_exec`, no stop signals. Calls of the shell are not counted;
+//! counting begins at the exec.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Read};
@@ -29,18 +28,17 @@ use super::sys::Sys;
 use super::tracee::Tracee;
 use super::{Action, Call, End, Program, Watch};
 
-/// Says that it is there (its own exec must be over before it is traced, or
-/// it would be taken for the program's), then waits for a line that never
-/// comes: the end of its stdin is the signal.
+/// Reports readiness (its own exec must be over before tracing, or it would count as the program's), then
+/// waits for the end of its stdin.
 const GATE: &str = r#"echo; read -r SAFEPOINT_TESTKIT_GATE; exec "$@" </dev/null"#;
 
-/// Runs to the end, to the kill, or into the limit.
+/// Runs to the end, to the kill, or to the time limit.
 pub(crate) fn run(p: &Program, watch: &mut dyn Watch, limit: Duration) -> io::Result<End> {
     let live = Live::default();
     let (done, over) = mpsc::channel::<()>();
     thread::scope(|s| {
         s.spawn(|| {
-            // The sender goes when the tracer is done, in whatever way.
+            // The sender is dropped when the tracer ends in any way.
             let over = over;
             if over.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
                 live.late.store(true, Ordering::SeqCst);
@@ -58,7 +56,7 @@ pub(crate) fn run(p: &Program, watch: &mut dyn Watch, limit: Duration) -> io::Re
     })
 }
 
-/// The threads of the program and its children that are not reaped yet.
+/// Threads of the program and its children that are not reaped yet.
 #[derive(Default)]
 struct Live {
     tids: Mutex<BTreeSet<i32>>,
@@ -71,11 +69,11 @@ impl Live {
         self.tids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// SIGKILL to all, and from now on to whoever turns up.
+    /// Sends SIGKILL to all, and to every later thread.
     fn kill(&self) {
         self.dying.store(true, Ordering::SeqCst);
         for tid in self.tids().iter() {
-            // Gone already is as good.
+            // A thread that is already gone is fine.
             let _ = kill(Pid::from_raw(*tid), Signal::SIGKILL);
         }
     }
@@ -121,18 +119,18 @@ fn trace(p: &Program, watch: &mut dyn Watch, live: &Live) -> io::Result<End> {
     let (stdout, stderr) = (joined(stdout)?, joined(stderr)?);
     outcome?;
     if live.late.load(Ordering::SeqCst) {
-        let why = "the program ran into the time limit";
+        let why = "the program exceeded the time limit";
         return Err(io::Error::new(io::ErrorKind::TimedOut, why));
     }
     if !started {
         let said = String::from_utf8_lossy(&stderr);
-        return Err(io::Error::other(format!("{:?} was not started: {said}", p.exe)));
+        return Err(io::Error::other(format!("cannot start {:?}: {said}", p.exe)));
     }
     match (killed_at, last) {
         (Some(at), _) => Ok(End::Killed { at }),
         (None, Some(WaitStatus::Exited(_, code))) => Ok(End::Exited { code, stdout, stderr }),
         (None, Some(WaitStatus::Signaled(_, signal, _))) => Ok(End::Signaled(signal as i32)),
-        (None, other) => Err(io::Error::other(format!("the program got lost: {other:?}"))),
+        (None, other) => Err(io::Error::other(format!("the end of the program is unknown: {other:?}"))),
     }
 }
 
@@ -161,7 +159,7 @@ fn start(p: &Program) -> io::Result<Child> {
 
 type Collected = thread::JoinHandle<io::Result<Vec<u8>>>;
 
-/// Reads a pipe to its end beside the tracer, or a full pipe would block it.
+/// Reads a pipe to its end on another thread; a full pipe would block the tracer.
 fn collect(pipe: Option<impl Read + Send + 'static>) -> Collected {
     thread::spawn(move || {
         let mut data = Vec::new();
@@ -176,7 +174,7 @@ fn joined(reader: Collected) -> io::Result<Vec<u8>> {
     reader.join().unwrap_or_else(|_| Err(io::Error::other("a reader of the output panicked")))
 }
 
-/// The call that is under way.
+/// Call in progress.
 struct Current {
     tid: Pid,
     call: Call,
@@ -191,13 +189,13 @@ struct Tracer<'a> {
     started: bool,
     count: u64,
     current: Option<Current>,
-    /// Stopped at their entry until the current call is over.
+    /// Threads stopped at their entry until the current call is over.
     waiting: VecDeque<Pid>,
     killed_at: Option<Call>,
     last: Option<WaitStatus>,
 }
 
-/// A thread may be killed under our hands; its end is reported by itself.
+/// A thread may be killed at any time; its end is reported separately.
 fn unless_gone(result: nix::Result<()>) -> nix::Result<()> {
     match result {
         Err(Errno::ESRCH) => Ok(()),
@@ -226,7 +224,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// After an error: everything is killed, wait until all is gone.
+    /// Waits for the end of all threads after an error killed them.
     fn reap(&mut self) {
         loop {
             match next_status() {
@@ -246,8 +244,7 @@ impl Tracer<'_> {
             WaitStatus::PtraceEvent(tid, _, event) => {
                 self.live.add(tid);
                 if event == libc::PTRACE_EVENT_EXEC {
-                    // An exec ends the other threads, and takes the id of the
-                    // first of them without another word.
+                    // An exec ends the other threads and takes the id of the first without notice.
                     self.started = true;
                     self.forget(tid)?;
                 }
@@ -268,7 +265,7 @@ impl Tracer<'_> {
         }
     }
 
-    /// The call this thread was in will not come to its exit.
+    /// Drops the call of a thread that will not reach its exit.
     fn forget(&mut self, tid: Pid) -> io::Result<()> {
         self.waiting.retain(|t| *t != tid);
         if self.current.as_ref().is_some_and(|c| c.tid == tid) {
@@ -357,7 +354,7 @@ impl Tracer<'_> {
 
 #[cfg(test)]
 mod tests {
-    //! The time limit, which is not for callers to set.
+    //! Tests of the time limit, which callers cannot set.
 
     use super::*;
 

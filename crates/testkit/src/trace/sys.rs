@@ -1,41 +1,40 @@
-//! A state-changing system call, decoded: what comes in is what `decode` read
-//! out of the registers, what goes out is its description for people.
+//! Decoded state-changing system call, and its description for people.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use super::tracee::{Place, Tracee};
 
-/// What a call acts on.
+/// Target of a call.
 #[derive(Debug, Clone)]
 pub(crate) enum Target {
     Fd(i32),
     Path { place: Place, follow: bool },
 }
 
-/// Where the bytes of a write are.
+/// Location of the bytes of a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Bytes {
     Flat { at: u64 },
     Vector { at: u64, count: u64 },
 }
 
-/// A state-changing system call.
+/// State-changing system call.
 #[derive(Debug, Clone)]
 pub(crate) enum Sys {
-    /// `sync`: the call itself asks for durable data (`RWF_DSYNC`).
+    /// `sync`: the call itself requests durable data (`RWF_DSYNC`).
     Write {
         fd: i32,
         bytes: Bytes,
         offset: Option<u64>,
         sync: bool,
     },
-    /// `copy_file_range`, `splice`, `sendfile`; without an offset at the descriptor's.
+    /// `copy_file_range`, `splice`, `sendfile`; `None` uses the descriptor's offset.
     Copy {
         fd: i32,
         offset: Option<u64>,
     },
-    /// `FICLONE`, or of a range `(offset, length)`.
+    /// `FICLONE`, or a range `(offset, length)`.
     Clone {
         fd: i32,
         range: Option<(u64, u64)>,
@@ -101,12 +100,12 @@ pub(crate) enum Sys {
         fd: i32,
     },
     Sync,
-    /// Counted, but promises nothing: `sync_file_range`, `msync`.
+    /// Counted, but gives no guarantee: `sync_file_range`, `msync`.
     Flush,
 }
 
 impl Sys {
-    /// The arguments, as far as they help to find the place in the source.
+    /// Formats the arguments that help to find the call in the source.
     pub(crate) fn detail(&self, t: Tracee) -> String {
         let fd = |n: &i32| match t.fd_name(*n) {
             Ok(path) => format!("{:?}", path),

@@ -1,5 +1,5 @@
-//! Looking into a stopped thread: in comes its id, out come bytes of its
-//! memory and what its descriptors and paths refer to, through `/proc`.
+//! Access to a stopped thread: bytes of its memory, and the targets of its descriptors and paths, through
+//! `/proc`.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSliceMut};
@@ -10,28 +10,28 @@ use std::path::{Path, PathBuf};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
-/// Longest path the kernel takes.
+/// Longest path that the kernel accepts.
 const PATH_MAX: usize = 4096;
 
-/// A path as a program gave it, and as the tracer can reach it.
+/// Path as a program gave it, and as the tracer can reach it.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) reach: PathBuf,
     pub(crate) given: OsString,
 }
 
-/// What `/proc/<tid>/fdinfo/<fd>` tells.
+/// Content of `/proc/<tid>/fdinfo/<fd>`.
 pub(crate) struct FdInfo {
     pub(crate) position: u64,
     pub(crate) flags: i32,
 }
 
-/// A thread that is stopped by the tracer.
+/// Thread stopped by the tracer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tracee(pub(crate) Pid);
 
 impl Tracee {
-    /// `len` bytes of its memory at `at`; an error if not all can be read.
+    /// Reads `len` bytes of its memory at `at`; fails if any is unreadable.
     pub(crate) fn bytes(self, at: u64, len: usize) -> io::Result<Vec<u8>> {
         let mut data = vec![0; len];
         let mut done = 0;
@@ -54,8 +54,7 @@ impl Tracee {
         Ok(u64::from_ne_bytes(word))
     }
 
-    /// A NUL-terminated string; read page by page, for the page after the
-    /// string may not be there.
+    /// Reads a NUL-terminated string page by page, because the page after it may be unmapped.
     pub(crate) fn string(self, at: u64) -> io::Result<OsString> {
         let mut text = Vec::new();
         while text.len() <= PATH_MAX {
@@ -71,7 +70,7 @@ impl Tracee {
         Err(io::ErrorKind::InvalidInput.into())
     }
 
-    /// The bytes of a `struct iovec` array, up to `total` of them.
+    /// Reads the bytes of a `struct iovec` array, at most `total`.
     pub(crate) fn gather(self, iov: u64, count: u64, total: usize) -> io::Result<Vec<u8>> {
         let mut data = Vec::with_capacity(total);
         for i in 0..count {
@@ -83,19 +82,19 @@ impl Tracee {
         Ok(data)
     }
 
-    /// The magic link of a descriptor: stat and open follow it to the file
-    /// itself, even if the file has no name any more.
+    /// Returns the magic link of a descriptor: stat and open follow it to the file itself, even without a
+    /// name.
     pub(crate) fn fd(self, fd: i32) -> PathBuf {
         PathBuf::from(format!("/proc/{}/fd/{fd}", self.0))
     }
 
-    /// The name of what a descriptor refers to.
+    /// Returns the path of a descriptor's file.
     pub(crate) fn fd_name(self, fd: i32) -> io::Result<PathBuf> {
         std::fs::read_link(self.fd(fd)).map(|p| undeleted(&p))
     }
 
-    /// Whether a descriptor is a file or folder of a file system (not a pipe,
-    /// a socket, a terminal, nor memory with a file's face).
+    /// Returns true if a descriptor is a file or folder of a file system (not a pipe, socket, terminal or
+    /// memory file).
     pub(crate) fn fd_is_stored(self, fd: i32) -> bool {
         let Ok(meta) = std::fs::metadata(self.fd(fd)) else {
             return false;
@@ -112,11 +111,11 @@ impl Tracee {
         let flags = field("flags:").and_then(|v| i32::from_str_radix(v, 8).ok());
         match (position, flags) {
             (Some(position), Some(flags)) => Ok(FdInfo { position, flags }),
-            _ => Err(io::Error::other("fdinfo cannot be read")),
+            _ => Err(io::Error::other("cannot read fdinfo")),
         }
     }
 
-    /// The path at `at`, relative to `dirfd` (or to the working folder).
+    /// Reads the path at `at`, relative to `dirfd` (or to the working directory).
     pub(crate) fn place(self, dirfd: i32, at: u64) -> io::Result<Place> {
         Ok(self.place_of(dirfd, self.string(at)?))
     }
@@ -133,7 +132,7 @@ impl Tracee {
         Place { reach, given }
     }
 
-    /// `/proc/self` means the tracee, not the tracer.
+    /// Replaces `/proc/self` by the tracee's folder, not the tracer's.
     fn own_proc(self, path: &Path) -> PathBuf {
         let own = PathBuf::from(format!("/proc/{}", self.0));
         for prefix in ["/proc/self", "/proc/thread-self"] {
@@ -153,13 +152,13 @@ impl Tracee {
     }
 }
 
-/// Regular files and folders; the rest holds no state on a disk.
+/// Returns true for regular files and folders; others have no state on disk.
 fn stored(kind: std::fs::FileType) -> bool {
     let odd = kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device();
     (kind.is_file() || kind.is_dir()) && !odd
 }
 
-/// `/proc` marks the names of unlinked files.
+/// Removes the mark that `/proc` adds to unlinked files.
 pub(crate) fn undeleted(path: &Path) -> PathBuf {
     let bytes = path.as_os_str().as_bytes();
     let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);

@@ -1,4 +1,4 @@
-//! What was flushed survives every cut; what was not may be lost, and both are seen on real file systems.
+//! Flushed data survives every cut; unflushed data may be lost; both are seen on real file systems.
 
 use safepoint_testkit::blocks::{
     BLOCK_BYTES, Event, Filesystem, Media, Mounts, Recorder, cuts, in_own_namespace, missing,
@@ -45,7 +45,7 @@ fn no_state_comes_twice_and_no_more_than_asked_for() {
     let events: Vec<Event> = (0..12).map(|number| write(0, number, 1)).collect();
     assert!(cuts(&events, 12, 1000, 7).len() > 100);
     assert_eq!(cuts(&events, 12, 40, 7).len(), 40);
-    // Without a flush the first state, in which nothing arrived, is the same at each point.
+    // Without a flush the state without any request is the same at each point.
     let all = cuts(&events, 13, 1000, 7);
     assert!(!all.iter().any(|cut| cut.done > 0 && cut.how.ends_with("pending lost")));
 }
@@ -65,7 +65,8 @@ fn media_are_read_and_laid_out_as_they_are() {
     assert_eq!(Media::load(&image).unwrap().read(0, bytes.len()), bytes);
 }
 
-/// A file that was synced, on a real file system: it is there after each cut, and one that was not is lost in some.
+/// Checks on a real file system that a synced file survives every cut, and that some cut loses an unsynced
+/// one.
 fn synced_files_survive(filesystem: Filesystem, test: &str) {
     if let Some(why) = missing(filesystem) {
         eprintln!("skipped: {test}: {why}");

@@ -1,10 +1,10 @@
-//! What the tests share: programs to run and a folder to run them in.
+//! Shared programs and folders of the tests.
 
 use std::path::Path;
 
 use safepoint_testkit::Program;
 
-/// A shell script, run in `dir`.
+/// Returns a shell script to run in `dir`.
 pub fn sh(dir: &Path, script: &str) -> Program {
     Program {
         exe: "/bin/sh".into(),
@@ -14,7 +14,7 @@ pub fn sh(dir: &Path, script: &str) -> Program {
     }
 }
 
-/// The program with several threads, on `dir`.
+/// Returns the helper with several threads, on `dir`.
 pub fn threads(dir: &Path, count: usize) -> Program {
     Program {
         exe: env!("CARGO_BIN_EXE_testkit-helper").into(),
@@ -24,7 +24,7 @@ pub fn threads(dir: &Path, count: usize) -> Program {
     }
 }
 
-/// The names in a folder, sorted.
+/// Returns the sorted names in a folder.
 pub fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
     let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -38,7 +38,7 @@ pub fn clear(dir: &Path) {
     std::fs::create_dir(dir).unwrap();
 }
 
-/// The helper program with a word for what to do in `dir`.
+/// Returns the helper with a command for `dir`.
 pub fn helper(word: &str, dir: &Path) -> Program {
     Program {
         exe: env!("CARGO_BIN_EXE_testkit-helper").into(),

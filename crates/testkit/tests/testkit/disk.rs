@@ -1,4 +1,4 @@
-//! Power cuts.
+//! Tests of power cuts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use safepoint_testkit::{Crash, Disk, Op, Program, TreeImage, crash_states, every
 
 use crate::common::{helper, names, sh};
 
-/// The disk before and after a program in `dir`.
+/// Returns the disk after a program ran in `dir`.
 fn after(dir: &Path, program: &Program) -> Disk {
     let roots = [dir.to_path_buf()];
     let mut disk = Disk::load(&roots).unwrap();
@@ -18,7 +18,7 @@ fn after(dir: &Path, program: &Program) -> Disk {
     disk
 }
 
-/// The files that are there after `how`, as `name=content`.
+/// Returns the files after `how`, as `name=content`.
 fn left(disk: &Disk, how: Crash, dir: &Path) -> String {
     disk.crash(&how).lay_out().unwrap();
     let show =
@@ -127,7 +127,7 @@ fn an_exchange_is_all_or_nothing() {
     assert_eq!(seen.len(), 2);
 }
 
-/// What a careful program does; every one of its syncs is needed.
+/// Careful program: every sync is needed.
 const CAREFUL: &str = "echo new >t; sync t; mv t f; sync .";
 
 fn holds(dir: &Path, dropped: Option<usize>) -> bool {
@@ -165,7 +165,7 @@ fn what_is_in_a_new_folder_needs_the_folder() {
     assert_eq!(disk.pending(), 0);
     let script = "mkdir e; echo x >e/f; rm e/f; rmdir e; echo y >e";
     let disk = after(dir.path(), &sh(dir.path(), script));
-    // Whatever is lost, it can be laid out.
+    // Every subset can be laid out.
     for (how, image) in crash_states(&disk, 200, 3) {
         image.lay_out().unwrap_or_else(|e| panic!("{how:?}: {e}"));
     }

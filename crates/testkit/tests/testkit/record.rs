@@ -1,4 +1,4 @@
-//! Recording: what the model holds with nothing lost is what is there.
+//! Tests of recordings: without losses, the model equals the real folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use safepoint_testkit::{Crash, Disk, Op, Program, Recording, TreeImage, record};
 
 use crate::common::{helper, sh, threads};
 
-/// Runs `program`, replays it, and compares the model with the truth.
+/// Runs `program`, replays it, and compares the model with the real folder.
 fn faithful(dir: &Path, program: &Program) -> Recording {
     let roots = [dir.to_path_buf()];
     let mut disk = Disk::load(&roots).unwrap();

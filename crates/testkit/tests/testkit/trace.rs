@@ -1,4 +1,4 @@
-//! Counting, killing and failing.
+//! Tests of counting, killing and failing.
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Trees as values.
+//! Tests of trees as values.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
