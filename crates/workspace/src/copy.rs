@@ -166,7 +166,7 @@ pub(crate) struct Copying<'a> {
     bytes: AtomicU64,
     shared: AtomicU64,
     left_out: Mutex<Vec<Skipped>>,
-    /// Timeouts for database locks.
+    /// Time waited for database locks.
     waiting: Waiting,
 }
 

@@ -54,7 +54,7 @@ pub enum WorkspaceError {
     #[error("cannot sync the workspace")]
     Sync(#[source] io::Error),
     /// A path does not have the content written to it.
-    #[error("cannot verify {path}: its content differs from what was written")]
+    #[error("cannot verify {path}: its content differs from the written content")]
     Verify {
         /// Path in the workspace.
         path: RelPath,

@@ -1,9 +1,9 @@
 //! Applies, syncs, verifies and undoes the steps of a rollback.
 //!
 //! Each step changes one path by one system call (two without exchange). The displaced entry lands in the
-//! step's slot, whoever wrote it. The undo decides for each step separately, from path and slot, if it was
-//! done. So it works after a crash at any moment, for any order in which the disk kept the steps, and after a
-//! crash of the undo itself.
+//! step's slot, even if another process wrote it. The undo decides for each step separately, from path and
+//! slot, if it was done. So it works after a crash at any moment, for any order in which the disk kept the
+//! steps, and after a crash of the undo itself.
 
 use crate::compare::{self, CompareError};
 use crate::error::WorkspaceError;

@@ -586,7 +586,7 @@ fn is_still(entry: &Entry, mark: Mark, facts: &Facts) -> bool {
 }
 
 impl Item<'_> {
-    /// Item that needs no reading.
+    /// Returns an item that needs no reading.
     pub(super) fn held(
         entry: Entry,
         facts: Facts,
