@@ -1,5 +1,5 @@
-//! Stores every file under a folder and says how long it took: `bulk FOLDER STORE`.
-#![allow(clippy::print_stdout, reason = "an example talks to a terminal")]
+//! Stores every file under a folder and prints the elapsed time: `bulk FOLDER STORE`.
+#![allow(clippy::print_stdout, reason = "an example prints to a terminal")]
 
 use rayon::prelude::*;
 use safepoint_model::ObjectSink;

@@ -1,8 +1,7 @@
-//! Appending to packs: finding one that nobody else writes to, cutting off what a crash left, adding segments.
+//! Appends segments to packs, after cutting off the torn tail that a crash left.
 //!
-//! In: sealed segments. Out: where they are, and in the end that they are durable.
-//! A pack is locked by the kernel for as long as it is appended to. What is cut off is only ever behind the last
-//! segment that counts.
+//! In: sealed segments. Out: their positions, durable after [`Appender::sync`]. The kernel lock on a pack is
+//! held while it is appended to. Only bytes behind the last committed segment are cut off.
 
 use crate::linux::Locked;
 use crate::open;
@@ -16,31 +15,30 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A pack that is held for appending.
+/// Pack that is locked for appending.
 pub(crate) struct OpenPack {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<Locked>,
-    /// Where our part begins.
+    /// Offset of the first byte appended by this writer.
     pub(crate) start: u64,
-    /// Where our part ends.
+    /// Offset behind the last byte appended by this writer.
     pub(crate) end: u64,
-    /// Whether its name may not be durable yet.
+    /// True while the directory entry of the pack may not be durable.
     fresh: bool,
 }
 
-/// The packs that one writer appends to, the last of them with room.
+/// Packs that one writer appends to; the last one has room.
 #[derive(Default)]
 pub(crate) struct Appender {
     pub(crate) packs: Vec<OpenPack>,
-    /// What has to be kept even where the store is as large as it may become: it is on its way to becoming smaller, or holds
-    /// somebody's only copy.
+    /// Allows writes beyond the size limit: they make the store smaller, or keep the only copy of user data.
     pub(crate) beyond_limit: bool,
 }
 
-/// Where a segment was put.
+/// Position of an appended segment.
 pub(crate) struct Spot {
-    /// The number of the pack among those of the appender.
+    /// Number of the pack within the appender.
     pub(crate) pack: usize,
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<Locked>,
@@ -48,7 +46,7 @@ pub(crate) struct Spot {
 }
 
 impl Appender {
-    /// Adds a segment, which is the writer's last one or not.
+    /// Appends a segment; `last` marks the writer's final segment.
     pub(crate) fn append(
         &mut self,
         store: &Store,
@@ -72,7 +70,8 @@ impl Appender {
         Ok(spot)
     }
 
-    /// Refuses what would make the store larger than it may become. Others append at the same time, so the disk is asked each time.
+    /// Refuses a write that would exceed the size limit. Other processes append concurrently, so the sizes
+    /// are read each time.
     fn check_room(&self, store: &Store, more: u64) -> Result<(), StoreError> {
         let Some(allowed_bytes) = store.limits().bytes else { return Ok(()) };
         let allowed_bytes = if self.beyond_limit { u64::MAX } else { allowed_bytes };
@@ -88,8 +87,8 @@ impl Appender {
         Ok(())
     }
 
-    /// Makes everything durable that was appended. Not to be tried again where it fails: the kernel may have
-    /// dropped the pages, and would then say that all is well.
+    /// Makes all appended bytes durable. Must not be retried after a failure: the kernel may have dropped the
+    /// pages and would then report success.
     pub(crate) fn sync(&self, store: &Store) -> Result<(), StoreError> {
         for pack in &self.packs {
             if planted!("store-pack-not-synced") {
@@ -108,7 +107,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Cuts off what was appended, as far as the disk lets us; the next writer cuts off the rest.
+    /// Cuts off the appended bytes if the disk allows it; otherwise the next writer does.
     pub(crate) fn abandon(&mut self) {
         for pack in self.packs.drain(..) {
             let _ = pack.file.set_len(pack.start);
@@ -116,7 +115,7 @@ impl Appender {
     }
 }
 
-/// A pack to append to: one with room that nobody holds, else a new one.
+/// Returns an unlocked pack with room, or a new pack.
 fn acquire(store: &Store) -> Result<OpenPack, StoreError> {
     for (name, len) in open::list_packs(store.dir())? {
         if len >= store.limits().pack_bytes {
@@ -133,7 +132,7 @@ fn acquire(store: &Store) -> Result<OpenPack, StoreError> {
     }
 }
 
-/// Takes an existing pack, if it is free and sound enough to be continued.
+/// Locks an existing pack if it is free and sound enough to be appended to.
 fn reopen(store: &Store, name: String) -> Result<Option<OpenPack>, StoreError> {
     let path = store.pack_path(&name);
     let failed = |source| StoreError::AppendPack { path: path.clone(), source };
@@ -143,9 +142,9 @@ fn reopen(store: &Store, name: String) -> Result<Option<OpenPack>, StoreError> {
         return Ok(None);
     }
     let len = file.metadata().map_err(failed)?.len();
-    // Asked under the lock: whoever held it before has written its rows before it let go.
+    // Read under the lock: the previous holder wrote its rows before it released the lock.
     let indexed = store.with_index(|index| index.indexed_bytes(&name))?;
-    // One that lost bytes is left as it is, even where it lost all of them: rows still tell what was in it.
+    // A pack that lost bytes is not changed, even if it is empty: index rows still describe its content.
     if indexed.is_some_and(|indexed| indexed > len) {
         return Ok(None);
     }
@@ -155,7 +154,7 @@ fn reopen(store: &Store, name: String) -> Result<Option<OpenPack>, StoreError> {
     if !pack::has_head(&file).map_err(failed)? {
         return Ok(None);
     }
-    // A pack with which the disk has trouble is left alone.
+    // A pack that cannot be read is not used.
     let Ok(tail) = recover::scan(store.dir(), &name, &file, indexed) else { return Ok(None) };
     if tail.unreadable || tail.end >= store.limits().pack_bytes {
         return Ok(None);
@@ -180,8 +179,8 @@ fn create(store: &Store) -> Result<Option<OpenPack>, StoreError> {
     claim(name, path, file)
 }
 
-/// Locks a pack file that was just created. Until then the empty file is visible to other writers: one may have locked it,
-/// appended a segment that counts, and released it again. Only a file that is still empty is ours to begin.
+/// Locks a new pack file. Before that, another writer may have locked the empty file, appended a committed
+/// segment, and released it. Only a file that is still empty may be initialized.
 fn claim(name: String, path: PathBuf, file: File) -> Result<Option<OpenPack>, StoreError> {
     let failed = |source| StoreError::CreatePack { path: path.clone(), source };
     let Some(file) = linux::try_lock(file).map_err(failed)? else { return Ok(None) };
@@ -192,7 +191,7 @@ fn claim(name: String, path: PathBuf, file: File) -> Result<Option<OpenPack>, St
     start(name, path, file).map(Some)
 }
 
-/// Begins a pack that holds nothing yet.
+/// Initializes an empty pack.
 fn start(name: String, path: PathBuf, file: Locked) -> Result<OpenPack, StoreError> {
     let (start, end) = (PACK_HEAD_BYTES, PACK_HEAD_BYTES);
     match file.write_all_at(&PACK_HEAD, 0) {

@@ -1,7 +1,9 @@
-//! Collecting: packs in which much is dead are emptied into others and deleted, while captures go on.
+//! Garbage collection: copies the live objects of mostly dead packs to other packs and deletes the old packs,
+//! while captures run.
 //!
-//! In: what is live, asked for twice. Out: what was freed. Why nothing that anybody needs can go is in
-//! `docs/decisions/0010-collecting-garbage.md`. Killed at any instant it has lost nothing, and the next one begins anew.
+//! In: the live objects, requested twice. Out: the freed space. The safety argument is in
+//! `docs/decisions/0010-collecting-garbage.md`. A kill at any point loses nothing; the next collection starts
+//! over.
 
 use crate::frame::{self, Shape};
 use crate::index::Place;
@@ -17,80 +19,81 @@ use std::io;
 use std::time::Duration;
 
 const RETIRED_FILE: &str = "retired";
-/// So many names of deleted packs are remembered. What relies on an older one has to look for itself.
+/// Maximum number of deleted packs whose names are kept. References to older packs must be checked
+/// separately.
 const RETIRED_MAX: usize = 4096;
 
-/// How to collect.
+/// Options of a garbage collection.
 pub struct Collecting<'a> {
-    /// A pack is emptied when so many percent of it are dead.
+    /// Minimum percentage of dead bytes for a pack to be emptied.
     pub dead_percent: u64,
-    /// How long to wait for those who use the store.
+    /// Maximum time to wait for users of the store.
     pub patience: Duration,
-    /// Asked now and then whether to stop.
+    /// Returns true to stop the collection; polled regularly.
     pub stop: &'a dyn Fn() -> bool,
 }
 
-/// How a collection ended.
+/// End state of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Outcome {
-    /// All packs that should go are gone.
+    /// All selected packs are deleted.
     #[default]
     Done,
-    /// Somebody else collects.
+    /// Another process is collecting.
     Busy,
-    /// Somebody used the store for longer than one wanted to wait, or one was told to stop. What was done until then is done.
+    /// The wait for users timed out, or `stop` returned true. Completed work is kept.
     Stopped,
 }
 
-/// What a collection did.
+/// Result of a garbage collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Collected {
-    /// How it ended.
+    /// End state.
     pub outcome: Outcome,
-    /// Packs that are gone.
+    /// Number of deleted packs.
     pub packs: u64,
-    /// Objects that are gone.
+    /// Number of deleted objects.
     pub objects: u64,
-    /// By how much the packs together are shorter.
+    /// Reduction of the total pack length.
     pub freed_bytes: u64,
-    /// What is dead and stays, in packs where it is too little to be worth the copying.
+    /// Dead bytes that remain in packs below the threshold.
     pub dead_bytes: u64,
-    /// Packs that should have gone and stay: somebody writes to them, or something in them is damaged.
+    /// Selected packs that remain because they are being written to or contain damage.
     pub packs_left: u64,
 }
 
-/// What becomes of a pack once it is emptied.
+/// Final treatment of an emptied pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is deleted.
+    /// The pack is deleted.
     Deleted,
-    /// It is put aside, for people to look at.
+    /// The pack is moved to quarantine for inspection.
     Quarantined,
 }
 
-/// What became of one pack.
+/// Result of emptying one pack.
 enum Emptied {
     Gone {
         objects: u64,
         freed_bytes: u64,
     },
     Left,
-    /// The index is another one than the one in which the dead were condemned.
+    /// The index was rebuilt after the dead objects were condemned in it.
     Rebuilt,
 }
 
-/// Packs to empty, and the token under which the dead objects in them were condemned.
+/// Packs to empty, and the token under which their dead objects were condemned.
 struct Condemned {
     packs: Vec<Weighed>,
     token: i64,
 }
 
 impl Store {
-    /// Frees the space of objects that nobody needs. `mark` adds to the set every object that somebody needs; it is called a second
-    /// time for what was put on record since the first.
+    /// Frees the space of dead objects. `mark` adds every live object to the set; it is called again for
+    /// objects recorded after the first call.
     ///
     /// # Errors
-    /// When the store or `mark` fails. Nothing that is needed is gone then.
+    /// When the store or `mark` fails. No live object is lost.
     pub fn collect<E: From<StoreError>>(
         &self,
         how: &Collecting<'_>,
@@ -115,7 +118,7 @@ impl Store {
         self.with_index(|index| index.condemn(&dead, token))?;
         let condemned = Condemned { packs: chosen, token };
         let result = self.collect_condemned(how, &condemned, &mut live, mark, &mut collected);
-        // Whatever happened: what is still there may be used again.
+        // On every outcome, objects that still exist become usable again.
         self.with_index(|index| index.absolve(None))?;
         result.map(|()| collected)
     }
@@ -160,7 +163,7 @@ impl Store {
         Ok(())
     }
 
-    /// The packs in which enough is dead, oldest first.
+    /// Returns the packs with enough dead bytes, oldest first.
     fn choose(
         &self,
         live: &HashSet<ObjectId>,
@@ -176,10 +179,10 @@ impl Store {
         Ok(chosen)
     }
 
-    /// Moves what is not condemned out of a pack, and deletes it.
+    /// Moves the objects of a pack that are not condemned to other packs, and deletes the pack.
     fn empty_pack(&self, name: &str, token: i64, live: &HashSet<ObjectId>) -> Result<Emptied, StoreError> {
         let Some(file) = recover::lock_pack(self.dir(), name)? else { return Ok(Emptied::Left) };
-        // An index that others replaced is not the one with the name any more, and still has the token.
+        // A replaced index no longer has the name but still has the token.
         self.follow_index()?;
         if self.with_index(|index| index.collection())? != Some(token) {
             return Ok(Emptied::Rebuilt);
@@ -195,7 +198,7 @@ impl Store {
         for Place { at, shape, .. } in &kept {
             let read = pack::read_frame(&file, *at, shape.stored_len, &mut frame);
             if read.is_err() || frame::decode(shape, &frame, &mut scratch).is_err() {
-                // What is damaged is for `repair`, which says what is lost.
+                // Damaged objects are left to `repair`, which reports the loss.
                 return Ok(Emptied::Left);
             }
             writer.copy(*shape, &frame)?;
@@ -210,8 +213,8 @@ impl Store {
         Ok(Emptied::Gone { objects, freed_bytes: before.saturating_sub(written.stored_bytes) })
     }
 
-    /// Whether the index leads to every live object of a pack. It does not lead to one that was damaged when the index was built, and
-    /// what is left of that must not go with the pack.
+    /// Returns true if the index finds every live object of a pack. An object that was damaged when the index
+    /// was built has no row, and its remains must not be deleted with the pack.
     fn accounts_for(&self, name: &str, file: &Locked, live: &HashSet<ObjectId>) -> Result<bool, StoreError> {
         let indexed = self.with_index(|index| index.indexed_bytes(name))?.unwrap_or(PACK_HEAD_BYTES);
         let (len, mut at) = (file_len(file), PACK_HEAD_BYTES);
@@ -226,18 +229,18 @@ impl Store {
                     }
                     found.end()
                 }
-                // Behind what counted it is what a crash left; before, something that counted is destroyed.
+                // A gap behind the indexed length is a torn tail; before it, committed data is destroyed.
                 Ok(Some(Step::Gap { to })) if at >= indexed => to,
                 Ok(Some(Step::Gap { .. })) | Err(_) => return Ok(false),
             };
         }
     }
 
-    /// Puts a damaged pack aside; what can be read in it is moved to another first. Says how many objects were, or nothing where
-    /// somebody writes to it.
+    /// Moves a damaged pack to quarantine after its readable objects were copied to another pack. Returns the
+    /// number of copied objects, or `None` if the pack is being written to.
     ///
     /// # Errors
-    /// When the store fails; the pack is still there then.
+    /// When the store fails; the pack is not moved.
     pub fn quarantine(&self, name: &str) -> Result<Option<u64>, StoreError> {
         let failed = |source| StoreError::Collect { path: self.dir().to_owned(), source };
         let Some(_right) = self.collector().map_err(failed)? else { return Ok(None) };
@@ -263,12 +266,12 @@ impl Store {
         Ok(Some(moved))
     }
 
-    /// Where packs are put aside.
+    /// Returns the quarantine folder.
     pub fn quarantine_dir(&self) -> std::path::PathBuf {
         self.dir().join("quarantine")
     }
 
-    /// Lets go of a pack that nothing leads to any more. Its lock is held.
+    /// Deletes or quarantines a pack that no row refers to. The caller holds its lock.
     fn part_with(&self, name: &str, fate: Fate) -> Result<(), StoreError> {
         let failed = |source| StoreError::Collect { path: self.pack_path(name), source };
         self.with_index(|index| index.forget_pack(name))?;
@@ -293,7 +296,7 @@ impl Store {
         linux::put_file(self.dir(), RETIRED_FILE, (names[skip..].join("\n") + "\n").as_bytes())
     }
 
-    /// The names of packs that were emptied and deleted: what was in them and is needed is elsewhere.
+    /// Returns the names of emptied and deleted packs. Their live objects are in other packs.
     ///
     /// # Errors
     /// When the list cannot be read.
@@ -307,7 +310,7 @@ fn file_len(file: &Locked) -> u64 {
     file.metadata().map_or(0, |meta| meta.len())
 }
 
-/// Every object in a pack that its segments name, as far as the disk gives them.
+/// Returns every object listed by the readable segments of a pack.
 fn readable(file: &Locked) -> Vec<(u64, Shape)> {
     let (len, mut at, mut out) = (file_len(file), PACK_HEAD_BYTES, Vec::new());
     while let Ok(Some(step)) = pack::next(file, at, len) {

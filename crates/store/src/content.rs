@@ -1,8 +1,8 @@
-//! Content: the bytes of a file become one chunk, or pieces cut where the content says.
+//! Content: stores the bytes of a file as one chunk or as content-defined pieces.
 //!
-//! In: a reader. Out: the length that really came and the object that leads to the bytes.
-//! The same bytes give the same content, whatever the reader's portions and whatever was expected. Memory does
-//! not grow with the file, but for the list of its pieces.
+//! In: a reader. Out: the number of bytes read and the root object of the content. Equal bytes give equal
+//! content, independent of read sizes and of the expected length. Memory use does not grow with the file,
+//! except for the list of pieces.
 
 use fastcdc::v2020::FastCDC;
 use safepoint_model::content::{
@@ -14,19 +14,19 @@ use std::cell::Cell;
 use std::io::{self, Read};
 use std::sync::mpsc::{self, TrySendError};
 
-/// A whole small file and the byte that would make it a large one.
+/// Length of the largest small file plus one byte that shows the file is larger.
 const SMALL_BYTES: usize = WHOLE_BYTES_MAX as usize + 1;
-/// Several pieces, so that the rest is seldom moved to the front.
+/// Space for several pieces, so that the remainder is rarely moved to the front.
 const LARGE_BYTES: usize = 4 * PIECE_BYTES_MAX;
-/// A file that is expected to be so long is worth a second thread.
+/// Minimum expected length for which a second thread is used.
 const HUGE_BYTES: u64 = 16 * LARGE_BYTES as u64;
 
 thread_local! {
-    // Taken out while it is used: the reader may itself put content.
+    // Taken out during use: the reader itself may put content.
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Keeps everything that the reader gives.
+/// Stores all bytes of the reader.
 pub(crate) fn put(
     sink: &dyn ObjectSink,
     size_hint: u64,
@@ -60,9 +60,9 @@ fn put_with(
     Ok(Content { size: pieces.iter().map(|piece| piece.size).sum(), form: Form::Pieces, id })
 }
 
-/// Keeps a file of this size without reading its holes: where the next piece begins in a hole of at least [`HOLE_BYTES`] it would be so
-/// many zeros, so that they are counted. All else is read and cut, with zeros from the edges of holes, and gives the pieces that
-/// [`put`] gives.
+/// Stores a file of the given size without reading its holes. A piece that begins in a hole of at least
+/// [`HOLE_BYTES`] is all zeros and is only counted. All other bytes are read and cut, with zeros at hole
+/// edges, and give the same pieces as [`put`].
 pub(crate) fn put_sparse(
     sink: &dyn ObjectSink,
     size: u64,
@@ -84,7 +84,7 @@ fn sparse_with(
         buffer.resize(LARGE_BYTES, 0);
     }
     let mut stretches = Vec::new();
-    // Where in the file the buffer begins, and how much is in it.
+    // Offset of the buffer in the file, and its fill level.
     let (mut at, mut filled) = (0u64, 0usize);
     reader.go_to(0);
     loop {
@@ -98,7 +98,7 @@ fn sparse_with(
             reader.go_to(at);
             continue;
         }
-        // A cut depends on what follows, so one piece beyond the data is read as well.
+        // A cut depends on the following bytes, so one piece beyond the data is read as well.
         let wanted = end.saturating_add(HOLE_BYTES).saturating_sub(at);
         let wanted = usize::try_from(wanted).unwrap_or(usize::MAX).clamp(PIECE_BYTES_MAX, buffer.len());
         let came = fill(reader, &mut buffer[filled..wanted])?;
@@ -124,7 +124,7 @@ fn sparse_with(
         .iter()
         .map(|stretch| if let Stretch::Data(piece) = stretch { Some(*piece) } else { None })
         .collect();
-    // A file without a hole that counts is what it always was.
+    // A file without a large enough hole keeps the dense form.
     let (form, list) = match pieces {
         Some(pieces) => (Form::Pieces, encode_pieces(&pieces)),
         None => (Form::Sparse, encode_sparse(&with_holes(stretches))),
@@ -132,7 +132,7 @@ fn sparse_with(
     Ok(Content { size, form, id: sink.put(ObjectKind::Pieces, &list)? })
 }
 
-/// Cuts what is in the buffer and what still comes, and keeps it.
+/// Cuts and stores the buffered bytes and the rest of the reader.
 fn put_pieces(
     sink: &dyn ObjectSink,
     reader: &mut dyn Read,
@@ -157,7 +157,7 @@ fn put_pieces(
     Ok(pieces)
 }
 
-/// A part of a huge file, cut.
+/// Cut part of a huge file.
 struct Part {
     number: usize,
     bytes: Vec<u8>,
@@ -165,7 +165,7 @@ struct Part {
 }
 
 impl Part {
-    /// Its number, its pieces once they are kept, and its buffer for the next one.
+    /// Returns the part's number, its stored pieces, and its buffer for reuse.
     fn keep(self, sink: &dyn ObjectSink) -> Result<(usize, Vec<Piece>, Vec<u8>), ObjectError> {
         let mut pieces = Vec::with_capacity(self.lengths.len());
         keep(sink, &self.bytes, &self.lengths, &mut pieces)?;
@@ -173,13 +173,13 @@ impl Part {
     }
 }
 
-/// The same with a second thread: this one reads and cuts, and whoever has nothing better to do keeps what was cut.
+/// Does the same with a second thread: this thread reads and cuts, and both store the parts.
 fn put_huge(sink: &dyn ObjectSink, reader: &mut dyn Read, begun: &[u8]) -> Result<Vec<Piece>, ObjectError> {
     std::thread::scope(|scope| {
         let (hand_over, parts) = mpsc::sync_channel::<Part>(1);
         let (hand_back, done) = mpsc::channel();
         let helper = hand_back.clone();
-        // Where there is no thread to be had nobody takes a part, and all is done here.
+        // If no thread can be started, this thread stores all parts.
         let _ = std::thread::Builder::new()
             .spawn_scoped(scope, move || parts.into_iter().all(|part| helper.send(part.keep(sink)).is_ok()));
         let mut kept: Vec<(usize, Vec<Piece>)> = Vec::new();
@@ -217,7 +217,7 @@ fn put_huge(sink: &dyn ObjectSink, reader: &mut dyn Read, begun: &[u8]) -> Resul
     })
 }
 
-/// Keeps pieces of these lengths.
+/// Stores pieces of the given lengths.
 fn keep(
     sink: &dyn ObjectSink,
     mut bytes: &[u8],
@@ -232,8 +232,8 @@ fn keep(
     Ok(())
 }
 
-/// The lengths of the pieces that begin with these bytes. A cut depends on the next `PIECE_BYTES_MAX` bytes alone, so that many must be
-/// there, or the end.
+/// Returns the lengths of the pieces that begin with these bytes. A cut depends on the next `PIECE_BYTES_MAX`
+/// bytes, so the buffer must contain that many or the end of the file.
 fn cut(bytes: &[u8], ended: bool) -> Vec<usize> {
     let mut lengths = Vec::new();
     let mut rest = bytes;
@@ -246,7 +246,7 @@ fn cut(bytes: &[u8], ended: bool) -> Vec<usize> {
     lengths
 }
 
-/// Fills the buffer, or as much of it as there is to come.
+/// Fills the buffer, or reads to the end.
 fn fill(reader: &mut (impl Read + ?Sized), buffer: &mut [u8]) -> Result<usize, ObjectError> {
     let mut filled = 0;
     while filled < buffer.len() {

@@ -1,141 +1,139 @@
-//! What can go wrong with the store itself. A missing or a damaged object is not among it: that is an answer.
+//! Errors of the store itself. A missing or damaged object is not an error but a result.
 
 use safepoint_model::ObjectError;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why the store could not do what it was asked for. No variant leaves anything half done that counts.
+/// Failure of a store operation. No variant leaves a partial change that is committed.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// The folder could not be opened or made.
+    /// The folder could not be opened or created.
     #[error("cannot open the store {}", path.display())]
     Open {
-        /// What was opened.
+        /// Opened path.
         path: PathBuf,
-        /// Why not.
+        /// Underlying I/O error.
         source: io::Error,
     },
-    /// The store was opened for reading alone.
-    #[error("cannot write the store {}: it was opened read-only", path.display())]
+    /// The store was opened read-only.
+    #[error("cannot write the store {}: it is open read-only", path.display())]
     ReadOnly {
-        /// The folder.
+        /// Folder of the store.
         path: PathBuf,
     },
-    /// The folder is open to other users, and could not be closed to them.
+    /// The folder is accessible to other users, and its permissions could not be changed.
     #[error("cannot make the store {} private", path.display())]
     MakePrivate {
-        /// The folder.
+        /// Folder of the store.
         path: PathBuf,
-        /// Why not.
+        /// Underlying I/O error.
         source: io::Error,
     },
-    /// The folder was written by a newer version of this software.
-    #[error("the store {} has format {found}; this version knows formats up to {known}", path.display())]
+    /// The folder was written by a newer version.
+    #[error("cannot open the store {}: it has format {found}; this version supports formats up to {known}", path.display())]
     NewerFormat {
-        /// The folder.
+        /// Folder of the store.
         path: PathBuf,
-        /// The number that stands there.
+        /// Format number found in the folder.
         found: u64,
-        /// The newest number that is understood.
+        /// Newest supported format number.
         known: u64,
     },
-    /// The file that names the format says something else.
-    #[error("{} does not name the format of a store", path.display())]
+    /// The format file has other content.
+    #[error("cannot read the format of the store: {} is invalid", path.display())]
     NotAStore {
-        /// The file.
+        /// Format file.
         path: PathBuf,
     },
     /// The packs could not be listed.
     #[error("cannot list the packs in {}", path.display())]
     ListPacks {
-        /// The folder of the packs.
+        /// Folder of the packs.
         path: PathBuf,
-        /// Why not.
+        /// Underlying I/O error.
         source: io::Error,
     },
-    /// A new pack could not be made.
+    /// A new pack could not be created.
     #[error("cannot create the pack {}", path.display())]
     CreatePack {
-        /// The pack.
+        /// Path of the pack.
         path: PathBuf,
-        /// Why not.
+        /// Underlying I/O error.
         source: io::Error,
     },
-    /// The store would become larger than it may.
-    #[error(
-        "the store may hold {allowed_bytes} bytes and holds {used_bytes}; at least {needed_bytes} more are needed"
-    )]
+    /// The store would exceed its size limit.
+    #[error("cannot add {needed_bytes} bytes to the store: it holds {used_bytes} of {allowed_bytes} bytes")]
     Full {
-        /// How much was to be added when it was refused; more may have followed.
+        /// Bytes to be added at the time of refusal; more may have followed.
         needed_bytes: u64,
-        /// How much is in the packs.
+        /// Bytes in the packs.
         used_bytes: u64,
-        /// How much may be in the packs.
+        /// Maximum bytes in the packs.
         allowed_bytes: u64,
     },
-    /// What is needed to delete packs could not be read, written or locked.
-    #[error("cannot clear {} of what nobody needs", path.display())]
+    /// Files needed for garbage collection could not be read, written or locked.
+    #[error("cannot collect garbage in {}", path.display())]
     Collect {
-        /// The store, or the pack.
+        /// Path of the store or pack.
         path: PathBuf,
-        /// Why not.
+        /// Underlying I/O error.
         source: io::Error,
     },
     /// A pack could not be locked, cut to its valid length, or appended to.
     #[error("cannot append to the pack {}", path.display())]
     AppendPack {
-        /// The pack.
+        /// Path of the pack.
         path: PathBuf,
-        /// Why not.
+        /// Underlying I/O error.
         source: io::Error,
     },
     /// A pack could not be read.
     #[error("cannot read the pack {}", path.display())]
     ReadPack {
-        /// The pack.
+        /// Path of the pack.
         path: PathBuf,
-        /// Why not.
+        /// Underlying I/O error.
         source: io::Error,
     },
-    /// What was written to a pack is not what reads back from it.
-    #[error("the pack {} does not read back as it was written", path.display())]
+    /// The bytes read back from a pack differ from the written bytes.
+    #[error("cannot verify the pack {}: the bytes read back differ from those written", path.display())]
     VerifyPack {
-        /// The pack.
+        /// Path of the pack.
         path: PathBuf,
     },
-    /// A pack, or the folder that names it, could not be made durable.
+    /// A pack or its folder could not be made durable.
     #[error("cannot make {} durable", path.display())]
     SyncPack {
-        /// The pack or the folder.
+        /// Path of the pack or folder.
         path: PathBuf,
-        /// Why not.
+        /// Underlying I/O error.
         source: io::Error,
     },
     /// The index failed.
-    #[error("the index {} failed", path.display())]
+    #[error("cannot use the index {}", path.display())]
     Index {
-        /// The index.
+        /// Path of the index.
         path: PathBuf,
-        /// Why.
+        /// Underlying SQLite error.
         source: rusqlite::Error,
     },
     /// The bytes could not be compressed.
     #[error("cannot compress an object")]
     Compress(#[source] io::Error),
-    /// The object is larger than any that is kept.
-    #[error("an object of {bytes} bytes is larger than the store keeps")]
+    /// The object exceeds the maximum object size.
+    #[error("cannot store an object of {bytes} bytes: it exceeds the maximum object size")]
     TooLarge {
-        /// Its length.
+        /// Length of the object.
         bytes: usize,
     },
-    /// An earlier step of this writer failed, and so nothing that it took counts.
-    #[error("an earlier write failed; nothing of this capture was kept")]
+    /// An earlier step of this writer failed; none of its objects is committed.
+    #[error("cannot write to the store: an earlier write failed; nothing of this capture was kept")]
     WriterFailed,
 }
 
 impl StoreError {
-    /// Whether the disk, or the user's share of it, is full.
+    /// Returns true if the disk or the user's quota is full.
     pub fn is_full(&self) -> bool {
         match self {
             Self::Open { source, .. }
@@ -150,14 +148,14 @@ impl StoreError {
         }
     }
 
-    /// Whether another process held the index for too long: trying again later may work.
+    /// Returns true if another process held the index too long; a later retry may succeed.
     pub fn is_busy(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
         matches!(self, Self::Index { source, .. }
             if matches!(source.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked)))
     }
 
-    /// Whether a file may not become so long (`ulimit -f`, or the file system).
+    /// Returns true if a file would exceed the size limit (`ulimit -f`, or the file system).
     pub fn is_too_long(&self) -> bool {
         match self {
             Self::Open { source, .. }
@@ -165,7 +163,8 @@ impl StoreError {
             | Self::AppendPack { source, .. }
             | Self::Collect { source, .. }
             | Self::SyncPack { source, .. } => source.kind() == io::ErrorKind::FileTooLarge,
-            // SQLite keeps the system's reason to itself; a limit that is set is the one that a failed write has met.
+            // SQLite does not report the system error; if a limit is set, it is taken as the cause of the
+            // failed write.
             Self::Index { source, .. } => {
                 source.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure)
                     && rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()
@@ -174,13 +173,13 @@ impl StoreError {
         }
     }
 
-    /// Whether the index is no database any more, so that only the packs can tell.
+    /// Returns true if the index is not a valid database, so that only the packs are reliable.
     pub(crate) fn is_corrupt_index(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
         match self {
             Self::Index { source, .. } => {
                 matches!(source.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
-                    // Our statements are right, so that it is the tables that are wrong.
+                    // Our statements are valid, so the tables must be wrong.
                     || source.sqlite_error().is_some_and(|e| e.extended_code == rusqlite::ffi::SQLITE_ERROR)
                     || matches!(
                         source,
@@ -227,6 +226,9 @@ mod tests {
         let error = ObjectError::from(StoreError::TooLarge { bytes: 7 });
         let ObjectError::Store(inner) = error else { panic!("another variant") };
         assert!(inner.downcast_ref::<StoreError>().is_some());
-        assert_eq!(inner.to_string(), "an object of 7 bytes is larger than the store keeps");
+        assert_eq!(
+            inner.to_string(),
+            "cannot store an object of 7 bytes: it exceeds the maximum object size"
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! One object on disk: its bytes as they are, or compressed with zstd where that is shorter.
+//! Frame: the bytes of one object on disk, raw or compressed with zstd if that is shorter.
 //!
-//! In: the bytes of an object, or a frame and what is claimed about it. Out: a frame, or bytes that have the
-//! claimed name. A claim is hostile until the hash agrees: no claim makes us allocate more than its frame can hold.
+//! In: the bytes of an object, or a frame and its claimed shape. Out: a frame, or bytes with the claimed
+//! hash. A claim is untrusted until the hash matches; no claim allocates more memory than its frame can
+//! expand to.
 
 use crate::{OBJECT_BYTES_MAX, StoreError};
 use safepoint_model::{ObjectId, ObjectKind};
@@ -11,17 +12,18 @@ use std::io;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe;
 
-/// On 79,000 files of C source level 3 takes 4 % less room than level 1, and a fifth more time.
+/// On 79,000 C source files, level 3 saves 4 % space over level 1 and takes a fifth more time.
 const LEVEL: i32 = 3;
-/// A directory is mostly names of objects, which nothing makes shorter. On those of the same files this level takes a third of the time
-/// of level 3, for 0.6 % more.
+/// A directory is mostly object hashes, which do not compress. For the same files this level takes a third of
+/// the time of level 3, for 0.6 % more space.
 const TREE_LEVEL: i32 = -1;
 
-/// A block of zstd takes at least this many bytes and unpacks to at most so many (RFC 8878, 3.1.1.2).
+/// Minimum length of a zstd block; [`BLOCK_BYTES_MAX`] is the maximum length it expands to (RFC 8878,
+/// 3.1.1.2).
 pub(crate) const BLOCK_BYTES_MIN: usize = 4;
 pub(crate) const BLOCK_BYTES_MAX: usize = 128 * 1024;
 
-/// How a frame holds its object. The number stands in the format.
+/// Encoding of a frame. The numbers are part of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum Codec {
@@ -35,7 +37,7 @@ impl Codec {
     }
 }
 
-/// What is said about a frame, wherever it lies.
+/// Claimed properties of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     pub(crate) kind: ObjectKind,
@@ -46,7 +48,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Whether a writer could have said this.
+    /// Returns true if a writer can produce this shape.
     pub(crate) fn is_plausible(&self) -> bool {
         self.raw_len as usize <= OBJECT_BYTES_MAX
             && match self.codec {
@@ -56,7 +58,7 @@ impl Shape {
     }
 }
 
-/// A buffer that one huge object has made larger than this is not kept for the next one.
+/// Buffers above this size are not reused.
 const SPARE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 struct Tools {
@@ -68,7 +70,7 @@ struct Tools {
 }
 
 thread_local! {
-    // Making a context costs more than compressing a small file.
+    // Creating a context costs more than compressing a small file.
     static TOOLS: RefCell<Tools> = const {
         RefCell::new(Tools {
             compressor: None,
@@ -80,8 +82,8 @@ thread_local! {
     };
 }
 
-/// Packs the bytes of an object and hands the frame to `take`. What was compressed is unpacked again and compared with the bytes, while
-/// both are in the processor's cache.
+/// Encodes the bytes of an object and passes the frame to `take`. A compressed frame is decompressed and
+/// compared with the bytes while both are in the CPU cache.
 pub(crate) fn encode<T>(
     kind: ObjectKind,
     id: ObjectId,
@@ -115,7 +117,7 @@ pub(crate) fn encode<T>(
     })
 }
 
-/// Makes sure that a compressed frame gives back the bytes that went into it.
+/// Checks that a compressed frame decompresses to its input.
 fn prove(
     decompressor: &mut Option<Decompressor<'static>>,
     shape: &Shape,
@@ -142,8 +144,8 @@ fn compress(tools: &mut Tools, kind: ObjectKind, raw: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The bytes of the object in this frame, once they have proved to be what the shape says.
-/// `scratch` is where they are unpacked to, where they are packed.
+/// Returns the bytes of the object in this frame after checking them against the shape. Compressed frames are
+/// decompressed into `scratch`.
 pub(crate) fn decode<'a>(
     shape: &Shape,
     frame: &'a [u8],
@@ -171,10 +173,10 @@ fn unpack(
     frame: &[u8],
     scratch: &mut Vec<u8>,
 ) -> Result<(), &'static str> {
-    // The frame's own header must agree before anything is allocated.
+    // The frame header must match before memory is allocated.
     if !matches!(zstd_safe::get_frame_content_size(frame), Ok(Some(size)) if size == u64::from(shape.raw_len))
     {
-        return Err("its compressed length is not the one it should have");
+        return Err("its compressed length is wrong");
     }
     if shape.raw_len as usize > (frame.len() / BLOCK_BYTES_MIN + 1) * BLOCK_BYTES_MAX {
         return Err("it claims more than it can hold");
@@ -183,7 +185,7 @@ fn unpack(
     scratch.reserve(shape.raw_len as usize);
     let decompressor = match decompressor {
         Some(decompressor) => decompressor,
-        empty => empty.insert(Decompressor::new().map_err(|_| "no memory to decompress it")?),
+        empty => empty.insert(Decompressor::new().map_err(|_| "out of memory for decompression")?),
     };
     decompressor.decompress_to_buffer(frame, scratch).map_err(|_| "it does not decompress")?;
     if scratch.len() == shape.raw_len as usize { Ok(()) } else { Err("it decompresses to another length") }
@@ -246,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_frame_that_claims_more_than_it_can_hold_takes_no_memory() {
-        // Magic, one segment with a length of four bytes, the length, and an empty last block.
+        // Magic, single segment with a four-byte length, the length, and an empty last block.
         let claimed: u32 = 200 << 20;
         let frame = [&[0x28, 0xb5, 0x2f, 0xfd, 0xa0][..], &claimed.to_le_bytes(), &[1, 0, 0]].concat();
         let (shape, _) = pack(&[7; 1000]);

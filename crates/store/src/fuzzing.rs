@@ -1,7 +1,7 @@
-//! Laws of frames, segments and packs over any bytes, for `crates/fuzzing`; no part of the interface.
+//! Laws of frames, segments and packs over arbitrary bytes, for `crates/fuzzing`; not part of the interface.
 //!
-//! A hash cannot be guessed, so each law is tried twice: on the bytes as they are, and on what a writer of hostile intent makes of
-//! them, with hashes that fit.
+//! A hash cannot be guessed, so each law is checked twice: on the raw bytes, and on a hostile encoding of
+//! them with matching hashes.
 
 use crate::frame::{self, BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Codec, Shape};
 use crate::pack::{self, Found, PACK_HEAD, Step};
@@ -10,7 +10,8 @@ use safepoint_model::{ObjectId, ObjectKind};
 use std::fs::File;
 use std::io::{self, Write};
 
-/// Objects pack and unpack to the same bytes. A hostile frame is refused, and no claim of it takes more memory than it can hold.
+/// Checks that objects survive encoding and decoding, that hostile frames are refused, and that no claim
+/// allocates more memory than its frame can expand to.
 ///
 /// # Panics
 /// When a law is broken.
@@ -36,8 +37,8 @@ pub fn frames(bytes: &[u8]) {
     }
 }
 
-/// Walking a file of any bytes ends, stays within it, and gives out only objects that have their hash; a segment without fault
-/// is written again as the same bytes.
+/// Checks that walking a file of arbitrary bytes ends, stays within the file and returns only objects with
+/// matching hashes. A segment without a fault is encoded to the same bytes.
 ///
 /// # Panics
 /// When a law is broken, or a temporary file cannot be used.
@@ -50,7 +51,7 @@ pub fn segments(bytes: &[u8]) {
     }
 }
 
-/// A pack made of the bytes, for a store to open: as they are, or with a segment that has its hashes.
+/// Returns a pack made of the bytes, either raw or as a segment with matching hashes.
 pub fn pack_of(bytes: &[u8]) -> Vec<u8> {
     let (choice, rest) = bytes.split_first().unwrap_or((&0, &[]));
     match choice % 3 {
@@ -81,7 +82,7 @@ fn walk(bytes: &[u8]) {
         assert!(at == len);
         Ok(())
     })();
-    assert!(kept.is_ok(), "a walk cannot fail on a file that is there: {kept:?}");
+    assert!(kept.is_ok(), "walking an existing file failed: {kept:?}");
 }
 
 fn check(file: &File, bytes: &[u8], found: &Found) -> io::Result<()> {
@@ -89,7 +90,7 @@ fn check(file: &File, bytes: &[u8], found: &Found) -> io::Result<()> {
     let frame_of = |at: u64, len: u32| &bytes[at as usize..at as usize + len as usize];
     for entry in &found.intact_entries(file)? {
         let frame = frame_of(found.frame_at(entry), entry.shape.stored_len);
-        // With hashes that fit, entries are believed until their objects are read.
+        // With matching hashes, entries are trusted until their objects are read.
         if !found.index_sound {
             assert!(frame::decode(&entry.shape, frame, &mut scratch).is_ok());
         }
@@ -106,7 +107,7 @@ fn check(file: &File, bytes: &[u8], found: &Found) -> io::Result<()> {
     Ok(())
 }
 
-/// A segment with right hashes: the first byte says how many entries its index has, whatever they say.
+/// Returns a segment with correct hashes and arbitrary entries; the first byte is the number of entries.
 fn forged(bytes: &[u8]) -> Option<Vec<u8>> {
     let (count, rest) = bytes.split_first()?;
     let (index, payload) = rest.split_at_checked(usize::from(count % 8) * ENTRY_BYTES)?;

@@ -1,7 +1,7 @@
-//! The index: where each object is. A SQLite file, and only a cache of what the packs say.
+//! Index: a SQLite file with the position of each object; a cache of the packs.
 //!
-//! In: places of objects that are durable. Out: places. Rows of a pack and the length up to which it is indexed
-//! change in one transaction. A crash loses at most the newest rows; opening the store finds them again.
+//! In: positions of durable objects. Out: positions. The rows of a pack and its indexed length change in one
+//! transaction. A crash loses at most the newest rows; opening the store restores them.
 
 use crate::frame::{Codec, Shape};
 use crate::linux;
@@ -53,15 +53,17 @@ const SCHEMA: &str = "
     ) WITHOUT ROWID;
 ";
 const PLACE: &str = "o.id, o.kind, o.codec, o.stored_len, o.raw_len, o.offset, p.name";
-/// Where rows are, those first that lead to an object. The condemned ones still do, but nothing new may rely on them.
+/// Tables with rows, in lookup order. Condemned rows still find their objects, but new captures must not
+/// reference them.
 const TABLES: [&str; 3] = ["recent", "objects", "condemned"];
-/// Names are hashes, so a thousand new rows touch a thousand pages of a large table. They gather in a small one first.
+/// Row count above which `recent` is merged. Names are hashes, so a thousand new rows touch a thousand pages
+/// of a large table; they are collected in a small one first.
 const RECENT_ROWS_MAX: u64 = 16_384;
 const BUSY_WAIT: Duration = Duration::from_secs(10);
-/// The first one to open the file reads its log from end to end, so that the log must stay short.
+/// The first process to open the file reads its whole log, so the log must stay short.
 const LOG_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Where an object is.
+/// Position of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) pack: String,
@@ -69,24 +71,24 @@ pub(crate) struct Place {
     pub(crate) shape: Shape,
 }
 
-/// What is to be said about a pack in one transaction.
+/// Rows of a pack to be written in one transaction.
 pub(crate) struct PackRows {
     pub(crate) name: String,
-    /// Up to here it must be indexed already.
+    /// Required indexed length before the transaction.
     pub(crate) from: u64,
-    /// Up to here it is indexed afterwards.
+    /// Indexed length after the transaction.
     pub(crate) to: u64,
-    /// The objects between.
+    /// Objects in that range.
     pub(crate) rows: Vec<(u64, Shape)>,
 }
 
-/// What became of a transaction.
+/// Result of a transaction.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Recorded {
     Done,
-    /// The packs could not be made durable, so that nothing was added.
+    /// The packs could not be made durable; no row was added.
     NotDurable,
-    /// The pack with this number in the list is indexed to here only: someone rebuilt the index meanwhile.
+    /// The pack with this number is indexed only up to this offset: another process rebuilt the index.
     Behind {
         pack: usize,
         indexed: u64,
@@ -101,14 +103,15 @@ pub(crate) struct Index {
     locking: Locking,
 }
 
-/// Who else may have the index open.
+/// Sharing mode of an open index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locking {
-    /// Other processes, through a mapped file beside it (`-shm`).
+    /// Shared with other processes through a mapped file (`-shm`).
     Shared,
-    /// Nobody: what is in that file otherwise is in memory, so that a full disk cannot take it away. Others wait.
+    /// Exclusive: the content of that file is in memory, so that a full disk cannot break it. Other processes
+    /// wait.
     Alone,
-    /// Other processes, and nothing is written.
+    /// Shared with other processes; no file is written.
     ReadOnly,
 }
 
@@ -116,7 +119,8 @@ fn connect(path: &Path, locking: Locking) -> rusqlite::Result<Connection> {
     let began = Instant::now();
     loop {
         match try_connect(path, locking) {
-            // Who fails to get the file alone still keeps others from it: only closing it lets one of them go on.
+            // A failed exclusive open still blocks other processes; only closing the connection lets one of
+            // them proceed.
             Err(error) if is_busy(&error) && locking == Locking::Alone && began.elapsed() < BUSY_WAIT => {
                 let number = u64::from(std::process::id()) ^ u64::from(began.elapsed().subsec_nanos());
                 std::thread::sleep(Duration::from_millis(1 + number % 16));
@@ -133,28 +137,29 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 fn try_connect(path: &Path, locking: Locking) -> rusqlite::Result<Connection> {
     let plain = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let conn = match locking {
-        // Without SQLITE_OPEN_URI: a path is a path, whatever its letters.
+        // Without SQLITE_OPEN_URI: the path is never parsed as a URI.
         Locking::Shared | Locking::Alone => {
             Connection::open_with_flags(path, plain | OpenFlags::SQLITE_OPEN_READ_WRITE)?
         }
-        // Not even the file beside it is written, which SQLite would do where it may (https://sqlite.org/wal.html#readonly).
+        // Prevents writes to the `-shm` file, which SQLite makes if it can
+        // (https://sqlite.org/wal.html#readonly).
         Locking::ReadOnly => Connection::open_with_flags(
             format!("file:{}?readonly_shm=1", percent_encoded(path)),
             plain | OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI,
         )?,
     };
     if locking == Locking::Alone {
-        // Before anything looks at the file: then the index of the log is on the heap (https://sqlite.org/wal.html#noshm).
+        // Set before the first access: then the WAL index is on the heap (https://sqlite.org/wal.html#noshm).
         conn.busy_timeout(Duration::ZERO)?;
         conn.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
-        // Takes it.
+        // Acquires the lock.
         conn.query_row("PRAGMA user_version", (), |_| Ok(()))?;
     }
     conn.busy_timeout(BUSY_WAIT)?;
     Ok(conn)
 }
 
-/// A path as it stands in a URI.
+/// Encodes a path for a URI.
 fn percent_encoded(path: &Path) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
     let encode =
@@ -163,13 +168,13 @@ fn percent_encoded(path: &Path) -> String {
 }
 
 impl Index {
-    /// Opens an index that is there. Nothing where it has no schema yet, or another version of it.
+    /// Opens an existing index. Returns `None` if it has no schema or another schema version.
     pub(crate) fn open(path: &Path, locking: Locking) -> rusqlite::Result<Option<Self>> {
         let identity = linux::identity(path);
         let conn = connect(path, locking)?;
-        // Closing would otherwise flush the log each time, where a small capture should cost one flush in all.
+        // Closing would otherwise flush the log each time; a small capture must cost one flush in total.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        // Otherwise each new value is a reason to plan the same query again.
+        // Otherwise each new value causes the same query to be planned again.
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         conn.pragma_update(None, "synchronous", "NORMAL")?;
         conn.pragma_update(None, "wal_autocheckpoint", 0)?;
@@ -178,27 +183,27 @@ impl Index {
         Ok((version == SCHEMA_VERSION).then_some(Self { conn, identity, log, locking }))
     }
 
-    /// An empty one that no file is behind.
+    /// Creates an empty index without a file.
     pub(crate) fn in_memory() -> rusqlite::Result<Self> {
         let conn = Connection::open_in_memory()?;
         conn.execute_batch(SCHEMA)?;
         Ok(Self { conn, identity: None, log: PathBuf::new(), locking: Locking::ReadOnly })
     }
 
-    /// Whether no file is behind it.
+    /// Returns true if the index has no file.
     pub(crate) fn is_in_memory(&self) -> bool {
         self.identity.is_none()
     }
 
-    /// Whether other processes have to wait as long as it is open.
+    /// Returns true if other processes must wait while it is open.
     pub(crate) fn is_alone(&self) -> bool {
         self.locking == Locking::Alone
     }
 
-    /// Gives a new, empty file its schema.
+    /// Creates the schema in a new, empty file.
     pub(crate) fn create(path: &Path, locking: Locking) -> rusqlite::Result<()> {
         let mut conn = connect(path, locking)?;
-        // Without flushes: an index that a power cut spoils while it is new is replaced like any other.
+        // No flushes: an index that a power cut damages during creation is replaced like any other.
         conn.pragma_update(None, "synchronous", "OFF")?;
         conn.pragma_update(None, "journal_mode", "WAL")?;
         let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -207,24 +212,24 @@ impl Index {
         tx.commit()
     }
 
-    /// Whether the file that was opened is still the one with the name.
+    /// Returns true if the path still refers to the opened file.
     pub(crate) fn is_current(&self, path: &Path) -> bool {
         self.identity.is_some() && self.identity == linux::identity(path)
     }
 
-    /// Every pack, with the length up to which it is indexed.
+    /// Returns every pack with its indexed length.
     pub(crate) fn packs(&self) -> rusqlite::Result<Vec<(String, u64)>> {
         let mut statement = self.conn.prepare_cached("SELECT name, indexed_bytes FROM packs")?;
         statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
     }
 
-    /// The length up to which this pack is indexed.
+    /// Returns the indexed length of a pack.
     pub(crate) fn indexed_bytes(&self, pack: &str) -> rusqlite::Result<Option<u64>> {
         let mut statement = self.conn.prepare_cached("SELECT indexed_bytes FROM packs WHERE name = ?1")?;
         statement.query_row([pack], |row| row.get(0)).optional()
     }
 
-    /// Where this object is.
+    /// Returns the position of an object.
     pub(crate) fn find(&self, id: ObjectId) -> rusqlite::Result<Option<Place>> {
         for table in TABLES {
             let sql = format!("SELECT {PLACE} FROM {table} o JOIN packs p ON p.id = o.pack WHERE o.id = ?1");
@@ -236,21 +241,21 @@ impl Index {
         Ok(None)
     }
 
-    /// Whether there is a row for this object.
+    /// Returns true if the object has a row.
     pub(crate) fn contains(&self, id: ObjectId) -> rusqlite::Result<bool> {
         let sql = "SELECT 1 FROM recent WHERE id = ?1 UNION ALL SELECT 1 FROM objects WHERE id = ?1";
         self.conn.prepare_cached(sql)?.exists([id.as_bytes()])
     }
 
-    /// Whether it names no object at all.
+    /// Returns true if the index names no object.
     pub(crate) fn is_empty(&self) -> rusqlite::Result<bool> {
         let sql = "SELECT EXISTS (SELECT 1 FROM recent) OR EXISTS (SELECT 1 FROM objects)";
         self.conn.query_row(sql, [], |row| row.get::<_, bool>(0)).map(|any| !any)
     }
 
-    /// How many objects it names.
+    /// Returns the number of objects.
     pub(crate) fn count(&self) -> rusqlite::Result<u64> {
-        // Each table is counted by its pages; only what may be in another one, too, is looked for.
+        // Each table is counted by its pages; only possible duplicates are looked up.
         let sql = "SELECT (SELECT count(*) FROM objects)
             + (SELECT count(*) FROM recent r WHERE NOT EXISTS (SELECT 1 FROM objects o WHERE o.id = r.id))
             + (SELECT count(*) FROM condemned c WHERE NOT EXISTS (SELECT 1 FROM objects o WHERE o.id = c.id)
@@ -258,7 +263,7 @@ impl Index {
         self.conn.query_row(sql, [], |row| row.get(0))
     }
 
-    /// Shows every place; of an object that has several, first the one that leads to it.
+    /// Visits every position; the authoritative one of each object comes first.
     pub(crate) fn each(&self, mut visit: impl FnMut(Place)) -> rusqlite::Result<()> {
         for table in TABLES {
             let sql = format!("SELECT {PLACE} FROM {table} o JOIN packs p ON p.id = o.pack");
@@ -271,8 +276,8 @@ impl Index {
         Ok(())
     }
 
-    /// What a pack holds that is not condemned and that no other row leads to elsewhere, in the order in which it lies there;
-    /// and how many objects of it are condemned.
+    /// Returns the objects of a pack that are not condemned and have no earlier row elsewhere, in pack order,
+    /// and the number of its condemned objects.
     pub(crate) fn of_pack(&self, pack: &str) -> rusqlite::Result<(Vec<Place>, u64)> {
         let mut places = Vec::new();
         for table in ["recent", "objects"] {
@@ -291,7 +296,7 @@ impl Index {
         Ok((places, self.conn.query_row(sql, [pack], |row| row.get(0))?))
     }
 
-    /// From now on nothing new may rely on these objects. The token stays for as long as this is so.
+    /// Condemns objects: no new capture may reference them. The token stays as long as they are condemned.
     pub(crate) fn condemn(&mut self, dead: &[ObjectId], token: i64) -> rusqlite::Result<()> {
         let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for table in ["objects", "recent"] {
@@ -307,7 +312,7 @@ impl Index {
         tx.commit()
     }
 
-    /// Lets condemned objects be relied on again: those that are live, or all, which ends the collection.
+    /// Ends the condemnation of live objects, or of all objects, which ends the collection.
     pub(crate) fn absolve(&mut self, live: Option<&HashSet<ObjectId>>) -> rusqlite::Result<()> {
         let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let back = "INSERT OR IGNORE INTO objects SELECT * FROM condemned";
@@ -335,18 +340,18 @@ impl Index {
         Ok(())
     }
 
-    /// The token of the collection that condemned, if one has.
+    /// Returns the token of the current collection, if any.
     pub(crate) fn collection(&self) -> rusqlite::Result<Option<i64>> {
         let sql = "SELECT value FROM meta WHERE name = 'collection'";
         self.conn.query_row(sql, [], |row| row.get(0)).optional()
     }
 
-    /// Adds what these packs hold, all of it or nothing.
+    /// Records the objects of these packs in one transaction.
     pub(crate) fn record(&mut self, packs: &[PackRows]) -> rusqlite::Result<Recorded> {
         self.record_when(packs, || true)
     }
 
-    /// The same for packs of which it is not yet known whether they are durable: that is asked last, just before the rows count.
+    /// Does the same for packs that may not be durable yet: `durable` is called last, just before the commit.
     pub(crate) fn record_when(
         &mut self,
         packs: &[PackRows],
@@ -373,8 +378,9 @@ impl Index {
         Ok(Recorded::Done)
     }
 
-    /// Moves a long log into the file and cuts it. SQLite itself would copy without cutting, and a process that
-    /// lives for one capture would find it as long the next time. Where somebody reads just now, a later one does it.
+    /// Checkpoints and truncates a long log. SQLite itself copies without truncating, and a process that
+    /// makes a single capture would find it equally long the next time. If another process is reading, a
+    /// later call does it.
     fn shorten_log(&self) {
         if linux::len(&self.log).is_some_and(|len| len > LOG_BYTES_MAX) {
             let _ = self.conn.busy_timeout(Duration::ZERO);
@@ -383,8 +389,8 @@ impl Index {
         }
     }
 
-    /// Corrects the row of one object. Changes nothing if the pack of the new place is gone: it was read through a file that another
-    /// process has deleted since.
+    /// Corrects the row of an object. Changes nothing if the pack of the new position is gone: another
+    /// process deleted the file while it was read.
     pub(crate) fn replace(&mut self, place: &Place) -> rusqlite::Result<()> {
         let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let pack = "SELECT id FROM packs WHERE name = ?1";
@@ -415,7 +421,7 @@ impl Index {
         Ok(gone > 0)
     }
 
-    /// Forgets what lay behind this length of a pack that was cut short. That the pack was longer stays known.
+    /// Deletes the rows behind this length of a truncated pack. The former length stays recorded.
     pub(crate) fn forget_behind(&mut self, pack: &str, len: u64) -> rusqlite::Result<()> {
         let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for table in TABLES {
@@ -427,14 +433,14 @@ impl Index {
         tx.commit()
     }
 
-    /// Takes everything out that is said about this pack.
+    /// Deletes all rows of a pack.
     pub(crate) fn forget_pack(&mut self, pack: &str) -> rusqlite::Result<()> {
         let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         delete_rows(&tx, pack)?;
         tx.commit()
     }
 
-    /// Replaces everything that is said about this pack, in one transaction.
+    /// Replaces all rows of a pack in one transaction.
     pub(crate) fn replace_pack(&mut self, pack: &PackRows) -> rusqlite::Result<()> {
         let tx = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         delete_rows(&tx, &pack.name)?;
@@ -471,7 +477,7 @@ fn add_rows(tx: &Transaction<'_>, pack: &PackRows) -> rusqlite::Result<()> {
              RETURNING id",
         )?
         .query_row(params![pack.name, pack.to], |row| row.get(0))?;
-    // As many as this are quickest where they will end up anyway.
+    // This many rows are faster to insert into their final table.
     let table = if pack.rows.len() as u64 > RECENT_ROWS_MAX { "objects" } else { "recent" };
     let mut insert =
         tx.prepare_cached(&format!("INSERT OR REPLACE INTO {table} VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"))?;
@@ -489,7 +495,7 @@ fn add_rows(tx: &Transaction<'_>, pack: &PackRows) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Empties the small table into the large one when it has become too large to be quick.
+/// Moves the rows of the small table to the large one when it is too large to be fast.
 fn merge(tx: &Transaction<'_>) -> rusqlite::Result<()> {
     let rows: u64 = tx.prepare_cached("SELECT count(*) FROM recent")?.query_row([], |row| row.get(0))?;
     if rows > RECENT_ROWS_MAX {

@@ -1,8 +1,8 @@
-//! What the store remembers of its catalog: which one it is, how far it was, and documents that wait for the next flush.
+//! Catalog identity, its last known event, and documents that wait for the next flush.
 //!
-//! In: the catalog's identity and the end of its history, after each commit. Out: the same, when the store is opened. Nothing here is
-//! flushed per checkpoint. The mark is written after the commit that it names is durable, so it is never ahead of a healthy catalog; a
-//! power cut may leave it behind, which only means that less is noticed.
+//! In: the catalog's identity and the end of its history, after each commit. Out: the same, when the store is
+//! opened. No checkpoint flushes these files. The mark is written after the commit that it names is durable,
+//! so it is never ahead of a healthy catalog. A power cut may leave it behind, which only weakens detection.
 
 use crate::{Store, StoreError, linux};
 use std::os::unix::fs::FileExt;
@@ -10,25 +10,25 @@ use std::path::PathBuf;
 
 const MARK_FILE: &str = "catalog";
 const MARK_FORMAT: &str = "safepoint catalog 1";
-/// A sector is written whole or not at all. The identity is in the first, the end of the history in the second.
+/// A sector is written atomically. The identity is in the first, the end of the history in the second.
 const SECTOR_BYTES: usize = 512;
 const LATER_FILE: &str = "later";
 const CHECK_DIGITS: usize = 16;
 
-/// The catalog that belongs to a store.
+/// Catalog that belongs to a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
     /// Identity of the catalog.
     pub id: String,
     /// Number of the catalog among those of this store.
     pub generation: u64,
-    /// Number of the last event that is known to be committed; zero where none is known.
+    /// Number of the last event known to be committed, or zero.
     pub seq: u64,
     /// Hash of that event.
     pub hash: [u8; 32],
 }
 
-/// Notes the end of the catalog's history, from any thread, without a flush.
+/// Records the end of the catalog's history, from any thread, without a flush.
 #[derive(Debug, Clone)]
 pub struct MarkWriter {
     path: PathBuf,
@@ -37,7 +37,7 @@ pub struct MarkWriter {
 }
 
 impl MarkWriter {
-    /// Notes an event that is committed. A failure only means that less is noticed later.
+    /// Records a committed event. A failure only weakens later detection.
     pub fn note(&self, seq: u64, hash: [u8; 32]) {
         let line = end_line(&self.id, self.generation, seq, &hash);
         if let Ok(file) = linux::open_write(&self.path) {
@@ -47,20 +47,20 @@ impl MarkWriter {
 }
 
 impl Store {
-    /// The catalog that belongs to this store; nothing where none is noted.
+    /// Returns the catalog that belongs to this store, if recorded.
     ///
     /// # Errors
-    /// When the note cannot be read.
+    /// When the mark cannot be read.
     pub fn mark(&self) -> Result<Option<Mark>, StoreError> {
         let text =
             linux::read_small(&self.dir().join(MARK_FILE)).map_err(|source| self.keeper_error(source))?;
         Ok(text.as_deref().and_then(read_mark))
     }
 
-    /// Notes durably which catalog belongs to this store.
+    /// Records durably which catalog belongs to this store.
     ///
     /// # Errors
-    /// When the note cannot be written.
+    /// When the mark cannot be written.
     pub fn set_mark(&self, mark: &Mark) -> Result<(), StoreError> {
         let Mark { id, generation, seq, hash } = mark;
         let mut bytes = sector(&checked(&format!("{MARK_FORMAT} {id} {generation}")));
@@ -68,12 +68,14 @@ impl Store {
         linux::put_file(self.dir(), MARK_FILE, &bytes).map_err(|source| self.keeper_error(source))
     }
 
-    /// Writes the end of the history of this catalog, as long as it is the one that belongs to the store.
+    /// Returns a writer for the end of this catalog's history; it writes only while the catalog belongs to
+    /// the store.
     pub fn mark_writer(&self, id: &str, generation: u64) -> MarkWriter {
         MarkWriter { path: self.dir().join(MARK_FILE), id: id.to_owned(), generation }
     }
 
-    /// Keeps a document until the next flush stores it as an object. It survives the end of the process, not a power cut.
+    /// Queues a document until the next flush stores it as an object. It survives the end of the process, but
+    /// not a power cut.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -92,7 +94,7 @@ impl Store {
         append().map_err(|source| self.keeper_error(source))
     }
 
-    /// The documents that wait for the next flush.
+    /// Returns the documents that wait for the next flush.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -103,15 +105,15 @@ impl Store {
         Ok(text.lines().filter_map(unchecked).map(|line| line.as_bytes().to_vec()).collect())
     }
 
-    /// How many bytes wait for the next flush.
+    /// Returns the number of bytes that wait for the next flush.
     pub fn later_bytes(&self) -> u64 {
         linux::len(&self.dir().join(LATER_FILE)).unwrap_or(0)
     }
 
-    /// Forgets those documents that need not wait any more.
+    /// Removes the queued documents that are not `needed`.
     ///
     /// # Errors
-    /// When the others cannot be written anew.
+    /// When the other documents cannot be rewritten.
     pub fn forget_later(&self, needed: impl Fn(&[u8]) -> bool) -> Result<(), StoreError> {
         let path = self.dir().join(LATER_FILE);
         let failed = |source| self.keeper_error(source);
@@ -143,13 +145,13 @@ fn end_line(id: &str, generation: u64, seq: u64, hash: &[u8; 32]) -> String {
     checked(&format!("{id} {generation} {seq} {hash}"))
 }
 
-/// A line behind its checksum.
+/// Returns the line prefixed with its checksum.
 fn checked(line: &str) -> String {
     let sum = blake3::hash(line.as_bytes()).to_hex();
     format!("{} {line}\n", &sum[..CHECK_DIGITS])
 }
 
-/// The line, if it has its checksum.
+/// Returns the line without its checksum if the checksum matches.
 fn unchecked(line: &str) -> Option<&str> {
     let (sum, line) = line.split_once(' ')?;
     (blake3::hash(line.as_bytes()).to_hex()[..CHECK_DIGITS] == *sum).then_some(line)
@@ -174,7 +176,7 @@ fn read_end(text: &str, id: &str, generation: u64) -> Option<(u64, [u8; 32])> {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "tests spoil files")]
+#[allow(clippy::disallowed_methods, reason = "tests damage files")]
 mod tests {
     use super::*;
 
@@ -196,7 +198,7 @@ mod tests {
         assert_eq!(store.mark().unwrap(), Some(noted.clone()));
         store.mark_writer("abc", 2).note(6, [8; 32]);
         assert_eq!(store.mark().unwrap().unwrap().seq, 6);
-        // Another catalog's note does not count for this one.
+        // The mark of another catalog is ignored.
         store.mark_writer("xyz", 2).note(9, [9; 32]);
         assert_eq!(store.mark().unwrap(), Some(Mark { seq: 0, hash: [0; 32], ..mark.clone() }));
         store.mark_writer("abc", 2).note(6, [8; 32]);

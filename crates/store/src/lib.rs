@@ -1,13 +1,14 @@
-//! Where bytes are kept by their hash: append-only packs, and an index that says where each object is.
+//! Content-addressed object store: append-only packs, and an index of object positions.
 //!
-//! In: objects, as a [`Writer`] takes them. Out: the same bytes, checked against their name on every read.
-//! The layout on disk is in `docs/format.md`. What always holds:
+//! In: objects, through a [`Writer`]. Out: the same bytes, verified against their hash on every read. The
+//! layout on disk is in `docs/format.md`. Invariants:
 //!
-//! - Nothing that counts is ever overwritten; packs only grow, and only a tail that never counted is cut off.
-//! - An object counts after [`Writer::finish`]: written, read back, decompressed, hashed, and made durable.
-//! - Every byte of a pack is under a hash. One damaged byte costs one object at most, never its neighbours.
+//! - Committed bytes are never overwritten; packs only grow, and only an uncommitted tail is cut off.
+//! - An object is committed by [`Writer::finish`]: written, read back, decompressed, hashed, and made
+//!   durable.
+//! - Every byte of a pack is covered by a hash. One damaged byte costs at most one object.
 //! - The index is a cache. It never names an object that is not durable, and the packs alone rebuild it.
-//! - After a crash at any instant, everything that was finished reads back, with no manual step.
+//! - After a crash at any point, every committed object can be read, with no manual step.
 
 mod append;
 mod collect;
@@ -40,7 +41,7 @@ pub use using::{Collector, Using};
 pub use validate::{Damage, Report};
 pub use writer::{Writer, Written};
 
-/// The largest object that is kept; a larger one is refused.
+/// Maximum size of an object; larger ones are refused.
 pub const OBJECT_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// A pack that has reached this length is not appended to any more.
+/// Length at which a pack is full.
 pub const PACK_BYTES_MAX: u64 = 64 * 1024 * 1024;

@@ -1,7 +1,7 @@
-//! The one place that touches the disk: folders, files, kernel locks, flushes, random names.
+//! All system calls of the store: folders, files, kernel locks, flushes, random names.
 //!
-//! In: paths and open files. Out: what the kernel said. Everything made here is private to the user.
-//! A lock belongs to an open file and ends with it, so a crash leaves no stale lock behind.
+//! In: paths and open files. Out: kernel results. Everything created here is private to the user. A lock
+//! belongs to an open file and ends with it, so a crash leaves no stale lock.
 #![allow(clippy::disallowed_methods, reason = "the store owns its folder and writes nowhere else")]
 
 use rustix::fs::{
@@ -21,28 +21,29 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const PRIVATE_DIR: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
 const PACK_SUFFIX: &str = ".pack";
-/// No small file of the store is longer.
+/// Maximum length of a small file of the store.
 const SMALL_BYTES_MAX: u64 = 1 << 20;
-/// With less room than this, no file is mapped that a full disk could take the pages of.
+/// Minimum free space for mapping a file whose pages a full disk could refuse.
 const HEADROOM_BYTES: u64 = 64 << 20;
-/// As much as a commit of the index may need.
+/// Maximum space that a commit of the index may need.
 const PROBE_BYTES: usize = 64 << 10;
 
-/// Opens a path in which no name is a link: the kernel refuses one, wherever it stands (openat2(2)). A FIFO does not block.
+/// Opens a path without symbolic links: the kernel refuses a link in any component (openat2(2)). A FIFO does
+/// not block.
 fn open(path: &Path, flags: OFlags, mode: u32) -> io::Result<File> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     loop {
         match rustix::fs::openat2(CWD, path, flags, Mode::from_raw_mode(mode), resolve) {
-            // The kernel asks for another try when a rename ran meanwhile (openat2(2)).
+            // The kernel asks for a retry after a concurrent rename (openat2(2)).
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(Errno::LOOP) => return Err(io::Error::other("a symbolic link is in its path")),
+            Err(Errno::LOOP) => return Err(io::Error::other("its path contains a symbolic link")),
             other => return Ok(File::from(other?)),
         }
     }
 }
 
-/// The same for what must be a file.
+/// Opens a path that must be a regular file.
 fn open_file(path: &Path, flags: OFlags, mode: u32) -> io::Result<File> {
     let file = open(path, flags, mode)?;
     match FileType::from_raw_mode(fstat(&file)?.st_mode) {
@@ -61,19 +62,19 @@ fn in_words(kind: FileType) -> &'static str {
     }
 }
 
-/// The folder of a store as the system names it, so that no name in its path is a link but perhaps the last.
+/// Returns the canonical path of a store folder, in which only the last component may be a link.
 pub(crate) fn canonical(dir: &Path) -> io::Result<PathBuf> {
     let above = dir.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (fs::canonicalize(above), dir.file_name()) {
         (Ok(above), Some(name)) => Ok(above.join(name)),
-        // What is above is made with it.
+        // Missing parents are created with it.
         _ => std::path::absolute(dir),
     }
 }
 
-/// Refuses something of another sort or of a third user. What is missing is fine.
+/// Refuses a file of another type or owner. A missing file is accepted.
 ///
-/// Ours, that of whoever owns the folder around the store, and root's are not a third user's.
+/// Allowed owners are the current user, the owner of the folder around the store, and root.
 pub(crate) fn check_level(path: &Path, kind: FileType, store: &Path) -> io::Result<()> {
     let Some(found) = lstat(path)? else { return Ok(()) };
     let found_kind = FileType::from_raw_mode(found.st_mode);
@@ -96,7 +97,7 @@ fn lstat(path: &Path) -> io::Result<Option<Stat>> {
     }
 }
 
-/// Makes the folder and what is missing above it. One that is there already stays as it is.
+/// Creates the folder and its missing parents. An existing folder is not changed.
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     match lstat(path)?.map(|found| FileType::from_raw_mode(found.st_mode)) {
         Some(FileType::Directory) => return Ok(()),
@@ -119,7 +120,8 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     above.sync_all()
 }
 
-/// Gives what root has just made to the owner of the folder that it is in: the store stays usable for its owner.
+/// Changes the owner of a file that root created to the owner of its folder, so that the store stays usable
+/// for its owner.
 fn hand_over(made: &File, above: &File) -> io::Result<()> {
     if geteuid().is_root() {
         let above = fstat(above)?;
@@ -134,7 +136,7 @@ fn hand_over(made: &File, above: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes the folder to everyone else. One that is not ours to close must at least not be open for writing.
+/// Removes the permissions of other users. A folder of another owner must at least not be writable by others.
 pub(crate) fn make_private(dir: &File) -> io::Result<()> {
     let mode = dir.metadata()?.mode();
     if mode & 0o077 == 0 {
@@ -146,28 +148,28 @@ pub(crate) fn make_private(dir: &File) -> io::Result<()> {
     }
 }
 
-/// Opens a folder, to lock it or to flush it.
+/// Opens a folder for locking or flushing.
 pub(crate) fn open_dir(path: &Path) -> io::Result<File> {
     open(path, OFlags::RDONLY | OFlags::DIRECTORY, 0)
 }
 
-/// Opens a file of the store for reading. A symbolic link is not one of them.
+/// Opens a regular file of the store for reading; refuses a symbolic link.
 pub(crate) fn open_read(path: &Path) -> io::Result<File> {
     open_file(path, OFlags::RDONLY, 0)
 }
 
-/// Opens a file of the store for reading and writing.
+/// Opens a regular file of the store for reading and writing.
 pub(crate) fn open_write(path: &Path) -> io::Result<File> {
     open_file(path, OFlags::RDWR, 0)
 }
 
-/// Makes a file that was not there.
+/// Creates a new file.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     let file = open_file(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, PRIVATE_FILE)?;
     given_to_owner(file, path)
 }
 
-/// Opens a file that is there for its lock alone.
+/// Opens or creates a file that is used only for its lock.
 pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
     match open_file(path, OFlags::RDWR, 0) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -187,7 +189,7 @@ fn given_to_owner(file: File, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file for its lock alone where nothing may be made; nothing where there is none.
+/// Opens a lock file in a read-only store. Returns `None` if it is missing.
 pub(crate) fn open_if_any(path: &Path) -> io::Result<Option<File>> {
     match open_read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -195,7 +197,7 @@ pub(crate) fn open_if_any(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Puts a small file in place, whole or not at all.
+/// Replaces a small file atomically.
 pub(crate) fn put_file(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let draft = format!("{name}.{}", new_name()?);
     let file = create(&dir.join(&draft))?;
@@ -206,7 +208,7 @@ pub(crate) fn put_file(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     dir.sync_all()
 }
 
-/// The text of a small file, or nothing where there is none.
+/// Returns the text of a small file, or `None` if it is missing.
 pub(crate) fn read_small(path: &Path) -> io::Result<Option<String>> {
     let Some(file) = open_if_any(path)? else { return Ok(None) };
     let mut bytes = Vec::new();
@@ -214,7 +216,7 @@ pub(crate) fn read_small(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Removes a file that is a cache.
+/// Removes a cache file.
 pub(crate) fn remove_cache(path: &Path) -> io::Result<()> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
     match unlinkat(open_dir(above)?, name, AtFlags::empty()) {
@@ -223,13 +225,13 @@ pub(crate) fn remove_cache(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes a file, durably. That it is gone already is no failure.
+/// Removes a file durably. A missing file is not an error.
 pub(crate) fn remove(dir: &Path, name: &str) -> io::Result<()> {
     remove_cache(&dir.join(name))?;
     sync_dir(dir)
 }
 
-/// Moves a file into a folder beside it, which is made where it is missing.
+/// Moves a file into a sibling folder, which is created if missing.
 pub(crate) fn move_into(dir: &Path, name: &str, to: &Path) -> io::Result<()> {
     make_dir(to)?;
     let (from, into) = (open_dir(dir)?, open_dir(to)?);
@@ -238,12 +240,14 @@ pub(crate) fn move_into(dir: &Path, name: &str, to: &Path) -> io::Result<()> {
     from.sync_all()
 }
 
-/// Whether so little room is left that a page of a mapped file might not be had when it is written to, which ends a process (SIGBUS).
+/// Returns true if free space is so low that writing to a mapped page could fail, which kills the process
+/// (SIGBUS).
 pub(crate) fn is_tight(dir: &Path) -> bool {
     rustix::fs::statvfs(dir).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < HEADROOM_BYTES)
 }
 
-/// Whether nothing can be written in a folder because the disk or the user's share of it is full. Tried with a file without a name.
+/// Returns true if writes to a folder fail because the disk or the user's quota is full. Tests it with an
+/// unnamed file.
 pub(crate) fn is_full(dir: &Path) -> bool {
     let mode = Mode::from_raw_mode(PRIVATE_FILE);
     let tried = || -> io::Result<()> {
@@ -256,23 +260,24 @@ pub(crate) fn is_full(dir: &Path) -> bool {
     tried().is_err_and(|error| error.raw_os_error().is_some_and(|raw| full.contains(&raw)))
 }
 
-/// Whether the open file is still the one with the name: what was deleted or moved while its lock was waited for is not.
+/// Returns true if the path still refers to the open file; false if it was deleted or moved before its lock
+/// was acquired.
 pub(crate) fn is_named(file: &File, path: &Path) -> io::Result<bool> {
     let open = file.metadata()?;
     Ok(identity(path) == Some((open.dev(), open.ino())))
 }
 
-/// What tells one file from another that has taken its name.
+/// Returns the device and inode number of a file.
 pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
-/// How long a file is, if it is there.
+/// Returns the length of a file, or `None` if it is missing.
 pub(crate) fn len(path: &Path) -> Option<u64> {
     fs::symlink_metadata(path).ok().map(|meta| meta.len())
 }
 
-/// A file whose exclusive lock we hold.
+/// File with an exclusive lock.
 pub(crate) struct Locked(File);
 
 impl Deref for Locked {
@@ -285,12 +290,12 @@ impl Deref for Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // Closing is not enough: a program that is just being started has a copy of our open file until its `exec`.
+        // Closing is not enough: a child process holds a copy of the open file until its `exec`.
         let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 
-/// A file whose lock we share with others.
+/// File with a shared lock.
 pub(crate) struct Shared(File);
 
 impl Drop for Shared {
@@ -300,7 +305,7 @@ impl Drop for Shared {
     }
 }
 
-/// Takes a shared lock if nobody holds the exclusive one.
+/// Takes a shared lock if no process holds the exclusive lock.
 pub(crate) fn try_lock_shared(file: File) -> io::Result<Option<Shared>> {
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => Ok(Some(Shared(file))),
@@ -309,7 +314,7 @@ pub(crate) fn try_lock_shared(file: File) -> io::Result<Option<Shared>> {
     }
 }
 
-/// Takes the exclusive lock if nobody holds it.
+/// Takes the exclusive lock if it is free.
 pub(crate) fn try_lock(file: File) -> io::Result<Option<Locked>> {
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(Locked(file))),
@@ -318,7 +323,7 @@ pub(crate) fn try_lock(file: File) -> io::Result<Option<Locked>> {
     }
 }
 
-/// Takes the exclusive lock, waiting for it.
+/// Waits for the exclusive lock.
 pub(crate) fn lock(file: File) -> io::Result<Locked> {
     loop {
         match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
@@ -328,25 +333,25 @@ pub(crate) fn lock(file: File) -> io::Result<Locked> {
     }
 }
 
-/// How large the file system is that holds a folder.
+/// Returns the size of the file system that contains a folder.
 pub(crate) fn disk_bytes(path: &Path) -> io::Result<u64> {
     let facts = rustix::fs::statvfs(path)?;
     Ok(facts.f_blocks.saturating_mul(facts.f_frsize))
 }
 
-/// Makes the names in a folder durable.
+/// Makes the directory entries of a folder durable.
 pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     open_dir(path)?.sync_all()
 }
 
-/// Asks the kernel to forget the clean pages from here on, so that the next read comes from the disk:
-/// after a failed flush the page cache may hold bytes that the disk never got.
+/// Asks the kernel to drop clean pages from this offset, so that the next read comes from the disk: after a
+/// failed flush the page cache may hold bytes that never reached it.
 pub(crate) fn drop_cache(file: &File, from: u64) {
-    // Only advice: where it is not followed, the read is as good as any other.
+    // Advisory: if it is ignored, the read is an ordinary one.
     let _ = rustix::fs::fadvise(file, from, None::<NonZeroU64>, Advice::DontNeed);
 }
 
-/// The packs in a folder, newest first, with their lengths.
+/// Returns the packs in a folder with their lengths, newest first.
 pub(crate) fn list_packs(dir: &Path) -> io::Result<Vec<(String, u64)>> {
     let mut packs = Vec::new();
     let handle = open_dir(dir)?;
@@ -366,17 +371,17 @@ pub(crate) fn list_packs(dir: &Path) -> io::Result<Vec<(String, u64)>> {
     Ok(packs)
 }
 
-/// The file name of a pack.
+/// Returns the file name of a pack.
 pub(crate) fn pack_file(name: &str) -> String {
     format!("{name}{PACK_SUFFIX}")
 }
 
-/// A name that nobody has yet, later than the names before it: a ULID.
+/// Returns a new ULID, which sorts after all earlier names.
 pub(crate) fn new_name() -> io::Result<String> {
     let mut random = [0u8; 16];
     let filled = rustix::rand::getrandom(&mut random[6..], rustix::rand::GetRandomFlags::empty())?;
     if filled != random.len() - 6 {
-        return Err(io::Error::other("the kernel gave too little randomness"));
+        return Err(io::Error::other("the kernel returned too few random bytes"));
     }
     let millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
     let bits = (millis << 80) | u128::from_be_bytes(random);

@@ -1,7 +1,7 @@
-//! Names content without keeping it: what a look at the present needs, when nothing is to be stored.
+//! Sink that names content without storing it, for comparing the current state.
 //!
-//! In: objects, as a [`Writer`](crate::Writer) takes them. Out: the same names. Trees, lists and documents stay in memory so
-//! that they can be compared; chunks are hashed and forgotten. What is not in memory is read from the store.
+//! In: objects, as for a [`Writer`](crate::Writer). Out: the same ids. Trees, lists and documents stay in
+//! memory for comparison; chunks are hashed and dropped. Other objects are read from the store.
 
 use crate::{Store, content};
 use safepoint_model::content::Content;
@@ -10,14 +10,14 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A sink that keeps nothing on disk.
+/// Sink that stores nothing on disk.
 pub struct Measurer<'s> {
     store: &'s Store,
     memory: Mutex<HashMap<ObjectId, (ObjectKind, Vec<u8>)>>,
 }
 
 impl Store {
-    /// A sink that writes nothing.
+    /// Returns a sink that writes nothing.
     pub fn measurer(&self) -> Measurer<'_> {
         Measurer { store: self, memory: Mutex::default() }
     }
@@ -81,7 +81,7 @@ mod tests {
             assert_eq!(measurer.get(ObjectKind::Tree, id).is_ok_and(|bytes| bytes == told), is_true);
             assert_eq!(writer.get(ObjectKind::Tree, id).is_ok_and(|bytes| bytes == told), is_true);
         }
-        assert_eq!(writer.finish().unwrap().objects, 0, "nothing is kept by it");
+        assert_eq!(writer.finish().unwrap().objects, 0, "nothing was stored");
     }
 
     #[test]

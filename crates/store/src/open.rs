@@ -1,7 +1,7 @@
-//! Opening: the folder, its format, its index.
+//! Opens the folder of a store, its format file and its index.
 //!
-//! In: the path of a store. Out: a folder that is there, private and of a known format, and an index that works.
-//! Killed in between, the next one to open goes on: every step is done again, or found done.
+//! In: the path of a store. Out: an existing, private folder of a known format, and a working index. If the
+//! process is killed in between, the next open repeats or skips each step.
 
 use crate::index::{Index, Locking};
 use crate::linux::Locked;
@@ -35,7 +35,8 @@ pub(crate) fn index_path(dir: &Path) -> PathBuf {
 
 pub(crate) fn index_error(dir: &Path, source: rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode::{CannotOpen, SystemIoFailure};
-    // SQLite tells of a full disk only where a write met it; a flush, a new file or a mapping is an "I/O error".
+    // SQLite reports a full disk only if a write met it; a failed flush, creation or mapping is an "I/O
+    // error".
     let unclear = matches!(source.sqlite_error_code(), Some(CannotOpen | SystemIoFailure));
     let source = match unclear && linux::is_full(dir) {
         true => {
@@ -46,7 +47,7 @@ pub(crate) fn index_error(dir: &Path, source: rusqlite::Error) -> StoreError {
     StoreError::Index { path: index_path(dir), source }
 }
 
-/// The files of the store that are opened by name, beside the packs.
+/// Files of the store that are opened by name, besides the packs.
 const FILES: [&str; 10] = [
     FORMAT_FILE,
     "index.db",
@@ -60,8 +61,8 @@ const FILES: [&str; 10] = [
     "retired",
 ];
 
-/// Refuses a link, a FIFO or anything else in the place of something of the store, and what belongs to a third user. Nothing is opened
-/// before that.
+/// Refuses a file of the store that is a link, a FIFO or another type, or has a foreign owner. Runs before
+/// any file is opened.
 fn check_levels(dir: &Path) -> Result<(), StoreError> {
     let failed = |source| StoreError::Open { path: dir.to_owned(), source };
     for folder in [dir.to_owned(), packs_dir(dir)] {
@@ -73,7 +74,7 @@ fn check_levels(dir: &Path) -> Result<(), StoreError> {
         .map_err(failed)
 }
 
-/// Looks at a store that nothing is written to: its format, and what stands in its places.
+/// Checks the format and the files of a read-only store.
 pub(crate) fn look(dir: &Path) -> Result<(), StoreError> {
     check_levels(dir)?;
     let failed = |source| StoreError::Open { path: dir.to_owned(), source };
@@ -84,7 +85,7 @@ pub(crate) fn look(dir: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Makes what is missing of the folder, and refuses one that is not ours to read.
+/// Creates the missing parts of the folder; refuses a folder that is not private to us.
 pub(crate) fn prepare(dir: &Path) -> Result<(), StoreError> {
     let failed = |source| StoreError::Open { path: dir.to_owned(), source };
     check_levels(dir)?;
@@ -114,7 +115,7 @@ fn check_format(dir: &Path, path: &Path, text: &str) -> Result<(), StoreError> {
     }
 }
 
-/// Opens the index, or an empty one where it is missing, corrupt, or of another schema.
+/// Opens the index; creates an empty one if it is missing, corrupt, or of another schema version.
 pub(crate) fn open_index(dir: &Path) -> Result<Index, StoreError> {
     match try_index(dir)? {
         Some(index) => Ok(index),
@@ -128,10 +129,10 @@ pub(crate) fn open_index(dir: &Path) -> Result<Index, StoreError> {
     }
 }
 
-/// An index in the place of one that was found corrupt, or whose file is gone.
+/// Replaces an index that is corrupt or whose file is missing.
 pub(crate) fn replace_index(dir: &Path, old: &Index) -> Result<Index, StoreError> {
     let only_one = lock_dir(dir)?;
-    // Someone else may have done it already; theirs is not to be thrown away again.
+    // Another process may have replaced it already; that index must be kept.
     let mut index = match old.is_current(&index_path(dir)) {
         true => new_index(dir)?,
         false => match try_index(dir)? {
@@ -144,16 +145,16 @@ pub(crate) fn replace_index(dir: &Path, old: &Index) -> Result<Index, StoreError
     Ok(index)
 }
 
-/// How the index is shared: where a page of a mapped file might not be had, with nobody.
+/// Returns the sharing mode: exclusive if a page of a mapped file might not be available.
 fn locking(dir: &Path) -> Locking {
     if linux::is_tight(dir) { Locking::Alone } else { Locking::Shared }
 }
 
-/// An index for a store that nothing is written to: the one that is there, as long as it knows all that the packs hold, or one in
-/// memory that the packs fill.
+/// Returns an index for a read-only store: the existing one if it covers all packs, or one in memory built
+/// from the packs.
 pub(crate) fn index_to_read(dir: &Path) -> Result<Index, StoreError> {
     let packs = list_packs(dir)?;
-    // Without these two beside it, SQLite would have to make them.
+    // Without these two files, SQLite would have to create them.
     let is_there = |suffix: &str| linux::identity(&dir.join(format!("index.db{suffix}"))).is_some();
     if is_there("-wal")
         && is_there("-shm")
@@ -169,7 +170,7 @@ pub(crate) fn index_to_read(dir: &Path) -> Result<Index, StoreError> {
     index_in_memory(dir)
 }
 
-/// An index that the packs alone fill, and that no file is behind.
+/// Builds an index in memory from the packs alone.
 pub(crate) fn index_in_memory(dir: &Path) -> Result<Index, StoreError> {
     let mut index = Index::in_memory().map_err(|source| index_error(dir, source))?;
     for (name, _) in list_packs(dir)? {
@@ -207,7 +208,7 @@ fn new_index(dir: &Path) -> Result<Index, StoreError> {
     index.ok_or_else(|| failed(io::Error::other("a new index has no schema")))
 }
 
-/// Keeps every other process from replacing the index, until it is dropped.
+/// Keeps other processes from replacing the index until it is dropped.
 fn lock_dir(dir: &Path) -> Result<Locked, StoreError> {
     let failed = |source| StoreError::Open { path: dir.to_owned(), source };
     linux::open_dir(dir).and_then(linux::lock).map_err(failed)

@@ -1,8 +1,8 @@
-//! A pack: a short header, then segments back to back. Here it is read, however damaged it may be.
+//! Pack reader: a short header, then contiguous segments; tolerates any damage.
 //!
-//! In: an open file. Out: the segments in it, what is wrong with them, and the gaps in which there is none.
-//! A segment is believed when its header or its footer agrees with its index. Where neither does, the search
-//! goes on for the next one: what is destroyed never hides what comes after it.
+//! In: an open file. Out: its segments, their faults, and the gaps between them. A segment is accepted if its
+//! header or its footer matches its index. If neither does, the search continues for the next one: destroyed
+//! bytes never hide later segments.
 
 use crate::frame;
 use crate::segment::{self, Entry, FOOT_MAGIC, HEAD_BYTES, HEAD_MAGIC, Head};
@@ -10,14 +10,14 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// The length of the header of a pack.
+/// Length of the pack header.
 pub(crate) const PACK_HEAD_BYTES: u64 = 16;
-/// What every pack begins with: magic, version 1, four reserved bytes.
+/// Pack header: magic, version 1, four reserved bytes.
 pub(crate) const PACK_HEAD: [u8; 16] = *b"SFPTPACK\x01\0\0\0\0\0\0\0";
 
 const BLOCK_BYTES: usize = 1024 * 1024;
 
-/// Whether the file begins as a pack does.
+/// Returns true if the file begins with a pack header.
 pub(crate) fn has_head(file: &File) -> io::Result<bool> {
     let mut head = [0; PACK_HEAD.len()];
     match file.read_exact_at(&mut head, 0) {
@@ -27,25 +27,25 @@ pub(crate) fn has_head(file: &File) -> io::Result<bool> {
     }
 }
 
-/// What comes next in a pack.
+/// Next item in a pack.
 #[derive(Debug)]
 pub(crate) enum Step {
     Segment(Found),
-    /// Bytes that belong to no segment, up to here.
+    /// Bytes up to this offset that belong to no segment.
     Gap {
         to: u64,
     },
 }
 
-/// A segment in a pack.
+/// Segment in a pack.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) start: u64,
     pub(crate) head: Head,
     pub(crate) entries: Vec<Entry>,
-    /// What is wrong with it, as far as header, index and footer tell.
+    /// Fault found in the header, index or footer.
     pub(crate) fault: Option<&'static str>,
-    /// Whether the entries can be believed before their objects have been read.
+    /// True if the entries are trusted before their objects are read.
     pub(crate) index_sound: bool,
 }
 
@@ -54,7 +54,7 @@ impl Found {
         self.start + self.head.segment_len()
     }
 
-    /// Where in the pack the frame of an entry begins.
+    /// Returns the offset of an entry's frame in the pack.
     pub(crate) fn frame_at(&self, entry: &Entry) -> u64 {
         self.payload_at() + u64::from(entry.offset)
     }
@@ -69,7 +69,7 @@ impl Found {
         Self { start, head, entries, fault, index_sound: whole }
     }
 
-    /// Whether the payload has its hash.
+    /// Returns true if the payload matches its hash.
     pub(crate) fn payload_is_sound(&self, file: &File) -> io::Result<bool> {
         let mut hasher = blake3::Hasher::new();
         let mut block = vec![0; BLOCK_BYTES.min(self.head.payload_len as usize)];
@@ -83,7 +83,7 @@ impl Found {
         Ok(hasher.finalize() == self.head.payload_hash)
     }
 
-    /// The objects that can be read from here: all of them where the hashes say so, else one by one.
+    /// Returns the readable objects: all if the hashes match, otherwise each one that decodes.
     pub(crate) fn intact_entries(&self, file: &File) -> io::Result<Vec<Entry>> {
         if self.index_sound && self.payload_is_sound(file)? {
             return Ok(self.entries.clone());
@@ -100,13 +100,13 @@ impl Found {
     }
 }
 
-/// Reads a frame into a buffer that is used again and again.
+/// Reads a frame into a reused buffer.
 pub(crate) fn read_frame(file: &File, at: u64, len: u32, frame: &mut Vec<u8>) -> io::Result<()> {
     frame.resize(len as usize, 0);
     file.read_exact_at(frame, at)
 }
 
-/// What is at `at` in a pack of which `len` bytes are to be read. Nothing at its end.
+/// Returns the item at `at` in the first `len` bytes of a pack, or `None` at the end.
 pub(crate) fn next(file: &File, at: u64, len: u64) -> io::Result<Option<Step>> {
     if at >= len {
         return Ok(None);
@@ -121,7 +121,7 @@ pub(crate) fn next(file: &File, at: u64, len: u64) -> io::Result<Option<Step>> {
     }))
 }
 
-/// The segment whose header is here.
+/// Returns the segment whose header is at this offset.
 fn segment_at(file: &File, at: u64, len: u64) -> io::Result<Option<Found>> {
     let Some(head) = read_head(file, at, len, HEAD_MAGIC)? else { return Ok(None) };
     let end = at + head.segment_len();
@@ -140,7 +140,7 @@ fn segment_at(file: &File, at: u64, len: u64) -> io::Result<Option<Found>> {
         Some(foot) if foot.segment_len() == head.segment_len() && foot.covers(&index) => {
             Ok(Some(Found::new(at, foot, &index, Some("the header of a segment is damaged"))))
         }
-        // Both say the same, so the damage is in the index: each entry must prove itself.
+        // Header and footer are equal, so the index is damaged: each entry must be verified.
         Some(_) if agree => {
             let mut found = Found::new(at, head, &index, Some("the index of a segment is damaged"));
             found.index_sound = false;
@@ -150,7 +150,7 @@ fn segment_at(file: &File, at: u64, len: u64) -> io::Result<Option<Found>> {
     }
 }
 
-/// The segment whose footer is here, if it begins at `from` or later.
+/// Returns the segment whose footer is at this offset if it begins at or after `from`.
 fn segment_before(file: &File, foot_at: u64, from: u64, len: u64) -> io::Result<Option<Found>> {
     let Some(foot) = read_head(file, foot_at, len, FOOT_MAGIC)? else { return Ok(None) };
     let start = (foot_at + HEAD_BYTES as u64).checked_sub(foot.segment_len());
@@ -175,7 +175,7 @@ fn read_index(file: &File, foot_at: u64, head: &Head) -> io::Result<Vec<u8>> {
     Ok(index)
 }
 
-/// The first segment that a header or a footer gives away behind `from`.
+/// Returns the first segment behind `from` that a header or a footer identifies.
 fn search(file: &File, from: u64, len: u64) -> io::Result<Option<Found>> {
     let mut block = vec![0; BLOCK_BYTES];
     let mut at = from;
@@ -192,7 +192,7 @@ fn search(file: &File, from: u64, len: u64) -> io::Result<Option<Found>> {
                 return Ok(found);
             }
         }
-        // The blocks overlap, or a magic that lies across two of them would be missed.
+        // The blocks overlap so that a magic across two of them is found.
         at += if filled < block.len() { filled } else { filled - (HEAD_MAGIC.len() - 1) } as u64;
     }
     Ok(None)

@@ -1,8 +1,8 @@
-//! Recovery: what a pack holds beyond what the index knows of it.
+//! Recovery of the part of a pack that the index does not cover.
 //!
-//! In: a pack whose length differs from the index. Out: rows for the segments that are sound, and the end of the
-//! last one. Only who holds the pack's lock looks: a writer that still holds it will index its part itself.
-//! Idempotent, and may itself be killed: rows appear after their bytes are durable, in one transaction.
+//! In: a pack whose length differs from the index. Out: rows for its sound segments, and the end of the last
+//! one. Only the holder of the pack's lock recovers: an active writer indexes its own part. Idempotent and
+//! safe to kill: rows are added in one transaction after their bytes are durable.
 
 use crate::frame::Shape;
 use crate::index::{Index, PackRows};
@@ -17,27 +17,27 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// What a scan of the end of a pack found.
+/// Result of scanning the end of a pack.
 pub(crate) struct Tail {
-    /// The end of the last segment that is kept.
+    /// End of the last kept segment.
     pub(crate) end: u64,
     segments: Vec<Kept>,
-    /// Whether the disk could not be read to the end, so that nothing may be cut off.
+    /// True if the disk could not be read to the end, so that nothing may be cut off.
     pub(crate) unreadable: bool,
 }
 
-/// A segment that is kept.
+/// Segment to be kept.
 struct Kept {
     start: u64,
-    /// Whether all of it is as it was written.
+    /// True if the whole segment is unchanged.
     sound: bool,
-    /// The objects in it that can be read.
+    /// Readable objects in it.
     rows: Vec<(u64, Shape)>,
 }
 
 impl Tail {
-    /// Gives up what is not sound at the very end: behind what the index covers, that is an append which a power
-    /// cut tore. Where there is no index it may as well be damage to something that counted, and stays.
+    /// Drops unsound segments at the end: behind the indexed length they are appends torn by a power cut.
+    /// Without an index they may be damaged committed data, and are kept.
     fn without_torn_end(mut self) -> Self {
         while let Some(torn) = self.segments.pop_if(|kept| !kept.sound) {
             self.end = torn.start;
@@ -45,12 +45,12 @@ impl Tail {
         self
     }
 
-    /// The objects that can be read.
+    /// Returns the readable objects.
     pub(crate) fn rows(self) -> Vec<(u64, Shape)> {
         self.segments.into_iter().flat_map(|kept| kept.rows).collect()
     }
 
-    /// What the index is to be told; nothing where there is nothing new.
+    /// Returns the rows for the index, or `None` if there is nothing new.
     pub(crate) fn into_rows(self, name: &str, indexed: Option<u64>) -> Option<PackRows> {
         let from = indexed.unwrap_or(0);
         let news = self.end > from.max(PACK_HEAD_BYTES);
@@ -58,7 +58,7 @@ impl Tail {
     }
 }
 
-/// Brings the index up to what the packs hold. Costs a list of the folder where nothing is to be done.
+/// Adds rows for all unindexed segments. If nothing changed, this costs one directory listing.
 pub(crate) fn refresh(dir: &Path, index: &mut Index) -> Result<(), StoreError> {
     let packs = open::list_packs(dir)?;
     let known = index.packs().map_err(|source| index_error(dir, source))?;
@@ -68,14 +68,14 @@ pub(crate) fn refresh(dir: &Path, index: &mut Index) -> Result<(), StoreError> {
         let is_shorter = indexed.is_some_and(|indexed| len < indexed);
         if is_shorter || len > indexed.unwrap_or(PACK_HEAD_BYTES) {
             match catch_up(dir, index, &name) {
-                // One pack that the disk will not give must not close the store; validation reports it.
+                // A pack that cannot be read must not prevent opening the store; validation reports it.
                 Err(StoreError::ReadPack { .. } | StoreError::SyncPack { .. }) => {}
                 other => other?,
             }
         }
     }
     for name in known.into_keys() {
-        // It may have been made after the folder was listed.
+        // It may have been created after the folder was listed.
         if linux::identity(&open::pack_path(dir, &name)).is_none() {
             index.forget_pack(&name).map_err(|source| index_error(dir, source))?;
         }
@@ -83,14 +83,14 @@ pub(crate) fn refresh(dir: &Path, index: &mut Index) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Indexes the end of a pack, or forgets the end that it lost; unless a writer is at it.
+/// Indexes the end of a pack, or deletes the rows of a lost end, unless a writer holds the pack.
 fn catch_up(dir: &Path, index: &mut Index, name: &str) -> Result<(), StoreError> {
     let Some(file) = lock_pack(dir, name)? else { return Ok(()) };
     let indexed = index.indexed_bytes(name).map_err(|source| index_error(dir, source))?;
     let path = open::pack_path(dir, name);
     let len = file.metadata().map_err(|source| StoreError::ReadPack { path, source })?.len();
     if indexed.is_some_and(|indexed| len < indexed) {
-        // What is no longer there must not keep the next capture from storing it again.
+        // A row for missing bytes must not keep the next capture from storing them again.
         return index.forget_behind(name, len).map_err(|source| index_error(dir, source));
     }
     let tail = scan(dir, name, &file, indexed)?;
@@ -100,7 +100,7 @@ fn catch_up(dir: &Path, index: &mut Index, name: &str) -> Result<(), StoreError>
     Ok(())
 }
 
-/// The pack with its lock held; nothing where someone else holds it or it is gone.
+/// Returns the locked pack, or `None` if another process holds the lock or the pack is gone.
 pub(crate) fn lock_pack(dir: &Path, name: &str) -> Result<Option<Locked>, StoreError> {
     let path = open::pack_path(dir, name);
     let lock = || -> io::Result<Option<Locked>> {
@@ -113,7 +113,7 @@ pub(crate) fn lock_pack(dir: &Path, name: &str) -> Result<Option<Locked>, StoreE
     }
 }
 
-/// Reads a pack from where the index ends. What it returns is durable.
+/// Reads a pack from its indexed length. The returned segments are durable.
 pub(crate) fn scan(dir: &Path, name: &str, file: &File, indexed: Option<u64>) -> Result<Tail, StoreError> {
     let path = open::pack_path(dir, name);
     let from = indexed.unwrap_or(0).max(PACK_HEAD_BYTES);
@@ -129,21 +129,21 @@ pub(crate) fn scan(dir: &Path, name: &str, file: &File, indexed: Option<u64>) ->
     Ok(tail(file, len, indexed))
 }
 
-/// The same without making anything durable: what the next writer keeps, and from where on it cuts.
+/// Does the same without a flush: returns what the next writer keeps and where it cuts.
 pub(crate) fn tail(file: &File, len: u64, indexed: Option<u64>) -> Tail {
     let tail = read_tail(file, indexed.unwrap_or(0).max(PACK_HEAD_BYTES), len);
     if indexed.is_some() { tail.without_torn_end() } else { tail }
 }
 
-/// What an index in memory is to know of a pack. Nothing is locked or flushed: a writer may be at its end, and what it wrote so far
-/// can be read or not.
+/// Returns the rows of a pack for an index in memory. Nothing is locked or flushed; bytes that a writer is
+/// appending may be missing.
 pub(crate) fn rows_to_read(name: &str, file: &File) -> io::Result<Option<PackRows>> {
     let tail = read_tail(file, PACK_HEAD_BYTES, file.metadata()?.len());
     Ok(tail.into_rows(name, None))
 }
 
-/// Which segments between `from` and `len` are kept: those before the first gap, and those behind it if a writer
-/// finished there. A gap in what nobody finished is what a crash left of it.
+/// Returns the segments between `from` and `len` to keep: those before the first gap, and those behind it if
+/// a writer finished there. Otherwise the gap is the remains of an unfinished append.
 pub(crate) fn read_tail(file: &File, from: u64, len: u64) -> Tail {
     let mut tail = Tail { end: from, segments: Vec::new(), unreadable: false };
     let (mut at, mut gap, mut waiting) = (from, false, Vec::new());
@@ -178,9 +178,9 @@ fn keep(file: &File, tail: &mut Tail, segments: &mut Vec<Found>) -> io::Result<(
 }
 
 impl Store {
-    /// Builds the index anew from the packs alone, and says how they are. Packs that a writer is at keep the rows
-    /// they have. Each pack is read first and its rows are replaced in one transaction: a reader beside it finds the old rows or
-    /// the new ones, never none.
+    /// Rebuilds the index from the packs alone and reports their state. Packs held by a writer keep their
+    /// rows. Each pack is read first and its rows are replaced in one transaction: a concurrent reader finds
+    /// the old or the new rows, never none.
     ///
     /// # Errors
     /// When the packs cannot be listed, or the index fails.

@@ -1,31 +1,31 @@
-//! A segment: what one append adds to a pack. Header, frames, index, footer, in one write.
+//! Segment: the unit appended to a pack. Header, frames, index and footer, in one write.
 //!
-//! In: frames with their shapes. Out: the bytes of a segment; and back: a header and the entries of its index.
-//! The footer repeats the header, so that no single damaged byte hides the segment.
+//! In: frames with their shapes. Out: the bytes of a segment; and back: a header and its index entries. The
+//! footer repeats the header, so that no single damaged byte hides the segment.
 
 use crate::OBJECT_BYTES_MAX;
 use crate::frame::{Codec, Shape};
 use safepoint_model::{ObjectId, ObjectKind};
 
-/// The length of the header, and of the footer.
+/// Length of the header, and of the footer.
 pub(crate) const HEAD_BYTES: usize = 96;
-/// The length of one entry of the index.
+/// Length of an index entry.
 pub(crate) const ENTRY_BYTES: usize = 48;
 pub(crate) const HEAD_MAGIC: [u8; 8] = *b"SFPTSEGM";
 pub(crate) const FOOT_MAGIC: [u8; 8] = *b"SFPTSEGE";
-/// A segment with this much payload is written out: so little that it is still in the processor's cache when it is hashed, written and
-/// compared, and that little is left to do when the last object has come.
+/// Payload at which a segment is written out. It is small enough to stay in the CPU cache while it is hashed,
+/// written and compared, and leaves little work after the last object.
 pub(crate) const PAYLOAD_BYTES_TARGET: usize = 1024 * 1024;
-/// A segment with this many objects is written out.
+/// Number of objects at which a segment is written out.
 pub(crate) const OBJECTS_MAX: usize = 65_536;
-/// No segment has more; a program may have gathered more in one than we do.
+/// Maximum payload of any segment; another version may use larger segments than this one.
 const PAYLOAD_BYTES_MAX: u64 = (8 * 1024 * 1024 + OBJECT_BYTES_MAX) as u64;
 const CLOSING: u32 = 1;
 
-/// What the header says, and the footer again.
+/// Content of the header and of the footer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// The last segment that its writer appended to this pack: what comes before it may have been promised.
+    /// True for the last segment that its writer appended to this pack: earlier ones may be committed.
     pub(crate) closing: bool,
     pub(crate) count: u32,
     pub(crate) payload_len: u64,
@@ -34,17 +34,17 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The length of the index.
+    /// Returns the length of the index.
     pub(crate) fn index_len(&self) -> u64 {
         u64::from(self.count) * ENTRY_BYTES as u64
     }
 
-    /// The length of the segment with all its parts.
+    /// Returns the length of the whole segment.
     pub(crate) fn segment_len(&self) -> u64 {
         2 * HEAD_BYTES as u64 + self.payload_len + self.index_len()
     }
 
-    /// A header whose hashes fit, whatever the index says.
+    /// Returns a header with matching hashes for any index.
     pub(crate) fn forged(closing: bool, count: u32, payload: &[u8], index: &[u8]) -> Self {
         let (payload_len, payload_hash) = (payload.len() as u64, blake3::hash(payload).into());
         let head = Self { closing, count, payload_len, payload_hash, directory_hash: [0; 32] };
@@ -63,7 +63,7 @@ impl Head {
         out
     }
 
-    /// Reads a header or a footer. Nothing where the numbers are not such as a writer gives.
+    /// Decodes a header or a footer. Returns `None` if no writer produces these numbers.
     pub(crate) fn decode(bytes: &[u8; HEAD_BYTES], magic: [u8; 8]) -> Option<Self> {
         let flags = number32(bytes, 8);
         let head = Self {
@@ -81,7 +81,7 @@ impl Head {
         sound.then_some(head)
     }
 
-    /// The hash over this header's numbers and the index.
+    /// Returns the hash of this header's numbers and the index.
     fn directory(&self, index: &[u8]) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.encode(HEAD_MAGIC)[8..64]);
@@ -89,17 +89,17 @@ impl Head {
         hasher.finalize().into()
     }
 
-    /// Whether this header and this index belong together, unchanged.
+    /// Returns true if this header matches this index.
     pub(crate) fn covers(&self, index: &[u8]) -> bool {
         self.directory(index) == self.directory_hash
     }
 }
 
-/// One object of a segment.
+/// Object of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) shape: Shape,
-    /// Where its frame begins, counted from the first frame.
+    /// Offset of its frame, relative to the first frame.
     pub(crate) offset: u32,
 }
 
@@ -129,8 +129,8 @@ impl Entry {
     }
 }
 
-/// The entries of an index, and whether all of it is as a writer leaves it: frames back to back, no byte over.
-/// Where it is not, the entries are those that could still be true.
+/// Returns the entries of an index, and true if it is complete: contiguous frames and no extra byte.
+/// Otherwise returns the entries that are still plausible.
 pub(crate) fn decode_index(head: &Head, index: &[u8]) -> (Vec<Entry>, bool) {
     let entries: Vec<Entry> = index
         .chunks_exact(ENTRY_BYTES)
@@ -147,14 +147,14 @@ pub(crate) fn decode_index(head: &Head, index: &[u8]) -> (Vec<Entry>, bool) {
     (entries, whole)
 }
 
-/// A segment that is being filled.
+/// Segment under construction.
 pub(crate) struct Builder {
     buffer: Vec<u8>,
     entries: Vec<Entry>,
 }
 
 impl Builder {
-    /// An empty segment in this buffer, whatever was in it before.
+    /// Returns an empty segment in this buffer, which is cleared.
     pub(crate) fn new(mut buffer: Vec<u8>) -> Self {
         buffer.clear();
         buffer.resize(HEAD_BYTES, 0);
@@ -165,17 +165,17 @@ impl Builder {
         self.entries.is_empty()
     }
 
-    /// Whether it is time for the next one; `payload_bytes` is what one should hold.
+    /// Returns true if the segment should be written out; `payload_bytes` is the target size.
     pub(crate) fn is_full(&self, payload_bytes: usize) -> bool {
         self.payload().len() >= payload_bytes || self.entries.len() >= OBJECTS_MAX
     }
 
-    /// The frames so far.
+    /// Returns the frames so far.
     pub(crate) fn payload(&self) -> &[u8] {
         &self.buffer[HEAD_BYTES..]
     }
 
-    /// How long the segment would be; zero where it holds nothing.
+    /// Returns the length of the sealed segment, or zero if it is empty.
     pub(crate) fn sealed_len(&self) -> u64 {
         match self.entries.len() {
             0 => 0,
@@ -183,17 +183,17 @@ impl Builder {
         }
     }
 
-    /// Adds a frame and says where in the payload it is.
+    /// Adds a frame and returns its offset in the payload.
     pub(crate) fn push(&mut self, shape: Shape, frame: &[u8]) -> u32 {
         debug_assert_eq!(frame.len(), shape.stored_len as usize);
-        // Fits: a segment is full long before, and the last object is under its own limit.
+        // Fits: a segment is full long before, and the object size is limited.
         let offset = self.payload().len() as u32;
         self.buffer.extend_from_slice(frame);
         self.entries.push(Entry { shape, offset });
         offset
     }
 
-    /// Ends the filling: no frame comes after this.
+    /// Ends the segment: no frame may follow.
     pub(crate) fn seal(mut self) -> Sealed {
         let head = Head {
             closing: false,
@@ -208,14 +208,14 @@ impl Builder {
     }
 }
 
-/// A segment with all its frames, ready for the disk but for whether it closes its writer's part of the pack.
+/// Segment with all its frames; only the closing flag is not yet set.
 pub(crate) struct Sealed {
     buffer: Vec<u8>,
     head: Head,
 }
 
 impl Sealed {
-    /// Its bytes; the header and the footer are right only after [`Sealed::close`].
+    /// Returns its bytes; header and footer are valid only after [`Sealed::close`].
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.buffer
     }
@@ -230,7 +230,7 @@ impl Sealed {
         self.buffer[foot_at..].copy_from_slice(&self.head.encode(FOOT_MAGIC));
     }
 
-    /// Gives the buffer back for the next segment.
+    /// Returns the buffer for reuse.
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.buffer
     }
@@ -255,7 +255,7 @@ pub(crate) mod tests {
     use crate::pack::{self, Step};
     use std::os::unix::fs::FileExt;
 
-    /// A closed segment that holds these chunks.
+    /// Returns a segment with these chunks.
     pub(crate) fn segment(chunks: &[&[u8]], closing: bool) -> Vec<u8> {
         let mut builder = Builder::new(vec![1, 2, 3]);
         for raw in chunks {
@@ -267,7 +267,7 @@ pub(crate) mod tests {
         sealed.into_buffer()
     }
 
-    /// A segment whose hashes are right and whose index says whatever it likes.
+    /// Returns a segment with correct hashes and arbitrary entries.
     pub(crate) fn forged(payload: &[u8], entries: &[Entry]) -> Vec<u8> {
         let mut builder = Builder::new(Vec::new());
         builder.buffer.extend_from_slice(payload);
@@ -277,7 +277,7 @@ pub(crate) mod tests {
         sealed.into_buffer()
     }
 
-    /// Reads a segment as it is read from a pack. Nothing where anything about it is not as it was written.
+    /// Decodes a segment as from a pack. Returns `None` if any byte differs from the written ones.
     fn decode(bytes: &[u8]) -> Option<(Head, Vec<Entry>)> {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(bytes, 0).unwrap();

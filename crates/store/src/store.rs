@@ -1,7 +1,7 @@
-//! The store: opening it, and reading from it.
+//! Store: opening and reading.
 //!
-//! In: a folder, and names of objects. Out: bytes that have these names, or what is wrong.
-//! The index is believed for speed only. Where it is wrong the packs are asked, and the index is put right.
+//! In: a folder, and object ids. Out: bytes with these hashes, or the damage. The index is trusted only for
+//! speed. If it is wrong, the packs are searched and the index is repaired.
 
 use crate::frame::{self, Codec};
 use crate::index::{Index, Place};
@@ -17,45 +17,45 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many packs stay open; a process has about a thousand files in all.
+/// Maximum number of open packs; a process may open about a thousand files.
 const OPEN_FILES_MAX: usize = 64;
 
-/// How thorough a check is.
+/// Depth of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// Everything that should be there is there.
+    /// Checks that every object is present.
     Quick,
-    /// Every byte is read, decompressed and hashed.
+    /// Reads, decompresses and hashes every byte.
     Deep,
 }
 
-/// What may be done with a store.
+/// Access mode of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Access {
-    /// Everything.
+    /// Reading and writing.
     #[default]
     Write,
-    /// Reading alone: no file and no folder is made, changed or flushed.
+    /// Reading only: no file or folder is created, changed or flushed.
     Read,
 }
 
-/// How an object is.
+/// State of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// It can be read, as far as the check went.
+    /// Readable, as far as it was checked.
     Intact,
-    /// It is not there.
+    /// Not found.
     Missing,
-    /// It is there and cannot be read.
+    /// Present but unreadable.
     Damaged(String),
 }
 
-/// How large things may become.
+/// Size limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// A pack that has reached this length is not appended to any more.
+    /// Length at which a pack is full.
     pub pack_bytes: u64,
-    /// All packs together; nothing where there is no limit.
+    /// Maximum length of all packs, or `None` for no limit.
     pub bytes: Option<u64>,
 }
 
@@ -65,18 +65,18 @@ impl Default for Limits {
     }
 }
 
-/// How much a store holds.
+/// Size of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// The length of all packs.
+    /// Length of all packs.
     pub pack_bytes: u64,
-    /// How many packs there are.
+    /// Number of packs.
     pub packs: u64,
-    /// How many objects are in them.
+    /// Number of objects.
     pub objects: u64,
 }
 
-/// A folder that keeps bytes by their hash. Many threads and many processes may use the same one at once.
+/// Folder with content-addressed objects. Many threads and processes may use it at the same time.
 pub struct Store {
     dir: PathBuf,
     access: Access,
@@ -86,10 +86,10 @@ pub struct Store {
     pub(crate) surveyed: Mutex<Option<Arc<Survey>>>,
 }
 
-/// How long the last look at how much room there is holds.
+/// Validity of the last free-space check.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// The index, while it is open. One that keeps others out is open only while it is needed.
+/// Open index. An exclusive one is open only while it is needed.
 pub(crate) struct Slot {
     index: Option<Index>,
     looked: Instant,
@@ -97,7 +97,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// The index, opened again where it is closed or where there is no room any more for the one that is open.
+    /// Returns the index; reopens it if it is closed, or if free space is too low for a shared one.
     fn ready(&mut self, dir: &Path, access: Access) -> Result<&mut Index, StoreError> {
         if access == Access::Write && self.looked.elapsed() > LOOK_AGAIN {
             self.looked = Instant::now();
@@ -114,7 +114,7 @@ impl Slot {
         Ok(self.index.insert(index))
     }
 
-    /// Lets others have the index where nothing here needs it any more.
+    /// Closes an exclusive index that is no longer used here.
     fn rest(&mut self) {
         if self.users == 0 && self.index.as_ref().is_some_and(Index::is_alone) {
             self.index = None;
@@ -131,7 +131,7 @@ impl Slot {
     }
 }
 
-/// What asking for an object gave.
+/// Result of reading an object.
 pub(crate) enum Answer {
     Bytes(ObjectKind, Vec<u8>),
     Missing,
@@ -139,26 +139,26 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// The bytes, if they are what was asked for.
+    /// Returns the bytes if the object has this kind.
     pub(crate) fn of_kind(self, kind: ObjectKind, id: ObjectId) -> Result<Vec<u8>, ObjectError> {
         match self {
             Answer::Bytes(stored, bytes) if stored == kind => Ok(bytes),
-            Answer::Bytes(..) => Err(ObjectError::Damaged { id, what: "it is of another kind".to_owned() }),
+            Answer::Bytes(..) => Err(ObjectError::Damaged { id, what: "it has another kind".to_owned() }),
             Answer::Missing => Err(ObjectError::Missing { id }),
             Answer::Damaged(what) => Err(ObjectError::Damaged { id, what }),
         }
     }
 }
 
-/// So often the index may be taken away while a store is opened.
+/// Number of tries if the index is removed during opening.
 const OPEN_TRIES: usize = 50;
 
 impl Store {
-    /// Opens the store in this folder, and makes it where there is none. Finds again what a crash left without
-    /// a row in the index, and builds the index anew where it is lost.
+    /// Opens the store in this folder, and creates it if missing. Adds rows for segments that a crash left
+    /// unindexed, and rebuilds a lost index.
     ///
     /// # Errors
-    /// When the folder cannot be used, or holds a newer format.
+    /// When the folder cannot be used, or has a newer format.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let dir = &Self::place(dir)?;
         open::prepare(dir)?;
@@ -167,7 +167,8 @@ impl Store {
         loop {
             let before = linux::identity(&path);
             match Self::open_fresh_index(dir) {
-                // Somebody took the index away while it was opened. It is a cache: the next try makes it again.
+                // Another process removed the index during opening. It is a cache: the next try creates it
+                // again.
                 Err(StoreError::Index { .. })
                     if linux::identity(&path).is_none_or(|now| Some(now) != before)
                         && tries.next().is_some() => {}
@@ -176,7 +177,7 @@ impl Store {
         }
     }
 
-    /// The index, with a row for everything that the packs hold.
+    /// Opens the index and adds rows for everything in the packs.
     fn open_fresh_index(dir: &Path) -> Result<Index, StoreError> {
         let mut index = open::open_index(dir)?;
         match recover::refresh(dir, &mut index) {
@@ -185,11 +186,11 @@ impl Store {
         }
     }
 
-    /// Opens the store in this folder for reading alone. Nothing is written, wherever it lies; an index that is missing, damaged or
-    /// behind is built in memory.
+    /// Opens the store in this folder read-only. Nothing is written; a missing, damaged or outdated index is
+    /// rebuilt in memory.
     ///
     /// # Errors
-    /// When there is no store, it may not be read, or it holds a newer format.
+    /// When the store is missing, unreadable, or has a newer format.
     pub fn open_to_read(dir: &Path) -> Result<Self, StoreError> {
         let dir = &Self::place(dir)?;
         open::look(dir)?;
@@ -213,25 +214,25 @@ impl Store {
         }
     }
 
-    /// Sets how large things may become from now on.
+    /// Sets the size limits.
     pub fn limit(&self, limits: Limits) {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
-    /// How large things may become.
+    /// Size limits.
     pub fn limits(&self) -> Limits {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How large the disk is on which the store lies.
+    /// Returns the size of the disk that contains the store.
     ///
     /// # Errors
-    /// When the disk cannot be asked.
+    /// When the file system cannot be queried.
     pub fn disk_bytes(&self) -> Result<u64, StoreError> {
         linux::disk_bytes(&self.dir).map_err(|source| StoreError::Open { path: self.dir.clone(), source })
     }
 
-    /// The length of all packs.
+    /// Returns the length of all packs.
     ///
     /// # Errors
     /// When they cannot be listed.
@@ -239,10 +240,10 @@ impl Store {
         Ok(open::list_packs(&self.dir)?.iter().map(|(_, len)| len).sum())
     }
 
-    /// A writer for one capture. It takes no lock before it has something to write.
+    /// Returns a writer for one capture. It takes no lock before the first write.
     ///
     /// # Errors
-    /// When the index fails, or the store was opened for reading alone.
+    /// When the index fails, or the store is open read-only.
     pub fn writer(&self) -> Result<Writer<'_>, StoreError> {
         if self.access == Access::Read {
             return Err(StoreError::ReadOnly { path: self.dir.clone() });
@@ -251,7 +252,7 @@ impl Store {
         Ok(Writer::new(self, self.with_index(|index| index.is_empty())?))
     }
 
-    /// Whether the object is stored, as the index says.
+    /// Returns true if the index names the object.
     ///
     /// # Errors
     /// When the index fails.
@@ -259,7 +260,7 @@ impl Store {
         self.with_index(|index| index.contains(id))
     }
 
-    /// How many bytes the object takes in its pack.
+    /// Returns the length of the object in its pack.
     ///
     /// # Errors
     /// When the index fails.
@@ -268,7 +269,7 @@ impl Store {
         Ok(place.map(|place| place.shape.stored_len.into()))
     }
 
-    /// Whether any pack holds the object, whether or not the index leads to it.
+    /// Returns true if any pack contains the object, even if the index does not name it.
     ///
     /// # Errors
     /// When the index or a pack fails.
@@ -276,7 +277,7 @@ impl Store {
         Ok(self.locate(id)?.is_some())
     }
 
-    /// Whether it holds no object at all.
+    /// Returns true if the store has no objects.
     ///
     /// # Errors
     /// When the index fails.
@@ -284,10 +285,10 @@ impl Store {
         self.with_index(|index| index.is_empty())
     }
 
-    /// Shows every document that can be read.
+    /// Visits every readable document.
     ///
     /// # Errors
-    /// When the index fails; a document that cannot be read is skipped.
+    /// When the index fails; an unreadable document is skipped.
     pub fn documents(&self, mut visit: impl FnMut(ObjectId, &[u8])) -> Result<(), StoreError> {
         let mut ids = Vec::new();
         self.with_index(|index| {
@@ -308,10 +309,10 @@ impl Store {
         Ok(())
     }
 
-    /// How an object is.
+    /// Returns the state of an object.
     ///
     /// # Errors
-    /// When the store itself fails; damage is not a failure of the store but the answer.
+    /// When the store itself fails; damage is a result, not an error.
     pub fn check(&self, depth: Depth, id: ObjectId) -> Result<Health, StoreError> {
         match depth {
             Depth::Deep => Ok(match self.read(id)? {
@@ -331,8 +332,8 @@ impl Store {
         }
     }
 
-    /// Takes a damaged object out of the index, so that the next one who has its bytes stores them anew.
-    /// An object that can be read stays. The result says whether it went.
+    /// Removes a damaged object from the index, so that the next capture with its bytes stores them again. A
+    /// readable object stays. Returns true if it was removed.
     ///
     /// # Errors
     /// When the store itself fails.
@@ -343,8 +344,8 @@ impl Store {
         }
     }
 
-    /// The names of all packs, and how long each is. As long as each of them is there and no shorter, everything that counted
-    /// still counts: packs only grow.
+    /// Returns the names and lengths of all packs. While each is present and no shorter, all committed
+    /// objects are present: packs only grow.
     ///
     /// # Errors
     /// When they cannot be listed.
@@ -354,7 +355,7 @@ impl Store {
         Ok(packs)
     }
 
-    /// How much the store holds.
+    /// Returns the size of the store.
     ///
     /// # Errors
     /// When the packs cannot be listed, or the index fails.
@@ -384,11 +385,11 @@ impl Store {
     }
 
     fn lock_slot(&self) -> MutexGuard<'_, Slot> {
-        // No operation leaves the index half changed: SQLite rolls back.
+        // No operation leaves the index partly changed: SQLite rolls back.
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the index as it is.
+    /// Runs `act` on the index as it is.
     fn try_index<T>(&self, act: impl FnOnce(&mut Index) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let mut slot = self.lock_slot();
         let result = slot.ready(&self.dir, self.access).and_then(act);
@@ -396,7 +397,7 @@ impl Store {
         result
     }
 
-    /// Does something with the index, and once more after building it anew where it proves to be corrupt.
+    /// Runs `act` on the index, and again after a rebuild if the index is corrupt.
     pub(crate) fn with_index<T>(
         &self,
         mut act: impl FnMut(&mut Index) -> rusqlite::Result<T>,
@@ -411,10 +412,10 @@ impl Store {
         }
     }
 
-    /// Brings the index up to what the packs hold.
+    /// Adds rows for all unindexed segments.
     pub(crate) fn refresh(&self) -> Result<(), StoreError> {
         if self.access == Access::Read {
-            // What the packs alone filled knows all that they hold.
+            // An index built in memory already covers the packs.
             return if self.try_index(|index| Ok(index.is_in_memory()))? { Ok(()) } else { self.heal() };
         }
         match self.try_index(|index| recover::refresh(&self.dir, index)) {
@@ -423,7 +424,7 @@ impl Store {
         }
     }
 
-    /// Takes up the index that has the name now, where another has taken the place of ours.
+    /// Reopens the index if its file was replaced.
     pub(crate) fn follow_index(&self) -> Result<(), StoreError> {
         if self.access == Access::Read {
             return Ok(());
@@ -432,7 +433,7 @@ impl Store {
         if stale { self.heal() } else { Ok(()) }
     }
 
-    /// Makes the index good again, from the packs.
+    /// Repairs the index from the packs.
     fn heal(&self) -> Result<(), StoreError> {
         let mut slot = self.lock_slot();
         let index = match (self.access, slot.index.take()) {
@@ -448,12 +449,12 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets the open file of a pack that is gone.
+    /// Drops the open file of a deleted pack.
     pub(crate) fn close(&self, name: &str) {
         self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// The open file of a pack.
+    /// Returns the open file of a pack.
     pub(crate) fn file(&self, name: &str) -> io::Result<Arc<File>> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = files.get(name) {
@@ -467,12 +468,12 @@ impl Store {
         Ok(file)
     }
 
-    /// Where an object is, as the index says, or the packs where it does not.
+    /// Returns the position of an object from the index, or from the packs if the index lacks it.
     fn locate(&self, id: ObjectId) -> Result<Option<Place>, StoreError> {
         if let Some(place) = self.with_index(|index| index.find(id))? {
             return Ok(Some(place));
         }
-        // Rare: it is missing, or another process is just replacing the index.
+        // Rare: the object is missing, or another process is replacing the index.
         self.follow_index()?;
         self.refresh()?;
         match self.with_index(|index| index.find(id))? {
@@ -481,14 +482,15 @@ impl Store {
         }
     }
 
-    /// The bytes of an object, from where the index says, or from anywhere else in the packs.
+    /// Returns the bytes of an object from its indexed position, or from any other copy in the packs.
     pub(crate) fn read(&self, id: ObjectId) -> Result<Answer, StoreError> {
         let first = self.with_index(|index| index.find(id))?;
         let mut answer = self.read_at(first.as_ref())?;
         if let Answer::Bytes(..) = answer {
             return Ok(answer);
         }
-        // Rare: the index is behind, wrong or replaced, or the object is damaged and may have a second copy.
+        // Rare: the index is outdated, wrong or replaced, or the object is damaged and may have a second
+        // copy.
         self.follow_index()?;
         self.refresh()?;
         let second = self.with_index(|index| index.find(id))?;
@@ -513,7 +515,7 @@ impl Store {
         })
     }
 
-    /// The object at a place, or what is wrong with it.
+    /// Returns the object at a position, or its damage.
     pub(crate) fn read_place(&self, place: &Place) -> Result<Result<Vec<u8>, String>, StoreError> {
         if !place.shape.is_plausible() {
             return Ok(Err("its lengths are impossible".to_owned()));
@@ -542,7 +544,7 @@ impl ObjectSource for Store {
     }
 }
 
-/// Whether a read failed because the bytes are gone, and not because of us.
+/// Returns true if a read failed because the bytes are lost, not because of this process.
 fn is_loss(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::NotFound)
         || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())

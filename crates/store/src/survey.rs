@@ -1,8 +1,8 @@
-//! A survey: where the packs have objects that the index does not name, or names elsewhere.
+//! Survey: positions of objects in the packs that differ from the index.
 //!
-//! In: the packs, as far as they count. Out: the places that the index would not lead to.
-//! Needed only where an object is missing or damaged, and made once for as long as no pack grows: to ask for a
-//! thousand lost objects must not mean to read all packs a thousand times.
+//! In: the committed part of the packs. Out: positions that the index does not name. Needed only if an object
+//! is missing or damaged. Built once per state of the packs: reading a thousand lost objects must not read
+//! all packs a thousand times.
 
 use crate::index::Place;
 use crate::pack::{self, Found, PACK_HEAD_BYTES, Step};
@@ -11,26 +11,27 @@ use safepoint_model::ObjectId;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 
-/// What one walk through all packs found.
+/// Result of a walk through all packs.
 pub(crate) struct Survey {
-    /// The packs, and how far they were read.
+    /// Packs, and the length up to which they were read.
     extent: Vec<(String, u64)>,
     places: HashMap<ObjectId, Vec<Place>>,
 }
 
 impl Survey {
-    /// Where else this object is.
+    /// Returns the other positions of this object.
     pub(crate) fn places(&self, id: ObjectId) -> &[Place] {
         self.places.get(&id).map_or(&[], Vec::as_slice)
     }
 }
 
 impl Store {
-    /// The survey of the packs as they are now.
+    /// Returns the survey of the current packs.
     pub(crate) fn survey(&self) -> Result<Arc<Survey>, StoreError> {
         let mut extent = self.with_index(|index| index.packs())?;
         extent.sort_unstable();
-        // Packs that another process is just indexing anew have no row yet. What is found there is hashed like everything else.
+        // Packs that another process is reindexing have no row yet. Objects found there are hashed like all
+        // others.
         let known: HashSet<&str> = extent.iter().map(|(name, _)| name.as_str()).collect();
         let mut unknown = open::list_packs(self.dir())?;
         unknown.retain(|(name, _)| !known.contains(name.as_str()));
@@ -48,7 +49,7 @@ impl Store {
             let Ok(file) = self.file(name) else { continue };
             let len = file.metadata().map_or(0, |meta| meta.len()).min(*len);
             let mut at = PACK_HEAD_BYTES;
-            // A pack that cannot be read any further has nothing more to offer.
+            // The rest of an unreadable pack is skipped.
             while let Ok(Some(step)) = pack::next(&file, at, len) {
                 at = match step {
                     Step::Gap { to } => to,
@@ -62,7 +63,7 @@ impl Store {
         Ok(Survey { extent, places })
     }
 
-    /// Notes the objects of a segment to which the index would not lead.
+    /// Records the objects of a segment that the index does not find there.
     fn note(
         &self,
         name: &str,

@@ -1,7 +1,7 @@
-//! Who uses the store: captures and readers, so that a collection can wait for those that began before it.
+//! Users of the store: captures and readers that a collection must wait for.
 //!
-//! In: nothing. Out: a guard, whose lock the kernel ends with the process. Two files take turns: those who come after the turn
-//! do not keep anybody waiting who waits for those before it.
+//! In: nothing. Out: a guard whose lock the kernel releases with the process. Two lock files alternate: users
+//! that start after a switch do not delay a collection that waits for earlier users.
 
 use crate::linux::{self, Locked, Shared};
 use crate::store::Slot;
@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 const EPOCH_FILE: &str = "epoch";
 const COLLECT_FILE: &str = "collect";
-/// How often a lock that somebody holds is tried again.
+/// Interval between tries of a busy lock.
 const POLL: Duration = Duration::from_millis(5);
 
-/// The store is in use, for as long as this lives. Nothing that was there when it began will be collected.
+/// Guard that marks the store as in use. No object that existed when it was taken is collected.
 pub struct Using {
-    /// Nothing in a store that nothing is written to and that was never in use.
+    /// `None` in a read-only store that has no lock files.
     _shared: Option<Shared>,
     slot: Arc<Mutex<Slot>>,
 }
@@ -29,24 +29,26 @@ impl Drop for Using {
     }
 }
 
-/// The right to collect, for as long as this lives.
+/// Guard with the exclusive right to collect.
 pub struct Collector {
     _locked: Option<Locked>,
 }
 
 impl Store {
-    /// Keeps every other process from collecting. Waits for one that does; not for who uses the store itself.
+    /// Keeps other processes from collecting. Waits for a running collection; must not be called by a user of
+    /// the store.
     ///
     /// # Errors
-    /// When the file that stands for it cannot be locked.
+    /// When the lock file cannot be locked.
     pub fn hold_collector(&self) -> Result<Collector, StoreError> {
         Ok(Collector { _locked: self.collector_waiting()? })
     }
 
-    /// Begins to use the store. To be taken before the first look at what it holds, and kept until what was found is on record.
+    /// Marks the store as in use. Must be taken before the first read, and held until the found objects are
+    /// recorded.
     ///
     /// # Errors
-    /// When the files that stand for it cannot be locked.
+    /// When the lock files cannot be locked.
     pub fn using(&self) -> Result<Using, StoreError> {
         self.try_using().map_err(|source| StoreError::Open { path: self.dir().to_owned(), source })
     }
@@ -61,7 +63,7 @@ impl Store {
             if shared.is_some() && self.epoch()? == epoch {
                 return Ok(self.in_use(shared));
             }
-            // Somebody turned meanwhile, or looked whether anybody is here.
+            // Another process switched the files or tested the lock.
             std::thread::sleep(Duration::from_micros(200));
         }
     }
@@ -72,7 +74,7 @@ impl Store {
         Using { _shared: shared, slot }
     }
 
-    /// A file for its lock; made where it is missing, unless nothing is to be written.
+    /// Opens a lock file; creates it if missing, except in a read-only store.
     fn lockable(&self, name: &str) -> io::Result<Option<File>> {
         let path = self.dir().join(name);
         match self.access() {
@@ -86,7 +88,7 @@ impl Store {
         Ok(text.trim().parse().unwrap_or(0))
     }
 
-    /// The right to collect; nothing where somebody has it.
+    /// Returns the right to collect, or `None` if another process has it.
     pub(crate) fn collector(&self) -> io::Result<Option<Locked>> {
         if self.access() == Access::Read {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
@@ -94,20 +96,21 @@ impl Store {
         linux::try_lock(linux::open_or_create(&self.dir().join(COLLECT_FILE))?)
     }
 
-    /// The same, once whoever has it has ended. Not for who uses the store: the other may be waiting for that to end.
+    /// Waits for the right to collect. Must not be called by a user of the store: the holder may be waiting
+    /// for it.
     pub(crate) fn collector_waiting(&self) -> Result<Option<Locked>, StoreError> {
         self.lockable(COLLECT_FILE)
             .and_then(|file| file.map(linux::lock).transpose())
             .map_err(|source| StoreError::Open { path: self.dir().to_owned(), source })
     }
 
-    /// Waits until everyone has ended who used the store when this was called. Says whether all have: not when `patience` is over
-    /// or `stop` says so. Only for who has the right to collect.
+    /// Waits for all users that started before this call. Returns false if `patience` is over or `stop`
+    /// returns true. The caller must hold the right to collect.
     pub(crate) fn wait_for_users(&self, patience: Duration, stop: &dyn Fn() -> bool) -> io::Result<bool> {
         let epoch = self.epoch()?;
         let (old, new) = (turn(epoch), turn(epoch.wrapping_add(1)));
         let until = Instant::now() + patience;
-        // Somebody may still be there from the turn before the last, where that one was not waited for to the end.
+        // Users of an earlier turn may remain if the wait for them was not completed.
         if !self.wait_for(new, until, stop)? {
             return Ok(false);
         }

@@ -1,7 +1,7 @@
-//! Validation: the whole store, byte by byte if wanted, without stopping at the first damage.
+//! Validation of the whole store, optionally byte by byte, without stopping at the first damage.
 //!
-//! In: a depth. Out: a report of everything that is wrong. Changes nothing.
-//! Packs are read as far as they count at the beginning; what a writer adds meanwhile is not looked at.
+//! In: a depth. Out: a report of all damage. Changes nothing. Packs are read up to their committed length at
+//! the start; later appends are ignored.
 
 use crate::frame::{self, Shape};
 use crate::open;
@@ -13,54 +13,56 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Something that is wrong.
+/// Damaged item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// The object that cannot be read because of it, where it is one.
+    /// Object that cannot be read because of it, if any.
     pub object: Option<ObjectId>,
-    /// The pack in which it is.
+    /// Pack that contains it.
     pub pack: String,
-    /// What it is.
+    /// Description.
     pub what: String,
 }
 
-/// What a validation found.
+/// Result of a validation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
-    /// How many packs were read.
+    /// Number of packs read.
     pub packs: u64,
-    /// How many objects are in them, damaged ones included.
+    /// Number of objects in them, including damaged ones.
     pub objects: u64,
-    /// How long the packs are.
+    /// Total length of the packs.
     pub bytes: u64,
-    /// Everything that is wrong.
+    /// All damage found.
     pub damaged: Vec<Damage>,
-    /// Bytes at the ends of packs that no writer finished. They never counted; the next writer removes them.
+    /// Bytes of unfinished appends at the ends of packs. They were never committed; the next writer removes
+    /// them.
     pub unfinished_bytes: u64,
 }
 
-/// A walk through all packs.
+/// Walk through all packs.
 struct Inspection<'a> {
     depth: Depth,
     progress: &'a dyn Fn(u64, u64),
     bytes_total: u64,
     report: Report,
-    /// What the packs have, by the number of the pack and the place in it: the index must say the same.
+    /// Objects in the packs, by pack number and offset; the index must match.
     found: HashSet<(usize, u64, Shape)>,
 }
 
 impl Store {
-    /// Checks the whole store: every header, every index, every payload, every object, and the rows of the index.
-    /// `progress` is told how many bytes of how many are done.
+    /// Checks the whole store: every header, index, payload and object, and the rows of the index. Calls
+    /// `progress` with the bytes done and the total.
     ///
     /// # Errors
-    /// When the store itself fails; damage is reported, and never ends the walk.
+    /// When the store itself fails; damage is reported and does not end the walk.
     pub fn validate(&self, depth: Depth, progress: &dyn Fn(u64, u64)) -> Result<Report, StoreError> {
-        // Packs that are being emptied are not as the index has them.
+        // Packs that are being emptied differ from the index.
         let _right = self.collector_waiting()?;
-        // Segments that a killed writer left whole are indexed first: only the rest is unfinished.
+        // Complete segments of a killed writer are indexed first: only the rest is unfinished.
         self.refresh()?;
-        // Before the lengths: a writer may append and index in between, and a pack must not look shorter than its rows say.
+        // Read before the lengths: a writer may append and index in between, and the pack must not look
+        // shorter than its rows.
         let indexed: HashMap<String, u64> = self.with_index(|index| index.packs())?.into_iter().collect();
         let packs = open::list_packs(self.dir())?;
         let mut inspection = Inspection {
@@ -92,12 +94,12 @@ impl Inspection<'_> {
             Ok(file) => file,
             Err(error) => return self.damage(name, None, format!("the pack cannot be opened: {error}")),
         };
-        // What is not indexed may still be in a writer's hands; then it is not ours to judge.
+        // Unindexed bytes may belong to an active writer and are not checked.
         let lock = || linux::open_read(&store.pack_path(name)).and_then(linux::try_lock);
         let held = if len > indexed.unwrap_or(PACK_HEAD_BYTES) { Some(lock()) } else { None };
         let busy = matches!(held, Some(Ok(None) | Err(_)));
         let len = if busy { indexed.unwrap_or(0) } else { len };
-        // Nor is what a writer left that was killed before it had written the first byte that counts.
+        // Nor are the bytes of a writer that was killed before its first commit.
         if indexed.is_none() && (busy || len < PACK_HEAD_BYTES) {
             return;
         }
@@ -109,7 +111,7 @@ impl Inspection<'_> {
         }
         match pack::has_head(&file) {
             Ok(true) => {}
-            // Nothing in it ever counted: a power cut kept the length of a new pack and none of its bytes.
+            // No byte of it was committed: a power cut kept the length of a new pack but none of its bytes.
             Ok(false) if indexed.is_none() && len <= PACK_HEAD_BYTES && is_blank(&file) => {}
             Ok(false) => self.damage(name, None, "the header of the pack is damaged"),
             Err(error) => self.damage(name, None, format!("the pack cannot be read: {error}")),
@@ -163,14 +165,14 @@ impl Inspection<'_> {
                 self.damage(name, Some(entry.shape.id), what);
             }
         }
-        // Where the index is whole its frames are all of the payload, and were hashed on the way.
+        // If the index is complete, its frames make up the whole payload and were hashed during the walk.
         let payload_wrong = found.index_sound && hasher.finalize() != found.head.payload_hash;
         if self.depth == Depth::Deep && payload_wrong && lost == 0 {
-            self.damage(name, None, "the payload of a segment does not have its hash");
+            self.damage(name, None, "the payload of a segment does not match its hash");
         }
     }
 
-    /// Compares the rows of the index with what the packs have.
+    /// Compares the rows of the index with the packs.
     fn compare(
         &mut self,
         store: &Store,
@@ -184,7 +186,7 @@ impl Inspection<'_> {
             index.each(|place| {
                 named.insert(place.shape.id);
                 let number = numbers.get(place.pack.as_str()).copied().unwrap_or(usize::MAX);
-                // Rows that came after the walk began are not ours to judge.
+                // Rows added after the walk began are not checked.
                 let counted = indexed.get(&place.pack).is_some_and(|indexed| place.at < *indexed);
                 if counted && !found.contains(&(number, place.at, place.shape)) {
                     wrong.push((place.pack, place.shape.id));
@@ -192,7 +194,7 @@ impl Inspection<'_> {
             })
         })?;
         for (pack, id) in wrong {
-            self.damage(&pack, Some(id), "the index says that it is where it is not");
+            self.damage(&pack, Some(id), "the index has a wrong position for it");
         }
         for (name, number) in numbers {
             let of_pack =
@@ -203,8 +205,8 @@ impl Inspection<'_> {
     }
 }
 
-/// The length up to which a pack counts: behind it is what the next writer cuts off. A pack that cannot be read to its end
-/// counts as a whole.
+/// Returns the committed length of a pack; the next writer cuts off the rest. A pack that cannot be read to
+/// its end counts in full.
 fn counted(file: &File, len: u64, indexed: Option<u64>) -> u64 {
     let from = indexed.unwrap_or(0).max(PACK_HEAD_BYTES);
     if len <= from {
@@ -214,7 +216,7 @@ fn counted(file: &File, len: u64, indexed: Option<u64>) -> u64 {
     if tail.unreadable { len } else { tail.end.min(len) }
 }
 
-/// Whether the pack begins with zeros in the place of its header.
+/// Returns true if the pack begins with zeros instead of a header.
 fn is_blank(file: &File) -> bool {
     let mut head = [1; PACK_HEAD_BYTES as usize];
     file.read_exact_at(&mut head, 0).is_ok() && head == [0; PACK_HEAD_BYTES as usize]

@@ -1,7 +1,7 @@
-//! Weighing: how many bytes of the packs nobody needs.
+//! Computes the dead bytes of the packs.
 //!
-//! In: what is live. Out: for each pack what of it is dead, to the byte. Heads, feet and entries belong to the objects they are there
-//! for. What cannot be read, and what may be all that is left of a live object, is not dead.
+//! In: the live objects. Out: for each pack, its dead bytes, exactly. Headers, footers and entries belong to
+//! their objects. Unreadable bytes, and possible last copies of live objects, are not dead.
 
 use crate::open;
 use crate::pack::{self, PACK_HEAD_BYTES, Step};
@@ -10,20 +10,20 @@ use crate::{Store, StoreError, linux};
 use safepoint_model::ObjectId;
 use std::collections::{HashMap, HashSet};
 
-/// A pack, and what of it is dead.
+/// Pack with its dead objects.
 pub(crate) struct Weighed {
     pub(crate) name: String,
-    /// Its length without its head.
+    /// Length without the pack header.
     pub(crate) used_bytes: u64,
     pub(crate) dead_bytes: u64,
-    /// The dead objects that the index names.
+    /// Dead objects that the index names.
     pub(crate) dead: Vec<ObjectId>,
 }
 
-/// What the index says of live and of dead objects.
+/// Index rows of live and of dead objects.
 #[derive(Default)]
 struct Rows {
-    /// Where live objects are, by pack: the places that the index leads to.
+    /// Indexed positions of live objects, by pack.
     live_at: HashMap<String, HashSet<u64>>,
     dead: HashMap<String, Vec<ObjectId>>,
     named: HashSet<ObjectId>,
@@ -31,7 +31,7 @@ struct Rows {
 }
 
 impl Store {
-    /// How many bytes of the packs are for none of these objects.
+    /// Returns the number of bytes in the packs that belong to none of these objects.
     ///
     /// # Errors
     /// When the packs cannot be listed, or the index fails.
@@ -39,7 +39,7 @@ impl Store {
         Ok(self.weigh(live)?.iter().map(|weighed| weighed.dead_bytes).sum())
     }
 
-    /// Weighs every pack.
+    /// Computes the dead bytes of every pack.
     pub(crate) fn weigh(&self, live: &HashSet<ObjectId>) -> Result<Vec<Weighed>, StoreError> {
         let mut rows = self.rows(live)?;
         let mut packs = Vec::new();
@@ -59,7 +59,7 @@ impl Store {
                 if !live.contains(&id) {
                     rows.dead.entry(place.pack).or_default().push(id);
                 } else if rows.named.insert(id) {
-                    // The first row of an object is the one that leads to it.
+                    // The first row of an object is authoritative.
                     rows.live_at.entry(place.pack).or_default().insert(place.at);
                 }
             })?;
@@ -70,7 +70,7 @@ impl Store {
     fn weigh_pack(&self, name: &str, len: u64, live: &HashSet<ObjectId>, rows: &Rows) -> u64 {
         let Ok(file) = self.file(name) else { return 0 };
         let indexed = rows.indexed.get(name).copied().unwrap_or(PACK_HEAD_BYTES);
-        // What is not indexed may still be in a writer's hands.
+        // Unindexed bytes may belong to an active writer.
         let lock = || linux::open_read(&self.pack_path(name)).and_then(linux::try_lock);
         let busy = len > indexed && !matches!(lock(), Ok(Some(_)));
         let len = if busy { indexed } else { len };
@@ -78,7 +78,7 @@ impl Store {
         let (mut at, mut dead_bytes) = (PACK_HEAD_BYTES, 0);
         while let Ok(Some(step)) = pack::next(&file, at, len) {
             at = match step {
-                // Inside of what counted it is damage; behind it, what a crash left.
+                // Within the committed part it is damage; behind it, a torn tail.
                 Step::Gap { to } => {
                     dead_bytes += if at >= indexed { to - at } else { 0 };
                     to

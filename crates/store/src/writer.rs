@@ -1,8 +1,8 @@
-//! A writer: one capture's way into the store.
+//! Writer: adds the objects of one capture to the store.
 //!
-//! In: objects from many threads at once. Out: the same objects in packs, durable, with rows in the index.
-//! A thread that fills a segment writes it out and reads it back itself; the others go on with the next one.
-//! Nothing counts before `finish`. A crash, a failure or a drop before it leaves at most a tail that is cut off.
+//! In: objects from many threads at once. Out: the same objects in packs, durable, with index rows. The
+//! thread that fills a segment writes it and reads it back; the others continue with the next one. Nothing is
+//! committed before `finish`. A crash, a failure or an earlier drop leaves at most a tail that is cut off.
 
 use crate::append::{Appender, Spot};
 use crate::frame::{self, Shape};
@@ -18,50 +18,50 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// So many segments may be on their way to the disk at once; it bounds the memory.
+/// Maximum number of segments being written at once; it bounds the memory.
 const FLYING_MAX: usize = 4;
-/// A buffer that one huge object has made larger than this is not kept for the next segment.
+/// Buffers above this size are not reused for the next segment.
 const SPARE_BYTES_MAX: usize = 2 * segment::PAYLOAD_BYTES_TARGET;
 
-/// With more rows than this, preparing them takes as long as a flush, and is done at the same time. With fewer nobody else should
-/// wait for our flush.
+/// Above this number of rows, preparing them takes as long as a flush and runs in parallel. Below it, no
+/// other process should wait for this flush.
 const ROWS_AT_ONCE: usize = 4096;
 
-/// So much is read back at once: it stays in the processor's cache until it is compared.
+/// Bytes read back at once: they stay in the CPU cache until they are compared.
 const VERIFY_BYTES: usize = 64 * 1024;
 
-/// So much of trees that passed by is remembered: who compares two states asks for the same ones again.
+/// Maximum size of the cached trees: a comparison of two states reads the same trees again.
 const TREE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Whether what was appended is durable, once that is known.
+/// Result of the flush, once it is known.
 type Durable = OnceLock<Result<(), StoreError>>;
 
-/// What a writer added to the store.
+/// Objects and bytes added by a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Written {
-    /// How many objects were new.
+    /// Number of new objects.
     pub objects: u64,
-    /// Their length before compression.
+    /// Length of the new objects before compression.
     pub raw_bytes: u64,
-    /// By how much the packs grew.
+    /// Growth of the packs.
     pub stored_bytes: u64,
 }
 
-/// Takes objects, and makes them durable together.
+/// Takes objects, and commits them together.
 pub struct Writer<'s> {
     store: &'s Store,
-    /// Nothing was stored when we began, so that there is nothing to look up.
+    /// True if the store was empty at the start, so that lookups are skipped.
     began_empty: bool,
-    /// Nothing is there that leads to what is not.
+    /// True if no stored tree refers to a missing object.
     trusts_trees: bool,
     state: Mutex<State>,
-    /// Told when a segment has arrived, or when the writer has failed.
+    /// Signalled when a segment is written, or when the writer has failed.
     arrived: Condvar,
     appender: Mutex<Appender>,
     trees: Mutex<Trees>,
 }
 
-/// Trees that were put or read, and proved to be what they are called.
+/// Trees that were put or read, with verified hashes.
 #[derive(Default)]
 struct Trees {
     known: HashMap<ObjectId, Vec<u8>>,
@@ -80,19 +80,19 @@ struct State {
     failed: Option<Failed>,
     pending: HashMap<ObjectId, Pending>,
     open: Builder,
-    /// The segments that were filled, in order; nothing for those that are still on their way.
+    /// Positions of the filled segments, in order; `None` while a segment is being written.
     filled: Vec<Option<Spot>>,
     flying: usize,
     spare: Vec<Vec<u8>>,
     raw_bytes: u64,
-    /// How much a segment should hold.
+    /// Target size of a segment.
     segment_bytes: usize,
 }
 
-/// Why nothing of a writer counts any more.
+/// Reason why a writer commits nothing.
 #[derive(Clone, Copy)]
 enum Failed {
-    /// The store may not become larger: what was needed, what is used, what is allowed.
+    /// The size limit is reached: bytes needed, used and allowed.
     Full(u64, u64, u64),
     Otherwise,
 }
@@ -108,7 +108,7 @@ impl Failed {
     }
 }
 
-/// An object that does not count yet.
+/// Uncommitted object.
 #[derive(Clone, Copy)]
 struct Pending {
     segment: u32,
@@ -116,7 +116,7 @@ struct Pending {
     shape: Compact,
 }
 
-/// A shape without the name, which is the key.
+/// Shape without the id, which is the key.
 #[derive(Clone, Copy)]
 struct Compact {
     kind: ObjectKind,
@@ -132,7 +132,7 @@ impl Pending {
     }
 }
 
-/// A segment that this thread has to write out.
+/// Segment that this thread must write out.
 struct Filled {
     number: usize,
     builder: Builder,
@@ -154,21 +154,22 @@ impl<'s> Writer<'s> {
         Self { store, began_empty, trusts_trees: true, state: Mutex::new(state), arrived, appender, trees }
     }
 
-    /// What this one writes is kept even where the store is as large as it may become.
+    /// Lets this writer exceed the size limit.
     #[must_use]
     pub fn beyond_limit(self) -> Self {
         self.appender.lock().unwrap_or_else(PoisonError::into_inner).beyond_limit = true;
         self
     }
 
-    /// For a store in which something is missing below a directory that is there: then directories, too, are looked for.
+    /// For a store in which objects below a stored directory may be missing: directories are then checked,
+    /// too.
     #[must_use]
     pub fn among_damage(mut self) -> Self {
         self.trusts_trees = false;
         self
     }
 
-    /// Keeps an object that is known to be good, as it is, whether or not the store has it elsewhere.
+    /// Stores a verified object unchanged, even if the store has another copy.
     pub(crate) fn copy(&self, shape: Shape, frame: &[u8]) -> Result<(), StoreError> {
         match self.push(shape, frame)? {
             Some(filled) => self.write_out(filled, false),
@@ -176,7 +177,7 @@ impl<'s> Writer<'s> {
         }
     }
 
-    /// Whether nothing was put that the store did not have.
+    /// Returns true if every object put was already stored.
     ///
     /// # Errors
     /// When the writer has failed.
@@ -184,7 +185,7 @@ impl<'s> Writer<'s> {
         Ok(self.lock()?.pending.is_empty())
     }
 
-    /// By how much the packs would grow if this ended now. Nothing may be on its way to the disk.
+    /// Returns the growth of the packs if the writer finished now. No segment may be in flight.
     ///
     /// # Errors
     /// When the writer has failed.
@@ -195,10 +196,10 @@ impl<'s> Writer<'s> {
         Ok(written + self.lock()?.open.sealed_len())
     }
 
-    /// Makes everything that was put durable, and only then lets it count.
+    /// Makes all objects durable, then commits them.
     ///
     /// # Errors
-    /// When anything failed, now or before; then nothing counts.
+    /// When any step failed, now or before; then nothing is committed.
     pub fn finish(self) -> Result<Written, StoreError> {
         let last = {
             let mut state = self.lock()?;
@@ -216,7 +217,7 @@ impl<'s> Writer<'s> {
             stored_bytes: appender.packs.iter().map(|pack| pack.end - pack.start).sum(),
         };
         drop(state);
-        // From here on the rows may be in the index even if it reports a failure, and what they name must stay.
+        // From here on the rows may be in the index even if it reports a failure, so their objects must stay.
         let mut held = std::mem::take(&mut *appender);
         let durable = OnceLock::new();
         let recorded = self.record(packs, &held, &durable);
@@ -229,12 +230,12 @@ impl<'s> Writer<'s> {
         }
     }
 
-    /// Makes the packs durable, and then tells the index. Many rows are prepared meanwhile.
+    /// Makes the packs durable, then updates the index. Many rows are prepared in parallel.
     fn record(&self, mut packs: Vec<PackRows>, held: &Appender, durable: &Durable) -> Result<(), StoreError> {
         let sync = || durable.get_or_init(|| held.sync(self.store)).is_ok();
         std::thread::scope(|scope| {
             let many = packs.iter().map(|pack| pack.rows.len()).sum::<usize>() > ROWS_AT_ONCE;
-            // Where there is no thread to be had, it is done when it is asked for.
+            // If no thread can be started, the flush runs on demand.
             let aside = many.then(|| std::thread::Builder::new().spawn_scoped(scope, sync).is_ok());
             if aside.is_none() && !sync() {
                 return Ok(());
@@ -261,7 +262,7 @@ impl<'s> Writer<'s> {
         }
     }
 
-    /// From now on nothing of this writer will count, and everyone who asks is told why.
+    /// Marks the writer as failed: nothing is committed, and every caller gets the reason.
     fn fail(&self, error: &StoreError) {
         let failed = match error {
             StoreError::Full { needed_bytes, used_bytes, allowed_bytes } => {
@@ -294,7 +295,7 @@ impl<'s> Writer<'s> {
         Ok(id)
     }
 
-    /// Keeps what is not there.
+    /// Stores an object that is missing.
     fn add(&self, kind: ObjectKind, id: ObjectId, bytes: &[u8]) -> Result<(), StoreError> {
         self.remember(kind, id, bytes);
         let filled = frame::encode(kind, id, bytes, |shape, frame| self.push(shape, frame))??;
@@ -304,7 +305,7 @@ impl<'s> Writer<'s> {
         }
     }
 
-    /// Adds a frame to the open segment. The segment that was full before is the caller's to write out.
+    /// Adds a frame to the open segment. The caller must write out a segment that was full before.
     fn push(&self, shape: Shape, frame: &[u8]) -> Result<Option<Filled>, StoreError> {
         let mut state = self.lock()?;
         while state.is_full() && state.flying >= FLYING_MAX {
@@ -313,7 +314,7 @@ impl<'s> Writer<'s> {
                 return Err(failed.error());
             }
         }
-        // Another thread may have had the same bytes meanwhile.
+        // Another thread may have put the same bytes concurrently.
         if state.pending.contains_key(&shape.id) {
             return Ok(None);
         }
@@ -327,7 +328,7 @@ impl<'s> Writer<'s> {
         Ok(filled)
     }
 
-    /// Brings a segment to the disk and proves that it is there.
+    /// Writes a segment to the disk and verifies it.
     fn write_out(&self, filled: Filled, last: bool) -> Result<(), StoreError> {
         let result = self.write_and_verify(filled, last);
         if let Err(error) = &result {
@@ -339,7 +340,7 @@ impl<'s> Writer<'s> {
     fn write_and_verify(&self, filled: Filled, last: bool) -> Result<(), StoreError> {
         let Filled { number, builder } = filled;
         let mut sealed = builder.seal();
-        // In order and one at a time: killed in between, the pack has a torn end and no hole.
+        // In order and one at a time: after a kill, the pack has a torn end and no hole.
         let spot = {
             let mut appender = self.appender.lock().map_err(|_| StoreError::WriterFailed)?;
             appender.append(self.store, &mut sealed, last)?
@@ -357,7 +358,7 @@ impl<'s> Writer<'s> {
         Ok(())
     }
 
-    /// An object that does not count yet.
+    /// Uncommitted object.
     fn get_pending(&self, id: ObjectId) -> Result<Option<Answer>, StoreError> {
         let mut state = self.lock()?;
         let Some(pending) = state.pending.get(&id).copied() else { return Ok(None) };
@@ -391,7 +392,7 @@ impl<'s> Writer<'s> {
 }
 
 impl State {
-    /// Takes the open segment out and begins the next one.
+    /// Takes the open segment and starts the next one.
     fn is_full(&self) -> bool {
         self.open.is_full(self.segment_bytes)
     }
@@ -405,13 +406,13 @@ impl State {
     }
 }
 
-/// A pack is full when it has reached its size, so the last segment may go beyond that: by no more than half of it. Otherwise emptying
-/// one would need more room than is kept free for it.
+/// Returns the target size of a segment. The last segment may exceed the pack size by at most half; otherwise
+/// emptying a pack would need more space than is reserved.
 fn segment_bytes(pack_bytes: u64) -> usize {
     usize::try_from(pack_bytes / 2).unwrap_or(usize::MAX).min(segment::PAYLOAD_BYTES_TARGET)
 }
 
-/// Reads a segment back from the file, and compares every byte. Each frame was proved when it was made.
+/// Reads a segment back and compares every byte. Each frame was verified when it was encoded.
 fn verify(spot: &Spot, written: &[u8]) -> Result<(), StoreError> {
     let mut portion = [0; VERIFY_BYTES];
     let mut at = spot.at;
@@ -428,7 +429,7 @@ fn verify(spot: &Spot, written: &[u8]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What the index is to be told, each pack's objects in the order of their names: SQLite is quickest that way.
+/// Returns the rows for the index, sorted by id in each pack: SQLite inserts them fastest in this order.
 fn rows(state: &State, appender: &Appender) -> Vec<PackRows> {
     let mut packs: Vec<PackRows> = appender
         .packs
@@ -443,7 +444,7 @@ fn rows(state: &State, appender: &Appender) -> Vec<PackRows> {
     }
     for pack in &mut packs {
         pack.rows.sort_unstable_by_key(|(_, shape)| shape.id);
-        // A pack that begins with us has no row to compare with.
+        // A pack that this writer created has no row to compare with.
         if pack.from == PACK_HEAD_BYTES {
             pack.from = 0;
         }
@@ -543,7 +544,7 @@ mod tests {
         for result in
             [writer.put(ObjectKind::Chunk, b"two").map(drop), writer.get(ObjectKind::Chunk, id).map(drop)]
         {
-            let Err(ObjectError::Store(error)) = result else { panic!("went on") };
+            let Err(ObjectError::Store(error)) = result else { panic!("the writer continued") };
             assert!(matches!(error.downcast_ref(), Some(StoreError::WriterFailed)));
         }
         assert!(matches!(writer.finish(), Err(StoreError::WriterFailed)));

@@ -299,7 +299,7 @@ fn damage_is_a_problem() {
     let whole = fs::read(&format).unwrap();
     fs::write(&format, "something else").unwrap();
     assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
-    problem  store       $T/home/store/format does not name the format of a store
+    problem  store       cannot read the format of the store: $T/home/store/format is invalid
                          hint: Name another home with --home, or put the right file back.
     1 problem, 0 warnings.
     --- exit 3

@@ -1,4 +1,4 @@
-//! Collecting: what nobody needs goes, what anybody needs stays, whoever else is at work.
+//! Garbage collection removes dead objects and keeps live ones, under concurrent use.
 
 use crate::kit::{Home, Known, noise, put_chunks};
 use safepoint_model::{ObjectId, ObjectKind, ObjectSink, ObjectSource};
@@ -14,7 +14,7 @@ use std::time::Duration;
 const PATIENT: Duration = Duration::from_secs(30);
 const IMPATIENT: Duration = Duration::from_millis(20);
 
-/// Collects where all of these are needed, with something done before each look at what is needed.
+/// Collects with these live objects; runs an action before each `mark`.
 fn collect_while(
     store: &Store,
     (dead_percent, patience): (u64, Duration),
@@ -52,14 +52,14 @@ fn assert_sound(store: &Store) {
     assert_eq!(store.validate(Depth::Deep, &|_, _| {}).unwrap().damaged, []);
 }
 
-/// What will be needed and what will not, in one pack.
+/// Stores live and dead objects in one pack.
 fn half_dead(store: &Store) -> (Vec<Known>, Vec<Known>) {
     let all = put_chunks(store, &[&noise(1, 20_000), &noise(2, 30_000), &noise(3, 10_000)]);
     let (dead, needed) = all.into_iter().partition(|(_, _, bytes)| bytes.len() == 30_000);
     (needed, dead)
 }
 
-/// Changes a byte in the middle of where these bytes are stored.
+/// Changes a byte in the middle of the stored content.
 fn damage(pack: &Path, content: &[u8]) {
     let mut bytes = fs::read(pack).unwrap();
     let part = &content[content.len() / 2..][..32];
@@ -76,13 +76,13 @@ fn what_is_dead_goes_and_what_is_needed_reads_from_elsewhere() {
     let (old, before) = (home.packs(), home.pack_bytes());
     let collected = collect(&store, &needed);
     assert_eq!((collected.outcome, collected.packs, collected.objects), (Outcome::Done, 1, 1));
-    assert_eq!(before - home.pack_bytes(), 30_000 + 48, "the object and its entry, to the byte");
+    assert_eq!(before - home.pack_bytes(), 30_000 + 48, "the object and its entry, exactly");
     assert_eq!(collected.freed_bytes, 30_000 + 48 + 16, "the head of the new pack is not counted");
     assert_eq!((collected.dead_bytes, collected.packs_left), (0, 0));
     assert!(!old[0].exists());
     assert_eq!(store.retired().unwrap(), [old[0].file_stem().unwrap().to_str().unwrap()]);
     assert_eq!(store.check(Depth::Quick, dead[0].1).unwrap(), Health::Missing);
-    // Also in the eyes of one who comes later, and of one without an index.
+    // Also for a later opener, and without an index.
     for _ in 0..2 {
         let other = home.open();
         assert_there(&other, &needed);
@@ -96,7 +96,7 @@ fn what_is_dead_goes_and_what_is_needed_reads_from_elsewhere() {
 fn where_nothing_is_dead_nothing_counts_as_dead_and_nothing_is_touched() {
     let home = Home::new();
     let store = home.open();
-    // Many small segments: their heads, feet and entries are no garbage.
+    // Many small segments: their headers, footers and entries are not garbage.
     let needed: Vec<Known> = (0..40).flat_map(|n| put_chunks(&store, &[&noise(n, 50)])).collect();
     let before = fs::read(&home.packs()[0]).unwrap();
     assert_eq!(store.dead_bytes(&ids(&needed)).unwrap(), 0);
@@ -115,7 +115,7 @@ fn what_is_too_little_to_be_worth_it_stays_and_is_counted_to_the_byte() {
     let mixed = put_chunks(&store, &[&noise(2, 1_000), &noise(3, 2_000)]);
     put_chunks(&store, &[&noise(4, 500)]);
     let needed = [&needed[..], &mixed[..1]].concat();
-    // An object with its entry; and a whole segment, with head and foot.
+    // An object with its entry; and a whole segment, with header and footer.
     let dead = 2_000 + 48 + 500 + 48 + 2 * 96;
     assert_eq!(store.dead_bytes(&ids(&needed)).unwrap(), dead);
     let collected = collect_while(&store, (30, PATIENT), &needed, &mut |_, _| {});
@@ -137,7 +137,7 @@ fn a_tail_that_a_crash_left_is_dead_and_one_that_is_being_written_is_not() {
     assert_eq!(store.dead_bytes(&ids(&needed)).unwrap(), 333);
     fs::write(&pack, &whole).unwrap();
     let writer = store.writer().unwrap();
-    // More than a segment, so that a part is on the disk before the end.
+    // More than one segment, so that a part is on the disk before the end.
     for seed in 10..13 {
         writer.put(ObjectKind::Chunk, &noise(seed, 5 << 20)).unwrap();
     }
@@ -156,7 +156,7 @@ fn only_one_collects_and_meanwhile_no_pack_is_put_aside() {
     let name = home.packs()[0].file_stem().unwrap().to_str().unwrap().to_owned();
     let other = home.open();
     let collected = collect_while(&store, (0, PATIENT), &needed, &mut |_, _| {
-        let second = collect_while(&other, (0, PATIENT), &[], &mut |_, _| panic!("was asked what is needed"));
+        let second = collect_while(&other, (0, PATIENT), &[], &mut |_, _| panic!("`mark` was called"));
         assert_eq!(second, Collected { outcome: Outcome::Busy, ..Collected::default() });
         assert_eq!(other.quarantine(&name).unwrap(), None);
     });
@@ -170,11 +170,11 @@ fn somebody_who_uses_the_store_and_does_not_end_stops_it() {
     let (store, other) = (home.open(), home.open());
     let (needed, dead) = half_dead(&store);
     let using = other.using().unwrap();
-    // The second time he is there from the turn before.
+    // In the second round the user remains from the previous turn.
     for _ in 0..2 {
         let collected = collect_while(&store, (0, IMPATIENT), &needed, &mut |looks, _| assert_eq!(looks, 1));
         assert_eq!(collected, Collected { outcome: Outcome::Stopped, ..Collected::default() });
-        assert!(other.contains(dead[0].1).unwrap(), "it may be relied on again");
+        assert!(other.contains(dead[0].1).unwrap(), "it may be referenced again");
         assert_there(&other, &dead);
     }
     drop(using);
@@ -188,7 +188,7 @@ fn whoever_comes_later_keeps_nobody_waiting() {
     let (needed, _) = half_dead(&store);
     let first = Cell::new(Some(other.using().unwrap()));
     let later = RefCell::new(Vec::new());
-    // Asked while the first one is waited for: others come, one after another, and none of them goes.
+    // Called while waiting for the first user: others arrive one after another and stay.
     let stop = || {
         later.borrow_mut().push(other.using().unwrap());
         if later.borrow().len() > 2 {
@@ -209,7 +209,7 @@ fn whoever_comes_later_keeps_nobody_waiting() {
 fn whoever_is_told_to_stop_stops_between_packs() {
     let home = Home::new();
     let store = home.open();
-    // Two packs, each with something dead: while one is held the next writer makes another.
+    // Two packs, each with dead objects: while one is held the next writer creates another.
     let holder = store.writer().unwrap();
     let held: Vec<ObjectId> =
         (20..23).map(|seed| holder.put(ObjectKind::Chunk, &noise(seed, 5 << 20)).unwrap()).collect();
@@ -229,7 +229,7 @@ fn whoever_is_told_to_stop_stops_between_packs() {
     let collected = store.collect(&how, &mut mark).unwrap();
     assert_eq!((collected.outcome, collected.packs), (Outcome::Stopped, 1));
     let left = [held[0], dead[0].1].iter().filter(|id| store.contains(**id).unwrap()).count();
-    assert_eq!(left, 1, "what is still there may be relied on");
+    assert_eq!(left, 1, "existing objects may be referenced");
     assert_there(&store, &needed);
     assert_sound(&store);
     assert_eq!(collect(&store, &needed).packs, 1);
@@ -242,7 +242,7 @@ fn what_a_capture_put_on_record_meanwhile_stays() {
     let (needed, dead) = half_dead(&store);
     let collected = collect_while(&store, (0, PATIENT), &needed, &mut |looks, live| {
         if looks == 2 {
-            // It began before the objects were condemned, relied on one, and has ended.
+            // It began before the objects were condemned, referenced one, and has ended.
             live.insert(dead[0].1);
         }
     });
@@ -282,14 +282,14 @@ fn an_index_that_is_built_anew_meanwhile_ends_it_with_nothing_gone() {
                 home.sql("DELETE FROM meta WHERE name = 'collection'");
             } else if looks == 2 {
                 home.remove_index();
-                // Whoever captures now relies on what the packs hold, the dead included.
+                // A capture that starts now may reference any stored object, including dead ones.
                 assert!(home.open().contains(dead[0].1).unwrap());
             }
         });
         assert_eq!(collected, Collected { outcome: Outcome::Stopped, ..Collected::default() });
         assert_there(&home.open(), &dead);
         assert_there(&home.open(), &needed);
-        assert_eq!(collect(&store, &needed).packs, 1, "the next one can");
+        assert_eq!(collect(&store, &needed).packs, 1, "the next collection succeeds");
     }
 }
 
@@ -323,7 +323,7 @@ fn a_pack_that_somebody_writes_to_is_left() {
     });
     assert_eq!((collected.outcome, collected.packs, collected.packs_left), (Outcome::Done, 0, 1));
     let name = home.packs()[0].file_stem().unwrap().to_str().unwrap().to_owned();
-    assert_eq!(store.quarantine(&name).unwrap(), None, "nor is it put aside");
+    assert_eq!(store.quarantine(&name).unwrap(), None, "it is not quarantined");
     assert_eq!(writer.unwrap().finish().unwrap().objects, 3);
     assert_there(&store, &needed);
     assert_sound(&store);
@@ -345,7 +345,7 @@ fn a_pack_in_which_something_needed_is_damaged_is_left_with_or_without_a_row_for
         let before = fs::read(&pack).unwrap();
         let collected = collect(&store, &needed);
         assert_eq!((collected.outcome, collected.packs, collected.packs_left), (Outcome::Done, 0, 1));
-        assert_eq!(fs::read(&pack).unwrap(), before, "nothing was cut off or added");
+        assert_eq!(fs::read(&pack).unwrap(), before, "the pack is unchanged");
         assert_there(&store, &needed[1..]);
     }
 }
@@ -404,7 +404,7 @@ fn what_a_collection_that_was_killed_left_condemned_may_be_used_again_after_the_
     let home = Home::new();
     let store = home.open();
     let (needed, dead) = half_dead(&store);
-    // As a collection leaves it that was killed after its sentence.
+    // State after a collection was killed once objects were condemned.
     home.sql("INSERT OR IGNORE INTO condemned SELECT * FROM objects; DELETE FROM objects;");
     assert!(!store.contains(dead[0].1).unwrap());
     assert_there(&store, &dead);
@@ -425,7 +425,7 @@ fn only_so_many_names_of_packs_that_are_gone_are_kept() {
     assert_eq!(collect(&store, &needed).packs, 1);
     let retired = store.retired().unwrap();
     assert_eq!((retired.len(), retired.first().unwrap().as_str()), (4096, "old-905"));
-    assert_eq!(retired.last(), Some(&gone), "the newest are those that stay");
+    assert_eq!(retired.last(), Some(&gone), "the newest names are kept");
 }
 
 #[test]
@@ -439,9 +439,9 @@ fn what_can_be_read_of_a_pack_that_is_put_aside_stays_in_the_store() {
     assert_eq!(store.quarantine(&name).unwrap(), Some(2));
     assert!(!pack.exists() && store.quarantine_dir().join(pack.file_name().unwrap()).exists());
     assert_there(&store, &good);
-    assert!(!store.contains(bad[0].1).unwrap(), "it can be stored anew");
+    assert!(!store.contains(bad[0].1).unwrap(), "it can be stored again");
     assert_sound(&store);
-    assert_eq!(store.quarantine(&name).unwrap(), None, "it is not there any more");
+    assert_eq!(store.quarantine(&name).unwrap(), None, "the pack is gone");
 }
 
 #[test]
@@ -452,7 +452,7 @@ fn what_is_elsewhere_too_is_not_copied_from_a_pack_that_is_put_aside() {
     let pack = home.packs().remove(0);
     damage(&pack, &bad[0].2);
     assert!(store.forget_damaged(bad[0].1).unwrap());
-    // As long as the pack is held, what is stored anew comes into another.
+    // While the pack is held, new objects go to another pack.
     let held = fs::File::options().write(true).open(&pack).unwrap();
     held.lock().unwrap();
     put_chunks(&store, &[&bad[0].2]);
@@ -506,7 +506,7 @@ fn whoever_finds_somebody_looking_whether_anyone_is_here_comes_in_a_moment_later
             came_in.store(true, Relaxed);
         });
         std::thread::sleep(Duration::from_millis(30));
-        assert!(!came_in.load(Relaxed), "he is kept out");
+        assert!(!came_in.load(Relaxed), "the user has to wait");
         drop(looking);
     });
     assert!(came_in.load(Relaxed));
@@ -520,12 +520,12 @@ fn a_segment_that_no_longer_says_what_is_in_it_is_not_dead() {
     assert_eq!(store.dead_bytes(&HashSet::new()).unwrap(), 1_000 + 240);
     let pack = home.packs().remove(0);
     let mut bytes = fs::read(&pack).unwrap();
-    // In the entry of the object, between the payload and the foot.
+    // In the index entry of the object, between payload and footer.
     bytes[16 + 96 + 1_000 + 20] ^= 1;
     fs::write(&pack, bytes).unwrap();
     assert_eq!(store.dead_bytes(&HashSet::new()).unwrap(), 0);
     assert_eq!(collect(&store, &[]), Collected::default());
-    assert!(pack.exists(), "it is for repair");
+    assert!(pack.exists(), "it is left to repair");
 }
 
 #[test]

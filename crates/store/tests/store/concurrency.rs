@@ -1,4 +1,4 @@
-//! Many threads, many writers, many handles.
+//! Many threads, writers and handles.
 
 use crate::kit::{Home, noise, put_chunks};
 use rayon::prelude::*;
@@ -22,7 +22,7 @@ fn two_writers_at_once_use_different_packs() {
     assert_eq!(one.usage().unwrap().objects, 20);
     assert_eq!(one.validate(Depth::Deep, &|_, _| {}).unwrap().damaged, []);
     put_chunks(&one, &[b"three"]);
-    assert_eq!(home.packs().len(), 2, "what is free again is used again");
+    assert_eq!(home.packs().len(), 2, "a released pack is reused");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Files of any size go in and come out, and a small change costs little.
+//! Files of any size can be stored and read, and a small change costs little.
 
 use crate::kit::{Home, noise};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use std::ops::Range;
 
 const WHOLE: usize = WHOLE_BYTES_MAX as usize;
 
-/// Gives its bytes in odd portions, and is interrupted now and then.
+/// Returns its bytes in odd portions, with interruptions.
 struct Drip<'a> {
     rest: &'a [u8],
     portion: usize,
@@ -46,7 +46,7 @@ fn read_back(source: &dyn ObjectSource, content: &Content) -> Vec<u8> {
     bytes
 }
 
-/// A file in memory: stretches of data, and holes to its end.
+/// File in memory: extents of data, with holes between them and at the end.
 struct Holey {
     size: u64,
     data: Vec<(u64, Vec<u8>)>,
@@ -89,7 +89,7 @@ impl SparseRead for Holey {
     }
 }
 
-/// Stretches of noise, or of zeros that are no hole, with holes before, between and behind them.
+/// Extents of noise, or of zeros that are not a hole, with holes before, between and behind them.
 fn layout() -> impl Strategy<Value = (u64, Vec<(u64, Vec<u8>)>)> {
     let gap = prop_oneof![0..3u64, 4000..70_000u64, HOLE_BYTES - 2..HOLE_BYTES + 2, 0..4 * HOLE_BYTES];
     let data = prop_oneof![1..5000usize, 1..200_000usize, 1..3_000_000usize];
@@ -255,7 +255,7 @@ proptest! {
         prop_assert!(read_back(&writer, &sparse) == dense);
         if whole.form == Form::Pieces {
             prop_assert!(whole.same_bytes(&sparse, &writer).unwrap(), "{whole:?} {sparse:?}");
-            // The last byte makes a difference.
+            // The last byte differs.
             *dense.last_mut().unwrap() ^= 1;
             let other = writer.put_content(size, &mut &dense[..]).unwrap();
             prop_assert!(!other.same_bytes(&sparse, &writer).unwrap());

@@ -1,4 +1,4 @@
-//! What a crash leaves: everything that was finished, and nothing that stands in the way.
+//! Crashes: every finished capture is kept, and leftovers do not block later ones.
 
 use crate::kit::{Home, copy_dir, noise, put_chunks};
 use safepoint_model::{ObjectKind, ObjectSink, ObjectSource};
@@ -28,7 +28,7 @@ fn a_tail_torn_at_any_length_loses_nothing_that_was_finished() {
         for (with_index, zeroed) in [(true, false), (false, false), (true, true)] {
             let mut torn = full[..len].to_vec();
             if zeroed {
-                // The length reached the disk before the bytes did.
+                // The length reached the disk before the bytes.
                 torn.resize(full.len(), 0);
             }
             fs::write(&pack, &torn).unwrap();
@@ -166,13 +166,13 @@ fn opening_twice_changes_nothing() {
 
 const CHILD: &str = "SAFEPOINT_STORE_TEST_CHILD";
 
-/// What capture number `number` of child `child` stores: sometimes one segment, sometimes several.
+/// Returns the content of capture `number` of child `child`: one or several segments.
 fn capture(child: u64, number: u64) -> Vec<Vec<u8>> {
     let size = if number.is_multiple_of(4) { 3 << 20 } else { 4000 };
     (0..7).map(|i| noise(child * 1_000_000 + number * 100 + i, size)).collect()
 }
 
-/// Not a test of its own: the process that the next test kills. Says the number of each capture it has finished.
+/// Not a test: the process that the next test kills. Prints the number of each finished capture.
 #[test]
 fn child_that_captures_until_it_is_killed() {
     let Some(given) = std::env::var_os(CHILD) else { return };
@@ -223,7 +223,7 @@ fn writers_killed_at_any_moment_lose_nothing_that_they_finished() {
         }
         put_chunks(&home.open(), &[&round.to_le_bytes()]);
     }
-    // Every free pack but the first has been left as the crash left it: whoever writes next cuts it.
+    // Every free pack but the first is still as the crash left it: the next writer cuts it.
     let report = home.open().validate(Depth::Deep, &|_, _| {}).unwrap();
     assert!(report.damaged.iter().all(|damage| damage.what.contains("belong to no segment")), "{report:?}");
     home.remove_index();

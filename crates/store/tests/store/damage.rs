@@ -1,4 +1,4 @@
-//! What damage costs: one object at most, never silently, and never the neighbours.
+//! Damage costs at most one object, is always reported, and never affects neighbours.
 
 use crate::kit::{Home, Known, noise, put, put_chunks};
 use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource};
@@ -6,7 +6,7 @@ use safepoint_store::{Depth, Health, Store};
 use std::fs;
 use std::path::Path;
 
-/// Two packs, three segments, objects that are compressed and objects that are not.
+/// Two packs and three segments, with compressed and raw objects.
 fn small_store(home: &Home) -> Vec<Known> {
     let store = home.open();
     let mut known = put(
@@ -14,7 +14,7 @@ fn small_store(home: &Home) -> Vec<Known> {
         &[(ObjectKind::Chunk, b"first"), (ObjectKind::Tree, &[7; 300]), (ObjectKind::Chunk, b"")],
     )
     .1;
-    // While one writer holds the pack, the next one has to make another.
+    // While one writer holds the pack, the next one must create another.
     let holder = store.writer().unwrap();
     holder.put(ObjectKind::Chunk, &noise(1, 9 << 20)).unwrap();
     holder.put(ObjectKind::Chunk, b"fills the next segment").unwrap();
@@ -25,7 +25,7 @@ fn small_store(home: &Home) -> Vec<Known> {
     known
 }
 
-/// Checks that nothing wrong is ever given out, and says what cannot be read.
+/// Checks that no wrong bytes are returned; returns the unreadable objects.
 fn lost(store: &Store, known: &[Known]) -> Vec<ObjectId> {
     let mut lost = Vec::new();
     for (kind, id, bytes) in known {
@@ -120,7 +120,7 @@ fn a_damaged_object_can_be_stored_anew() {
     fs::write(&path, &bytes).unwrap();
     let id = known[0].1;
     assert!(matches!(store.get(ObjectKind::Chunk, id), Err(ObjectError::Damaged { .. })));
-    assert!(!store.forget_damaged(known[1].1).unwrap(), "what can be read stays");
+    assert!(!store.forget_damaged(known[1].1).unwrap(), "a readable object stays");
     assert!(store.forget_damaged(id).unwrap());
     put_chunks(&store, &[b"precious"]);
     assert_eq!(store.get(ObjectKind::Chunk, id).unwrap(), b"precious");
@@ -135,7 +135,7 @@ fn a_second_copy_is_read_where_the_first_is_damaged() {
     let (one, two) = (store.writer().unwrap(), store.writer().unwrap());
     let id = one.put(ObjectKind::Chunk, b"twice").unwrap();
     two.put(ObjectKind::Chunk, b"twice").unwrap();
-    // The first must hold its pack while the second looks for one.
+    // The first must hold its pack while the second acquires one.
     one.finish().unwrap();
     two.finish().unwrap();
     let path = home.packs().remove(0);

@@ -1,4 +1,4 @@
-//! The index is a cache: whatever happens to it, the packs know.
+//! The index is a cache: the packs restore it after any damage.
 
 use crate::kit::{Home, Known, put_chunks};
 use safepoint_model::{ObjectKind, ObjectSink, ObjectSource};
@@ -165,7 +165,7 @@ fn a_rebuild_leaves_a_live_writer_its_pack() {
     for seed in 0..10 {
         writer.put(ObjectKind::Chunk, &crate::kit::noise(seed, 1 << 20)).unwrap();
     }
-    // The pack is held: an index that is rebuilt now knows nothing of it, and the writer must make up for that.
+    // The pack is held: an index rebuilt now does not cover it, and the writer must add its rows.
     home.remove_index();
     let other = home.open();
     assert!(!other.contains(known[0].1).unwrap());
@@ -188,8 +188,5 @@ fn the_log_of_the_index_stays_short() {
         put_chunks(&store, &slices);
         assert!(fs::metadata(home.dir().join("index.db-wal")).unwrap().len() < 2 << 20);
     }
-    assert!(
-        fs::metadata(home.dir().join("index.db")).unwrap().len() > 100_000,
-        "the log was moved into the file"
-    );
+    assert!(fs::metadata(home.dir().join("index.db")).unwrap().len() > 100_000, "the log was checkpointed");
 }

@@ -1,4 +1,4 @@
-//! What the tests share: a store in a folder of its own, bytes that do not compress, and ways into its files.
+//! Shared test helpers: a store in a temporary folder, incompressible bytes, and access to its files.
 
 use safepoint_model::{ObjectId, ObjectKind, ObjectSink};
 use safepoint_store::{Store, Written};
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A store that goes when the test ends.
+/// Store that is deleted when the test ends.
 pub(crate) struct Home {
     root: TempDir,
 }
@@ -16,7 +16,7 @@ impl Home {
         Self { root: tempfile::tempdir().unwrap() }
     }
 
-    /// For loops over every byte: thousands of flushes, which on a busy disk take minutes and prove nothing more.
+    /// For loops over every byte: thousands of flushes take minutes on a busy disk and prove nothing more.
     pub(crate) fn in_memory() -> Self {
         let memory = Path::new("/dev/shm");
         let root = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
@@ -31,7 +31,7 @@ impl Home {
         Store::open(&self.dir()).unwrap()
     }
 
-    /// The paths of the packs, oldest first.
+    /// Returns the paths of the packs, oldest first.
     pub(crate) fn packs(&self) -> Vec<PathBuf> {
         let mut paths: Vec<_> =
             fs::read_dir(self.dir().join("packs")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -49,7 +49,7 @@ impl Home {
         }
     }
 
-    /// Does this to the index: to the table of most objects and to that of the newest.
+    /// Runs SQL on the index: on the table of most objects and on that of the newest.
     pub(crate) fn sql(&self, sql: &str) {
         let index = rusqlite::Connection::open(self.dir().join("index.db")).unwrap();
         index.execute_batch(sql).unwrap();
@@ -57,10 +57,10 @@ impl Home {
     }
 }
 
-/// An object and its bytes.
+/// Object and its bytes.
 pub(crate) type Known = (ObjectKind, ObjectId, Vec<u8>);
 
-/// Stores these in one capture.
+/// Stores these objects in one capture.
 pub(crate) fn put(store: &Store, objects: &[(ObjectKind, &[u8])]) -> (Written, Vec<Known>) {
     let writer = store.writer().unwrap();
     let known = objects
@@ -76,7 +76,7 @@ pub(crate) fn put_chunks(store: &Store, chunks: &[&[u8]]) -> Vec<Known> {
     put(store, &objects).1
 }
 
-/// Bytes that look random and are the same each time (xorshift).
+/// Returns bytes that look random and are reproducible (xorshift).
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut out = Vec::with_capacity(len + 8);
@@ -90,7 +90,7 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     out
 }
 
-/// Copies a store as it lies on the disk.
+/// Copies a store as it is on disk.
 pub(crate) fn copy_dir(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

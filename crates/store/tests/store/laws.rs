@@ -1,4 +1,4 @@
-//! What holds when nothing goes wrong.
+//! Laws of a store without faults.
 
 use crate::kit::{Home, noise, put, put_chunks};
 use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource};
@@ -71,12 +71,12 @@ fn nothing_counts_before_finish_and_nothing_is_left_after_a_drop() {
     let size = home.pack_bytes();
     let writer = store.writer().unwrap();
     let ids: Vec<_> = (0..10).map(|i| writer.put(ObjectKind::Chunk, &noise(i, 1_000_000)).unwrap()).collect();
-    assert!(home.pack_bytes() > size, "a full segment goes to the disk at once");
+    assert!(home.pack_bytes() > size, "a full segment is written at once");
     for id in &ids {
         assert!(writer.get(ObjectKind::Chunk, *id).is_ok());
         assert!(!store.contains(*id).unwrap());
         assert!(matches!(store.get(ObjectKind::Chunk, *id), Err(ObjectError::Missing { .. })));
-        assert!(!home.open().contains(*id).unwrap(), "an opener leaves a live writer's pack alone");
+        assert!(!home.open().contains(*id).unwrap(), "an opener ignores the pack of an active writer");
     }
     assert_eq!(store.validate(Depth::Deep, &|_, _| {}).unwrap().damaged, []);
     drop(writer);
@@ -127,9 +127,9 @@ fn a_directory_is_stored_once_whether_or_not_it_was_looked_for() {
         assert_eq!(ids, [ObjectId::of(ObjectKind::Tree, tree); 2]);
         writer.finish().unwrap().objects
     };
-    assert_eq!(keep(b"file", b"tree"), 2, "all is new");
-    assert_eq!(keep(b"file", b"tree"), 0, "all was there");
-    assert_eq!(keep(b"another", b"another tree"), 2, "what leads to something new");
+    assert_eq!(keep(b"file", b"tree"), 2, "all objects are new");
+    assert_eq!(keep(b"file", b"tree"), 0, "all objects exist");
+    assert_eq!(keep(b"another", b"another tree"), 2, "a new tree with a new chunk");
     assert_eq!(keep(b"file", b"a third"), 1, "only the directory is new");
     assert_eq!(home.open().usage().unwrap().objects, 5);
 }
@@ -289,7 +289,7 @@ fn a_full_pack_is_followed_by_a_new_one() {
     let home = Home::new();
     let store = home.open();
     let writer = store.writer().unwrap();
-    // Sparse: a pack that is long without taking space, its end not readable as a segment.
+    // Sparse: a long pack that takes no space, whose end is not a readable segment.
     writer.put(ObjectKind::Chunk, b"one").unwrap();
     writer.finish().unwrap();
     let pack = fs::File::options().write(true).open(&home.packs()[0]).unwrap();

@@ -1,6 +1,6 @@
-//! The laws of the store, seen from outside.
+//! Laws of the store, through its public interface.
 #![allow(clippy::disallowed_methods, reason = "tests damage files on purpose")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails in a test should fail loudly")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test should fail loudly")]
 
 mod collect;
 mod concurrency;
