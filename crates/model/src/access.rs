@@ -1,19 +1,19 @@
-//! Access control lists and file capabilities, in the bytes that Linux gives and takes as extended attributes.
+//! Access control lists and file capabilities, in the encoding of Linux extended attributes.
 //!
-//! In: values that may say anything. Out: the permissions in them, or nothing where the kernel would not take them either.
+//! In: untrusted values. Out: their permissions, or `None` if the kernel would refuse the value.
 
-/// The attribute with the ACL of a file or directory.
+/// Attribute with the ACL of a file or directory.
 pub const ACCESS: &[u8] = b"system.posix_acl_access";
-/// The attribute with the ACL that new entries of a directory inherit.
+/// Attribute with the default ACL, which new entries of a directory inherit.
 pub const DEFAULT: &[u8] = b"system.posix_acl_default";
-/// The attribute with the capabilities of a program.
+/// Attribute with the capabilities of a program.
 pub const CAPABILITY: &[u8] = b"security.capability";
 
-/// Version of an ACL in an attribute (`linux/posix_acl_xattr.h`).
+/// ACL version in an attribute (`linux/posix_acl_xattr.h`).
 const ACL_VERSION: u32 = 2;
 const HEAD_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
-/// The id of entries that name nobody.
+/// Id of entries without a named user or group.
 const NO_ID: u32 = u32::MAX;
 
 const USER_OBJ: u16 = 0x01;
@@ -23,7 +23,7 @@ const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 
-/// The permissions in an ACL that correspond to a mode.
+/// Permissions of an ACL that correspond to a mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acl {
     owner: u16,
@@ -33,7 +33,7 @@ pub struct Acl {
 }
 
 impl Acl {
-    /// Reads an ACL. `None` for anything that the kernel refuses to set (`posix_acl_valid`).
+    /// Parses an ACL. Returns `None` for a value that the kernel refuses (`posix_acl_valid`).
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (head, entries) = value.split_first_chunk::<HEAD_BYTES>()?;
         if u32::from_le_bytes(*head) != ACL_VERSION || entries.len() % ENTRY_BYTES != 0 {
@@ -45,7 +45,7 @@ impl Acl {
             let [tag, perm] = [0, 2].map(|at| u16::from_le_bytes([entry[at], entry[at + 1]]));
             let id = u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]]);
             let is_named = matches!(tag, USER | GROUP);
-            // The order of the tags is fixed, and only named entries repeat.
+            // The order of the tags is fixed; only named entries repeat.
             if perm > 7 || is_named == (id == NO_ID) || tag < last || (tag == last && !is_named) {
                 return None;
             }
@@ -65,23 +65,25 @@ impl Acl {
         (mask.is_some() || !named).then_some(acl)
     }
 
-    /// The nine permission bits that `stat` shows for a file with this ACL: the mask stands in for the group.
+    /// Returns the nine permission bits that `stat` shows for a file with this ACL: the mask replaces the
+    /// group bits.
     pub fn mode_bits(self) -> u16 {
         self.owner << 6 | self.mask.unwrap_or(self.group) << 3 | self.other
     }
 
-    /// The nine permission bits that give nobody more than this ACL does where only a mode can be kept.
+    /// Returns the nine permission bits that grant no more than this ACL, for targets without ACLs.
     pub fn plain_bits(self) -> u16 {
         self.owner << 6 | (self.group & self.mask.unwrap_or(7)) << 3 | self.other
     }
 
-    /// Whether it says more than a mode can. The kernel keeps no other ACL for access.
+    /// Returns true if a mode cannot express it. The kernel stores no other access ACL.
     pub fn is_extended(self) -> bool {
         self.mask.is_some()
     }
 }
 
-/// The ACL that says the same as these permission bits. Set as the ACL for access, it replaces any other one together with the mode.
+/// Returns the ACL equivalent to these permission bits. Set as the access ACL, it replaces any other ACL
+/// together with the mode.
 pub fn minimal(mode: u16) -> Vec<u8> {
     let mut value = ACL_VERSION.to_le_bytes().to_vec();
     for (tag, shift) in [(USER_OBJ, 6), (GROUP_OBJ, 3), (OTHER, 0)] {
@@ -92,7 +94,7 @@ pub fn minimal(mode: u16) -> Vec<u8> {
     value
 }
 
-/// Makes an ACL agree with permission bits, as `chmod` does: those of the group become the mask.
+/// Updates an ACL to match permission bits, like `chmod`: the group bits become the mask.
 pub(crate) fn set_mode_bits(value: &mut [u8], mode: u16) {
     for entry in value.get_mut(HEAD_BYTES..).unwrap_or_default().chunks_exact_mut(ENTRY_BYTES) {
         let shift = match u16::from_le_bytes([entry[0], entry[1]]) {
@@ -105,7 +107,7 @@ pub(crate) fn set_mode_bits(value: &mut [u8], mode: u16) {
     }
 }
 
-/// Gives the owner in an ACL more permissions, as `chmod` does.
+/// Adds permissions for the owner to an ACL, like `chmod`.
 pub(crate) fn add_owner_bits(value: &mut [u8], bits: u16) {
     if let Some(entry) = value.get_mut(HEAD_BYTES..HEAD_BYTES + ENTRY_BYTES)
         && entry[0] == USER_OBJ as u8
@@ -114,7 +116,8 @@ pub(crate) fn add_owner_bits(value: &mut [u8], bits: u16) {
     }
 }
 
-/// Whether these are capabilities of a file in one of the forms that the kernel lets be set (`linux/capability.h`, revisions 2 and 3).
+/// Returns true for file capabilities in a form that the kernel accepts (`linux/capability.h`, revisions 2
+/// and 3).
 pub fn is_capability(value: &[u8]) -> bool {
     const EFFECTIVE: u32 = 1;
     let Some(head) = value.first_chunk::<4>() else { return false };
@@ -135,7 +138,7 @@ pub(crate) mod tests {
         value
     }
 
-    /// Owner rw, user 1000 rwx, group r, mask rwx, other nothing: 0670 as a mode.
+    /// Owner rw, user 1000 rwx, group r, mask rwx, other none: 0670 as a mode.
     pub(crate) fn sample() -> Vec<u8> {
         acl(&[
             (USER_OBJ, 6, NO_ID),
@@ -185,7 +188,7 @@ pub(crate) mod tests {
             assert!(Acl::parse(&acl(&twice)).is_none());
         }
         let unmasked = [(USER_OBJ, 6, NO_ID), (USER, 7, 5), (GROUP_OBJ, 4, NO_ID), (OTHER, 0, NO_ID)];
-        assert!(Acl::parse(&acl(&unmasked)).is_none(), "a named entry takes a mask");
+        assert!(Acl::parse(&acl(&unmasked)).is_none(), "a named entry requires a mask");
         assert!(Acl::parse(&sample()[..sample().len() - 1]).is_none());
         assert!(Acl::parse(&[&[1], &sample()[1..]].concat()).is_none());
         assert!(Acl::parse(b"").is_none());

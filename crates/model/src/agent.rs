@@ -1,4 +1,4 @@
-//! Agents: what is registered of one, and what a checkpoint keeps of it.
+//! Agents: the registered state, and the state in a checkpoint.
 
 use crate::checkpoint::word_type;
 use crate::plan::spec::is_slug;
@@ -9,70 +9,70 @@ use std::fmt;
 use std::str::FromStr;
 
 word_type! {
-    /// What a path of an agent holds.
+    /// Content of an agent's path.
     AgentPathKind, "kind of an agent's path", {
-        /// How it is set up.
+        /// Configuration.
         Config = "config",
-        /// What it remembers.
+        /// Memory.
         Memory = "memory",
     }
 }
 
 word_type! {
-    /// What a registered folder is for.
+    /// Purpose of a registered folder.
     #[derive(Default)]
     WorkspaceKind, "kind of workspace", {
-        /// Somebody works there.
+        /// Folder of a project.
         #[default]
         Project = "project",
-        /// An agent's configuration or memory lies there, or Safepoint's own.
+        /// Configuration or memory of an agent, or Safepoint's own home.
         Agent = "agent",
     }
 }
 
-/// A file or a folder of an agent.
+/// File or folder of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentPath {
-    /// What it holds.
+    /// Kind of content.
     pub kind: AgentPathKind,
-    /// Where it is, from the root of the system on.
+    /// Path from the file system root.
     pub path: RelPath,
 }
 
-/// An agent, as it is registered and as a checkpoint keeps it. The files themselves are parts of their own.
+/// Agent, as registered and as stored in a checkpoint. Its files are separate parts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
     /// Version of this document.
     pub format: u32,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What was set by key.
+    /// Settings by key.
     pub settings: Map<String, Value>,
-    /// What belongs to it, in the order of registration.
+    /// Paths of the agent, in order of registration.
     pub paths: Vec<AgentPath>,
 }
 
 impl Agent {
-    /// The version that is written today.
+    /// Current version.
     pub const FORMAT: u32 = 1;
 
-    /// An agent with nothing but a name.
+    /// Creates an agent without settings or paths.
     ///
     /// # Errors
-    /// When the name is none: what plans are named by is what agents are named by.
+    /// When the name is invalid; agents are named like plans.
     pub fn new(name: &str) -> Result<Self, ModelError> {
         if !is_slug(name) {
             let why = format!(
-                "{name:?} is not up to 64 of a-z, 0-9, `.`, `_` and `-`, the first a letter or a digit"
+                "{name:?} must have 1 to 64 of the characters a-z, 0-9, `.`, `_` and `-`, and begin with a letter or a digit"
             );
-            return Err(ModelError::Value { what: "the name of an agent", why });
+            return Err(ModelError::Value { what: "agent name", why });
         }
         Ok(Self { format: Self::FORMAT, name: name.to_owned(), settings: Map::new(), paths: Vec::new() })
     }
 
-    /// Reads one back.
+    /// Loads an agent.
     ///
     /// # Errors
     /// When it is missing, damaged or of a newer version.
@@ -80,19 +80,19 @@ impl Agent {
         let agent: Self = document::load(source, id)?;
         match agent.format == Self::FORMAT && is_slug(&agent.name) {
             true => Ok(agent),
-            false => Err(ObjectError::Damaged { id, what: "it is no agent that is known today".to_owned() }),
+            false => Err(ObjectError::Damaged { id, what: "it is not a known agent document".to_owned() }),
         }
     }
 }
 
-/// An agent, and when it was registered and changed.
+/// Agent with its times of registration and change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentRecord {
-    /// The agent.
+    /// Agent.
     pub agent: Agent,
-    /// When it was registered.
+    /// Time of registration.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 

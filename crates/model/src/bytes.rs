@@ -1,8 +1,8 @@
-//! Numbers of bytes, as people read them.
+//! Byte counts for people.
 
 use std::fmt;
 
-/// A number of bytes that prints in the unit that suits it, such as `1.5 MB`.
+/// Byte count that prints in a suitable unit, such as `1.5 MB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 

@@ -1,7 +1,7 @@
-//! What differs between two trees, and what a chosen part of one looks like inside another.
+//! Differences between two trees, and grafting of chosen paths from one tree into another.
 //!
-//! Comes in: two roots and a source of objects. Goes out: [`Delta`]s, one per topmost difference, which is what
-//! a rollback acts on; or [`Change`]s, one per path, which is what people read.
+//! In: two roots and an object source. Out: [`Delta`]s, one per topmost difference, for rollbacks; or
+//! [`Change`]s, one per path, for people.
 
 use crate::checkpoint::word_type;
 use crate::tree::{Entry, Node, Owners, Tree};
@@ -12,45 +12,45 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// The topmost difference at a path: everything below an added or removed directory goes with it.
+/// Topmost difference at a path; it includes everything below an added or removed directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delta {
-    /// Only in the new tree.
+    /// Present only in the new tree.
     Added {
-        /// Where.
+        /// Path of the difference.
         path: RelPath,
-        /// What.
+        /// Entry in the new tree.
         new: Entry,
     },
-    /// Only in the old tree.
+    /// Present only in the old tree.
     Removed {
-        /// Where.
+        /// Path of the difference.
         path: RelPath,
-        /// What.
+        /// Entry in the old tree.
         old: Entry,
     },
-    /// Other content, another target, or another type.
+    /// Changed content, link target or type.
     Replaced {
-        /// Where.
+        /// Path of the difference.
         path: RelPath,
-        /// What it was.
+        /// Old entry.
         old: Entry,
-        /// What it becomes.
+        /// New entry.
         new: Entry,
     },
-    /// The same content under another mode, owner or attribute; of a directory, just the directory itself.
+    /// Same content with another mode, owner or attribute; for a directory, the directory itself only.
     Meta {
-        /// Where.
+        /// Path of the difference.
         path: RelPath,
-        /// What it was.
+        /// Old entry.
         old: Entry,
-        /// What it becomes.
+        /// New entry.
         new: Entry,
     },
 }
 
 impl Delta {
-    /// Where.
+    /// Returns the path of the difference.
     pub fn path(&self) -> &RelPath {
         match self {
             Delta::Added { path, .. }
@@ -61,10 +61,10 @@ impl Delta {
     }
 }
 
-/// Fewer directories than this are compared by the calling thread alone.
+/// Number of directories below which the calling thread compares alone.
 const PARALLEL_MIN: usize = 16;
 
-/// Lists the topmost differences: parents before children, sorted within each directory.
+/// Returns the topmost differences: parents before children, sorted within each directory.
 ///
 /// # Errors
 /// When a tree is missing or damaged.
@@ -75,7 +75,7 @@ pub fn deltas(
     owners: Owners,
 ) -> Result<Vec<Delta>, ObjectError> {
     let mut out = Vec::new();
-    // Level by level, so that nothing grows with the depth but this list.
+    // Level by level, so that only this list grows with the depth.
     let mut level = vec![Pair { path: RelPath::root(), old, new }];
     while !level.is_empty() {
         let compared: Result<Vec<Compared>, ObjectError> = if level.len() < PARALLEL_MIN {
@@ -93,14 +93,14 @@ pub fn deltas(
     Ok(out)
 }
 
-/// A directory in both trees.
+/// Directory in both trees.
 struct Pair {
     path: RelPath,
     old: ObjectId,
     new: ObjectId,
 }
 
-/// What a directory gave, and the directories below it that are yet to be compared.
+/// Differences of a directory, and its subdirectories to be compared.
 #[derive(Default)]
 struct Compared {
     deltas: Vec<Delta>,
@@ -160,41 +160,41 @@ impl Compared {
     }
 }
 
-/// The names in a stored tree were checked when it was read; a failure here would be a defect, reported as damage.
+/// Names in a stored tree were checked when it was read; a failure here is a defect, reported as damage.
 fn join(above: &RelPath, name: &[u8]) -> Result<RelPath, ObjectError> {
     above.join(name).map_err(|error| ObjectError::Store(Box::new(error)))
 }
 
 word_type! {
-    /// What happened to one path.
+    /// Kind of change to a path.
     ChangeKind, "change", {
-        /// New.
+        /// Added.
         Added = "added",
-        /// Other content.
+        /// Changed content.
         Modified = "modified",
-        /// Gone.
+        /// Removed.
         Removed = "removed",
-        /// A file became a directory, a link, or the reverse.
+        /// Changed type: file, directory or link.
         Type = "type",
-        /// Other permissions, owner or attributes.
+        /// Changed permissions, owner or attributes.
         Mode = "mode",
     }
 }
 
-/// One path that differs.
+/// Path that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Where.
+    /// Changed path.
     pub path: RelPath,
-    /// What happened.
+    /// Kind of change.
     pub kind: ChangeKind,
-    /// What it was.
+    /// Old entry.
     pub old: Option<Entry>,
-    /// What it is.
+    /// New entry.
     pub new: Option<Entry>,
 }
 
-/// Spells deltas out, one change per path, down to the last file.
+/// Expands deltas into one change per path.
 ///
 /// # Errors
 /// When a tree is missing or damaged.
@@ -270,10 +270,10 @@ pub fn walk<E: From<ObjectError>>(
     Ok(())
 }
 
-/// Finds the entry at a path below a root.
+/// Returns the entry at a path below a root.
 ///
 /// # Errors
-/// When a tree on the way is missing or damaged.
+/// When a tree along the path is missing or damaged.
 pub fn find(source: &dyn ObjectSource, root: ObjectId, path: &RelPath) -> Result<Option<Entry>, ObjectError> {
     let mut tree = root;
     let mut found = None;
@@ -291,43 +291,43 @@ pub fn find(source: &dyn ObjectSource, root: ObjectId, path: &RelPath) -> Result
     Ok(found)
 }
 
-/// Why a part of one tree cannot be put into another.
+/// Reason why a path of one tree cannot be grafted into another.
 #[derive(Debug, thiserror::Error)]
 pub enum GraftError {
     /// Neither tree has the path.
     #[error("{path} is neither in the checkpoint nor in the workspace")]
     Nowhere {
-        /// What was asked for.
+        /// Requested path.
         path: RelPath,
     },
-    /// A file stands where a directory would be needed.
-    #[error("{above} is not a directory in the workspace, so {path} cannot be put below it alone")]
+    /// A file is in the place of a required directory.
+    #[error("cannot restore {path} alone: {above} is not a directory in the workspace")]
     Blocked {
-        /// What was asked for.
+        /// Requested path.
         path: RelPath,
-        /// What is in the way.
+        /// Path that is not a directory.
         above: RelPath,
     },
-    /// A tree could not be read or kept.
+    /// A tree could not be read or stored.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// A name in a tree is not one.
+    /// A name in a tree is invalid.
     #[error(transparent)]
     Model(#[from] ModelError),
 }
 
-/// What a chosen path means that is in neither of two trees.
+/// Treatment of a chosen path that neither tree has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absent {
-    /// A mistake of whoever chose it.
+    /// Refuse it.
     Refused,
-    /// That there is nothing to do.
+    /// Ignore it.
     Fine,
 }
 
-/// The tree `base` with the given paths as they are in `donor`: put in, replaced, or taken out.
+/// Returns the tree `base` with the given paths as in `donor`: added, replaced or removed.
 ///
-/// A directory that `donor` does not have goes with the last that was in it.
+/// A directory that `donor` lacks is removed with its last entry.
 ///
 /// # Errors
 /// See [`GraftError`]; and when the sink fails.
@@ -339,7 +339,7 @@ pub fn graft<S: ObjectSource + ObjectSink>(
     absent: Absent,
 ) -> Result<ObjectId, GraftError> {
     let mut root = base;
-    // What lies within another chosen path, or is chosen twice, comes with the other.
+    // A path within another chosen path, or chosen twice, is included by the other.
     let covered = |at: usize, path: &RelPath| {
         let comes_with = |(other_at, other): (usize, &RelPath)| {
             other_at != at && path.is_within(other) && (path != other || other_at < at)
@@ -361,10 +361,11 @@ pub fn graft<S: ObjectSource + ObjectSink>(
     Ok(root)
 }
 
-/// A tree without one path, and what was there; nothing where nothing is. The directories above it stay, even empty.
+/// Returns a tree without one path, and the removed entry if any. The directories above it stay, even if
+/// empty.
 ///
 /// # Errors
-/// When a tree on the way is missing or damaged, or the sink fails.
+/// When a tree along the path is missing or damaged, or the sink fails.
 pub fn without<S: ObjectSource + ObjectSink>(
     store: &S,
     root: ObjectId,
@@ -396,7 +397,7 @@ struct Graft<'a, S> {
 }
 
 impl<S: ObjectSource + ObjectSink> Graft<'_, S> {
-    /// Rewrites one directory on the way down; `base` is absent where the way has to be made first.
+    /// Rewrites one directory along the path; `base` is `None` if the directory is to be created.
     fn rewrite(
         &self,
         base: Option<ObjectId>,
@@ -461,7 +462,8 @@ mod tests {
     use crate::tree::Meta;
     use std::collections::BTreeMap;
 
-    /// Builds a tree from `path -> content`; a content that starts with `->` is a link, one that starts with `+x` is executable.
+    /// Builds a tree from `path -> content`; content that starts with `->` is a link target, content that
+    /// starts with `+x` is executable.
     fn build(memory: &Memory, files: &[(&str, &str)]) -> ObjectId {
         let mut below: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
         let mut entries = Vec::new();
@@ -606,7 +608,7 @@ mod tests {
         let memory = Memory::default();
         let now = build(&memory, &[("a", "file")]);
         let path = RelPath::new("a/b").unwrap();
-        // The path is nowhere, so it is refused before anything is looked at.
+        // The path is in neither tree, so it is refused before anything is read.
         assert!(matches!(
             graft(&memory, now, now, &[path], Absent::Refused),
             Err(GraftError::Nowhere { .. })

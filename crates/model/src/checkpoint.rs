@@ -1,4 +1,4 @@
-//! The record of a checkpoint (R1.1), and the words that it may use.
+//! Record of a checkpoint (R1.1), and its enumerations.
 
 use crate::outside::OutsideKind;
 use crate::{CheckpointId, ModelError, ObjectId, Timestamp, WorkspaceId};
@@ -15,10 +15,10 @@ macro_rules! word_type {
         }
 
         impl $name {
-            /// Every word, in the order of the documentation.
+            /// All values, in the order of the documentation.
             pub const ALL: &'static [$name] = &[$($name::$variant,)+];
 
-            /// The word itself.
+            /// Returns the text form.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $($name::$variant => $word,)+
@@ -48,57 +48,57 @@ macro_rules! word_type {
 pub(crate) use word_type;
 
 word_type! {
-    /// Why a checkpoint exists (R1.3).
+    /// Origin of a checkpoint (R1.3).
     Kind, "kind", {
-        /// Taken by itself, before a major operation.
+        /// Taken automatically before a major operation.
         Automatic = "automatic",
-        /// Asked for.
+        /// Taken on request.
         Manual = "manual",
-        /// A milestone of a plan.
+        /// Milestone of a plan.
         Workflow = "workflow",
-        /// State preservation when something is going wrong.
+        /// Emergency backup while an error is developing.
         Emergency = "emergency",
     }
 }
 
 word_type! {
-    /// What gave the occasion (R1.4).
+    /// Reason to record a checkpoint (R1.4).
     Reason, "reason", {
-        /// A phase ended.
+        /// End of a phase.
         PhaseComplete = "phase_complete",
-        /// A group of tasks ended.
+        /// End of a group of tasks.
         TaskGroupComplete = "task_group_complete",
-        /// The state is known to be good.
+        /// Known good state.
         SafeState = "safe_state",
-        /// Something risky comes next.
+        /// Before a risky operation.
         PreRiskyOperation = "pre_risky_operation",
-        /// Something went wrong.
+        /// After an error.
         ErrorRecovery = "error_recovery",
-        /// Somebody asked.
+        /// Request by the user or an agent.
         Manual = "manual",
     }
 }
 
 word_type! {
-    /// Where in the work it was taken (R1.5).
+    /// Phase of the work (R1.5).
     Phase, "phase", {
         /// Planning.
         Plan = "plan",
-        /// Cutting the work into tasks.
+        /// Splitting the work into tasks.
         GenerateTasks = "generate_tasks",
-        /// Doing it.
+        /// Implementation.
         Implement = "implement",
-        /// Checking it.
+        /// Validation.
         Validate = "validate",
-        /// Tidying up.
+        /// Cleanup.
         Cleanup = "cleanup",
     }
 }
 
 word_type! {
-    /// Which parts it holds (R1.6).
+    /// Scope of the captured parts (R1.6).
     Scope, "scope", {
-        /// The whole installation.
+        /// Whole installation.
         Framework = "framework",
         /// One workspace.
         Project = "project",
@@ -110,36 +110,36 @@ word_type! {
 }
 
 word_type! {
-    /// What a checkpoint was made for by Safepoint itself; nothing for one that a user or an agent asked for.
+    /// Purpose of a checkpoint that Safepoint made for itself.
     Role, "role", {
-        /// The present, just before a rollback.
+        /// Current state just before a rollback.
         Safety = "safety",
-        /// Edits that were found changed while a rollback ran.
+        /// Edits detected during a rollback.
         Rescue = "rescue",
     }
 }
 
-/// What can be in a checkpoint.
+/// Kind of part in a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PartKind {
-    /// The files of a workspace.
+    /// Files of a workspace.
     Files,
-    /// The state of a plan.
+    /// State of a plan.
     Plan,
-    /// An agent's configuration and memory.
+    /// Configuration and memory of an agent.
     Agent,
-    /// A session.
+    /// Session.
     Session,
-    /// A git repository's refs and index.
+    /// Refs and index of a git repository.
     Git,
-    /// All of a git repository's folder.
+    /// Whole folder of a git repository.
     GitFolder,
-    /// What another program brings.
+    /// Part of another program.
     Outside(OutsideKind),
 }
 
 impl PartKind {
-    /// Every kind that is known here, in the order of the documentation.
+    /// All built-in kinds, in the order of the documentation.
     pub const ALL: &'static [PartKind] = &[
         PartKind::Files,
         PartKind::Plan,
@@ -149,7 +149,7 @@ impl PartKind {
         PartKind::GitFolder,
     ];
 
-    /// The word itself.
+    /// Returns the text form.
     pub fn as_str(&self) -> &str {
         match self {
             PartKind::Files => "files",
@@ -197,29 +197,29 @@ impl<'de> Deserialize<'de> for PartKind {
     }
 }
 
-/// How far the work was: six counters.
+/// Progress of the work: six counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Progress {
-    /// Tasks that are done.
+    /// Completed tasks.
     pub tasks_completed: u64,
-    /// Decisions that were made.
+    /// Decisions made.
     pub decisions_made: u64,
-    /// Files that were changed.
+    /// Modified files.
     pub files_modified: u64,
-    /// Files that were made.
+    /// Created files.
     pub files_created: u64,
-    /// Tests that pass.
+    /// Passing tests.
     pub tests_passing: u64,
-    /// Tests that fail.
+    /// Failing tests.
     pub tests_failing: u64,
 }
 
 impl Progress {
-    /// Sets a counter by its name.
+    /// Sets a counter by name.
     ///
     /// # Errors
-    /// When no counter has this name.
+    /// When the name is unknown.
     pub fn set(&mut self, counter: &str, value: u64) -> Result<(), ModelError> {
         let field = match counter {
             "tasks_completed" => &mut self.tasks_completed,
@@ -241,118 +241,118 @@ impl Progress {
     }
 }
 
-/// What a checkpoint holds and how that differs from its parent.
+/// Totals of a checkpoint, and its differences from the parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Totals {
-    /// Files, links and directories.
+    /// Number of files, links and directories.
     pub count: u64,
     /// Bytes in files.
     pub bytes: u64,
-    /// Not in the parent.
+    /// Entries missing in the parent.
     pub added: u64,
-    /// Different in the parent.
+    /// Entries that differ in the parent.
     pub modified: u64,
-    /// Only in the parent.
+    /// Entries only in the parent.
     pub removed: u64,
 }
 
-/// One captured part: what it is of, and the object that holds it.
+/// Captured part: its kind, its key and its document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartRecord {
-    /// What kind of thing.
+    /// Kind of part.
     pub kind: PartKind,
-    /// Which one: a workspace's id, a plan's id, an agent's name.
+    /// Key: a workspace id, a plan id or an agent name.
     pub key: String,
-    /// The document that describes it.
+    /// Document that describes it.
     pub document: ObjectId,
 }
 
-/// The record of a checkpoint, with every field of R1.1.
+/// Record of a checkpoint, with every field of R1.1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// Its name.
+    /// Id of the checkpoint.
     pub id: CheckpointId,
-    /// The workspace it was taken in.
+    /// Workspace that it was taken in.
     pub workspace_id: Option<WorkspaceId>,
-    /// When.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// What a person called it.
+    /// Label given by the user.
     pub label: Option<String>,
-    /// Why it exists.
+    /// Origin.
     pub kind: Kind,
-    /// What gave the occasion.
+    /// Reason to record it.
     pub reason: Reason,
-    /// Which parts it holds.
+    /// Scope of its parts.
     pub scope: Scope,
-    /// Where in the work it was taken.
+    /// Phase of the work.
     pub phase: Option<Phase>,
-    /// What Safepoint itself made it for.
+    /// Purpose, if Safepoint made it for itself.
     pub role: Option<Role>,
-    /// The plan it belongs to.
+    /// Plan that it belongs to.
     pub plan_id: Option<String>,
-    /// The session it belongs to.
+    /// Session that it belongs to.
     pub session_id: Option<String>,
-    /// The step of the plan it was taken at.
+    /// Step of the plan at that time.
     pub step_index: Option<u64>,
     /// Hash of the plan's state.
     pub state_hash: Option<ObjectId>,
-    /// The document with the plan's state, stored as an object.
+    /// Object with the plan's state.
     pub state_snapshot: Option<ObjectId>,
-    /// How far the work was.
+    /// Progress of the work.
     pub progress: Progress,
-    /// The sandbox it was taken in.
+    /// Sandbox that it was taken in.
     pub sandbox_ref: Option<String>,
-    /// The tool that asked for it.
+    /// Tool that requested it.
     pub source_tool: Option<String>,
-    /// The decision it was taken at.
+    /// Decision at which it was taken.
     pub decision_id: Option<String>,
-    /// The commit that it also is.
+    /// Equivalent git commit.
     pub commit_sha: Option<String>,
-    /// That commit's message.
+    /// Message of that commit.
     pub commit_message: Option<String>,
     /// Tags of that commit.
     pub tags: Vec<String>,
-    /// Never pruned.
+    /// True if it is never pruned.
     pub pinned: bool,
-    /// Whether a rollback ever went back to it.
+    /// True if a rollback ever restored it.
     pub rollback_used: bool,
-    /// How many did.
+    /// Number of rollbacks to it.
     pub rollback_count: u64,
-    /// What it added to the store.
+    /// Bytes that it added to the store.
     pub size_bytes: u64,
-    /// What it holds.
+    /// Totals of the files in it.
     pub files: Totals,
-    /// The checkpoint that the workspace was at before.
+    /// Previous checkpoint of the workspace.
     pub parent: Option<CheckpointId>,
-    /// The object that speaks for all of it: the list of its parts.
+    /// Object that covers all of it: the manifest.
     pub integrity: ObjectId,
-    /// The parts.
+    /// Captured parts.
     pub parts: Vec<PartRecord>,
-    /// What validation had to say when it was taken (R2.4).
+    /// Warnings of the validation at creation (R2.4).
     pub warnings: Vec<String>,
 }
 
 impl Checkpoint {
-    /// How many parts of a kind it holds.
+    /// Returns the number of parts of a kind.
     pub fn count(&self, kind: PartKind) -> usize {
         self.parts.iter().filter(|part| part.kind == kind).count()
     }
 }
 
-/// The object behind [`Checkpoint::integrity`].
+/// Object behind [`Checkpoint::integrity`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of this document.
     pub format: u32,
-    /// The parts, sorted by kind and key.
+    /// Parts, sorted by kind and key.
     pub parts: Vec<PartRecord>,
 }
 
 impl Manifest {
-    /// The version that is written today.
+    /// Current version.
     pub const FORMAT: u32 = 1;
 
-    /// The manifest of these parts, in whatever order they come.
+    /// Creates the manifest of these parts, in any order.
     pub fn new(mut parts: Vec<PartRecord>) -> Self {
         parts.sort_by(|a, b| (a.kind, &a.key).cmp(&(b.kind, &b.key)));
         Self { format: Self::FORMAT, parts }

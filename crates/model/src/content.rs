@@ -1,37 +1,38 @@
-//! The content of a file: one chunk, a list of pieces, or a list of pieces and holes.
+//! Content of a file: one chunk, a list of pieces, or a list of pieces and holes.
 //!
-//! A list with holes is cut as if the zeros had been read: where a piece is [`HOLE_BYTES`] zeros, which is how zeros are cut, the list
-//! counts them and no chunk is stored. So files of equal bytes have equal pieces, with and without holes.
+//! A list with holes is cut as if the zeros had been read. A piece of [`HOLE_BYTES`] zeros, the length at
+//! which zeros are cut, is recorded as a hole and not stored. Files of equal bytes therefore have equal
+//! pieces, with and without holes.
 //!
-//! The list is an object of its own, so that an entry of a tree is the same size for every file.
+//! The list is a separate object, so that all tree entries of files have the same size.
 
 use crate::varint::{self, Reader};
 use crate::{ModelError, ObjectError, ObjectId, ObjectKind, ObjectSource};
 use std::sync::LazyLock;
 
-/// Files up to this size are one chunk; larger ones are cut into pieces by their content.
+/// Maximum size of a file that is stored as one chunk; larger files are cut by content.
 pub const WHOLE_BYTES_MAX: u64 = 256 * 1024;
-/// The shortest piece of a large file, except its last one.
+/// Minimum length of a piece, except the last one.
 pub const PIECE_BYTES_MIN: usize = 64 * 1024;
-/// The piece length that cutting aims at.
+/// Target length of a piece.
 pub const PIECE_BYTES_AVERAGE: usize = 256 * 1024;
-/// The longest piece, and so the longest chunk.
+/// Maximum length of a piece or chunk.
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
 
 const FORMAT: u8 = 1;
-/// The version of a list with holes.
+/// Version of a list with holes.
 const FORMAT_SPARSE: u8 = 2;
 
-/// The length in which holes are counted: that of the pieces that zeros are cut into.
+/// Unit of hole lengths: the length of the pieces that zeros are cut into.
 pub const HOLE_BYTES: u64 = PIECE_BYTES_MAX as u64;
-/// The name of a chunk of so many zeros.
+/// Id of a chunk of [`HOLE_BYTES`] zeros.
 static ZEROS: LazyLock<ObjectId> =
     LazyLock::new(|| ObjectId::of(ObjectKind::Chunk, &vec![0; PIECE_BYTES_MAX]));
 
-/// How the content of a file is stored.
+/// Storage form of a file's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// The id names one chunk that holds everything.
+    /// The id names one chunk with all bytes.
     Whole,
     /// The id names a list of pieces.
     Pieces,
@@ -39,46 +40,46 @@ pub enum Form {
     Sparse,
 }
 
-/// What a file holds: its length and the object that gives its bytes.
+/// Content of a file: its length and its root object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Content {
     /// Length in bytes.
     pub size: u64,
-    /// How `id` is to be read.
+    /// Interpretation of `id`.
     pub form: Form,
-    /// The chunk or the list of pieces.
+    /// Chunk or list of pieces.
     pub id: ObjectId,
 }
 
 impl Content {
-    /// The content that is these bytes in one chunk.
+    /// Returns the content of these bytes as one chunk.
     pub fn whole(bytes: &[u8]) -> Self {
         Self { size: bytes.len() as u64, form: Form::Whole, id: ObjectId::of(ObjectKind::Chunk, bytes) }
     }
 
-    /// The content of a file of which only the size is known. Nothing of it is stored.
+    /// Returns the content of a file with unknown bytes. None of it is stored.
     pub fn unread(size: u64) -> Self {
         Self { size, form: Form::Whole, id: ObjectId::from_bytes([0; 32]) }
     }
 
-    /// Whether only its size is known.
+    /// Returns true if only the size is known.
     pub fn is_unread(&self) -> bool {
         *self == Self::unread(self.size)
     }
 
-    /// The chunks that it needs, in order; holes need none.
+    /// Returns the required chunks in order; holes need none.
     ///
     /// # Errors
-    /// As [`Content::stretches`].
+    /// As for [`Content::stretches`].
     pub fn chunks(&self, source: &dyn ObjectSource) -> Result<Vec<Piece>, ObjectError> {
         let data = |stretch| if let Stretch::Data(piece) = stretch { Some(piece) } else { None };
         Ok(self.stretches(source)?.into_iter().filter_map(data).collect())
     }
 
-    /// Its bytes in order: pieces and holes. A whole file is one piece.
+    /// Returns the pieces and holes in order. A whole file is one piece.
     ///
     /// # Errors
-    /// When the list cannot be had, is malformed, or does not add up to the size.
+    /// When the list is missing, damaged or malformed, or does not add up to the size.
     pub fn stretches(&self, source: &dyn ObjectSource) -> Result<Vec<Stretch>, ObjectError> {
         if self.form == Form::Whole {
             return Ok(vec![Stretch::Data(Piece { size: self.size, id: self.id })]);
@@ -97,7 +98,7 @@ impl Content {
         Ok(stretches)
     }
 
-    /// Gives all of its bytes in order, each piece checked; a hole as zeros.
+    /// Passes all bytes in order to the callback, each piece verified; holes as zeros.
     ///
     /// # Errors
     /// When a list or a chunk is missing or damaged, or the callback fails.
@@ -121,10 +122,11 @@ impl Content {
         Ok(())
     }
 
-    /// Whether both are the same bytes. With and without holes they have different names; the pieces between are cut the same way.
+    /// Returns true if both have the same bytes. With and without holes they have different ids but equal
+    /// pieces.
     ///
     /// # Errors
-    /// When a list has to be looked at and cannot be.
+    /// When a required list cannot be read.
     pub fn same_bytes(&self, other: &Content, source: &dyn ObjectSource) -> Result<bool, ObjectError> {
         match (self.form, other.form) {
             (Form::Sparse, Form::Pieces) | (Form::Pieces, Form::Sparse) if self.size == other.size => {
@@ -135,36 +137,36 @@ impl Content {
     }
 }
 
-/// One piece of a file.
+/// Piece of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     /// Length in bytes.
     pub size: u64,
-    /// The chunk that holds it.
+    /// Chunk with its bytes.
     pub id: ObjectId,
 }
 
 impl Piece {
-    /// Its bytes.
+    /// Loads its bytes.
     ///
     /// # Errors
     /// When its chunk is missing or damaged, or has another length.
     pub fn load(&self, source: &dyn ObjectSource) -> Result<Vec<u8>, ObjectError> {
         let bytes = source.get(ObjectKind::Chunk, self.id)?;
         if bytes.len() as u64 != self.size {
-            let what = "a piece has another length than its list says".to_owned();
+            let what = "a piece differs in length from its list".to_owned();
             return Err(ObjectError::Damaged { id: self.id, what });
         }
         Ok(bytes)
     }
 }
 
-/// A stretch of a file.
+/// Range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stretch {
-    /// The bytes of a piece.
+    /// Bytes of a piece.
     Data(Piece),
-    /// So many zeros that no chunk holds; a multiple of [`HOLE_BYTES`].
+    /// Number of zeros without a chunk; a multiple of [`HOLE_BYTES`].
     Hole(u64),
 }
 
@@ -178,7 +180,7 @@ impl Stretch {
     }
 }
 
-/// The same bytes with every piece of [`HOLE_BYTES`] zeros as a hole, and holes as long as they can be.
+/// Returns the same bytes with every piece of [`HOLE_BYTES`] zeros as a hole, and adjacent holes merged.
 pub fn with_holes(stretches: impl IntoIterator<Item = Stretch>) -> Vec<Stretch> {
     let mut out: Vec<Stretch> = Vec::new();
     for stretch in stretches {
@@ -191,7 +193,7 @@ pub fn with_holes(stretches: impl IntoIterator<Item = Stretch>) -> Vec<Stretch> 
     out
 }
 
-/// The bytes of a list of pieces.
+/// Encodes a list of pieces.
 pub fn encode_pieces(pieces: &[Piece]) -> Vec<u8> {
     let mut out = Vec::with_capacity(1 + pieces.len() * 36);
     out.push(FORMAT);
@@ -201,7 +203,7 @@ pub fn encode_pieces(pieces: &[Piece]) -> Vec<u8> {
     out
 }
 
-/// The bytes of a list of pieces and holes, as [`with_holes`] gives it.
+/// Encodes a list of pieces and holes in the form of [`with_holes`].
 pub fn encode_sparse(stretches: &[Stretch]) -> Vec<u8> {
     let mut out = vec![FORMAT_SPARSE];
     for stretch in stretches {
@@ -221,10 +223,10 @@ fn put_piece(out: &mut Vec<u8>, piece: &Piece) {
     out.extend_from_slice(piece.id.as_bytes());
 }
 
-/// Reads a list of pieces.
+/// Decodes a list of pieces.
 ///
 /// # Errors
-/// When the bytes do not follow the format.
+/// When the bytes are malformed.
 pub fn decode_pieces(bytes: &[u8]) -> Result<Vec<Piece>, ModelError> {
     let mut reader = Reader::new(bytes, "list of pieces");
     if reader.byte()? != FORMAT {
@@ -239,10 +241,10 @@ pub fn decode_pieces(bytes: &[u8]) -> Result<Vec<Piece>, ModelError> {
     Ok(pieces)
 }
 
-/// Reads a list of pieces and holes; any but the canonical bytes are refused.
+/// Decodes a list of pieces and holes; refuses bytes that are not canonical.
 ///
 /// # Errors
-/// When the bytes do not follow the format.
+/// When the bytes are malformed.
 pub fn decode_sparse(bytes: &[u8]) -> Result<Vec<Stretch>, ModelError> {
     let mut reader = Reader::new(bytes, "list of pieces and holes");
     if reader.byte()? != FORMAT_SPARSE {
@@ -253,14 +255,14 @@ pub fn decode_sparse(bytes: &[u8]) -> Result<Vec<Stretch>, ModelError> {
         stretches.push(match reader.number()? {
             0 => {
                 let size = reader.number()?.checked_mul(HOLE_BYTES).filter(|size| *size > 0);
-                Stretch::Hole(size.ok_or_else(|| reader.malformed("a hole has an impossible length"))?)
+                Stretch::Hole(size.ok_or_else(|| reader.malformed("a hole has an invalid length"))?)
             }
             size => Stretch::Data(take_piece(&mut reader, size)?),
         });
     }
     let is_hole = |stretch: &Stretch| matches!(stretch, Stretch::Hole(_));
     if !stretches.iter().any(is_hole) || with_holes(stretches.iter().copied()) != stretches {
-        return Err(reader.malformed("its holes are not written as they should be"));
+        return Err(reader.malformed("its holes are not canonical"));
     }
     reader.finish()?;
     Ok(stretches)
@@ -268,7 +270,7 @@ pub fn decode_sparse(bytes: &[u8]) -> Result<Vec<Stretch>, ModelError> {
 
 fn take_piece(reader: &mut Reader<'_>, size: u64) -> Result<Piece, ModelError> {
     if size == 0 || size > PIECE_BYTES_MAX as u64 {
-        return Err(reader.malformed("a piece has an impossible length"));
+        return Err(reader.malformed("a piece has an invalid length"));
     }
     Ok(Piece { size, id: ObjectId::from_bytes(reader.hash()?) })
 }
@@ -345,7 +347,7 @@ mod tests {
         ] {
             assert!(!content.same_bytes(&other, &memory).is_ok_and(|same| same), "{other:?}");
         }
-        // Fifteen terabytes of nothing take a few bytes.
+        // Fifteen terabytes of zeros take a few bytes.
         let huge = [Stretch::Hole(15 << 40)];
         assert!(encode_sparse(&huge).len() < 8);
         assert_eq!(sparse(&memory, 15 << 40, &huge).stretches(&memory).unwrap(), huge);
@@ -369,7 +371,7 @@ mod tests {
         refused(2 * size, &encode_sparse(&[hole(1), Stretch::Data(zeros())]));
         refused(0, &encode_sparse(&[hole(0)]));
         refused(size + 1, &encode_sparse(&[hole(1)]));
-        // More than there can be, alone and together.
+        // Above the maximum, singly and in sum.
         refused(0, &[FORMAT_SPARSE, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
         let most = Stretch::Hole(u64::MAX / HOLE_BYTES * HOLE_BYTES);
         refused(size - 1, &encode_sparse(&[most, Stretch::Data(piece(9)), most]));

@@ -1,41 +1,41 @@
-//! What a capture left out, and why: coverage is never silent.
+//! Coverage: the paths that a capture left out, with the reasons.
 
 use crate::RelPath;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Why something is not in a checkpoint.
+/// Reason why a path is not in a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// The inside of a `.git`: git's own business.
+    /// Inside of a `.git`.
     Git,
     /// Safepoint's own folder.
     OwnFolder,
-    /// A directory marked as a cache by a `CACHEDIR.TAG`.
+    /// Directory marked as a cache by a `CACHEDIR.TAG`.
     CacheDirectory,
     /// Excluded by `.safepointignore` or the configuration.
     Ignored,
-    /// A socket, FIFO or device.
+    /// Socket, FIFO or device.
     SpecialFile,
-    /// Another file system is mounted there.
+    /// Mount point of another file system.
     MountPoint,
-    /// It could not be read.
+    /// Unreadable.
     Unreadable,
-    /// It lies below the limit of nesting that is captured.
+    /// Deeper than the supported nesting.
     TooDeep,
-    /// It was in the checkpoint and was taken out for good.
+    /// Permanently removed from the checkpoint.
     Purged,
-    /// What SQLite keeps beside a database while it is open, and makes again.
+    /// Temporary file of an open SQLite database, which SQLite recreates.
     DatabaseSidecar,
-    /// The home of another Safepoint: its checkpoints come and go by their own rules.
+    /// Home of another Safepoint installation, which manages its own checkpoints.
     OtherHome,
-    /// It is large, changed, and outside of the paths that a rollback was about.
+    /// Large, changed, and outside the paths of a rollback.
     NotChosen,
 }
 
 impl Why {
-    /// Whether it was left out against our will.
+    /// Returns true if it was left out involuntarily.
     pub fn is_lack(self) -> bool {
         matches!(self, Why::Unreadable | Why::TooDeep)
     }
@@ -55,36 +55,36 @@ impl fmt::Display for Why {
             Why::Purged => "purged",
             Why::DatabaseSidecar => "a temporary file of a SQLite database",
             Why::OtherHome => "the home of another Safepoint",
-            Why::NotChosen => "large, and outside of the chosen paths",
+            Why::NotChosen => "large, and outside the chosen paths",
         })
     }
 }
 
-/// One thing that was left out, with everything below it.
+/// Path that was left out, with everything below it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Where.
+    /// Path of the entry.
     pub path: RelPath,
-    /// Why.
+    /// Reason.
     pub why: Why,
 }
 
-/// What a capture could not or did not take.
+/// Paths that a capture did not or could not take.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Coverage {
-    /// Left out, sorted by path.
+    /// Paths left out, sorted.
     pub skipped: Vec<Skipped>,
-    /// Captured, but changing all the while: what is stored may be a mixture of two moments.
+    /// Paths that changed during the capture; their content may mix two states.
     pub unsettled: Vec<RelPath>,
 }
 
 impl Coverage {
-    /// Whether this path, or something above it, was left out.
+    /// Returns true if this path or a parent was left out.
     pub fn leaves_out(&self, path: &RelPath) -> bool {
         self.skipped.iter().any(|skipped| path.is_within(&skipped.path))
     }
 
-    /// What was left out at or below this path.
+    /// Returns the entries left out at or below this path.
     pub fn left_out_within<'a>(&'a self, path: &'a RelPath) -> impl Iterator<Item = &'a Skipped> {
         self.skipped.iter().filter(move |skipped| skipped.path.is_within(path))
     }

@@ -1,32 +1,32 @@
-//! Canonical JSON: the one way in which a value is written, so that equal values have equal bytes.
+//! Canonical JSON: the unique encoding of a value, so that equal values have equal bytes.
 //!
-//! Keys are sorted, there is no white space, and numbers stand as `serde_json` prints them.
+//! Keys are sorted, there is no white space, and numbers are formatted by `serde_json`.
 
 use crate::{ModelError, ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The canonical bytes of a value.
+/// Returns the canonical bytes of a value.
 ///
 /// # Errors
 /// When the value has no JSON form (a map whose keys are not strings).
 pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, ModelError> {
     let no_json = |_| ModelError::Malformed { what: "document", why: "the value has no JSON form" };
-    // Through a Value, because its maps are sorted by key.
+    // Through a `Value`, because its maps are sorted by key.
     let value = serde_json::to_value(value).map_err(no_json)?;
     serde_json::to_vec(&value).map_err(no_json)
 }
 
-/// Reads a document.
+/// Decodes a document.
 ///
 /// # Errors
-/// When the bytes are not JSON, or not of this shape.
+/// When the bytes are not JSON of this shape.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ModelError> {
     serde_json::from_slice(bytes)
         .map_err(|_| ModelError::Malformed { what: "document", why: "it is not JSON of the expected shape" })
 }
 
-/// Keeps a value as a document.
+/// Stores a value as a document.
 ///
 /// # Errors
 /// When it has no JSON form, or the sink fails.
@@ -35,7 +35,7 @@ pub fn store<T: Serialize>(sink: &dyn ObjectSink, value: &T) -> Result<ObjectId,
     sink.put(ObjectKind::Document, &bytes)
 }
 
-/// Reads a value that was kept as a document.
+/// Loads a value from a document.
 ///
 /// # Errors
 /// When it is missing, damaged or of another shape.

@@ -1,76 +1,76 @@
-//! The one error of this crate: something that was given or read is not what it must be.
+//! Error of this crate: an invalid value.
 
 use thiserror::Error;
 
-/// Why a value from outside is not accepted.
+/// Reason why a value is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModelError {
-    /// An id is neither a ULID nor a UUID.
-    #[error("{given:?} is not an id: expected 26 letters and digits (ULID) or the UUID form")]
+    /// The id is neither a ULID nor a UUID.
+    #[error("{given:?} is not an id: expected a ULID (26 letters and digits) or a UUID")]
     Id {
-        /// What was given.
+        /// Given value.
         given: String,
     },
-    /// An object hash is not 64 hexadecimal digits.
+    /// The object hash is not 64 hexadecimal digits.
     #[error("{given:?} is not an object hash: expected 64 hexadecimal digits")]
     Hash {
-        /// What was given.
+        /// Given value.
         given: String,
     },
-    /// A word is not one of the words allowed there.
+    /// The word is not one of the allowed words.
     #[error("{given:?} is not a {what}: expected one of {allowed}")]
     Word {
-        /// What kind of word was expected.
+        /// Kind of the expected word.
         what: &'static str,
-        /// What was given.
+        /// Given value.
         given: String,
-        /// The words that are allowed, for people.
+        /// Allowed words, for people.
         allowed: String,
     },
-    /// A path would leave the workspace or cannot be the name of a file.
+    /// The path leaves the workspace or is not a valid file name.
     #[error("{given:?} is not a path inside a workspace: {why}")]
     Path {
-        /// What was given, made printable.
+        /// Given path, printable.
         given: String,
-        /// The rule that it breaks.
+        /// Violated rule.
         why: &'static str,
     },
-    /// The bytes of an object do not follow the format.
+    /// The bytes of an object are malformed.
     #[error("malformed {what}: {why}")]
     Malformed {
-        /// Which kind of object.
+        /// Kind of object.
         what: &'static str,
-        /// The rule that it breaks.
+        /// Violated rule.
         why: &'static str,
     },
-    /// A time is not a time.
+    /// The time is invalid.
     #[error("{given:?} is not a time: expected RFC 3339, such as 2026-01-31T12:00:00Z")]
     Time {
-        /// What was given.
+        /// Given value.
         given: String,
     },
-    /// A length of time is not one.
-    #[error("{given:?} is not a length of time: {why}; expected something like 30s, 90m, 36h, 7d or 2w")]
+    /// The duration is invalid.
+    #[error("{given:?} is not a duration: {why}; expected a value such as 30s, 90m, 36h, 7d or 2w")]
     Span {
-        /// What was given.
+        /// Given value.
         given: String,
-        /// The rule that it breaks.
+        /// Violated rule.
         why: &'static str,
     },
-    /// A value breaks a rule.
-    #[error("{what} is not accepted: {why}")]
+    /// The value violates a rule.
+    #[error("invalid {what}: {why}")]
     Value {
-        /// Which value.
+        /// Kind of value.
         what: &'static str,
-        /// The rule that it breaks.
+        /// Violated rule.
         why: String,
     },
-    /// A checkpoint reference cannot be understood.
-    #[error("{given:?} does not name a checkpoint: {why}")]
+    /// The checkpoint reference is invalid.
+    #[error("{given:?} is not a checkpoint reference: {why}")]
     Reference {
-        /// What was given.
+        /// Given value.
         given: String,
-        /// The rule that it breaks.
+        /// Violated rule.
         why: &'static str,
     },
 }

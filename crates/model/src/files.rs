@@ -1,4 +1,4 @@
-//! The document of a part that holds the files of a workspace.
+//! Document of a part with the files of a workspace.
 
 use crate::coverage::Coverage;
 use crate::rollback::Expected;
@@ -6,54 +6,54 @@ use crate::tree::{Entry, Node};
 use crate::{ObjectError, ObjectId, ObjectSource, RelPath, document};
 use serde::{Deserialize, Serialize};
 
-/// What the folder of a part was there for.
+/// Purpose of the folder of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlaceKind {
-    /// Somebody works there.
+    /// Folder of a project.
     #[default]
     Project,
-    /// An agent's configuration or memory lies there.
+    /// Configuration or memory of an agent.
     Agent,
     /// Safepoint's own home.
     Home,
 }
 
-/// A folder that is none here: what an import keeps of the place where its files were.
+/// Folder on another machine, as recorded by an import.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Elsewhere {
-    /// What people called it.
+    /// Name for people.
     pub name: String,
-    /// Where it was, from the root of the system on.
+    /// Original path from the file system root.
     pub root: RelPath,
-    /// What it was for.
+    /// Purpose.
     pub kind: PlaceKind,
 }
 
-/// What stands in the document: the root directory, and where the coverage is.
+/// Content of the document: the root directory, and the id of the coverage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesDocument {
     /// Version of this document.
     pub format: u32,
-    /// The root directory: its tree, its mode, its attributes. The name says nothing.
+    /// Root directory: its tree, mode and attributes. The name is unused.
     pub root: Expected,
     /// Entries below it.
     pub count: u64,
     /// Bytes in its files.
     pub bytes: u64,
-    /// The document with the coverage, apart because it seldom changes.
+    /// Document with the coverage; separate because it rarely changes.
     pub coverage: ObjectId,
-    /// The folder, where it is none here and the files came by an import.
+    /// Original folder, if the files were imported from another machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elsewhere: Option<Elsewhere>,
 }
 
 impl FilesDocument {
-    /// The version that is written today.
+    /// Current version.
     pub const FORMAT: u32 = 1;
 
-    /// Reads the document and checks what can be checked without reading further.
+    /// Loads the document and checks it without reading further objects.
     ///
     /// # Errors
     /// When it is missing, damaged, of a newer version, or its root is not a directory.
@@ -62,7 +62,7 @@ impl FilesDocument {
         if document.format != Self::FORMAT {
             return Err(ObjectError::Damaged {
                 id,
-                what: format!("its format {} is not known", document.format),
+                what: format!("its format {} is unsupported", document.format),
             });
         }
         if document.tree().is_none() {
@@ -71,7 +71,7 @@ impl FilesDocument {
         Ok(document)
     }
 
-    /// The root's tree.
+    /// Returns the tree of the root.
     pub fn tree(&self) -> Option<ObjectId> {
         match self.root.entry.node {
             Node::Directory(tree) => Some(tree),
@@ -79,15 +79,15 @@ impl FilesDocument {
         }
     }
 
-    /// The root as an entry without a name.
+    /// Returns the root as an entry without a name.
     pub fn root_entry(&self) -> Entry {
         Entry { name: Vec::new(), ..self.root.entry.clone() }
     }
 
-    /// What was left out.
+    /// Loads the coverage.
     ///
     /// # Errors
-    /// When the document with it is missing or damaged.
+    /// When its document is missing or damaged.
     pub fn coverage(&self, source: &dyn ObjectSource) -> Result<Coverage, ObjectError> {
         document::load(source, self.coverage)
     }
@@ -119,7 +119,7 @@ mod tests {
             assert!(matches!(error, ObjectError::Damaged { .. }), "{error}");
         }
         assert!(good.coverage(&memory).is_err());
-        // What is not said takes no room, so that files of a folder that is here have the name that they always had.
+        // An absent field takes no space, so that files of a local folder keep their id.
         let place = Elsewhere {
             name: "shop".to_owned(),
             root: RelPath::new("srv/shop").unwrap(),

@@ -1,31 +1,31 @@
-//! The document of a part that notes the state of a git repository, and what a rollback moved in it.
+//! Document of a part with the state of a git repository, and with the changes of a rollback to it.
 
 use crate::content::{Content, Form};
 use crate::{ObjectError, ObjectId, ObjectSource, RelPath, document};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a ref names: an object, or another ref.
+/// Target of a ref: an object or another ref.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GitTarget {
-    /// An object, by its name in hexadecimal digits.
+    /// Object, by its hexadecimal id.
     Id(String),
     /// Another ref, by its full name.
     Ref(RelPath),
 }
 
-/// Every ref with what it names. A document of its own, because it seldom changes.
+/// All refs with their targets. A separate document, because it rarely changes.
 pub type GitRefs = Vec<(RelPath, GitTarget)>;
 
-/// Bytes that are kept as the content of a file would be.
+/// Bytes stored like the content of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptBytes {
-    /// How many.
+    /// Length.
     pub size: u64,
-    /// Whether they are cut into pieces.
+    /// True if they are cut into pieces.
     pub pieces: bool,
-    /// The chunk or the list of pieces.
+    /// Chunk or list of pieces.
     pub id: ObjectId,
 }
 
@@ -42,46 +42,46 @@ impl From<KeptBytes> for Content {
     }
 }
 
-/// What stands in the document.
+/// Content of the document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitDocument {
     /// Version of this document.
     pub format: u32,
-    /// How objects are named there: `sha1` or `sha256`.
+    /// Hash algorithm of the repository: `sha1` or `sha256`.
     pub object_format: String,
-    /// What HEAD names.
+    /// Target of HEAD.
     pub head: GitTarget,
-    /// The commit that HEAD is at; nothing before the first one.
+    /// Commit of HEAD, or `None` before the first commit.
     pub commit: Option<String>,
-    /// The document with all refs.
+    /// Document with all refs.
     pub refs: ObjectId,
-    /// The index, byte for byte; nothing where there was none.
+    /// Index, byte for byte, or `None` if it was missing.
     pub index: Option<KeptBytes>,
-    /// What was under way: `merge`, `rebase` and so on.
+    /// Operation in progress: `merge`, `rebase` and so on.
     pub operation: Option<String>,
-    /// In a safety checkpoint, what its rollback moves.
+    /// In a safety checkpoint, the changes of its rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moves: Option<GitMove>,
 }
 
-/// What a rollback moves in a repository, from where to where: enough to take it back after a crash.
+/// Changes of a rollback to a repository, old and new: enough to undo them after a crash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitMove {
-    /// What HEAD names before and after.
+    /// Target of HEAD before and after.
     pub head: (GitTarget, GitTarget),
-    /// The branch whose commit changes, and its commits before and after.
+    /// Branch whose commit changes, and its commits before and after.
     pub branch: Option<(RelPath, Option<String>, Option<String>)>,
-    /// The index before and after.
+    /// Index before and after.
     pub index: (Option<KeptBytes>, Option<KeptBytes>),
-    /// Whether the files went along.
+    /// True if the files were rolled back, too.
     pub files: bool,
 }
 
 impl GitDocument {
-    /// The version that is written today.
+    /// Current version.
     pub const FORMAT: u32 = 1;
 
-    /// Reads the document.
+    /// Loads the document.
     ///
     /// # Errors
     /// When it is missing, damaged, or of a newer version.
@@ -89,11 +89,11 @@ impl GitDocument {
         let document: Self = document::load(source, id)?;
         match document.format {
             Self::FORMAT => Ok(document),
-            other => Err(ObjectError::Damaged { id, what: format!("its format {other} is not known") }),
+            other => Err(ObjectError::Damaged { id, what: format!("its format {other} is unsupported") }),
         }
     }
 
-    /// The branch that HEAD was on.
+    /// Returns the branch that HEAD was on.
     pub fn branch(&self) -> Option<&RelPath> {
         match &self.head {
             GitTarget::Ref(name) => Some(name),
@@ -101,7 +101,7 @@ impl GitDocument {
         }
     }
 
-    /// The contents that it needs beside the document with the refs.
+    /// Returns the required contents besides the document with the refs.
     pub fn contents(&self) -> impl Iterator<Item = Content> {
         let moved = self.moves.as_ref().map(|moves| [moves.index.0, moves.index.1]);
         let all = [self.index].into_iter().chain(moved.into_iter().flatten()).flatten();

@@ -1,46 +1,46 @@
-//! The name of an object: BLAKE3 over its kind, its length and its bytes.
+//! Object id: BLAKE3 over the kind, the length and the bytes of an object.
 
 use crate::ModelError;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// What an object is. The number is part of the format and of every hash.
+/// Kind of object. The number is part of the format and of every hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ObjectKind {
     /// Bytes of a file: all of a small one, a piece of a large one.
     Chunk = 1,
-    /// The list of the pieces of a large file.
+    /// List of the pieces of a large file.
     Pieces = 2,
-    /// One directory.
+    /// Directory.
     Tree = 3,
     /// Canonical JSON.
     Document = 4,
 }
 
 impl ObjectKind {
-    /// Every kind, for loops over all of them.
+    /// All kinds.
     pub const ALL: [ObjectKind; 4] =
         [ObjectKind::Chunk, ObjectKind::Pieces, ObjectKind::Tree, ObjectKind::Document];
 
-    /// The number that stands in the format.
+    /// Returns the number used in the format.
     pub fn code(self) -> u8 {
         self as u8
     }
 
-    /// The kind with this number, if there is one.
+    /// Returns the kind with this number, if any.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.code() == code)
     }
 }
 
-/// The name of an object. Two objects with the same name are the same object.
+/// Id of an object. Two objects with the same id are the same object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId([u8; 32]);
 
 impl ObjectId {
-    /// Names these bytes as an object of this kind.
+    /// Computes the id of these bytes as an object of this kind.
     pub fn of(kind: ObjectKind, bytes: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new();
         let mut head = [0u8; 9];
@@ -51,12 +51,12 @@ impl ObjectId {
         Self(hasher.finalize().into())
     }
 
-    /// The id with these bytes.
+    /// Returns the id with these bytes.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The 32 bytes.
+    /// Returns the 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

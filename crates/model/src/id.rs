@@ -1,6 +1,6 @@
-//! Ids of the domain: ULIDs, one type per thing, also readable in UUID form.
+//! Domain ids: ULIDs with one type per entity, also accepted in UUID form.
 //!
-//! Making a new id takes a clock and randomness and is therefore done by the library above.
+//! Creating an id needs a clock and randomness, and is therefore done by the library above.
 
 use crate::ModelError;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -8,13 +8,13 @@ use std::fmt;
 use std::str::FromStr;
 use ulid::Ulid;
 
-/// The 128 bits as 32 hexadecimal digits in groups, as other systems expect a UUID.
+/// Formats the 128 bits as a UUID.
 fn uuid_form(bits: u128) -> String {
     let hex = format!("{bits:032x}");
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// Reads the ULID or the UUID form; nothing else.
+/// Parses the ULID or the UUID form.
 fn parse_bits(text: &str) -> Option<u128> {
     match text.len() {
         26 if text.is_ascii() && text.as_bytes()[0] <= b'7' => Ulid::from_string(text).ok().map(u128::from),
@@ -41,17 +41,17 @@ macro_rules! id_type {
         pub struct $name(u128);
 
         impl $name {
-            /// The id with these bits.
+            /// Returns the id with these bits.
             pub fn from_bits(bits: u128) -> Self {
                 Self(bits)
             }
 
-            /// The 128 bits, time first.
+            /// Returns the 128 bits, time first.
             pub fn bits(self) -> u128 {
                 self.0
             }
 
-            /// The same bits in UUID form.
+            /// Returns the UUID form.
             pub fn to_uuid(self) -> String {
                 uuid_form(self.0)
             }
@@ -92,19 +92,19 @@ macro_rules! id_type {
 }
 
 id_type! {
-    /// Names a checkpoint.
+    /// Id of a checkpoint.
     CheckpointId
 }
 id_type! {
-    /// Names a registered workspace.
+    /// Id of a registered workspace.
     WorkspaceId
 }
 id_type! {
-    /// Names a rollback, an undo or a redo.
+    /// Id of a rollback, an undo or a redo.
     RollbackId
 }
 id_type! {
-    /// Names a session of an agent.
+    /// Id of a session of an agent.
     SessionId
 }
 

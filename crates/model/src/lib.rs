@@ -1,7 +1,7 @@
-//! What things are: ids, objects, trees, checkpoints, rollbacks, sessions, and their canonical bytes.
+//! Domain types: ids, objects, trees, checkpoints, rollbacks, sessions, and their canonical bytes.
 //!
-//! No I/O, no clock, no randomness: the same input gives the same bytes, today and in ten years.
-//! Everything that is decoded here was read from a disk and is treated as hostile.
+//! No I/O, no clock, no randomness: the same input always gives the same bytes. All decoded input is treated
+//! as hostile.
 
 pub mod access;
 pub mod agent;
@@ -32,7 +32,7 @@ pub mod time;
 pub mod tree;
 mod varint;
 
-/// The first bytes of the file `store/format` in every home of Safepoint.
+/// First bytes of the file `store/format` in every Safepoint home.
 pub const STORE_MAGIC: &str = "safepoint store ";
 
 pub use bytes::Bytes;

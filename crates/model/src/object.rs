@@ -1,6 +1,7 @@
-//! The two sides of any place that keeps objects: a source to read from, a sink to write to.
+//! Interfaces of an object store: a source to read from, a sink to write to.
 //!
-//! The store implements them; the workspace and the library use them, and so the rooms need not know each other.
+//! The store implements them; the workspace and the library use them, so that these crates do not depend on
+//! each other.
 
 use crate::content::Content;
 use crate::{ObjectId, ObjectKind};
@@ -8,91 +9,91 @@ use std::io::{self, Read};
 use std::ops::Range;
 use thiserror::Error;
 
-/// Why an object could not be read or kept.
+/// Reason why an object could not be read or stored.
 #[derive(Debug, Error)]
 pub enum ObjectError {
-    /// Nothing has this name.
+    /// The object is missing.
     #[error("object {id} is missing")]
     Missing {
-        /// What was asked for.
+        /// Requested object.
         id: ObjectId,
     },
-    /// Something is there, and it is not what its name says.
+    /// The object does not match its id.
     #[error("object {id} is damaged: {what}")]
     Damaged {
-        /// What was asked for.
+        /// Requested object.
         id: ObjectId,
-        /// What is wrong with it.
+        /// Description of the damage.
         what: String,
     },
-    /// The bytes that were to be kept could not be read.
-    #[error("cannot read the content that was to be stored")]
+    /// The bytes to be stored could not be read.
+    #[error("cannot read the content to be stored")]
     Input(#[source] io::Error),
-    /// The place itself failed.
-    #[error("the object store failed")]
+    /// The store itself failed.
+    #[error("cannot access the object store")]
     Store(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// A place to read objects from. What it returns has been checked against the name.
+/// Source of objects. Returned bytes are verified against the id.
 pub trait ObjectSource: Sync {
-    /// The bytes of an object.
+    /// Returns the bytes of an object.
     ///
     /// # Errors
-    /// When it is missing, damaged, of another kind, or the place fails.
+    /// When it is missing, damaged, of another kind, or the store fails.
     fn get(&self, kind: ObjectKind, id: ObjectId) -> Result<Vec<u8>, ObjectError>;
 }
 
-/// A place to keep objects in. Nothing counts as kept before the owner of the sink has made it durable.
+/// Sink for objects. No object is committed before the owner of the sink has made it durable.
 pub trait ObjectSink: Sync {
-    /// Keeps these bytes, once, however often they are given.
+    /// Stores these bytes if they are missing.
     ///
     /// # Errors
-    /// When the place fails.
+    /// When the store fails.
     fn put(&self, kind: ObjectKind, bytes: &[u8]) -> Result<ObjectId, ObjectError>;
 
-    /// Keeps a directory. `below` are things it leads to that were put just now. Where one of them is new the directory is new, as
-    /// nothing is kept that leads to what is not there: nobody needs to look whether it is.
+    /// Stores a directory. `below` are entries that were put just before. If one of them is new, the
+    /// directory is new and need not be looked up: no stored directory refers to a missing object.
     ///
     /// # Errors
-    /// When the place fails.
+    /// When the store fails.
     fn put_tree(&self, bytes: &[u8], below: &[ObjectId]) -> Result<ObjectId, ObjectError> {
         let _ = below;
         self.put(ObjectKind::Tree, bytes)
     }
 
-    /// Is told what an object is that is kept already, as it may be asked for soon. What is told is not believed before it is checked.
+    /// Hints that a stored object may soon be read. The bytes are verified before use.
     fn recall(&self, kind: ObjectKind, id: ObjectId, bytes: &[u8]) {
         let _ = (kind, id, bytes);
     }
 
-    /// Keeps everything that the reader gives, cut into pieces where it is long.
-    /// `size_hint` is what the caller expects; the result says what really came.
+    /// Stores all bytes of the reader, cut into pieces if long. `size_hint` is the expected length; the
+    /// result has the actual one.
     ///
     /// # Errors
-    /// When the reader or the place fails.
+    /// When the reader or the store fails.
     fn put_content(&self, size_hint: u64, reader: &mut dyn Read) -> Result<Content, ObjectError>;
 
-    /// Keeps a file of this size whose holes need not be read. The result says what really came.
+    /// Stores a file of this size without reading its holes. The result has the actual length.
     ///
     /// # Errors
-    /// When the reader or the place fails.
+    /// When the reader or the store fails.
     fn put_sparse(&self, size: u64, reader: &mut dyn SparseRead) -> Result<Content, ObjectError> {
         self.put_content(size, reader)
     }
 }
 
-/// A file that knows where its holes are.
+/// File with known holes.
 pub trait SparseRead: Read {
-    /// The first stretch of data at or after an offset; nothing where only a hole follows.
+    /// Returns the first range of data at or after an offset, or `None` if only a hole follows.
     ///
     /// # Errors
-    /// When the file cannot be asked.
+    /// When the file cannot be queried.
     fn data_from(&mut self, at: u64) -> io::Result<Option<Range<u64>>>;
 
-    /// Makes the next reading begin at an offset.
+    /// Sets the offset of the next read.
     fn go_to(&mut self, at: u64);
 
-    /// Whether zeros count as a hole even where they are data: it had holes once.
+    /// Returns true if zeros in data count as a hole because the file had holes before.
     fn keeps_holes(&self) -> bool {
         false
     }
@@ -100,7 +101,7 @@ pub trait SparseRead: Read {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    //! A map in memory, for the tests of this crate.
+    //! Object store in memory, for the tests of this crate.
     use super::*;
     use std::collections::BTreeMap;
     use std::sync::Mutex;

@@ -1,4 +1,5 @@
-//! Parts that other programs bring: how such a kind is named, and a document whose references can be read without that program.
+//! Parts of other programs: their kind names, and a document whose references can be read without that
+//! program.
 
 use crate::content::Content;
 use crate::git::KeptBytes;
@@ -8,10 +9,11 @@ use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;
 
-/// A name is no longer than this.
+/// Maximum length of a name.
 const NAME_BYTES_MAX: usize = 31;
 
-/// The name of a kind of part that another program brings, such as `kv.example`. The dot tells it from the kinds that are known here.
+/// Name of a part kind of another program, such as `kv.example`. The dot distinguishes it from built-in
+/// kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OutsideKind {
     bytes: [u8; NAME_BYTES_MAX],
@@ -19,7 +21,7 @@ pub struct OutsideKind {
 }
 
 impl OutsideKind {
-    /// The name itself.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
     }
@@ -34,10 +36,10 @@ impl FromStr for OutsideKind {
         let good = text.len() <= NAME_BYTES_MAX && text.contains('.') && text.split('.').all(word);
         if !good {
             let why = format!(
-                "{text:?} is not two or more words of lower case letters, digits, - and _ with dots between them, \
-                 of {NAME_BYTES_MAX} bytes at most"
+                "{text:?} must be two or more words of lower case letters, digits, - and _, separated by dots, \
+                 of at most {NAME_BYTES_MAX} bytes"
             );
-            return Err(ModelError::Value { what: "a kind of part", why });
+            return Err(ModelError::Value { what: "part kind", why });
         }
         let mut bytes = [0; NAME_BYTES_MAX];
         bytes[..text.len()].copy_from_slice(text.as_bytes());
@@ -51,38 +53,38 @@ impl fmt::Debug for OutsideKind {
     }
 }
 
-/// What a checkpoint holds of a part that another program brought.
+/// Document of a part of another program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OutsideDocument {
     /// Version of this document.
     pub format: u32,
-    /// The program, as people know it. It is named where its code is missing.
+    /// Name of the program, reported if its code is missing.
     pub program: String,
-    /// Everything that it keeps in the store.
+    /// All contents that it stores.
     pub contents: Vec<KeptBytes>,
-    /// What only the program understands.
+    /// Data that only the program understands.
     pub body: Value,
 }
 
 impl OutsideDocument {
-    /// The version that is written today.
+    /// Current version.
     pub const FORMAT: u32 = 1;
 
-    /// A document of today's version.
+    /// Creates a document of the current version.
     pub fn new(program: impl Into<String>, contents: Vec<Content>, body: Value) -> Self {
         let contents = contents.into_iter().map(KeptBytes::from).collect();
         Self { format: Self::FORMAT, program: program.into(), contents, body }
     }
 
-    /// Keeps the document.
+    /// Stores the document.
     ///
     /// # Errors
-    /// When the place fails.
+    /// When the store fails.
     pub fn store(&self, sink: &dyn ObjectSink) -> Result<ObjectId, ObjectError> {
         document::store(sink, self)
     }
 
-    /// Reads the document.
+    /// Loads the document.
     ///
     /// # Errors
     /// When it is missing, damaged, or of a newer version.
@@ -90,17 +92,14 @@ impl OutsideDocument {
         let document: Self = document::load(source, id)?;
         match document.format {
             Self::FORMAT => Ok(document),
-            other => Err(ObjectError::Damaged {
-                id,
-                what: format!("it is of version {other}, which is not known here"),
-            }),
+            other => Err(ObjectError::Damaged { id, what: format!("its version {other} is unsupported") }),
         }
     }
 
-    /// All bytes of one of the contents.
+    /// Reads all bytes of one content.
     ///
     /// # Errors
-    /// When there is no such content, or it is missing or damaged.
+    /// When the number is out of range, or the content is missing or damaged.
     pub fn read(&self, source: &dyn ObjectSource, number: usize) -> Result<Vec<u8>, ObjectError> {
         let mut bytes = Vec::new();
         if let Some(kept) = self.contents.get(number) {

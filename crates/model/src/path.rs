@@ -1,6 +1,6 @@
-//! A path inside a workspace: bytes, relative, never climbing.
+//! Path inside a workspace: bytes, relative, without `..`.
 //!
-//! Names on Linux are bytes. In JSON a path is a string where it is UTF-8, else `{"bytes": "<base64>"}`.
+//! Names on Linux are bytes. In JSON a path is a string if it is UTF-8, else `{"bytes": "<base64>"}`.
 
 use crate::ModelError;
 use crate::text::write_printable;
@@ -9,39 +9,39 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// The longest name of one entry that Linux file systems hold.
+/// Maximum length of a name on Linux file systems.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Checks one name of a directory entry.
+/// Checks the name of a directory entry.
 ///
 /// # Errors
-/// When it is empty, `.` or `..`, too long, or holds a slash or a zero byte.
+/// When it is empty, `.` or `..`, too long, or contains a slash or a zero byte.
 pub fn check_name(name: &[u8]) -> Result<(), ModelError> {
     let why = match name {
         b"" => "a name is empty",
-        b"." | b".." => "it names the directory itself or the one above",
+        b"." | b".." => "it names the directory itself or its parent",
         _ if name.len() > NAME_BYTES_MAX => "a name is longer than 255 bytes",
-        _ if name.contains(&b'/') => "a name holds a slash",
-        _ if name.contains(&0) => "a name holds a zero byte",
+        _ if name.contains(&b'/') => "a name contains a slash",
+        _ if name.contains(&0) => "a name contains a zero byte",
         _ => return Ok(()),
     };
     Err(ModelError::Path { given: String::from_utf8_lossy(name).into_owned(), why })
 }
 
-/// A path below the root of a workspace; the empty path is the root itself.
+/// Path below the root of a workspace; the empty path is the root itself.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RelPath(Vec<u8>);
 
 impl RelPath {
-    /// The root of the workspace.
+    /// Returns the root of the workspace.
     pub fn root() -> Self {
         Self::default()
     }
 
-    /// Reads a path whose names are parted by single slashes.
+    /// Parses a path whose names are separated by single slashes.
     ///
     /// # Errors
-    /// When a name in it is not one (see [`check_name`]).
+    /// When a name is invalid (see [`check_name`]).
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, ModelError> {
         let bytes = bytes.into();
         if !bytes.is_empty() {
@@ -57,10 +57,10 @@ impl RelPath {
         Ok(Self(bytes))
     }
 
-    /// This path and one more name.
+    /// Appends a name.
     ///
     /// # Errors
-    /// When the name is not one (see [`check_name`]).
+    /// When the name is invalid (see [`check_name`]).
     pub fn join(&self, name: &[u8]) -> Result<Self, ModelError> {
         check_name(name)?;
         let mut bytes = Vec::with_capacity(self.0.len() + 1 + name.len());
@@ -72,22 +72,22 @@ impl RelPath {
         Ok(Self(bytes))
     }
 
-    /// The bytes, names parted by slashes.
+    /// Returns the bytes, with names separated by slashes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether this is the root.
+    /// Returns true for the root.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The names from the root down.
+    /// Returns the names from the root down.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.0.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
     }
 
-    /// The path above and the last name; nothing for the root.
+    /// Returns the parent and the last name, or `None` for the root.
     pub fn split_last(&self) -> Option<(RelPath, &[u8])> {
         if self.is_root() {
             return None;
@@ -98,7 +98,7 @@ impl RelPath {
         }
     }
 
-    /// Whether this path is `other` or lies below it.
+    /// Returns true if this path is `other` or below it.
     pub fn is_within(&self, other: &RelPath) -> bool {
         other.is_root()
             || self.0 == other.0
@@ -107,7 +107,7 @@ impl RelPath {
 }
 
 impl fmt::Display for RelPath {
-    /// For people: a name cannot act on a terminal nor look like another one (see [`crate::text`]).
+    /// For people: control and confusable characters are escaped (see [`crate::text`]).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_root() {
             return f.write_str(".");

@@ -1,4 +1,4 @@
-//! Plans: what is to be done, in steps and subplans.
+//! Plans: work in steps and subplans.
 
 pub mod clean;
 mod course;

@@ -1,39 +1,39 @@
-//! How long work tells what it is doing, and how it is told to stop.
+//! Progress reports and cancellation of long work.
 
-/// What is being done.
+/// Current activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
     /// Reading the workspace.
     Scanning,
     /// Writing new content beside the workspace.
     Staging,
-    /// Reading back what was written.
+    /// Reading back written content.
     Verifying,
     /// Checking displaced files before they are deleted.
     Settling,
     /// Checking the store.
     Checking,
-    /// Freeing the space of what nobody needs.
+    /// Collecting garbage.
     Collecting,
-    /// Copying the workspace into a folder of its own.
+    /// Copying the workspace into a separate folder.
     Copying,
 }
 
-/// Somebody who wants to know. Called from many threads.
+/// Receiver of progress reports. Called from many threads.
 pub trait Progress: Sync {
-    /// Something begins; `total` is how many entries it will be, where that is known.
+    /// Starts an activity; `total` is its number of entries, if known.
     fn begin(&self, _activity: Activity, _total: Option<u64>) {}
-    /// That many entries and bytes more are done.
+    /// Adds finished entries and bytes.
     fn advance(&self, _entries: u64, _bytes: u64) {}
-    /// It is over.
+    /// Ends the activity.
     fn end(&self) {}
-    /// Whether to stop at the next point at which nothing has changed yet.
+    /// Returns true to stop at the next point at which nothing has changed yet.
     fn interrupted(&self) -> bool {
         false
     }
 }
 
-/// Nobody wants to know.
+/// Ignores all reports.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 

@@ -1,8 +1,8 @@
-//! The record of a checkpoint as a document in the packs, from which the catalog's rows can be rebuilt; and the tombstone, which
-//! says that a record counts no more.
+//! Record of a checkpoint as a document in the packs, from which the catalog's rows can be rebuilt; and the
+//! tombstone, which voids records.
 //!
-//! Both name their type, so that a scan of the packs finds them without the catalog. Unknown keys are ignored; a document of a newer
-//! format is counted and left alone.
+//! Both name their type, so that a scan of the packs finds them without the catalog. Unknown keys are
+//! ignored; a document of a newer format is counted and not changed.
 
 use crate::agent::WorkspaceKind;
 use crate::checkpoint::Checkpoint;
@@ -14,60 +14,60 @@ const TOMBSTONE: &str = "safepoint.tombstone";
 /// Canonical JSON sorts its keys, and both documents begin with this one.
 const BEGINNING: &[u8] = br#"{"catalog":{"#;
 
-/// The catalog that a document was written for, and when in its history.
+/// Catalog that a document was written for, and the position in its history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// Identity of the catalog.
     pub id: String,
-    /// Number of the catalog among those of this store: a new, older or rebuilt one has a higher number.
+    /// Number of the catalog among those of this store: a new, restored or rebuilt one has a higher number.
     pub generation: u64,
     /// Last event of the catalog when the document was written.
     pub seq: u64,
-    /// Place of the checkpoint in the order of commits: it was committed after this event.
+    /// Position of the checkpoint in commit order: it was committed after this event.
     pub order: u64,
 }
 
 impl Origin {
-    /// Sorts documents of one checkpoint: the last one counts.
+    /// Returns the sort key of documents of one checkpoint: the last one is valid.
     pub fn written(&self) -> (u64, u64) {
         (self.generation, self.seq)
     }
 
-    /// Sorts checkpoints in the order of commits.
+    /// Returns the sort key of checkpoints in commit order.
     pub fn committed(&self) -> (u64, u64) {
         (self.generation, self.order)
     }
 }
 
-/// A registered folder, as far as a record keeps it.
+/// Registered folder, as stored in a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedWorkspace {
-    /// Its id.
+    /// Id.
     pub id: WorkspaceId,
-    /// Its folder, from the root of the system on.
+    /// Folder, from the file system root.
     pub root: RelPath,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it is for.
+    /// Purpose.
     pub kind: WorkspaceKind,
-    /// When it was registered.
+    /// Time of registration.
     pub created_at: Timestamp,
 }
 
-/// A plan that a checkpoint holds, as far as its part does not say it.
+/// Plan in a checkpoint, with the fields that its part lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedPlan {
-    /// Its id.
+    /// Id.
     pub id: String,
-    /// The workspace that it belongs to.
+    /// Workspace that it belongs to.
     pub workspace_id: WorkspaceId,
-    /// Its version when the checkpoint was taken.
+    /// Version when the checkpoint was taken.
     pub version: u64,
-    /// Whether it was healthy.
+    /// True if it was healthy.
     pub healthy: bool,
 }
 
-/// The record of a checkpoint. Its session and its agents are parts, which the checkpoint lists.
+/// Record of a checkpoint. Its session and its agents are parts, which the checkpoint lists.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// Type of this document.
@@ -75,22 +75,22 @@ pub struct Record {
     tag: String,
     /// Version of this document.
     pub format: u32,
-    /// The catalog that it was written for.
+    /// Catalog that it was written for.
     pub catalog: Origin,
-    /// The checkpoint.
+    /// Checkpoint.
     pub checkpoint: Checkpoint,
     /// Its workspace, and those that its parts name.
     pub workspaces: Vec<RecordedWorkspace>,
-    /// Its plans.
+    /// Plans.
     #[serde(default)]
     pub plans: Vec<RecordedPlan>,
 }
 
 impl Record {
-    /// The version that is written today.
+    /// Current version.
     pub const FORMAT: u32 = 1;
 
-    /// A record of today's format.
+    /// Creates a record of the current format.
     pub fn new(
         catalog: Origin,
         checkpoint: Checkpoint,
@@ -100,7 +100,7 @@ impl Record {
         Self { tag: RECORD.to_owned(), format: Self::FORMAT, catalog, checkpoint, workspaces, plans }
     }
 
-    /// Its canonical bytes.
+    /// Returns the canonical bytes.
     ///
     /// # Errors
     /// When it has no JSON form.
@@ -109,16 +109,16 @@ impl Record {
     }
 }
 
-/// What a checkpoint held before paths were purged from it.
+/// Content of a checkpoint before paths were purged from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PurgedContent {
-    /// The checkpoint.
+    /// Checkpoint.
     pub id: CheckpointId,
-    /// Its manifest before the purge.
+    /// Manifest before the purge.
     pub integrity: ObjectId,
 }
 
-/// Voids records: those of deleted checkpoints, and those of checkpoints with content from before a purge.
+/// Voids records: those of deleted checkpoints, and those with content from before a purge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tombstone {
     /// Type of this document.
@@ -126,24 +126,24 @@ pub struct Tombstone {
     tag: String,
     /// Version of this document.
     pub format: u32,
-    /// The catalog that it was written for.
+    /// Catalog that it was written for.
     pub catalog: Origin,
-    /// Checkpoints that were deleted.
+    /// Deleted checkpoints.
     pub deleted: Vec<CheckpointId>,
-    /// Contents that were purged.
+    /// Purged contents.
     pub purged: Vec<PurgedContent>,
 }
 
 impl Tombstone {
-    /// The version that is written today.
+    /// Current version.
     pub const FORMAT: u32 = 1;
 
-    /// A tombstone of today's format.
+    /// Creates a tombstone of the current format.
     pub fn new(catalog: Origin, deleted: Vec<CheckpointId>, purged: Vec<PurgedContent>) -> Self {
         Self { tag: TOMBSTONE.to_owned(), format: Self::FORMAT, catalog, deleted, purged }
     }
 
-    /// Its canonical bytes.
+    /// Returns the canonical bytes.
     ///
     /// # Errors
     /// When it has no JSON form.
@@ -152,14 +152,14 @@ impl Tombstone {
     }
 }
 
-/// A document that is about the catalog.
+/// Document about the catalog.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kept {
-    /// The record of a checkpoint.
+    /// Record of a checkpoint.
     Record(Box<Record>),
-    /// A tombstone.
+    /// Tombstone.
     Tombstone(Tombstone),
-    /// One of the two in a format that this program does not know.
+    /// Either of them in an unsupported format.
     Unknown,
 }
 
@@ -171,7 +171,7 @@ struct Tag {
 }
 
 impl Kept {
-    /// Reads a document; nothing where it is about something else.
+    /// Parses a document. Returns `None` if it is of another type.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         if !bytes.starts_with(BEGINNING) {
             return None;

@@ -1,26 +1,26 @@
-//! How people name a checkpoint: by id, by the beginning of one, by label, as `@` or `@~N`.
+//! Checkpoint references: an id, an id prefix, a label, `@` or `@~N`.
 
 use crate::{CheckpointId, ModelError};
 use std::str::FromStr;
 
-/// The shortest beginning of an id that names one.
+/// Minimum length of an id prefix.
 pub const PREFIX_CHARS_MIN: usize = 4;
 
-/// What was typed, understood but not yet looked up.
+/// Parsed reference, not yet resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reference {
     /// The newest, or the N-th before it.
     Newest {
-        /// How many to go back.
+        /// Number of checkpoints to go back.
         back: u64,
     },
-    /// A whole id, in ULID or UUID form.
+    /// Full id, in ULID or UUID form.
     Id(CheckpointId),
-    /// A label, or the beginning of an id (in capitals, as ids are shown) if it could be one.
+    /// Label, or an id prefix (in capitals, as ids are shown) if possible.
     Name {
-        /// The text as it was typed.
+        /// Text as typed.
         text: String,
-        /// The text as the beginning of an id.
+        /// Text as an id prefix.
         prefix: Option<String>,
     },
 }
@@ -39,7 +39,7 @@ impl FromStr for Reference {
         if let Some(count) = text.strip_prefix("@~") {
             return match count.parse() {
                 Ok(back) if count.bytes().all(|byte| byte.is_ascii_digit()) => Ok(Self::Newest { back }),
-                _ => refuse("after @~ comes a number, as in @~2"),
+                _ => refuse("@~ must be followed by a number, as in @~2"),
             };
         }
         if let Ok(id) = text.parse() {

@@ -1,14 +1,15 @@
-//! Which checkpoints of a workspace stay and which may go.
+//! Retention: the checkpoints of a workspace to keep and to drop.
 //!
-//! Comes in: every checkpoint of one workspace, the newest first in the order of their commits, a policy and the present moment. Goes
-//! out: a verdict for each, with its reason. Nothing is deleted here.
+//! In: every checkpoint of one workspace in commit order, newest first, a policy and the current time. Out: a
+//! verdict for each, with its reason. Nothing is deleted here.
 //!
-//! Always true, whatever the policy: what is pinned, the newest, and what unfinished work needs stays. Deciding once more about what
-//! was kept, at the same moment, drops nothing more; and what may go now may go at any later moment, so a plan that was shown is
-//! still right when it is carried out. A clock that jumps changes no rank: the last ones are those that were committed last.
+//! Always kept, under any policy: pinned checkpoints, the newest, and those that unfinished work needs.
+//! Deciding again about the kept ones at the same time drops nothing more. A checkpoint that may be dropped
+//! now may be dropped later, so a shown plan stays valid until it is executed. Clock jumps change no rank:
+//! the last ones are those committed last.
 //!
-//! Checkpoints that Safepoint makes for itself (those with a role) are judged apart, by the same rules: a day of rollbacks, each
-//! with its safety checkpoint, pushes nobody's own checkpoints out.
+//! Checkpoints that Safepoint makes for itself (those with a role) are judged separately by the same rules:
+//! the safety checkpoints of many rollbacks do not displace user checkpoints.
 
 use crate::checkpoint::Role;
 use crate::{CheckpointId, RollbackId, Span, Timestamp};
@@ -17,23 +18,23 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How much is kept.
+/// Retention policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Policy {
-    /// This many of the last ones stay, however old they are.
+    /// Number of last checkpoints to keep, regardless of age.
     pub keep_last: u64,
-    /// Everything younger than this stays.
+    /// Age up to which all are kept.
     pub keep_within: Span,
-    /// One of each day stays until it is this old.
+    /// Age up to which one per day is kept.
     pub thin_daily_for: Span,
 }
 
 impl Policy {
-    /// The policy that holds where none is given.
+    /// Default policy.
     pub const DEFAULT: Policy =
         Policy { keep_last: 100, keep_within: Span::from_days(7), thin_daily_for: Span::from_days(30) };
 
-    /// A policy that keeps whatever either of the two keeps.
+    /// Returns a policy that keeps everything that either of the two keeps.
     #[must_use]
     pub fn or_more(self, other: Policy) -> Policy {
         Policy {
@@ -50,58 +51,58 @@ impl Default for Policy {
     }
 }
 
-/// Why unfinished work still needs a checkpoint.
+/// Reason why unfinished work needs a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Needed {
-    /// The workspace was last captured as, or made equal to, this one.
+    /// The current state of the workspace is based on it.
     Head,
-    /// A rollback that is not finished goes to it, or may have to go back to it.
+    /// An unfinished rollback restores it or may have to.
     UnfinishedRollback(RollbackId),
-    /// Undoing this rollback, or doing it again, goes to it.
+    /// Undo or redo of this rollback restores it.
     Undo(RollbackId),
-    /// A plan that went wrong would go back to it.
+    /// Recovery of a failed plan would restore it.
     LastClean,
-    /// The sandbox of a plan was made from it.
+    /// The sandbox of a plan was created from it.
     SandboxBase,
 }
 
 impl fmt::Display for Needed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Needed::Head => f.write_str("the workspace stands on it"),
+            Needed::Head => f.write_str("base of the current state"),
             Needed::UnfinishedRollback(id) => write!(f, "needed by the unfinished rollback {id}"),
             Needed::Undo(id) => write!(f, "needed to undo rollback {id}"),
-            Needed::LastClean => f.write_str("the last clean one of a plan"),
-            Needed::SandboxBase => f.write_str("the sandbox of a plan was made from it"),
+            Needed::LastClean => f.write_str("last clean checkpoint of a plan"),
+            Needed::SandboxBase => f.write_str("base of a plan's sandbox"),
         }
     }
 }
 
-/// A checkpoint, as far as the decision needs it.
+/// Checkpoint, with the fields needed for the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which.
+    /// Id.
     pub id: CheckpointId,
-    /// When it was made, as far as the clock knew.
+    /// Time of creation, by the clock.
     pub created_at: Timestamp,
-    /// What Safepoint itself made it for.
+    /// Purpose, if Safepoint made it for itself.
     pub role: Option<Role>,
-    /// Never pruned.
+    /// True if it is never pruned.
     pub pinned: bool,
-    /// Why unfinished work needs it, if any does.
+    /// Reason why unfinished work needs it, if any.
     pub needed: Option<Needed>,
 }
 
-/// A day in UTC.
+/// Day in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(i64);
 
 impl Day {
     const MICROS: i64 = 86_400_000_000;
 
-    /// The day of a moment.
+    /// Returns the day of a time.
     pub fn of(moment: Timestamp) -> Self {
         Self(moment.micros().div_euclid(Self::MICROS))
     }
@@ -120,21 +121,21 @@ impl Serialize for Day {
     }
 }
 
-/// Why a checkpoint stays.
+/// Reason to keep a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeepReason {
-    /// Somebody said so.
+    /// Pinned by the user.
     Pinned,
-    /// Unfinished work needs it.
+    /// Needed by unfinished work.
     Needed(Needed),
-    /// It is the newest one; of those with a role for one with a role.
+    /// Newest one, among those with or without a role.
     Newest,
-    /// It is one of this many last ones.
+    /// One of this many last ones.
     Last(u64),
-    /// It is younger than this.
+    /// Younger than this.
     Within(Span),
-    /// It stands for all of its day.
+    /// Daily checkpoint.
     OneOfDay(Day),
 }
 
@@ -146,25 +147,25 @@ impl fmt::Display for KeepReason {
             KeepReason::Newest => f.write_str("the newest"),
             KeepReason::Last(count) => write!(f, "one of the last {count}"),
             KeepReason::Within(span) => write!(f, "made within the last {}", span.in_words()),
-            KeepReason::OneOfDay(day) => write!(f, "the one that is kept of {day}"),
+            KeepReason::OneOfDay(day) => write!(f, "daily checkpoint for {day}"),
         }
     }
 }
 
-/// Why a checkpoint may go.
+/// Reason to drop a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DropReason {
-    /// It is older than anything that is kept for its age.
+    /// Older than every age limit.
     OlderThan(Span),
-    /// Another one stands for its day.
+    /// Another one is the daily checkpoint.
     AnotherOfDay {
-        /// The day.
+        /// Day.
         day: Day,
-        /// The one that is kept.
+        /// Daily checkpoint that is kept.
         kept: CheckpointId,
     },
-    /// Nothing is kept for its age, and it is not one of this many last ones.
+    /// No age limit applies, and it is not one of this many last ones.
     NotOfLast(u64),
 }
 
@@ -172,31 +173,33 @@ impl fmt::Display for DropReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DropReason::OlderThan(span) => write!(f, "older than {}", span.in_words()),
-            DropReason::AnotherOfDay { day, kept } => write!(f, "another one of {day} is kept: {kept}"),
+            DropReason::AnotherOfDay { day, kept } => {
+                write!(f, "not the daily checkpoint for {day}: {kept} is kept")
+            }
             DropReason::NotOfLast(0) => f.write_str("only the newest is kept"),
             DropReason::NotOfLast(count) => write!(f, "not one of the last {count}"),
         }
     }
 }
 
-/// What is to become of a checkpoint.
+/// Decision about a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It stays.
+    /// Keep it.
     Keep(KeepReason),
-    /// It may go.
+    /// Drop it.
     Drop(DropReason),
 }
 
 impl Verdict {
-    /// Whether it stays.
+    /// Returns true if it is kept.
     pub fn is_keep(&self) -> bool {
         matches!(self, Verdict::Keep(_))
     }
 }
 
-/// The reason alone, for people.
+/// Prints the reason alone.
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -206,8 +209,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Decides about every checkpoint of one workspace. The candidates come newest first, in the order of their commits, whatever
-/// their clocks said; the verdicts come in the same order. A moment in the future counts as the present.
+/// Decides about every checkpoint of one workspace. Candidates and verdicts are in commit order, newest
+/// first, independent of the clock. A time in the future counts as now.
 pub fn decide(candidates: &[Candidate], policy: &Policy, now: Timestamp) -> Vec<(CheckpointId, Verdict)> {
     let judge = Judge { policy, now, day_keepers: day_keepers(candidates) };
     let (mut ordinary, mut with_role) = (0, 0);
@@ -219,11 +222,11 @@ pub fn decide(candidates: &[Candidate], policy: &Policy, now: Timestamp) -> Vec<
     candidates.iter().map(verdict).collect()
 }
 
-/// Which checkpoint stands for a day, among the ordinary ones and among those with a role.
+/// Daily checkpoints, among the ordinary ones and among those with a role.
 type DayKeepers<'a> = BTreeMap<(bool, Day), &'a Candidate>;
 
-/// The youngest of each day, and of equally young ones the one committed last. By the clock, as the day itself is: so whenever one of
-/// a day is young enough to stay, the one that stands for the day is.
+/// Returns the youngest of each day, and among equals the one committed last. The clock decides, as for the
+/// day itself: if any checkpoint of a day is young enough to keep, the daily one is.
 fn day_keepers(candidates: &[Candidate]) -> DayKeepers<'_> {
     let mut keepers = DayKeepers::new();
     for candidate in candidates {
@@ -248,7 +251,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// `rank` counts from one, the newest of its list first.
+    /// `rank` counts from one, newest first.
     fn verdict(&self, candidate: &Candidate, rank: u64) -> Verdict {
         let Policy { keep_last, keep_within, thin_daily_for } = *self.policy;
         let age_micros =

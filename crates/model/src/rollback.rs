@@ -1,4 +1,4 @@
-//! The record of a rollback: what was asked, what was done to each path, and how it ended.
+//! Record of a rollback: the request, the action on each path, and the result.
 
 use crate::checkpoint::{PartKind, word_type};
 use crate::tree::{Entry, Node};
@@ -8,120 +8,120 @@ use std::fmt;
 use std::str::FromStr;
 
 word_type! {
-    /// How a rollback goes about it (R5.2).
+    /// Strategy of a rollback (R5.2).
     Strategy, "strategy", {
-        /// Verify, then everything in one step.
+        /// Verify, then change everything in one step.
         Immediate = "immediate",
-        /// Build beside, check, then the step.
+        /// Build beside the workspace, check, then switch.
         Staged = "staged",
         /// Only the chosen parts.
         Selective = "selective",
-        /// Back one at a time until a check passes.
+        /// One checkpoint further back at a time until a check passes.
         Progressive = "progressive",
     }
 }
 
 word_type! {
-    /// Which verb made the record.
+    /// Verb that created the record.
     Verb, "verb", {
-        /// Back to a checkpoint.
+        /// Restores a checkpoint.
         Rollback = "rollback",
-        /// Takes a rollback back.
+        /// Undoes a rollback.
         Undo = "undo",
-        /// Does one again.
+        /// Repeats an undone rollback.
         Redo = "redo",
-        /// Takes over what a plan made in its sandbox.
+        /// Applies the result of a plan's sandbox.
         Apply = "apply",
     }
 }
 
 word_type! {
-    /// Where it stands. The change to `done` is the commit.
+    /// State of a rollback. The change to `done` is the commit.
     RollbackState, "rollback state", {
-        /// Entries are being exchanged; a crash now means: put the old ones back.
+        /// Entries are being exchanged; after a crash the old ones are restored.
         Applying = "applying",
         /// Committed; displaced files may still wait to be checked and deleted.
         Done = "done",
-        /// Committed, and nothing is left to do.
+        /// Committed and complete.
         Settled = "settled",
-        /// Put back: the old state is the true one.
+        /// Undone: the old state is valid.
         Aborted = "aborted",
-        /// Refused before anything was touched.
+        /// Refused before any change.
         Refused = "refused",
     }
 }
 
 word_type! {
-    /// What was done to a path.
+    /// Action on a path.
     Action, "action", {
-        /// Replaced by what the checkpoint holds.
+        /// Replaced by the content of the checkpoint.
         Restored = "restored",
-        /// Made, because the checkpoint holds it.
+        /// Created from the checkpoint.
         Created = "created",
-        /// Taken away, because the checkpoint does not hold it.
+        /// Removed, because the checkpoint does not contain it.
         Removed = "removed",
-        /// Left, because it holds things that were never captured.
+        /// Kept, because it contains entries that were never captured.
         Kept = "kept",
     }
 }
 
-/// One path and what was done to it.
+/// Path and the action on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedPath {
-    /// Where.
+    /// Changed path.
     pub path: RelPath,
-    /// What.
+    /// Action on the path.
     pub action: Action,
 }
 
-/// An edit that somebody made while the rollback ran, and where it is now.
+/// Edit made during the rollback, and its rescued copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rescued {
-    /// Where it was.
+    /// Original path.
     pub path: RelPath,
-    /// The checkpoint that holds it now, under the same path.
+    /// Checkpoint that contains it, under the same path.
     #[serde(rename = "checkpoint_or_object")]
     pub checkpoint: CheckpointId,
-    /// What was noticed.
+    /// Observed difference.
     pub why: String,
 }
 
-/// One step of APPLY. A list of these, made durable before the first of them, is all that recovery needs.
+/// Step of APPLY. A list of steps, durable before the first one runs, is all that recovery needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// The path that changes.
+    /// Path that changes.
     pub path: RelPath,
-    /// What stands there before; nothing when the path is to be made.
+    /// Entry before, or `None` if the path is to be created.
     pub old: Option<Expected>,
-    /// What stands there after; nothing when the path is to be taken away.
+    /// Entry after, or `None` if the path is to be removed.
     pub new: Option<Expected>,
-    /// How.
+    /// Method of the change.
     pub how: How,
 }
 
-/// How a step changes its path.
+/// Method of changing a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
-    /// The entry is exchanged with, moved in from, or moved out to the slot of this number.
+    /// The entry is exchanged with, moved in from, or moved out to this slot.
     Swap {
         /// Number of the slot in the stage folder.
         slot: u64,
     },
-    /// Mode, owner and attributes are set on what is there.
+    /// Mode, owner and attributes are set on the existing entry.
     Meta,
 }
 
-/// What is expected to stand at a path: enough to recognise it, and to build it again.
+/// Expected entry at a path: enough to recognise and to rebuild it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expected {
-    /// The entry in the canonical bytes of a tree with this one entry; the name is that of the path.
+    /// Entry, encoded as a tree with one entry; its name is that of the path.
     #[serde(with = "entry_bytes")]
     pub entry: Entry,
 }
 
 mod entry_bytes {
-    //! An entry inside JSON: base64 of a tree that holds just this entry.
+    //! Serializes an entry in JSON: base64 of a tree with this one entry.
     use crate::tree::{Entry, Tree};
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
@@ -146,52 +146,53 @@ mod entry_bytes {
     }
 }
 
-/// The whole record of a rollback.
+/// Record of a rollback.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rollback {
-    /// Its name.
+    /// Id of the rollback.
     pub id: RollbackId,
-    /// The workspace that it changes.
+    /// Workspace that it changes.
     pub workspace_id: WorkspaceId,
-    /// What it is a part of, where it goes together with rollbacks of other workspaces: all of them are done, or none.
+    /// Id of the multi-folder rollback that it belongs to; either all of its rollbacks are done, or none.
     pub together: Option<RollbackId>,
     /// Rollback, undo or redo.
     pub verb: Verb,
-    /// The record that an undo or redo answers.
+    /// Record that an undo or redo refers to.
     pub answers: Option<RollbackId>,
-    /// The checkpoint that the workspace was at, if it was at one.
+    /// Checkpoint that the workspace was at, if any.
     pub from: Option<CheckpointId>,
-    /// The checkpoint whose state was asked for.
+    /// Requested checkpoint.
     pub to: CheckpointId,
-    /// The present just before, durable: what "old" means. Nothing when the rollback was refused before it was taken.
+    /// Checkpoint of the state just before: the old state. `None` if the rollback was refused before it was
+    /// taken.
     pub safety_checkpoint: Option<CheckpointId>,
-    /// How it went about it.
+    /// Strategy used.
     pub strategy: Strategy,
-    /// The kinds of parts that were chosen; empty for all that the checkpoint holds.
+    /// Chosen kinds of parts; empty for all in the checkpoint.
     pub parts: Vec<PartKind>,
-    /// The paths that were chosen; empty for everything.
+    /// Chosen paths; empty for all.
     pub paths: Vec<RelPath>,
-    /// Where it stands.
+    /// State.
     pub state: RollbackState,
-    /// When it began.
+    /// Start time.
     pub created_at: Timestamp,
-    /// When it ended.
+    /// End time.
     pub finished_at: Option<Timestamp>,
-    /// Who asked: a user name or a tool.
+    /// User or tool that requested it.
     pub actor: String,
-    /// Files and links that were put back or made.
+    /// Number of files and links restored or created.
     pub restored_files_count: u64,
-    /// Files and links that were taken away.
+    /// Number of files and links removed.
     pub removed_files_count: u64,
-    /// The document that lists every changed path ([`ChangedPath`]).
+    /// Document that lists every changed path ([`ChangedPath`]).
     pub changed_paths: Option<ObjectId>,
-    /// Edits that were found changed meanwhile.
+    /// Edits detected during the rollback.
     pub rescued: Vec<Rescued>,
-    /// Why it failed, for one that did.
+    /// Error, if it failed.
     pub error: Option<String>,
 }
 
-/// The word that describes a node, as people and JSON know it.
+/// Returns the word for a node, as used in output and JSON.
 pub fn type_word(node: &Node) -> &'static str {
     match node {
         Node::File(_) => "file",

@@ -1,6 +1,7 @@
-//! Sessions: what somebody asked for, how far it is, and what was counted on the way.
+//! Sessions: a request, its status, and its statistics.
 //!
-//! A session goes forward from phase to phase. It may pause anywhere and goes on where it paused; what is completed or failed is over.
+//! A session moves forward from phase to phase. It may pause anywhere and resumes at the same status;
+//! completed and failed are final.
 
 mod document;
 
@@ -15,42 +16,42 @@ use serde_json::{Map, Value};
 use std::fmt;
 use std::str::FromStr;
 
-/// No request is longer than this.
+/// Maximum length of a request.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
-/// Neither configuration nor git context is longer than this, as JSON.
+/// Maximum length of the configuration and of the git context, as JSON.
 pub const SETTINGS_BYTES_MAX: usize = 256 * 1024;
 
 word_type! {
-    /// How far a session is (R7.1).
+    /// Status of a session (R7.1).
     SessionStatus, "session status", {
-        /// It begins.
+        /// Starting.
         Initializing = "initializing",
-        /// What to do is being found out.
+        /// Planning the work.
         Planning = "planning",
-        /// The work is being cut into tasks.
+        /// Splitting the work into tasks.
         GeneratingTasks = "generating_tasks",
-        /// It is being done.
+        /// Doing the work.
         Implementing = "implementing",
-        /// It is being checked.
+        /// Checking the work.
         Validating = "validating",
-        /// What was done is being told.
+        /// Reporting the work.
         GeneratingReport = "generating_report",
-        /// It is done.
+        /// Completed.
         Completed = "completed",
-        /// It did not work.
+        /// Failed.
         Failed = "failed",
-        /// It waits, to go on where it was.
+        /// Paused; can be resumed.
         Paused = "paused",
     }
 }
 
 impl SessionStatus {
-    /// Whether nothing follows it.
+    /// Returns true for a final status.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Completed | Self::Failed)
     }
 
-    /// What may follow it, the usual way first. `paused_from` is where a paused one goes on.
+    /// Returns the allowed next statuses, the usual one first. A paused session resumes at `paused_from`.
     pub fn may_become(self, paused_from: Option<Self>) -> Vec<Self> {
         let mut next = match self {
             Self::Initializing => vec![Self::Planning],
@@ -70,94 +71,94 @@ impl SessionStatus {
     }
 }
 
-/// Why something may not happen to a session.
+/// Rule that refuses a change of a session.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SessionRule {
-    /// It cannot go from where it is to where it was to go.
+    /// The transition is not allowed.
     #[error("session {id} is {from} and cannot become {to}", id = id.to_uuid())]
     Transition {
-        /// Which.
+        /// Id of the session.
         id: SessionId,
-        /// Where it is.
+        /// Current state.
         from: SessionStatus,
-        /// Where it was to go.
+        /// Requested state.
         to: SessionStatus,
-        /// Where it can go.
+        /// Allowed next statuses.
         allowed: Vec<SessionStatus>,
     },
 }
 
-/// Something that a session counts.
+/// Event counted by a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionCount {
-    /// A task is done.
+    /// Completed task.
     TaskDone,
-    /// A task failed.
+    /// Failed task.
     TaskFailed,
-    /// A decision was made.
+    /// Decision.
     Decision,
-    /// A checkpoint was taken.
+    /// Checkpoint.
     Checkpoint,
-    /// A rollback, an undo or a redo was done.
+    /// Rollback, undo or redo.
     Recovery,
 }
 
-/// What was counted.
+/// Counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Statistics {
-    /// Tasks that are done.
+    /// Completed tasks.
     pub tasks_completed: u64,
-    /// Tasks that failed.
+    /// Failed tasks.
     pub tasks_failed: u64,
-    /// Decisions that were made.
+    /// Decisions made.
     pub decisions_made: u64,
-    /// Checkpoints that were taken, also those that are deleted by now.
+    /// Checkpoints taken, including deleted ones.
     pub checkpoints_created: u64,
-    /// Rollbacks, undos and redos that were done.
+    /// Rollbacks, undos and redos.
     pub error_recoveries: u64,
 }
 
-/// The record of a session.
+/// Record of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
-    /// Its name; people and programs see it in UUID form.
+    /// Id, shown in UUID form.
     pub id: SessionId,
-    /// What somebody asked for.
+    /// Request.
     pub request: String,
-    /// How far it is.
+    /// Status.
     pub status: SessionStatus,
-    /// Where it goes on, if it is paused.
+    /// Status at which a paused session resumes.
     pub paused_from: Option<SessionStatus>,
-    /// How it works, as whoever drives it wants to remember it.
+    /// Configuration, as set by the agent.
     pub configuration: Map<String, Value>,
-    /// Where it works in git, as far as somebody said.
+    /// Git context, as set by the agent.
     pub git_context: Option<Map<String, Value>>,
-    /// What was counted.
+    /// Counters.
     pub statistics: Statistics,
-    /// When it began.
+    /// Start time.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
-    /// When it was over.
+    /// End time.
     pub finished_at: Option<Timestamp>,
 }
 
-/// A change that somebody asks for.
+/// Requested change.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SessionChange {
-    /// Another request.
+    /// New request.
     Request(String),
-    /// Another configuration.
+    /// New configuration.
     Configuration(Map<String, Value>),
-    /// One value in the configuration; objects on the way to it are made.
+    /// One value in the configuration; missing parent objects are created.
     ConfigurationKey {
-        /// The keys, outermost first.
+        /// Keys, outermost first.
         path: Vec<String>,
-        /// What it is to be.
+        /// New value.
         value: Value,
     },
-    /// Another git context, or none.
+    /// New git context, or `None`.
     GitContext(Option<Map<String, Value>>),
 }
 
@@ -166,7 +167,7 @@ fn refuse(what: &'static str, why: impl Into<String>) -> ModelError {
 }
 
 impl Session {
-    /// A session that begins.
+    /// Creates a session.
     pub fn new(id: SessionId, request: String, at: Timestamp) -> Self {
         Self {
             id,
@@ -182,10 +183,10 @@ impl Session {
         }
     }
 
-    /// Goes to another status.
+    /// Changes the status.
     ///
     /// # Errors
-    /// When it may not; nothing has changed then.
+    /// When the transition is not allowed; the session is unchanged.
     pub fn go(&mut self, to: SessionStatus, at: Timestamp) -> Result<(), SessionRule> {
         let allowed = self.status.may_become(self.paused_from);
         if !allowed.contains(&to) {
@@ -198,10 +199,10 @@ impl Session {
         Ok(())
     }
 
-    /// Changes what may be changed by hand.
+    /// Applies a requested change.
     ///
     /// # Errors
-    /// When the value is not one that can be kept. The session is not to be used then.
+    /// When the value cannot be stored. The session must be discarded then.
     pub fn change(&mut self, change: SessionChange, at: Timestamp) -> Result<(), ModelError> {
         match change {
             SessionChange::Request(request) => self.request = request,
@@ -213,26 +214,26 @@ impl Session {
         self.check()
     }
 
-    /// Whether it can be kept.
+    /// Checks that it can be stored.
     ///
     /// # Errors
-    /// The first thing that is empty, too long or too deep.
+    /// The first value that is empty, too long or too deep.
     pub fn check(&self) -> Result<(), ModelError> {
         if self.request.trim().is_empty() {
             return Err(refuse("request", "it is empty"));
         }
         if self.request.contains('\0') {
-            return Err(refuse("request", "a text holds no NUL"));
+            return Err(refuse("request", "text must not contain NUL"));
         }
         if self.request.len() > REQUEST_BYTES_MAX {
-            let why = format!("it has {} bytes, and at most {REQUEST_BYTES_MAX} fit", self.request.len());
+            let why = format!("it has {} bytes; the maximum is {REQUEST_BYTES_MAX}", self.request.len());
             return Err(refuse("request", why));
         }
         settings_fit("configuration", &self.configuration)?;
         self.git_context.as_ref().map_or(Ok(()), |context| settings_fit("git context", context))
     }
 
-    /// One more of something.
+    /// Increments a counter.
     pub fn count(&mut self, what: SessionCount, at: Timestamp) {
         let field = match what {
             SessionCount::TaskDone => &mut self.statistics.tasks_completed,
@@ -245,17 +246,17 @@ impl Session {
         self.updated_at = at;
     }
 
-    /// How long it took, or takes so far. A clock that went back counts as none.
+    /// Returns the duration so far, or zero if the clock was set back.
     pub fn duration_micros(&self, now: Timestamp) -> u64 {
         let end = self.finished_at.unwrap_or(now);
         u64::try_from(end.micros().saturating_sub(self.created_at.micros())).unwrap_or(0)
     }
 }
 
-/// Sets what lies at the end of the path.
+/// Sets the value at the end of the path.
 fn set(object: &mut Map<String, Value>, path: &[String], value: Value) -> Result<(), ModelError> {
     let (last, above) = match path {
-        [] => return Err(refuse("configuration", "no key is named")),
+        [] => return Err(refuse("configuration", "the key is missing")),
         path if path.iter().any(String::is_empty) => return Err(refuse("configuration", "a key is empty")),
         [above @ .., last] => (last, above),
     };
@@ -263,7 +264,7 @@ fn set(object: &mut Map<String, Value>, path: &[String], value: Value) -> Result
     for (depth, key) in above.iter().enumerate() {
         let below = object.entry(key.clone()).or_insert_with(|| Value::Object(Map::new()));
         let Value::Object(below) = below else {
-            let why = format!("{} is no object, so nothing can be set in it", path[..=depth].join("."));
+            let why = format!("{} is not an object", path[..=depth].join("."));
             return Err(refuse("configuration", why));
         };
         object = below;
@@ -272,14 +273,14 @@ fn set(object: &mut Map<String, Value>, path: &[String], value: Value) -> Result
     Ok(())
 }
 
-/// What nests deeper could be written and not be read again.
+/// Deeper nesting could be written but not read.
 fn settings_fit(what: &'static str, settings: &Map<String, Value>) -> Result<(), ModelError> {
     if !settings.values().all(|value| is_shallow(value, CONTEXT_DEPTH_MAX)) {
-        return Err(refuse(what, format!("a value nests at most {CONTEXT_DEPTH_MAX} deep")));
+        return Err(refuse(what, format!("values may nest at most {CONTEXT_DEPTH_MAX} levels deep")));
     }
     let bytes = serde_json::to_vec(settings).map_err(|error| refuse(what, error.to_string()))?.len();
     if bytes > SETTINGS_BYTES_MAX {
-        return Err(refuse(what, format!("it has {bytes} bytes, and at most {SETTINGS_BYTES_MAX} fit")));
+        return Err(refuse(what, format!("it has {bytes} bytes; the maximum is {SETTINGS_BYTES_MAX}")));
     }
     Ok(())
 }

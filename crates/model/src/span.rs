@@ -1,4 +1,4 @@
-//! A length of time as people write it: `30s`, `90m`, `36h`, `7d`, `2w`.
+//! Duration as written by people: `30s`, `90m`, `36h`, `7d`, `2w`.
 
 use crate::ModelError;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -9,38 +9,39 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 const WEEK: u64 = 7 * DAY;
-/// Ten thousand years: longer than any calendar shows, short enough that sums of microseconds never overflow.
+/// Ten thousand years: beyond any calendar, and small enough that sums of microseconds never overflow.
 const SECONDS_MAX: u64 = 3_652_500 * DAY;
 
-/// A length of time, in whole seconds. A day has 24 hours.
+/// Duration in whole seconds. A day has 24 hours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span(u64);
 
 impl Span {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Span = Span(0);
 
-    /// This many seconds; ten thousand years where that would be more.
+    /// Returns this many seconds, at most ten thousand years.
     pub const fn from_seconds(seconds: u64) -> Self {
         Self(if seconds > SECONDS_MAX { SECONDS_MAX } else { seconds })
     }
 
-    /// This many days of 24 hours.
+    /// Returns this many days of 24 hours.
     pub const fn from_days(days: u64) -> Self {
         Self::from_seconds(days.saturating_mul(DAY))
     }
 
-    /// Seconds.
+    /// Returns the seconds.
     pub fn seconds(self) -> u64 {
         self.0
     }
 
-    /// Microseconds, as [`crate::Timestamp`] counts them.
+    /// Returns the microseconds, the unit of [`crate::Timestamp`].
     pub fn micros(self) -> u64 {
         self.0 * 1_000_000
     }
 
-    /// How many of the greatest unit that divides it, and which. Weeks are understood and not shown: `14d` needs no counting.
+    /// Returns the count and names of the largest unit that divides it. Weeks are parsed but not shown, so
+    /// that `14d` stays `14d`.
     fn in_units(self) -> (u64, &'static str, &'static str) {
         for (seconds, letter, word) in [(DAY, "d", "day"), (HOUR, "h", "hour"), (MINUTE, "m", "minute")] {
             if self.0 != 0 && self.0.is_multiple_of(seconds) {
@@ -50,7 +51,7 @@ impl Span {
         (self.0, "s", "second")
     }
 
-    /// For a sentence: `7 days`, `1 hour`.
+    /// Formats it for a sentence: `7 days`, `1 hour`.
     pub fn in_words(self) -> String {
         let (count, _, word) = self.in_units();
         format!("{count} {word}{}", if count == 1 { "" } else { "s" })
@@ -87,7 +88,7 @@ impl FromStr for Span {
             "w" => WEEK,
             _ => return Err(refuse("the units are s, m, h, d and w")),
         };
-        // Digits alone fail to parse only when they are too many.
+        // Digits alone fail to parse only if there are too many.
         let total = number.parse::<u64>().ok().and_then(|count| count.checked_mul(seconds));
         match total {
             Some(total) if total <= SECONDS_MAX => Ok(Self(total)),

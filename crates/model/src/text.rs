@@ -1,14 +1,15 @@
-//! Text from outside, made safe to show: names, labels and messages cannot act on a terminal, nor look like other text.
+//! Escaping of untrusted text: names, labels and messages cannot control a terminal or imitate other text.
 //!
-//! The one list of characters that are never printed as they are. Everything that is shown to people goes through it.
+//! This is the only list of characters that are never printed verbatim. All text for people is escaped with
+//! it.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-/// Reports whether a character acts on a terminal, reorders the text around it, or cannot be seen.
+/// Returns true if a character controls a terminal, reorders the text around it, or is invisible.
 ///
-/// These are the C0 and C1 controls and DEL; the bidirectional controls (Unicode Standard Annex #9); characters of no width that hide in
-/// names; the separators that break a line; and the tag characters.
+/// These are the C0 and C1 controls and DEL; the bidirectional controls (Unicode Standard Annex #9);
+/// zero-width characters; line separators; and tag characters.
 pub fn is_unsafe(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
@@ -21,7 +22,7 @@ pub fn is_unsafe(letter: char) -> bool {
             | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Returns the text with every unsafe character spelled out, such as `\n` or `\u{202e}`.
+/// Returns the text with every unsafe character escaped, such as `\n` or `\u{202e}`.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unsafe) {
         return Cow::Borrowed(text);

@@ -1,13 +1,13 @@
-//! A moment in UTC, to the microsecond.
+//! Time in UTC, in microseconds.
 
 use crate::ModelError;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// The year 1 begins.
+/// Start of the year 1.
 const FIRST_MICROS: i64 = -62_135_596_800_000_000;
-/// The last day of the year 9999 begins; some hours later no time zone can show the moment any more.
+/// Last supported time: near the end of the year 9999, representable in every time zone.
 const LAST_MICROS: i64 = 253_402_214_400_000_000 - 86_400_000_000;
 
 /// Microseconds since 1970 in UTC.
@@ -15,12 +15,12 @@ const LAST_MICROS: i64 = 253_402_214_400_000_000 - 86_400_000_000;
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// The moment this many microseconds after 1970 began; moments that no calendar can show become the nearest that one can.
+    /// Returns the time this many microseconds after 1970, limited to the supported range.
     pub fn from_micros(micros: i64) -> Self {
         Self(micros.clamp(FIRST_MICROS, LAST_MICROS))
     }
 
-    /// Microseconds since 1970 began.
+    /// Returns the microseconds since 1970.
     pub fn micros(self) -> i64 {
         self.0
     }

@@ -1,8 +1,8 @@
-//! One directory as an object: its entries, sorted by name, in canonical bytes.
+//! Tree: a directory as an object, with its entries sorted by name, in canonical bytes.
 //!
-//! A tree names its subdirectories' trees, so a directory in which nothing changed costs nothing, and the id of
-//! the root speaks for every byte below. Times of directories and links are left out: they change with every
-//! edit and nobody restores by them.
+//! A tree refers to the trees of its subdirectories, so an unchanged directory costs nothing, and the id of
+//! the root covers every byte below. Times of directories and links are left out: they change with every edit
+//! and are not restored.
 
 use crate::access::{self, Acl};
 use crate::content::{Content, Form};
@@ -11,9 +11,9 @@ use crate::varint::{self, Reader};
 use crate::{ModelError, ObjectError, ObjectId, ObjectKind, ObjectSource};
 
 const FORMAT: u8 = 1;
-/// The version of a tree in which an entry has an ACL, a capability or holes. No other tree has it.
+/// Version of a tree with an ACL, a capability or holes in an entry. No other tree has it.
 const FORMAT_EXTENDED: u8 = 2;
-/// Linux keeps a link's target within one page.
+/// Maximum length of a link target: one page on Linux.
 const TARGET_BYTES_MAX: usize = 4096;
 /// Linux limits a value to 64 KiB and a name to 255 bytes (xattr(7)).
 const XATTR_VALUE_BYTES_MAX: usize = 65_536;
@@ -26,10 +26,10 @@ const DIRECTORY: u8 = 3;
 const SYMLINK: u8 = 4;
 const FILE_SPARSE: u8 = 5;
 
-/// One extended attribute: its name with its prefix, and its value.
+/// Extended attribute: its name with its prefix, and its value.
 pub type Xattr = (Vec<u8>, Vec<u8>);
 
-/// What is kept about an entry beside its content.
+/// Metadata of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Meta {
     /// Permission bits, with set-uid, set-gid and sticky: 12 bits.
@@ -38,35 +38,35 @@ pub struct Meta {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// When a file was last written, in nanoseconds since 1970; zero for directories and links.
+    /// Modification time of a file in nanoseconds since 1970; zero for directories and links.
     pub mtime_ns: i64,
-    /// Extended attributes of `user.*`, ACLs and capabilities (see [`access`]), sorted by name. The nine lowest bits of the mode
-    /// are those of the ACL, where there is one.
+    /// Extended attributes of `user.*`, ACLs and capabilities (see [`access`]), sorted by name. With an ACL,
+    /// the nine lowest bits of the mode are those of the ACL.
     pub xattrs: Vec<Xattr>,
 }
 
 impl Meta {
-    /// The value of an attribute.
+    /// Returns the value of an attribute.
     pub fn xattr(&self, name: &[u8]) -> Option<&[u8]> {
         self.xattrs.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_slice())
     }
 
-    /// The ACL for access, where there is one.
+    /// Returns the access ACL, if any.
     pub fn acl(&self) -> Option<Acl> {
         self.xattr(access::ACCESS).and_then(Acl::parse)
     }
 
-    /// Whether it has an ACL for access or for what is made below it.
+    /// Returns true if it has an access ACL or a default ACL.
     pub fn has_acl(&self) -> bool {
         self.xattrs.iter().any(|(name, _)| is_acl(name))
     }
 
-    /// Whether it has capabilities of a program.
+    /// Returns true if it has file capabilities.
     pub fn has_capability(&self) -> bool {
         self.xattr(access::CAPABILITY).is_some()
     }
 
-    /// The same where ACLs cannot be kept: nobody gets more access by its mode than by the ACL.
+    /// Returns a copy for targets without ACLs: the mode grants no more access than the ACL.
     #[must_use]
     pub fn without_acls(&self) -> Meta {
         let mut plain = self.clone();
@@ -77,7 +77,7 @@ impl Meta {
         plain
     }
 
-    /// The same where capabilities cannot be kept.
+    /// Returns a copy for targets without capabilities.
     #[must_use]
     pub fn without_capability(&self) -> Meta {
         let mut plain = self.clone();
@@ -85,8 +85,8 @@ impl Meta {
         plain
     }
 
-    /// Takes over the ACLs and capabilities of another, where it is not known whether there were any. A mode from such a time has the
-    /// mask of an ACL where it has the group's rights otherwise, and so agrees with the ACL.
+    /// Copies the ACLs and capabilities of another entry if its own are unknown. Such a mode has the ACL mask
+    /// in place of the group bits, and so agrees with the ACL.
     pub fn adopt_access(&mut self, other: &Meta) {
         if self.has_acl() || self.has_capability() {
             return;
@@ -99,7 +99,7 @@ impl Meta {
         }
     }
 
-    /// Gives the owner these rights as well (`0o700` at most), in the mode and in the ACL.
+    /// Adds these owner permissions (`0o700` at most) to the mode and to the ACL.
     pub fn add_owner_bits(&mut self, bits: u16) {
         self.mode |= bits;
         for (_, value) in self.xattrs.iter_mut().filter(|(name, _)| name == access::ACCESS) {
@@ -107,8 +107,8 @@ impl Meta {
         }
     }
 
-    /// Whether an entry with this needs nothing done to have `other`'s, times apart.
-    /// `owners` says whether owner and group count (only root can give files away).
+    /// Returns true if the metadata equals `other`, except for times. `owners` selects whether owner and
+    /// group are compared (only root can change owners).
     pub fn same_but_times(&self, other: &Meta, owners: Owners) -> bool {
         self.mode == other.mode
             && self.xattrs == other.xattrs
@@ -116,23 +116,23 @@ impl Meta {
     }
 }
 
-/// Whether owner and group are part of a comparison.
+/// Comparison of owner and group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owners {
-    /// They are.
+    /// Compared.
     Compared,
-    /// They are not.
+    /// Ignored.
     Ignored,
 }
 
-/// What an entry is.
+/// Content of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
-    /// A regular file.
+    /// Regular file.
     File(Content),
-    /// A directory, by its tree.
+    /// Directory, by its tree.
     Directory(ObjectId),
-    /// A symbolic link, by its target.
+    /// Symbolic link, by its target.
     Symlink(Vec<u8>),
 }
 
@@ -141,13 +141,13 @@ fn is_acl(name: &[u8]) -> bool {
 }
 
 impl Node {
-    /// Whether both are files, both directories or both links.
+    /// Returns true if both are files, both directories or both links.
     pub fn same_type(&self, other: &Node) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// Whether both are the same; a file with holes and one with zeros in their place are. A file whose list of pieces cannot be read
-    /// is the same as itself alone.
+    /// Returns true if both are equal; a file with holes equals one with zeros in their place. A file whose
+    /// list of pieces cannot be read equals only itself.
     pub fn same_content(&self, other: &Node, source: &dyn ObjectSource) -> bool {
         match (self, other) {
             (Node::File(one), Node::File(other)) => one.same_bytes(other, source).unwrap_or(false),
@@ -156,10 +156,10 @@ impl Node {
     }
 }
 
-/// An entry of a directory.
+/// Entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name: bytes, not necessarily UTF-8. Empty for the root of a workspace alone.
+    /// Name: bytes, not necessarily UTF-8. Empty only for the root of a workspace.
     pub name: Vec<u8>,
     /// Mode, owner, time, attributes.
     pub meta: Meta,
@@ -168,52 +168,52 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether only the second version of a tree can hold it.
+    /// Returns true if only version 2 of a tree can contain it.
     fn is_extended(&self) -> bool {
         matches!(self.node, Node::File(Content { form: Form::Sparse, .. }))
             || self.meta.xattrs.iter().any(|(name, _)| !name.starts_with(USER))
     }
 }
 
-/// A directory: entries sorted by name, each name once.
+/// Directory: entries sorted by name, without duplicates.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tree {
     entries: Vec<Entry>,
 }
 
 impl Tree {
-    /// A tree of these entries, in whatever order they come.
+    /// Creates a tree of these entries, in any order.
     ///
     /// # Errors
-    /// When a name is not one or comes twice.
+    /// When a name is invalid or occurs twice.
     pub fn new(mut entries: Vec<Entry>) -> Result<Self, ModelError> {
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         for entry in &entries {
             check_name(&entry.name)?;
         }
         if entries.windows(2).any(|pair| pair[0].name == pair[1].name) {
-            return Err(ModelError::Malformed { what: "tree", why: "a name comes twice" });
+            return Err(ModelError::Malformed { what: "tree", why: "a name occurs twice" });
         }
         Ok(Self { entries })
     }
 
-    /// The entries, sorted by name.
+    /// Returns the entries, sorted by name.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The entries, for who wants to change them.
+    /// Returns the entries by value.
     pub fn into_entries(self) -> Vec<Entry> {
         self.entries
     }
 
-    /// The entry with this name.
+    /// Returns the entry with this name.
     pub fn get(&self, name: &[u8]) -> Option<&Entry> {
         let at = self.entries.binary_search_by(|entry| entry.name.as_slice().cmp(name)).ok()?;
         self.entries.get(at)
     }
 
-    /// Reads a tree from where objects are kept.
+    /// Loads a tree.
     ///
     /// # Errors
     /// When it is missing or damaged.
@@ -222,7 +222,7 @@ impl Tree {
             .map_err(|error| ObjectError::Damaged { id, what: error.to_string() })
     }
 
-    /// The canonical bytes.
+    /// Returns the canonical bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16 + self.entries.len() * 80);
         out.push(format_of(self.entries.iter().any(Entry::is_extended)));
@@ -232,7 +232,7 @@ impl Tree {
         out
     }
 
-    /// The canonical bytes of a tree with this one entry, without making a tree of it.
+    /// Returns the canonical bytes of a tree with this one entry, without building the tree.
     pub fn single(entry: &Entry) -> Vec<u8> {
         let mut out = Vec::with_capacity(96);
         out.push(format_of(entry.is_extended()));
@@ -240,10 +240,10 @@ impl Tree {
         out
     }
 
-    /// Reads canonical bytes; any other bytes are refused, so that a tree has one id.
+    /// Decodes canonical bytes; all others are refused, so that a tree has one id.
     ///
     /// # Errors
-    /// When the bytes do not follow the format.
+    /// When the bytes are malformed.
     pub fn decode(bytes: &[u8]) -> Result<Self, ModelError> {
         let mut reader = Reader::new(bytes, "tree");
         let format = reader.byte()?;
@@ -259,7 +259,7 @@ impl Tree {
             entries.push(entry);
         }
         if format_of(entries.iter().any(Entry::is_extended)) != format {
-            return Err(reader.malformed("its version is not that of its entries"));
+            return Err(reader.malformed("its version does not match its entries"));
         }
         reader.finish()?;
         Ok(Self { entries })
@@ -322,7 +322,8 @@ fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, ModelError> {
     Ok(Entry { name, meta, node })
 }
 
-/// ACLs and capabilities are where they can be, are what the kernel takes, and agree with the mode.
+/// Checks that ACLs and capabilities are on allowed types, valid for the kernel, and consistent with the
+/// mode.
 fn check_access(reader: &Reader<'_>, meta: &Meta, node: &Node) -> Result<(), ModelError> {
     for (name, value) in meta.xattrs.iter().filter(|(name, _)| !name.starts_with(USER)) {
         let is_sound = match (name.as_slice(), node) {
@@ -331,10 +332,10 @@ fn check_access(reader: &Reader<'_>, meta: &Meta, node: &Node) -> Result<(), Mod
             }
             (access::DEFAULT, Node::Directory(_)) => Acl::parse(value).is_some(),
             (access::CAPABILITY, Node::File(_)) => access::is_capability(value),
-            _ => return Err(reader.malformed("an attribute is none that is kept")),
+            _ => return Err(reader.malformed("an attribute is unsupported")),
         };
         if !is_sound {
-            return Err(reader.malformed("an ACL or a capability makes no sense"));
+            return Err(reader.malformed("an ACL or a capability is invalid"));
         }
     }
     Ok(())
@@ -343,7 +344,7 @@ fn check_access(reader: &Reader<'_>, meta: &Meta, node: &Node) -> Result<(), Mod
 fn decode_target(reader: &mut Reader<'_>) -> Result<Vec<u8>, ModelError> {
     let target = reader.bytes(TARGET_BYTES_MAX)?;
     if target.is_empty() || target.contains(&0) {
-        return Err(reader.malformed("a link has an impossible target"));
+        return Err(reader.malformed("a link has an invalid target"));
     }
     Ok(target.to_vec())
 }
@@ -361,7 +362,7 @@ fn decode_meta(reader: &mut Reader<'_>) -> Result<Meta, ModelError> {
     for _ in 0..reader.number()? {
         let name = reader.bytes(crate::path::NAME_BYTES_MAX)?.to_vec();
         if name.contains(&0) {
-            return Err(reader.malformed("an attribute has an impossible name"));
+            return Err(reader.malformed("an attribute has an invalid name"));
         }
         if xattrs.last().is_some_and(|last| last.0 >= name) {
             return Err(reader.malformed("its attributes are not sorted"));
@@ -418,7 +419,7 @@ mod tests {
         assert_eq!(id.to_string(), "b6d209d6ef1d81e461e4c761e07d46d225b2ca2d4ce98ffb41b40d94b58358ce");
     }
 
-    /// A tree that has everything that only the second version has.
+    /// Tree with every feature of version 2.
     fn extended() -> Tree {
         let mut entries = sample().into_entries();
         let acl = |name: &[u8]| (name.to_vec(), access::tests::sample());

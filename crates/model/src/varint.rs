@@ -1,8 +1,8 @@
-//! Whole numbers in as few bytes as they need (LEB128), and a reader that trusts nothing.
+//! Variable-length integers (LEB128), and a reader for untrusted bytes.
 
 use crate::ModelError;
 
-/// Appends a number, seven bits a byte, low bits first.
+/// Appends a number, seven bits per byte, low bits first.
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value as u8 & 0x7f) | 0x80);
@@ -11,18 +11,18 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a signed number so that small ones of both signs are short.
+/// Appends a signed number; small ones of both signs are short.
 pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put(out, ((value << 1) ^ (value >> 63)).cast_unsigned());
 }
 
-/// Appends bytes with their length before them.
+/// Appends bytes, prefixed with their length.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Takes values off the front of bytes that may say anything.
+/// Reads values from the front of untrusted bytes.
 pub(crate) struct Reader<'a> {
     left: &'a [u8],
     what: &'static str,
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
         Ok(hash)
     }
 
-    /// One encoding for each number: a padded one is refused, so that equal values have equal bytes.
+    /// Each number has one encoding: a padded one is refused, so that equal values have equal bytes.
     pub(crate) fn number(&mut self) -> Result<u64, ModelError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {

@@ -95,12 +95,12 @@ fn from_root(path: &Path) -> Result<RelPath, Error> {
     let plain = path.is_absolute() && path.components().all(|it| !matches!(it, Component::ParentDir));
     if !plain || path == Path::new("/") {
         let why = format!("{path:?} is not absolute, has .. in it, or is the root of the system");
-        return Err(ModelError::Value { what: "the path of an agent", why }.into());
+        return Err(ModelError::Value { what: "agent path", why }.into());
     }
     // A file is chosen among its neighbours by a pattern, and patterns are text: one that cannot be written would be left out unseen.
     if path.file_name().is_some_and(|name| name.to_str().is_none()) {
         let why = format!("{path:?} has a name that is not UTF-8; register the folder that it is in");
-        return Err(ModelError::Value { what: "the path of an agent", why }.into());
+        return Err(ModelError::Value { what: "agent path", why }.into());
     }
     // What does not exist yet has at least a folder above it that does.
     let there = path.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));

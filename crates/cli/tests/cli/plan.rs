@@ -213,7 +213,7 @@ fn steps_begin_and_end() {
     let step = |verb: &str, step: &str| sandbox.run(&["plan", "step", verb, "limits", step]);
     assert_snapshot!(step("start", "api/docs"), @r#"
     --- stderr
-    error: cannot start step "api/docs": step api/docs cannot begin before migrate is done
+    error: cannot start step "api/docs": step api/docs cannot start before migrate is done
     Nothing was changed.
     hint: `safepoint plan show PLAN` shows where it is.
     --- exit 12
@@ -280,7 +280,7 @@ fn steps_begin_and_end() {
     ");
     assert_snapshot!(step("start", "ship"), @r#"
     --- stderr
-    error: cannot start step "ship": the plan is applied: nothing changes any more
+    error: cannot start step "ship": the plan is applied and cannot change
     Nothing was changed.
     hint: `safepoint plan show PLAN` shows where it is.
     --- exit 12
@@ -326,14 +326,14 @@ fn a_value_that_is_no_json_changes_nothing() {
     let deep = "[".repeat(40) + &"]".repeat(40);
     assert_snapshot!(sandbox.run(&["plan", "context", "set", "limits", "key", &deep]), @r#"
     --- stderr
-    error: cannot set "key": a value nests at most 32 deep
+    error: cannot set "key": values may nest at most 32 levels deep
     Nothing was changed.
     hint: docs/plan-files.md lists the rules.
     --- exit 2
     "#);
     assert_snapshot!(sandbox.run(&["plan", "context", "set", "limits", "", "1"]), @r#"
     --- stderr
-    error: cannot set "": a key is a text without NUL, and not empty
+    error: cannot set "": a key must not be empty or contain NUL
     Nothing was changed.
     hint: docs/plan-files.md lists the rules.
     --- exit 2
@@ -354,21 +354,21 @@ fn steps_are_added() {
     ");
     assert_snapshot!(add(&["bench", "--below", "api"]), @r#"
     --- stderr
-    error: cannot add step "bench": the plan has a step api/bench already
+    error: cannot add step "bench": the plan already has step api/bench
     Nothing was changed.
     hint: `safepoint plan show PLAN` shows where it is.
     --- exit 12
     "#);
     assert_snapshot!(add(&["more", "--below", "api/bench"]), @r#"
     --- stderr
-    error: cannot add step "more": `run` in step `api/bench`: a step runs a command or has steps of its own, not both
+    error: cannot add step "more": `run` in step `api/bench`: a step runs a command or contains steps, not both
     Nothing was changed.
     hint: docs/plan-files.md lists the rules; a step is put below another one with --below.
     --- exit 2
     "#);
     assert_snapshot!(add(&["a/b"]), @r#"
     --- stderr
-    error: cannot add step "a/b": `id` in step `#1`: a name has 1 to 64 of the characters a-z, 0-9, `.`, `_` and `-`, and begins with a letter or a digit
+    error: cannot add step "a/b": `id` in step `#1`: a name must have 1 to 64 of the characters a-z, 0-9, `.`, `_` and `-`, and begin with a letter or a digit
     Nothing was changed.
     hint: docs/plan-files.md lists the rules; a step is put below another one with --below.
     --- exit 2

@@ -208,7 +208,7 @@ fn the_answers_to_a_program() {
           "`safepoint plan show PLAN` shows where it is."
         ],
         "kind": "conflict",
-        "message": "step ship cannot begin before api is done"
+        "message": "step ship cannot start before api is done"
       },
       "exit_code": 12,
       "messages": [],

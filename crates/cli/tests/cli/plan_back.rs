@@ -239,7 +239,7 @@ fn pause_and_cancel() {
     ");
     assert_snapshot!(sandbox.run(&["plan", "cancel", "limits"]), @r#"
     --- stderr
-    error: cannot cancel plan "limits": the plan is cancelled: nothing changes any more
+    error: cannot cancel plan "limits": the plan is cancelled and cannot change
     Nothing was changed.
     hint: `safepoint plan show PLAN` shows where it is.
     --- exit 12

@@ -314,7 +314,7 @@ fn wrong_uses() {
             "Objects are written as in '{\"branch\": \"main\"}'.",
         ),
         ("git_context=[]", "git_context is no object", "Objects are written as in '{\"branch\": \"main\"}'."),
-        ("request=", "request is not accepted: it is empty", "Write it as the sentence says."),
+        ("request=", "invalid request: it is empty", "Write it as the sentence says."),
     ] {
         let expected = (2, message.to_owned(), hint.to_owned());
         assert_eq!(refused(&sandbox, &["session", "update", ID, "configuration.ok=1", change]), expected);
@@ -363,13 +363,13 @@ fn input_of_enemies_is_data() {
     }
     let giant = "x".repeat(100_000);
     let (code, message, _) = refused(&sandbox, &["session", "create", &giant]);
-    assert_eq!(
-        (code, message.as_str()),
-        (2, "request is not accepted: it has 100000 bytes, and at most 65536 fit")
-    );
+    assert_eq!((code, message.as_str()), (2, "invalid request: it has 100000 bytes; the maximum is 65536"));
     let deep = format!("configuration.{}=1", vec!["a"; 200].join("."));
     let (code, message, _) = refused(&sandbox, &["session", "update", ID, &deep]);
-    assert_eq!((code, message.as_str()), (2, "configuration is not accepted: a value nests at most 32 deep"));
+    assert_eq!(
+        (code, message.as_str()),
+        (2, "invalid configuration: values may nest at most 32 levels deep")
+    );
     let evil = "red \u{1b}[31m\nline'; DROP TABLE sessions; --";
     sandbox.run(&["session", "update", ID, &format!("request={evil}"), "configuration.k\u{7}=\"\\u001b\""]);
     assert_eq!(session(&sandbox)["request"], evil);

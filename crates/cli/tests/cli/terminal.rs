@@ -103,7 +103,7 @@ fn tables_fit_a_narrow_terminal() {
     * is where the workspace is now
     ");
     assert_snapshot!(sandbox.terminal(sandbox.command(&["prune", "--dry-run"])), @r#"
-      keep  01KG9YYS  6 minutes ago   the workspace stands on it
+      keep  01KG9YYS  6 minutes ago   base of the current state
       keep  01KG9YWW  7 minutes ago   the newest  "a label that…
       keep  01KG9YS9  9 minutes ago   pinned  "first"
     Nothing to prune: 3 checkpoints kept.

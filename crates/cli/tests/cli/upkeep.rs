@@ -115,7 +115,7 @@ fn prune_gives_the_reason_for_each() {
     sandbox.run(&["pin", "first"]);
     let flags = ["--keep-last", "2", "--keep-within", "0s", "--thin-daily-for", "0s"];
     assert_snapshot!(sandbox.run(&["prune", "--dry-run"]), @r#"
-      keep  01KG9YYQ9053R1T2RMWKDG33ZD  1 minute ago    the workspace stands on it  "fourth"
+      keep  01KG9YYQ9053R1T2RMWKDG33ZD  1 minute ago    base of the current state  "fourth"
       keep  01KG9YWWP02J59EP1NVRE9ENPE  2 minutes ago   one of the last 100  "third"
       keep  01KG9YV2300QJS22HDXJ4G4Q61  3 minutes ago   one of the last 100  "second"
       keep  01KG9YS9EGCQT0DH2X3200JHAF  4 minutes ago   pinned  "first"
@@ -123,7 +123,7 @@ fn prune_gives_the_reason_for_each() {
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&[&["prune", "--dry-run"][..], &flags].concat()), @r#"
-      keep  01KG9YYQ9053R1T2RMWKDG33ZD  2 minutes ago   the workspace stands on it  "fourth"
+      keep  01KG9YYQ9053R1T2RMWKDG33ZD  2 minutes ago   base of the current state  "fourth"
       keep  01KG9YWWP02J59EP1NVRE9ENPE  3 minutes ago   one of the last 2  "third"
       drop  01KG9YV2300QJS22HDXJ4G4Q61  4 minutes ago   not one of the last 2  "second"
       keep  01KG9YS9EGCQT0DH2X3200JHAF  5 minutes ago   pinned  "first"
@@ -140,7 +140,7 @@ fn prune_gives_the_reason_for_each() {
             "id": "01KG9YYQ9053R1T2RMWKDG33ZD",
             "label": "fourth",
             "policy": "retention",
-            "reason": "the workspace stands on it",
+            "reason": "base of the current state",
             "role": null,
             "scope": "project",
             "verdict": "keep"
@@ -207,7 +207,7 @@ fn prune_gives_the_reason_for_each() {
     ");
     assert_snapshot!(sandbox.run(&["prune", "--keep-within", "soon"]), @r#"
     --- stderr
-    error: invalid value 'soon' for '--keep-within <TIME>': "soon" is not a length of time: it does not begin with a whole number; expected something like 30s, 90m, 36h, 7d or 2w
+    error: invalid value 'soon' for '--keep-within <TIME>': "soon" is not a duration: it does not begin with a whole number; expected a value such as 30s, 90m, 36h, 7d or 2w
 
     For more information, try '--help'.
     --- exit 2
@@ -664,7 +664,7 @@ fn prune_also_judges_what_is_of_several_folders_by_its_own_policy() {
     assert_snapshot!(sandbox.run(&["prune", "--dry-run"]), @r#"
       keep  01KG9YS9EGCQT0DH2X3200JHAF  6 minutes ago   the newest  "first"
     of several folders:
-      keep  01KG9Z2GC0Q52K07H7HYN02QE5  1 minute ago    the workspace stands on it  "all 3"  (scope framework, [retention_framework])
+      keep  01KG9Z2GC0Q52K07H7HYN02QE5  1 minute ago    base of the current state  "all 3"  (scope framework, [retention_framework])
       drop  01KG9Z0NS0Z2F6A0ST32HQHJNS  2 minutes ago   not one of the last 1  "all 2"  (scope framework, [retention_framework])
       keep  01KG9YYV60S77KET4DNQ5BF6CP  3 minutes ago   pinned  "all 1"  (scope framework, [retention_framework])
       keep  01KG9YWYMG3S19GYXWQZEQWMSF  4 minutes ago   the newest  "agent"  (scope agent, [retention])
@@ -687,7 +687,7 @@ fn prune_also_judges_what_is_of_several_folders_by_its_own_policy() {
     assert_eq!(
         rows(&answer),
         [
-            "all 3 | framework | retention_framework | keep | the workspace stands on it",
+            "all 3 | framework | retention_framework | keep | base of the current state",
             "all 2 | framework | retention_framework | drop | not one of the last 1",
             "all 1 | framework | retention_framework | keep | pinned",
             "agent | agent | retention | keep | the newest",

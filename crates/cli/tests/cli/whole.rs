@@ -62,7 +62,7 @@ fn agents_are_registered_shown_set_and_removed() {
     "#);
     assert_snapshot!(sandbox.run(&["agent", "register", "Not A Name"]), @r#"
     --- stderr
-    error: cannot register agent "Not A Name": the name of an agent is not accepted: "Not A Name" is not up to 64 of a-z, 0-9, `.`, `_` and `-`, the first a letter or a digit
+    error: cannot register agent "Not A Name": invalid agent name: "Not A Name" must have 1 to 64 of the characters a-z, 0-9, `.`, `_` and `-`, and begin with a letter or a digit
     Nothing was changed.
     hint: Write it as the sentence says.
     --- exit 2

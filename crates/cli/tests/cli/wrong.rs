@@ -18,7 +18,7 @@ fn references_that_lead_nowhere() {
     "#);
     assert_snapshot!(sandbox.run(&["show", "@~x"]), @r#"
     --- stderr
-    error: cannot show checkpoint "@~x": "@~x" does not name a checkpoint: after @~ comes a number, as in @~2
+    error: cannot show checkpoint "@~x": "@~x" is not a checkpoint reference: @~ must be followed by a number, as in @~2
     hint: `safepoint list` shows the checkpoints; @ is the newest one, and @~1 the one before it.
     --- exit 2
     "#);
@@ -30,7 +30,7 @@ fn references_that_lead_nowhere() {
     "#);
     assert_snapshot!(sandbox.run(&["show", ""]), @r#"
     --- stderr
-    error: cannot show checkpoint "": "" does not name a checkpoint: it is empty
+    error: cannot show checkpoint "": "" is not a checkpoint reference: it is empty
     hint: `safepoint list` shows the checkpoints; @ is the newest one, and @~1 the one before it.
     --- exit 2
     "#);
@@ -246,7 +246,7 @@ fn words_that_are_none() {
     "#);
     assert_snapshot!(sandbox.run(&["create", "--session-id", "../x"]), @r#"
     --- stderr
-    error: cannot take a checkpoint: "../x" is not an id: expected 26 letters and digits (ULID) or the UUID form
+    error: cannot take a checkpoint: "../x" is not an id: expected a ULID (26 letters and digits) or a UUID
     Nothing was changed.
     hint: Write it as the sentence says.
     --- exit 2

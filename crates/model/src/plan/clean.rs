@@ -1,59 +1,60 @@
-//! Which checkpoint of a plan is the last clean one.
+//! Last clean checkpoint of a plan.
 //!
-//! Comes in: the checkpoints of a plan, newest first, what happened to it, and how its steps are now. Goes out: the newest checkpoint that
-//! is whole and was taken while the plan was healthy, before the first error that is not resolved; or why there is none.
+//! In: the checkpoints of a plan, newest first, its events, and the current state of its steps. Out: the
+//! newest intact checkpoint that was taken while the plan was healthy, before the first unresolved error; or
+//! the reason why none qualifies.
 //!
-//! Versions order everything: they grow with each change of a plan, whatever the clock says.
+//! Versions order everything: they grow with each change of a plan, independent of the clock.
 
-/// A checkpoint that may be chosen.
+/// Checkpoint that may be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate<T> {
-    /// Which.
+    /// Checkpoint.
     pub checkpoint: T,
-    /// The version of the plan that it holds.
+    /// Version of the plan in it.
     pub version: u64,
-    /// Whether no step had failed then.
+    /// True if no step had failed at that time.
     pub healthy: bool,
 }
 
-/// Something that happened to a plan.
+/// Event of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A step failed.
     Error {
-        /// The version of the plan in which it had failed.
+        /// Version of the plan with the failure.
         version: u64,
-        /// Which.
+        /// Step that failed.
         step: String,
     },
-    /// The plan was put back to what it was in an earlier version: what was wrong then is wrong again, and nothing else is.
+    /// The plan was restored to an earlier version: exactly the errors of that version are unresolved again.
     BackTo {
-        /// The version of the plan after that.
+        /// Version of the plan after the restore.
         version: u64,
-        /// Which version it was put back to.
+        /// Restored version.
         to: u64,
     },
 }
 
-/// Why there is no clean checkpoint.
+/// Reason why the plan has no clean checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoneClean {
-    /// There is none at all.
+    /// The plan has no checkpoint.
     #[error("the plan has no checkpoint")]
     NoCheckpoint,
-    /// All were taken after the first error that is not resolved, or while a step had failed.
+    /// All were taken after the first unresolved error, or while a step had failed.
     #[error("every checkpoint of the plan was taken after the error, or while a step had failed")]
     AllAfter,
-    /// Those that would do are damaged.
+    /// All suitable ones are damaged.
     #[error("every checkpoint from before the error is damaged")]
     AllDamaged,
 }
 
-/// The version in which the first error appeared that is not resolved. An error is resolved when the plan was put back to before it, or
-/// when its step is done by now.
+/// Returns the version of the first unresolved error. An error is resolved if the plan was restored to before
+/// it, or if its step is done now.
 pub fn first_unresolved(events: &[Event], is_done: impl Fn(&str) -> bool) -> Option<u64> {
     let mut open: Vec<(u64, &str)> = Vec::new();
-    // What was wrong from each version on.
+    // Unresolved errors from each version on.
     let mut known: Vec<(u64, Vec<(u64, &str)>)> = Vec::new();
     for event in events {
         let version = match event {
@@ -72,10 +73,10 @@ pub fn first_unresolved(events: &[Event], is_done: impl Fn(&str) -> bool) -> Opt
     open.into_iter().filter(|(_, step)| !is_done(step)).map(|(version, _)| version).min()
 }
 
-/// The last clean checkpoint. `is_whole` is asked from the newest on, and only as far as needed.
+/// Returns the last clean checkpoint. Calls `is_whole` from the newest on, only as far as needed.
 ///
 /// # Errors
-/// When there is none: why.
+/// When none qualifies, with the reason.
 pub fn last_clean<T: Copy, E: From<NoneClean>>(
     newest_first: &[Candidate<T>],
     error: Option<u64>,
@@ -100,7 +101,7 @@ pub fn last_clean<T: Copy, E: From<NoneClean>>(
 mod tests {
     use super::*;
 
-    /// `12h 9x 5h`: checkpoints at these versions, newest first, healthy or not; `5d` is a damaged one.
+    /// `12h 9x 5h`: checkpoints at these versions, newest first, healthy or not; `5d` is damaged.
     fn candidates(text: &str) -> Vec<Candidate<(u64, bool)>> {
         text.split_whitespace()
             .map(|word| {
@@ -111,7 +112,7 @@ mod tests {
             .collect()
     }
 
-    /// `e7:a b9:4 e12:b`: errors at versions in steps, and returns, in versions, to versions.
+    /// `e7:a b9:4 e12:b`: errors at versions in steps, and restores in versions to versions.
     fn events(text: &str) -> Vec<Event> {
         text.split_whitespace()
             .map(|word| match word.split_at(1) {
@@ -131,7 +132,7 @@ mod tests {
     fn the_last_clean_checkpoint_in_a_table_of_cases() {
         use NoneClean::{AllAfter, AllDamaged, NoCheckpoint};
         let cases: &[(&str, &str, &str, Result<u64, NoneClean>)] = &[
-            // checkpoints, what happened, steps that are done, the last clean one
+            // checkpoints, events, done steps, last clean checkpoint
             ("", "", "", Err(NoCheckpoint)),
             ("", "e1:a", "", Err(NoCheckpoint)),
             ("5h", "", "", Ok(5)),
@@ -150,17 +151,17 @@ mod tests {
             ("9h 5d 3h", "e7:a", "", Ok(3)),
             ("9h 5d 3d", "e7:a", "", Err(AllDamaged)),
             ("9h", "e7:a", "", Err(AllAfter)),
-            // Put back to version 5: the error of version 7 did not happen any more.
+            // Restored to version 5: the error of version 7 is undone.
             ("12h 9h 5h", "e7:a b8:5", "", Ok(12)),
             ("12h 9h 5h", "e7:a b8:5 e11:a", "", Ok(9)),
-            // Put back to a version that had the error already.
+            // Restored to a version that already had the error.
             ("12h 9x 5h", "e7:a b10:8", "", Ok(5)),
-            // Put back to before the error, and that undone: the error is there again.
+            // Restored to before the error, then undone: the error is back.
             ("12h 9h 5h", "e7:a b8:5 b10:7", "", Ok(5)),
             ("12h 9h 5h", "e7:a b8:5 b10:7 b11:9", "", Ok(12)),
             // The same step failed twice and is done now.
             ("12h 5h", "e7:a e9:a", "a", Ok(12)),
-            // Failed, put back, failed again, put back further.
+            // Failed, restored, failed again, restored further.
             ("20h 12h 9h 5h 2h", "e7:a b8:5 e11:b b13:2", "", Ok(20)),
             ("20x 12d 9d 5d 2h", "e15:a", "", Ok(2)),
             ("20x 12d 9d 5d 2d", "e15:a", "", Err(AllDamaged)),

@@ -1,4 +1,4 @@
-//! How a plan runs its course: steps begin, end, fail and are interrupted, and subplans with them.
+//! Transitions of a plan: steps start, end, fail and are interrupted, and subplans with them.
 
 use super::happening::Happening;
 use super::rule::PlanRule;
@@ -6,20 +6,20 @@ use super::state::{Plan, PlanState, Step, StepState, ancestors};
 use crate::Timestamp;
 use serde_json::Value;
 
-/// Whether the end of a subplan's last step is the end of the subplan.
+/// Condition for ending a subplan with its last step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Climb {
     /// Always.
     All,
-    /// Not where a command has to say first that it went well.
+    /// Only without a verify command.
     UntilVerify,
 }
 
 impl Plan {
-    /// A step begins.
+    /// Starts a step.
     ///
     /// # Errors
-    /// When it may not; see [`PlanRule`].
+    /// When it may not start; see [`PlanRule`].
     pub fn start(&mut self, path: &str, now: Timestamp) -> Result<Vec<Happening>, PlanRule> {
         let happened = self.starts(path)?;
         if self.state != PlanState::Running {
@@ -47,10 +47,10 @@ impl Plan {
         step.log = None;
     }
 
-    /// A step that failed is tried once more, without having ended.
+    /// Retries a failed step that has not ended.
     ///
     /// # Errors
-    /// When it is not under way.
+    /// When it is not running.
     pub fn retry(&mut self, path: &str) -> Result<(), PlanRule> {
         let at = self.find(path)?;
         match self.steps[at].state {
@@ -70,16 +70,16 @@ impl Plan {
             return Err(PlanRule::Subplan { path: path.to_owned() });
         }
         match self.steps[at].state {
-            // Of an interrupted one somebody may know how it ended.
+            // The user may know how an interrupted step ended.
             StepState::Running | StepState::Interrupted => Ok(at),
             from => Err(PlanRule::StepTransition { path: path.to_owned(), from, to }),
         }
     }
 
-    /// A step is done, and with it the subplans of which it was the last, and perhaps the plan.
+    /// Ends a step successfully, and with it the subplans that it completes, and possibly the plan.
     ///
     /// # Errors
-    /// When it was not under way.
+    /// When it was not running.
     pub fn finish(
         &mut self,
         path: &str,
@@ -89,10 +89,11 @@ impl Plan {
         self.end_well(path, output, now, Climb::All)
     }
 
-    /// The same, where a subplan that has a command for it is not done before that command says so: see [`Plan::to_verify`].
+    /// Does the same, but a subplan with a verify command is not done before that command succeeds: see
+    /// [`Plan::to_verify`].
     ///
     /// # Errors
-    /// When it was not under way.
+    /// When it was not running.
     pub fn finish_unverified(
         &mut self,
         path: &str,
@@ -119,7 +120,7 @@ impl Plan {
         Ok(happened)
     }
 
-    /// Ends the subplans around a step whose steps are all done, and the plan.
+    /// Ends the completed subplans around a step, and the plan.
     fn climb(
         &mut self,
         path: &str,
@@ -152,7 +153,7 @@ impl Plan {
         Ok(())
     }
 
-    /// A subplan is not interrupted any more when nothing in it is.
+    /// Clears the interrupted state of subplans without an interrupted step.
     fn calm(&mut self, at: usize) {
         let path = self.steps[at].path.clone();
         let still = |step: &Step| step.is_below(&path) && step.state == StepState::Interrupted;
@@ -169,7 +170,7 @@ impl Plan {
         below.all(|step| step.state == StepState::Done)
     }
 
-    /// The subplans whose steps are all done and whose own command has to say now that it went well.
+    /// Returns the subplans whose steps are all done and whose verify command must run now.
     pub fn to_verify(&self) -> Vec<&str> {
         let waits = |at: &usize| {
             let step = &self.steps[*at];
@@ -187,7 +188,7 @@ impl Plan {
         }
     }
 
-    /// The command of a subplan says that it went well: it is done.
+    /// Records that the verify command of a subplan succeeded: it is done.
     ///
     /// # Errors
     /// When not all of its steps are done, or it is done already.
@@ -201,7 +202,7 @@ impl Plan {
         Ok(happened)
     }
 
-    /// The command of a subplan says that it did not go well.
+    /// Records that the verify command of a subplan failed.
     ///
     /// # Errors
     /// As for [`Plan::verified`].
@@ -210,7 +211,7 @@ impl Plan {
         Ok(self.end_badly(at, error, now))
     }
 
-    /// A phase ends with the last step that belongs to it.
+    /// A phase ends with its last step.
     fn phase_done(&self, at: usize) -> Option<Happening> {
         let phase = self.steps[at].spec.phase?;
         let mut of_phase = self.steps.iter().filter(|step| step.spec.phase == Some(phase));
@@ -223,10 +224,10 @@ impl Plan {
         step.finished_at = Some(now);
     }
 
-    /// A step failed, and with it the subplans around it, and the plan.
+    /// Fails a step, and with it the subplans around it, and the plan.
     ///
     /// # Errors
-    /// When it was not under way.
+    /// When it was not running.
     pub fn fail(&mut self, path: &str, error: &str, now: Timestamp) -> Result<Vec<Happening>, PlanRule> {
         let at = self.running(path, StepState::Failed)?;
         Ok(self.end_badly(at, error, now))
@@ -247,8 +248,8 @@ impl Plan {
         vec![Happening::StepFailed { path }]
     }
 
-    /// What a runner had under way when it died: nobody knows how far it came. Says which steps those are. What somebody outside does
-    /// goes on.
+    /// Marks the steps that a dead runner was executing as interrupted: their progress is unknown. Returns
+    /// these steps. Steps executed outside the runner continue.
     pub fn interrupt(&mut self, now: Timestamp) -> Vec<String> {
         let run = |at: &usize| {
             let step = &self.steps[*at];
@@ -258,7 +259,7 @@ impl Plan {
         let mut interrupted = Vec::new();
         for at in under_way {
             let path = self.steps[at].path.clone();
-            self.steps[at].error = Some("its process ended while it was under way".to_owned());
+            self.steps[at].error = Some("its process ended during the step".to_owned());
             self.end(at, StepState::Interrupted, now);
             for above in 0..self.steps.len() {
                 if self.steps[above].state == StepState::Running

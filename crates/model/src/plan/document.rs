@@ -1,6 +1,7 @@
-//! The plan as objects: one document that leads to pages, so that a checkpoint of a large plan costs what changed.
+//! Storage of a plan as objects: one document that refers to pages, so that a checkpoint of a large plan
+//! costs only the changes.
 //!
-//! The same plan gives the same objects, so the name of the first one is the hash of the whole state.
+//! The same plan gives the same objects, so the id of the first object is the hash of the whole state.
 
 use super::state::{Decision, Plan, Step};
 use crate::{ObjectError, ObjectId, ObjectSink, ObjectSource, document};
@@ -8,17 +9,18 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// So many things are on a page, and so many pages under one.
+/// Maximum number of items on a page, and of pages under one.
 const PAGE_ITEMS: usize = 64;
-/// More levels than any list that fits in memory has.
+/// More levels than any list that fits in memory.
 const DEPTH_MAX: usize = 8;
-/// More pages than any list that fits in memory has. A page can be named many times, so a few objects can lead to any number.
+/// More pages than any list that fits in memory. A page can be referenced many times, so a few objects can
+/// expand to any number.
 const PAGES_MAX: usize = 65_536;
 
-/// What the first document says.
+/// Content of the first document.
 #[derive(Debug, Serialize, Deserialize)]
 struct PlanDocument {
-    /// The plan without its lists.
+    /// Plan without its lists.
     head: Plan,
     steps: ObjectId,
     decisions: ObjectId,
@@ -26,7 +28,7 @@ struct PlanDocument {
     outputs: ObjectId,
 }
 
-/// A page of a list: what is on it, or the pages below it.
+/// Page of a list: its items, or the pages below it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Page<T> {
@@ -34,7 +36,7 @@ enum Page<T> {
     Pages(Vec<ObjectId>),
 }
 
-/// Keeps a plan. The name of the result is the hash of the state.
+/// Stores a plan. The resulting id is the hash of the state.
 ///
 /// # Errors
 /// When the sink fails.
@@ -49,14 +51,14 @@ pub fn store(sink: &dyn ObjectSink, plan: &Plan) -> Result<ObjectId, ObjectError
     document::store(sink, &document)
 }
 
-/// Reads a plan back.
+/// Loads a plan.
 ///
 /// # Errors
-/// When something of it is missing, damaged or of a newer version.
+/// When an object is missing, damaged or of a newer version.
 pub fn load(source: &dyn ObjectSource, id: ObjectId) -> Result<Plan, ObjectError> {
     let document: PlanDocument = document::load(source, id)?;
     if document.head.format != Plan::FORMAT {
-        let what = format!("its format {} is not known", document.head.format);
+        let what = format!("its format {} is unsupported", document.head.format);
         return Err(ObjectError::Damaged { id, what });
     }
     let mut plan = document.head;
@@ -67,10 +69,10 @@ pub fn load(source: &dyn ObjectSource, id: ObjectId) -> Result<Plan, ObjectError
     Ok(plan)
 }
 
-/// Shows every object of a plan. What is below one for which `visit` says no is not looked at.
+/// Visits every object of a plan. Objects below one for which `visit` returns false are skipped.
 ///
 /// # Errors
-/// When something that leads to others is missing or damaged.
+/// When an object that refers to others is missing or damaged.
 pub fn objects(
     source: &dyn ObjectSource,
     id: ObjectId,
@@ -90,7 +92,7 @@ pub fn objects(
             pages.extend(below.into_iter().map(|page| (page, depth + 1)));
         }
     }
-    // What a step printed is an object, too.
+    // The log of a step is an object, too.
     for step in load_list::<Step>(source, document.steps)? {
         if let Some(log) = step.log {
             visit(log);
@@ -137,7 +139,7 @@ fn load_list<T: DeserializeOwned>(source: &dyn ObjectSource, id: ObjectId) -> Re
         }
         match load_page(source, page, depth)? {
             Page::Items(more) => items.extend(more),
-            // Taken from the end, so they are put there in reverse.
+            // Taken from the end, so they are pushed in reverse.
             Page::Pages(below) => pages.extend(below.into_iter().rev().map(|page| (page, depth + 1))),
         }
     }
@@ -243,7 +245,7 @@ mod tests {
     fn more_pages_than_any_plan_has_are_damage() {
         let memory = Memory::default();
         let mut page = document::store(&memory, &Page::<Step>::Items(Vec::new())).unwrap();
-        // Three objects that are read as a quarter of a million pages; with more levels it would never end.
+        // Three objects that expand to a quarter of a million pages; with more levels it would never end.
         for _ in 0..3 {
             page = document::store(&memory, &Page::<Step>::Pages(vec![page; PAGE_ITEMS])).unwrap();
         }

@@ -1,41 +1,41 @@
-//! What happens to a plan, and which of it is a milestone.
+//! Events of a plan, and the milestones among them.
 
 use super::spec::{Milestone, Milestones};
 use crate::checkpoint::Phase;
 
-/// What happened, for milestones and for the record.
+/// Event, for milestones and for the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Happening {
-    /// A step is about to begin.
+    /// A step is about to start.
     StepStarts {
-        /// Which.
+        /// Path of the step.
         path: String,
-        /// It is marked as risky.
+        /// True if the step is marked as risky.
         risky: bool,
     },
     /// A step is done.
     StepDone {
-        /// Which.
+        /// Path of the step.
         path: String,
     },
     /// A step failed.
     StepFailed {
-        /// Which.
+        /// Path of the step.
         path: String,
     },
-    /// The first step of a subplan is about to begin.
+    /// The first step of a subplan is about to start.
     SubplanStarts {
-        /// The step that holds it.
+        /// Step that contains it.
         path: String,
     },
     /// The last step of a subplan is done.
     SubplanDone {
-        /// The step that holds it.
+        /// Step that contains it.
         path: String,
     },
     /// The last step of a phase is done.
     PhaseDone {
-        /// Which.
+        /// Finished phase.
         phase: Phase,
     },
     /// Every step is done.
@@ -43,7 +43,7 @@ pub enum Happening {
 }
 
 impl Happening {
-    /// The milestone that this is, if it is one.
+    /// Returns the corresponding milestone, if any.
     pub fn milestone(&self) -> Option<Milestone> {
         match self {
             Happening::StepStarts { .. } => Some(Milestone::BeforeStep),
@@ -56,14 +56,14 @@ impl Happening {
         }
     }
 
-    /// Whether a checkpoint is due: before what begins, after what ended.
+    /// Returns true if a checkpoint is due: before a start, after an end.
     pub fn is_due(&self, milestones: &Milestones) -> bool {
         let asked = |milestone| milestones.on.contains(&milestone);
         self.milestone().is_some_and(asked)
             || (matches!(self, Happening::StepStarts { risky: true, .. }) && asked(Milestone::BeforeRisky))
     }
 
-    /// Whether the checkpoint comes before it.
+    /// Returns true if the checkpoint precedes the event.
     pub fn is_before(&self) -> bool {
         matches!(self, Happening::StepStarts { .. } | Happening::SubplanStarts { .. })
     }

@@ -1,87 +1,87 @@
-//! Why something may not happen to a plan.
+//! Rules that refuse a change of a plan.
 
 use super::state::{PlanState, StepState};
 
-/// Why something may not be.
+/// Violated rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanRule {
-    /// The plan is in a state in which this cannot happen.
+    /// The state of the plan does not allow this.
     #[error("the plan is {from} and cannot become {to}")]
     Transition {
-        /// Where it is.
+        /// Current state.
         from: PlanState,
-        /// Where it was to go.
+        /// Requested state.
         to: PlanState,
     },
-    /// Nothing changes any more.
-    #[error("the plan is {0}: nothing changes any more")]
+    /// The plan is final.
+    #[error("the plan is {0} and cannot change")]
     Over(PlanState),
-    /// The plan is done when its steps are.
-    #[error("the plan is not done as long as step {path} is {state}")]
+    /// The plan has unfinished steps.
+    #[error("the plan cannot be done while step {path} is {state}")]
     Open {
-        /// Which.
+        /// Path of the step.
         path: String,
-        /// Where it is.
+        /// Current state.
         state: StepState,
     },
-    /// There is no such step.
+    /// The step is unknown.
     #[error("the plan has no step {path:?}{}", nearest.as_ref().map_or_else(String::new, |near| format!("; did you mean {near:?}?")))]
     NoStep {
-        /// What was asked for.
+        /// Requested step.
         path: String,
-        /// What may have been meant.
+        /// Most similar path.
         nearest: Option<String>,
     },
-    /// The step is in a state in which this cannot happen.
+    /// The state of the step does not allow this.
     #[error("step {path} is {from} and cannot become {to}")]
     StepTransition {
-        /// Which.
+        /// Path of the step.
         path: String,
-        /// Where it is.
+        /// Current state.
         from: StepState,
-        /// Where it was to go.
+        /// Requested state.
         to: StepState,
     },
-    /// Something else has to come first.
-    #[error("step {path} cannot begin before {first} is done")]
+    /// Another step must be done first.
+    #[error("step {path} cannot start before {first} is done")]
     TooEarly {
-        /// Which.
+        /// Path of the step.
         path: String,
-        /// What comes first.
+        /// Step that must be done first.
         first: String,
     },
-    /// As many run side by side as may.
-    #[error("step {path} cannot begin while {running} of {allowed} steps beside it run")]
+    /// The maximum number of parallel steps is running.
+    #[error("step {path} cannot start: {running} of {allowed} parallel steps are running")]
     TooMany {
-        /// Which.
+        /// Path of the step.
         path: String,
-        /// How many run.
+        /// Number of running steps.
         running: usize,
-        /// How many may.
+        /// Maximum number of running steps.
         allowed: usize,
     },
-    /// A step with steps below it begins and ends with them.
-    #[error("step {path} has steps of its own, and begins and ends with them")]
+    /// A subplan starts and ends with its steps.
+    #[error("step {path} is a subplan: it starts and ends with its steps")]
     Subplan {
-        /// Which.
+        /// Path of the step.
         path: String,
     },
-    /// There is no such decision.
+    /// The decision is unknown.
     #[error("the plan has no decision {id}")]
     NoDecision {
-        /// What was asked for.
+        /// Requested decision.
         id: String,
     },
-    /// A decision of this id is there already.
-    #[error("the plan has a decision {id} already")]
+    /// The id of the decision is taken.
+    #[error("the plan already has decision {id}")]
     DecisionTaken {
-        /// Which.
+        /// Id of the decision.
         id: String,
     },
-    /// A step of this path is there already.
-    #[error("the plan has a step {path} already")]
+    /// The path of the step is taken.
+    #[error("the plan already has step {path}")]
     StepTaken {
-        /// Which.
+        /// Path of the step.
         path: String,
     },
 }

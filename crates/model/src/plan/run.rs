@@ -1,4 +1,4 @@
-//! Runs of a plan, and the places where they happen.
+//! Runs of a plan, and their sandboxes.
 
 use super::spec::SandboxKind;
 use crate::checkpoint::word_type;
@@ -9,71 +9,71 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 word_type! {
-    /// How a run of a plan ended.
+    /// Result of a run.
     RunOutcome, "outcome of a run", {
         /// Every step is done.
         Done = "done",
         /// A step failed.
         Failed = "failed",
-        /// It was to go so far and no further.
+        /// The requested end was reached.
         Paused = "paused",
-        /// Somebody outside has to do the next step.
+        /// The next step must be done outside the runner.
         Waiting = "waiting",
-        /// It was asked to stop while a step was under way.
+        /// The run was asked to stop during a step.
         Interrupted = "interrupted",
-        /// The plan was given up meanwhile.
+        /// The plan was cancelled during the run.
         Cancelled = "cancelled",
-        /// It could not go on, for a reason that is not the plan's.
+        /// The run could not continue for a reason outside the plan.
         Broken = "broken",
-        /// Its process died; noted by whoever found out.
+        /// Its process died; recorded by a later command.
         Killed = "killed",
     }
 }
 
 word_type! {
-    /// What became of a sandbox.
+    /// State of a sandbox.
     SandboxState, "sandbox state", {
-        /// It is there, to be worked in.
+        /// Ready for use.
         Ready = "ready",
-        /// Its result was taken over, and it is about to be deleted.
+        /// Its result was applied, and it is about to be deleted.
         Applied = "applied",
-        /// Its result was taken over, and it stays because it holds what nobody else has.
+        /// Its result was applied, and it is kept because it has unique content.
         Kept = "kept",
-        /// Its result was taken over, and it is gone.
+        /// Its result was applied, and it is deleted.
         Removed = "removed",
     }
 }
 
-/// One run of a plan.
+/// Run of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// A ULID. Its steps get it in their environment.
+    /// ULID, passed to the steps in their environment.
     pub id: String,
-    /// The process.
+    /// Process id.
     pub pid: u32,
-    /// When it began.
+    /// Start time.
     pub started_at: Timestamp,
-    /// When it ended, as far as is known.
+    /// End time, if known.
     pub ended_at: Option<Timestamp>,
-    /// How.
+    /// Outcome, if ended.
     pub outcome: Option<RunOutcome>,
 }
 
-/// A place where a plan works that is not the workspace itself.
+/// Working folder of a plan other than the workspace itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sandbox {
-    /// A ULID.
+    /// ULID.
     pub id: String,
-    /// What kind of place.
+    /// Kind of sandbox.
     pub kind: SandboxKind,
-    /// Where.
+    /// Folder of the sandbox.
     pub path: PathBuf,
-    /// The workspace that it is.
+    /// Workspace that is registered for it.
     pub workspace_id: WorkspaceId,
-    /// What it was when it was made: what changed since is the result.
+    /// Checkpoint that it was created from; later changes are its result.
     pub base: CheckpointId,
-    /// What became of it.
+    /// State.
     pub state: SandboxState,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
 }

@@ -1,7 +1,7 @@
-//! What a plan is asked to be: its steps, its subplans, its sandbox, and when checkpoints are taken.
+//! Plan specification: steps, subplans, sandbox, and checkpoint milestones.
 //!
-//! Comes in: a value that somebody wrote, by hand or in code. Goes out: the same value, once [`PlanSpec::check`] finds nothing
-//! against it, or every rule that it breaks with the step that breaks it. As JSON it is a plan file again (`docs/plan-files.md`).
+//! In: a value written by hand or in code. Out: the same value if [`PlanSpec::check`] accepts it, or every
+//! violated rule with its step. Its JSON form is a plan file (`docs/plan-files.md`).
 
 use crate::checkpoint::{Phase, word_type};
 use crate::{ModelError, Span};
@@ -11,71 +11,71 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::str::FromStr;
 
-/// How deep steps nest: few enough that a plan inside of an answer stays below the 128 levels that readers of JSON allow.
+/// Maximum nesting of steps: a plan inside a response stays below the 128 levels that JSON parsers allow.
 pub const STEP_DEPTH_MAX: usize = 48;
-/// How many steps a plan has, all subplans counted.
+/// Maximum number of steps, including subplans.
 pub const STEPS_MAX: usize = 100_000;
-/// How deep a value of the context nests.
+/// Maximum nesting of a context value.
 pub const CONTEXT_DEPTH_MAX: usize = 32;
-/// After so many problems the rest is not looked for.
+/// Maximum number of reported problems.
 pub const PROBLEMS_MAX: usize = 100;
 
 word_type! {
-    /// Where the steps of a plan work.
+    /// Working folder of the steps.
     #[derive(Default)]
     SandboxKind, "sandbox", {
-        /// In the workspace itself.
+        /// The workspace itself.
         #[default]
         InPlace = "in-place",
-        /// In a private copy, taken over when the plan is applied.
+        /// A private copy; its result is applied on request.
         Copy = "copy",
     }
 }
 
 word_type! {
-    /// A moment of a plan at which a checkpoint is taken (R2.2).
+    /// Event of a plan at which a checkpoint is taken (R2.2).
     Milestone, "milestone", {
         /// Before each step.
         BeforeStep = "before_step",
-        /// After each step that went well.
+        /// After each successful step.
         AfterStep = "after_step",
-        /// Before a step that is marked as risky.
+        /// Before a step marked as risky.
         BeforeRisky = "before_risky",
-        /// When a subplan starts.
+        /// At the start of a subplan.
         BeforeSubplan = "before_subplan",
-        /// When a subplan is complete.
+        /// After a completed subplan.
         AfterSubplan = "after_subplan",
-        /// When a step fails.
+        /// After a failed step.
         OnError = "on_error",
-        /// When the last step of a phase is done.
+        /// After the last step of a phase.
         PhaseComplete = "phase_complete",
     }
 }
 
 word_type! {
-    /// What becomes of a step that was under way when its runner died.
+    /// Treatment of a step whose runner died.
     #[derive(Default)]
     OnInterrupt, "choice for an interrupted step", {
-        /// It runs again.
+        /// Run it again.
         Rerun = "rerun",
-        /// It counts as failed.
+        /// Mark it as failed.
         Fail = "fail",
-        /// It is reported as interrupted, and nothing goes on until somebody says how.
+        /// Report it as interrupted and wait for a decision.
         #[default]
         Ask = "ask",
     }
 }
 
-/// When checkpoints are taken by themselves.
+/// Rules for automatic checkpoints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Milestones {
-    /// At these moments; at none where it is empty.
+    /// At these events; may be empty.
     pub on: BTreeSet<Milestone>,
-    /// Also whenever this much time has passed.
+    /// Also after this much time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<Span>,
-    /// Also after so many steps.
+    /// Also after this many steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_steps: Option<u64>,
 }
@@ -89,80 +89,80 @@ impl Default for Milestones {
 }
 
 impl Milestones {
-    /// No checkpoint is taken by itself.
+    /// Takes no automatic checkpoint.
     pub const fn none() -> Self {
         Self { on: BTreeSet::new(), every: None, every_steps: None }
     }
 
-    /// Whether this moment is one of them.
+    /// Returns true if this event is included.
     pub fn has(&self, milestone: Milestone) -> bool {
         self.on.contains(&milestone)
     }
 }
 
-/// A plan as it is asked for.
+/// Plan as specified.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanSpec {
-    /// What people call it.
+    /// Title for people.
     pub title: String,
-    /// What it is to be named by; a name is made up where there is none. A slug ([`is_slug`]).
+    /// Id, a slug ([`is_slug`]); generated if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Where its steps work.
+    /// Working folder of its steps.
     #[serde(default, with = "sandbox_table")]
     pub sandbox: SandboxKind,
-    /// When checkpoints are taken.
+    /// Rules for automatic checkpoints.
     #[serde(default)]
     pub checkpoints: Milestones,
-    /// What is to be done, in this order.
+    /// Steps, in this order.
     #[serde(default)]
     pub steps: Vec<StepSpec>,
-    /// What the steps are told: a key and a value of JSON.
+    /// Values for the steps: keys with JSON values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, Value>,
 }
 
-/// One step, or a subplan where it has steps of its own.
+/// Step, or a subplan if it contains steps.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepSpec {
-    /// Its name among its siblings. A slug ([`is_slug`]).
+    /// Name among its siblings, a slug ([`is_slug`]).
     pub id: String,
-    /// What people call it.
+    /// Title for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The command that does it: a line for the shell. Without one, and without steps, somebody outside does it.
+    /// Shell command that performs it. Without a command and without steps it is done outside the runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// The command that tells whether it went well; in a subplan, after the last of its steps.
+    /// Command that verifies it; in a subplan, after its last step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<String>,
-    /// The command that takes back what it did outside of the sandbox.
+    /// Command that undoes its effects outside the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<String>,
-    /// Whether it may well go wrong.
+    /// True if it is likely to fail.
     #[serde(default, skip_serializing_if = "is_default")]
     pub risky: bool,
-    /// It counts as failed when it takes longer.
+    /// Maximum duration; a longer run fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// How often it is tried again after it failed.
+    /// Maximum number of retries after a failure.
     #[serde(default, skip_serializing_if = "is_default")]
     pub retries: u32,
-    /// What becomes of it when its runner dies.
+    /// Treatment if its runner dies.
     #[serde(default)]
     pub on_interrupt: OnInterrupt,
-    /// Where in the work it belongs.
+    /// Phase of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// How many of its steps may be under way at once; one after the other where nothing is said.
+    /// Maximum number of its steps that run in parallel [default: 1].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel: Option<u32>,
-    /// Variables that its commands get.
+    /// Environment variables for its commands.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// The steps that it is made of.
+    /// Steps that it contains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepSpec>,
 }
@@ -171,7 +171,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// The sandbox is a table with a `kind`, so that it can say more some day.
+/// The sandbox is a table with a `kind`, so that keys can be added later.
 mod sandbox_table {
     use super::{Deserialize, Deserializer, SandboxKind, Serialize, Serializer};
 
@@ -191,13 +191,14 @@ mod sandbox_table {
 }
 
 impl StepSpec {
-    /// A step with this name, and nothing else said.
+    /// Creates a step with this name and defaults.
     pub fn new(id: impl Into<String>) -> Self {
         Self { id: id.into(), ..Self::default() }
     }
 }
 
-/// Whether a text can name a plan or a step: up to 64 of `a-z`, `0-9`, `.`, `_` and `-`, the first a letter or a digit.
+/// Returns true if a text can name a plan or a step: 1 to 64 of `a-z`, `0-9`, `.`, `_` and `-`, beginning
+/// with a letter or a digit.
 pub fn is_slug(text: &str) -> bool {
     let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();
@@ -206,7 +207,8 @@ pub fn is_slug(text: &str) -> bool {
         && bytes.iter().all(|byte| word(*byte) || b"._-".contains(byte))
 }
 
-/// Whether a text can name a variable that a step gets. Those of Safepoint itself are not a step's to set.
+/// Returns true if a text can name an environment variable of a step. Names reserved for Safepoint are
+/// refused.
 pub fn is_env_name(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_')
@@ -214,20 +216,20 @@ pub fn is_env_name(text: &str) -> bool {
         && !text.starts_with("SAFEPOINT_")
 }
 
-/// A rule that a plan breaks.
+/// Rule that a plan violates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpecProblem {
-    /// Which step: its place among the plan's steps, then among that one's, and so on. Empty where it is the plan itself.
+    /// Indexes of the step at each level; empty for the plan itself.
     pub at: Vec<usize>,
-    /// The same in names, such as `api/handlers`.
+    /// Path of the step, such as `api/handlers`.
     pub step: String,
-    /// Which key of it, such as `timeout` or `checkpoints.every`.
+    /// Key, such as `timeout` or `checkpoints.every`.
     pub key: &'static str,
-    /// Which entry of that key, where it has entries.
+    /// Entry of that key, if it has entries.
     pub entry: Option<String>,
-    /// The step that has the same name and came first.
+    /// Earlier step with the same name.
     pub first: Option<Vec<usize>>,
-    /// The rule.
+    /// Rule.
     pub why: String,
 }
 
@@ -246,7 +248,7 @@ impl fmt::Display for SpecProblem {
 }
 
 impl PlanSpec {
-    /// A plan with this title, and nothing else said.
+    /// Creates a plan with this title and defaults.
     pub fn new(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
@@ -258,10 +260,10 @@ impl PlanSpec {
         }
     }
 
-    /// Whether it keeps every rule.
+    /// Checks every rule.
     ///
     /// # Errors
-    /// Each rule that it breaks, in the order of the steps, [`PROBLEMS_MAX`] of them at most.
+    /// The violated rules, in the order of the steps, at most [`PROBLEMS_MAX`].
     pub fn check(&self) -> Result<(), Vec<SpecProblem>> {
         let mut check = Check::default();
         check.plan(self);
@@ -270,7 +272,7 @@ impl PlanSpec {
     }
 }
 
-/// The look at a plan, at one of its steps.
+/// Check of a plan, at its current step.
 #[derive(Default)]
 struct Check<'s> {
     problems: Vec<SpecProblem>,
@@ -279,9 +281,8 @@ struct Check<'s> {
     steps_seen: usize,
 }
 
-const SLUG: &str =
-    "a name has 1 to 64 of the characters a-z, 0-9, `.`, `_` and `-`, and begins with a letter or a digit";
-const SOME_TIME: &str = "it is at least 1s";
+const SLUG: &str = "a name must have 1 to 64 of the characters a-z, 0-9, `.`, `_` and `-`, and begin with a letter or a digit";
+const SOME_TIME: &str = "must be at least 1s";
 
 impl<'s> Check<'s> {
     fn report(&mut self, key: &'static str, why: impl Into<String>) {
@@ -306,7 +307,7 @@ impl<'s> Check<'s> {
         self.problems.len() >= PROBLEMS_MAX || self.steps_seen > STEPS_MAX
     }
 
-    /// The step at hand in names; one that has no proper name is counted.
+    /// Returns the path of the current step; a step without a valid name is numbered.
     fn path(&self) -> String {
         let name = |(id, index): (&&str, &usize)| match is_slug(id) {
             true => (*id).to_owned(),
@@ -324,14 +325,14 @@ impl<'s> Check<'s> {
             self.report("checkpoints.every", SOME_TIME);
         }
         if plan.checkpoints.every_steps == Some(0) {
-            self.report("checkpoints.every_steps", "it is at least 1");
+            self.report("checkpoints.every_steps", "must be at least 1");
         }
         for (key, value) in &plan.context {
             if key.is_empty() || key.contains('\0') {
-                self.report_entry("context", Some(key), "a key is a text without NUL, and not empty");
+                self.report_entry("context", Some(key), "a key must not be empty or contain NUL");
             }
             if !is_shallow(value, CONTEXT_DEPTH_MAX) {
-                let why = format!("a value nests at most {CONTEXT_DEPTH_MAX} deep");
+                let why = format!("values may nest at most {CONTEXT_DEPTH_MAX} levels deep");
                 self.report_entry("context", Some(key), why);
             }
         }
@@ -339,7 +340,7 @@ impl<'s> Check<'s> {
 
     fn steps(&mut self, steps: &'s [StepSpec]) {
         if self.at.len() >= STEP_DEPTH_MAX && !steps.is_empty() {
-            return self.report("steps", format!("steps nest at most {STEP_DEPTH_MAX} deep"));
+            return self.report("steps", format!("steps may nest at most {STEP_DEPTH_MAX} levels deep"));
         }
         let mut seen: HashMap<&str, usize> = HashMap::new();
         for (index, step) in steps.iter().enumerate() {
@@ -349,7 +350,7 @@ impl<'s> Check<'s> {
             self.at.push(index);
             self.ids.push(&step.id);
             if self.steps_seen == STEPS_MAX {
-                self.report("steps", format!("a plan has at most {STEPS_MAX} steps"));
+                self.report("steps", format!("a plan may have at most {STEPS_MAX} steps"));
             }
             self.steps_seen += 1;
             if let Some(first) = seen.get(step.id.as_str()) {
@@ -366,7 +367,7 @@ impl<'s> Check<'s> {
 
     fn twice(&mut self, first: usize) {
         let before = self.problems.len();
-        self.report("id", "another step beside it has this name");
+        self.report("id", "a sibling step has the same name");
         if let (Some(problem), Some((_, above))) = (self.problems.get_mut(before), self.at.split_last()) {
             problem.first = Some(above.iter().copied().chain([first]).collect());
         }
@@ -381,34 +382,30 @@ impl<'s> Check<'s> {
         self.text("verify", step.verify.as_ref(), "the command is empty");
         self.text("undo", step.undo.as_ref(), "the command is empty");
         if step.run.is_some() && !step.steps.is_empty() {
-            self.report("run", "a step runs a command or has steps of its own, not both");
+            self.report("run", "a step runs a command or contains steps, not both");
         }
         if step.timeout == Some(Span::ZERO) {
             self.report("timeout", SOME_TIME);
         }
         match step.parallel {
             Some(_) if step.steps.is_empty() => {
-                self.report("parallel", "only a step with steps of its own has some to run side by side");
+                self.report("parallel", "only a step that contains steps can run them in parallel");
             }
-            Some(0) => self.report("parallel", "it is at least 1"),
+            Some(0) => self.report("parallel", "must be at least 1"),
             _ => {}
         }
         for (name, value) in &step.env {
             if name.starts_with("SAFEPOINT_") {
-                self.report_entry(
-                    "env",
-                    Some(name),
-                    "variables that begin with SAFEPOINT_ are set by Safepoint alone",
-                );
+                self.report_entry("env", Some(name), "variables that begin with SAFEPOINT_ are reserved");
             } else if !is_env_name(name) {
                 self.report_entry(
                     "env",
                     Some(name),
-                    "a variable's name is made of letters, digits and `_`, and begins with no digit",
+                    "a variable name has letters, digits and `_`, and does not begin with a digit",
                 );
             }
             if value.contains('\0') {
-                self.report_entry("env", Some(name), "a text holds no NUL");
+                self.report_entry("env", Some(name), "text must not contain NUL");
             }
         }
     }
@@ -416,13 +413,13 @@ impl<'s> Check<'s> {
     fn text(&mut self, key: &'static str, text: Option<&String>, if_empty: &str) {
         match text {
             Some(text) if text.trim().is_empty() => self.report(key, if_empty),
-            Some(text) if text.contains('\0') => self.report(key, "a text holds no NUL"),
+            Some(text) if text.contains('\0') => self.report(key, "text must not contain NUL"),
             _ => {}
         }
     }
 }
 
-/// Whether lists and objects nest no deeper than this.
+/// Returns true if lists and objects nest at most this deep.
 pub(crate) fn is_shallow(value: &Value, depth_max: usize) -> bool {
     match (value, depth_max) {
         (Value::Array(_) | Value::Object(_), 0) => false,

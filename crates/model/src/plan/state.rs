@@ -1,10 +1,10 @@
-//! The state of a plan, and the rules by which it changes.
+//! State of a plan, and the rules of its transitions.
 //!
-//! Comes in: a plan as it is, and what happened. Goes out: the plan as it is then, with what has to be noted about it; or the rule that
-//! forbids it. There is no clock here: whoever calls says when it was.
+//! In: a plan and an event. Out: the new plan with its notable events, or the violated rule. There is no
+//! clock here: the caller passes the time.
 //!
-//! A plan is what is live: what a rollback puts back is the whole of it, so that equal states have equal hashes. What is kept for the
-//! record alone (superseded decisions, invalidated subplans, errors, corrections) is not part of it.
+//! A plan contains only live state, all of which a rollback restores, so that equal states have equal hashes.
+//! Superseded decisions, invalidated subplans, errors and corrections are recorded separately.
 
 pub use super::happening::Happening;
 pub use super::rule::PlanRule;
@@ -18,29 +18,29 @@ use std::fmt;
 use std::str::FromStr;
 
 word_type! {
-    /// Where a plan is in its life.
+    /// State of a plan.
     PlanState, "plan state", {
         /// Being written.
         Draft = "draft",
-        /// Can be run.
+        /// Ready to run.
         Ready = "ready",
-        /// Under way.
+        /// Running.
         Running = "running",
-        /// Stopped, to go on later.
+        /// Stopped; can be resumed.
         Paused = "paused",
         /// A step failed.
         Failed = "failed",
         /// Every step is done.
         Done = "done",
-        /// Its result was taken over; nothing changes any more.
+        /// Its result was applied; final.
         Applied = "applied",
-        /// Given up; nothing changes any more.
+        /// Cancelled; final.
         Cancelled = "cancelled",
     }
 }
 
 impl PlanState {
-    /// Whether a plan may go from this state to another.
+    /// Returns true if a plan may change from this state to another.
     pub fn may_become(self, next: PlanState) -> bool {
         use PlanState::{Applied, Cancelled, Done, Draft, Failed, Paused, Ready, Running};
         match (self, next) {
@@ -48,7 +48,7 @@ impl PlanState {
             | (Ready | Paused | Failed, Running)
             | (Running, Paused | Failed | Done)
             | (Paused, Failed | Done)
-            // A correction adds a step to what was done.
+            // A correction adds a step to a done plan.
             | (Done, Paused)
             | (Done, Applied) => true,
             (from, Cancelled) => !matches!(from, Applied | Cancelled),
@@ -56,48 +56,48 @@ impl PlanState {
         }
     }
 
-    /// Whether nothing changes any more.
+    /// Returns true for a final state.
     pub fn is_over(self) -> bool {
         matches!(self, PlanState::Applied | PlanState::Cancelled)
     }
 }
 
 word_type! {
-    /// Where a step is.
+    /// State of a step.
     StepState, "step state", {
-        /// Not begun.
+        /// Not started.
         Pending = "pending",
-        /// Under way.
+        /// Running.
         Running = "running",
-        /// Finished well.
+        /// Succeeded.
         Done = "done",
-        /// Finished badly.
+        /// Failed.
         Failed = "failed",
-        /// Its process died while it was under way: nobody knows how far it came.
+        /// Its process died during the step: its progress is unknown.
         Interrupted = "interrupted",
     }
 }
 
-/// What a step is, and how far it is.
+/// Step with its progress.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// The ids from the top down to it, such as `api/handlers`.
+    /// Ids from the top down, such as `api/handlers`.
     pub path: String,
-    /// What it is, without the steps below it, which follow it in the list.
+    /// Specification without the steps below it, which follow it in the list.
     pub spec: StepSpec,
-    /// Where it is.
+    /// Current state.
     pub state: StepState,
-    /// How often it was begun.
+    /// Number of starts.
     pub attempts: u32,
-    /// When it was last begun.
+    /// Time of the last start.
     pub started_at: Option<Timestamp>,
-    /// When it last ended.
+    /// Time of the last end.
     pub finished_at: Option<Timestamp>,
-    /// Why it last failed.
+    /// Last error.
     pub error: Option<String>,
-    /// What it gave back.
+    /// Output value.
     pub output: Option<Value>,
-    /// What it printed, as an object.
+    /// Printed output, as an object.
     pub log: Option<ObjectId>,
 }
 
@@ -116,7 +116,7 @@ impl Step {
         }
     }
 
-    /// The path of the step above it.
+    /// Returns the path of the step above it.
     pub fn parent(&self) -> Option<&str> {
         self.path.rsplit_once('/').map(|(above, _)| above)
     }
@@ -126,79 +126,79 @@ impl Step {
     }
 }
 
-/// A decision that was made on the way.
+/// Decision made during a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// A ULID.
+    /// ULID.
     pub id: String,
-    /// What was asked.
+    /// Question.
     pub question: String,
-    /// What was chosen.
+    /// Chosen answer.
     pub choice: String,
-    /// What else could have been.
+    /// Rejected answers.
     pub alternatives: Vec<String>,
-    /// Why.
+    /// Rationale.
     pub rationale: Option<String>,
-    /// The decision that led to this one.
+    /// Decision that led to this one.
     pub parent: Option<String>,
     /// Other decisions that this one depends on.
     pub depends_on: Vec<String>,
-    /// The step during which it was made.
+    /// Step during which it was made.
     pub step: Option<String>,
-    /// When.
+    /// Time of the decision.
     pub made_at: Timestamp,
 }
 
-/// Where a plan works.
+/// Working folder of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SandboxRef {
-    /// What kind of place.
+    /// Kind of sandbox.
     pub kind: SandboxKind,
-    /// Its number in the registry of sandboxes; nothing where the plan works in the workspace itself.
+    /// Id of the sandbox, or `None` if the plan works in the workspace itself.
     pub id: Option<String>,
 }
 
-/// A plan, whole.
+/// Whole state of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Version of this document.
     pub format: u32,
-    /// What it is called.
+    /// Id.
     pub id: String,
-    /// What it is about.
+    /// Title.
     pub title: String,
-    /// Where it is.
+    /// Current state.
     pub state: PlanState,
-    /// When checkpoints are taken.
+    /// Rules for automatic checkpoints.
     pub milestones: Milestones,
-    /// Where it works.
+    /// Working folder.
     pub sandbox: SandboxRef,
-    /// Its steps, each followed by those below it.
+    /// Steps, each followed by those below it.
     pub steps: Vec<Step>,
-    /// Its decisions, in the order in which they were made.
+    /// Decisions, in order.
     pub decisions: Vec<Decision>,
-    /// What it knows.
+    /// Context values by key.
     pub context: BTreeMap<String, Value>,
-    /// What it gave.
+    /// Output values by key.
     pub outputs: BTreeMap<String, Value>,
 }
 
-/// What a return to an earlier state takes back.
+/// Changes that a return to an earlier state undoes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TakenBack {
-    /// Decisions that were made since.
+    /// Decisions made since.
     pub decisions: Vec<String>,
-    /// Subplans that were begun since.
+    /// Subplans started since.
     pub subplans: Vec<String>,
-    /// Steps that ended well since, newest first: what they did outside is not undone by files alone.
+    /// Steps done since, newest first: restoring files does not undo their outside effects.
     pub steps: Vec<String>,
 }
 
 impl Plan {
-    /// The version that is written today.
+    /// Current version.
     pub const FORMAT: u32 = 1;
 
-    /// A plan of which nothing is done.
+    /// Creates a plan with no step started.
     pub fn new(id: String, spec: &PlanSpec) -> Self {
         let mut steps = Vec::new();
         flatten("", &spec.steps, &mut steps);
@@ -217,7 +217,7 @@ impl Plan {
         }
     }
 
-    /// The plan without its lists.
+    /// Plan without its lists.
     #[must_use]
     pub fn head(&self) -> Plan {
         Plan {
@@ -234,22 +234,22 @@ impl Plan {
         }
     }
 
-    /// How many steps without steps of their own are done: the number of the step it is at.
+    /// Returns the number of done steps that contain no steps: the index of the current step.
     pub fn step_index(&self) -> u64 {
         let done = |at: &usize| self.steps[*at].state == StepState::Done && !self.has_below(*at);
         (0..self.steps.len()).filter(done).count() as u64
     }
 
-    /// Whether no step failed or was interrupted.
+    /// Returns true if no step failed or was interrupted.
     pub fn is_healthy(&self) -> bool {
         let fine = |step: &Step| !matches!(step.state, StepState::Failed | StepState::Interrupted);
         self.state != PlanState::Failed && self.steps.iter().all(fine)
     }
 
-    /// The step at a path.
+    /// Returns the index of the step at a path.
     ///
     /// # Errors
-    /// When there is none; the rule names the nearest.
+    /// When it is unknown; the rule names the nearest.
     pub fn find(&self, path: &str) -> Result<usize, PlanRule> {
         self.steps.iter().position(|step| step.path == path).ok_or_else(|| PlanRule::NoStep {
             path: path.to_owned(),
@@ -266,10 +266,10 @@ impl Plan {
         self.steps.get(at + 1).is_some_and(|next| next.is_below(&self.steps[at].path))
     }
 
-    /// Moves the plan to another state.
+    /// Changes the state of the plan.
     ///
     /// # Errors
-    /// When it may not go there.
+    /// When the transition is not allowed.
     pub fn go(&mut self, next: PlanState) -> Result<(), PlanRule> {
         if !self.state.may_become(next) {
             return Err(match self.state.is_over() {
@@ -289,16 +289,16 @@ impl Plan {
         if self.state.is_over() { Err(PlanRule::Over(self.state)) } else { Ok(()) }
     }
 
-    /// The next steps that may begin, in order: as many as may run side by side.
+    /// Returns the next steps that may start, in order, up to the allowed parallelism.
     pub fn next(&self) -> Vec<&str> {
         let may = |at: &usize| !self.has_below(*at) && self.may_start(*at).is_ok();
         (0..self.steps.len()).filter(may).map(|at| self.steps[at].path.as_str()).collect()
     }
 
-    /// What begins when a step begins: the subplans around it that have not, and the step.
+    /// Returns the events of starting a step: the pending subplans around it, and the step.
     ///
     /// # Errors
-    /// When the step may not begin.
+    /// When the step may not start.
     pub fn starts(&self, path: &str) -> Result<Vec<Happening>, PlanRule> {
         let at = self.find(path)?;
         self.may_start(at)?;
@@ -328,14 +328,14 @@ impl Plan {
             let (path, from) = (step.path.clone(), step.state);
             return Err(PlanRule::StepTransition { path, from, to: StepState::Running });
         }
-        // At each level: what comes before must be done, as far as it does not run side by side.
+        // At each level, earlier steps must be done unless they run in parallel.
         for level in ancestors(&step.path).chain([step.path.as_str()]) {
             self.may_start_beside(&step.path, level)?;
         }
         Ok(())
     }
 
-    /// Whether the steps beside `level`, which is `path` or above it, let it go on.
+    /// Checks that the siblings of `level`, which is `path` or above it, allow it to start.
     fn may_start_beside(&self, path: &str, level: &str) -> Result<(), PlanRule> {
         let above = level.rsplit_once('/').map(|(above, _)| above);
         let parallel = above
@@ -361,7 +361,7 @@ impl Plan {
     /// Adds a decision.
     ///
     /// # Errors
-    /// When what it refers to is not there, its id is taken, or the plan is over.
+    /// When it refers to an unknown decision or step, its id is taken, or the plan is final.
     pub fn decide(&mut self, decision: Decision) -> Result<(), PlanRule> {
         self.not_over()?;
         let known = |id: &String| self.decisions.iter().any(|decision| decision.id == *id);
@@ -378,10 +378,10 @@ impl Plan {
         Ok(())
     }
 
-    /// Sets what the plan knows under a key, or forgets it.
+    /// Sets or removes a context value.
     ///
     /// # Errors
-    /// When the plan is over.
+    /// When the plan is final.
     pub fn set_context(&mut self, key: &str, value: Option<Value>) -> Result<(), PlanRule> {
         self.not_over()?;
         match value {
@@ -391,20 +391,20 @@ impl Plan {
         Ok(())
     }
 
-    /// Sets what the plan gave under a key.
+    /// Sets an output value.
     ///
     /// # Errors
-    /// When the plan is over.
+    /// When the plan is final.
     pub fn set_output(&mut self, key: &str, value: Value) -> Result<(), PlanRule> {
         self.not_over()?;
         self.outputs.insert(key.to_owned(), value);
         Ok(())
     }
 
-    /// Adds steps behind those that are there, below a step or at the top. A plan that was done is not any more.
+    /// Adds steps behind the existing ones, below a step or at the top. A done plan becomes unfinished.
     ///
     /// # Errors
-    /// When one of the same path is there, the step above is not, or the plan is over.
+    /// When the path is taken, the step above is unknown, or the plan is final.
     pub fn append(&mut self, above: Option<&str>, spec: &StepSpec) -> Result<String, PlanRule> {
         self.not_over()?;
         let prefix = above.map_or_else(String::new, |above| format!("{above}/"));
@@ -428,7 +428,7 @@ impl Plan {
             PlanState::Done => self.go(PlanState::Paused)?,
             _ => {}
         }
-        // What is above was done with the steps that it had.
+        // The parents were done with their earlier steps.
         for above in ancestors(&path).map(str::to_owned).collect::<Vec<_>>() {
             let at = self.find(&above)?;
             if self.steps[at].state == StepState::Done {
@@ -438,16 +438,16 @@ impl Plan {
         Ok(path)
     }
 
-    /// The decision and all that depends on it, in the order in which they were made.
+    /// Returns the decision and all that depend on it, in order.
     ///
     /// # Errors
-    /// When there is no such decision.
+    /// When the decision is unknown.
     pub fn depending_on(&self, id: &str) -> Result<Vec<String>, PlanRule> {
         if !self.decisions.iter().any(|decision| decision.id == id) {
             return Err(PlanRule::NoDecision { id: id.to_owned() });
         }
         let mut found = vec![id.to_owned()];
-        // What a decision refers to was there before it, so one pass is enough.
+        // A decision refers only to earlier ones, so one pass is enough.
         for decision in &self.decisions {
             let refers =
                 decision.parent.iter().chain(&decision.depends_on).any(|other| found.contains(other));
@@ -458,7 +458,7 @@ impl Plan {
         Ok(found)
     }
 
-    /// What going from this state back to an earlier one takes back.
+    /// Returns the changes that a return to an earlier state undoes.
     pub fn taken_back_by(&self, then: &Plan) -> TakenBack {
         let had = |id: &str| then.decisions.iter().any(|decision| decision.id == id);
         let was = |path: &str| then.state_of(path).unwrap_or(StepState::Pending);
@@ -482,7 +482,7 @@ impl Plan {
     }
 }
 
-/// Each step, followed by those below it, which it no longer holds itself.
+/// Flattens each step, followed by those below it, which it no longer contains.
 fn flatten(prefix: &str, specs: &[StepSpec], out: &mut Vec<Step>) {
     for spec in specs {
         let path = format!("{prefix}{}", spec.id);
@@ -492,7 +492,7 @@ fn flatten(prefix: &str, specs: &[StepSpec], out: &mut Vec<Step>) {
     }
 }
 
-/// The paths above a path, from the top down.
+/// Returns the paths above a path, from the top down.
 pub(super) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').map(|(at, _)| &path[..at])
 }

@@ -18,7 +18,7 @@ fn policy(keep_last: u64, keep_within: &str, thin_daily_for: &str) -> Policy {
     }
 }
 
-/// The reasons in words, with `-` before those that may go.
+/// Returns the reasons as text, prefixed with `-` for dropped ones.
 fn said(candidates: &[Candidate], policy: &Policy, now: Timestamp) -> Vec<String> {
     let text = |verdict: Verdict| format!("{}{verdict}", if verdict.is_keep() { "" } else { "-" });
     decide(candidates, policy, now).into_iter().map(|(_, verdict)| text(verdict)).collect()
@@ -32,8 +32,8 @@ fn each_verdict_says_why() {
         "2026-10-20T11:00:00Z", // the newest
         "2026-10-01T10:00:00Z", // one of the last two
         "2026-10-19T12:00:01Z", // young
-        "2026-10-19T12:00:00Z", // not young any more, and another one of its day is
-        "2026-10-03T23:59:59Z", // stands for its day
+        "2026-10-19T12:00:00Z", // no longer young, and another one of its day is kept
+        "2026-10-03T23:59:59Z", // daily checkpoint
         "2026-10-03T00:00:00Z",
         "2026-10-02T23:59:59Z",
         "2026-09-20T12:00:00Z", // too old
@@ -57,13 +57,13 @@ fn each_verdict_says_why() {
             "the newest".to_owned(),
             "one of the last 2".to_owned(),
             "made within the last 1 day".to_owned(),
-            format!("-another one of 2026-10-19 is kept: {}", id(2)),
-            "the one that is kept of 2026-10-03".to_owned(),
-            format!("-another one of 2026-10-03 is kept: {}", id(4)),
-            "the one that is kept of 2026-10-02".to_owned(),
+            format!("-not the daily checkpoint for 2026-10-19: {} is kept", id(2)),
+            "daily checkpoint for 2026-10-03".to_owned(),
+            format!("-not the daily checkpoint for 2026-10-03: {} is kept", id(4)),
+            "daily checkpoint for 2026-10-02".to_owned(),
             "-older than 30 days".to_owned(),
             "pinned".to_owned(),
-            "the workspace stands on it".to_owned(),
+            "base of the current state".to_owned(),
             format!("needed by the unfinished rollback {rollback}"),
             format!("needed to undo rollback {rollback}"),
         ]
@@ -93,7 +93,8 @@ fn the_default_keeps_a_hundred_a_week_and_a_month_of_days() {
         .collect();
     let kept =
         decide(&candidates, &Policy::default(), now).iter().filter(|(_, verdict)| verdict.is_keep()).count();
-    // 168 within the week; of the day at its edge one of those is the youngest; then a keeper of each of 23 days before it.
+    // 168 within the week; the day at its edge has its youngest among them; then one for each of the 23 days
+    // before it.
     assert_eq!(kept, 168 + 23);
 }
 
@@ -109,7 +110,7 @@ fn a_month_of_safety_checkpoints_pushes_no_ordinary_one_out() {
     let verdicts = decide(&candidates, &Policy::default(), now);
     assert!(verdicts[..600].iter().all(|(_, verdict)| verdict.is_keep()));
     assert!(!verdicts[600].1.is_keep());
-    // And the other way round.
+    // And in reverse order.
     let young = candidate(1, now);
     let rescue = Candidate { role: Some(Role::Rescue), ..candidate(2, old) };
     assert_eq!(said(&[young, rescue], &policy(1, "0s", "0s"), now), ["the newest", "the newest"]);
@@ -123,9 +124,9 @@ fn a_moment_in_the_future_counts_as_now_and_stands_for_no_other_day() {
     let policy = policy(0, "1h", "30d");
     let verdicts = said(&candidates, &policy, now);
     assert_eq!(verdicts[1], "made within the last 1 hour");
-    // Today's are thinned among themselves.
-    assert!(verdicts[2].starts_with("-another one of 2026-10-20"), "{verdicts:?}");
-    assert_eq!(said(&[future, candidates[2]], &policy, now)[1], "the one that is kept of 2026-10-20");
+    // Those of today are thinned among themselves.
+    assert!(verdicts[2].starts_with("-not the daily checkpoint for 2026-10-20"), "{verdicts:?}");
+    assert_eq!(said(&[future, candidates[2]], &policy, now)[1], "daily checkpoint for 2026-10-20");
 }
 
 #[test]
@@ -151,7 +152,7 @@ fn verdicts_as_json_name_the_reason() {
     assert_eq!(serde_json::to_string(&verdict).unwrap(), r#"{"keep":{"one_of_day":"2026-10-03"}}"#);
 }
 
-/// The laws hold for any clock: moments come in any order, many in one hour, some in the future.
+/// The laws hold for any clock: times in any order, many in one hour, some in the future.
 fn any_candidates() -> impl Strategy<Value = Vec<Candidate>> {
     let half_hour = 1_800_000_000i64;
     let one = (-96 * 30..96i64, 0..6u8, prop::bool::weighted(0.05), prop::bool::weighted(0.05));

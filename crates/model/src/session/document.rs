@@ -1,7 +1,7 @@
-//! The record of a session as a checkpoint keeps it, and what of it comes back.
+//! Record of a session in a checkpoint, and the part of it that a rollback restores.
 //!
-//! What somebody says comes back: the request, how far it is, the configuration, the git context. What happened does not: counts, and when
-//! it began, are never made other than they were.
+//! The request, status, configuration and git context are restored. Counters and the start time are not: they
+//! record history.
 
 use super::{Session, SessionStatus, Statistics};
 use crate::id::SessionId;
@@ -9,39 +9,39 @@ use crate::{ObjectError, ObjectId, ObjectSource, Timestamp, document};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What stands in the document.
+/// Content of the document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionDocument {
     /// Version of this document.
     pub format: u32,
-    /// Which session.
+    /// Id of the session.
     pub id: SessionId,
-    /// What somebody asked for.
+    /// Request.
     pub request: String,
-    /// How far it was.
+    /// Status.
     pub status: SessionStatus,
-    /// Where it went on, if it was paused.
+    /// Status at which a paused session resumes.
     pub paused_from: Option<SessionStatus>,
-    /// How it worked.
+    /// Configuration.
     pub configuration: Map<String, Value>,
-    /// Where it worked in git.
+    /// Git context.
     pub git_context: Option<Map<String, Value>>,
-    /// What had been counted, for whoever looks.
+    /// Counters at that time, for information.
     pub statistics: Statistics,
-    /// When it began.
+    /// Start time.
     pub created_at: Timestamp,
-    /// When it had last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
-    /// When it was over, if it was.
+    /// End time, if ended.
     pub finished_at: Option<Timestamp>,
 }
 
 impl SessionDocument {
-    /// The version that is written today.
+    /// Current version.
     pub const FORMAT: u32 = 1;
 
-    /// A session as it is.
+    /// Returns the document of a session.
     pub fn of(session: &Session) -> Self {
         let Session { request, configuration, git_context, .. } = session.clone();
         Self {
@@ -59,10 +59,10 @@ impl SessionDocument {
         }
     }
 
-    /// Reads one back.
+    /// Loads a session.
     ///
     /// # Errors
-    /// When it is missing, damaged, of a newer version, or says what no session can be.
+    /// When it is missing, damaged, of a newer version, or contradictory.
     pub fn load(source: &dyn ObjectSource, id: ObjectId) -> Result<Self, ObjectError> {
         let document: Self = document::load(source, id)?;
         match document.strange() {
@@ -71,7 +71,7 @@ impl SessionDocument {
         }
     }
 
-    /// What of it cannot be.
+    /// Returns the contradiction in it, if any.
     fn strange(&self) -> Option<String> {
         let mut session = Session::new(self.id, self.request.clone(), self.created_at);
         (session.configuration, session.git_context) = (self.configuration.clone(), self.git_context.clone());
@@ -82,7 +82,7 @@ impl SessionDocument {
             None => self.status != SessionStatus::Paused,
         };
         if self.format != Self::FORMAT {
-            Some(format!("its format {} is not known", self.format))
+            Some(format!("its format {} is unsupported", self.format))
         } else if !goes_on || self.finished_at.is_some() != self.status.is_over() {
             Some("its status contradicts itself".to_owned())
         } else {
@@ -92,7 +92,7 @@ impl SessionDocument {
 }
 
 impl Session {
-    /// Whether it is what the document says, as far as that comes back.
+    /// Returns true if the session matches the restorable part of the document.
     pub fn stands_at(&self, then: &SessionDocument) -> bool {
         (self.status, self.paused_from, self.finished_at) == (then.status, then.paused_from, then.finished_at)
             && self.request == then.request
@@ -100,7 +100,7 @@ impl Session {
             && self.git_context == then.git_context
     }
 
-    /// Makes it what it was, as far as that comes back.
+    /// Restores the restorable part of the document.
     pub fn put_back(&mut self, then: &SessionDocument, at: Timestamp) {
         self.request.clone_from(&then.request);
         (self.status, self.paused_from, self.finished_at) = (then.status, then.paused_from, then.finished_at);
@@ -209,7 +209,7 @@ mod tests {
             bytes[at] = to;
             bytes.truncate(bytes.len().saturating_sub(cut % 40));
             let id = memory.put(ObjectKind::Document, &bytes).unwrap();
-            // Whatever it says then, it is a session or it is damage.
+            // Any content is a valid session or is reported as damage.
             if let Ok(document) = SessionDocument::load(&memory, id) {
                 prop_assert!(document.strange().is_none());
             }

@@ -11,7 +11,7 @@ fn session() -> Session {
     Session::new(SessionId::from_bits(7), "Add rate limiting".to_owned(), at(0))
 }
 
-/// Which statuses may follow which: every legal transition, and no other.
+/// Transition table: every allowed transition, and no other.
 const TABLE: [(&str, &str); 9] = [
     ("initializing", "planning failed paused"),
     ("planning", "generating_tasks failed paused"),
@@ -21,7 +21,7 @@ const TABLE: [(&str, &str); 9] = [
     ("generating_report", "completed failed paused"),
     ("completed", ""),
     ("failed", ""),
-    // Back to where it came from, here implementing.
+    // Back to the status before the pause, here implementing.
     ("paused", "implementing failed"),
 ];
 
@@ -139,25 +139,22 @@ fn what_cannot_be_kept_is_refused() {
     let mut long = Map::new();
     long.insert("a".to_owned(), json!("x".repeat(SETTINGS_BYTES_MAX)));
     for (change, expected) in [
-        (SessionChange::Request(" \n".to_owned()), "request is not accepted: it is empty"),
-        (SessionChange::Request("a\0b".to_owned()), "request is not accepted: a text holds no NUL"),
+        (SessionChange::Request(" \n".to_owned()), "invalid request: it is empty"),
+        (SessionChange::Request("a\0b".to_owned()), "invalid request: text must not contain NUL"),
         (
             SessionChange::Request("x".repeat(REQUEST_BYTES_MAX + 1)),
-            "request is not accepted: it has 65537 bytes, and at most 65536 fit",
+            "invalid request: it has 65537 bytes; the maximum is 65536",
         ),
-        (key("deep", deep), "configuration is not accepted: a value nests at most 32 deep"),
-        (key("a..b", json!(1)), "configuration is not accepted: a key is empty"),
+        (key("deep", deep), "invalid configuration: values may nest at most 32 levels deep"),
+        (key("a..b", json!(1)), "invalid configuration: a key is empty"),
         (
             SessionChange::ConfigurationKey { path: Vec::new(), value: json!(1) },
-            "configuration is not accepted: no key is named",
+            "invalid configuration: the key is missing",
         ),
-        (
-            key("known.below", json!(1)),
-            "configuration is not accepted: known is no object, so nothing can be set in it",
-        ),
+        (key("known.below", json!(1)), "invalid configuration: known is not an object"),
         (
             SessionChange::GitContext(Some(long)),
-            "git context is not accepted: it has 262152 bytes, and at most 262144 fit",
+            "invalid git context: it has 262152 bytes; the maximum is 262144",
         ),
     ] {
         let mut session = session();
@@ -186,11 +183,11 @@ proptest! {
             prop_assert!(!before.status.is_over());
             prop_assert_eq!(session.paused_from.is_some(), session.status == SessionStatus::Paused);
             prop_assert_eq!(session.finished_at.is_some(), session.status.is_over());
-            // Every one that is not over can still end and, unless it waits already, wait.
+            // Every status that is not final can fail and, unless paused, pause.
             let next = session.status.may_become(session.paused_from);
             prop_assert_eq!(next.is_empty(), session.status.is_over());
             prop_assert_eq!(next.contains(&SessionStatus::Failed), !session.status.is_over());
-            // No phase is skipped: one step forward, the one way back, or where it paused.
+            // No phase is skipped: one step forward, the one way back, or the status before the pause.
             if !matches!(to, SessionStatus::Failed | SessionStatus::Paused) {
                 let from = before.paused_from.unwrap_or(before.status);
                 let step = i64::from(to as u8) - i64::from(from as u8);

@@ -118,7 +118,7 @@ fn a_value_of_another_type_is_refused_with_its_line() {
         ("[retention]\nkeep_last = 5.0", "is a number with a point: expected a whole number"),
         ("[retention]\nkeep_last = -1", "`retention.keep_last` in config.toml line 2: a number from 0"),
         ("[retention]\nkeep_within = 7", "is a whole number: expected a length of time such as \"7d\""),
-        ("[retention]\nkeep_within = \"7 days\"", "line 2: \"7 days\" is not a length of time"),
+        ("[retention]\nkeep_within = \"7 days\"", "line 2: \"7 days\" is not a duration"),
         ("[retention]\nkeep_within = 2026-01-01", "is a date or time"),
         ("retention = 3", "`retention` in config.toml line 1 is no table: expected a table"),
         ("[[retention]]\nkeep_last = 3", "`retention` in config.toml line 1 is no table"),

@@ -115,41 +115,44 @@ fn each_rule_has_its_problem() {
     let deep = |levels| (0..levels).fold(json!(1), |value, _| json!([value]));
     assert_eq!(of_plan(&|_| ()), [""; 0]);
     assert_eq!(of_plan(&|plan| plan.title = " ".into()), ["`title`: the title is empty"]);
-    assert_eq!(of_plan(&|plan| plan.title = "a\0".into()), ["`title`: a text holds no NUL"]);
+    assert_eq!(of_plan(&|plan| plan.title = "a\0".into()), ["`title`: text must not contain NUL"]);
     assert_eq!(of_plan(&|plan| plan.id = Some("A".into())), [slug]);
-    assert_eq!(of_plan(&|plan| plan.checkpoints.every = zero), ["`checkpoints.every`: it is at least 1s"]);
+    assert_eq!(of_plan(&|plan| plan.checkpoints.every = zero), ["`checkpoints.every`: must be at least 1s"]);
     assert_eq!(
         of_plan(&|plan| plan.checkpoints.every_steps = Some(0)),
-        ["`checkpoints.every_steps`: it is at least 1"]
+        ["`checkpoints.every_steps`: must be at least 1"]
     );
     assert_eq!(
         of_plan(&|plan| drop(plan.context.insert("a\0".into(), json!(1)))),
-        ["`context.a\\0`: a key is a text without NUL, and not empty"]
+        ["`context.a\\0`: a key must not be empty or contain NUL"]
     );
     assert_eq!(of_plan(&|plan| drop(plan.context.insert("a".into(), deep(32)))), [""; 0]);
     assert_eq!(
         of_plan(&|plan| drop(plan.context.insert("a".into(), json!({"b": deep(32)})))),
-        ["`context.a`: a value nests at most 32 deep"]
+        ["`context.a`: values may nest at most 32 levels deep"]
     );
-    assert_eq!(step(&|_| ()), [""; 0], "a step that somebody outside does");
+    assert_eq!(step(&|_| ()), [""; 0], "a step that is done outside the runner");
     assert_eq!(step(&|step| step.id = "S".into()), [format!("`id` in step `#1`: {SLUG}")]);
     assert_eq!(step(&|step| step.title = Some(String::new())), ["`title` in step `s`: the title is empty"]);
     assert_eq!(step(&|step| step.run = Some("\n".into())), ["`run` in step `s`: the command is empty"]);
-    assert_eq!(step(&|step| step.verify = Some("\0".into())), ["`verify` in step `s`: a text holds no NUL"]);
+    assert_eq!(
+        step(&|step| step.verify = Some("\0".into())),
+        ["`verify` in step `s`: text must not contain NUL"]
+    );
     assert_eq!(step(&|step| step.undo = Some(String::new())), ["`undo` in step `s`: the command is empty"]);
-    assert_eq!(step(&|step| step.timeout = zero), ["`timeout` in step `s`: it is at least 1s"]);
+    assert_eq!(step(&|step| step.timeout = zero), ["`timeout` in step `s`: must be at least 1s"]);
     assert_eq!(
         step(&|step| step.parallel = Some(2)),
-        ["`parallel` in step `s`: only a step with steps of its own has some to run side by side"]
+        ["`parallel` in step `s`: only a step that contains steps can run them in parallel"]
     );
     let below = || vec![StepSpec::new("b")];
     assert_eq!(
         step(&|step| (step.parallel, step.steps) = (Some(0), below())),
-        ["`parallel` in step `s`: it is at least 1"]
+        ["`parallel` in step `s`: must be at least 1"]
     );
     assert_eq!(
         step(&|step| (step.run, step.steps) = (Some("x".into()), below())),
-        ["`run` in step `s`: a step runs a command or has steps of its own, not both"]
+        ["`run` in step `s`: a step runs a command or contains steps, not both"]
     );
     assert_eq!(
         step(&|step| (step.verify, step.undo, step.steps) = (Some("x".into()), Some("x".into()), below())),
@@ -158,9 +161,9 @@ fn each_rule_has_its_problem() {
     assert_eq!(
         step(&|step| step.env = [("SAFEPOINT_X".into(), "1".into()), ("a b".into(), "\0".into())].into()),
         [
-            "`env.SAFEPOINT_X` in step `s`: variables that begin with SAFEPOINT_ are set by Safepoint alone",
-            "`env.a b` in step `s`: a variable's name is made of letters, digits and `_`, and begins with no digit",
-            "`env.a b` in step `s`: a text holds no NUL",
+            "`env.SAFEPOINT_X` in step `s`: variables that begin with SAFEPOINT_ are reserved",
+            "`env.a b` in step `s`: a variable name has letters, digits and `_`, and does not begin with a digit",
+            "`env.a b` in step `s`: text must not contain NUL",
         ]
     );
 }
@@ -180,7 +183,7 @@ fn a_name_is_taken_among_siblings_only() {
         (found[0].at.as_slice(), found[0].first.as_deref()),
         ([1, 2].as_slice(), Some([1, 0].as_slice()))
     );
-    assert_eq!(found[0].to_string(), "`id` in step `api/handlers`: another step beside it has this name");
+    assert_eq!(found[0].to_string(), "`id` in step `api/handlers`: a sibling step has the same name");
 }
 
 #[test]
@@ -188,17 +191,20 @@ fn steps_are_neither_too_deep_nor_too_many() {
     let deep = |levels: usize| (1..levels).fold(StepSpec::new("s"), |step, _| with_steps("s", vec![step]));
     let deepest = plan(vec![deep(STEP_DEPTH_MAX)]);
     assert_eq!(problems(&deepest), [""; 0]);
-    // As deep as may be, it is still JSON that reads back, also inside of an answer.
+    // At the maximum depth it is still parsable JSON, also inside a response.
     let answer = document::encode(&json!({"data": {"plan": {"state": deepest}}})).unwrap();
     document::decode::<Value>(&answer).unwrap();
     for levels in [STEP_DEPTH_MAX + 1, 500] {
         let found = plan(vec![deep(levels)]).check().unwrap_err();
         assert_eq!((found.len(), found[0].at.len()), (1, STEP_DEPTH_MAX));
-        assert_eq!(found[0].why, "steps nest at most 48 deep");
+        assert_eq!(found[0].why, "steps may nest at most 48 levels deep");
     }
     let many = |count: usize| plan((0..count).map(|at| StepSpec::new(at.to_string())).collect());
     assert_eq!(problems(&many(STEPS_MAX)), [""; 0]);
-    assert_eq!(problems(&many(STEPS_MAX + 2)), ["`steps` in step `100000`: a plan has at most 100000 steps"]);
+    assert_eq!(
+        problems(&many(STEPS_MAX + 2)),
+        ["`steps` in step `100000`: a plan may have at most 100000 steps"]
+    );
 }
 
 #[test]

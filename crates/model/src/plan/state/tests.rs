@@ -12,7 +12,7 @@ fn step(id: &str, steps: Vec<StepSpec>) -> StepSpec {
     StepSpec { steps, ..StepSpec::new(id) }
 }
 
-/// `one`, then `api` with `a` and with `deep` that holds `b` and `c`, then `last`.
+/// `one`, then `api` with `a` and with `deep` that contains `b` and `c`, then `last`.
 fn plan() -> Plan {
     let deep = step("deep", vec![step("b", vec![]), step("c", vec![])]);
     let api = step("api", vec![step("a", vec![]), deep]);
@@ -118,7 +118,7 @@ fn what_was_under_way_when_the_process_died_is_interrupted() {
     let mut plan = plan();
     run(&mut plan, "one", 1);
     plan.start("api/a", at(3)).unwrap();
-    assert_eq!(plan.interrupt(at(4)), Vec::<String>::new(), "somebody outside does it, and may still do so");
+    assert_eq!(plan.interrupt(at(4)), Vec::<String>::new(), "it runs outside the runner and may continue");
     let a = plan.find("api/a").unwrap();
     plan.steps[a].spec.run = Some("true".to_owned());
     assert_eq!(plan.interrupt(at(4)), ["api/a"]);
@@ -127,14 +127,14 @@ fn what_was_under_way_when_the_process_died_is_interrupted() {
     assert_eq!(plan.interrupt(at(5)), Vec::<String>::new());
     let mut known = plan.clone();
     known.finish("api/a", None, at(6)).unwrap();
-    assert!(known.is_healthy(), "somebody knew that it had been done");
+    assert!(known.is_healthy(), "it is known to be done");
     assert_eq!((known.state, known.state_of("api")), (PlanState::Paused, Some(StepState::Running)));
     let mut bad = plan.clone();
     bad.fail("api/a", "it was not done", at(6)).unwrap();
     assert_eq!((bad.state, bad.state_of("api")), (PlanState::Failed, Some(StepState::Failed)));
     run(&mut plan, "api/a", 6);
     assert!(plan.is_healthy());
-    assert_eq!(plan.interrupt(at(7)), Vec::<String>::new(), "between two steps nothing was under way");
+    assert_eq!(plan.interrupt(at(7)), Vec::<String>::new(), "no step was running");
     assert_eq!(plan.state, PlanState::Paused);
 }
 
@@ -256,7 +256,7 @@ fn a_subplan_with_a_check_is_done_when_the_check_says_so() {
     let happened = plan.verified("api", at(10)).unwrap();
     assert_eq!(happened, [Happening::SubplanDone { path: "api".to_owned() }]);
     assert_eq!((plan.next(), plan.to_verify()), (vec!["last"], vec![]));
-    assert!(plan.verified("api", at(11)).is_err(), "once is enough");
+    assert!(plan.verified("api", at(11)).is_err(), "a second verification is refused");
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn a_phase_ends_with_its_last_step() {
     assert!(run(&mut plan, "b", 3).contains(&Happening::PhaseDone { phase: Phase::Implement }));
 }
 
-/// What may happen to a plan.
+/// Operation on a plan.
 #[derive(Debug, Clone)]
 enum Deed {
     Start(usize),
@@ -317,7 +317,7 @@ fn deed() -> impl Strategy<Value = Deed> {
 }
 
 proptest! {
-    /// Whatever is tried: refused things change nothing, and what is above a step agrees with what is below it.
+    /// For any order: refused operations change nothing, and each parent agrees with its steps.
     #[test]
     fn no_order_of_deeds_breaks_a_plan(deeds in prop::collection::vec(deed(), 0..80), parallel in 1u32..4) {
         let wide = StepSpec { parallel: Some(parallel), ..step("wide", (0..4).map(|n| step(&format!("w{n}"), vec![])).collect()) };

@@ -116,8 +116,7 @@ enum Schema {
 }
 use Schema::{CannotSay, NeverSees, Refuses};
 
-const SLUG: &str =
-    "a name has 1 to 64 of the characters a-z, 0-9, `.`, `_` and `-`, and begins with a letter or a digit";
+const SLUG: &str = "a name must have 1 to 64 of the characters a-z, 0-9, `.`, `_` and `-`, and begin with a letter or a digit";
 
 #[allow(clippy::too_many_lines, reason = "a table of one row per mistake")]
 fn bad_files() -> Vec<(&'static str, String, Schema)> {
@@ -242,13 +241,13 @@ fn bad_files() -> Vec<(&'static str, String, Schema)> {
         (
             "title = 'x'\n[[step]]\nid = 'a'\nretries = -1\ntimeout = '5 m'",
             "`retries` in step `a`, line 4, column 11: a number from 0 to 4294967295 is expected\n\
-             `timeout` in step `a`, line 5, column 11: \"5 m\" is not a length of time: the units are s, m, h, d and w; expected something like 30s, 90m, 36h, 7d or 2w",
+             `timeout` in step `a`, line 5, column 11: \"5 m\" is not a duration: the units are s, m, h, d and w; expected a value such as 30s, 90m, 36h, 7d or 2w",
             Refuses,
         ),
         (
             "title = 'x'\ncheckpoints = { every = '0s', every_steps = 0 }",
-            "`checkpoints.every`, line 2, column 25: it is at least 1s\n\
-             `checkpoints.every_steps`, line 2, column 45: it is at least 1",
+            "`checkpoints.every`, line 2, column 25: must be at least 1s\n\
+             `checkpoints.every_steps`, line 2, column 45: must be at least 1",
             Refuses,
         ),
         (
@@ -266,40 +265,40 @@ fn bad_files() -> Vec<(&'static str, String, Schema)> {
         ("title = 'x'\n[[step]]\nid = 'a/b'", &step_id, Refuses),
         (
             "title = 'x'\n[[step]]\nid = 'a'\nrun = \"a\\u0000b\"\nverify = ''",
-            "`run` in step `a`, line 4, column 7: a text holds no NUL\n\
+            "`run` in step `a`, line 4, column 7: text must not contain NUL\n\
              `verify` in step `a`, line 5, column 10: the command is empty",
             Refuses,
         ),
         (
             "title = 'x'\n[[step]]\nid = 'a'\nrun = 'x'\n[[step.step]]\nid = 'b'",
-            "`run` in step `a`, line 4, column 7: a step runs a command or has steps of its own, not both",
+            "`run` in step `a`, line 4, column 7: a step runs a command or contains steps, not both",
             Refuses,
         ),
         (
             "title = 'x'\n[[step]]\nid = 'a'\nparallel = 2",
-            "`parallel` in step `a`, line 4, column 12: only a step with steps of its own has some to run side by side",
+            "`parallel` in step `a`, line 4, column 12: only a step that contains steps can run them in parallel",
             Refuses,
         ),
         (
             "title = 'x'\n[[step]]\nid = 'a'\nparallel = 0\n[[step.step]]\nid = 'b'",
-            "`parallel` in step `a`, line 4, column 12: it is at least 1",
+            "`parallel` in step `a`, line 4, column 12: must be at least 1",
             Refuses,
         ),
         (
             "title = 'x'\n[[step]]\nid = 'a'\n[step.env]\nSAFEPOINT_HOME = '/'\n1A = 'x'",
-            "`env.SAFEPOINT_HOME` in step `a`, line 5, column 18: variables that begin with SAFEPOINT_ are set by Safepoint alone\n\
-             `env.1A` in step `a`, line 6, column 6: a variable's name is made of letters, digits and `_`, and begins with no digit",
+            "`env.SAFEPOINT_HOME` in step `a`, line 5, column 18: variables that begin with SAFEPOINT_ are reserved\n\
+             `env.1A` in step `a`, line 6, column 6: a variable name has letters, digits and `_`, and does not begin with a digit",
             Refuses,
         ),
         (
             "title = 'x'\n[[step]]\nid = 'a'\ntimeout = '99999999w'",
-            "`timeout` in step `a`, line 4, column 11: \"99999999w\" is not a length of time: it is longer than ten thousand years; expected something like 30s, 90m, 36h, 7d or 2w",
+            "`timeout` in step `a`, line 4, column 11: \"99999999w\" is not a duration: it is longer than ten thousand years; expected a value such as 30s, 90m, 36h, 7d or 2w",
             CannotSay,
         ),
         // Twice.
         (
             "title = 'x'\n[[step]]\nid = 'a'\n[[step.step]]\nid = 'b'\n[[step.step]]\nid = 'b'",
-            "`id` in step `a/b`, line 7, column 6: another step beside it has this name, line 5, column 6",
+            "`id` in step `a/b`, line 7, column 6: a sibling step has the same name, line 5, column 6",
             CannotSay,
         ),
         (
@@ -464,8 +463,8 @@ fn hostile_files_are_refused_quickly_and_without_a_crash() {
     }
     parse(&json_steps(48)).unwrap();
     parse(&toml_steps(48)).unwrap();
-    assert!(parse(&toml_steps(49)).unwrap_err().contains("steps nest at most 48 deep"));
-    assert!(parse(&json_steps(49)).unwrap_err().contains("steps nest at most 48 deep"));
+    assert!(parse(&toml_steps(49)).unwrap_err().contains("steps may nest at most 48 levels deep"));
+    assert!(parse(&json_steps(49)).unwrap_err().contains("steps may nest at most 48 levels deep"));
 }
 
 #[test]
