@@ -1,4 +1,4 @@
-//! Agents: which are registered, with what belongs to them.
+//! Agents: registration and paths.
 
 use crate::fields::{Fields, integer, json};
 use crate::{Catalog, CatalogError, Transaction, query};
@@ -8,7 +8,7 @@ use safepoint_model::{RelPath, Timestamp};
 use serde_json::json;
 
 impl Catalog {
-    /// Every agent, in the order of registration.
+    /// Returns every agent, in order of registration.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -19,7 +19,7 @@ impl Catalog {
         })
     }
 
-    /// The agent of this name.
+    /// Returns the agent with this name.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -29,7 +29,7 @@ impl Catalog {
 }
 
 impl Transaction<'_> {
-    /// The agent of this name.
+    /// Returns the agent with this name.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -37,7 +37,7 @@ impl Transaction<'_> {
         get(self.connection, name)
     }
 
-    /// Records an agent as it is now, whether it was there or not.
+    /// Inserts or updates an agent.
     ///
     /// # Errors
     /// When the rows cannot be written.
@@ -59,10 +59,10 @@ impl Transaction<'_> {
         self.append_event(at, "agent.saved", &agent.name, &json!({ "what": what }))
     }
 
-    /// Takes an agent off the list; its files and checkpoints stay.
+    /// Removes an agent; its files and checkpoints stay.
     ///
     /// # Errors
-    /// When there is none, or the row cannot be deleted.
+    /// When it is not found, or the row cannot be deleted.
     pub fn remove_agent(&self, name: &str, at: Timestamp) -> Result<(), CatalogError> {
         let sql = "DELETE FROM agents WHERE name = ?1";
         match query::run(self.connection, format_args!("agent {name}"), sql, [name])? {

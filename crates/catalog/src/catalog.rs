@@ -1,7 +1,7 @@
-//! The open catalog: reads at one moment, writes all or nothing.
+//! Open catalog with consistent reads and atomic writes.
 //!
-//! One connection behind a lock. A read sees one moment of the database, also when it takes several statements.
-//! A write is one IMMEDIATE transaction, so that what it reads cannot change before it commits.
+//! One connection behind a lock. A read sees one snapshot of the database, even over several statements. A
+//! write is one IMMEDIATE transaction, so that nothing it reads can change before it commits.
 
 use crate::CatalogError;
 use crate::open::{self, Access, Locking};
@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
-/// Called after each commit with the number and the hash of the last event.
+/// Callback after each commit, with the number and the hash of the last event.
 type AfterCommit = Box<dyn Fn(u64, [u8; 32]) + Send + Sync>;
 
-/// The records of Safepoint, in one file. May be shared between threads, which then take turns.
+/// Records of Safepoint in one file. Threads may share it and take turns.
 pub struct Catalog {
     path: PathBuf,
     access: Access,
@@ -22,15 +22,15 @@ pub struct Catalog {
     file: Option<(u64, u64)>,
     after_commit: OnceLock<AfterCommit>,
     connection: Mutex<Slot>,
-    /// The thread inside [`Catalog::write`]: it would wait for itself if it came again.
+    /// Thread inside [`Catalog::write`]: a nested call would deadlock.
     writer: Mutex<Option<ThreadId>>,
 }
 
-/// The connection, while it is open.
+/// Connection, while it is open.
 #[derive(Debug)]
 struct Slot {
     connection: Option<Connection>,
-    /// What it keeps others from. A connection that keeps them out is closed after each transaction.
+    /// Sharing mode. An exclusive connection is closed after each transaction.
     locking: Locking,
 }
 
@@ -40,20 +40,20 @@ impl std::fmt::Debug for Catalog {
     }
 }
 
-/// What may be done inside [`Catalog::write`]. All of it happens, or nothing.
+/// Transaction of [`Catalog::write`]: committed or rolled back as a whole.
 #[derive(Debug)]
 pub struct Transaction<'c> {
     pub(crate) connection: &'c Connection,
-    /// The last event that was appended.
+    /// Last appended event.
     pub(crate) last: Cell<Option<(u64, [u8; 32])>>,
 }
 
 impl Catalog {
-    /// Opens the catalog in this file, and makes it where there is none. The folder must be there.
+    /// Opens the catalog in this file, and creates it if missing. The folder must exist.
     ///
     /// # Errors
-    /// When the file cannot be opened, is damaged, belongs to another program, or was written by a newer Safepoint;
-    /// when the SQLite library is too old to be safe.
+    /// When the file cannot be opened, is damaged, belongs to another program, or was written by a newer
+    /// Safepoint; when the SQLite library is too old to be safe.
     pub fn open(path: &Path) -> Result<Self, CatalogError> {
         let path = open::canonical(path);
         let locking = open::locking(&path);
@@ -61,10 +61,10 @@ impl Catalog {
         Ok(Self::with_slot(path, Access::Write, Slot { connection, locking }))
     }
 
-    /// Opens the catalog in this file for reading alone. No file is made or changed, wherever it lies.
+    /// Opens the catalog in this file read-only. No file is created or changed.
     ///
     /// # Errors
-    /// As [`Catalog::open`], and when there is none.
+    /// As for [`Catalog::open`], and when the file is missing.
     pub fn open_to_read(path: &Path) -> Result<Self, CatalogError> {
         let path = open::canonical(path);
         let slot = Slot { connection: Some(open::open_to_read(&path)?), locking: Locking::Shared };
@@ -77,20 +77,21 @@ impl Catalog {
         Self { path, access, file, after_commit, connection, writer }
     }
 
-    /// Calls this after each commit with the number and the hash of the last event. The first call counts.
+    /// Sets the callback after each commit, with the number and the hash of the last event. Only the first
+    /// call has an effect.
     pub fn after_commit(&self, call: impl Fn(u64, [u8; 32]) + Send + Sync + 'static) {
         let _ = self.after_commit.set(Box::new(call));
     }
 
-    /// Whether the file that was opened still has its name.
+    /// Returns true if the path still refers to the opened file.
     pub fn is_current(&self) -> bool {
         self.file.is_some() && self.file == open::identity(&self.path)
     }
 
-    /// Moves the whole log into the file, so that the file alone is the catalog.
+    /// Checkpoints the whole log, so that the file alone is the catalog.
     ///
     /// # Errors
-    /// When the log cannot be moved.
+    /// When the log cannot be checkpointed.
     pub fn empty_log(&self) -> Result<(), CatalogError> {
         self.with(|connection| {
             let moved =
@@ -103,22 +104,22 @@ impl Catalog {
         })
     }
 
-    /// Where the catalog is.
+    /// Returns the path of the catalog.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Runs `work` in one transaction: committed and durable when it returns `Ok`, undone when it returns an error
-    /// or panics. Inside, use the [`Transaction`]; the catalog itself refuses.
+    /// Runs `work` in one transaction: committed and durable if it returns `Ok`, rolled back if it returns an
+    /// error or panics. Inside, use the [`Transaction`]; the catalog itself refuses.
     ///
     /// # Errors
-    /// What `work` returns; and when the transaction cannot begin or be committed.
+    /// The error of `work`; and when the transaction cannot begin or be committed.
     pub fn write<T, E: From<CatalogError>>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let value = self.write_ahead(work)?;
-        // It is on record already, whatever becomes of the log.
+        // The commit is durable, whatever happens to the log.
         if open::has_long_log(&self.path) {
             let _ = self.with::<(), CatalogError>(|connection| {
                 open::shorten_log(connection);
@@ -128,8 +129,8 @@ impl Catalog {
         Ok(value)
     }
 
-    /// The same for the first of two transactions that belong together: the log is not moved into the file now. On a disk that is
-    /// nearly full that may take the room which the second one needs.
+    /// Does the same for the first of two related transactions: the log is not checkpointed now. On a nearly
+    /// full disk that could take the space that the second one needs.
     ///
     /// # Errors
     /// As for [`Catalog::write`].
@@ -144,7 +145,8 @@ impl Catalog {
             let transaction =
                 rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)
                     .map_err(|source| self.not_begun(source))?;
-            // Asked with the write lock held: whoever replaces the file holds it, too. A commit into a file without a name is lost.
+            // Checked under the write lock, which a process that replaces the file also holds. A commit to an
+            // unnamed file is lost.
             if !self.is_current() {
                 return Err(CatalogError::Replaced { path: self.path.clone() }.into());
             }
@@ -165,7 +167,7 @@ impl Catalog {
         Ok(value)
     }
 
-    /// Reads at one moment.
+    /// Runs reads on one snapshot.
     pub(crate) fn read<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, CatalogError>,
@@ -181,8 +183,8 @@ impl Catalog {
         CatalogError::Begin { path: self.path.clone(), source: open::explained(&self.path, source) }
     }
 
-    /// Does something with the connection. It is opened again where it is closed, and where it is shared with others although there is
-    /// no room for that any more, or the other way round.
+    /// Runs `act` on the connection. It is reopened if it is closed, or if its sharing mode no longer fits
+    /// the free space.
     fn with<T, E: From<CatalogError>>(&self, act: impl FnOnce(&Connection) -> Result<T, E>) -> Result<T, E> {
         if *unpoisoned(&self.writer) == Some(thread::current().id()) {
             return Err(CatalogError::Nested { path: self.path.clone() }.into());
@@ -204,12 +206,12 @@ impl Catalog {
     }
 }
 
-/// A panic in somebody's `work` has undone its transaction by the time the lock is free: what is behind is whole.
+/// A panic in `work` has rolled back its transaction before the lock is free: the value is consistent.
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// While it lives, this thread is inside the catalog's transaction.
+/// Marks this thread as inside the catalog's transaction.
 struct Inside<'m>(&'m Mutex<Option<ThreadId>>);
 
 impl<'m> Inside<'m> {
@@ -226,7 +228,7 @@ impl Drop for Inside<'_> {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "tests take away what lies beside a catalog")]
+#[allow(clippy::disallowed_methods, reason = "tests remove the files beside a catalog")]
 mod tests {
     use super::*;
     use safepoint_model::Timestamp;
@@ -244,7 +246,7 @@ mod tests {
         done.unwrap();
     }
 
-    /// With so little room that no file may be mapped, one at a time has the catalog, and the others wait.
+    /// With too little space for mapped files, one process at a time has the catalog and the others wait.
     #[test]
     fn a_catalog_that_is_held_alone_maps_nothing_and_lets_others_in_afterwards() {
         let folder = tempfile::tempdir().unwrap();
@@ -253,7 +255,7 @@ mod tests {
         std::fs::remove_file(folder.path().join("catalog-shm")).unwrap();
         let alone = open::open(&path, Locking::Alone).unwrap();
         alone.execute_batch("BEGIN IMMEDIATE; ROLLBACK").unwrap();
-        assert!(!folder.path().join("catalog-shm").exists(), "the index of the log is on the heap");
+        assert!(!folder.path().join("catalog-shm").exists(), "the WAL index is on the heap");
         let waiting = std::thread::spawn({
             let path = path.clone();
             move || append(&Catalog::open(&path).unwrap(), "second").unwrap()

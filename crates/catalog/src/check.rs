@@ -1,11 +1,11 @@
-//! Looking the whole catalog over: out goes a list of what is wrong, in words; empty means fine.
+//! Check of the whole catalog: returns a list of problems, empty if it is intact.
 
 use crate::filter::{Filter, RoleFilter};
 use crate::{Catalog, CatalogError, events, query};
 use rusqlite::{Connection, Row};
 
 impl Catalog {
-    /// Checks the file, the references between rows, the history, and that every row can be understood.
+    /// Checks the file, the references between rows, the history, and that every row can be parsed.
     ///
     /// # Errors
     /// When the catalog cannot be read for a reason other than damage.
@@ -30,7 +30,7 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// Whether the file itself is damaged, whatever the rows say.
+    /// Returns true if the file itself is damaged, regardless of the rows.
     ///
     /// # Errors
     /// When the catalog cannot be read for a reason other than damage.
@@ -41,7 +41,7 @@ impl Catalog {
     }
 }
 
-/// Damage is a finding; anything else stops the check.
+/// Damage is a finding; any other error stops the check.
 fn collect(problems: &mut Vec<String>, found: Result<Vec<String>, CatalogError>) -> Result<(), CatalogError> {
     match found {
         Ok(found) => problems.extend(found),
@@ -51,7 +51,7 @@ fn collect(problems: &mut Vec<String>, found: Result<Vec<String>, CatalogError>)
     Ok(())
 }
 
-/// The first column as text, whatever bytes it holds.
+/// Returns the first column as text, whatever bytes it contains.
 fn line(row: &Row<'_>) -> Result<String, CatalogError> {
     let value = row.get_ref(0).map_err(|error| CatalogError::read("a finding", error))?;
     Ok(value.as_bytes_or_null().ok().flatten().map(String::from_utf8_lossy).unwrap_or_default().into_owned())
@@ -74,7 +74,8 @@ fn history(connection: &Connection) -> Result<Vec<String>, CatalogError> {
     Ok(broken.map(|event| format!("event {}: {}", event.seq, event.why)).into_iter().collect())
 }
 
-/// The history says what each checkpoint held when it was made, or when a path was last taken out of it; a row that says otherwise was edited.
+/// The history records the content of each checkpoint when it was created or last purged; a row that differs
+/// was edited.
 fn integrity(connection: &Connection) -> Result<Vec<String>, CatalogError> {
     let sql = "SELECT id FROM checkpoints WHERE (id, lower(hex(integrity))) NOT IN (
                    SELECT subject, coalesce(CASE WHEN json_valid(payload) THEN payload ->> 'integrity' END, '')
@@ -82,6 +83,6 @@ fn integrity(connection: &Connection) -> Result<Vec<String>, CatalogError> {
                        SELECT max(seq) FROM events WHERE kind IN ('checkpoint.created', 'checkpoint.purged')
                        GROUP BY subject))";
     query::all(connection, "the integrity of checkpoints", sql, (), |row| {
-        line(row).map(|id| format!("checkpoint {id} is not what the history says it was"))
+        line(row).map(|id| format!("checkpoint {id} differs from the history"))
     })
 }

@@ -1,6 +1,6 @@
-//! Checkpoints: in come records of the model, out come the same, whole.
+//! Checkpoints as records of the model.
 //!
-//! `seq` grows with every insert and is never used again: it is the order of commits.
+//! `seq` grows with every insert and is never reused: it is the commit order.
 
 use crate::fields::{Fields, integer, json};
 use crate::{Catalog, CatalogError, Transaction, query, rollbacks, runs};
@@ -11,17 +11,17 @@ use safepoint_model::{CheckpointId, Timestamp};
 use safepoint_planted::planted;
 use serde_json::json;
 
-/// Whether a checkpoint is kept whatever happens.
+/// Pin state of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pinned {
-    /// It is never pruned.
+    /// Never pruned.
     Yes,
-    /// It may be pruned.
+    /// May be pruned.
     No,
 }
 
 impl Catalog {
-    /// The checkpoint with this id.
+    /// Returns the checkpoint with this id.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -29,7 +29,8 @@ impl Catalog {
         self.read(|connection| get(connection, id))
     }
 
-    /// The place of a checkpoint in the order of commits, or, without an id, of the last one; nothing when it is not on record.
+    /// Returns the position of a checkpoint, or of the last one without an id, in commit order; `None` if it
+    /// is not found.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -45,7 +46,7 @@ impl Catalog {
 }
 
 impl Transaction<'_> {
-    /// The checkpoint with this id.
+    /// Returns the checkpoint with this id.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -53,10 +54,10 @@ impl Transaction<'_> {
         get(self.connection, id)
     }
 
-    /// Records a checkpoint, and counts it for its session. Every object that it names must be durable by now.
+    /// Inserts a checkpoint, and counts it for its session. Every object that it names must be durable.
     ///
     /// # Errors
-    /// When the id is taken, the workspace is not on record, or the row cannot be written.
+    /// When the id is taken, the workspace is unknown, or the row cannot be written.
     pub fn insert_checkpoint(&self, checkpoint: &Checkpoint) -> Result<(), CatalogError> {
         self.restore_checkpoint(checkpoint)?;
         match &checkpoint.session_id {
@@ -65,10 +66,10 @@ impl Transaction<'_> {
         }
     }
 
-    /// Makes a checkpoint the newest one: a rebuild puts all of them into the order in which they were committed.
+    /// Makes a checkpoint the newest one: a rebuild puts all of them into commit order.
     ///
     /// # Errors
-    /// When there is no such checkpoint, or the row cannot be written.
+    /// When the checkpoint is not found, or the row cannot be written.
     pub fn move_checkpoint_last(&self, id: CheckpointId) -> Result<(), CatalogError> {
         let changed = query::run(
             self.connection,
@@ -82,7 +83,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// Records a checkpoint that was on record before: it counts for no session again.
+    /// Inserts a checkpoint that was recorded before: it is not counted for its session again.
     ///
     /// # Errors
     /// As for [`Transaction::insert_checkpoint`].
@@ -167,7 +168,7 @@ impl Transaction<'_> {
     /// Pins or unpins a checkpoint.
     ///
     /// # Errors
-    /// When there is no such checkpoint, or the row cannot be written.
+    /// When the checkpoint is not found, or the row cannot be written.
     pub fn set_pinned(&self, id: CheckpointId, pinned: Pinned, at: Timestamp) -> Result<(), CatalogError> {
         let sql = "UPDATE checkpoints SET pinned = ?2 WHERE id = ?1";
         self.change(id, sql, params![id.to_string(), pinned == Pinned::Yes])?;
@@ -179,10 +180,10 @@ impl Transaction<'_> {
         self.append_event(at, kind, &id.to_string(), &json!({}))
     }
 
-    /// Notes that a checkpoint is a commit, too.
+    /// Records the git commit of a checkpoint.
     ///
     /// # Errors
-    /// When there is no such checkpoint, or the row cannot be written.
+    /// When the checkpoint is not found, or the row cannot be written.
     pub fn set_commit(
         &self,
         id: CheckpointId,
@@ -202,20 +203,21 @@ impl Transaction<'_> {
         )
     }
 
-    /// Counts that a rollback went back to this checkpoint. The event of the rollback speaks for this, too.
+    /// Counts a rollback to this checkpoint. The event of the rollback covers this, too.
     ///
     /// # Errors
-    /// When there is no such checkpoint, or the row cannot be written.
+    /// When the checkpoint is not found, or the row cannot be written.
     pub fn count_rollback(&self, id: CheckpointId) -> Result<(), CatalogError> {
         let sql =
             "UPDATE checkpoints SET rollback_used = 1, rollback_count = rollback_count + 1 WHERE id = ?1";
         self.change(id, sql, [id.to_string()])
     }
 
-    /// Forgets a checkpoint; where a workspace was at it, it is now at the one before, if there is one. Rollbacks and events still name it.
+    /// Deletes a checkpoint; a workspace at it moves to its parent, if any. Rollbacks and events still name
+    /// it.
     ///
     /// # Errors
-    /// When there is no such checkpoint, a rollback that is not finished may need it, or the row cannot be written.
+    /// When the checkpoint is not found, an unfinished rollback may need it, or the row cannot be written.
     pub fn delete_checkpoint(&self, id: CheckpointId, at: Timestamp) -> Result<(), CatalogError> {
         if let Some(rollback) = rollbacks::unfinished_with(self.connection, id)?
             && !planted!("catalog-deletes-what-is-needed")
@@ -225,11 +227,16 @@ impl Transaction<'_> {
         if let Some(plan) = runs::sandbox_from(self.connection, id)? {
             return Err(CatalogError::SandboxBase { checkpoint: id, plan });
         }
-        // A workspace that was at it is now nearest to what that one came from.
+        // A workspace that was at it is now closest to its parent.
         let sql = "UPDATE workspaces SET head = (SELECT parent FROM checkpoints c WHERE c.id = ?1
                        AND EXISTS (SELECT 1 FROM checkpoints p WHERE p.id = c.parent))
                    WHERE head = ?1";
-        query::run(self.connection, format_args!("what was at checkpoint {id}"), sql, [id.to_string()])?;
+        query::run(
+            self.connection,
+            format_args!("the workspaces at checkpoint {id}"),
+            sql,
+            [id.to_string()],
+        )?;
         self.renew_record(id)?;
         self.change(id, "DELETE FROM checkpoints WHERE id = ?1", [id.to_string()])?;
         self.bury(id, None)?;
@@ -256,7 +263,7 @@ pub(crate) fn get(connection: &Connection, id: CheckpointId) -> Result<Option<Ch
     query::first(connection, what, sql, [id.to_string()], |row| read(connection, row))
 }
 
-/// An error unless the checkpoint is on record.
+/// Fails unless the checkpoint exists.
 pub(crate) fn must_exist(connection: &Connection, id: CheckpointId) -> Result<(), CatalogError> {
     let what = format_args!("checkpoint {id}");
     let sql = "SELECT 1 FROM checkpoints WHERE id = ?1";
@@ -264,7 +271,7 @@ pub(crate) fn must_exist(connection: &Connection, id: CheckpointId) -> Result<()
         .ok_or_else(|| CatalogError::missing("checkpoint", id))
 }
 
-/// A row of `checkpoints`, with the parts that belong to it.
+/// Reads a row of `checkpoints` with its parts.
 pub(crate) fn read(connection: &Connection, row: &Row<'_>) -> Result<Checkpoint, CatalogError> {
     let fields = Fields::with_id(row, "checkpoints");
     let id = fields.parse("id")?;

@@ -1,4 +1,4 @@
-//! The one error of this crate: what was attempted, on what, and why it failed.
+//! Error of this crate: the attempted operation, its object and the reason.
 
 use rusqlite::ErrorCode;
 use rusqlite::ffi::SQLITE_IOERR_SHMSIZE;
@@ -9,210 +9,213 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why the catalog could not do what was asked.
+/// Failure of a catalog operation.
 #[derive(Debug, Error)]
 pub enum CatalogError {
     /// The SQLite library has a known defect that can damage a database.
-    #[error("SQLite {found} may damage databases: at least {needed} is needed")]
+    #[error("cannot use SQLite {found}: it may damage databases; at least {needed} is required")]
     Library {
-        /// The version that runs.
+        /// Version in use.
         found: String,
-        /// The oldest version that is safe.
+        /// Oldest safe version.
         needed: &'static str,
     },
-    /// The file could not be made, or not be kept to its owner.
+    /// The file could not be created or made private.
     #[error("cannot prepare the catalog {path:?}")]
     Create {
-        /// The catalog's file.
+        /// Path of the catalog.
         path: PathBuf,
-        /// What the system said.
+        /// Underlying I/O error.
         source: std::io::Error,
     },
-    /// The catalog was opened for reading alone.
-    #[error("cannot write the catalog {path:?}: it was opened read-only")]
+    /// The catalog was opened read-only.
+    #[error("cannot write the catalog {path:?}: it is open read-only")]
     ReadOnly {
-        /// The catalog's file.
+        /// Path of the catalog.
         path: PathBuf,
     },
-    /// The file is there and could not be opened as a database.
+    /// The file could not be opened as a database.
     #[error("cannot open the catalog {path:?}")]
     Open {
-        /// The catalog's file.
+        /// Path of the catalog.
         path: PathBuf,
-        /// What SQLite said.
+        /// Underlying SQLite error.
         source: rusqlite::Error,
     },
-    /// The file system cannot hold a write-ahead log.
-    #[error("cannot keep a write-ahead log beside the catalog {path:?}: the journal mode stays {mode:?}")]
+    /// The file system does not support a write-ahead log.
+    #[error("cannot create a write-ahead log for the catalog {path:?}: the journal mode stays {mode:?}")]
     Journal {
-        /// The catalog's file.
+        /// Path of the catalog.
         path: PathBuf,
-        /// The journal that SQLite fell back to.
+        /// Journal mode that SQLite fell back to.
         mode: String,
     },
     /// The catalog was written by a newer Safepoint.
-    #[error("the catalog {path:?} has schema {found}, and this program knows schemas up to {known}")]
+    #[error(
+        "cannot open the catalog {path:?}: it has schema {found}; this version supports schemas up to {known}"
+    )]
     Newer {
-        /// The catalog's file.
+        /// Path of the catalog.
         path: PathBuf,
-        /// The schema that it has.
+        /// Schema version found.
         found: i64,
-        /// The newest schema that is known here.
+        /// Newest supported schema version.
         known: i64,
     },
-    /// The file is a database of some other program.
-    #[error("{path:?} is a database, but not a catalog of Safepoint")]
+    /// The file is a database of another program.
+    #[error("cannot open the catalog {path:?}: it is a database of another program")]
     Foreign {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// The schema could not be brought up to date.
-    #[error("cannot bring the catalog {path:?} up to date")]
+    /// The schema could not be migrated.
+    #[error("cannot migrate the catalog {path:?}")]
     Migrate {
-        /// The catalog's file.
+        /// Path of the catalog.
         path: PathBuf,
-        /// What the migration said.
+        /// Underlying migration error.
         source: Box<refinery::Error>,
     },
     /// Records could not be read.
     #[error("cannot read {what} from the catalog")]
     Read {
-        /// Which records.
+        /// Records concerned.
         what: String,
-        /// What SQLite said.
+        /// Underlying SQLite error.
         source: rusqlite::Error,
     },
     /// Records could not be written.
     #[error("cannot write {what} to the catalog")]
     Write {
-        /// Which records.
+        /// Records concerned.
         what: String,
-        /// What SQLite said.
+        /// Underlying SQLite error.
         source: rusqlite::Error,
     },
     /// A transaction could not begin.
     #[error("cannot begin a transaction in the catalog {path:?}")]
     Begin {
-        /// The catalog's file.
+        /// Path of the catalog.
         path: PathBuf,
-        /// What SQLite said.
+        /// Underlying SQLite error.
         source: rusqlite::Error,
     },
-    /// A transaction could not be committed. After a failing disk, only reading again tells which state is true.
+    /// A transaction could not be committed. After a disk failure, only reading again shows which state is
+    /// valid.
     #[error("cannot commit to the catalog {path:?}")]
     Commit {
-        /// The catalog's file.
+        /// Path of the catalog.
         path: PathBuf,
-        /// What SQLite said.
+        /// Underlying SQLite error.
         source: rusqlite::Error,
     },
-    /// The catalog was used again from inside its own transaction.
-    #[error("the catalog {path:?} was used from inside its own transaction")]
+    /// The catalog was used from inside its own transaction.
+    #[error("cannot use the catalog {path:?} from inside its own transaction")]
     Nested {
-        /// The catalog's file.
+        /// Path of the catalog.
         path: PathBuf,
     },
-    /// Another file has taken the catalog's name, or the file was deleted.
-    #[error("the catalog {path:?} was replaced while it was in use")]
+    /// The file was replaced or deleted.
+    #[error("cannot use the catalog {path:?}: its file was replaced during use")]
     Replaced {
-        /// The catalog's file.
+        /// Path of the catalog.
         path: PathBuf,
     },
-    /// The file is not a database any more.
+    /// The file is no longer a database.
     #[error("the catalog is damaged: {what} cannot be read")]
     DamagedFile {
-        /// What was being done.
+        /// Attempted operation.
         what: String,
-        /// What SQLite said.
+        /// Underlying SQLite error.
         source: rusqlite::Error,
     },
-    /// A row is there and cannot be understood.
+    /// A row cannot be parsed.
     #[error("the catalog is damaged: {table} {id}: {why}")]
     Damaged {
-        /// The table.
+        /// Table.
         table: &'static str,
-        /// The row.
+        /// Row.
         id: String,
-        /// Column, and what is wrong with it.
+        /// Column and problem.
         why: String,
     },
-    /// Something that is to be changed or pointed at is not on record.
-    #[error("there is no {what} {id} in the catalog")]
+    /// A record to be changed or referenced is not found.
+    #[error("{what} {id} not found in the catalog")]
     Missing {
-        /// What kind of record.
+        /// Kind of record.
         what: &'static str,
         /// Its id.
         id: String,
     },
     /// The id is in use.
-    #[error("there is a {what} {id} in the catalog already")]
+    #[error("{what} {id} already exists in the catalog")]
     Taken {
-        /// What kind of record.
+        /// Kind of record.
         what: &'static str,
         /// Its id.
         id: String,
     },
-    /// The folder is registered already.
+    /// The folder is already registered.
     #[error("{root:?} is already registered as workspace {id}")]
     Registered {
-        /// The folder.
+        /// Folder.
         root: PathBuf,
-        /// The workspace that it is.
+        /// Its workspace.
         id: WorkspaceId,
     },
-    /// A rollback cannot go from the one state to the other.
+    /// The transition of a rollback is not allowed.
     #[error("rollback {id} cannot become {to}: it is {}", from.map_or("new", RollbackState::as_str))]
     Transition {
-        /// The rollback.
+        /// Id of the rollback.
         id: RollbackId,
-        /// Its state; nothing for one that is not on record yet.
+        /// Current state, or `None` for a new rollback.
         from: Option<RollbackState>,
-        /// The state that was asked for.
+        /// Requested state.
         to: RollbackState,
     },
-    /// Another rollback of the workspace has not come to an end.
-    #[error("rollback {rollback} of workspace {workspace} is not finished")]
+    /// Another rollback of the workspace is unfinished.
+    #[error("rollback {rollback} of workspace {workspace} is unfinished")]
     Unfinished {
-        /// The workspace.
+        /// Workspace.
         workspace: WorkspaceId,
-        /// The rollback that must be recovered first.
+        /// Rollback that must be recovered first.
         rollback: RollbackId,
     },
-    /// A checkpoint cannot be deleted, because a rollback that is not finished may need it.
-    #[error("checkpoint {checkpoint} is needed by rollback {rollback}, which is not finished")]
+    /// A checkpoint cannot be deleted, because an unfinished rollback may need it.
+    #[error("checkpoint {checkpoint} is needed by the unfinished rollback {rollback}")]
     Needed {
-        /// The checkpoint.
+        /// Checkpoint.
         checkpoint: CheckpointId,
-        /// The rollback.
+        /// Id of the rollback.
         rollback: RollbackId,
     },
-    /// A checkpoint cannot be deleted, because a plan's sandbox was made from it.
-    #[error("checkpoint {checkpoint} is what the sandbox of plan {plan} was made from")]
+    /// A checkpoint cannot be deleted, because a plan's sandbox was created from it.
+    #[error("checkpoint {checkpoint} is the base of the sandbox of plan {plan}")]
     SandboxBase {
-        /// The checkpoint.
+        /// Checkpoint.
         checkpoint: CheckpointId,
-        /// The plan.
+        /// Plan.
         plan: String,
     },
     /// A value cannot be recorded.
     #[error("cannot record {what}: {why}")]
     Value {
-        /// Which value.
+        /// Value.
         what: String,
-        /// What is wrong with it.
+        /// Problem.
         why: String,
     },
 }
 
 impl CatalogError {
-    /// Whether another process held the catalog for too long: trying again later may work.
+    /// Returns true if another process held the catalog too long; a later retry may succeed.
     pub fn is_busy(&self) -> bool {
         matches!(self.code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
     }
 
-    /// Whether the disk is full.
+    /// Returns true if the disk is full.
     pub fn is_full(&self) -> bool {
-        // The shared-memory file is sized before it is used, which is where a full disk shows first.
+        // The shared-memory file is sized before use; a full disk shows there first.
         let is_full = |source: &std::io::Error| {
             matches!(source.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
         };
@@ -222,7 +225,7 @@ impl CatalogError {
                 == Some(SQLITE_IOERR_SHMSIZE)
     }
 
-    /// Whether the catalog holds something that it cannot have written.
+    /// Returns true if the catalog contains data that it cannot have written.
     pub fn is_damaged(&self) -> bool {
         matches!(self, Self::Damaged { .. } | Self::DamagedFile { .. })
     }
@@ -231,7 +234,7 @@ impl CatalogError {
         self.sqlite().and_then(rusqlite::Error::sqlite_error_code)
     }
 
-    /// What SQLite said, however deep below.
+    /// Returns the underlying SQLite error, at any depth.
     fn sqlite(&self) -> Option<&rusqlite::Error> {
         let mut source = self.source();
         while let Some(error) = source {
@@ -243,8 +246,8 @@ impl CatalogError {
         None
     }
 
-    /// Whether a file may not become so long (`ulimit -f`). SQLite keeps the system's reason to itself; a limit that is set is the one
-    /// that a failed write has met.
+    /// Returns true if a file would exceed its size limit (`ulimit -f`). SQLite does not report the system
+    /// error; if a limit is set, it is taken as the cause of the failed write.
     pub fn is_too_long(&self) -> bool {
         self.code() == Some(ErrorCode::SystemIoFailure)
             && rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()

@@ -1,8 +1,8 @@
-//! The history: one event for everything that happens, each with the hash of the one before.
+//! History: one event for every change, each with the hash of the previous one.
 //!
-//! `hash` is BLAKE3 over the hash before, the number, the time, the kind, the subject and the payload as it is
-//! stored. The numbers have no gaps, and the end of the chain is kept apart from it: so an event that was changed,
-//! moved or taken away is noticed, wherever it stood.
+//! `hash` is BLAKE3 over the previous hash, the number, the time, the kind, the subject and the payload as
+//! stored. The numbers have no gaps, and the end of the chain is stored separately: so every changed, moved
+//! or removed event is detected.
 
 use crate::fields::{Fields, integer, json};
 use crate::{Catalog, CatalogError, Transaction, query};
@@ -11,48 +11,48 @@ use safepoint_model::Timestamp;
 use safepoint_planted::planted;
 use serde_json::Value;
 
-/// The hash before the first event.
+/// Hash before the first event.
 const BEGINNING: [u8; 32] = [0; 32];
 
-/// Something that happened.
+/// Event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Its number, from 1, without gaps.
+    /// Number, from 1, without gaps.
     pub seq: u64,
-    /// When.
+    /// Time.
     pub at: Timestamp,
-    /// What, such as `checkpoint.created`.
+    /// Kind, such as `checkpoint.created`.
     pub kind: String,
-    /// To what: an id.
+    /// Id of the changed record.
     pub subject: String,
-    /// More about it.
+    /// Details.
     pub payload: Value,
-    /// The hash of the event before.
+    /// Hash of the previous event.
     pub previous: [u8; 32],
-    /// The hash of this one.
+    /// Hash of this event.
     pub hash: [u8; 32],
 }
 
-/// What walking the whole history found.
+/// Result of verifying the whole history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventCheck {
-    /// How many events are as they were written, from the first.
+    /// Number of intact events, from the first.
     pub whole: u64,
-    /// The first that is not, if there is one.
+    /// First broken event, if any.
     pub broken: Option<BrokenEvent>,
 }
 
-/// An event that is not as it was written.
+/// Event that was changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokenEvent {
-    /// Its number.
+    /// Number.
     pub seq: u64,
-    /// What is wrong.
+    /// Problem.
     pub why: String,
 }
 
 impl Catalog {
-    /// Events after this number, oldest first, at most `limit`.
+    /// Returns the events after this number, oldest first, at most `limit`.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -64,17 +64,17 @@ impl Catalog {
         })
     }
 
-    /// Walks the whole history.
+    /// Verifies the whole history.
     ///
     /// # Errors
-    /// When the catalog cannot be read. A history that was tampered with is no error but the answer.
+    /// When the catalog cannot be read. Tampering is a result, not an error.
     pub fn verify_events(&self) -> Result<EventCheck, CatalogError> {
         self.read(verify)
     }
 }
 
 impl Transaction<'_> {
-    /// Appends an event. Everything that this crate writes brings its own; this is for what others do.
+    /// Appends an event. Every write of this crate appends its own; this is for other operations.
     ///
     /// # Errors
     /// When the row cannot be written.
@@ -103,7 +103,7 @@ impl Transaction<'_> {
     }
 }
 
-/// The number and the hash of the last event.
+/// Returns the number and the hash of the last event.
 fn head(connection: &Connection) -> Result<(u64, [u8; 32]), CatalogError> {
     query::first(connection, "the last event", "SELECT seq, hash FROM event_head", (), |row| {
         let fields = Fields::new(row, "event_head", 1);
@@ -122,7 +122,7 @@ fn chain(previous: &[u8; 32], seq: i64, at: i64, texts: [&str; 3]) -> [u8; 32] {
     hasher.update(&seq.to_le_bytes());
     hasher.update(&at.to_le_bytes());
     for text in texts {
-        // With its length: otherwise letters could move from one text to the next unseen.
+        // With its length: otherwise characters could move from one text to the next undetected.
         hasher.update(&(text.len() as u64).to_le_bytes());
         hasher.update(text.as_bytes());
     }
@@ -165,23 +165,23 @@ pub(crate) fn verify(connection: &Connection) -> Result<EventCheck, CatalogError
     }
 }
 
-/// The hash of this row, if it is as it was written and stands where it was.
+/// Returns the hash of this row if it is unchanged and in its place.
 fn verify_one(row: &Row<'_>, seq: u64, last: &[u8; 32]) -> Result<[u8; 32], String> {
     let fields = Fields::new(row, "events", seq);
     let text = |column| fields.get::<String>(column).map_err(|error| error.to_string());
     let hash_of = |column| fields.get::<[u8; 32]>(column).map_err(|error| error.to_string());
     let found = fields.number("seq").map_err(|error| error.to_string())?;
     if found != seq {
-        return Err(format!("it is missing: event {found} comes next"));
+        return Err(format!("it is missing: event {found} follows"));
     }
     if &hash_of("previous")? != last {
-        return Err("it does not follow the event before".to_owned());
+        return Err("it does not follow the previous event".to_owned());
     }
     let at = fields.get("at").map_err(|error| error.to_string())?;
     let number = fields.get("seq").map_err(|error| error.to_string())?;
     let hash = chain(last, number, at, [&text("kind")?, &text("subject")?, &text("payload")?]);
     if hash_of("hash")? != hash {
-        return Err("its content is not what was written".to_owned());
+        return Err("its content was changed".to_owned());
     }
     Ok(hash)
 }

@@ -1,7 +1,7 @@
-//! Between the values of the model and the columns of a row.
+//! Conversion between values of the model and columns of a row.
 //!
-//! What is read was on a disk and may be anything: each value goes through the model's own parser, and what does
-//! not parse is reported with its table, row and column.
+//! Stored data is untrusted: each value is parsed by the model, and a failure is reported with its table, row
+//! and column.
 
 use crate::CatalogError;
 use rusqlite::Row;
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// A row that is being read.
+/// Row being read.
 pub(crate) struct Fields<'r> {
     row: &'r Row<'r>,
     table: &'static str,
@@ -20,12 +20,12 @@ pub(crate) struct Fields<'r> {
 }
 
 impl<'r> Fields<'r> {
-    /// The row of this table, known to people by `id`.
+    /// Wraps a row of this table, reported as `id`.
     pub(crate) fn new(row: &'r Row<'r>, table: &'static str, id: impl Display) -> Self {
         Self { row, table, id: id.to_string() }
     }
 
-    /// The row of this table that carries its own id.
+    /// Wraps a row of this table that has an `id` column.
     pub(crate) fn with_id(row: &'r Row<'r>, table: &'static str) -> Self {
         let id = row.get("id").unwrap_or_else(|_| "(unreadable id)".to_owned());
         Self { row, table, id }
@@ -39,7 +39,7 @@ impl<'r> Fields<'r> {
         self.row.get(column).map_err(|error| self.damaged(column, error))
     }
 
-    /// A word or an id.
+    /// Parses a word or an id.
     pub(crate) fn parse<T: FromStr<Err: Display>>(&self, column: &str) -> Result<T, CatalogError> {
         self.parse_text(column, &self.get::<String>(column)?)
     }
@@ -62,13 +62,13 @@ impl<'r> Fields<'r> {
     }
 
     pub(crate) fn number(&self, column: &str) -> Result<u64, CatalogError> {
-        self.number_maybe(column)?.ok_or_else(|| self.damaged(column, "there is no number"))
+        self.number_maybe(column)?.ok_or_else(|| self.damaged(column, "the number is missing"))
     }
 
     pub(crate) fn number_maybe(&self, column: &str) -> Result<Option<u64>, CatalogError> {
         let number = self.get::<Option<i64>>(column)?;
         number
-            .map(|number| u64::try_from(number).map_err(|_| self.damaged(column, "the number is below zero")))
+            .map(|number| u64::try_from(number).map_err(|_| self.damaged(column, "the number is negative")))
             .transpose()
     }
 
@@ -89,13 +89,13 @@ impl<'r> Fields<'r> {
     }
 
     pub(crate) fn time(&self, column: &str) -> Result<Timestamp, CatalogError> {
-        self.time_maybe(column)?.ok_or_else(|| self.damaged(column, "there is no time"))
+        self.time_maybe(column)?.ok_or_else(|| self.damaged(column, "the time is missing"))
     }
 
     pub(crate) fn time_maybe(&self, column: &str) -> Result<Option<Timestamp>, CatalogError> {
         let Some(micros) = self.get::<Option<i64>>(column)? else { return Ok(None) };
         let time = Timestamp::from_micros(micros);
-        // The model moves what no calendar shows to the nearest moment; such a time was never written here.
+        // The model clamps times to the calendar; such a time was never written here.
         if time.micros() != micros {
             return Err(self.damaged(column, "the time is beyond the calendar"));
         }
@@ -103,15 +103,15 @@ impl<'r> Fields<'r> {
     }
 }
 
-/// A count as SQLite holds it: 63 bits.
+/// Converts a count to SQLite's 63 bits.
 pub(crate) fn integer(what: &str, number: u64) -> Result<i64, CatalogError> {
     i64::try_from(number).map_err(|_| CatalogError::Value {
         what: what.to_owned(),
-        why: format!("{number} is more than the catalog can count"),
+        why: format!("{number} is too large for the catalog"),
     })
 }
 
-/// A value as JSON text.
+/// Returns a value as JSON text.
 pub(crate) fn json(what: &str, value: &impl Serialize) -> Result<String, CatalogError> {
     serde_json::to_string(value)
         .map_err(|error| CatalogError::Value { what: what.to_owned(), why: error.to_string() })

@@ -1,4 +1,4 @@
-//! Choosing and counting checkpoints: in comes a filter, out come the records, newest first, or their sums.
+//! Filters: checkpoints, newest first, or their sums.
 
 use crate::fields::{Fields, integer};
 use crate::{Catalog, CatalogError, Transaction, checkpoints, query};
@@ -11,56 +11,56 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// Which checkpoints; what is not given does not matter.
+/// Filter for checkpoints; an absent field matches all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
-    /// Of this workspace.
+    /// Workspace.
     pub workspace: Option<WorkspaceId>,
-    /// Of this plan.
+    /// Plan.
     pub plan_id: Option<String>,
-    /// Of this session.
+    /// Session.
     pub session_id: Option<String>,
-    /// Of this kind.
+    /// Kind.
     pub kind: Option<Kind>,
-    /// With this reason.
+    /// Reason.
     pub reason: Option<Reason>,
-    /// Of this scope.
+    /// Scope.
     pub scope: Option<Scope>,
-    /// Made by Safepoint for itself, or not.
+    /// Role.
     pub role: RoleFilter,
-    /// At most so many, the newest ones. Sums are over all.
+    /// Maximum number, newest first. Sums include all.
     pub limit: Option<u64>,
 }
 
-/// Which of the checkpoints that Safepoint makes for itself.
+/// Filter for checkpoints that Safepoint makes for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RoleFilter {
-    /// None of them: only those that somebody asked for.
+    /// Only requested ones, without a role.
     #[default]
     Asked,
-    /// All of them, too.
+    /// All.
     Any,
-    /// Only those of this role.
+    /// Only those with this role.
     Only(Role),
 }
 
 /// Sums over checkpoints.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// How many.
+    /// Number of checkpoints.
     pub total_checkpoints: u64,
-    /// How many of each kind that occurs.
+    /// Number of checkpoints by kind.
     pub checkpoints_by_kind: BTreeMap<Kind, u64>,
-    /// How many with each reason that occurs.
+    /// Number of checkpoints by reason.
     pub checkpoints_by_reason: BTreeMap<Reason, u64>,
-    /// How many a rollback ever went back to.
+    /// Number of checkpoints that a rollback restored.
     pub checkpoints_used_for_rollback: u64,
-    /// The newest.
+    /// Newest checkpoint.
     pub latest_checkpoint: Option<Box<Checkpoint>>,
 }
 
 impl Summary {
-    /// The sums over these checkpoints, newest first.
+    /// Returns the sums over these checkpoints, newest first.
     pub fn of(checkpoints: &[Checkpoint]) -> Self {
         let mut summary = Self {
             total_checkpoints: checkpoints.len() as u64,
@@ -78,7 +78,7 @@ impl Summary {
     }
 }
 
-/// The condition behind every filter, as constant text. A parameter that is null chooses everything.
+/// Condition of every filter, as constant text. A null parameter matches everything.
 macro_rules! filtered {
     ($head:literal, $tail:literal) => {
         concat!(
@@ -94,7 +94,7 @@ macro_rules! filtered {
 }
 
 impl Filter {
-    /// The values of the seven parameters.
+    /// Returns the values of the seven parameters.
     fn values(&self) -> Vec<Value> {
         let maybe = |text: Option<String>| text.map_or(Value::Null, Value::Text);
         let role = match self.role {
@@ -113,10 +113,10 @@ impl Filter {
         ]
     }
 
-    /// The same, with the eighth.
+    /// Returns the seven values and the limit.
     fn values_with_limit(&self) -> Result<Vec<Value>, CatalogError> {
         let mut values = self.values();
-        // SQLite reads a limit below zero as none.
+        // SQLite treats a negative limit as no limit.
         let limit = self.limit.map_or(Ok(-1), |limit| integer("limit", limit))?;
         values.push(Value::Integer(limit));
         Ok(values)
@@ -124,7 +124,7 @@ impl Filter {
 }
 
 impl Catalog {
-    /// The checkpoints that the filter chooses, newest first.
+    /// Returns the matching checkpoints, newest first.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -132,7 +132,7 @@ impl Catalog {
         self.read(|connection| list(connection, filter))
     }
 
-    /// The ids of the checkpoints that the filter chooses, newest first.
+    /// Returns the ids of the matching checkpoints, newest first.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -146,7 +146,7 @@ impl Catalog {
         })
     }
 
-    /// Sums over the checkpoints that the filter chooses.
+    /// Returns the sums over the matching checkpoints.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -156,7 +156,7 @@ impl Catalog {
 }
 
 impl Transaction<'_> {
-    /// The checkpoints that the filter chooses, newest first.
+    /// Returns the matching checkpoints, newest first.
     ///
     /// # Errors
     /// When the catalog cannot be read.

@@ -1,4 +1,4 @@
-//! What recognises this catalog, and what lets the packs rebuild it: its identity, and which records lie in packs.
+//! Identity of the catalog, and its records in packs, from which it can be rebuilt.
 
 use crate::fields::{Fields, integer};
 use crate::{Catalog, CatalogError, Transaction, checkpoints, query};
@@ -7,10 +7,10 @@ use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::{CheckpointId, ObjectId, Timestamp, WorkspaceId};
 use serde_json::json;
 
-/// The end of a catalog's history, which tells it from every other catalog.
+/// End of a catalog's history, which distinguishes it from every other catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
-    /// Identity, made with the catalog.
+    /// Identity, created with the catalog.
     pub id: String,
     /// Number of the catalog among those of its store.
     pub generation: u64,
@@ -20,20 +20,20 @@ pub struct Head {
     pub hash: [u8; 32],
 }
 
-/// A checkpoint whose record lies in no pack yet.
+/// Checkpoint without a record in a pack.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unrecorded {
-    /// The checkpoint.
+    /// Checkpoint.
     pub checkpoint: Checkpoint,
-    /// Number of the event of its commit.
+    /// Number of its commit event.
     pub event: u64,
 }
 
-/// Something deleted or purged: the checkpoint, and its manifest from before the purge.
+/// Deleted or purged checkpoint, with its manifest from before the purge.
 pub type Void = (CheckpointId, Option<ObjectId>);
 
 impl Catalog {
-    /// Identity and end of the history.
+    /// Returns the identity and the end of the history.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -41,7 +41,7 @@ impl Catalog {
         self.read(head)
     }
 
-    /// The hash of an event.
+    /// Returns the hash of an event.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -55,7 +55,7 @@ impl Catalog {
         })
     }
 
-    /// Checkpoints whose record lies in no pack, oldest first, at most `limit`.
+    /// Returns checkpoints without a record in a pack, oldest first, at most `limit`.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -70,7 +70,7 @@ impl Catalog {
         })
     }
 
-    /// Every checkpoint's record that lies in a pack.
+    /// Returns every checkpoint record in a pack.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -84,7 +84,7 @@ impl Catalog {
         })
     }
 
-    /// What was deleted or purged and has no tombstone in a pack yet.
+    /// Returns deleted and purged checkpoints without a tombstone in a pack.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -93,7 +93,7 @@ impl Catalog {
         self.read(|connection| query::all(connection, "tombstones", sql, [], void))
     }
 
-    /// Everything that was deleted or purged and whose record may still lie in a pack.
+    /// Returns all deleted and purged checkpoints whose record may still be in a pack.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -102,7 +102,7 @@ impl Catalog {
         self.read(|connection| query::all(connection, "tombstones", sql, [], void))
     }
 
-    /// Records that count no more.
+    /// Returns the void records.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -117,7 +117,7 @@ impl Catalog {
 }
 
 impl Transaction<'_> {
-    /// Identity and end of the history.
+    /// Returns the identity and the end of the history.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -125,7 +125,7 @@ impl Transaction<'_> {
         head(self.connection)
     }
 
-    /// Notes that this catalog takes the place of another one.
+    /// Records that this catalog replaces another one.
     ///
     /// # Errors
     /// When the row cannot be written.
@@ -135,7 +135,7 @@ impl Transaction<'_> {
         query::run(self.connection, "the identity", sql, [generation]).map(drop)
     }
 
-    /// Notes the record of a checkpoint, unless the checkpoint changed since the record was made.
+    /// Sets the record of a checkpoint, unless the checkpoint changed since the record was created.
     ///
     /// # Errors
     /// When the row cannot be written.
@@ -150,7 +150,7 @@ impl Transaction<'_> {
         query::run(self.connection, "old records", sql, [record.as_bytes()]).map(drop)
     }
 
-    /// Forgets the record of a checkpoint, so that the next one is written.
+    /// Clears the record of a checkpoint, so that a new one is written.
     ///
     /// # Errors
     /// When the rows cannot be written.
@@ -163,14 +163,14 @@ impl Transaction<'_> {
         query::run(self.connection, what, sql, [id.to_string()]).map(drop)
     }
 
-    /// Notes that a checkpoint was deleted, or purged of what this manifest holds.
+    /// Records that a checkpoint was deleted, or that the content of this manifest was purged from it.
     pub(crate) fn bury(&self, id: CheckpointId, integrity: Option<ObjectId>) -> Result<(), CatalogError> {
         let sql = "INSERT OR IGNORE INTO tombstones (checkpoint_id, integrity) VALUES (?1, ?2)";
         let params = params![id.to_string(), bytes_of(integrity)];
         query::run(self.connection, format_args!("the tombstone of {id}"), sql, params).map(drop)
     }
 
-    /// Notes that these tombstones lie in a pack.
+    /// Records that these tombstones are in a pack.
     ///
     /// # Errors
     /// When the rows cannot be written.
@@ -183,7 +183,8 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Forgets records that lie in no pack any more, and tombstones that no record needs. Says whether one of these lies in a pack.
+    /// Deletes void records that are in no pack, and tombstones that no record needs. Returns true if one of
+    /// these is in a pack.
     ///
     /// # Errors
     /// When the rows cannot be written.
@@ -200,8 +201,8 @@ impl Transaction<'_> {
         Ok(query::run(self.connection, "tombstones", sql, [])? > 0)
     }
 
-    /// Moves everything of one workspace to another, and takes the first off the list. Where the second was not at any checkpoint,
-    /// it is at that of the first.
+    /// Moves all records of one workspace to another, and removes the first. If the second has no current
+    /// checkpoint, it takes that of the first.
     ///
     /// # Errors
     /// When the rows cannot be written.
@@ -227,7 +228,7 @@ impl Transaction<'_> {
         self.append_event(at, "workspace.merged", &from.to_string(), &json!({ "into": to }))
     }
 
-    /// Sets the version of a plan that is restored.
+    /// Sets the version of a restored plan.
     ///
     /// # Errors
     /// When the row cannot be written.

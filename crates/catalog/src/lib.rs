@@ -1,15 +1,15 @@
-//! Remembers who, when and why: workspaces, checkpoints, rollbacks, plans, sessions and the history of what happened.
+//! Catalog of workspaces, checkpoints, rollbacks, plans, sessions and their history.
 //!
-//! In come records of the model, in transactions; out come the same records, found by id, name or filter.
-//! One SQLite file holds them, and the only SQL of the domain is here.
+//! In: records of the model, in transactions. Out: the same records, found by id, name or filter. One SQLite
+//! file contains them, and the only SQL of the domain is here.
 //!
-//! Always true:
-//! - What must be true together is written in one [`Catalog::write`]; a crash leaves all of it or nothing.
-//! - A row points only at objects that are already durable: the caller stores first and records then.
-//! - "Newest" means committed last, whatever the clock said.
-//! - Every write appends an event; each event carries the hash of the one before ([`Catalog::verify_events`]).
-//! - Values reach SQL as bound parameters only, and SQL is constant text (`&'static str`).
-//! - A row that cannot be understood is an error that names it, never a panic.
+//! Invariants:
+//! - Related changes are written in one [`Catalog::write`]; a crash leaves all of them or none.
+//! - A row refers only to durable objects: the caller stores first and records then.
+//! - "Newest" means committed last, independent of the clock.
+//! - Every write appends an event; each event has the hash of the previous one ([`Catalog::verify_events`]).
+//! - Values reach SQL only as bound parameters, and SQL is constant text (`&'static str`).
+//! - An invalid row is an error that names it, never a panic.
 
 mod agents;
 mod catalog;

@@ -1,8 +1,8 @@
-//! The schema: one line of numbered migrations, and where a database stands on it.
+//! Schema: numbered migrations, and the version of a database.
 //!
-//! In comes an open connection, out goes one with the newest schema. Each migration sets `PRAGMA user_version` to
-//! its own number, inside the one transaction that all of them share: a crash leaves the old schema or the new,
-//! and a database that is up to date is recognised by reading its header alone.
+//! In: an open connection. Out: the newest schema. Each migration sets `PRAGMA user_version` to its number,
+//! inside the one transaction that all of them share. A crash leaves the old schema or the new, and a current
+//! database is recognised by its header alone.
 
 use crate::CatalogError;
 use rusqlite::Connection;
@@ -15,14 +15,14 @@ mod embedded {
 }
 use embedded::migrations;
 
-/// The number of the newest migration.
+/// Number of the newest migration.
 pub(crate) const LATEST: i64 = 9;
-/// "SPCT" in the header tells our databases from others.
+/// "SPCT" in the header identifies our databases.
 const APPLICATION_ID: i64 = 0x5350_4354;
-/// How long to wait for others that are bringing the same database up to date.
+/// Maximum wait for other processes that migrate the same database.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Brings the database up to date.
+/// Migrates the database to the newest schema.
 pub(crate) fn run(connection: &mut Connection, path: &Path) -> Result<(), CatalogError> {
     let began = Instant::now();
     loop {
@@ -30,9 +30,9 @@ pub(crate) fn run(connection: &mut Connection, path: &Path) -> Result<(), Catalo
         if before == LATEST {
             return Ok(());
         }
-        // All in one transaction: otherwise a crash could come between a migration and the note that it was done.
+        // All in one transaction: otherwise a crash could come between a migration and its record.
         let Err(error) = migrations::runner().set_grouped(true).run(connection) else { continue };
-        // Somebody else may have done the same at this moment; then theirs counts, and ours was undone.
+        // Another process may have migrated concurrently; its result is used, and ours was rolled back.
         let error = CatalogError::migrate(path, error);
         let theirs = version(connection, path)? != before;
         let wait = error.is_busy() && began.elapsed() < PATIENCE;
@@ -43,12 +43,12 @@ pub(crate) fn run(connection: &mut Connection, path: &Path) -> Result<(), Catalo
     }
 }
 
-/// Whether the database is up to date.
+/// Returns true if the database has the newest schema.
 pub(crate) fn is_latest(connection: &Connection, path: &Path) -> Result<bool, CatalogError> {
     Ok(version(connection, path)? == LATEST)
 }
 
-/// Where the database stands; zero for an empty one.
+/// Returns the schema version of the database, or zero if it is empty.
 fn version(connection: &Connection, path: &Path) -> Result<i64, CatalogError> {
     let Header { version, application, tables } =
         header(connection).map_err(|error| CatalogError::open(path, error))?;
@@ -65,16 +65,16 @@ fn version(connection: &Connection, path: &Path) -> Result<i64, CatalogError> {
     }
 }
 
-/// What is read of a database before it is trusted.
+/// Header fields read before a database is trusted.
 struct Header {
     version: i64,
     application: i64,
-    /// Tables and indexes, the migrations' own list apart.
+    /// Number of tables and indexes, except the migration table.
     tables: i64,
 }
 
 fn header(connection: &Connection) -> rusqlite::Result<Header> {
-    // One moment for all three: somebody may be making the tables just now.
+    // One snapshot for all three: another process may be creating the tables.
     let moment = connection.unchecked_transaction()?;
     let number = |sql| moment.query_row(sql, (), |row| row.get(0));
     let version = number("PRAGMA user_version")?;

@@ -1,6 +1,6 @@
-//! The line of migrations is unbroken: from every older schema, rows and schema arrive as in a fresh catalog.
+//! Migrations from every older schema give the same rows and schema as a fresh catalog.
 //!
-//! `testdata/schema_vN.sql` holds the rows that a program of schema N wrote. A new migration needs its own.
+//! `testdata/schema_vN.sql` contains rows written by schema N. A new migration needs its own.
 
 use super::*;
 use crate::{Catalog, Filter, RoleFilter};
@@ -18,7 +18,7 @@ fn testdata(version: i64) -> String {
     read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A database as a program of this schema left it.
+/// Creates a database of this schema version.
 fn old_database(path: &Path, version: i64) {
     let mut connection = Connection::open(path).unwrap();
     let target = Target::Version(version.try_into().unwrap());
@@ -62,7 +62,7 @@ fn a_catalog_of_every_older_schema_arrives_whole() {
     }
 }
 
-/// What every fixture holds.
+/// Checks the rows of every fixture.
 fn keeps_its_rows(catalog: &Catalog) {
     let workspaces = catalog.workspaces().unwrap();
     assert_eq!(workspaces.len(), 1);
@@ -84,7 +84,7 @@ fn keeps_its_rows(catalog: &Catalog) {
     assert_eq!(catalog.verify_events().unwrap().whole, 9);
 }
 
-/// What fixtures hold since there are plans.
+/// Checks the rows of fixtures with plans.
 fn keeps_its_plan(catalog: &Catalog) {
     let record = catalog.plan("limits").unwrap().unwrap();
     let paths: Vec<&str> = record.plan.steps.iter().map(|step| step.path.as_str()).collect();
@@ -95,7 +95,7 @@ fn keeps_its_plan(catalog: &Catalog) {
     assert_eq!(catalog.plan_checkpoints("limits").unwrap().len(), 1);
 }
 
-/// What fixtures hold since there are sessions.
+/// Checks the rows of fixtures with sessions.
 fn keeps_its_session(catalog: &Catalog) {
     let sessions = catalog.sessions(Some(SessionStatus::Paused), None).unwrap();
     assert_eq!(sessions.len(), 1);
@@ -120,7 +120,7 @@ fn the_line_is_unbroken_and_ends_at_the_latest() {
     versions.sort_unstable();
     assert_eq!(versions, (1..=LATEST).collect::<Vec<_>>());
     let files = read_dir(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("migrations")).unwrap().count();
-    assert_eq!(files, versions.len(), "every file in the folder is in the program");
+    assert_eq!(files, versions.len(), "every file in the folder is compiled in");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_migration_that_cannot_work_fails_at_once_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("catalog");
     let mut connection = Connection::open(&path).unwrap();
-    // A list of migrations that claims more than there is in the program.
+    // Migration table with more entries than the program has.
     connection
         .execute_batch(
             "CREATE TABLE refinery_schema_history (version INT PRIMARY KEY, name TEXT, applied_on TEXT, checksum TEXT);

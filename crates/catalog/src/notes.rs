@@ -1,4 +1,4 @@
-//! What parts of a rollback need to be put back after a crash, for parts that are not files. Written with the intent.
+//! Recovery data for parts of a rollback that are not files. Written with the intent.
 
 use crate::fields::Fields;
 use crate::{Catalog, CatalogError, Transaction, query};
@@ -6,21 +6,21 @@ use rusqlite::params;
 use safepoint_model::RollbackId;
 use safepoint_model::checkpoint::PartKind;
 
-/// What one part of a rollback needs.
+/// Recovery data of one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartNote {
-    /// Its kind.
+    /// Kind of the part.
     pub kind: PartKind,
-    /// Which one of its kind.
+    /// Key of the part.
     pub key: String,
-    /// The program that it belongs to, as people know it.
+    /// Name of the program that it belongs to.
     pub program: String,
-    /// What only the program understands.
+    /// Data that only the program understands.
     pub note: Vec<u8>,
 }
 
 impl Catalog {
-    /// What the parts of a rollback need, in the order in which they were prepared.
+    /// Returns the recovery data of a rollback's parts, in order of preparation.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -42,7 +42,7 @@ impl Catalog {
 }
 
 impl Transaction<'_> {
-    /// Notes what the parts of a rollback need. The rollback must be on record.
+    /// Inserts the recovery data of a rollback's parts. The rollback must exist.
     ///
     /// # Errors
     /// When the rows cannot be written.

@@ -1,7 +1,7 @@
-//! Opening the file: in comes a path, out goes a connection that is safe to use.
+//! Opens the file as a connection that is safe to use.
 //!
-//! Safe means: a SQLite library without the WAL defect, a file that only its owner reads, a write-ahead log that is
-//! flushed at every commit, foreign keys kept, and the newest schema. Opening twice at once is fine.
+//! Safe means: a SQLite library without the WAL defect, a private file, a write-ahead log that is flushed at
+//! every commit, foreign keys enforced, and the newest schema. Concurrent opening is safe.
 
 use crate::{CatalogError, migrate};
 use rusqlite::backup::Backup;
@@ -23,42 +23,43 @@ use std::time::{Duration, Instant};
 /// SQLite before 3.51.3 can lose a commit when a WAL is reset (<https://sqlite.org/wal.html#walresetbug>).
 const LIBRARY_MIN: i32 = 3_051_003;
 const LIBRARY_MIN_TEXT: &str = "3.51.3";
-/// No database has smaller pages (<https://sqlite.org/fileformat.html>).
+/// Minimum page size of a database (<https://sqlite.org/fileformat.html>).
 const PAGE_BYTES_MIN: i64 = 512;
-/// How long a statement waits for another process before it gives up as busy.
+/// Maximum wait of a statement for another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
-/// A longer log is moved into the file. The first one to open the file reads its log from end to end, and what lives for one command is
-/// always the first.
+/// Maximum length of the log before it is checkpointed. The first process to open the file reads the whole
+/// log, and a process for one command is always the first.
 const LOG_BYTES_MAX: i64 = 1024 * 1024;
 
-/// With less room than this, no file is mapped that a full disk could take the pages of.
+/// Minimum free space for mapping a file whose pages a full disk could refuse.
 const HEADROOM_BYTES: u64 = 64 << 20;
-/// As much as a commit may need.
+/// Maximum space that a commit may need.
 const PROBE_BYTES: usize = 64 << 10;
-/// So often a catalog that nobody should be writing to is copied again because it changed.
+/// Maximum number of copies of a catalog that changes during the copy.
 const COPIES_MAX: usize = 3;
 
-/// What may be done with a catalog.
+/// Access mode of a catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Access {
-    /// Everything.
+    /// Reading and writing.
     #[default]
     Write,
-    /// Reading alone.
+    /// Reading only.
     Read,
 }
 
-/// Who else may have the catalog open.
+/// Sharing mode of an open catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locking {
-    /// Other processes, through a mapped file beside it (`-shm`).
+    /// Shared with other processes through a mapped file (`-shm`).
     Shared,
-    /// Nobody: what is in that file otherwise is in memory, so that a full disk cannot take it away. Others wait.
+    /// Exclusive: the content of that file is in memory, so that a full disk cannot break it. Other processes
+    /// wait.
     Alone,
 }
 
-/// How the catalog is to be shared, by how much room there is: where a page of a mapped file cannot be had when it is written to, the
-/// kernel ends the process (SIGBUS).
+/// Returns the sharing mode for the free space: if a page of a mapped file is not available on write, the
+/// kernel kills the process (SIGBUS).
 pub(crate) fn locking(path: &Path) -> Locking {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_tight = rustix::fs::statvfs(above)
@@ -66,7 +67,7 @@ pub(crate) fn locking(path: &Path) -> Locking {
     if is_tight { Locking::Alone } else { Locking::Shared }
 }
 
-/// The file as the system names it: then no name in its path is a link but perhaps the last.
+/// Returns the canonical path, in which only the last component may be a link.
 pub(crate) fn canonical(path: &Path) -> PathBuf {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match (std::fs::canonicalize(above), path.file_name()) {
@@ -75,7 +76,7 @@ pub(crate) fn canonical(path: &Path) -> PathBuf {
     }
 }
 
-/// Opens the catalog, making it where there is none.
+/// Opens the catalog; creates it if missing.
 pub(crate) fn open(path: &Path, locking: Locking) -> Result<Connection, CatalogError> {
     check_library(rusqlite::version_number(), rusqlite::version())?;
     let failed = |source| CatalogError::Create { path: path.to_owned(), source };
@@ -85,7 +86,8 @@ pub(crate) fn open(path: &Path, locking: Locking) -> Result<Connection, CatalogE
     let began = Instant::now();
     loop {
         match connect(path, locking) {
-            // Who fails to get the file alone still keeps others from it: only closing it lets one of them go on.
+            // A failed exclusive open still blocks other processes; only closing the connection lets one of
+            // them proceed.
             Err(error) if locking == Locking::Alone && error.is_busy() && began.elapsed() < BUSY_TIMEOUT => {
                 sleep(uneven(began.elapsed()));
             }
@@ -94,7 +96,7 @@ pub(crate) fn open(path: &Path, locking: Locking) -> Result<Connection, CatalogE
     }
 }
 
-/// A short while, another one for each process.
+/// Returns a short delay that differs between processes.
 fn uneven(elapsed: Duration) -> Duration {
     let number = u64::from(std::process::id()) ^ u64::from(elapsed.subsec_nanos());
     Duration::from_millis(1 + number % 16)
@@ -102,14 +104,14 @@ fn uneven(elapsed: Duration) -> Duration {
 
 fn connect(path: &Path, locking: Locking) -> Result<Connection, CatalogError> {
     let failed = |error| CatalogError::open(path, error);
-    // Without SQLITE_OPEN_URI: a path is a path, whatever its letters.
+    // Without SQLITE_OPEN_URI: the path is never parsed as a URI.
     let flags = PLAIN | OpenFlags::SQLITE_OPEN_READ_WRITE;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed)?;
     if locking == Locking::Alone {
-        // Before anything looks at the file: then the index of the log is on the heap (https://sqlite.org/wal.html#noshm).
+        // Set before the first access: then the WAL index is on the heap (https://sqlite.org/wal.html#noshm).
         connection.busy_timeout(Duration::ZERO).map_err(failed)?;
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(failed)?;
-        // Takes it.
+        // Acquires the lock.
         connection.query_row("PRAGMA user_version", (), |_| Ok(())).map_err(failed)?;
     }
     configure(&connection).map_err(failed)?;
@@ -120,10 +122,10 @@ fn connect(path: &Path, locking: Locking) -> Result<Connection, CatalogError> {
 
 const PLAIN: OpenFlags = OpenFlags::SQLITE_OPEN_NO_MUTEX.union(OpenFlags::SQLITE_OPEN_NOFOLLOW);
 
-/// Opens the catalog for reading alone. No file is made or changed, wherever it lies.
+/// Opens the catalog read-only. No file is created or changed.
 ///
-/// Where SQLite can share it with those who write it, it is read in place. Where it cannot, because the files that this takes are
-/// missing, or where its schema is older, a copy in memory is read: with all that its log holds.
+/// It is read in place if SQLite can share it with writers. If the required files are missing, or the schema
+/// is older, a copy in memory is read, including its log.
 pub(crate) fn open_to_read(path: &Path) -> Result<Connection, CatalogError> {
     check_library(rusqlite::version_number(), rusqlite::version())?;
     check_levels(path).map_err(|source| CatalogError::Create { path: path.to_owned(), source })?;
@@ -141,7 +143,7 @@ pub(crate) fn open_to_read(path: &Path) -> Result<Connection, CatalogError> {
     Ok(connection)
 }
 
-/// Not even the file beside it is written, which SQLite would do where it may (<https://sqlite.org/wal.html#readonly>).
+/// Prevents writes to the `-shm` file, which SQLite makes if it can (<https://sqlite.org/wal.html#readonly>).
 fn in_place(path: &Path) -> rusqlite::Result<Connection> {
     let uri = format!("file:{}?readonly_shm=1", percent_encoded(path));
     let flags = PLAIN | OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
@@ -150,8 +152,8 @@ fn in_place(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// A copy in memory of a catalog that no process has open, with what is in its log. That nobody had is seen afterwards: who writes
-/// makes the file first by which it is shared, or leaves other facts behind.
+/// Copies a catalog that no process has open to memory, including its log. Concurrent use is detected
+/// afterwards: a writer first creates the sharing file, or changes the file facts.
 fn copy_at_rest(path: &Path) -> Result<Connection, CatalogError> {
     let failed = |error| CatalogError::open(path, error);
     let look = || [path.to_owned(), log_of(path), beside(path, "-shm")].map(|path| facts(&path));
@@ -161,9 +163,9 @@ fn copy_at_rest(path: &Path) -> Result<Connection, CatalogError> {
         let options = if has_log { "" } else { "?immutable=1" };
         let uri = format!("file:{}{options}", percent_encoded(path));
         let flags = PLAIN | OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-        // Without locks, which would be of no use to others, the index of the log can be on the heap.
+        // Without locks, which would not help other processes, the WAL index can be on the heap.
         let source = Connection::open_with_flags_and_vfs(uri, flags, c"unix-none").map_err(failed)?;
-        // Closing it would otherwise move the log into the file, and delete it.
+        // Closing it would otherwise checkpoint and delete the log.
         source.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(failed)?;
         source.pragma_update(None, "locking_mode", "EXCLUSIVE").map_err(failed)?;
         let copied = copy(&source).map_err(failed);
@@ -173,7 +175,7 @@ fn copy_at_rest(path: &Path) -> Result<Connection, CatalogError> {
         }
     }
     let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
-    Err(failed(rusqlite::Error::SqliteFailure(busy, Some("it changes all the while".to_owned()))))
+    Err(failed(rusqlite::Error::SqliteFailure(busy, Some("it keeps changing".to_owned()))))
 }
 
 fn copy(source: &Connection) -> rusqlite::Result<Connection> {
@@ -183,7 +185,7 @@ fn copy(source: &Connection) -> rusqlite::Result<Connection> {
     Ok(copy)
 }
 
-/// A path as it stands in a URI.
+/// Encodes a path for a URI.
 fn percent_encoded(path: &Path) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
     let encode =
@@ -201,8 +203,8 @@ fn log_of(path: &Path) -> PathBuf {
     beside(path, "-wal")
 }
 
-/// Inode, length and time of a file, by which a change of its content is seen; nothing where there is none. SQLite under root sets the
-/// owner that the log has already, so that the time of the last change of anything says nothing.
+/// Inode, length and modification time of a file, which show a content change; `None` if it is missing. The
+/// change time is useless: SQLite as root sets the owner of the log again.
 type Facts = (u64, i64, (i64, i64));
 
 fn facts(path: &Path) -> Option<Facts> {
@@ -210,8 +212,8 @@ fn facts(path: &Path) -> Option<Facts> {
     Some((stat.st_ino, stat.st_size, (stat.st_mtime, i64::try_from(stat.st_mtime_nsec).unwrap_or(0))))
 }
 
-/// Refuses a link, a FIFO or anything else in the place of the file or of one beside it, and what belongs to a third user. Nothing is
-/// opened before that. Ours, that of whoever owns the folder, and root's are not a third user's.
+/// Refuses a catalog file, or one beside it, that is a link, a FIFO or another type, or has a foreign owner.
+/// Runs before any file is opened. Allowed owners are the current user, the owner of the folder, and root.
 fn check_levels(path: &Path) -> io::Result<()> {
     let around = path.parent().and_then(|above| statat(CWD, above, AtFlags::empty()).ok());
     for suffix in ["", "-wal", "-shm", "-journal"] {
@@ -231,8 +233,8 @@ fn check_levels(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Says what SQLite keeps to itself: it tells of a full disk only where a write met it; a flush, a new file or a mapping is an "I/O
-/// error". Tried with a file without a name.
+/// Adds the cause that SQLite hides: it reports a full disk only if a write met it; a failed flush, creation
+/// or mapping is an "I/O error". Tests it with an unnamed file.
 pub(crate) fn explained(path: &Path, error: rusqlite::Error) -> rusqlite::Error {
     let unclear =
         matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::SystemIoFailure));
@@ -253,18 +255,18 @@ pub(crate) fn explained(path: &Path, error: rusqlite::Error) -> rusqlite::Error 
     }
 }
 
-/// Device and inode of a file.
+/// Returns the device and inode of a file.
 pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     statat(CWD, path, AtFlags::empty()).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }
 
-/// Keeps every other process from committing to a catalog, as long as it lives.
+/// Keeps other processes from committing to a catalog until it is dropped.
 #[derive(Debug)]
 pub struct HeldFile {
     _connection: Connection,
 }
 
-/// Takes the write lock of a catalog, whatever state it is in; nothing where it is too damaged for anyone to write to it.
+/// Takes the write lock of a catalog in any state. Returns `None` if it is too damaged to be written.
 pub fn hold_file(path: &Path) -> Option<HeldFile> {
     let flags = PLAIN | OpenFlags::SQLITE_OPEN_READ_WRITE;
     let connection = Connection::open_with_flags(path, flags).ok()?;
@@ -274,7 +276,7 @@ pub fn hold_file(path: &Path) -> Option<HeldFile> {
     Some(HeldFile { _connection: connection })
 }
 
-/// The version of the SQLite that is built in.
+/// Returns the version of the built-in SQLite.
 pub fn sqlite_version() -> &'static str {
     rusqlite::version()
 }
@@ -286,33 +288,33 @@ fn check_library(number: i32, text: &str) -> Result<(), CatalogError> {
     Ok(())
 }
 
-/// A file without a whole page beside a log that is not empty was cut short: a log begins after the file's first page is durable.
-/// SQLite would take the file for a new one and delete the log, and with it all that is on record.
+/// Detects a truncated file: without a whole page beside a log that is not empty. A log begins after the
+/// first page of the file is durable. SQLite would treat the file as new and delete the log with all records.
 ///
-/// Where there is no file at all it is another matter: a power cut in the very first command may have kept the log's name alone.
+/// A missing file is different: a power cut in the first command may have kept only the name of the log.
 fn check_emptiness(path: &Path) -> Result<(), CatalogError> {
     let len = |path: &Path| facts(path).map(|facts| facts.1);
     let is_short = len(path).is_some_and(|len| len < PAGE_BYTES_MIN);
     if !is_short || len(&log_of(path)).is_none_or(|len| len == 0) {
         return Ok(());
     }
-    let what = "the file was cut short: it is empty, although its log is not".to_owned();
+    let what = "the file was truncated: it is empty, but its log is not".to_owned();
     let corrupt = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(SQLITE_CORRUPT), Some(what));
     Err(CatalogError::open(path, corrupt))
 }
 
-/// Makes the file if it is not there, and takes it away from everyone but its owner. SQLite gives its log and its
-/// shared memory the mode of the database.
+/// Creates the file if missing, and makes it private. SQLite gives its log and its shared memory the mode of
+/// the database.
 ///
-/// The file is never opened here: closing any descriptor of it would drop the locks that other connections of this
-/// process hold (fcntl(2), "advisory record locking"), so it is made by mknod(2).
+/// The file is never opened here: closing any descriptor of it would drop the locks of other connections of
+/// this process (fcntl(2), "advisory record locking"), so it is created by mknod(2).
 fn keep_private(path: &Path) -> Result<(), Errno> {
     let owner_only = Mode::RUSR | Mode::WUSR;
     match mknodat(CWD, path, FileType::RegularFile, owner_only, 0) {
         Ok(()) => hand_over(path),
         Err(Errno::EXIST) => {
             let there = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
-            // Only ever a file's mode: a folder or a device that stands here by mistake is somebody else's.
+            // Only for regular files: a folder or a device in this place is not ours to change.
             if FileType::from_raw_mode(there.st_mode) != FileType::RegularFile {
                 return Err(Errno::INVAL);
             }
@@ -325,7 +327,8 @@ fn keep_private(path: &Path) -> Result<(), Errno> {
     }
 }
 
-/// Gives what root has just made to the owner of the folder that it is in: the catalog stays usable for its owner.
+/// Changes the owner of a file that root created to the owner of its folder, so that the catalog stays usable
+/// for its owner.
 fn hand_over(path: &Path) -> Result<(), Errno> {
     let Some(above) = path.parent().filter(|_| geteuid().is_root()) else { return Ok(()) };
     let above = statat(CWD, above, AtFlags::empty())?;
@@ -344,9 +347,10 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
-    // Otherwise each new value is a reason to plan the same query again.
+    // Otherwise each new value causes the same query to be planned again.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    // A commit is one flush of the log. Copying the log at every exit would cost each short command three more.
+    // A commit is one flush of the log. Checkpointing the log at every exit would cost each short command
+    // three more.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     let synchronous = if planted!("catalog-commit-not-synced") { "OFF" } else { "FULL" };
     connection.pragma_update(None, "synchronous", synchronous)?;
@@ -356,7 +360,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "wal_autocheckpoint", 0)
 }
 
-/// Switches a fresh database to a write-ahead log; one that has it keeps it.
+/// Switches a new database to a write-ahead log.
 fn start_log(connection: &Connection, path: &Path) -> Result<(), CatalogError> {
     let began = Instant::now();
     loop {
@@ -364,7 +368,7 @@ fn start_log(connection: &Connection, path: &Path) -> Result<(), CatalogError> {
         match mode.map_err(|error| CatalogError::open(path, error)) {
             Ok(mode) if mode == "wal" => return Ok(()),
             Ok(mode) => return Err(CatalogError::Journal { path: path.to_owned(), mode }),
-            // The switch needs the file for itself, and SQLite does not wait where waiting might never end.
+            // The switch needs exclusive access, and SQLite does not wait if that could deadlock.
             Err(error) if error.is_busy() && began.elapsed() < BUSY_TIMEOUT => {
                 sleep(Duration::from_millis(5));
             }
@@ -373,15 +377,16 @@ fn start_log(connection: &Connection, path: &Path) -> Result<(), CatalogError> {
     }
 }
 
-/// Moves a long log into the file and cuts it. SQLite itself would copy and not cut, and the next process, which has to read all of it,
-/// could not know that it was copied: it would grow for ever. Where somebody reads just now, a later one does it.
+/// Checkpoints and truncates a long log. SQLite itself copies without truncating, and the next process, which
+/// reads all of it, could not know that it was copied: it would grow without limit. If another process is
+/// reading, a later call does it.
 pub(crate) fn shorten_log(connection: &Connection) {
     let _ = connection.busy_timeout(Duration::ZERO);
     let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     let _ = connection.busy_timeout(BUSY_TIMEOUT);
 }
 
-/// Whether the log is long enough for that.
+/// Returns true if the log is long enough to be checkpointed.
 pub(crate) fn has_long_log(path: &Path) -> bool {
     facts(&log_of(path)).is_some_and(|log| log.1 > LOG_BYTES_MAX)
 }

@@ -1,4 +1,4 @@
-//! Plans: in come plans of the model, out come the same, whole. Only the rows that differ are written.
+//! Plans as records of the model. Only changed rows are written.
 
 use crate::fields::{Fields, integer, json};
 use crate::{Catalog, CatalogError, Transaction, query};
@@ -8,65 +8,65 @@ use safepoint_model::{CheckpointId, Timestamp, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// A plan, and what the catalog knows about it.
+/// Plan with its catalog fields.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanRecord {
-    /// The plan.
+    /// Plan.
     pub plan: Plan,
-    /// In which workspace.
+    /// Workspace.
     pub workspace_id: WorkspaceId,
-    /// Grows with every change.
+    /// Version; grows with every change.
     pub version: u64,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
-/// A plan in a list.
+/// Plan in a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PlanSummary {
-    /// What it is called.
+    /// Id.
     pub id: String,
-    /// In which workspace.
+    /// Workspace.
     pub workspace_id: WorkspaceId,
-    /// What it is about.
+    /// Title.
     pub title: String,
-    /// Where it is.
+    /// State.
     pub state: PlanState,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
-/// Something that happened to a plan and is not part of its state.
+/// Event of a plan that is not part of its state.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PlanNote {
-    /// Its number.
+    /// Number.
     pub number: u64,
-    /// What sort of thing.
+    /// Kind.
     pub kind: String,
-    /// The version of the plan when it happened.
+    /// Version of the plan at that time.
     pub version: u64,
-    /// When.
+    /// Time.
     pub at: Timestamp,
-    /// What.
+    /// Details.
     pub body: Value,
 }
 
-/// A checkpoint of a plan, as far as choosing one needs it.
+/// Checkpoint of a plan, with the fields needed to choose one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanCheckpoint {
-    /// Which.
+    /// Id of the checkpoint.
     pub checkpoint: CheckpointId,
-    /// At which version of the plan.
+    /// Version of the plan in it.
     pub version: u64,
-    /// Whether the plan was healthy.
+    /// True if the plan was healthy.
     pub healthy: bool,
 }
 
-/// One entry of what a plan knows or gave.
+/// Context or output value of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Named {
     key: String,
@@ -75,7 +75,7 @@ struct Named {
 
 const KINDS: [&str; 4] = ["step", "decision", "context", "output"];
 
-/// The rows of a plan, of each kind in their order.
+/// Returns the rows of a plan, by kind and in order.
 fn rows_of(plan: &Plan) -> Result<[Vec<String>; 4], CatalogError> {
     fn all<T: Serialize>(
         what: &'static str,
@@ -92,13 +92,13 @@ fn rows_of(plan: &Plan) -> Result<[Vec<String>; 4], CatalogError> {
     ])
 }
 
-/// What of a plan has no rows of its own.
+/// Returns the part of a plan without separate rows.
 fn head_of(plan: &Plan) -> Result<String, CatalogError> {
     json("head", &plan.head())
 }
 
 impl Catalog {
-    /// The plan of this id.
+    /// Returns the plan with this id.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -106,7 +106,7 @@ impl Catalog {
         self.read(|connection| get(connection, id))
     }
 
-    /// Every plan, or those of a workspace, newest first.
+    /// Returns every plan, or those of a workspace, newest first.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -128,7 +128,7 @@ impl Catalog {
         })
     }
 
-    /// What happened to a plan, oldest first.
+    /// Returns the notes on a plan, oldest first.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -136,7 +136,7 @@ impl Catalog {
         self.read(|connection| notes(connection, id))
     }
 
-    /// The checkpoints of a plan, newest first.
+    /// Returns the checkpoints of a plan, newest first.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -158,7 +158,7 @@ impl Catalog {
 }
 
 impl Transaction<'_> {
-    /// The plan of this id.
+    /// Returns the plan with this id.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -166,7 +166,7 @@ impl Transaction<'_> {
         get(self.connection, id)
     }
 
-    /// What happened to a plan, oldest first.
+    /// Returns the notes on a plan, oldest first.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -174,10 +174,10 @@ impl Transaction<'_> {
         notes(self.connection, id)
     }
 
-    /// Records a new plan.
+    /// Inserts a plan.
     ///
     /// # Errors
-    /// When the id is taken, the workspace is not on record, or the rows cannot be written.
+    /// When the id is taken, the workspace is unknown, or the rows cannot be written.
     pub fn insert_plan(
         &self,
         plan: &Plan,
@@ -209,10 +209,10 @@ impl Transaction<'_> {
         self.append_event(at, "plan.created", &plan.id, &payload)
     }
 
-    /// Replaces a plan by what it has become. `what` says what happened, for the history. Returns the new version.
+    /// Replaces a plan. `what` names the change, for the history. Returns the new version.
     ///
     /// # Errors
-    /// When there is no such plan, or the rows cannot be written.
+    /// When the plan is not found, or the rows cannot be written.
     pub fn save_plan(&self, plan: &Plan, what: &str, at: Timestamp) -> Result<u64, CatalogError> {
         let sql = "UPDATE plans SET title = ?2, state = ?3, version = version + 1, updated_at = ?4, head = ?5
                    WHERE id = ?1";
@@ -225,10 +225,10 @@ impl Transaction<'_> {
         self.plan_version(&plan.id)
     }
 
-    /// The version of a plan.
+    /// Returns the version of a plan.
     ///
     /// # Errors
-    /// When there is no such plan, or the catalog cannot be read.
+    /// When the plan is not found, or the catalog cannot be read.
     pub fn plan_version(&self, id: &str) -> Result<u64, CatalogError> {
         let sql = "SELECT id, version FROM plans WHERE id = ?1";
         query::first(self.connection, format_args!("plan {id}"), sql, [id], |row| {
@@ -237,7 +237,7 @@ impl Transaction<'_> {
         .ok_or_else(|| CatalogError::missing("plan", id))
     }
 
-    /// The version of the plan that a checkpoint holds.
+    /// Returns the version of the plan in a checkpoint.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -248,7 +248,7 @@ impl Transaction<'_> {
         })
     }
 
-    /// Writes the rows that differ.
+    /// Writes the changed rows.
     fn write_items(&self, plan: &Plan) -> Result<(), CatalogError> {
         let what = format_args!("plan {}", plan.id);
         let known = items(self.connection, &plan.id)?;
@@ -270,10 +270,10 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Notes something that happened to a plan and is not part of its state.
+    /// Adds a note on an event of a plan that is not part of its state.
     ///
     /// # Errors
-    /// When there is no such plan, or the row cannot be written.
+    /// When the plan is not found, or the row cannot be written.
     pub fn note_plan(&self, id: &str, kind: &str, body: &Value, at: Timestamp) -> Result<(), CatalogError> {
         let version = integer("version", self.plan_version(id)?)?;
         let sql = "INSERT INTO plan_notes (plan_seq, number, kind, version, at, body)
@@ -284,10 +284,10 @@ impl Transaction<'_> {
         self.append_event(at, &format!("plan.{kind}"), id, body)
     }
 
-    /// Notes at which version of its plan a checkpoint was taken. The checkpoint must be on record.
+    /// Records the plan version of a checkpoint. The checkpoint must exist.
     ///
     /// # Errors
-    /// When there is no such plan or checkpoint, or the row cannot be written.
+    /// When the plan or the checkpoint is not found, or the row cannot be written.
     pub fn link_plan_checkpoint(&self, id: &str, link: &PlanCheckpoint) -> Result<(), CatalogError> {
         let sql = "INSERT INTO plan_checkpoints (checkpoint_id, plan_seq, version, healthy)
                    SELECT ?2, seq, ?3, ?4 FROM plans WHERE id = ?1";
@@ -300,7 +300,7 @@ impl Transaction<'_> {
     }
 }
 
-/// The rows that are there, of each kind in their order.
+/// Returns the stored rows, by kind and in order.
 fn items(connection: &Connection, id: &str) -> Result<[Vec<String>; 4], CatalogError> {
     let mut found: [Vec<String>; 4] = Default::default();
     let sql = "SELECT kind, body FROM plan_items WHERE plan_seq = (SELECT seq FROM plans WHERE id = ?1)
@@ -309,7 +309,7 @@ fn items(connection: &Connection, id: &str) -> Result<[Vec<String>; 4], CatalogE
         let fields = Fields::new(row, "plan_items", id);
         let kind: String = fields.get("kind")?;
         let at = KINDS.iter().position(|known| *known == kind);
-        let at = at.ok_or_else(|| fields.damaged("kind", format_args!("{kind:?} is none")))?;
+        let at = at.ok_or_else(|| fields.damaged("kind", format_args!("{kind:?} is unknown")))?;
         found[at].push(fields.get("body")?);
         Ok(())
     })?;

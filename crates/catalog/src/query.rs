@@ -1,12 +1,12 @@
-//! Running constant SQL with bound values: in come a statement and its values, out come rows or a count.
+//! Runs constant SQL with bound values.
 //!
-//! SQL is `&'static str` here, so text from outside cannot become part of it.
+//! SQL is `&'static str` here, so that untrusted text cannot become part of it.
 
 use crate::CatalogError;
 use rusqlite::{Connection, Params, Row};
 use std::fmt::Display;
 
-/// Every row, each made into a value.
+/// Returns every row, converted to a value.
 pub(crate) fn all<T>(
     connection: &Connection,
     what: impl Display,
@@ -24,7 +24,7 @@ pub(crate) fn all<T>(
     Ok(values)
 }
 
-/// The first row, if there is one.
+/// Returns the first row, if any.
 pub(crate) fn first<T>(
     connection: &Connection,
     what: impl Display,
@@ -38,7 +38,7 @@ pub(crate) fn first<T>(
     rows.next().map_err(failed)?.map(read).transpose()
 }
 
-/// Changes rows and says how many.
+/// Changes rows and returns their number.
 pub(crate) fn run(
     connection: &Connection,
     what: impl Display,

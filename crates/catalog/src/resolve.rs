@@ -1,6 +1,6 @@
-//! From what a person typed to the checkpoint that is meant: none, one, or a list to choose from.
+//! Resolution of checkpoint references: none, one, or a list to choose from.
 //!
-//! What was typed is compared, never interpreted: `%` and `_` are letters like others.
+//! The text is compared, never interpreted: `%` and `_` are ordinary characters.
 
 use crate::{Catalog, CatalogError, Transaction, checkpoints, query};
 use rusqlite::{Connection, Params, params};
@@ -8,23 +8,23 @@ use safepoint_model::WorkspaceId;
 use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::reference::Reference;
 
-/// What a reference leads to.
+/// Result of a resolution.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Resolved {
-    /// This one.
+    /// Exactly one checkpoint.
     One(Box<Checkpoint>),
-    /// Nothing has this name.
+    /// No checkpoint.
     None,
-    /// Several have it: the newest of them, newest first, at most twenty.
+    /// Several checkpoints: the newest twenty at most, newest first.
     Ambiguous(Vec<Checkpoint>),
 }
 
 impl Catalog {
-    /// Looks a reference up. `@` and labels are those of the workspace, or of all where none is given.
+    /// Resolves a reference. `@` and labels are those of the workspace, or of all if none is given.
     ///
-    /// `@` and `@~N` leave out what Safepoint made for itself. A label that fits exactly wins over the beginning of
-    /// an id; one of the workspace wins over one of a checkpoint of many folders. An id is looked for in the workspace first, then
-    /// everywhere.
+    /// `@` and `@~N` skip checkpoints that Safepoint made for itself. An exact label wins over an id prefix;
+    /// a label in the workspace wins over one of a multi-folder checkpoint. An id is looked up in the
+    /// workspace first, then everywhere.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -38,7 +38,7 @@ impl Catalog {
 }
 
 impl Transaction<'_> {
-    /// As [`Catalog::resolve`].
+    /// Resolves a reference like [`Catalog::resolve`].
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -76,7 +76,7 @@ fn resolve(
 }
 
 fn newest(connection: &Connection, workspace: Option<&str>, back: u64) -> Result<Resolved, CatalogError> {
-    // More than SQLite can count is more than there can be.
+    // A number beyond SQLite's range exceeds the number of checkpoints.
     let Ok(back) = i64::try_from(back) else { return Ok(Resolved::None) };
     match workspace {
         Some(workspace) => find(

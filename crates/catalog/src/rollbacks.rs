@@ -1,7 +1,7 @@
-//! Rollbacks: what was asked, where it stands, and how it ended.
+//! Rollbacks: request, state and result.
 //!
-//! A record is born `applying` or `refused`. `applying` becomes `done` (the commit) or `aborted`; `done` becomes
-//! `settled`; nothing else changes. A workspace has at most one that is `applying`.
+//! A record starts as `applying` or `refused`. `applying` becomes `done` (the commit) or `aborted`; `done`
+//! becomes `settled`; no other transition is allowed. A workspace has at most one `applying` rollback.
 
 use crate::fields::{Fields, integer, json};
 use crate::{Catalog, CatalogError, Transaction, checkpoints, query, steps};
@@ -10,21 +10,21 @@ use safepoint_model::rollback::{Rescued, Rollback, RollbackState, Step};
 use safepoint_model::{CheckpointId, ObjectId, RelPath, RollbackId, Timestamp, WorkspaceId};
 use serde_json::json;
 
-/// What is known at the end. What is left out stays as it is on record.
+/// Facts known at the end. An absent field keeps its recorded value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FinishFacts {
-    /// Files and links that were put back or made.
+    /// Number of files and links restored or created.
     pub restored_files_count: Option<u64>,
-    /// Files and links that were taken away.
+    /// Number of files and links removed.
     pub removed_files_count: Option<u64>,
-    /// The document that lists every changed path.
+    /// Document that lists every changed path.
     pub changed_paths: Option<ObjectId>,
-    /// Why it failed, for one that did.
+    /// Error, if it failed.
     pub error: Option<String>,
 }
 
 impl Catalog {
-    /// The workspaces in which a rollback that goes together with others is not finished.
+    /// Returns the workspaces with an unfinished multi-folder rollback.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -32,13 +32,13 @@ impl Catalog {
         self.read(|connection| {
             let sql = "SELECT DISTINCT workspace_id AS id FROM rollbacks
                        WHERE state IN ('applying', 'done') AND together IS NOT NULL ORDER BY id";
-            query::all(connection, "the rollbacks of many", sql, (), |row| {
+            query::all(connection, "the multi-folder rollbacks", sql, (), |row| {
                 Fields::with_id(row, "rollbacks").parse("id")
             })
         })
     }
 
-    /// A workspace of the last rollback that went together with others and was carried out.
+    /// Returns a workspace of the last multi-folder rollback that was done.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -47,13 +47,13 @@ impl Catalog {
             let sql = "SELECT workspace_id AS id FROM rollbacks
                        WHERE state IN ('applying', 'done', 'settled') AND together IS NOT NULL
                        ORDER BY seq DESC LIMIT 1";
-            query::first(connection, "the rollbacks of many", sql, (), |row| {
+            query::first(connection, "the multi-folder rollbacks", sql, (), |row| {
                 Fields::with_id(row, "rollbacks").parse("id")
             })
         })
     }
 
-    /// The rollback with this id.
+    /// Returns the rollback with this id.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -61,7 +61,7 @@ impl Catalog {
         self.read(|connection| get(connection, id))
     }
 
-    /// Every rollback of a workspace, oldest first.
+    /// Returns every rollback of a workspace, oldest first.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -69,7 +69,8 @@ impl Catalog {
         self.read(|connection| list(connection, workspace))
     }
 
-    /// The rollbacks of a workspace that recovery must look at, oldest first: `applying`, or `done` and not settled.
+    /// Returns the rollbacks of a workspace that need recovery, oldest first: `applying`, or `done` and not
+    /// settled.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -79,7 +80,7 @@ impl Catalog {
 }
 
 impl Transaction<'_> {
-    /// The rollback with this id.
+    /// Returns the rollback with this id.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -87,7 +88,7 @@ impl Transaction<'_> {
         get(self.connection, id)
     }
 
-    /// Every rollback of a workspace, oldest first.
+    /// Returns every rollback of a workspace, oldest first.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -95,7 +96,7 @@ impl Transaction<'_> {
         list(self.connection, workspace)
     }
 
-    /// As [`Catalog::unfinished`].
+    /// Does the same as [`Catalog::unfinished`].
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -103,11 +104,11 @@ impl Transaction<'_> {
         unfinished(self.connection, workspace)
     }
 
-    /// Records the intent of a rollback with its steps, or that one was refused.
+    /// Inserts a rollback: its intent with its steps, or its refusal.
     ///
     /// # Errors
-    /// When it is born in another state, another one of the workspace is still `applying`, a checkpoint that it
-    /// needs is not on record, or the rows cannot be written.
+    /// When its initial state is another one, another rollback of the workspace is still `applying`, a
+    /// required checkpoint is not found, or the rows cannot be written.
     pub fn insert_rollback(&self, rollback: &Rollback, steps: &[Step]) -> Result<(), CatalogError> {
         let kind = match rollback.state {
             RollbackState::Applying => {
@@ -137,7 +138,7 @@ impl Transaction<'_> {
         self.add_rescued(rollback.id, &rollback.rescued, rollback.created_at)
     }
 
-    /// Recovery goes back to one old state: so there is one intent at a time, and its checkpoints are on record.
+    /// Recovery restores one old state: so only one intent is allowed, and its checkpoints must exist.
     fn may_apply(&self, rollback: &Rollback) -> Result<(), CatalogError> {
         let other = unfinished(self.connection, rollback.workspace_id)?
             .into_iter()
@@ -183,10 +184,10 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Moves a rollback on. `at` becomes the moment it ended, except when it settles: that ended before.
+    /// Changes the state of a rollback. `at` becomes its end time, except when it settles: it ended before.
     ///
     /// # Errors
-    /// When there is no such rollback, it cannot go from its state to this one, or the row cannot be written.
+    /// When the rollback is not found, the transition is not allowed, or the row cannot be written.
     pub fn finish_rollback(
         &self,
         id: RollbackId,
@@ -231,10 +232,11 @@ impl Transaction<'_> {
         self.append_event(at, kind, &id.to_string(), &payload)
     }
 
-    /// Takes a rollback that was put back off the record: a probe of a search. One that rescued edits stays, because it says whose they are.
+    /// Deletes an aborted rollback: a probe of a search. A rollback with rescued edits stays, because it
+    /// names their origin.
     ///
     /// # Errors
-    /// When there is no such rollback, it is in another state, or the rows cannot be written.
+    /// When the rollback is not found, it is in another state, or the rows cannot be written.
     pub fn forget_rollback(&self, id: RollbackId, at: Timestamp) -> Result<(), CatalogError> {
         match self.rollback_state(id)? {
             RollbackState::Aborted if rescued(self.connection, id)?.is_empty() => {}
@@ -250,10 +252,10 @@ impl Transaction<'_> {
         self.append_event(at, "rollback.forgotten", &id.to_string(), &json!({}))
     }
 
-    /// Records edits that were found meanwhile, after those that are on record.
+    /// Adds rescued edits to those already recorded.
     ///
     /// # Errors
-    /// When there is no such rollback, or the rows cannot be written.
+    /// When the rollback is not found, or the rows cannot be written.
     pub fn add_rescued(
         &self,
         id: RollbackId,
@@ -264,7 +266,7 @@ impl Transaction<'_> {
         for one in rescued {
             query::run(
                 self.connection,
-                format_args!("what rollback {id} rescued"),
+                format_args!("the edits rescued by rollback {id}"),
                 "INSERT INTO rescued (rollback_id, position, path, checkpoint_id, why)
                  SELECT ?1, coalesce(max(position) + 1, 0), ?2, ?3, ?4 FROM rescued WHERE rollback_id = ?1",
                 params![id.to_string(), one.path.as_bytes(), one.checkpoint.to_string(), one.why],
@@ -275,7 +277,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The state of a rollback that must be on record.
+    /// Returns the state of an existing rollback.
     pub(crate) fn rollback_state(&self, id: RollbackId) -> Result<RollbackState, CatalogError> {
         let sql = "SELECT id, state FROM rollbacks WHERE id = ?1";
         query::first(self.connection, format_args!("rollback {id}"), sql, [id.to_string()], |row| {
@@ -305,7 +307,7 @@ fn unfinished(connection: &Connection, workspace: WorkspaceId) -> Result<Vec<Rol
     query::all(connection, what, sql, [workspace.to_string()], |row| read(connection, row))
 }
 
-/// A rollback that is not finished and names this checkpoint.
+/// Returns an unfinished rollback that names this checkpoint.
 pub(crate) fn unfinished_with(
     connection: &Connection,
     id: CheckpointId,
@@ -345,7 +347,7 @@ fn read(connection: &Connection, row: &Row<'_>) -> Result<Rollback, CatalogError
 }
 
 fn rescued(connection: &Connection, id: RollbackId) -> Result<Vec<Rescued>, CatalogError> {
-    let what = format_args!("what rollback {id} rescued");
+    let what = format_args!("the edits rescued by rollback {id}");
     let sql = "SELECT * FROM rescued WHERE rollback_id = ?1 ORDER BY position";
     query::all(connection, what, sql, [id.to_string()], |row| {
         let fields = Fields::new(row, "rescued", id);

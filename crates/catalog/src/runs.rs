@@ -1,4 +1,4 @@
-//! Who ran a plan, and where plans work that do not work in the workspace itself.
+//! Runs of plans, and sandboxes of plans.
 
 use crate::fields::Fields;
 use crate::{Catalog, CatalogError, Transaction, query};
@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 impl Catalog {
-    /// The last run of a plan.
+    /// Returns the last run of a plan.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -23,7 +23,7 @@ impl Catalog {
         })
     }
 
-    /// Every run of a plan, oldest first.
+    /// Returns every run of a plan, oldest first.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -35,7 +35,7 @@ impl Catalog {
         })
     }
 
-    /// The sandbox of this id.
+    /// Returns the sandbox with this id.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -46,7 +46,7 @@ impl Catalog {
         })
     }
 
-    /// The sandboxes of the plans of a workspace, each with its plan.
+    /// Returns the sandboxes of a workspace's plans, each with its plan.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -62,7 +62,7 @@ impl Catalog {
         })
     }
 
-    /// The plan whose sandbox a workspace is, if it is one.
+    /// Returns the plan whose sandbox is this workspace, if any.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -82,10 +82,10 @@ impl Catalog {
 }
 
 impl Transaction<'_> {
-    /// Records that a run of a plan begins.
+    /// Inserts a run of a plan.
     ///
     /// # Errors
-    /// When there is no such plan, or the row cannot be written.
+    /// When the plan is not found, or the row cannot be written.
     pub fn insert_run(&self, plan: &str, run: &Run) -> Result<(), CatalogError> {
         let sql = "INSERT INTO runs (id, plan_seq, pid, started_at)
                    SELECT ?2, seq, ?3, ?4 FROM plans WHERE id = ?1";
@@ -96,7 +96,7 @@ impl Transaction<'_> {
         self.append_event(run.started_at, "plan.run", plan, &json!({ "run": run.id, "pid": run.pid }))
     }
 
-    /// Records how a run ended. One that has ended keeps its end.
+    /// Records the end of a run. An earlier end is kept.
     ///
     /// # Errors
     /// When the row cannot be written.
@@ -115,10 +115,10 @@ impl Transaction<'_> {
         }
     }
 
-    /// Records a sandbox. Its workspace and what it was made from must be on record.
+    /// Inserts a sandbox. Its workspace and its base must exist.
     ///
     /// # Errors
-    /// When there is no such plan, or the row cannot be written.
+    /// When the plan is not found, or the row cannot be written.
     pub fn insert_sandbox(&self, plan: &str, sandbox: &Sandbox) -> Result<(), CatalogError> {
         let sql = "INSERT INTO sandboxes (id, plan_seq, kind, path, state, base, created_at, workspace_id)
                    SELECT ?2, seq, ?3, ?4, ?5, ?6, ?7, ?8 FROM plans WHERE id = ?1";
@@ -139,10 +139,10 @@ impl Transaction<'_> {
         self.append_event(sandbox.created_at, "plan.sandbox", plan, &payload)
     }
 
-    /// Records what became of a sandbox.
+    /// Sets the state of a sandbox.
     ///
     /// # Errors
-    /// When there is none, or the row cannot be written.
+    /// When it is not found, or the row cannot be written.
     pub fn set_sandbox_state(&self, id: &str, state: SandboxState) -> Result<(), CatalogError> {
         let sql = "UPDATE sandboxes SET state = ?2 WHERE id = ?1";
         match query::run(self.connection, format_args!("sandbox {id}"), sql, params![id, state.as_str()])? {
@@ -152,7 +152,8 @@ impl Transaction<'_> {
     }
 }
 
-/// The plan whose sandbox was made from a checkpoint and is still worked in: without that checkpoint nobody could tell its result.
+/// Returns the plan whose active sandbox was created from a checkpoint: its result cannot be computed without
+/// that checkpoint.
 pub(crate) fn sandbox_from(
     connection: &Connection,
     checkpoint: CheckpointId,

@@ -1,4 +1,4 @@
-//! Sessions: in come records of the model, out come the same; and what is counted for them while other things are written.
+//! Sessions as records of the model, and their counters.
 
 use crate::fields::{Fields, integer, json};
 use crate::{Catalog, CatalogError, Filter, Transaction, filter, query};
@@ -10,7 +10,7 @@ use safepoint_model::{RollbackId, Timestamp};
 use serde_json::json;
 
 impl Catalog {
-    /// The session with this id.
+    /// Returns the session with this id.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -18,7 +18,7 @@ impl Catalog {
         self.read(|connection| get(connection, id))
     }
 
-    /// Every session, or those of a status, newest first; at most so many.
+    /// Returns every session, or those with a status, newest first, at most `limit`.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -27,7 +27,7 @@ impl Catalog {
         status: Option<SessionStatus>,
         limit: Option<u64>,
     ) -> Result<Vec<Session>, CatalogError> {
-        // SQLite reads a limit below zero as none.
+        // SQLite treats a negative limit as no limit.
         let limit = limit.map_or(Ok(-1), |limit| integer("limit", limit))?;
         self.read(|connection| {
             let sql = "SELECT * FROM sessions WHERE ?1 IS NULL OR status = ?1 ORDER BY seq DESC LIMIT ?2";
@@ -36,7 +36,7 @@ impl Catalog {
         })
     }
 
-    /// A session with the checkpoints that the filter chooses, newest first, at one moment.
+    /// Returns a session with the matching checkpoints, newest first, from one snapshot.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -53,7 +53,7 @@ impl Catalog {
 }
 
 impl Transaction<'_> {
-    /// The session with this id.
+    /// Returns the session with this id.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -61,7 +61,7 @@ impl Transaction<'_> {
         get(self.connection, id)
     }
 
-    /// Records a session.
+    /// Inserts a session.
     ///
     /// # Errors
     /// When the id is taken, or the row cannot be written.
@@ -80,30 +80,30 @@ impl Transaction<'_> {
         self.append_event(session.created_at, "session.created", &id, &payload)
     }
 
-    /// Replaces a session by what it has become. `what` says what of it changed, for the history.
+    /// Replaces a session. `what` names the change, for the history.
     ///
     /// # Errors
-    /// When there is no such session, or the row cannot be written.
+    /// When the session is not found, or the row cannot be written.
     pub fn update_session(&self, session: &Session, what: &str) -> Result<(), CatalogError> {
         self.save_session(session)?;
         let payload = json!({ "what": what });
         self.append_event(session.updated_at, "session.updated", &session.id.to_uuid(), &payload)
     }
 
-    /// Records that a session went from a status to the one that it has now. Whether it may is the model's to say.
+    /// Records a status change of a session. The model decides whether it is allowed.
     ///
     /// # Errors
-    /// When there is no such session, or the row cannot be written.
+    /// When the session is not found, or the row cannot be written.
     pub fn transition_session(&self, session: &Session, from: SessionStatus) -> Result<(), CatalogError> {
         self.save_session(session)?;
         let payload = json!({ "from": from, "to": session.status });
         self.append_event(session.updated_at, "session.transition", &session.id.to_uuid(), &payload)
     }
 
-    /// Records that a rollback put a session back to what it was.
+    /// Records that a rollback restored a session.
     ///
     /// # Errors
-    /// When there is no such session, or the row cannot be written.
+    /// When the session is not found, or the row cannot be written.
     pub fn put_session_back(
         &self,
         session: &Session,
@@ -115,10 +115,10 @@ impl Transaction<'_> {
         self.append_event(session.updated_at, "session.rolled_back", &session.id.to_uuid(), &payload)
     }
 
-    /// Forgets a session. Its checkpoints stay, and still name it.
+    /// Deletes a session. Its checkpoints stay, and still name it.
     ///
     /// # Errors
-    /// When there is no such session, or the row cannot be deleted.
+    /// When the session is not found, or the row cannot be deleted.
     pub fn delete_session(&self, id: SessionId, at: Timestamp) -> Result<(), CatalogError> {
         let id = id.to_uuid();
         let sql = "DELETE FROM sessions WHERE id = ?1";
@@ -128,12 +128,13 @@ impl Transaction<'_> {
         self.append_event(at, "session.deleted", &id, &json!({}))
     }
 
-    /// Counts something for a session, in the transaction in which it happens. A session that is not on record counts nothing.
+    /// Increments a counter of a session, in the transaction of the counted change. An unknown session is
+    /// ignored.
     ///
     /// # Errors
     /// When the row cannot be written.
     pub fn count_session(&self, id: &str, what: SessionCount, at: Timestamp) -> Result<(), CatalogError> {
-        // What is no id of a session names none.
+        // An invalid session id names no session.
         let Ok(id) = id.parse::<SessionId>() else { return Ok(()) };
         let id = id.to_uuid();
         let sql = match what {
@@ -154,7 +155,7 @@ impl Transaction<'_> {
             }
         };
         let known = query::run(self.connection, format_args!("session {id}"), sql, params![id, at.micros()])?;
-        // The event of a checkpoint names its session, and speaks for this, too.
+        // The event of a checkpoint names its session and covers this, too.
         if known == 0 || what == SessionCount::Checkpoint {
             return Ok(());
         }
@@ -227,9 +228,13 @@ fn read(row: &Row<'_>) -> Result<Session, CatalogError> {
     };
     let waits = session.status == SessionStatus::Paused;
     match session.paused_from {
-        Some(from) if !waits || from.is_over() || from == SessionStatus::Paused => Err(fields
-            .damaged("paused_from", format_args!("it is {} and not paused from {from}", session.status))),
-        None if waits => Err(fields.damaged("paused_from", "the status is paused, and it goes on nowhere")),
+        Some(from) if !waits || from.is_over() || from == SessionStatus::Paused => Err(fields.damaged(
+            "paused_from",
+            format_args!("the status is {}, not paused from {from}", session.status),
+        )),
+        None if waits => {
+            Err(fields.damaged("paused_from", "the status is paused without a status to resume"))
+        }
         _ => Ok(session),
     }
 }

@@ -1,4 +1,4 @@
-//! The steps of a rollback's intent: written whole before the first is taken, and all that recovery needs.
+//! Steps of a rollback's intent: written completely before the first runs, and all that recovery needs.
 
 use crate::fields::{Fields, json};
 use crate::{Catalog, CatalogError, Transaction, query};
@@ -7,7 +7,7 @@ use safepoint_model::RollbackId;
 use safepoint_model::rollback::Step;
 
 impl Catalog {
-    /// The steps of a rollback, in order.
+    /// Returns the steps of a rollback, in order.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -17,7 +17,7 @@ impl Catalog {
 }
 
 impl Transaction<'_> {
-    /// The steps of a rollback, in order.
+    /// Returns the steps of a rollback, in order.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -26,7 +26,7 @@ impl Transaction<'_> {
     }
 }
 
-/// Writes the steps of the rollback whose row has this number.
+/// Inserts the steps of the rollback with this row number.
 pub(crate) fn insert(
     connection: &Connection,
     id: RollbackId,

@@ -1,4 +1,4 @@
-//! Housekeeping: what objects the records need, what was deleted since the last collection, and records that lose a path.
+//! Maintenance: objects that records need, deletions since the last collection, and purged records.
 
 use crate::fields::{Fields, json};
 use crate::{Catalog, CatalogError, Transaction, query};
@@ -7,36 +7,37 @@ use safepoint_model::checkpoint::{PartRecord, Role, Scope, Totals};
 use safepoint_model::{CheckpointId, ObjectId, Timestamp, WorkspaceId};
 use serde_json::json;
 
-/// What of a checkpoint changes when a path is taken out of it.
+/// Fields of a checkpoint that change when a path is purged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Purged {
-    /// The new root hash.
+    /// New root hash.
     pub integrity: ObjectId,
-    /// The new parts.
+    /// New parts.
     pub parts: Vec<PartRecord>,
-    /// The new totals.
+    /// New totals.
     pub files: Totals,
 }
 
-/// A checkpoint, as far as retention looks at it.
+/// Checkpoint, with the fields needed for retention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Aged {
-    /// Which.
+    /// Id of the checkpoint.
     pub id: CheckpointId,
-    /// When it was made, as far as the clock knew.
+    /// Time of creation, by the clock.
     pub created_at: Timestamp,
-    /// What Safepoint itself made it for.
+    /// Purpose, if Safepoint made it for itself.
     pub role: Option<Role>,
-    /// Never pruned.
+    /// True if it is never pruned.
     pub pinned: bool,
-    /// What it is one of.
+    /// Scope.
     pub scope: Scope,
-    /// The plan that it is one of.
+    /// Plan.
     pub plan_id: Option<String>,
 }
 
 impl Catalog {
-    /// Whether a workspace, or what is taken together, has a checkpoint that was made before this moment. Costs the same however many it has.
+    /// Returns true if a workspace, or the multi-folder group, has a checkpoint older than this time. The
+    /// cost does not depend on their number.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -48,7 +49,7 @@ impl Catalog {
         })
     }
 
-    /// Every checkpoint of a workspace, or of what is taken together, as retention looks at it, newest first.
+    /// Returns every checkpoint of a workspace, or of the multi-folder group, for retention, newest first.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -76,7 +77,7 @@ impl Catalog {
         })
     }
 
-    /// Every object that a record other than a checkpoint names.
+    /// Returns every object named by a record other than a checkpoint.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -92,12 +93,12 @@ impl Catalog {
             objects.extend(query::all(connection, "records and tombstones", sql, [], |row| {
                 Fields::with_id(row, "checkpoints").hash("record")
             })?);
-            // What steps printed, the last time and before.
+            // Logs of steps, of the last and of earlier attempts.
             let sql = "SELECT plan_seq AS id, json_extract(body, '$.log') AS log FROM plan_items
                            WHERE kind = 'step' AND json_extract(body, '$.log') IS NOT NULL
                        UNION SELECT plan_seq, json_extract(body, '$.log') FROM plan_notes
                            WHERE json_extract(body, '$.log') IS NOT NULL";
-            objects.extend(query::all(connection, "what steps printed", sql, [], |row| {
+            objects.extend(query::all(connection, "the logs of steps", sql, [], |row| {
                 let id: i64 = row.get("id").unwrap_or_default();
                 Fields::new(row, "plan_items", id).parse::<ObjectId>("log")
             })?);
@@ -105,37 +106,41 @@ impl Catalog {
         })
     }
 
-    /// How many checkpoints were deleted since the last collection.
+    /// Returns the number of checkpoints deleted since the last collection.
     ///
     /// # Errors
     /// When the catalog cannot be read.
     pub fn deleted_since_gc(&self) -> Result<u64, CatalogError> {
         self.read(|connection| {
             let sql = "SELECT only AS id, deleted_since_gc FROM upkeep";
-            let found = query::first(connection, format_args!("what was deleted"), sql, [], |row| {
-                Fields::new(row, "upkeep", "1").number("deleted_since_gc")
-            })?;
+            let found = query::first(
+                connection,
+                format_args!("the number of deleted checkpoints"),
+                sql,
+                [],
+                |row| Fields::new(row, "upkeep", "1").number("deleted_since_gc"),
+            )?;
             Ok(found.unwrap_or(0))
         })
     }
 }
 
 impl Transaction<'_> {
-    /// Counts a checkpoint that was deleted.
+    /// Counts a deleted checkpoint.
     pub(crate) fn count_deleted(&self) -> Result<(), CatalogError> {
         let sql = "UPDATE upkeep SET deleted_since_gc = deleted_since_gc + 1";
-        query::run(self.connection, format_args!("what was deleted"), sql, []).map(drop)
+        query::run(self.connection, format_args!("the number of deleted checkpoints"), sql, []).map(drop)
     }
 
-    /// Notes that what nobody needs was collected, and how much it freed.
+    /// Records a garbage collection and the freed bytes.
     ///
     /// # Errors
     /// When the row cannot be written.
     pub fn note_collected(&self, freed_bytes: u64, at: Timestamp) -> Result<(), CatalogError> {
         let sql = "UPDATE upkeep SET deleted_since_gc = 0";
-        query::run(self.connection, format_args!("what was collected"), sql, [])?;
-        // The steps of a rollback that ended are asked for only where a power cut brought its stage back, and a later rollback has
-        // made the deletion of that durable.
+        query::run(self.connection, format_args!("the garbage collection"), sql, [])?;
+        // The steps of an ended rollback are needed only if a power cut brought its stage back; a later
+        // rollback has made the deletion of the stage durable.
         let sql = "DELETE FROM rollback_steps WHERE rollback_seq IN (
                        SELECT seq FROM rollbacks r WHERE state IN ('settled', 'aborted') AND EXISTS (
                            SELECT 1 FROM rollbacks later WHERE later.workspace_id = r.workspace_id
@@ -144,10 +149,10 @@ impl Transaction<'_> {
         self.append_event(at, "store.collected", "store", &json!({ "freed_bytes": freed_bytes }))
     }
 
-    /// Gives a checkpoint other content: what it was without some paths.
+    /// Replaces the content of a checkpoint by one without the purged paths.
     ///
     /// # Errors
-    /// When there is no such checkpoint, or the rows cannot be written.
+    /// When the checkpoint is not found, or the rows cannot be written.
     pub fn purge_checkpoint(
         &self,
         id: CheckpointId,

@@ -1,6 +1,6 @@
-//! Workspaces: which folders are registered, and which checkpoint each is at.
+//! Workspaces: registered folders and their current checkpoints.
 //!
-//! At most one live workspace per root. One that was removed keeps its row, because checkpoints belong to it.
+//! At most one live workspace per root. A removed one keeps its row, because checkpoints belong to it.
 
 use crate::fields::Fields;
 use crate::{Catalog, CatalogError, Transaction, checkpoints, query};
@@ -13,34 +13,34 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// A registered folder.
+/// Registered folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workspace {
-    /// Its name.
+    /// Id.
     pub id: WorkspaceId,
-    /// The absolute path of the folder: bytes.
+    /// Absolute path of the folder: bytes.
     pub root: Vec<u8>,
-    /// What people call it.
+    /// Name for people.
     pub name: String,
-    /// When it was registered.
+    /// Time of registration.
     pub created_at: Timestamp,
-    /// The checkpoint that it was last captured as or made equal to, unless that was deleted.
+    /// Checkpoint that it was last captured as or restored to, unless deleted.
     pub head: Option<CheckpointId>,
-    /// When it was taken off the list, if it was.
+    /// Time of removal, if removed.
     pub removed_at: Option<Timestamp>,
-    /// What it is for.
+    /// Purpose.
     pub kind: WorkspaceKind,
 }
 
 impl Workspace {
-    /// The folder as a path.
+    /// Returns the folder as a path.
     pub fn root_path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.root))
     }
 }
 
 impl Catalog {
-    /// Every live workspace, in the order of registration.
+    /// Returns every live workspace, in order of registration.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -51,7 +51,7 @@ impl Catalog {
         })
     }
 
-    /// The workspace with this id, live or removed.
+    /// Returns the workspace with this id, live or removed.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -59,7 +59,7 @@ impl Catalog {
         self.read(|connection| get(connection, id))
     }
 
-    /// The live workspace in this folder.
+    /// Returns the live workspace in this folder.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -69,7 +69,7 @@ impl Catalog {
 }
 
 impl Transaction<'_> {
-    /// The workspace with this id, live or removed.
+    /// Returns the workspace with this id, live or removed.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -77,7 +77,7 @@ impl Transaction<'_> {
         get(self.connection, id)
     }
 
-    /// The live workspace in this folder.
+    /// Returns the live workspace in this folder.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -88,7 +88,7 @@ impl Transaction<'_> {
     /// Registers a folder.
     ///
     /// # Errors
-    /// When the folder is registered already, or the row cannot be written.
+    /// When the folder is already registered, or the row cannot be written.
     pub fn register_workspace(&self, workspace: &Workspace) -> Result<(), CatalogError> {
         if workspace.removed_at.is_none()
             && let Some(other) = at(self.connection, &workspace.root)?
@@ -114,10 +114,10 @@ impl Transaction<'_> {
         self.append_event(workspace.created_at, "workspace.registered", &workspace.id.to_string(), &payload)
     }
 
-    /// Says what a workspace is for.
+    /// Sets the purpose of a workspace.
     ///
     /// # Errors
-    /// When there is none, or the row cannot be written.
+    /// When it is not found, or the row cannot be written.
     pub fn set_workspace_kind(&self, id: WorkspaceId, kind: WorkspaceKind) -> Result<(), CatalogError> {
         let sql = "UPDATE workspaces SET kind = ?2 WHERE id = ?1";
         let params = params![id.to_string(), kind.as_str()];
@@ -127,10 +127,10 @@ impl Transaction<'_> {
         }
     }
 
-    /// Takes a workspace off the list; its checkpoints stay.
+    /// Removes a workspace; its checkpoints stay.
     ///
     /// # Errors
-    /// When it is not on the list, or the row cannot be written.
+    /// When it is not found, or the row cannot be written.
     pub fn remove_workspace(&self, id: WorkspaceId, at: Timestamp) -> Result<(), CatalogError> {
         let changed = query::run(
             self.connection,
@@ -189,20 +189,20 @@ impl Transaction<'_> {
         self.append_event(at, "workspace.moved", &id.to_string(), &payload)
     }
 
-    /// The checkpoint that the workspace was last captured as or made equal to.
+    /// Returns the checkpoint that the workspace was last captured as or restored to.
     ///
     /// # Errors
-    /// When there is no such workspace, or the catalog cannot be read.
+    /// When the workspace is not found, or the catalog cannot be read.
     pub fn head(&self, id: WorkspaceId) -> Result<Option<CheckpointId>, CatalogError> {
         get(self.connection, id)?
             .map(|workspace| workspace.head)
             .ok_or_else(|| CatalogError::missing("workspace", id))
     }
 
-    /// Says which checkpoint the workspace is at. The event of what brought it there speaks for this, too.
+    /// Sets the current checkpoint of a workspace. The event of the cause covers this, too.
     ///
     /// # Errors
-    /// When there is no such workspace or checkpoint, or the row cannot be written.
+    /// When the workspace or the checkpoint is not found, or the row cannot be written.
     pub fn set_head(&self, id: WorkspaceId, head: CheckpointId) -> Result<(), CatalogError> {
         checkpoints::must_exist(self.connection, head)?;
         if planted!("catalog-head-not-moved") {

@@ -1,4 +1,4 @@
-//! Checkpoints read back whole, and are found by what they are.
+//! Checkpoints can be read back completely and found by their fields.
 
 use crate::records::{Room, at, checkpoint, here, id, labelled, object, rollback, with_role, workspace};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use safepoint_model::checkpoint::{
 use safepoint_model::rollback::RollbackState;
 use safepoint_model::{CheckpointId, ObjectId, RollbackId, Timestamp, WorkspaceId};
 
-/// Numbers that the catalog can hold.
+/// Range of numbers that the catalog can store.
 const COUNT: std::ops::RangeInclusive<u64> = 0..=i64::MAX as u64;
 
 fn hash() -> impl Strategy<Value = ObjectId> {

@@ -1,4 +1,4 @@
-//! Several at once: every commit counts, and none is lost.
+//! Concurrent commits: none is lost.
 
 use crate::records::{Room, checkpoint, here, id};
 use safepoint_catalog::{Catalog, CatalogError, Filter};
@@ -21,7 +21,7 @@ fn two_connections_write_at_once_and_nothing_is_lost() {
                     let record = checkpoint(1 + writer * EACH + number);
                     catalog
                         .write(|t| {
-                            // A read before the write: what it saw must still be true at the commit.
+                            // A read before the write: its result must still hold at the commit.
                             let parent = t.head(here())?;
                             let record = safepoint_model::checkpoint::Checkpoint { parent, ..record };
                             t.insert_checkpoint(&record)?;
@@ -78,7 +78,7 @@ fn a_catalog_that_others_hold_is_busy() {
     let raw = room.raw();
     raw.execute_batch("BEGIN IMMEDIATE").unwrap();
     let waited = std::time::Instant::now();
-    // Ten seconds are too long for a test: another thread lets go after one.
+    // Ten seconds are too long for a test: another thread releases the lock after one.
     thread::scope(|scope| {
         scope.spawn(move || {
             thread::sleep(std::time::Duration::from_millis(300));

@@ -1,4 +1,4 @@
-//! A writer that is killed leaves whole transactions, and nobody else has to wait for it.
+//! A killed writer leaves whole transactions and no stale lock.
 
 use crate::records::{Room, checkpoint, here};
 use safepoint_catalog::{Catalog, CatalogError, Filter};
@@ -11,9 +11,9 @@ use std::time::Duration;
 const FOLDER: &str = "SAFEPOINT_TEST_CATALOG";
 const FIRST: &str = "SAFEPOINT_TEST_FIRST";
 
-/// The child: writes until it is killed. Does nothing when run as a test.
+/// Child process: writes until it is killed. Does nothing when run as a test.
 #[test]
-#[allow(clippy::disallowed_methods, reason = "the parent says where through the environment")]
+#[allow(clippy::disallowed_methods, reason = "the parent passes the path in the environment")]
 fn write_until_killed() {
     let (Ok(path), Ok(first)) = (std::env::var(FOLDER), std::env::var(FIRST)) else { return };
     let catalog = Catalog::open(Path::new(&path)).unwrap();
@@ -28,7 +28,7 @@ fn write_until_killed() {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "the test kills a process of its own")]
+#[allow(clippy::disallowed_methods, reason = "the test kills its own child process")]
 fn writer(path: &Path, first: u128) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crashes::write_until_killed"])
@@ -51,7 +51,7 @@ fn killed_writers_leave_whole_transactions() {
             let status = child.wait().unwrap();
             assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{status}");
         }
-        // From a connection of its own, as the next process would.
+        // A new connection, as in the next process.
         let catalog = Catalog::open(&room.path()).unwrap();
         let all = catalog.checkpoints(&Filter::default()).unwrap();
         assert_eq!(catalog.workspace(here()).unwrap().unwrap().head, all.first().map(|one| one.id));
@@ -60,5 +60,5 @@ fn killed_writers_leave_whole_transactions() {
         assert_eq!(catalog.check().unwrap(), Vec::<String>::new());
         before = all.len().max(before);
     }
-    assert!(before > 0, "the writers never came to write");
+    assert!(before > 0, "the writers wrote nothing");
 }

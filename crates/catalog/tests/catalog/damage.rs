@@ -1,4 +1,4 @@
-//! Damage is recognised and named, never a panic.
+//! Damage is detected and named, never a panic.
 
 use crate::records::{HERE, Room, at, checkpoint, here, id, path, rollback, step, workspace};
 use crate::sessions::session;
@@ -19,7 +19,7 @@ fn full_room() -> Room {
     room
 }
 
-/// Reads everything there is, and returns the first error.
+/// Reads all records, and returns the first error.
 fn read_all(catalog: &Catalog) -> Result<(), CatalogError> {
     catalog.workspaces()?;
     catalog.workspace(WorkspaceId::from_bits(HERE))?;

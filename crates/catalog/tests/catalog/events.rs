@@ -1,4 +1,4 @@
-//! The history names everything that happened, and shows every edit.
+//! The history names every change and reveals every edit.
 
 use crate::records::{Room, at, checkpoint, here, id, path, rollback};
 use safepoint_catalog::{FinishFacts, Pinned};
@@ -69,7 +69,7 @@ fn everything_that_happens_is_an_event() {
     assert_eq!(room.catalog.check().unwrap(), Vec::<String>::new());
 }
 
-/// Applies one edit past all guards, and expects the walk to stop at this event.
+/// Applies one edit that bypasses all guards, and expects verification to stop at this event.
 #[track_caller]
 fn noticed(room: &Room, first_broken: Option<u64>, sql: &str) {
     let raw = room.raw();
@@ -85,7 +85,7 @@ fn noticed(room: &Room, first_broken: Option<u64>, sql: &str) {
     assert!(room.catalog.check().unwrap().iter().any(|line| line.starts_with("event ")), "{sql}");
 }
 
-/// Runs each edit on a copy of the events, and puts them back.
+/// Runs each edit on a copy of the events, and restores them.
 fn each_alone(edits: impl IntoIterator<Item = (Option<u64>, String)>) {
     let room = busy_room();
     let raw = room.raw();
@@ -124,7 +124,7 @@ fn every_single_edit_is_noticed() {
 #[test]
 fn every_deletion_is_noticed() {
     each_alone((1..=COUNT).map(|seq| (Some(seq), format!("DELETE FROM events WHERE seq = {seq}"))));
-    // Closing the gap afterwards does not help.
+    // Closing the gap afterwards does not hide it.
     each_alone((1..COUNT).map(|seq| {
         let close = "UPDATE events SET seq = -seq WHERE seq > 0; UPDATE events SET seq = row FROM
             (SELECT seq AS old, row_number() OVER (ORDER BY seq DESC) AS row FROM events) WHERE seq = old";

@@ -1,4 +1,4 @@
-//! The file: private, refused where it is not ours, recognised where it is damaged.
+//! The file is private, refused if foreign, and recognised if damaged.
 
 use crate::records::{Room, at, checkpoint, id};
 use safepoint_catalog::{Catalog, CatalogError};
@@ -11,7 +11,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "the test opens the file to everyone")]
+#[allow(clippy::disallowed_methods, reason = "the test makes the file public")]
 fn the_files_are_for_their_owner_alone() {
     let room = Room::new();
     let beside = |name: &str| room.folder.path().join(format!("catalog.db{name}"));
@@ -72,7 +72,7 @@ fn a_folder_that_is_not_there_is_an_error() {
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "the test makes the folder that stands in the way")]
+#[allow(clippy::disallowed_methods, reason = "the test creates the blocking folder")]
 fn what_is_not_a_file_is_refused_and_keeps_its_mode() {
     let folder = tempfile::tempdir().unwrap();
     let in_the_way = folder.path().join("catalog.db");
@@ -104,7 +104,7 @@ fn the_log_stays_short_also_when_each_command_is_a_process_of_its_own() {
     let log = folder.path().join("catalog.db-wal");
     let mut longest = 0;
     for number in 1..=60 {
-        // Opened anew each time, as by a command: what an earlier one copied is not known any more.
+        // Opened again each time, as by a command: no state of an earlier connection remains.
         let catalog = Catalog::open(&path).unwrap();
         let note = serde_json::json!("x".repeat(100_000));
         catalog.write(|t| t.append_event(at(number), "test", "x", &note)).unwrap();

@@ -1,4 +1,4 @@
-//! The laws of the catalog, through its public face.
+//! Laws of the catalog, through its public interface.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Plans come back as they went in, and only what differs is written.
+//! Plans are read back unchanged, and only changed rows are written.
 
 use crate::records::{Room, at, checkpoint, here, id};
 use safepoint_catalog::{CatalogError, PlanCheckpoint};
@@ -41,7 +41,7 @@ fn a_plan_comes_back_as_it_was_saved() {
     plan.outputs.insert("out".to_owned(), json!(7));
     assert_eq!(room.write(|t| t.save_plan(&plan, "started", at(2))), 1);
     assert_eq!(room.catalog.plan("p").unwrap().unwrap().plan, plan);
-    // Back to fewer rows of each kind, as a rollback does it.
+    // Back to fewer rows of each kind, as after a rollback.
     plan.decisions.truncate(1);
     plan.steps.truncate(1);
     plan.context.clear();

@@ -1,4 +1,4 @@
-//! Records to test with: small, whole, and the same every time.
+//! Test records: small, complete and reproducible.
 
 use safepoint_catalog::{Catalog, CatalogError, Transaction, Workspace};
 use safepoint_model::checkpoint::{
@@ -11,7 +11,7 @@ use safepoint_model::{CheckpointId, ObjectId, ObjectKind, RelPath, RollbackId, T
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// A catalog in its own folder, with one workspace.
+/// Catalog in a temporary folder, with one workspace.
 pub(crate) struct Room {
     pub(crate) folder: TempDir,
     pub(crate) catalog: Catalog,
@@ -50,10 +50,10 @@ impl Room {
         self.write(|transaction| transaction.insert_checkpoint(checkpoint));
     }
 
-    /// A second way into the file, past all guards.
+    /// Opens a second connection that bypasses all guards.
     pub(crate) fn raw(&self) -> rusqlite::Connection {
         let raw = rusqlite::Connection::open(self.path()).unwrap();
-        // Hundreds of edits, and nobody cuts the power: no flush for each.
+        // Hundreds of edits without a power cut: no flush for each.
         raw.pragma_update(None, "synchronous", "OFF").unwrap();
         raw
     }
@@ -83,7 +83,7 @@ pub(crate) fn workspace(bits: u128, root: &[u8]) -> Workspace {
     }
 }
 
-/// The id whose text begins with zeros and ends with the number.
+/// Returns the id whose text begins with zeros and ends with the number.
 pub(crate) fn id(number: u128) -> CheckpointId {
     CheckpointId::from_bits(number)
 }

@@ -1,4 +1,4 @@
-//! What people type leads to the checkpoint that they mean, or to a list.
+//! References resolve to the intended checkpoint, or to a list.
 
 use crate::records::{Room, checkpoint, here, id, labelled, with_role, workspace};
 use safepoint_catalog::Resolved;
@@ -6,7 +6,7 @@ use safepoint_model::checkpoint::{Checkpoint, Role};
 use safepoint_model::reference::Reference;
 use safepoint_model::{CheckpointId, WorkspaceId};
 
-/// Ids that begin with these eight letters and digits, then zeros.
+/// Returns an id that begins with these eight characters, then zeros.
 fn id_from(text: &str) -> CheckpointId {
     format!("{text:0<26}").parse().unwrap()
 }
@@ -32,7 +32,7 @@ fn room(checkpoints: &[Checkpoint]) -> Room {
     room
 }
 
-/// The ids that a reference leads to, seen from `here`.
+/// Returns the ids that a reference resolves to, seen from `here`.
 #[track_caller]
 fn found(room: &Room, reference: &str) -> Vec<CheckpointId> {
     ids(room, Some(here()), &reference.parse().unwrap())

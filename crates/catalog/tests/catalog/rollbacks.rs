@@ -1,4 +1,4 @@
-//! Rollbacks go through their states in one direction only, and keep what recovery needs.
+//! Rollbacks move through their states in one direction, and keep their recovery data.
 
 use crate::records::{Room, at, checkpoint, here, id, object, path, rollback, step, with_role, workspace};
 use safepoint_catalog::{CatalogError, FinishFacts};
@@ -21,7 +21,7 @@ fn finish(room: &Room, id: RollbackId, state: RollbackState) -> Result<(), Catal
     room.catalog.write(|t| t.finish_rollback(id, state, at(7), &FinishFacts::default()))
 }
 
-/// A rollback that was brought into this state.
+/// Creates a rollback in this state.
 fn in_state(room: &Room, number: u128, state: RollbackState) -> RollbackId {
     let born = if state == RollbackState::Refused { state } else { RollbackState::Applying };
     let record = Rollback { state: born, ..rollback(number, 1) };
@@ -256,8 +256,8 @@ fn a_rollback_that_was_put_back_can_be_taken_off_the_record_and_no_other() {
     forget(aborted.id).unwrap();
     assert_eq!(room.catalog.rollback(aborted.id).unwrap(), None);
     assert!(room.catalog.steps(aborted.id).unwrap().is_empty());
-    assert!(forget(aborted.id).is_err(), "it is not on record any more");
-    // One that rescued an edit says whose it is.
+    assert!(forget(aborted.id).is_err(), "it no longer exists");
+    // A rollback with a rescued edit names its origin.
     let kept = Rollback { state: RollbackState::Applying, rescued: vec![rescued(b"b")], ..rollback(2, 1) };
     room.write(|t| t.insert_rollback(&kept, &[]));
     finish(&room, kept.id, RollbackState::Aborted).unwrap();

@@ -1,4 +1,4 @@
-//! Runs and sandboxes are on record, and what a sandbox needs is not deleted.
+//! Runs and sandboxes are recorded, and the base of a sandbox is not deleted.
 
 use crate::plans::plan;
 use crate::records::{Room, at, checkpoint, here, id, object};
@@ -29,7 +29,7 @@ fn a_run_is_on_record_and_ends_once() {
     let room = Room::new();
     room.write(|t| t.insert_plan(&plan("p"), here(), at(1)));
     assert_eq!(room.catalog.last_run("p").unwrap(), None);
-    // The last one is the one that was put on record last, whatever a clock made of its id.
+    // The last one is the one inserted last, whatever its id.
     for id in ["z", "b"] {
         room.write(|t| t.insert_run("p", &run(id)));
     }
@@ -59,7 +59,7 @@ fn what_a_sandbox_was_made_from_stays_as_long_as_it_is_worked_in() {
     assert!(matches!(error, CatalogError::SandboxBase { .. }), "{error}");
     room.write(|t| t.set_sandbox_state("s", SandboxState::Applied));
     room.write(|t| t.delete_checkpoint(id(1), at(3)));
-    // So it is when the plan is given up.
+    // The same holds when the plan is cancelled.
     room.insert(&checkpoint(2));
     room.write(|t| t.insert_sandbox("p", &Sandbox { id: "u".to_owned(), base: id(2), ..sandbox() }));
     plan.go(PlanState::Cancelled).unwrap();

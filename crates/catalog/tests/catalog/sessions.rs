@@ -1,4 +1,4 @@
-//! Sessions are on record, and what happens is counted for them in the transaction in which it happens.
+//! Sessions are recorded, and counted in the transaction of each change.
 
 use crate::records::{Room, at, checkpoint, id, with_role};
 use safepoint_catalog::{CatalogError, Filter, RoleFilter, Summary};
@@ -30,10 +30,7 @@ fn a_session_comes_back_as_it_went_in() {
     }
     assert_eq!(room.catalog.session(SessionId::from_bits(9)).unwrap(), None);
     let error = room.refuse(|t| t.insert_session(&whole));
-    assert_eq!(
-        error.to_string(),
-        format!("there is a session {} in the catalog already", whole.id.to_uuid())
-    );
+    assert_eq!(error.to_string(), format!("session {} already exists in the catalog", whole.id.to_uuid()));
     assert_eq!(room.catalog.check().unwrap(), [""; 0]);
 }
 
@@ -103,12 +100,12 @@ fn checkpoints_count_with_their_transaction() {
     let made = || room.catalog.session(session(1).id).unwrap().unwrap().statistics.checkpoints_created;
     room.insert(&of_session(1, &uuid));
     assert_eq!(made(), 1);
-    // Of another session, of none, and of one that nobody registered.
+    // Of another session, of none, and of an unregistered one.
     room.insert(&of_session(2, &SessionId::from_bits(2).to_uuid()));
     room.insert(&checkpoint(3));
     room.insert(&of_session(4, "../../etc/passwd"));
     assert_eq!(made(), 1);
-    // What does not happen is not counted.
+    // A refused change is not counted.
     room.refuse(|t| {
         t.insert_checkpoint(&of_session(5, &uuid))?;
         Err::<(), _>(CatalogError::Nested { path: "x".into() })
@@ -118,7 +115,7 @@ fn checkpoints_count_with_their_transaction() {
     assert_eq!(made(), 2);
     let session = room.catalog.session(session(1).id).unwrap().unwrap();
     assert_eq!(session.updated_at, at(6));
-    // A deleted checkpoint was taken all the same, and a deleted session leaves its checkpoints their names.
+    // A deleted checkpoint stays counted, and checkpoints of a deleted session still name it.
     room.write(|t| t.delete_checkpoint(id(6), at(7)));
     assert_eq!(made(), 2);
     room.write(|t| t.delete_session(session.id, at(8)));
@@ -151,7 +148,7 @@ fn each_thing_is_counted_in_its_own_column() {
         SessionCount::Recovery,
     ] {
         expected.count(what, at(2));
-        // Whichever form the id comes in.
+        // In either form of the id.
         room.write(|t| t.count_session(&expected.id.to_string(), what, at(2)));
         assert_eq!(room.catalog.session(expected.id).unwrap().as_ref(), Some(&expected));
     }

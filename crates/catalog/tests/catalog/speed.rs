@@ -1,5 +1,5 @@
-//! Figures, printed on request: `cargo test --release -p safepoint-catalog --test catalog speed -- --nocapture`.
-//! The limits are wide, so that a slow machine passes and a wrong algorithm does not.
+//! Figures, printed on request: `cargo test --release -p safepoint-catalog --test catalog speed --
+//! --nocapture`. The limits are generous, so that a slow machine passes and a wrong algorithm fails.
 
 use crate::records::{Room, checkpoint, rollback, step};
 use safepoint_catalog::{Catalog, Filter};

@@ -1,4 +1,4 @@
-//! A write happens whole or not at all.
+//! A write is atomic.
 
 use crate::records::{Room, at, checkpoint, here, id, rollback, step, workspace};
 use safepoint_catalog::{CatalogError, Filter};

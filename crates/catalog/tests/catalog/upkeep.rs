@@ -1,4 +1,4 @@
-//! Housekeeping: what a purge changes on record, and what records need.
+//! Maintenance: records after a purge, and objects that records need.
 
 use crate::records::{Room, at, checkpoint, here, id, object, rollback};
 use safepoint_catalog::{CatalogError, Purged};

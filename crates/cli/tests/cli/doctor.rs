@@ -363,9 +363,9 @@ fn a_catalog_that_was_tampered_with_is_told_with_the_place() {
     catalog.execute("UPDATE checkpoints SET kind = 'manual'", []).unwrap();
     catalog.execute("UPDATE events SET payload = '{}' WHERE seq = 2", []).unwrap();
     assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
-    problem  catalog           2 things are wrong, the first: event 2: its content is not what was written
+    problem  catalog           2 things are wrong, the first: event 2: its content was changed
                                hint: `safepoint validate --deep` shows which checkpoints are still whole. Keep a copy of the home before you go on.
-    problem  history           the chain is broken at event 2: its content is not what was written
+    problem  history           the chain is broken at event 2: its content was changed
                                hint: Somebody or something changed the catalog behind Safepoint's back. `safepoint validate --deep` shows what can be trusted.
     2 problems, 0 warnings.
     --- exit 3

@@ -74,7 +74,7 @@ fn new_from_a_file() {
     "#);
     assert_snapshot!(sandbox.run(&["plan", "new", "plan.toml"]), @"
     --- stderr
-    error: cannot record the plan: there is a plan limits in the catalog already
+    error: cannot record the plan: plan limits already exists in the catalog
     Nothing was changed.
     hint: Choose another id, or leave it out to get one.
     --- exit 12

@@ -329,7 +329,7 @@ fn wrong_uses() {
     "#);
     let again = ["session", "create", "Again", "--session-id", ID];
     let (code, message, _) = refused(&sandbox, &again);
-    assert_eq!((code, message), (12, format!("there is a session {ID} in the catalog already")));
+    assert_eq!((code, message), (12, format!("session {ID} already exists in the catalog")));
     for (args, code) in [
         (&["session", "create", ""][..], 2),
         (&["session", "create", "  "], 2),
