@@ -1,7 +1,8 @@
-//! What is not committed: index against HEAD, files against index, and files that git does not know.
+//! Uncommitted changes: index against HEAD, files against index, and untracked files.
 //!
-//! Files are compared by their bytes alone. Where a filter or a line-ending rule stands between a file and its blob, and git has not
-//! noted the file's times, it counts as changed: too often rather than too seldom, because nothing configured may run.
+//! Files are compared by their bytes alone. If a filter or a line-ending rule applies to a file, and git has
+//! not recorded the file's times, it counts as changed: a false positive is accepted, because no configured
+//! program may run.
 
 use crate::folder::Folder;
 use crate::ignores::{Ignores, RULES_BYTES_MAX, RULES_FILE};
@@ -16,25 +17,25 @@ use safepoint_model::{Progress, RelPath};
 use std::collections::HashMap;
 use std::io::Read;
 
-/// So many paths are named.
+/// Maximum number of paths named.
 const EXAMPLES_MAX: usize = 5;
 const DEPTH_MAX: usize = 2_000;
 
-/// What is not committed.
+/// Uncommitted changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
     /// Paths that differ between index and HEAD.
     pub staged: u64,
-    /// Tracked files that differ from the index, or are gone.
+    /// Tracked files that differ from the index, or are missing.
     pub modified: u64,
-    /// Files that git neither tracks nor ignores; of a new folder at least one.
+    /// Files that git neither tracks nor ignores; at least one per new folder.
     pub untracked: u64,
-    /// Some of them.
+    /// Some of these paths.
     pub examples: Vec<RelPath>,
 }
 
 impl Changes {
-    /// Whether everything is committed.
+    /// Returns true if everything is committed.
     pub fn is_empty(&self) -> bool {
         self.staged + self.modified + self.untracked == 0
     }
@@ -50,10 +51,10 @@ impl Changes {
 }
 
 impl Repository {
-    /// Looks for what is not committed, in the whole repository.
+    /// Finds uncommitted changes in the whole repository.
     ///
     /// # Errors
-    /// When the repository or its files cannot be read, or somebody interrupts.
+    /// When the repository or its files cannot be read, or `progress` interrupts.
     pub fn changes(&self, progress: &dyn Progress) -> Result<Changes, GitError> {
         let index = self.index()?;
         let mut changes = Changes::default();
@@ -78,7 +79,7 @@ impl Repository {
             Head::Unborn { .. } => None,
             Head::Branch { commit, .. } | Head::Detached { commit } => Some(objects.tree_of(commit)?),
         };
-        // The index remembers the tree that it is equal to, as long as it is.
+        // The index caches the id of the tree that it is equal to.
         let same = |known: &gix_index::extension::Tree| known.num_entries.is_some() && Some(known.id) == tree;
         if index.tree().is_some_and(same) {
             return Ok(());
@@ -131,7 +132,7 @@ struct Looking<'a> {
     repository: &'a Repository,
     tracked: Tracked,
     index: &'a gix_index::State,
-    /// Tracked entries that are there.
+    /// Number of tracked entries found.
     seen: usize,
     changes: &'a mut Changes,
     progress: &'a dyn Progress,
@@ -166,7 +167,7 @@ impl Looking<'_> {
                 FileType::Directory if self.tracked.submodules.contains_key(bytes) => self.submodule(bytes),
                 FileType::Directory if alone && !self.tracked.has_below(bytes) => {}
                 FileType::Directory => {
-                    // That it went away meanwhile is found by what is missing then.
+                    // If it vanished concurrently, its missing entries are detected.
                     if let Some(folder) = folder.below(&name)? {
                         self.folder(&folder, &below, &ignores, alone, depth + 1)?;
                     }
@@ -196,7 +197,7 @@ impl Looking<'_> {
                 self.changes.modified += u64::from(differs);
                 differs
             }
-            // One with a conflict was counted as staged.
+            // A conflicted entry was counted as staged.
             None if self.tracked.has_file(path) => false,
             None => {
                 self.changes.untracked += u64::from(!ignored);
@@ -249,7 +250,7 @@ impl Looking<'_> {
         Ok(found != entry.id)
     }
 
-    /// Whether git looked at the file when it was as it is now, and long enough ago to trust its time.
+    /// Returns true if git recorded the current state of the file, long enough ago to trust its time.
     fn is_known(&self, entry: &gix_index::Entry, stat: &Stat) -> bool {
         let seen = &entry.stat;
         let index = self.index.timestamp();
@@ -264,7 +265,7 @@ impl Looking<'_> {
             && i64::from(seen.ctime.secs) == stat.st_ctime
     }
 
-    /// What is tracked and was not met on the way.
+    /// Counts tracked entries that were not found.
     fn gone(&mut self, top: &Folder) -> Result<(), GitError> {
         let expected: Vec<&gix_index::Entry> = self
             .index

@@ -1,7 +1,7 @@
-//! A captured tree as a commit: blobs, trees, the commit, all durable before anything names them.
+//! Writes a captured tree as a commit: blobs, trees and the commit are durable before a ref names them.
 //!
-//! What is written is what was captured, byte for byte: no filter and no line-ending rule has a say. As `git add -A` would, it takes
-//! untracked files, leaves out what git ignores and does not track, and keeps submodules as the commits they are at.
+//! The captured bytes are written unchanged: no filter or line-ending rule applies. Like `git add -A`, it
+//! takes untracked files, skips ignored ones, and keeps the commits of submodules.
 
 use crate::ignores::{Ignores, RULES_BYTES_MAX, RULES_FILE};
 use crate::index::Tracked;
@@ -14,39 +14,41 @@ use safepoint_model::content::{Content, Form};
 use safepoint_model::tree::{Entry, Node, Tree};
 use safepoint_model::{ObjectId, ObjectSource, Progress, RelPath};
 
-/// The owner may execute it: all that git keeps of a mode.
+/// Executable by the owner: the only mode bit that git keeps.
 const EXECUTABLE: u16 = 0o100;
 
-/// What a commit is to be.
+/// Requested commit.
 pub struct Wanted<'a> {
-    /// Where captured objects are.
+    /// Source of captured objects.
     pub source: &'a dyn ObjectSource,
-    /// The captured tree of the folder that the repository was looked for from.
+    /// Captured tree of the folder from which the repository was found.
     pub tree: ObjectId,
-    /// What it says.
+    /// Commit message.
     pub message: &'a str,
-    /// When it is made, in seconds since 1970.
+    /// Commit time, in seconds since 1970.
     pub seconds: i64,
 }
 
-/// A commit that was written. No ref names it yet.
+/// Written commit. No ref names it yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Committed {
-    /// Its name.
+    /// Id of the commit.
     pub commit: GitId,
-    /// Paths whose names git refuses, left out.
+    /// Paths left out because git refuses their names.
     pub refused: Vec<RelPath>,
-    /// Files that are too long for git, which keeps every zero of their holes; left out.
+    /// Files left out because they are too long for git, which stores every zero of their holes.
     pub holes: Vec<RelPath>,
-    /// How many files and folders were left out because git ignores them.
+    /// Number of files and folders left out because git ignores them.
     pub ignored: u64,
 }
 
 impl Repository {
-    /// Writes a captured tree as a commit whose parent is HEAD's. Branch, index and HEAD stay as they are, and no ref names it.
+    /// Writes a captured tree as a commit with HEAD's commit as parent. Branch, index and HEAD do not change,
+    /// and no ref names it.
     ///
     /// # Errors
-    /// When the repository or the objects cannot be read, or it cannot be written. Objects may be left then that nobody names.
+    /// When the repository or the objects cannot be read, or it cannot be written. Unreferenced objects may
+    /// remain.
     pub fn commit(&self, wanted: &Wanted<'_>, progress: &dyn Progress) -> Result<Committed, GitError> {
         let index = self.index()?;
         self.refuse_sparse(&index)?;
@@ -87,7 +89,7 @@ impl Repository {
         format!("tree {tree}\n{parent}author {who} {when} +0000\ncommitter {who} {when} +0000\n\n{message}\n")
     }
 
-    /// The rules of the folders above the one that was asked for, and whether they leave all of it alone.
+    /// Returns the ignore rules of the folders above the captured one, and true if they ignore all of it.
     fn ignores_above(&self) -> Result<(Ignores, bool), GitError> {
         let mut ignores = self.ignores_of_repository()?;
         let top = crate::folder::Folder::open(self.top())?;
@@ -102,13 +104,13 @@ impl Repository {
         Ok((ignores, all_ignored))
     }
 
-    /// `info/exclude`: the rules that the repository has for itself.
+    /// Returns the rules of `info/exclude`.
     pub(crate) fn ignores_of_repository(&self) -> Result<Ignores, GitError> {
         let text = self.common.read(b"info/exclude", RULES_BYTES_MAX)?.unwrap_or_default();
         Ok(Ignores::default().with(b"", &text))
     }
 
-    /// The commit that a submodule's files are at; nothing where that cannot be told.
+    /// Returns the commit that a submodule's files are at, or `None` if it cannot be determined.
     pub(crate) fn submodule_head(&self, path: &[u8]) -> Option<GitId> {
         use std::os::unix::ffi::OsStrExt;
         let folder = self.top().join(std::ffi::OsStr::from_bytes(path));
@@ -130,7 +132,7 @@ struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// One folder; nothing where git would hold nothing of it.
+    /// Writes one folder. Returns `None` if git would store nothing of it.
     fn tree(
         &mut self,
         tree: ObjectId,
@@ -147,7 +149,7 @@ impl Writing<'_> {
         for entry in tree.entries() {
             let below = path.join(&entry.name).map_err(|error| self.repository.damaged(error))?;
             if is_refused(entry) {
-                // The `.git` of a submodule or a worktree is nobody's content.
+                // The `.git` of a submodule or a worktree is not content.
                 if entry.name != b".git" {
                     self.refused.push(below);
                 }
@@ -203,7 +205,7 @@ impl Writing<'_> {
         }
     }
 
-    /// The rules in a folder, as they were captured.
+    /// Returns the captured ignore rules of a folder.
     fn rules(&self, tree: &Tree, path: &RelPath, above: &Ignores) -> Result<Ignores, GitError> {
         match tree.get(RULES_FILE).map(|entry| &entry.node) {
             Some(Node::File(content)) if content.size <= RULES_BYTES_MAX => {
@@ -218,7 +220,7 @@ impl Writing<'_> {
         }
     }
 
-    /// Puts a tree in the place of a folder of another one, which is otherwise as it is.
+    /// Replaces one folder of another tree by a tree.
     fn graft(&self, whole: Option<Oid>, names: &[&[u8]], tree: Option<Oid>) -> Result<Option<Oid>, GitError> {
         let Some((name, rest)) = names.split_first() else { return Ok(tree) };
         let mut entries = match whole {
@@ -237,15 +239,16 @@ impl Writing<'_> {
     }
 }
 
-/// Whether a file is so long, with holes, that git, which keeps every zero, could not finish with it.
+/// Returns true if a sparse file is too long for git, which stores every zero.
 fn is_mostly_holes(entry: &Entry) -> bool {
     const BYTES_MAX: u64 = 16 << 30;
     matches!(entry.node, Node::File(Content { form: Form::Sparse, size, .. }) if size > BYTES_MAX)
 }
 
-/// Whether git refuses the name wherever it checks names: whatever some file system could take for `.git` (git's `verify_path`).
+/// Returns true for a name that git refuses: one that some file system could take for `.git` (git's
+/// `verify_path`).
 fn is_refused(entry: &Entry) -> bool {
-    /// HFS+ passes these over.
+    /// HFS+ ignores these characters.
     fn unseen(letter: char) -> bool {
         matches!(letter, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
     }

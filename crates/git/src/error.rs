@@ -1,99 +1,99 @@
-//! What can go wrong with a repository. Nothing was changed then, unless it says otherwise.
+//! Errors of a repository. Nothing was changed unless the variant says otherwise.
 
 use safepoint_model::ObjectError;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why something cannot be done with a repository.
+/// Failure of a repository operation.
 #[derive(Debug, Error)]
 pub enum GitError {
-    /// Something of it cannot be read.
+    /// A file of the repository cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// What.
+        /// Path concerned.
         path: PathBuf,
-        /// Why.
+        /// Underlying I/O error.
         source: io::Error,
     },
-    /// Something of it cannot be written.
+    /// A file of the repository cannot be written.
     #[error("cannot write {}", path.display())]
     Write {
-        /// What.
+        /// Path concerned.
         path: PathBuf,
-        /// Why.
+        /// Underlying I/O error.
         source: io::Error,
     },
-    /// It has no files of its own.
-    #[error("{} is a bare repository: it has no files", path.display())]
+    /// The repository has no work tree.
+    #[error("cannot use {}: it is a bare repository without files", path.display())]
     Bare {
-        /// Where.
+        /// Path of the repository.
         path: PathBuf,
     },
-    /// It is of a sort that is not handled.
+    /// The repository has an unsupported format.
     #[error("the repository at {} is not supported: {what}", path.display())]
     Unsupported {
-        /// Where.
+        /// Path of the repository.
         path: PathBuf,
-        /// What about it.
+        /// Unsupported property.
         what: String,
     },
-    /// A `.git` leads to a repository that knows nothing of this folder.
-    #[error("{} leads to {}, which does not lead back: it is not followed", path.display(), git_dir.display())]
+    /// A `.git` file refers to a repository that does not refer back.
+    #[error("cannot follow {}: {} does not refer back to it", path.display(), git_dir.display())]
     Stranger {
-        /// The `.git`.
+        /// Path of the `.git` file.
         path: PathBuf,
-        /// Where it leads.
+        /// Referenced folder.
         git_dir: PathBuf,
     },
-    /// Something of it is not what git writes.
+    /// A file of the repository has invalid content.
     #[error("the repository at {} is damaged: {what}", path.display())]
     Damaged {
-        /// Where.
+        /// Path of the repository.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the damage.
         what: String,
     },
-    /// It is in the middle of something.
-    #[error("a {operation} is under way in the repository")]
+    /// A git operation is in progress.
+    #[error("cannot use the repository: a {operation} is in progress")]
     UnderWay {
-        /// Of what.
+        /// Operation in progress.
         operation: crate::Operation,
     },
-    /// Another git is at work, or was and died.
-    #[error("another git is at work: {} is there", path.display())]
+    /// Another git process is running, or died.
+    #[error("cannot change the repository: another git process holds {}", path.display())]
     Locked {
-        /// The lock.
+        /// Path of the lock.
         path: PathBuf,
     },
-    /// Somebody moved something meanwhile.
-    #[error("{name} was changed by another program meanwhile")]
+    /// Another program changed the repository concurrently.
+    #[error("{name} was changed by another program during the operation")]
     Moved {
-        /// What.
+        /// Changed ref or file.
         name: String,
     },
-    /// A tag of the name is there, for something else.
-    #[error("there is a tag {name} already, and it names something else")]
+    /// The tag exists and names another object.
+    #[error("cannot create tag {name}: it already names another object")]
     TagTaken {
-        /// Which.
+        /// Name of the tag.
         name: String,
     },
-    /// There is no branch to move.
-    #[error("HEAD is detached: there is no branch to move")]
+    /// HEAD is on no branch.
+    #[error("HEAD is detached: no branch to move")]
     Detached,
-    /// The branch is checked out by another worktree too.
+    /// The branch is also checked out in another worktree.
     #[error("{name} is checked out in another worktree")]
     Elsewhere {
-        /// Which.
+        /// Name of the tag.
         name: String,
     },
-    /// The commit is not there.
-    #[error("commit {id} is not in the repository any more")]
+    /// The commit is missing.
+    #[error("commit {id} not found in the repository")]
     NoCommit {
-        /// Which.
+        /// Id of the commit.
         id: String,
     },
-    /// Somebody asked to stop.
+    /// The operation was interrupted.
     #[error("interrupted")]
     Interrupted,
     /// An object of Safepoint's own store is missing or damaged.
@@ -112,7 +112,7 @@ impl GitError {
         move |source| Self::Write { path, source }
     }
 
-    #[allow(clippy::needless_pass_by_value, reason = "errors of others, at the end of their way")]
+    #[allow(clippy::needless_pass_by_value, reason = "maps foreign errors by value")]
     pub(crate) fn damaged(path: &Path, what: impl ToString) -> Self {
         Self::Damaged { path: path.to_owned(), what: what.to_string() }
     }

@@ -1,5 +1,5 @@
-//! One folder of a repository, held open. Names below it are resolved by the kernel without following a link, without `..` and
-//! without leaving it: whoever works in a repository can put a link anywhere in it.
+//! Open folder of a repository. The kernel resolves names below it without following links, without `..` and
+//! without leaving it: a hostile repository may contain links anywhere.
 
 use crate::GitError;
 use rustix::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// An open folder and where it is, for messages.
+/// Open folder, and its path for messages.
 #[derive(Debug)]
 pub(crate) struct Folder {
     fd: OwnedFd,
@@ -22,14 +22,14 @@ fn open(dir: impl AsFd, name: &[u8], flags: OFlags, mode: Mode) -> io::Result<Ow
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     loop {
         match rustix::fs::openat2(&dir, name, flags | OFlags::CLOEXEC | OFlags::NOFOLLOW, mode, beneath) {
-            // The kernel asks for another try when a rename ran meanwhile (openat2(2)).
+            // The kernel asks for a retry after a concurrent rename (openat2(2)).
             Err(Errno::AGAIN) => {}
             other => return Ok(other?),
         }
     }
 }
 
-/// Nothing where there is nothing, also where something above is no folder.
+/// Converts "not found" to `None`, also if a parent is not a folder.
 fn if_any<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
@@ -40,13 +40,13 @@ fn if_any<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Where a lock is written before it is one: beside no ref, where git would take it for one.
+/// Returns the temporary name of a lock: in the top folder, where git does not take it for a ref.
 fn unfinished(name: &[u8]) -> Vec<u8> {
     let plain: Vec<u8> = name.iter().map(|byte| if *byte == b'/' { b'-' } else { *byte }).collect();
     [b"safepoint-", plain.as_slice(), b".tmp"].concat()
 }
 
-/// A path's folder and last name.
+/// Splits a path into its folder and its last name.
 fn split(name: &[u8]) -> (&[u8], &[u8]) {
     match name.iter().rposition(|byte| *byte == b'/') {
         Some(slash) => (&name[..slash], &name[slash + 1..]),
@@ -55,7 +55,7 @@ fn split(name: &[u8]) -> (&[u8], &[u8]) {
 }
 
 impl Folder {
-    /// Opens a folder by a path whose links were resolved before.
+    /// Opens a folder by a path without links.
     pub(crate) fn open(path: &Path) -> Result<Self, GitError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fd = rustix::fs::open(path, flags, Mode::empty())
@@ -67,19 +67,19 @@ impl Folder {
         &self.path
     }
 
-    /// Where something below it is, for messages.
+    /// Returns the path of a name below it, for messages.
     pub(crate) fn at(&self, name: &[u8]) -> PathBuf {
         self.path.join(OsStr::from_bytes(name))
     }
 
-    /// A folder below it.
+    /// Opens a folder below it.
     pub(crate) fn below(&self, name: &[u8]) -> Result<Option<Folder>, GitError> {
         let opened = open(&self.fd, name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
         let fd = if_any(opened).map_err(GitError::read(self.at(name)))?;
         Ok(fd.map(|fd| Folder { fd, path: self.at(name) }))
     }
 
-    /// What stands at a name, without following it.
+    /// Returns the metadata of a name without following links.
     pub(crate) fn stat(&self, name: &[u8]) -> Result<Option<Stat>, GitError> {
         let (above, last) = split(name);
         let look = || -> io::Result<Stat> {
@@ -89,12 +89,12 @@ impl Folder {
         if_any(look()).map_err(GitError::read(self.at(name)))
     }
 
-    /// Whether something stands at a name.
+    /// Returns true if a name exists.
     pub(crate) fn has(&self, name: &[u8]) -> Result<bool, GitError> {
         Ok(self.stat(name)?.is_some())
     }
 
-    /// The target of a link.
+    /// Returns the target of a link.
     pub(crate) fn link(&self, name: &[u8]) -> Result<Vec<u8>, GitError> {
         let (above, last) = split(name);
         let read = || -> io::Result<Vec<u8>> {
@@ -104,7 +104,7 @@ impl Folder {
         read().map_err(GitError::read(self.at(name)))
     }
 
-    /// A regular file, open; nothing where there is none.
+    /// Opens a regular file. Returns `None` if it is missing.
     pub(crate) fn file(&self, name: &[u8]) -> Result<Option<File>, GitError> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let opened = if_any(open(&self.fd, name, flags, Mode::empty()));
@@ -117,20 +117,18 @@ impl Folder {
         }
     }
 
-    /// The bytes of a regular file; nothing where there is none.
+    /// Reads a regular file. Returns `None` if it is missing.
     pub(crate) fn read(&self, name: &[u8], bytes_max: u64) -> Result<Option<Vec<u8>>, GitError> {
         let Some(file) = self.file(name)? else { return Ok(None) };
         let mut bytes = Vec::new();
         file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(GitError::read(self.at(name)))?;
         match bytes.len() as u64 > bytes_max {
-            true => {
-                Err(GitError::damaged(&self.at(name), "it is longer than anything that git writes there"))
-            }
+            true => Err(GitError::damaged(&self.at(name), "it is too long")),
             false => Ok(Some(bytes)),
         }
     }
 
-    /// The names in it, sorted.
+    /// Returns the names in it, sorted.
     pub(crate) fn names(&self) -> Result<Vec<(Vec<u8>, FileType)>, GitError> {
         let list = || -> io::Result<Vec<(Vec<u8>, FileType)>> {
             let mut names = Vec::new();
@@ -139,7 +137,7 @@ impl Folder {
                 let name = entry.file_name().to_bytes();
                 if name != b"." && name != b".." {
                     let kind = match entry.file_type() {
-                        // Not every file system says it.
+                        // Not every file system reports the type.
                         FileType::Unknown => FileType::from_raw_mode(
                             rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode,
                         ),
@@ -154,7 +152,7 @@ impl Folder {
         list().map_err(GitError::read(&self.path))
     }
 
-    /// Makes the folders that lead to a name.
+    /// Creates the parent folders of a name.
     pub(crate) fn make_above(&self, name: &[u8]) -> Result<(), GitError> {
         for (at, _) in name.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
             let (above, last) = split(&name[..at]);
@@ -171,13 +169,13 @@ impl Folder {
         Ok(())
     }
 
-    /// Makes a file that was not there.
+    /// Creates a new file.
     pub(crate) fn create(&self, name: &[u8], mode: u32) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         Ok(File::from(open(&self.fd, name, flags, Mode::from_raw_mode(mode))?))
     }
 
-    /// Adds to the end of a file, where there is one.
+    /// Appends to a file if it exists.
     pub(crate) fn append(&self, name: &[u8], bytes: &[u8]) -> Result<(), GitError> {
         if !self.has(name)? {
             return Ok(());
@@ -189,14 +187,14 @@ impl Folder {
         append().map_err(GitError::write(self.at(name)))
     }
 
-    /// Gives a file another name in this folder, over whatever stands there.
+    /// Renames a file in this folder, replacing an existing one.
     pub(crate) fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
         let dir = |name| open(&self.fd, split(name).0, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
         let (from_dir, to_dir) = (dir(from)?, dir(to)?);
         Ok(rustix::fs::renameat(from_dir, split(from).1, &to_dir, split(to).1)?)
     }
 
-    /// Takes a file away; that there is none is fine.
+    /// Removes a file; a missing file is not an error.
     pub(crate) fn remove(&self, name: &[u8]) -> io::Result<()> {
         let (above, last) = split(name);
         let remove = || -> io::Result<()> {
@@ -207,19 +205,19 @@ impl Folder {
         if_any(remove()).map(drop)
     }
 
-    /// Makes what happened to names beside this one durable.
+    /// Makes the directory entries beside a name durable.
     pub(crate) fn sync_beside(&self, name: &[u8]) -> io::Result<()> {
         let above = open(&self.fd, split(name).0, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
         Ok(rustix::fs::fsync(above)?)
     }
 
-    /// Makes everything on this file system durable.
+    /// Makes all data of this file system durable.
     pub(crate) fn sync_all(&self) -> io::Result<()> {
         Ok(rustix::fs::syncfs(&self.fd)?)
     }
 
-    /// Takes git's lock on a file: nobody else changes it as long as this lives. The lock file holds what is to take the file's
-    /// place from its first moment, so that one which a crash leaves can be told from that of another git.
+    /// Takes git's lock on a file until it is dropped. The lock file contains the new content from the start,
+    /// so that a lock left by a crash can be told from that of another git process.
     pub(crate) fn lock(&self, name: &[u8], bytes: &[u8]) -> Result<Lock<'_>, GitError> {
         let (unfinished, lock) = (unfinished(name), [name, b".lock"].concat());
         let take = || -> io::Result<()> {
@@ -241,13 +239,13 @@ impl Folder {
         }
     }
 
-    /// Gives a file a name that nothing has.
+    /// Renames a file to an unused name.
     fn rename_to_new(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
         let dir = |name| open(&self.fd, split(name).0, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty());
         let (from_dir, to_dir) = (dir(from)?, dir(to)?);
         let (from_name, to_name) = (split(from).1, split(to).1);
         match rustix::fs::renameat_with(&from_dir, from_name, &to_dir, to_name, RenameFlags::NOREPLACE) {
-            // Not every file system knows it.
+            // Not every file system supports it.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 rustix::fs::linkat(&from_dir, from_name, &to_dir, to_name, AtFlags::empty())?;
                 Ok(rustix::fs::unlinkat(&from_dir, from_name, AtFlags::empty())?)
@@ -256,7 +254,7 @@ impl Folder {
         }
     }
 
-    /// Takes a lock away that a crash left, if it holds one of these.
+    /// Removes a lock that a crash left, if it has one of these contents.
     pub(crate) fn clear_lock(&self, name: &[u8], ours: &[&[u8]]) -> Result<(), GitError> {
         let (unfinished, lock) = (unfinished(name), [name, b".lock"].concat());
         self.remove(&unfinished).map_err(GitError::write(self.at(&unfinished)))?;
@@ -279,14 +277,14 @@ pub(crate) struct Lock<'f> {
 }
 
 impl Lock<'_> {
-    /// Puts what the lock holds in the file's place, durably.
+    /// Replaces the file by the content of the lock, durably.
     pub(crate) fn commit(mut self) -> Result<(), GitError> {
         let put = || -> io::Result<()> {
             self.folder.rename(&self.lock, &self.name)?;
             self.folder.sync_beside(&self.name)
         };
         let done = put();
-        // Where the rename was done there is no lock any more.
+        // After the rename the lock no longer exists.
         self.held = done.is_err() && self.folder.has(&self.lock).unwrap_or(true);
         done.map_err(GitError::write(self.folder.at(&self.name)))
     }

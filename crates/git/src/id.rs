@@ -1,14 +1,14 @@
-//! The name of a git object, as people and records have it: hexadecimal digits.
+//! Id of a git object, in hexadecimal digits.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The name of a git object: 40 digits, or 64 in repositories that use SHA-256.
+/// Id of a git object: 40 digits, or 64 in SHA-256 repositories.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GitId(pub(crate) gix_hash::ObjectId);
 
 impl GitId {
-    /// The first digits, for people.
+    /// Returns the first digits, for people.
     pub fn short(&self) -> String {
         self.0.to_hex_with_len(10).to_string()
     }
@@ -26,9 +26,9 @@ impl fmt::Debug for GitId {
     }
 }
 
-/// The text is no name of a git object.
+/// The text is not a git object id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is no name of a git object")]
+#[error("it is not a git object id")]
 pub struct NoGitId;
 
 impl FromStr for GitId {

@@ -1,5 +1,5 @@
-//! Which files git leaves alone: `.gitignore`, the deeper the stronger, then `info/exclude`. What is in the user's own configuration
-//! is not read: it is outside of the repository.
+//! Ignore rules of git: `.gitignore`, deeper files first, then `info/exclude`. The user's configuration is
+//! not read: it is outside the repository.
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -8,14 +8,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
-/// The name of a file with rules.
+/// Name of a file with rules.
 pub(crate) const RULES_FILE: &[u8] = b".gitignore";
-/// A longer file is not one of rules.
+/// Maximum length of a rules file.
 pub(crate) const RULES_BYTES_MAX: u64 = 1024 * 1024;
-/// A longer pattern fits no path.
+/// Maximum length of a pattern that can match a path.
 const PATTERN_BYTES_MAX: usize = 4_096;
 
-/// The rules that hold in one folder.
+/// Rules that apply in one folder.
 #[derive(Clone, Default)]
 pub(crate) struct Ignores(Option<Rc<Layer>>);
 
@@ -26,7 +26,8 @@ struct Layer {
 }
 
 impl Ignores {
-    /// These rules and those of a file that holds from the folder `base` down. What makes no sense is passed over, as git does.
+    /// Adds the rules of a file that applies from the folder `base` down. Invalid patterns are ignored, as in
+    /// git.
     pub(crate) fn with(&self, base: &[u8], text: &[u8]) -> Self {
         let mut builder = GitignoreBuilder::new("");
         for line in String::from_utf8_lossy(text).lines().filter(|line| line.len() <= PATTERN_BYTES_MAX) {
@@ -39,7 +40,7 @@ impl Ignores {
         }
     }
 
-    /// Whether git leaves this alone, going by its name. That a folder above is left alone is for the caller to know.
+    /// Returns true if git ignores this path by its name. The caller checks the folders above.
     pub(crate) fn leave_alone(&self, path: &[u8], is_dir: bool) -> bool {
         let mut next = &self.0;
         while let Some(layer) = next {
@@ -54,7 +55,7 @@ impl Ignores {
     }
 }
 
-/// Braces mean nothing to git. To what reads the patterns here they do, and one call deeper with each.
+/// Escapes braces, which git takes literally. The pattern parser here would recurse for each.
 fn plain_braces(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
     let mut letters = line.chars();

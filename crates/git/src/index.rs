@@ -1,16 +1,16 @@
-//! The index: what is tracked, and a new one for a commit.
+//! Index: tracked entries, and a new index for a commit.
 
 use crate::objects::Objects;
 use crate::{GitError, GitId, Repository};
 use gix_index::entry::{Flags, Mode, Stage};
 use std::collections::{HashMap, HashSet};
 
-/// What the index tracks.
+/// Tracked entries of the index.
 #[derive(Debug, Default)]
 pub(crate) struct Tracked {
     files: HashSet<Vec<u8>>,
     folders: HashSet<Vec<u8>>,
-    /// Submodules, by the commit that is recorded.
+    /// Submodules with their recorded commits.
     pub(crate) submodules: HashMap<Vec<u8>, GitId>,
 }
 
@@ -34,14 +34,14 @@ impl Tracked {
         self.files.contains(path)
     }
 
-    /// Whether something below this folder, or the folder as a submodule, is tracked.
+    /// Returns true if an entry below this folder, or the folder as a submodule, is tracked.
     pub(crate) fn has_below(&self, path: &[u8]) -> bool {
         self.folders.contains(path) || self.submodules.contains_key(path)
     }
 }
 
 impl Repository {
-    /// The index, decoded; an empty one where there is none.
+    /// Decodes the index; returns an empty one if it is missing.
     pub(crate) fn index(&self) -> Result<gix_index::State, GitError> {
         if self.own.file(b"index")?.is_none() {
             return Ok(gix_index::State::new(self.hash));
@@ -54,7 +54,8 @@ impl Repository {
         read.map_err(|what| GitError::damaged(&path, what))
     }
 
-    /// A sparse checkout leaves files out that belong to the commit all the same: what is captured is then not all there is.
+    /// Refuses a sparse checkout: it leaves out files that belong to the commit, so that a capture would be
+    /// incomplete.
     pub(crate) fn refuse_sparse(&self, index: &gix_index::State) -> Result<(), GitError> {
         let skipped = |entry: &gix_index::Entry| entry.flags.contains(Flags::SKIP_WORKTREE);
         match index.is_sparse() || index.entries().iter().any(skipped) {
@@ -63,8 +64,8 @@ impl Repository {
         }
     }
 
-    /// The bytes of an index that holds exactly what a commit does. What the present index knows about files that stay the same is
-    /// taken over, so that git need not read them again.
+    /// Returns the bytes of an index with exactly the entries of a commit. The recorded facts of unchanged
+    /// files are copied, so that git need not read them again.
     pub(crate) fn index_of(&self, commit: GitId) -> Result<Vec<u8>, GitError> {
         let objects = Objects::open(self)?;
         let tree = objects.tree_of(commit)?;

@@ -1,10 +1,10 @@
-//! Git beside checkpoints: finds the repository of a folder, reads its state, writes captured trees into it as commits and tags,
-//! and moves branch and index. The `git` program is never run, nor is anything that a repository names: no hook, no filter, no
-//! signing, no included configuration.
+//! Git integration: finds the repository of a folder, reads its state, writes captured trees as commits and
+//! tags, and moves branch and index. It never runs `git` or anything that a repository names: no hook, no
+//! filter, no signing, no included configuration.
 //!
-//! Whatever is in a `.git` is treated as hostile. It is written only through open folders below it, so that no link leads a write
-//! out of the repository, and only under the locks that git itself takes. Knows the model's objects, and nothing of the store, the
-//! catalog or the workspace.
+//! The content of a `.git` is treated as hostile. It is written only through open folders below it, so that
+//! no link leads a write out of the repository, and only under git's own locks. Depends on the model's
+//! objects, but not on the store, the catalog or the workspace.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests set up folders"))]
 
@@ -30,7 +30,7 @@ pub use refs::{Head, Target, short_name};
 pub use repository::Repository;
 pub use state::Operation;
 
-/// Runs what decodes bytes of others. That it gives up in the middle is an error like any other.
+/// Runs a decoder on untrusted bytes; a panic becomes an error.
 fn guarded<T, E: ToString>(decode: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     match std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode)) {
         Ok(result) => result.map_err(|error| error.to_string()),

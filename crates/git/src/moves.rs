@@ -1,23 +1,23 @@
-//! Moving branch, HEAD and index to another commit, or to where they were. Files are not touched here.
+//! Moves of branch, HEAD and index to another commit, or back. Files are not touched.
 //!
-//! A move is a value: what is to change, from what to what. So it can be kept before it is carried out, and taken back by whoever
-//! finds it half done: each of the three is looked at alone.
+//! A move is a value with the old and the new state. It can be stored before it is executed, and undone after
+//! a crash at any point: each of the three is checked separately.
 
 use crate::objects::Objects;
 use crate::refs::{GOING, head_bytes, ref_bytes};
 use crate::{GitError, GitId, Head, Repository, Target};
 use safepoint_model::RelPath;
 
-/// From where to where.
+/// Old and new state of a move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Move {
-    /// What HEAD names before and after.
+    /// Target of HEAD before and after.
     pub head: (Target, Target),
-    /// The branch whose commit changes, and its commits before and after; nothing stands for no branch.
+    /// Branch whose commit changes, and its commits before and after; `None` for no branch.
     pub branch: Option<(RelPath, Option<GitId>, Option<GitId>)>,
-    /// The index before and after, as bytes; nothing stands for no index.
+    /// Index before and after, as bytes; `None` for no index.
     pub index: (Option<Vec<u8>>, Option<Vec<u8>>),
-    /// The commits that HEAD is at before and after, for git's own log.
+    /// Commit of HEAD before and after, for the reflog.
     pub commits: (Option<GitId>, Option<GitId>),
 }
 
@@ -29,10 +29,10 @@ fn target(head: &Head) -> Target {
 }
 
 impl Repository {
-    /// How the branch that HEAD is on, or a detached HEAD, and the index get to a commit.
+    /// Plans the move of the current branch, or of a detached HEAD, and of the index to a commit.
     ///
     /// # Errors
-    /// When something is under way, or the commit is not there.
+    /// When a git operation is in progress, or the commit is missing.
     pub fn plan_reset(&self, commit: GitId) -> Result<Move, GitError> {
         self.refuse_under_way()?;
         let head = self.head()?;
@@ -47,10 +47,10 @@ impl Repository {
         })
     }
 
-    /// How HEAD, its branch and the index get to where they were.
+    /// Plans the return of HEAD, its branch and the index to an earlier state.
     ///
     /// # Errors
-    /// When something is under way, the commit is gone, or another worktree is on the branch.
+    /// When a git operation is in progress, the commit is missing, or another worktree is on the branch.
     pub fn plan_return(&self, then: &Head, index: Option<Vec<u8>>) -> Result<Move, GitError> {
         self.refuse_under_way()?;
         self.refuse_sparse(&self.index()?)?;
@@ -61,7 +61,7 @@ impl Repository {
             Some(name) => {
                 let now = match self.find(name)? {
                     Some(Target::Symbolic(_)) => {
-                        return Err(self.unsupported("its branch is a name of another one"));
+                        return Err(self.unsupported("its branch is a symbolic ref"));
                     }
                     Some(Target::Id(id)) => Some(id),
                     None => None,
@@ -79,11 +79,11 @@ impl Repository {
         Ok(Move { head, branch, index: (self.index_bytes()?, index), commits })
     }
 
-    /// How a move that was carried out is undone; nothing where somebody moved HEAD or the branch since. The index may be another
-    /// one by now.
+    /// Plans the undo of an executed move. Returns `None` if HEAD or the branch was moved since. The index
+    /// may have changed.
     ///
     /// # Errors
-    /// When something is under way, a commit is gone, or another worktree is on the branch.
+    /// When a git operation is in progress, a commit is missing, or another worktree is on the branch.
     pub fn plan_undo(&self, done: &Move) -> Result<Option<Move>, GitError> {
         self.refuse_under_way()?;
         let now = self.head()?;
@@ -127,11 +127,11 @@ impl Repository {
         }
     }
 
-    /// Carries a move out, if everything is where it begins.
+    /// Executes a move if HEAD, branch and index are in its old state.
     ///
     /// # Errors
-    /// When something moved meanwhile, another git is at work, or it cannot be written. Some of it may be done then:
-    /// [`Repository::take_back`] comes next.
+    /// When they changed concurrently, another git process is running, or writing fails. The move may be
+    /// partly done: call [`Repository::take_back`].
     pub fn carry_out(&self, a_move: &Move, why: &str, seconds: i64) -> Result<(), GitError> {
         let lock = self.own.lock(b"index", a_move.index.1.as_deref().unwrap_or(GOING))?;
         if self.index_bytes()? != a_move.index.0 {
@@ -150,11 +150,11 @@ impl Repository {
         self.note(a_move, why, seconds)
     }
 
-    /// Takes a move back, however much of it was done: what is where the move leads goes back to where it began. Tells what is
-    /// at neither, because somebody else moved it; that stays.
+    /// Undoes a move, however much of it was done. Returns the names that are in neither state because
+    /// another program moved them; they stay.
     ///
     /// # Errors
-    /// When it cannot be written; it can be tried again.
+    /// When it cannot be written; it can be retried.
     pub fn take_back(&self, a_move: &Move) -> Result<Vec<String>, GitError> {
         self.clear_locks(a_move)?;
         let mut left = Vec::new();
@@ -184,7 +184,7 @@ impl Repository {
         Ok(left)
     }
 
-    /// Takes the locks away that this very move left when it was cut short.
+    /// Removes the locks that this move left when it was interrupted.
     fn clear_locks(&self, a_move: &Move) -> Result<(), GitError> {
         let (old, new) = (head_bytes(&a_move.head.0), head_bytes(&a_move.head.1));
         self.own.clear_lock(b"HEAD", &[&old, &new])?;
@@ -202,7 +202,7 @@ impl Repository {
         self.own.remove(b"index").map_err(GitError::write(self.own.at(b"index")))
     }
 
-    /// Notes the move where git notes its own, so that `git reflog` shows it.
+    /// Records the move in git's reflog.
     fn note(&self, a_move: &Move, why: &str, seconds: i64) -> Result<(), GitError> {
         let (old, new) = a_move.commits;
         let hex =

@@ -1,4 +1,4 @@
-//! Objects of a repository: read from packs and loose files wherever they are, written as loose files into its own folder.
+//! Objects of a repository: read from packs and loose files, written as loose files.
 
 use crate::folder::Folder;
 use crate::{GitError, GitId, Repository};
@@ -13,12 +13,13 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write};
 
-/// So many new objects are synced one by one; for more it is cheaper to sync the whole file system once.
+/// Maximum number of new objects that are synced one by one; for more, one sync of the file system is
+/// cheaper.
 const SYNCED_SINGLY: u64 = 16;
-/// A hostile repository may promise an object of any size.
+/// A hostile repository may claim an object of any size.
 const OBJECT_BYTES_MAX: usize = 1 << 30;
 
-/// The objects of one repository.
+/// Objects of one repository.
 pub(crate) struct Objects<'r> {
     repository: &'r Repository,
     reader: gix_odb::Handle,
@@ -27,8 +28,8 @@ pub(crate) struct Objects<'r> {
     folders: RefCell<BTreeSet<Vec<u8>>>,
 }
 
-/// Refuses a FIFO, a socket or a device where a file of objects is expected, also behind a link: the reader of objects opens whatever
-/// has the name, and would wait for ever.
+/// Refuses a FIFO, a socket or a device in the place of an object file, also behind a link: the object reader
+/// would open it and block forever.
 fn refuse_special(folder: &Folder, name: &[u8]) -> Result<(), GitError> {
     match std::fs::metadata(folder.at(name)) {
         Ok(facts) if !(facts.is_file() || facts.is_dir()) => {
@@ -38,13 +39,13 @@ fn refuse_special(folder: &Folder, name: &[u8]) -> Result<(), GitError> {
     }
 }
 
-/// One entry of a git tree.
+/// Entry of a git tree.
 pub(crate) type TreeEntry = gix_object::tree::Entry;
 
 impl<'r> Objects<'r> {
     pub(crate) fn open(repository: &'r Repository) -> Result<Self, GitError> {
         let folder = repository.common.below(b"objects")?;
-        let folder = folder.ok_or_else(|| repository.damaged("there is no folder for objects"))?;
+        let folder = folder.ok_or_else(|| repository.damaged("its object folder is missing"))?;
         refuse_special(&folder, b"info/alternates")?;
         if let Some(packs) = folder.below(b"pack")? {
             packs.names()?.iter().try_for_each(|(name, _)| refuse_special(&packs, name))?;
@@ -56,7 +57,7 @@ impl<'r> Objects<'r> {
         };
         let mut reader = gix_odb::at_opts(folder.path(), repository.hash, None, options)
             .map_err(GitError::read(folder.path()))?;
-        // What is not there now is written by us or nobody: looking at the packs again would cost time with every new object.
+        // A missing object is written only by us: rereading the packs would cost time for every new object.
         reader.refresh_never();
         Ok(Self { repository, reader, folder, written: Cell::default(), folders: RefCell::default() })
     }
@@ -81,12 +82,12 @@ impl<'r> Objects<'r> {
         });
         match found.map_err(|what| self.repository.damaged(format!("object {id}: {what}")))? {
             Some((found, bytes)) if found == kind => Ok(Some(bytes)),
-            Some(_) => Err(self.repository.damaged(format!("object {id} is no {kind}"))),
+            Some(_) => Err(self.repository.damaged(format!("object {id} is not a {kind}"))),
             None => Ok(None),
         }
     }
 
-    /// The tree of a commit.
+    /// Returns the tree of a commit.
     pub(crate) fn tree_of(&self, commit: GitId) -> Result<ObjectId, GitError> {
         let missing = || GitError::NoCommit { id: commit.to_string() };
         let bytes = self.get(Kind::Commit, &commit.0)?.ok_or_else(missing)?;
@@ -96,7 +97,7 @@ impl<'r> Objects<'r> {
         tree.map_err(|what| self.repository.damaged(format!("commit {commit}: {what}")))
     }
 
-    /// The entries of a tree.
+    /// Returns the entries of a tree.
     pub(crate) fn entries(&self, tree: &ObjectId) -> Result<Vec<TreeEntry>, GitError> {
         if *tree == ObjectId::empty_tree(self.repository.hash) {
             return Ok(Vec::new());
@@ -109,7 +110,7 @@ impl<'r> Objects<'r> {
         read.map_err(|what| self.repository.damaged(format!("tree {tree}: {what}")))
     }
 
-    /// Keeps an object.
+    /// Stores an object.
     pub(crate) fn put(&self, kind: Kind, bytes: &[u8]) -> Result<ObjectId, GitError> {
         let id = gix_object::compute_hash(self.repository.hash, kind, bytes)
             .map_err(|error| self.repository.damaged(error))?;
@@ -121,7 +122,7 @@ impl<'r> Objects<'r> {
         Ok(id)
     }
 
-    /// Keeps a tree of these entries.
+    /// Stores a tree of these entries.
     pub(crate) fn put_tree(&self, mut entries: Vec<TreeEntry>) -> Result<ObjectId, GitError> {
         entries.sort();
         let mut bytes = Vec::new();
@@ -129,7 +130,7 @@ impl<'r> Objects<'r> {
         self.put(Kind::Tree, &bytes)
     }
 
-    /// Keeps the content of a captured file, without ever holding all of a large one.
+    /// Stores the content of a captured file in bounded memory.
     pub(crate) fn put_content(
         &self,
         source: &dyn ObjectSource,
@@ -155,7 +156,7 @@ impl<'r> Objects<'r> {
         Ok(id)
     }
 
-    /// Writes a loose object: first under a name that git takes for something left over, then under its own.
+    /// Writes a loose object: first under a name that git treats as temporary, then under its own.
     fn write(
         &self,
         kind: Kind,
@@ -201,7 +202,7 @@ impl<'r> Objects<'r> {
         Ok(())
     }
 
-    /// Makes everything durable that was written. Only then may a ref name it.
+    /// Makes all written objects durable. Only then may a ref name them.
     pub(crate) fn finish(&self) -> Result<(), GitError> {
         let sync = || -> io::Result<()> {
             if self.written.get() > SYNCED_SINGLY {

@@ -1,4 +1,4 @@
-//! Branches, tags and HEAD: read from loose files and from `packed-refs`, written under git's own locks.
+//! Branches, tags and HEAD: read from loose files and `packed-refs`, written under git's own locks.
 
 use crate::folder::Folder;
 use crate::{GitError, GitId, Repository};
@@ -6,36 +6,36 @@ use rustix::fs::FileType;
 use safepoint_model::RelPath;
 use std::collections::BTreeMap;
 
-/// A ref is one line.
+/// Maximum length of a ref file, which has one line.
 const REF_BYTES_MAX: u64 = 8 * 1024;
 const PACKED_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// Names are nested, and a hostile repository could nest them without end.
+/// Maximum nesting of ref names; a hostile repository could nest them without end.
 const DEPTH_MAX: usize = 64;
 
-/// Where HEAD is.
+/// State of HEAD.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Head {
     /// On a branch with commits.
     Branch {
-        /// Its full name, such as `refs/heads/main`.
+        /// Full name, such as `refs/heads/main`.
         name: RelPath,
-        /// The commit.
+        /// Commit.
         commit: GitId,
     },
-    /// On a branch that has no commit yet.
+    /// On a branch without a commit.
     Unborn {
-        /// Its full name.
+        /// Full name.
         name: RelPath,
     },
     /// At a commit, on no branch.
     Detached {
-        /// The commit.
+        /// Commit.
         commit: GitId,
     },
 }
 
 impl Head {
-    /// The branch, if it is on one.
+    /// Returns the branch, if any.
     pub fn branch(&self) -> Option<&RelPath> {
         match self {
             Head::Branch { name, .. } | Head::Unborn { name } => Some(name),
@@ -43,7 +43,7 @@ impl Head {
         }
     }
 
-    /// The commit, if there is one.
+    /// Returns the commit, if any.
     pub fn commit(&self) -> Option<GitId> {
         match self {
             Head::Branch { commit, .. } | Head::Detached { commit } => Some(*commit),
@@ -52,45 +52,45 @@ impl Head {
     }
 }
 
-/// What a ref names.
+/// Target of a ref.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// An object.
+    /// Object.
     Id(GitId),
     /// Another ref.
     Symbolic(RelPath),
 }
 
-/// A branch's name for people.
+/// Returns the short name of a branch.
 pub fn short_name(name: &RelPath) -> String {
     let text = name.to_string();
     text.strip_prefix("refs/heads/").map_or(text.clone(), str::to_owned)
 }
 
 impl Repository {
-    /// Where HEAD is.
+    /// Returns the state of HEAD.
     ///
     /// # Errors
-    /// When it cannot be read or is not what git writes.
+    /// When it cannot be read or is invalid.
     pub fn head(&self) -> Result<Head, GitError> {
         let found = self.loose(&self.own, b"HEAD")?;
-        match found.ok_or_else(|| self.damaged("there is no HEAD"))? {
+        match found.ok_or_else(|| self.damaged("HEAD is missing"))? {
             Target::Id(commit) => Ok(Head::Detached { commit }),
             Target::Symbolic(name) if !name.as_bytes().starts_with(b"refs/heads/") => {
-                Err(self.damaged(format!("HEAD names {name}, which is no branch")))
+                Err(self.damaged(format!("HEAD names {name}, which is not a branch")))
             }
             Target::Symbolic(name) => match self.find(&name)? {
                 Some(Target::Id(commit)) => Ok(Head::Branch { name, commit }),
-                Some(Target::Symbolic(_)) => Err(self.unsupported("its branch is a name of another one")),
+                Some(Target::Symbolic(_)) => Err(self.unsupported("its branch is a symbolic ref")),
                 None => Ok(Head::Unborn { name }),
             },
         }
     }
 
-    /// Every ref with what it names, sorted by name.
+    /// Returns every ref with its target, sorted by name.
     ///
     /// # Errors
-    /// When one cannot be read or is not what git writes.
+    /// When one cannot be read or is invalid.
     pub fn refs(&self) -> Result<BTreeMap<RelPath, Target>, GitError> {
         let mut all: BTreeMap<RelPath, Target> =
             self.packed()?.into_iter().map(|(name, id)| (name, Target::Id(id))).collect();
@@ -100,7 +100,7 @@ impl Repository {
         Ok(all)
     }
 
-    /// Both folders, the worktree's last: what is its own counts more.
+    /// Returns both folders, the worktree's last: its refs take precedence.
     fn places(&self) -> impl Iterator<Item = &Folder> {
         let own = (self.own.path() != self.common.path()).then_some(&self.own);
         std::iter::once(&self.common).chain(own)
@@ -121,7 +121,7 @@ impl Repository {
             let full = [above, b"/", name.as_slice()].concat();
             match kind {
                 FileType::Directory => self.collect(folder, &full, depth + 1, all)?,
-                // What a git that died left is no ref.
+                // A leftover lock of a dead git process is not a ref.
                 FileType::RegularFile if !name.ends_with(b".lock") => {
                     let path = RelPath::new(full.as_slice()).map_err(|error| self.damaged(error))?;
                     all.extend(self.loose(folder, &full)?.map(|target| (path, target)));
@@ -132,7 +132,7 @@ impl Repository {
         Ok(())
     }
 
-    /// What a ref names; nothing where there is none.
+    /// Returns the target of a ref, or `None` if it is missing.
     pub(crate) fn find(&self, name: &RelPath) -> Result<Option<Target>, GitError> {
         match self.loose(&self.common, name.as_bytes())? {
             Some(target) => Ok(Some(target)),
@@ -143,7 +143,7 @@ impl Repository {
     fn loose(&self, folder: &Folder, name: &[u8]) -> Result<Option<Target>, GitError> {
         let Some(bytes) = folder.read(name, REF_BYTES_MAX)? else { return Ok(None) };
         let line = bytes.trim_ascii_end();
-        let wrong = || GitError::damaged(&folder.at(name), "it is no ref");
+        let wrong = || GitError::damaged(&folder.at(name), "it is not a valid ref");
         if let Some(other) = line.strip_prefix(b"ref:") {
             let other = RelPath::new(other.trim_ascii_start()).map_err(|_| wrong())?;
             return Ok(Some(Target::Symbolic(other)));
@@ -164,13 +164,13 @@ impl Repository {
                 .iter()
                 .position(|byte| *byte == b' ')
                 .and_then(|space| Some((RelPath::new(&line[space + 1..]).ok()?, self.id(&line[..space])?)));
-            let (name, id) = parsed.ok_or_else(|| self.damaged("a line of packed-refs is none"))?;
+            let (name, id) = parsed.ok_or_else(|| self.damaged("a line of packed-refs is invalid"))?;
             all.insert(name, id);
         }
         Ok(all)
     }
 
-    /// Makes a ref name an object, if it names what is expected now. Nothing stands for no ref.
+    /// Sets a ref to an object if it has the expected target. `None` means no ref.
     pub(crate) fn set_ref(
         &self,
         name: &RelPath,
@@ -192,7 +192,7 @@ impl Repository {
         }
     }
 
-    /// Makes HEAD name a branch, or a commit, if it names what is expected now.
+    /// Sets HEAD to a branch or a commit if it has the expected target.
     pub(crate) fn set_head(&self, old: &Target, new: &Target) -> Result<(), GitError> {
         let lock = self.own.lock(b"HEAD", &head_bytes(new))?;
         if self.loose(&self.own, b"HEAD")?.as_ref() != Some(old) {
@@ -201,7 +201,7 @@ impl Repository {
         lock.commit()
     }
 
-    /// Takes a ref out of the file with many.
+    /// Removes a ref from `packed-refs`.
     fn drop_packed(&self, name: &RelPath) -> Result<(), GitError> {
         if !self.packed()?.contains_key(name) {
             return Ok(());
@@ -211,7 +211,7 @@ impl Repository {
         let mut dropping = false;
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             let named = line.trim_ascii_end();
-            // The line after a tag says what it leads to, and goes with it.
+            // The line after a tag has its peeled target, and is removed with it.
             dropping = match is_remark(named) {
                 true => dropping && named.starts_with(b"^"),
                 false => {
@@ -230,12 +230,12 @@ impl Repository {
         }
     }
 
-    /// Names a commit for good, if nothing else has the name.
+    /// Creates a tag for a commit if the name is unused.
     ///
     /// # Errors
-    /// When something else has it, or it cannot be written.
+    /// When the tag names another object, or it cannot be written.
     pub fn tag(&self, tag: &str, commit: GitId) -> Result<(), GitError> {
-        let name = tag_name(tag).ok_or_else(|| self.damaged(format!("{tag:?} is no name of a tag")))?;
+        let name = tag_name(tag).ok_or_else(|| self.damaged(format!("{tag:?} is not a valid tag name")))?;
         match self.find(&name)? {
             Some(Target::Id(there)) if there == commit => Ok(()),
             Some(_) => Err(GitError::TagTaken { name: tag.to_owned() }),
@@ -243,10 +243,10 @@ impl Repository {
         }
     }
 
-    /// Takes a tag away, if it names this commit. Says whether there was one.
+    /// Removes a tag if it names this commit. Returns true if it existed.
     ///
     /// # Errors
-    /// When it names something else, or cannot be taken away.
+    /// When it names another object, or cannot be removed.
     pub fn remove_tag(&self, tag: &str, commit: GitId) -> Result<bool, GitError> {
         let Some(name) = tag_name(tag) else { return Ok(false) };
         match self.find(&name)? {
@@ -258,7 +258,7 @@ impl Repository {
         }
     }
 
-    /// Whether another worktree is on this branch.
+    /// Returns true if another worktree is on this branch.
     pub(crate) fn elsewhere(&self, branch: &RelPath) -> Result<bool, GitError> {
         let line = [b"ref: ", branch.as_bytes()].concat();
         let is_there = |folder: &Folder, name: &[u8]| -> Result<bool, GitError> {
@@ -279,15 +279,15 @@ impl Repository {
     }
 }
 
-/// The lock of a ref that is to go holds this.
+/// Content of the lock of a ref that is to be removed.
 pub(crate) const GOING: &[u8] = b"safepoint takes it away\n";
 
-/// The file of a ref that names a commit, and what stands in the lock of one that is to go.
+/// Returns the file content of a ref to a commit, or the lock content of a ref to be removed.
 pub(crate) fn ref_bytes(commit: Option<GitId>) -> Vec<u8> {
     commit.map_or_else(|| GOING.to_vec(), |commit| format!("{commit}\n").into_bytes())
 }
 
-/// The file of HEAD.
+/// Returns the file content of HEAD.
 pub(crate) fn head_bytes(target: &Target) -> Vec<u8> {
     match target {
         Target::Id(commit) => ref_bytes(Some(*commit)),
@@ -299,7 +299,7 @@ fn is_remark(line: &[u8]) -> bool {
     line.is_empty() || line.starts_with(b"#") || line.starts_with(b"^")
 }
 
-/// The full name of a tag. Ours are letters, digits and dashes.
+/// Returns the full name of a tag. Our tags have letters, digits and dashes.
 fn tag_name(tag: &str) -> Option<RelPath> {
     let plain = !tag.is_empty() && tag.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     RelPath::new(format!("refs/tags/{tag}")).ok().filter(|_| plain && !tag.starts_with('-'))

@@ -1,8 +1,8 @@
-//! Where the repository of a folder is, of which sort it is, and what its own configuration says.
+//! Location, format and configuration of the repository of a folder.
 //!
-//! Of the configuration only a few values are looked at, and nothing that it names is read, included or run. A `.git` that is a file
-//! leads elsewhere (worktrees, submodules): it is followed only where the other end leads back, so that a folder cannot make
-//! somebody else's repository its own.
+//! Only a few configuration values are read, and nothing that they name is read, included or run. A `.git`
+//! file refers to another folder (worktrees, submodules). It is followed only if that folder refers back, so
+//! that a folder cannot claim a foreign repository.
 
 use crate::GitError;
 use crate::folder::Folder;
@@ -13,35 +13,36 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// A `.git` file holds one path.
+/// Maximum length of a `.git` file, which has one path.
 const POINTER_BYTES_MAX: u64 = 8 * 1024;
 const CONFIG_BYTES_MAX: u64 = 1024 * 1024;
-/// What a repository may be that is read and written here (gitrepository-layout(5), git-config(1)).
+/// Supported repository extensions (gitrepository-layout(5), git-config(1)).
 const EXTENSIONS: &[&str] =
     &["noop", "preciousobjects", "partialclone", "worktreeconfig", "relativeworktrees"];
 
-/// A repository with files, open for reading its state and writing into it.
+/// Repository with files, open for reading and writing.
 #[derive(Debug)]
 pub struct Repository {
-    /// The folder with the `.git`.
+    /// Folder with the `.git`.
     top: PathBuf,
-    /// Where the folder that was asked for lies in it.
+    /// Path of the requested folder in it.
     prefix: RelPath,
-    /// What belongs to this worktree: HEAD, the index, what is under way.
+    /// Folder of this worktree: HEAD, the index, operations in progress.
     pub(crate) own: Folder,
-    /// What all worktrees share: objects, branches, tags.
+    /// Folder shared by all worktrees: objects, branches, tags.
     pub(crate) common: Folder,
     pub(crate) hash: Kind,
     pub(crate) identity: String,
-    /// Whether the executable bit of files means anything (`core.fileMode`).
+    /// True if the executable bit of files is meaningful (`core.fileMode`).
     pub(crate) file_mode: bool,
 }
 
 impl Repository {
-    /// The repository that a folder is in; nothing where it is in none.
+    /// Returns the repository that contains a folder, if any.
     ///
     /// # Errors
-    /// When there is one and it cannot be used: it is bare, of an unknown sort, damaged, or leads somewhere that does not lead back.
+    /// When it cannot be used: it is bare, unsupported, damaged, or refers to a folder that does not refer
+    /// back.
     pub fn around(folder: &Path) -> Result<Option<Self>, GitError> {
         let folder = std::fs::canonicalize(folder).map_err(GitError::read(folder))?;
         for top in folder.ancestors() {
@@ -67,17 +68,17 @@ impl Repository {
         Ok(Self { top: top.to_owned(), prefix, own, common, hash, identity, file_mode })
     }
 
-    /// The folder with the `.git`: the top of the files.
+    /// Returns the folder with the `.git`: the top of the work tree.
     pub fn top(&self) -> &Path {
         &self.top
     }
 
-    /// Where the folder that was asked for lies below the top; the root where it is the top itself.
+    /// Returns the path of the requested folder below the top; the root if it is the top itself.
     pub fn prefix(&self) -> &RelPath {
         &self.prefix
     }
 
-    /// How objects are named: `sha1` or `sha256`.
+    /// Returns the hash algorithm: `sha1` or `sha256`.
     pub fn object_format(&self) -> &'static str {
         match self.hash {
             Kind::Sha256 => "sha256",
@@ -85,7 +86,7 @@ impl Repository {
         }
     }
 
-    #[allow(clippy::needless_pass_by_value, reason = "errors of others, at the end of their way")]
+    #[allow(clippy::needless_pass_by_value, reason = "maps foreign errors by value")]
     pub(crate) fn damaged(&self, what: impl ToString) -> GitError {
         GitError::damaged(&self.top, what)
     }
@@ -95,13 +96,13 @@ impl Repository {
     }
 }
 
-/// The two folders of a repository whose files begin at `top`; nothing where none does.
+/// Returns the two folders of a repository whose work tree begins at `top`, if any.
 fn git_dirs(top: &Path) -> Result<Option<(Folder, Folder)>, GitError> {
     let dot_git = top.join(".git");
     let Ok(meta) = dot_git.symlink_metadata() else { return Ok(None) };
     if meta.is_dir() {
         let own = Folder::open(&dot_git)?;
-        // Git takes a folder without these for no repository, and looks further up.
+        // Without these files git does not recognise a repository, and searches further up.
         return match looks_like_git(&own)? {
             true => Ok(Some((own, Folder::open(&dot_git)?))),
             false => Ok(None),
@@ -113,7 +114,7 @@ fn git_dirs(top: &Path) -> Result<Option<(Folder, Folder)>, GitError> {
     }
     let pointer = Folder::open(top)?.read(b".git", POINTER_BYTES_MAX)?.unwrap_or_default();
     let Some(target) = pointer.strip_prefix(b"gitdir: ") else {
-        return Err(GitError::damaged(&dot_git, "it is neither a folder nor a file that names one"));
+        return Err(GitError::damaged(&dot_git, "it is neither a folder nor a valid `.git` file"));
     };
     let git_dir = resolve(top, target)?;
     let own = Folder::open(&git_dir)?;
@@ -131,13 +132,13 @@ fn git_dirs(top: &Path) -> Result<Option<(Folder, Folder)>, GitError> {
     }
 }
 
-/// A folder that a file names, with every link resolved.
+/// Returns the folder that a file names, with all links resolved.
 fn resolve(base: &Path, written: &[u8]) -> Result<PathBuf, GitError> {
     let path = base.join(OsStr::from_bytes(written.trim_ascii_end()));
     std::fs::canonicalize(&path).map_err(GitError::read(path))
 }
 
-/// A worktree is registered with its repository, under the repository's own folder.
+/// A worktree is registered in the folder of its repository.
 fn worktree_leads_back(own: &Folder, common: &Folder, dot_git: &Path) -> Result<bool, GitError> {
     if own.path().parent() != Some(&common.path().join("worktrees")) {
         return Ok(false);
@@ -146,13 +147,13 @@ fn worktree_leads_back(own: &Folder, common: &Folder, dot_git: &Path) -> Result<
     Ok(resolve(own.path(), &back).is_ok_and(|back| back == dot_git))
 }
 
-/// The repository of a submodule says where its files are.
+/// The repository of a submodule names its work tree.
 fn submodule_leads_back(common: &Folder, top: &Path) -> Result<bool, GitError> {
     let Some(back) = Config::read(common)?.value("core.worktree") else { return Ok(false) };
     Ok(resolve(common.path(), &back).is_ok_and(|back| back == top))
 }
 
-/// What every repository has.
+/// Returns true if the files of every repository exist.
 fn looks_like_git(folder: &Folder) -> Result<bool, GitError> {
     let is = |name: &[u8], kind| -> Result<bool, GitError> {
         Ok(folder.stat(name)?.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == kind))
@@ -162,7 +163,7 @@ fn looks_like_git(folder: &Folder) -> Result<bool, GitError> {
         && (is(b"refs", FileType::Directory)? || folder.has(b"refs")?))
 }
 
-/// The repository's own configuration.
+/// Configuration of the repository.
 struct Config<'f> {
     folder: &'f Folder,
     file: gix_config::File,
@@ -188,7 +189,7 @@ impl<'f> Config<'f> {
         Ok(value.map_err(|error| GitError::damaged(&self.folder.at(b"config"), error))?.unwrap_or(false))
     }
 
-    /// How objects are named, if everything about the repository is known here.
+    /// Returns the hash algorithm if all features of the repository are supported.
     fn object_format(&self) -> Result<Kind, GitError> {
         let unsupported = |what: String| Err(GitError::unsupported(self.folder.path(), what));
         match self.value("core.repositoryformatversion").as_deref() {
@@ -207,7 +208,7 @@ impl<'f> Config<'f> {
                     ("objectformat", b"sha1") | ("refstorage", b"files") => {}
                     ("objectformat", b"sha256") => kind = Kind::Sha256,
                     ("refstorage", other) => {
-                        return unsupported(format!("its refs are kept as {}", other.escape_ascii()));
+                        return unsupported(format!("its refs are stored as {}", other.escape_ascii()));
                     }
                     ("objectformat", other) => {
                         return unsupported(format!("its object format is {}", other.escape_ascii()));
@@ -222,7 +223,7 @@ impl<'f> Config<'f> {
         Ok(kind)
     }
 
-    /// Who commits: what the configuration says, as one line that cannot say more.
+    /// Returns the committer from the configuration, as one safe line.
     fn identity(&self) -> String {
         let word = |key: &str, default: &str| {
             let value = String::from_utf8_lossy(&self.value(key).unwrap_or_default()).into_owned();

@@ -1,12 +1,12 @@
-//! What a repository is in the middle of, and its index as bytes.
+//! Git operations in progress, and the bytes of the index.
 
 use crate::{GitError, Repository};
 use std::fmt;
 
-/// The largest index that is read.
+/// Maximum length of the index.
 const INDEX_BYTES_MAX: u64 = 1 << 30;
 
-/// What is under way.
+/// Operation in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// `git merge`.
@@ -24,7 +24,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Its name, as git has it.
+    /// Returns git's name of the operation.
     pub fn as_str(self) -> &'static str {
         match self {
             Operation::Merge => "merge",
@@ -43,7 +43,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// What git leaves while it is at it; the first that is there counts.
+/// Files that exist during an operation; the first match decides.
 const TRACES: &[(&[u8], Operation)] = &[
     (b"rebase-merge", Operation::Rebase),
     (b"rebase-apply/applying", Operation::ApplyMailbox),
@@ -55,10 +55,10 @@ const TRACES: &[(&[u8], Operation)] = &[
 ];
 
 impl Repository {
-    /// What is under way, if anything is.
+    /// Returns the operation in progress, if any.
     ///
     /// # Errors
-    /// When it cannot be found out.
+    /// When it cannot be determined.
     pub fn operation(&self) -> Result<Option<Operation>, GitError> {
         for (trace, operation) in TRACES {
             if self.own.has(trace)? {
@@ -68,7 +68,7 @@ impl Repository {
         Ok(None)
     }
 
-    /// The index, as it is on the disk; nothing where there is none yet.
+    /// Returns the bytes of the index, or `None` if it is missing.
     ///
     /// # Errors
     /// When it cannot be read.

@@ -1,4 +1,4 @@
-//! Repositories made by hand, so that they can be as odd as hostile ones are.
+//! Hand-made repositories, so that they can be hostile.
 
 use crate::*;
 use safepoint_model::content::{Content, Form, Piece, encode_pieces};
@@ -80,7 +80,7 @@ fn commit(repository: &Repository, source: &Captured, tree: ObjectId, message: &
     repository.commit(&wanted, &Silent).unwrap()
 }
 
-/// A commit of one file, with branch and index moved to it.
+/// Commits one file, and moves branch and index to the commit.
 fn committed(repository: &Repository, text: &[u8]) -> GitId {
     let mut source = Captured::default();
     let entry = source.file(b"a", 0o644, text);
@@ -90,7 +90,7 @@ fn committed(repository: &Repository, text: &[u8]) -> GitId {
     made
 }
 
-/// Everything in a commit: path, mode in octal, id.
+/// Lists a commit: path, mode in octal, id.
 fn listing(repository: &Repository, commit: GitId) -> Vec<(String, String, String)> {
     fn walk(
         objects: &objects::Objects<'_>,
@@ -122,7 +122,10 @@ fn the_repository_of_a_folder_is_found_and_its_sort_is_checked() {
     let top = tempfile::tempdir().unwrap();
     assert!(Repository::around(top.path()).unwrap().is_none());
     fs::create_dir_all(top.path().join("a/.git")).unwrap();
-    assert!(Repository::around(&top.path().join("a")).unwrap().is_none(), "an empty .git is none");
+    assert!(
+        Repository::around(&top.path().join("a")).unwrap().is_none(),
+        "an empty .git is not a repository"
+    );
     init(top.path());
     let below = Repository::around(&top.path().join("a")).unwrap().unwrap();
     assert_eq!((below.prefix().to_string(), below.object_format()), ("a".to_owned(), "sha1"));
@@ -218,7 +221,7 @@ fn a_captured_tree_becomes_a_commit_and_nothing_else_moves() {
     assert_eq!(repository.head().unwrap(), Head::Unborn { name: RelPath::new("refs/heads/main").unwrap() });
     assert!(repository.refs().unwrap().is_empty() && repository.index_bytes().unwrap().is_none());
     let again = commit(&repository, &source, tree, "first\n\nwith a body\n");
-    assert_eq!(again.commit, made.commit, "the same is the same");
+    assert_eq!(again.commit, made.commit, "an equal tree gives an equal commit");
     let left = fs::read_dir(top.path().join(".git/objects")).unwrap();
     assert!(left.flatten().all(|entry| !entry.file_name().to_string_lossy().starts_with("tmp_obj")));
 }
@@ -285,7 +288,7 @@ fn a_repository_with_long_names_works_as_one_with_short_ones() {
     fs::write(top.path().join("a"), "text").unwrap();
     assert!(repository.changes(&Silent).unwrap().is_empty());
     fs::write(top.path().join(".git/refs/heads/main"), format!("{}\n", "ab".repeat(20))).unwrap();
-    assert!(matches!(repository.head(), Err(GitError::Damaged { .. })), "a short name is none here");
+    assert!(matches!(repository.head(), Err(GitError::Damaged { .. })), "a short name is invalid");
 }
 
 #[test]
@@ -359,7 +362,7 @@ fn a_move_is_carried_out_and_taken_back() {
     fs::write(git.join("index.lock"), "").unwrap();
     assert!(matches!(repository.carry_out(&there, "x", 2), Err(GitError::Locked { .. })));
     fs::remove_file(git.join("index.lock")).unwrap();
-    // What a crash of ours leaves is known by what it holds, and that of another git stays.
+    // A lock of our own crash is recognised by its content; that of another git process stays.
     fs::write(git.join("index.lock"), there.index.1.as_ref().unwrap()).unwrap();
     fs::write(git.join("refs/heads/main.lock"), format!("{two}\n")).unwrap();
     fs::write(git.join("HEAD.lock"), "").unwrap();
@@ -374,9 +377,9 @@ fn a_move_is_carried_out_and_taken_back() {
     assert!(matches!(repository.carry_out(&there, "x", 2), Err(GitError::Moved { .. })));
     assert!(repository.take_back(&there).unwrap().is_empty());
     assert_eq!((repository.head().unwrap().commit(), repository.index_bytes().unwrap()), (Some(one), before));
-    assert!(repository.take_back(&there).unwrap().is_empty(), "twice is fine");
+    assert!(repository.take_back(&there).unwrap().is_empty(), "a second undo changes nothing");
     let three = committed(&repository, b"3");
-    assert_eq!(repository.take_back(&there).unwrap(), ["main", "the index"], "somebody else moved them");
+    assert_eq!(repository.take_back(&there).unwrap(), ["main", "the index"], "another program moved them");
     assert_eq!(repository.head().unwrap().commit(), Some(three));
     fs::write(git.join("MERGE_HEAD"), format!("{one}\n")).unwrap();
     assert!(matches!(repository.plan_reset(one), Err(GitError::UnderWay { operation: Operation::Merge })));
@@ -400,7 +403,7 @@ fn head_goes_back_to_the_branch_it_was_on_and_to_before_the_first_commit() {
     assert_eq!(again.commits, (Some(one), Some(two)));
     repository.carry_out(&again, "again", 3).unwrap();
     assert_eq!(repository.head().unwrap(), Head::Detached { commit: two });
-    assert!(repository.plan_undo(&back).unwrap().is_none(), "it is undone");
+    assert!(repository.plan_undo(&back).unwrap().is_none(), "it is already undone");
     repository.carry_out(&back, "back", 3).unwrap();
     let back = repository.plan_return(&unborn, None).unwrap();
     repository.carry_out(&back, "back", 3).unwrap();
@@ -425,7 +428,7 @@ fn what_is_not_committed_is_found() {
     write("a", "2");
     assert_eq!((changes().modified, changes().examples), (1, vec![RelPath::new("a").unwrap()]));
     fs::remove_file(top.path().join("a")).unwrap();
-    assert_eq!(changes().modified, 1, "one that is gone");
+    assert_eq!(changes().modified, 1, "a deleted file");
     write("a", "1");
     write("new/file", "x");
     write("x.log", "x");
@@ -438,7 +441,7 @@ fn what_is_not_committed_is_found() {
     let tree = source.root(vec![entry]);
     let other = commit(&repository, &source, tree, "other").commit;
     fs::write(top.path().join(".git/refs/heads/main"), format!("{other}\n")).unwrap();
-    assert_eq!(changes().staged, 2, "one more and one less than in HEAD");
+    assert_eq!(changes().staged, 2, "one added and one removed against HEAD");
 }
 
 #[test]

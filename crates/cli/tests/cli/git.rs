@@ -488,7 +488,9 @@ fn in_the_middle_of_a_merge_or_a_rebase_branches_stay() {
         ] {
             let output = sandbox.output(args);
             assert_eq!(exit(&output), 12);
-            assert!(String::from_utf8_lossy(&output.stderr).contains(&format!("a {operation} is under way")));
+            assert!(
+                String::from_utf8_lossy(&output.stderr).contains(&format!("a {operation} is in progress"))
+            );
         }
         let answer = sandbox.json(&["create", "--git", "--commit-on-branch", "--json"]);
         assert_eq!(answer["exit_code"], 3);
