@@ -206,6 +206,7 @@ fn what_would_refuse_a_checkpoint_is_an_error() {
     Not ready: a checkpoint of project would be refused:
         cannot open the workspace $T/project: No such file or directory (os error 2)
         hint: Is the folder still there, and may you read it?
+        hint: If it was moved: safepoint workspace move $T/project NEW
         hint: If it was deleted: its checkpoints are safe in $T/home. Make the folder again (mkdir $T/project) and roll back.
     Tests: not run.
     Read every byte, too, with --deep.
