@@ -3,6 +3,8 @@
 pub(crate) mod agent;
 pub(crate) mod layout;
 pub(crate) mod plan;
+#[cfg(test)]
+mod reference;
 pub(crate) mod session;
 pub(crate) mod workspace;
 
@@ -281,9 +283,9 @@ Examples:
         after_help = "Examples:\n  safepoint completions bash > ~/.local/share/bash-completion/completions/safepoint"
     )]
     Completions(CompletionsArgs),
-    /// Print the man page, or write all of them into a folder.
+    /// Show the man page of a command, or write all pages into a folder.
     #[command(
-        after_help = "Examples:\n  safepoint man | man -l -\n  safepoint man ~/.local/share/man/man1    then: man safepoint-rollback"
+        after_help = "Examples:\n  safepoint man rollback\n  safepoint man plan run\n  safepoint man ~/.local/share/man/man1    then: man safepoint-rollback"
     )]
     Man(ManArgs),
     /// Print the version.
@@ -632,9 +634,9 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Write a page for each command into this folder, over older ones; made where it is missing.
-    #[arg(value_name = "DIR")]
-    pub(crate) folder: Option<PathBuf>,
+    /// Command whose page to show, or a folder to write all pages into (created if missing).
+    #[arg(value_name = "COMMAND|DIR")]
+    pub(crate) what: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]

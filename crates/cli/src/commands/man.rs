@@ -2,7 +2,7 @@
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "pages go into the folder that the user names, and nowhere else"
+    reason = "pages go into the folder that the user names, or to the program man"
 )]
 
 use crate::args::{Arguments, ManArgs};
@@ -12,13 +12,22 @@ use crate::render::output::Reply;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use serde_json::json;
-use std::io::Write;
-use std::path::Path;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process;
 
 pub(crate) fn run(context: &Context, args: &ManArgs) -> Result<Reply, Problem> {
     let mut whole = Arguments::command().disable_help_subcommand(true);
     whole.build();
-    let Some(folder) = &args.folder else { return Ok(print(context, &whole)) };
+    if let Some((command, name)) = named(&whole, &args.what) {
+        return show(context, command, &name);
+    }
+    let [folder] = args.what.as_slice() else {
+        return Err(Problem::usage(
+            "there is no such command",
+            "`safepoint --help` lists the commands; name one folder to write all pages into it.",
+        ));
+    };
     let folder = context.surroundings.directory.join(folder);
     std::fs::create_dir_all(&folder).map_err(|error| Problem::not_written(&folder, &error))?;
     let mut written = vec![write(&folder, &whole, "safepoint")?];
@@ -44,13 +53,35 @@ fn write_below(
     Ok(())
 }
 
-fn print(context: &Context, whole: &Command) -> Reply {
-    let page = page(whole, "safepoint");
-    if !context.out.is_json() {
-        // What goes wrong is told at the end.
+/// Returns the command that these words name, and the name of its page. No word names the program itself.
+fn named<'a>(whole: &'a Command, words: &[PathBuf]) -> Option<(&'a Command, String)> {
+    words.iter().try_fold((whole, "safepoint".to_owned()), |(above, name), word| {
+        let word = word.to_str()?;
+        let command = above.find_subcommand(word)?;
+        Some((command, format!("{name}-{}", command.get_name())))
+    })
+}
+
+/// Prints a page; on a terminal through `man`, or as help where that program is missing.
+fn show(context: &Context, command: &Command, name: &str) -> Result<Reply, Problem> {
+    let page = page(command, name);
+    let text = String::from_utf8_lossy(&page).into_owned();
+    if context.out.is_json() {
+    } else if !io::stdout().is_terminal() {
+        // A failure is reported at the end.
         let _ = context.out.bytes().write_all(&page);
+    } else if !through_man(&page) {
+        let _ = context.out.bytes().write_all(command.clone().render_long_help().to_string().as_bytes());
     }
-    Reply::done(json!({ "page": String::from_utf8_lossy(&page), "files": [] }))
+    Ok(Reply::done(json!({ "page": text, "files": [] })))
+}
+
+/// Returns true if the program `man` has shown the page.
+fn through_man(page: &[u8]) -> bool {
+    let started = process::Command::new("man").args(["-l", "-"]).stdin(process::Stdio::piped()).spawn();
+    let Ok(mut viewer) = started else { return false };
+    let sent = viewer.stdin.take().is_some_and(|mut input| input.write_all(page).is_ok());
+    viewer.wait().is_ok_and(|status| sent && status.success())
 }
 
 /// One page, in the language of man(7).

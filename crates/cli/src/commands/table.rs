@@ -120,7 +120,7 @@ impl Command {
             Command::Doctor => row("doctor", Searches, "check this machine"),
             Command::Demo(_) => row("demo", Tends, "show the demo"),
             Command::Completions(_) => row("completions", Prints, "print completions"),
-            Command::Man(_) => row("man", Prints, "write the man pages"),
+            Command::Man(_) => row("man", Prints, "show man pages"),
             Command::Version => row("version", Prints, "print the version"),
         }
     }

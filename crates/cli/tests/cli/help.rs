@@ -44,7 +44,7 @@ fn the_first_page() {
       doctor       Look everything over that Safepoint relies on, and say what to do
       demo         Tell the story in a temporary folder: a project, a disaster, and the way back
       completions  Print a completion script for your shell
-      man          Print the man page, or write all of them into a folder
+      man          Show the man page of a command, or write all pages into a folder
       version      Print the version
       help         Print this message or the help of the given subcommand(s)
 

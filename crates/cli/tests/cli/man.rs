@@ -227,7 +227,7 @@ fn a_folder_that_cannot_be_is_told() {
     sandbox.write("file", "");
     assert_snapshot!(sandbox.run(&["man", "file"]), @"
     --- stderr
-    error: cannot write the man pages: cannot write $T/project/file
+    error: cannot show man pages: cannot write $T/project/file
       because: File exists (os error 17)
     hint: Name a folder that you may write.
     --- exit 1
@@ -240,4 +240,19 @@ fn a_folder_that_cannot_be_is_told() {
     hint: Name a folder that you may write.
     --- exit 1
     ");
+}
+
+#[test]
+fn the_page_of_one_command_is_shown_by_its_name() {
+    let sandbox = Sandbox::new();
+    let page = sandbox.run(&["man", "plan", "run"]);
+    assert!(page.contains(".TH SAFEPOINT-PLAN-RUN 1") && page.ends_with("--- exit 0\n"), "{page}");
+    assert_snapshot!(sandbox.run(&["man", "plan", "nothing"]), @"
+    --- stderr
+    error: cannot show man pages: there is no such command
+    hint: `safepoint --help` lists the commands; name one folder to write all pages into it.
+    --- exit 2
+    ");
+    assert!(!sandbox.path("project/rollback").exists());
+    assert!(sandbox.run(&["man", "./rollback"]).contains("safepoint-rollback.1"));
 }
