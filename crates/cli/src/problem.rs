@@ -81,7 +81,7 @@ impl Problem {
     /// A step of a plan that was run failed; `place` is where it works.
     pub(crate) fn step_failed(plan: &str, step: &str, error: &str, place: &str) -> Self {
         let hints = vec![
-            format!("Mend what is wrong in {place} and go on: safepoint plan resume {plan}"),
+            format!("Fix what is wrong in {place} and resume: safepoint plan resume {plan}"),
             format!("Or go back to before the first error: safepoint plan correct {plan} --mode revert"),
             format!("Or to any checkpoint: safepoint plan rollback {plan}"),
         ];

@@ -230,7 +230,7 @@ fn classify(error: &Error) -> Row {
             "undo_failed",
             Failed,
             &[
-                "Neither files nor plan were changed. Mend the cause and try again: undo commands that worked are not run twice.",
+                "Neither files nor plan were changed. Fix the cause and try again: undo commands that worked are not run twice.",
                 "Or go on without it: --skip-failed-undo reports it as not undone.",
             ],
         ),
@@ -304,7 +304,9 @@ fn classify(error: &Error) -> Row {
         Error::CannotCollect { .. } => (
             "cannot_collect",
             Damaged,
-            &["`safepoint repair` mends what can be mended; a checkpoint that stays damaged can be deleted."],
+            &[
+                "`safepoint repair` repairs what can be repaired; a checkpoint that stays damaged can be deleted.",
+            ],
         ),
         Error::NoRepository { .. } => {
             ("no_repository", NotFound, &["`git init` makes one; without --git a checkpoint needs none."])
@@ -346,7 +348,7 @@ fn classify(error: &Error) -> Row {
             "unfinished",
             Failed,
             &[
-                "Mend the cause, then run `safepoint recover`: it goes on where this stopped. Nothing is lost: what was displaced is kept in .safepoint.",
+                "Fix the cause, then run `safepoint recover`: it goes on where this stopped. Nothing is lost: what was displaced is kept in .safepoint.",
             ],
         ),
         Error::ForeignRollback { .. } => (
@@ -363,9 +365,7 @@ fn classify(error: &Error) -> Row {
         },
         Error::Layout(error) => classify_layout(error),
         Error::Config(error) => classify_config(error),
-        Error::PlanFile(_) => {
-            ("bad_plan", Usage, &["Mend the file and try again; docs/plan-files.md lists every key."])
-        }
+        Error::PlanFile(_) => ("bad_plan", Usage, &["Fix the line that the message names, and try again."]),
         Error::Workspace(error) => classify_workspace(error),
         Error::Store(error) => classify_store(error),
         Error::Catalog(error) => classify_catalog(error),
@@ -414,7 +414,7 @@ fn classify_git(error: &GitError) -> Row {
         | GitError::Elsewhere { .. } => {
             ("git_refused", Conflict, &["Everything but git works there: leave the option for git out."])
         }
-        GitError::Read { .. } | GitError::Write { .. } => ("git", Failed, MEND),
+        GitError::Read { .. } | GitError::Write { .. } => ("git", Failed, FIX),
     }
 }
 
@@ -432,7 +432,7 @@ fn classify_layout(error: &LayoutError) -> Row {
             &["Name the folder that `safepoint export` printed: the one with metadata.json in it."],
         ),
         LayoutError::Version { .. } => ("newer_format", Failed, NEWER),
-        LayoutError::Read { .. } => ("unreadable", Failed, MEND),
+        LayoutError::Read { .. } => ("unreadable", Failed, FIX),
         LayoutError::Bad { .. } => (
             "bad_layout",
             Damaged,
@@ -454,17 +454,17 @@ fn classify_layout(error: &LayoutError) -> Row {
 fn classify_config(error: &ConfigError) -> Row {
     match error {
         ConfigError::Read { .. } => {
-            ("unreadable", FailureKind::Failed, &["May you read the file? Mend that, or move it away."])
+            ("unreadable", FailureKind::Failed, &["Check the permissions of the file, or move it away."])
         }
         ConfigError::HomeOnly { .. } => (
             "bad_configuration",
-            FailureKind::Usage,
+            FailureKind::Failed,
             &["Take it out of there; if you want it, put it into config.toml in Safepoint's home."],
         ),
         _ => (
             "bad_configuration",
-            FailureKind::Usage,
-            &["Mend the file and try again; docs/configuration.md lists every key."],
+            FailureKind::Failed,
+            &["Fix the line that the message names, and try again."],
         ),
     }
 }
@@ -473,9 +473,9 @@ const FULL: &[&str] = &["The disk is full. Free some space and try again; nothin
 const DAMAGED: &[&str] =
     &["`safepoint validate --deep` shows what is damaged and which checkpoints are still whole."];
 
-const MEND: &[&str] = &["Mend the cause, then try again."];
-const MEND_HOME: &[&str] = &[
-    "Mend the cause, then try again. If Safepoint's home is not yours, name another one with --home or SAFEPOINT_HOME.",
+const FIX: &[&str] = &["Fix the cause, then try again."];
+const FIX_HOME: &[&str] = &[
+    "Fix the cause, then try again. If Safepoint's home is not yours, name another one with --home or SAFEPOINT_HOME.",
 ];
 
 /// What to type instead.
@@ -518,7 +518,7 @@ fn classify_workspace(error: &WorkspaceError) -> Row {
         | WorkspaceError::Copy { .. }
         | WorkspaceError::MakeCopy { .. }
         | WorkspaceError::RemoveCopy { .. }
-        | WorkspaceError::Space { .. } => ("workspace", Failed, MEND),
+        | WorkspaceError::Space { .. } => ("workspace", Failed, FIX),
     }
 }
 
@@ -542,7 +542,7 @@ fn classify_store(error: &StoreError) -> Row {
         StoreError::NotAStore { .. } => {
             ("not_a_store", Damaged, &["Name another home with --home, or put the right file back."])
         }
-        _ => ("store", Failed, MEND_HOME),
+        _ => ("store", Failed, FIX_HOME),
     }
 }
 
@@ -578,7 +578,7 @@ fn classify_catalog(error: &CatalogError) -> Row {
         CatalogError::Taken { .. } => {
             ("taken", Conflict, &["Choose another id, or leave it out to get one."])
         }
-        _ => ("catalog", Failed, MEND_HOME),
+        _ => ("catalog", Failed, FIX_HOME),
     }
 }
 
@@ -587,10 +587,10 @@ fn classify_object(error: &ObjectError) -> Row {
     match error {
         ObjectError::Missing { .. } => ("missing", Damaged, DAMAGED),
         ObjectError::Damaged { .. } => ("damaged", Damaged, DAMAGED),
-        ObjectError::Input(_) => ("unreadable", Failed, MEND),
+        ObjectError::Input(_) => ("unreadable", Failed, FIX),
         ObjectError::Store(source) => match source.downcast_ref::<StoreError>() {
             Some(error) => classify_store(error),
-            None => ("store", Failed, MEND_HOME),
+            None => ("store", Failed, FIX_HOME),
         },
     }
 }
@@ -660,12 +660,16 @@ mod tests {
         let rows: Vec<(Error, &str, FailureKind)> = vec![
             (Error::Home { path: path.clone(), source: full() }, "home", FailureKind::Failed),
             (Error::Model(model()), "bad_input", FailureKind::Usage),
-            (ConfigError::NotUtf8 { file: ConfigFile::Home }.into(), "bad_configuration", FailureKind::Usage),
+            (
+                ConfigError::NotUtf8 { file: ConfigFile::Home }.into(),
+                "bad_configuration",
+                FailureKind::Failed,
+            ),
             (
                 ConfigError::HomeOnly { file: ConfigFile::Workspace, line: 1, key: "checks".to_owned() }
                     .into(),
                 "bad_configuration",
-                FailureKind::Usage,
+                FailureKind::Failed,
             ),
             (Error::NoSession { id: "x".to_owned() }, "no_session", FailureKind::NotFound),
             (

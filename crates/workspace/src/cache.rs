@@ -130,17 +130,17 @@ impl StatCache {
         self.head.end > 2 * self.head.live + SLACK_BYTES
     }
 
-    /// Returns true if a folder holds the files that this cache was made of: at least half of the entries at its top are still the same
-    /// inodes under the same names. A folder that was moved with `mv` on one file system keeps them; a copy does not.
+    /// Returns true if a folder holds the files that this cache was made of: at least half of the entries at its top are there, as the
+    /// same inodes. A folder that was moved with `mv` on one file system keeps them. The name alone counts for an entry that changed so
+    /// shortly before the capture that its inode was not recorded.
     pub fn describes(&self, folder: &Root) -> bool {
         let Some(cached) = self.root() else { return false };
         let is_same = |entry: &CachedEntry<'_>| {
-            facts_at(folder.fd(), entry.name).is_ok_and(|facts| facts.ino == entry.inode())
+            let known = entry.inode();
+            facts_at(folder.fd(), entry.name).is_ok_and(|facts| known == u64::MAX || facts.ino == known)
         };
-        let known = cached.entries().filter(|entry| entry.inode() != u64::MAX);
-        let (same, all) =
-            known.fold((0, 0), |(same, all), entry| (same + u64::from(is_same(&entry)), all + 1));
-        same > 0 && 2 * same >= all
+        let same = cached.entries().filter(is_same).count() as u64;
+        same > 0 && 2 * same >= cached.count()
     }
 
     pub(crate) fn root(&self) -> Option<CachedDir> {

@@ -1,4 +1,4 @@
-//! `repair`: mends what can be mended, and says what is lost, path by path.
+//! `repair`: repairs what can be repaired, and says what is lost, path by path.
 
 use crate::commands::create::{SHOWN_MAX, more};
 use crate::commands::validate::sentence;

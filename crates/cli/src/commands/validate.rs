@@ -58,7 +58,7 @@ fn damage(validation: &Validation, wrong: Vec<String>, state: &State) -> Failure
                 "{} can still be restored whole.",
                 counted(validation.restorable.len() as u64, "checkpoint", "checkpoints")
             ),
-            "`safepoint repair` mends what can be mended.".to_owned(),
+            "`safepoint repair` repairs what can be repaired.".to_owned(),
         ],
     }
 }

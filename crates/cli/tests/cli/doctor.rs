@@ -286,7 +286,7 @@ fn settings_that_cannot_be_used_are_a_problem() {
     sandbox.write(".safepoint.toml", "[retension]\n");
     assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
     problem  configuration     unknown key `retension` in .safepoint.toml line 1: did you mean `retention`?
-                               hint: Mend the file and try again; docs/configuration.md lists every key.
+                               hint: Fix the line that the message names, and try again.
     1 problem, 0 warnings.
     --- exit 3
     ");
@@ -413,7 +413,7 @@ fn what_others_own_in_the_home_is_a_problem() {
     problem  home        1 thing in $T/home is not yours, such as $T/home/store/format
                          hint: Take them over with `chown -R` if they should be, or name another home with --home. $T/home may hold another user's checkpoints.
     problem  store       cannot open the store $T/home/store: $T/home/store/format belongs to user 65534
-                         hint: Mend the cause, then try again. If Safepoint's home is not yours, name another one with --home or SAFEPOINT_HOME.
+                         hint: Fix the cause, then try again. If Safepoint's home is not yours, name another one with --home or SAFEPOINT_HOME.
     2 problems, 0 warnings.
     --- exit 3
     ");

@@ -730,7 +730,7 @@ fn states_of_git_are_validated_and_collected_as_everything_is() {
     assert!(!noted(sandbox));
     fs::write(sandbox.path("home/config.toml"), "[capture]\ngit = \"much\"\n").unwrap();
     let output = sandbox.output(&["create"]);
-    assert_eq!(exit(&output), 2);
+    assert_eq!(exit(&output), 1);
     assert!(String::from_utf8_lossy(&output.stderr).contains("\"none\", \"state\" or \"full\""));
 }
 

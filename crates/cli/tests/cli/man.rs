@@ -235,7 +235,7 @@ fn a_folder_that_cannot_be_is_told() {
     fs::create_dir_all(sandbox.path("project/pages/safepoint.1")).unwrap();
     assert_snapshot!(sandbox.run(&["man", "pages"]), @"
     --- stderr
-    error: cannot write the man pages: cannot write $T/project/pages/safepoint.1
+    error: cannot show man pages: cannot write $T/project/pages/safepoint.1
       because: Is a directory (os error 21)
     hint: Name a folder that you may write.
     --- exit 1

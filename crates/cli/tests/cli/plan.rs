@@ -150,7 +150,7 @@ fn what_is_no_plan_is_told_with_its_place() {
     --- stderr
     error: cannot record the plan: `title`, line 1, column 1, is missing: every plan has one
     Nothing was changed.
-    hint: Mend the file and try again; docs/plan-files.md lists every key.
+    hint: Fix the line that the message names, and try again.
     hint: Also: unknown key `titel`, line 1, column 1: did you mean `title`?
     --- exit 2
     ");
@@ -191,7 +191,7 @@ fn what_is_no_plan_is_told_with_its_place() {
     --- stderr
     error: cannot record the plan: the plan file is longer than 1048576 bytes
     Nothing was changed.
-    hint: Mend the file and try again; docs/plan-files.md lists every key.
+    hint: Fix the line that the message names, and try again.
     --- exit 2
     ");
     assert_snapshot!(sandbox.run(&["plan", "list"]), @"

@@ -261,16 +261,16 @@ fn a_step_stays_as_it_is_when_the_checkpoint_after_it_fails() {
     assert_snapshot!(sandbox.run(&["plan", "step", "fail", "limits", "migrate"]), @r#"
     --- stderr
     error: cannot note that step "migrate" failed: unknown key `odd` in .safepoint.toml line 1: known there are label, retention, capture
-    hint: Mend the file and try again; docs/configuration.md lists every key.
+    hint: Fix the line that the message names, and try again.
     hint: Step migrate is failed all the same: only the checkpoint after it was not taken.
-    --- exit 2
+    --- exit 1
     "#);
     assert_snapshot!(sandbox.run(&["plan", "step", "start", "limits", "migrate"]), @r#"
     --- stderr
     error: cannot start step "migrate": unknown key `odd` in .safepoint.toml line 1: known there are label, retention, capture
     Nothing was changed.
-    hint: Mend the file and try again; docs/configuration.md lists every key.
-    --- exit 2
+    hint: Fix the line that the message names, and try again.
+    --- exit 1
     "#);
     let shown = sandbox.json(&["plan", "show", "limits", "--json"]);
     assert_eq!(shown["data"]["plan"]["steps"][0]["state"], "failed");

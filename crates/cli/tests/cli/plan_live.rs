@@ -66,7 +66,7 @@ fn the_tree_stays_below_what_the_steps_print() {
           [!] bad TIME  checkpoint ID
     Plan work "Some work" is failed, 2 of 3 steps done
     error: cannot finish plan "work": step sub/bad failed: exit status 1: oops
-    hint: Mend what is wrong in $T/project and go on: safepoint plan resume work
+    hint: Fix what is wrong in $T/project and resume: safepoint plan resume work
     hint: Or go back to before the first error: safepoint plan correct work --mode revert
     hint: Or to any checkpoint: safepoint plan rollback work
     "#);

@@ -199,7 +199,7 @@ fn a_failure_says_which_step_and_the_ways_on() {
     Plan work "Some work" is failed, 1 of 3 steps done
     --- stderr
     error: cannot finish plan "work": step two failed: exit status 1: it broke
-    hint: Mend what is wrong in $T/project and go on: safepoint plan resume work
+    hint: Fix what is wrong in $T/project and resume: safepoint plan resume work
     hint: Or go back to before the first error: safepoint plan correct work --mode revert
     hint: Or to any checkpoint: safepoint plan rollback work
     --- exit 1

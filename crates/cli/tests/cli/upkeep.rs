@@ -634,7 +634,7 @@ fn usage_marks_what_is_pinned_and_what_is_damaged() {
     --- stderr
     error: cannot free space: nothing can be freed while checkpoint 01KG9YWWP02J59EP1NVRE9ENPE is damaged: what it needs is not known
       because: object <hash> is damaged: its bytes do not have its hash
-    hint: `safepoint repair` mends what can be mended; a checkpoint that stays damaged can be deleted.
+    hint: `safepoint repair` repairs what can be repaired; a checkpoint that stays damaged can be deleted.
     --- exit 13
     ");
     assert_snapshot!(sandbox.run(&["delete", "first", "second", "--yes"]), @"

@@ -145,7 +145,7 @@ fn a_workspace_cannot_name_a_test_command() {
         hint: Take it out of there; if you want it, put it into config.toml in Safepoint's home.
     Tests: not known, because no test command is configured.
     Read every byte, too, with --deep.
-    --- exit 2
+    --- exit 1
     ");
     assert!(!sandbox.path("project/ran").exists());
     // The user's own is run all the same: that file has no say in it.
@@ -187,10 +187,10 @@ fn what_would_refuse_a_checkpoint_is_an_error() {
     Valid: everything is there (1 checkpoint, 10 objects, SIZE)
     Not ready: a checkpoint of project would be refused:
         unknown key `check` in config.toml line 1: did you mean `checks`?
-        hint: Mend the file and try again; docs/configuration.md lists every key.
+        hint: Fix the line that the message names, and try again.
     Tests: not run.
     Read every byte, too, with --deep.
-    --- exit 2
+    --- exit 1
     ");
     fs::remove_file(sandbox.path("home/config.toml")).unwrap();
     configure(&sandbox, "touch ran");

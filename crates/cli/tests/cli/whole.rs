@@ -296,7 +296,7 @@ fn a_staged_rollback_shows_asks_and_does_it() {
 fn an_emergency_is_taken_whatever_is_wrong() {
     let sandbox = Sandbox::with_checkpoint();
     sandbox.write(".safepoint.toml", "nonsense");
-    assert_eq!(sandbox.output(&["create"]).status.code(), Some(2));
+    assert_eq!(sandbox.output(&["create"]).status.code(), Some(1));
     assert_snapshot!(sandbox.run(&["emergency", "-m", "the agent went wild"]), @r#"
     Checkpoint 01KG9YWWP02J59EP1NVRE9ENPE "the agent went wild"
       7 files and folders, 58 B; SIZE new in the store, N ms

@@ -357,20 +357,20 @@ fn a_checkpoint_of_another_workspace() {
 fn settings_that_cannot_be_used() {
     let sandbox = Sandbox::with_checkpoint();
     sandbox.write(".safepoint.toml", "# Mine.\n\n[retension]\nkeep_last = 1\n");
-    assert_snapshot!(sandbox.run(&["create"]), @r"
+    assert_snapshot!(sandbox.run(&["create"]), @"
     --- stderr
     error: cannot take a checkpoint: unknown key `retension` in .safepoint.toml line 3: did you mean `retention`?
     Nothing was changed.
-    hint: Mend the file and try again; docs/configuration.md lists every key.
-    --- exit 2
+    hint: Fix the line that the message names, and try again.
+    --- exit 1
     ");
     sandbox.write(".safepoint.toml", "[checks]\ntest = 'curl example.org | sh'\n");
-    assert_snapshot!(sandbox.run(&["create"]), @r"
+    assert_snapshot!(sandbox.run(&["create"]), @"
     --- stderr
     error: cannot take a checkpoint: `checks` in .safepoint.toml line 1 is refused: commands and limits are taken from config.toml in Safepoint's home alone, because whatever works in the workspace can write this file
     Nothing was changed.
     hint: Take it out of there; if you want it, put it into config.toml in Safepoint's home.
-    --- exit 2
+    --- exit 1
     ");
     assert_snapshot!(sandbox.run(&["status"]), @r#"
     Covered up to 2 minutes ago: 1 path changed since 01KG9YS9EGCQT0DH2X3200JHAF "first":
