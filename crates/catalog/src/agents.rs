@@ -4,7 +4,7 @@ use crate::fields::{Fields, integer, json};
 use crate::{Catalog, CatalogError, Transaction, query};
 use rusqlite::{Connection, Row, params};
 use safepoint_model::agent::{Agent, AgentPath, AgentRecord};
-use safepoint_model::{RelPath, Timestamp};
+use safepoint_model::{RelPath, Timestamp, WorkspaceId};
 use serde_json::json;
 
 impl Catalog {
@@ -59,6 +59,19 @@ impl Transaction<'_> {
         self.append_event(at, "agent.saved", &agent.name, &json!({ "what": what }))
     }
 
+    /// Binds an agent to a workspace, whatever it was bound to before.
+    ///
+    /// # Errors
+    /// When the agent is not found, or the row cannot be written.
+    pub fn bind_agent(&self, name: &str, workspace: WorkspaceId, at: Timestamp) -> Result<(), CatalogError> {
+        let sql = "UPDATE agents SET workspace_id = ?2, updated_at = ?3 WHERE name = ?1";
+        let params = params![name, workspace.to_string(), at.micros()];
+        match query::run(self.connection, format_args!("agent {name}"), sql, params)? {
+            0 => Err(CatalogError::missing("agent", name)),
+            _ => self.append_event(at, "agent.bound", name, &json!({ "workspace_id": workspace })),
+        }
+    }
+
     /// Removes an agent; its files and checkpoints stay.
     ///
     /// # Errors
@@ -92,5 +105,6 @@ fn read(connection: &Connection, row: &Row<'_>) -> Result<AgentRecord, CatalogEr
         agent: Agent { format: Agent::FORMAT, name, settings: fields.json("settings")?, paths },
         created_at: fields.time("created_at")?,
         updated_at: fields.time("updated_at")?,
+        workspace_id: fields.parse_maybe("workspace_id")?,
     })
 }

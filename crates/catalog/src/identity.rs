@@ -221,6 +221,7 @@ impl Transaction<'_> {
             "UPDATE rollbacks SET workspace_id = ?2 WHERE workspace_id = ?1",
             "UPDATE plans SET workspace_id = ?2 WHERE workspace_id = ?1",
             "UPDATE sandboxes SET workspace_id = ?2 WHERE workspace_id = ?1",
+            "UPDATE agents SET workspace_id = ?2 WHERE workspace_id = ?1",
             "UPDATE workspaces SET head = coalesce((SELECT head FROM workspaces f WHERE f.id = ?1), head) WHERE id = ?2",
         ] {
             query::run(self.connection, what, sql, ids)?;

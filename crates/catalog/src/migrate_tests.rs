@@ -6,7 +6,7 @@ use super::*;
 use crate::{Catalog, Filter, RoleFilter};
 use refinery::Target;
 use rusqlite::types::Value;
-use safepoint_model::checkpoint::Role;
+use safepoint_model::checkpoint::{PartKind, Role};
 use safepoint_model::plan::state::PlanState;
 use safepoint_model::rollback::RollbackState;
 use safepoint_model::session::SessionStatus;
@@ -57,6 +57,12 @@ fn a_catalog_of_every_older_schema_arrives_whole() {
         }
         if version >= 6 {
             keeps_its_session(&catalog);
+        }
+        if version >= 9 {
+            keeps_its_choices(&catalog);
+        }
+        if version >= 10 {
+            keeps_its_agents(&catalog);
         }
         assert_eq!(catalog.check().unwrap(), Vec::<String>::new(), "from schema {version}");
     }
@@ -111,6 +117,45 @@ fn keeps_its_session(catalog: &Catalog) {
     assert_eq!((counted.tasks_completed, counted.tasks_failed, counted.decisions_made), (3, 1, 2));
     assert_eq!((counted.checkpoints_created, counted.error_recoveries), (4, 1));
     assert_eq!(session.duration_micros(session.updated_at), 9_000_000);
+}
+
+/// What fixtures hold since rollbacks say what was chosen.
+fn keeps_its_choices(catalog: &Catalog) {
+    let here = catalog.workspaces().unwrap()[0].id;
+    let rollbacks = catalog.rollbacks(here).unwrap();
+    assert_eq!((&*rollbacks[0].parts, &*rollbacks[1].parts), (&[PartKind::Files][..], &[][..]));
+    assert_eq!(catalog.part_notes(rollbacks[0].id).unwrap().len(), 1);
+}
+
+/// What fixtures hold since agents are bound to workspaces.
+fn keeps_its_agents(catalog: &Catalog) {
+    let here = catalog.workspaces().unwrap()[0].id;
+    let bound: Vec<_> = catalog.agents().unwrap().into_iter().map(|it| it.workspace_id).collect();
+    assert_eq!(bound, [Some(here), None]);
+}
+
+#[test]
+fn migration_9_derives_what_older_rollbacks_were_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("catalog");
+    old_database(&path, 8);
+    let choices = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/choices_v8.sql");
+    Connection::open(&path).unwrap().execute_batch(&read_to_string(choices).unwrap()).unwrap();
+    let catalog = Catalog::open(&path).unwrap();
+    let here = catalog.workspaces().unwrap()[0].id;
+    let parts: Vec<Vec<PartKind>> =
+        catalog.rollbacks(here).unwrap().into_iter().map(|rollback| rollback.parts).collect();
+    let expected = [
+        vec![],
+        vec![],
+        vec![PartKind::Git],
+        vec![PartKind::Session],
+        vec![PartKind::Plan],
+        vec![],
+        vec![],
+        vec![],
+    ];
+    assert_eq!(parts, expected);
 }
 
 #[test]

@@ -68,3 +68,6 @@ VALUES (1, '0193a6b4-8000-7000-8000-000000000001', 'Add rate limiting', 'paused'
 UPDATE checkpoints SET event = seq, record = X'482A42489F769EA81ABC6E15AE00330D96357A66B2240D5FCAEE53B311CA3525' WHERE seq = 1;
 INSERT INTO tombstones (checkpoint_id, integrity, document) VALUES ('01KA3B90000000000000000009', X'', NULL);
 INSERT INTO stale_records (record, checkpoint_id) VALUES (X'482A42489F769EA81ABC6E15AE00330D96357A66B2240D5FCAEE53B311CA3526', '01KA3B90000000000000000009');
+UPDATE rollbacks SET parts = '["files"]' WHERE seq = 1;
+INSERT INTO rollback_parts (rollback_id, position, kind, key, program, note)
+VALUES ('01KA3B90000000000000000001', 0, 'example.keys', 'app', 'example', X'01');

@@ -2,7 +2,7 @@
 
 use crate::checkpoint::word_type;
 use crate::plan::spec::is_slug;
-use crate::{ModelError, ObjectError, ObjectId, ObjectSource, RelPath, Timestamp, document};
+use crate::{ModelError, ObjectError, ObjectId, ObjectSource, RelPath, Timestamp, WorkspaceId, document};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -94,6 +94,8 @@ pub struct AgentRecord {
     pub created_at: Timestamp,
     /// Time of the last change.
     pub updated_at: Timestamp,
+    /// The workspace that it is bound to: checkpoints of that workspace hold it.
+    pub workspace_id: Option<WorkspaceId>,
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::{CheckpointManager, Error};
 use safepoint_model::agent::{Agent, AgentPath, AgentPathKind, AgentRecord};
-use safepoint_model::{ModelError, RelPath};
+use safepoint_model::{ModelError, RelPath, WorkspaceId};
 use safepoint_workspace::is_made_up;
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -25,24 +25,56 @@ impl CheckpointManager {
         config: &[PathBuf],
         memory: &[PathBuf],
     ) -> Result<AgentRecord, Error> {
-        let new = Agent::new(name)?;
-        let config = config.iter().map(|path| (AgentPathKind::Config, path));
-        let memory = memory.iter().map(|path| (AgentPathKind::Memory, path));
-        let mut paths = Vec::new();
-        for (kind, path) in config.chain(memory) {
-            paths.push(AgentPath { kind, path: from_root(path)? });
-        }
-        let at = self.environment.now();
+        self.save_registered(Agent::new(name)?, from_roots(config, memory)?, None)
+    }
+
+    /// Registers an agent as [`CheckpointManager::register_agent`] does and binds it to the workspace in a folder, which is registered where
+    /// it is not yet. Checkpoints of that workspace hold the agent's configuration and memory from now on. An agent is bound to one
+    /// workspace at a time.
+    ///
+    /// # Errors
+    /// As [`CheckpointManager::register_agent`] and [`CheckpointManager::register`]; nothing is registered then.
+    pub fn register_agent_at(
+        &self,
+        name: &str,
+        config: &[PathBuf],
+        memory: &[PathBuf],
+        folder: &Path,
+    ) -> Result<AgentRecord, Error> {
+        let (new, paths) = (Agent::new(name)?, from_roots(config, memory)?);
+        self.save_registered(new, paths, Some(self.register(folder)?.id))
+    }
+
+    fn save_registered(
+        &self,
+        new: Agent,
+        paths: Vec<AgentPath>,
+        workspace: Option<WorkspaceId>,
+    ) -> Result<AgentRecord, Error> {
+        let (name, at) = (new.name.clone(), self.environment.now());
         self.catalog.write(|transaction| {
-            let mut agent = transaction.agent(name)?.map_or(new, |record| record.agent);
+            let mut agent = transaction.agent(&name)?.map_or(new, |record| record.agent);
             for path in paths {
                 if !agent.paths.contains(&path) {
                     agent.paths.push(path);
                 }
             }
             transaction.save_agent(&agent, "registered", at)?;
-            transaction.agent(name)?.ok_or_else(|| Error::NoAgent { name: name.to_owned() })
+            if let Some(workspace) = workspace {
+                transaction.bind_agent(&name, workspace, at)?;
+            }
+            transaction.agent(&name)?.ok_or_else(|| Error::NoAgent { name: name.clone() })
         })
+    }
+
+    /// The agents that are bound to a workspace, in the order of registration.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn agents_bound_to(&self, workspace: WorkspaceId) -> Result<Vec<AgentRecord>, Error> {
+        let mut agents = self.agents()?;
+        agents.retain(|record| record.workspace_id == Some(workspace));
+        Ok(agents)
     }
 
     /// Every registered agent.
@@ -88,6 +120,13 @@ impl CheckpointManager {
         let at = self.environment.now();
         Ok(self.catalog.write(|transaction| transaction.remove_agent(name, at))?)
     }
+}
+
+/// The paths of an agent, each from the root on.
+fn from_roots(config: &[PathBuf], memory: &[PathBuf]) -> Result<Vec<AgentPath>, Error> {
+    let config = config.iter().map(|path| (AgentPathKind::Config, path));
+    let memory = memory.iter().map(|path| (AgentPathKind::Memory, path));
+    config.chain(memory).map(|(kind, path)| Ok(AgentPath { kind, path: from_root(path)? })).collect()
 }
 
 /// An absolute path, from the root on. The folders that exist are named as the system names them, so that no link leads elsewhere later.

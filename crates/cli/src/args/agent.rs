@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub(crate) enum AgentCommand {
     /// Register an agent, or add paths to one. Only these paths are ever captured or put back.
     #[command(
-        after_help = "Examples:\n  safepoint agent register claude --config ~/.claude/settings.json --memory ~/.claude/projects\n  safepoint agent register codex --config ~/.codex"
+        after_help = "Examples:\n  safepoint agent register claude --config ~/.claude/settings.json --memory ~/.claude/projects\n  safepoint agent register codex --config ~/.codex --workspace ."
     )]
     Register(RegisterArgs),
     /// List the agents that are registered.
@@ -45,6 +45,9 @@ pub(crate) struct RegisterArgs {
     /// A file or folder with its memory. Can be given again.
     #[arg(long, value_name = "PATH")]
     pub(crate) memory: Vec<PathBuf>,
+    /// Bind it to the workspace in this folder: checkpoints of the workspace hold it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

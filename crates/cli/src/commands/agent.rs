@@ -8,7 +8,7 @@ use crate::render::json;
 use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{ago, counted, printable};
 use safepoint::model::agent::{AgentPathKind, AgentRecord};
-use safepoint::{CheckpointManager, agent_path};
+use safepoint::{CheckpointManager, Workspace, agent_path};
 use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -20,8 +20,8 @@ pub(crate) fn run(context: &Context, command: &AgentCommand) -> Result<Reply, Pr
         AgentCommand::List => list(context, &manager),
         AgentCommand::Show(args) => {
             let record = manager.agent(&args.name)?;
-            tell(&context.out, &record);
-            Ok(Reply::done(json!({ "agent": shape(&record) })))
+            tell(&context.out, &manager, &record);
+            Ok(Reply::done(json!({ "agent": shape(&manager, &record) })))
         }
         AgentCommand::Set(args) => set(context, &manager, args),
         AgentCommand::Remove(args) => {
@@ -31,7 +31,7 @@ pub(crate) fn run(context: &Context, command: &AgentCommand) -> Result<Reply, Pr
             context
                 .out
                 .remark(format!("Agent {name} is not registered any more; its files and checkpoints stay."));
-            Ok(Reply::done(json!({ "agent": shape(&record) })))
+            Ok(Reply::done(json!({ "agent": shape(&manager, &record) })))
         }
     }
 }
@@ -40,8 +40,15 @@ fn register(context: &Context, manager: &CheckpointManager, args: &RegisterArgs)
     let whole = |paths: &[PathBuf]| -> Vec<PathBuf> {
         paths.iter().map(|path| context.surroundings.absolute(path)).collect()
     };
-    let record = manager.register_agent(&args.name, &whole(&args.config), &whole(&args.memory))?;
-    tell(&context.out, &record);
+    let (config, memory) = (whole(&args.config), whole(&args.memory));
+    let record = match &args.workspace {
+        Some(folder) => {
+            let folder = context.surroundings.absolute(folder);
+            manager.register_agent_at(&args.name, &config, &memory, &folder)?
+        }
+        None => manager.register_agent(&args.name, &config, &memory)?,
+    };
+    tell(&context.out, manager, &record);
     for path in record.agent.paths.iter().map(agent_path).filter(|path| !path.exists()) {
         context.out.warn(format!("{} is not there yet", printable(&path.to_string_lossy())));
     }
@@ -49,7 +56,7 @@ fn register(context: &Context, manager: &CheckpointManager, args: &RegisterArgs)
         "Take a checkpoint of it with: safepoint create --scope agent --agent {}",
         args.name
     ));
-    Ok(Reply::done(json!({ "agent": shape(&record) })))
+    Ok(Reply::done(json!({ "agent": shape(manager, &record) })))
 }
 
 fn list(context: &Context, manager: &CheckpointManager) -> Result<Reply, Problem> {
@@ -64,9 +71,11 @@ fn list(context: &Context, manager: &CheckpointManager) -> Result<Reply, Problem
     for record in &agents {
         let name = out.colours.bold(format!("{:widest$}", record.agent.name));
         let paths = counted(record.agent.paths.len() as u64, "path", "paths");
-        out.line(format!("{name}  {paths}, changed {}", ago(Surroundings::now(), record.updated_at)));
+        let bound = folder_of(manager, record).map(|folder| format!(", bound to {}", shown(&folder)));
+        let changed = ago(Surroundings::now(), record.updated_at);
+        out.line(format!("{name}  {paths}{}, changed {changed}", bound.unwrap_or_default()));
     }
-    let agents: Vec<Value> = agents.iter().map(shape).collect();
+    let agents: Vec<Value> = agents.iter().map(|record| shape(manager, record)).collect();
     Ok(Reply::done(json!({ "agents": agents })))
 }
 
@@ -80,22 +89,34 @@ fn set(context: &Context, manager: &CheckpointManager, args: &SetArgs) -> Result
     let record = manager.set_agent(&args.name, &args.key, value)?;
     let now = record.agent.settings.get(&args.key).map_or_else(|| "nothing".to_owned(), Value::to_string);
     context.out.remark(format!("{} = {}", printable(&args.key), printable(&now)));
-    Ok(Reply::done(json!({ "agent": shape(&record) })))
+    Ok(Reply::done(json!({ "agent": shape(manager, &record) })))
 }
 
-fn tell(out: &Printer, record: &AgentRecord) {
+/// The folder that an agent is bound to. That it cannot be read hides nothing else.
+fn folder_of(manager: &CheckpointManager, record: &AgentRecord) -> Option<Workspace> {
+    manager.workspace(record.workspace_id?).ok()
+}
+
+fn shown(workspace: &Workspace) -> String {
+    printable(&workspace.root_path().to_string_lossy())
+}
+
+fn tell(out: &Printer, manager: &CheckpointManager, record: &AgentRecord) {
     let agent = &record.agent;
     out.line(format!("Agent {}", out.colours.bold(&agent.name)));
     for path in &agent.paths {
         let kind = out.colours.dim(format!("{:<6}", path.kind.as_str()));
         out.line(format!("  {kind} {}", printable(&agent_path(path).to_string_lossy())));
     }
+    if let Some(folder) = folder_of(manager, record) {
+        out.line(format!("  {} {}", out.colours.dim("bound to"), shown(&folder)));
+    }
     for (key, value) in &agent.settings {
         out.line(format!("  {} = {}", printable(key), printable(&value.to_string())));
     }
 }
 
-fn shape(record: &AgentRecord) -> Value {
+fn shape(manager: &CheckpointManager, record: &AgentRecord) -> Value {
     let paths = |kind: AgentPathKind| -> Vec<Value> {
         let of_kind = record.agent.paths.iter().filter(|path| path.kind == kind);
         of_kind.map(|path| json::bytes(agent_path(path).as_os_str().as_bytes())).collect()
@@ -105,6 +126,8 @@ fn shape(record: &AgentRecord) -> Value {
         "config": paths(AgentPathKind::Config),
         "memory": paths(AgentPathKind::Memory),
         "settings": record.agent.settings,
+        "workspace_id": record.workspace_id,
+        "workspace": folder_of(manager, record).map(|folder| json::bytes(&folder.root)),
         "created_at": record.created_at,
         "updated_at": record.updated_at,
     })

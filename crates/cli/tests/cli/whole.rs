@@ -23,6 +23,33 @@ fn world() -> Sandbox {
 }
 
 #[test]
+fn an_agent_is_bound_to_a_folder_and_to_another_one() {
+    let sandbox = world();
+    let register = ["agent", "register", "claude", "--memory", "../agent/memory", "--workspace", "."];
+    assert_snapshot!(sandbox.run(&register), @r"
+    Agent claude
+      memory $T/agent/memory
+      bound to $T/project
+    Take a checkpoint of it with: safepoint create --scope agent --agent claude
+    --- exit 0
+    ");
+    assert_snapshot!(sandbox.run(&["agent", "list"]), @r"
+    claude  1 path, bound to $T/project, changed 58 seconds ago
+    --- exit 0
+    ");
+    // A folder that is not registered yet is registered; one that is missing registers nothing.
+    fs::create_dir(sandbox.path("third")).unwrap();
+    sandbox.run(&["agent", "register", "claude", "--workspace", "../third"]);
+    let shown = data(&sandbox, &["agent", "show", "claude"]);
+    assert_eq!(shown["agent"]["workspace"], sandbox.path("third").to_str().unwrap());
+    let status = data(&sandbox, &["-C", "../third", "status"]);
+    assert_eq!(status["workspace"]["id"], shown["agent"]["workspace_id"]);
+    let missing = sandbox.run(&["agent", "register", "new", "--workspace", "../missing"]);
+    assert!(missing.contains("error: cannot register agent \"new\""), "{missing}");
+    assert!(sandbox.run(&["agent", "show", "new"]).ends_with("--- exit 10\n"));
+}
+
+#[test]
 fn agents_are_registered_shown_set_and_removed() {
     let sandbox = world();
     assert_snapshot!(sandbox.run(&["agent", "list"]), @r"

@@ -116,7 +116,7 @@ impl CheckpointManager {
                 let now = self.catalog.agent(&agent.name)?;
                 scene.agents.push((now.map_or_else(|| agent.clone(), |now| now.agent), part.document));
             }
-            agents.push(AgentRecord { agent, created_at: stamp, updated_at: stamp });
+            agents.push(AgentRecord { agent, created_at: stamp, updated_at: stamp, workspace_id: None });
         }
         let folders = to.parts.iter().filter(|part| part.kind == PartKind::Files);
         let mut folders =

@@ -200,7 +200,7 @@ impl CheckpointManager {
                     // One that is damaged is reported when its checkpoint is tried.
                     PartKind::Agent => agents.extend(Agent::load(&self.store, part.document).map(|agent| {
                         let (created_at, updated_at) = (checkpoint.created_at, checkpoint.created_at);
-                        AgentRecord { agent, created_at, updated_at }
+                        AgentRecord { agent, created_at, updated_at, workspace_id: checkpoint.workspace_id }
                     })),
                     _ => {}
                 }
