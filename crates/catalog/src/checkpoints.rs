@@ -5,9 +5,9 @@
 use crate::fields::{Fields, integer, json};
 use crate::{Catalog, CatalogError, Transaction, query, rollbacks, runs};
 use rusqlite::{Connection, Row, named_params, params};
-use safepoint_model::checkpoint::{Checkpoint, PartRecord};
+use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
 use safepoint_model::session::SessionCount;
-use safepoint_model::{CheckpointId, Timestamp};
+use safepoint_model::{CheckpointId, ObjectId, Timestamp, WorkspaceId};
 use safepoint_planted::planted;
 use serde_json::json;
 
@@ -18,6 +18,17 @@ pub enum Pinned {
     Yes,
     /// May be pruned.
     No,
+}
+
+/// A part, as a checkpoint holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldPart {
+    /// The checkpoint.
+    pub checkpoint: CheckpointId,
+    /// The workspace of the checkpoint; nothing for one of several folders.
+    pub workspace_id: Option<WorkspaceId>,
+    /// The document.
+    pub document: ObjectId,
 }
 
 impl Catalog {
@@ -40,6 +51,33 @@ impl Catalog {
         self.read(|connection| {
             query::first(connection, "the order of checkpoints", sql, params![id], |row| {
                 Fields::new(row, "checkpoints", "order").number("seq")
+            })
+        })
+    }
+
+    /// What checkpoints from this one on hold of a part, newest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn parts_since(
+        &self,
+        from: CheckpointId,
+        kind: PartKind,
+        key: &str,
+    ) -> Result<Vec<HeldPart>, CatalogError> {
+        let sql = "SELECT c.id AS id, c.workspace_id AS workspace_id, p.document AS document
+                   FROM checkpoint_parts p JOIN checkpoints c ON c.id = p.checkpoint_id
+                   WHERE p.kind = ?2 AND p.key = ?3
+                   AND c.seq >= (SELECT seq FROM checkpoints WHERE id = ?1) ORDER BY c.seq DESC";
+        let params = params![from.to_string(), kind.as_str(), key];
+        self.read(|connection| {
+            query::all(connection, "the parts of checkpoints", sql, params, |row| {
+                let fields = Fields::with_id(row, "checkpoint_parts");
+                Ok(HeldPart {
+                    checkpoint: fields.parse("id")?,
+                    workspace_id: fields.parse_maybe("workspace_id")?,
+                    document: fields.hash("document")?,
+                })
             })
         })
     }

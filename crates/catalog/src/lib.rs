@@ -34,7 +34,7 @@ mod upkeep;
 mod workspaces;
 
 pub use catalog::{Catalog, Transaction};
-pub use checkpoints::Pinned;
+pub use checkpoints::{HeldPart, Pinned};
 pub use error::CatalogError;
 pub use events::{BrokenEvent, Event, EventCheck};
 pub use filter::{Filter, RoleFilter, Summary};

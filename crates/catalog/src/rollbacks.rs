@@ -46,6 +46,8 @@ impl Catalog {
         self.read(|connection| {
             let sql = "SELECT workspace_id AS id FROM rollbacks
                        WHERE state IN ('applying', 'done', 'settled') AND together IS NOT NULL
+                       AND NOT EXISTS (SELECT 1 FROM checkpoints c
+                                       WHERE c.id = safety_checkpoint AND c.workspace_id IS NOT NULL)
                        ORDER BY seq DESC LIMIT 1";
             query::first(connection, "the multi-folder rollbacks", sql, (), |row| {
                 Fields::with_id(row, "rollbacks").parse("id")

@@ -460,6 +460,9 @@ pub(crate) struct RollbackArgs {
     /// Only this part: files, plan, agent, session (its record), or git (its branch, HEAD and index).
     #[arg(long = "part", value_name = "PART", value_parser = chosen_part(), hide_possible_values = true)]
     pub(crate) parts: Vec<PartKind>,
+    /// With several folders: refuse where a plan was applied or a folder is missing.
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Show what would happen, and change nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -470,7 +473,7 @@ pub(crate) struct RollbackArgs {
     pub(crate) undo_commands: UndoCommandArgs,
     /// Build the files of the checkpoint in this new or empty folder; the workspace stays as it is.
     #[arg(long, value_name = "DIR", conflicts_with_all = [
-        "strategy", "paths", "parts", "dry_run", "keep_times", "skip_failed_undo", "no_undo_commands", "verify", "until",
+        "strategy", "paths", "parts", "strict", "dry_run", "keep_times", "skip_failed_undo", "no_undo_commands", "verify", "until",
         "hard_reset", "discard_uncommitted",
     ])]
     pub(crate) to: Option<PathBuf>,

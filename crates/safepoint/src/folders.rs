@@ -4,6 +4,7 @@
 //! record per folder, all with the same `together`: the intents are one transaction and so is the commit, so that all of them are done
 //! or none. What is in the catalog (plans, sessions, agents) is put back by that commit.
 
+use crate::checkpoint::create::files_part;
 use crate::{CheckpointManager, Error};
 use safepoint_model::WorkspaceId;
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
@@ -30,7 +31,7 @@ pub struct HeldFolder {
 }
 
 impl CheckpointManager {
-    /// The folders of a checkpoint of many; none where it is one of a single workspace.
+    /// The folders of a checkpoint of many; of one of a single workspace those outside of it, with the memory of its agents.
     ///
     /// # Errors
     /// When a document is missing or damaged.
@@ -38,7 +39,7 @@ impl CheckpointManager {
         let _using = self.store.using()?;
         let mut folders = Vec::new();
         let parts = checkpoint.parts.iter().filter(|part| part.kind == PartKind::Files);
-        for part in parts.filter(|_| is_together(checkpoint)) {
+        for part in parts.filter(|part| Some(*part) != files_part(checkpoint)) {
             let workspace_id = part.key.parse().ok();
             let document = FilesDocument::load(&self.store, part.document)?;
             let here = workspace_id.map(|id| self.catalog.workspace(id)).transpose()?.flatten();

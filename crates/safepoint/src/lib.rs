@@ -91,7 +91,7 @@ pub use rollback::recover::Recovery;
 pub use rollback::release::WaitingStored;
 pub use rollback::search::{Probed, Progressed, Search, SearchWatch, TryIn, Until};
 pub use rollback::strategy::{Check, Printed, Staged, StagedEnd, Trial, Verdict};
-pub use rollback::{DryRun, FolderRolledBack, RollbackOptions, RolledBack};
+pub use rollback::{DryRun, FolderRolledBack, LeftAlone, RollbackOptions, RolledBack, Strict};
 pub use sessions::{NewSession, SessionLog};
 pub use upkeep::purge::PurgeReport;
 pub use upkeep::rebuild::Rebuilt;

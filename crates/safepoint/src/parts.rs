@@ -96,17 +96,22 @@ pub(crate) fn seal(
     checkpoint.integrity = document::store(writer, &manifest)?;
     checkpoint.parts = manifest.parts;
     for member in members {
-        let totals = &member.captured.totals;
-        checkpoint.files.count += totals.count;
-        checkpoint.files.bytes += totals.bytes;
-        checkpoint.files.added += totals.added;
-        checkpoint.files.modified += totals.modified;
-        checkpoint.files.removed += totals.removed;
+        // The files of a workspace are those of its folder, and not the memory of its agents.
+        let is_counted = checkpoint.workspace_id.is_none() || member.folder == 0;
+        if is_counted {
+            let totals = &member.captured.totals;
+            checkpoint.files.count += totals.count;
+            checkpoint.files.bytes += totals.bytes;
+            checkpoint.files.added += totals.added;
+            checkpoint.files.modified += totals.modified;
+            checkpoint.files.removed += totals.removed;
+        }
         let warnings = member.captured.warnings.iter();
         // Of several folders it is said which one.
-        checkpoint.warnings.extend(warnings.map(|warning| match checkpoint.workspace_id {
-            Some(_) => warning.clone(),
-            None => format!("{}: {warning}", places[member.folder].workspace.root_path().display()),
+        let is_alone = is_counted && checkpoint.workspace_id.is_some();
+        checkpoint.warnings.extend(warnings.map(|warning| match is_alone {
+            true => warning.clone(),
+            false => format!("{}: {warning}", places[member.folder].workspace.root_path().display()),
         }));
         member.part.describe(checkpoint);
     }

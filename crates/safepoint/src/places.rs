@@ -24,7 +24,7 @@ pub(crate) struct Place {
     pub(crate) leave: Vec<RelPath>,
 }
 
-/// The folders of a checkpoint, in the order of their ids: whoever takes several takes them in this order.
+/// The folders of a checkpoint: the workspace that it is of, then the others in the order of their ids.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     pub(crate) all: Vec<Place>,
@@ -43,11 +43,17 @@ struct Wanted {
 impl CheckpointManager {
     /// The folders that belong to a subject.
     pub(crate) fn places(&self, subject: &Subject, agents: &[AgentRecord]) -> Result<Places, Error> {
-        if let Subject::Workspace(id) = subject {
-            let place = Place { workspace: self.workspace(*id)?, only: None, leave: Vec::new() };
-            return Ok(Places { all: vec![place], missing: Vec::new() });
-        }
         let mut wanted: BTreeMap<PathBuf, Wanted> = BTreeMap::new();
+        if let Subject::Workspace(id) = subject {
+            let workspace = self.workspace(*id)?;
+            // A folder that is gone is told when it is opened.
+            if agents.is_empty() || !workspace.root_path().is_dir() {
+                let place = Place { workspace, only: None, leave: Vec::new() };
+                return Ok(Places { all: vec![place], missing: Vec::new() });
+            }
+            let entry = wanted.entry(workspace.root_path().to_owned()).or_default();
+            (entry.project, entry.whole) = (Some(workspace), true);
+        }
         if *subject == Subject::Framework {
             for workspace in self.live_workspaces()? {
                 let entry = wanted.entry(workspace.root_path().to_owned()).or_default();
@@ -73,7 +79,12 @@ impl CheckpointManager {
                 _ => {}
             }
         }
-        self.as_places(wanted)
+        let mut places = self.as_places(wanted)?;
+        if let Subject::Workspace(id) = subject {
+            // The workspace itself is the first, then the memory of its agents.
+            places.all.sort_by_key(|place| (place.workspace.id != *id, place.workspace.id));
+        }
+        Ok(places)
     }
 
     fn as_places(&self, wanted: BTreeMap<PathBuf, Wanted>) -> Result<Places, Error> {
@@ -129,6 +140,18 @@ impl CheckpointManager {
         if workspace.kind == WorkspaceKind::Project {
             return Ok(Place { workspace, only: None, leave });
         }
+        Ok(self.place_of_agents(workspace, agents, all))
+    }
+
+    /// What of a folder belongs to these agents.
+    pub(crate) fn place_of_agents(
+        &self,
+        workspace: Workspace,
+        agents: &[AgentRecord],
+        all: &[PathBuf],
+    ) -> Place {
+        let root = workspace.root_path().to_owned();
+        let leave = inner(&root, all);
         let mut names = Vec::new();
         let mut whole = false;
         for path in agents.iter().flat_map(|record| &record.agent.paths).map(agent_path) {
@@ -140,7 +163,7 @@ impl CheckpointManager {
         if root == self.home() {
             names.push(OsString::from(crate::ConfigFile::Home.name()));
         }
-        Ok(Place { workspace, only: (!whole).then_some(names), leave })
+        Place { workspace, only: (!whole).then_some(names), leave }
     }
 }
 

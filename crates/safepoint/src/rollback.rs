@@ -7,6 +7,7 @@ pub(crate) mod build;
 pub(crate) mod carry;
 pub(crate) mod effects;
 mod in_the_way;
+mod memory;
 pub(crate) mod recover;
 pub(crate) mod release;
 pub(crate) mod rescue;
@@ -17,8 +18,10 @@ pub(crate) mod undo;
 
 use crate::parts::git::{GitMoved, GitReset, Uncommitted};
 use crate::parts::part::{Outline, PutBack};
+use crate::parts::plan::guard;
 use crate::parts::session::SessionBack;
 use crate::parts::{Member, seal};
+use crate::places::Place;
 use crate::plans::apply::Taking;
 use crate::plans::correct::Correction;
 use crate::plans::sandbox::Missing;
@@ -28,14 +31,16 @@ use crate::upkeep::cap_hit;
 use crate::{CheckpointManager, Error};
 use carry::{Deed, Going};
 use safepoint_catalog::{Transaction, Workspace};
-use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, Reason, Role};
+use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, PartRecord, Reason, Role};
 use safepoint_model::plan::state::TakenBack;
 use safepoint_model::rollback::{Rollback, RollbackState, Strategy, Verb};
 use safepoint_model::session::SessionCount;
 use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, Timestamp, WorkspaceId, document};
 use safepoint_store::Writer;
-use safepoint_workspace::Times;
+use safepoint_workspace::{Times, drop_folders, make_folders};
 use scene::{Ground, Scene};
+use serde::Serialize;
+use std::path::PathBuf;
 
 /// Whether to do it or only to show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,6 +50,41 @@ pub enum DryRun {
     No,
     /// Show it.
     Yes,
+}
+
+/// Handling of parts that may not be rolled back, in a rollback of several folders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Strict {
+    /// They are left alone and reported.
+    #[default]
+    No,
+    /// They refuse the rollback.
+    Yes,
+}
+
+/// A part of the checkpoint that a rollback left as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum LeftAlone {
+    /// A plan whose result was taken over, with its sandbox.
+    PlanApplied {
+        /// The plan.
+        plan: String,
+    },
+    /// A folder of agents that was changed outside of this workspace since.
+    ChangedElsewhere {
+        /// The folder.
+        folder: String,
+        /// The agents that it belongs to.
+        agents: Vec<String>,
+        /// The newest checkpoint that holds the change.
+        checkpoint: CheckpointId,
+    },
+    /// An agent that is bound to another workspace now, or to none.
+    NotBound {
+        /// The agent.
+        agent: String,
+    },
 }
 
 /// How to roll back.
@@ -68,6 +108,8 @@ pub struct RollbackOptions {
     pub git: GitReset,
     /// What becomes of that when something is not committed.
     pub uncommitted: Uncommitted,
+    /// What becomes of it when a part may not go back.
+    pub strict: Strict,
 }
 
 impl RollbackOptions {
@@ -119,12 +161,16 @@ pub struct RolledBack {
     pub to: CheckpointId,
     /// What was there before. Nothing for a dry run.
     pub safety_checkpoint: Option<CheckpointId>,
-    /// Each folder, at least one.
+    /// The workspace that it is about; nothing where it is about several folders.
+    pub workspace: Option<WorkspaceId>,
+    /// Each folder, at least one. That of the workspace comes first, and after it those with the memory of its agents.
     pub folders: Vec<FolderRolledBack>,
     /// Plans that it put back, and what of each it took back.
     pub plans: Vec<(String, TakenBack)>,
     /// Plans that work on files which it changed, and stay as they are: their state does not fit their files any more.
     pub plans_left: Vec<String>,
+    /// Parts of the checkpoint that stay as they are.
+    pub left_alone: Vec<LeftAlone>,
     /// Sessions that it put back, where that made a difference.
     pub sessions: Vec<SessionBack>,
     /// Agents that it put back.
@@ -158,7 +204,7 @@ impl RolledBack {
 
     /// Whether it is one of several folders, which go back and forth together.
     pub fn is_together(&self) -> bool {
-        self.record().together.is_some()
+        self.workspace.is_none()
     }
 
     /// Whether there was nothing to do.
@@ -246,7 +292,7 @@ impl CheckpointManager {
 
     fn try_to_roll_back(&self, request: &Request<'_>, progress: &dyn Progress) -> Result<RolledBack, Error> {
         let mut request = request.clone();
-        request.to = self.only_of_here(&request.to, &request.options)?;
+        request.to = self.that_goes_back(&request, &request.to)?.0;
         request.own_run = self.own_run(&request)?;
         if request.own_run.is_some() && request.options.wants(PartKind::Plan) {
             // A step may roll back files; the plan is in the hands of its runner.
@@ -296,7 +342,7 @@ impl CheckpointManager {
     ) -> Result<(), Error> {
         self.renew_limits()?;
         let mut request = request.clone();
-        request.to = self.only_of_here(&request.to, &request.options)?;
+        request.to = self.that_goes_back(&request, &request.to)?.0;
         request.own_run = self.own_run(&request)?;
         // A plan that is run has its files under it, also while somebody only tries.
         let _others = self.hold_others(&mut request, &[])?;
@@ -316,10 +362,27 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<RolledBack, Error> {
         let places = self.scene(request, &mut Vec::new())?.places;
-        let (held, recovered) = self.hold_all(&places, progress)?;
+        let made = self.make_missing(request, &places)?;
+        let is_kept = !request.is_dry() && look.is_none();
+        let done = self.go_held(request, &places, look, progress);
+        if !is_kept || done.is_err() {
+            made.iter().for_each(|made| drop_folders(made));
+        }
+        done
+    }
+
+    /// The same once the folders are there.
+    fn go_held(
+        &self,
+        request: &Request<'_>,
+        places: &[Place],
+        look: Option<&mut dyn FnMut() -> Result<(), Error>>,
+        progress: &dyn Progress,
+    ) -> Result<RolledBack, Error> {
+        let (held, recovered) = self.hold_all(places, progress)?;
         self.still_answers(request)?;
         // Somebody may have purged something of it before it was held.
-        let to = self.only_of_here(&self.checkpoint(request.to.id)?, &request.options)?;
+        let (to, mut left_alone) = self.that_goes_back(request, &self.checkpoint(request.to.id)?)?;
         let request = &Request { to, ..request.clone() };
         let mut warnings = Vec::new();
         let scene = self.scene(request, &mut warnings)?;
@@ -330,11 +393,14 @@ impl CheckpointManager {
         // SAFETY and PLAN. Neither touches a folder, so both are kept by one flush, once it is known that the plan can be carried out.
         let writer = self.store.writer()?;
         self.capture(&mut members, &writer, progress)?;
+        let leaving = self.leave_memory(request, &scene, &mut members, &writer)?;
         let caches: Vec<_> = members.iter_mut().map(|member| member.captured.cache.take()).collect();
         let mut safety = self.safety_for(request, &scene, &members, &writer)?;
         safety.warnings.extend(passed_over);
+        leaving.renumber(&mut records, &mut members);
+        left_alone.extend(leaving.told);
         let mut going = self.prepare_all(request, &members, &records, (&safety, &writer))?;
-        let mut done = told(request, &going, warnings, recovered);
+        let mut done = RolledBack { left_alone, ..told(request, &going, warnings, recovered) };
         if request.is_dry() {
             return Ok(done);
         }
@@ -361,6 +427,62 @@ impl CheckpointManager {
         done.waiting = carried.waiting;
         done.warnings.extend(carried.warnings);
         Ok(done)
+    }
+
+    /// A checkpoint without what does not go back here, and what of it is left alone: of several folders, plans that were applied, with
+    /// their sandboxes.
+    fn that_goes_back(
+        &self,
+        request: &Request<'_>,
+        to: &Checkpoint,
+    ) -> Result<(Checkpoint, Vec<LeftAlone>), Error> {
+        let options = &request.options;
+        let mut here = self.only_of_here(to, options)?;
+        let mut left = Vec::new();
+        let by_name = options.parts.contains(&PartKind::Plan);
+        if request.alone().is_some() || options.strict == Strict::Yes || by_name {
+            return Ok((here, left));
+        }
+        for part in to.parts.iter().filter(|part| part.kind == PartKind::Plan) {
+            // A plan of another place is not among the parts any more.
+            let Some(record) = self.catalog.plan(&part.key)? else { continue };
+            if guard(&record).is_ok() {
+                continue;
+            }
+            let sandbox = self.sandbox(&record)?.map(|sandbox| sandbox.workspace_id.to_string());
+            let is_of_it =
+                |it: &PartRecord| it == part || sandbox.as_ref().is_some_and(|sandbox| it.key == *sandbox);
+            let before = here.parts.len();
+            here.parts.retain(|it| !is_of_it(it));
+            if options.wants(PartKind::Plan) || here.parts.len() + 1 < before {
+                left.push(LeftAlone::PlanApplied { plan: part.key.clone() });
+            }
+        }
+        Ok((here, left))
+    }
+
+    /// Makes folders again that were deleted: of several folders all, of a workspace those with the memory of its agents.
+    fn make_missing(&self, request: &Request<'_>, places: &[Place]) -> Result<Vec<Vec<PathBuf>>, Error> {
+        let mut made = Vec::new();
+        let own = usize::from(request.alone().is_some());
+        for Place { workspace, .. } in
+            places.iter().skip(own).filter(|_| request.options.strict == Strict::No)
+        {
+            let path = workspace.root_path();
+            let is_sandbox = self.catalog.plan_of_sandbox(workspace.id)?.is_some();
+            // A sandbox lies in the home, which has folders of its own.
+            if is_sandbox || path.symlink_metadata().is_ok() {
+                continue;
+            }
+            match make_folders(path) {
+                Ok(folders) => made.push(folders),
+                Err(error) => {
+                    made.iter().for_each(|made: &Vec<PathBuf>| drop_folders(made));
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(made)
     }
 
     /// The present, as the checkpoint that an undo goes back to.
@@ -419,7 +541,13 @@ impl CheckpointManager {
     /// The records of a rollback, one for each folder, before anything is known about how it goes.
     fn records_of(&self, request: &Request<'_>) -> Result<Vec<Rollback>, Error> {
         if let Some(alone) = request.alone() {
-            return Ok(vec![self.record_of(request, alone, None)?]);
+            let mut records = vec![self.record_of(request, alone, None)?];
+            let together = Some(records[0].id);
+            for id in request.memory_folders() {
+                records[0].together = together;
+                records.push(self.record_of(request, id, together)?);
+            }
+            return Ok(records);
         }
         let together = Some(RollbackId::from_bits(self.environment.new_id()));
         let folders = request.to.parts.iter().filter(|part| part.kind == PartKind::Files);
@@ -436,6 +564,9 @@ impl CheckpointManager {
     ) -> Result<Rollback, Error> {
         let Request { verb, answers, options, to, .. } = request;
         let parts = options.chosen();
+        // Paths are those of the workspace itself.
+        let is_memory = request.alone().is_some_and(|alone| alone != workspace);
+        let paths = if is_memory { Vec::new() } else { options.paths.clone() };
         let implied = match options.paths.is_empty() && parts.is_empty() {
             true => Strategy::Immediate,
             false => Strategy::Selective,
@@ -451,7 +582,7 @@ impl CheckpointManager {
             safety_checkpoint: None,
             strategy: options.strategy.unwrap_or(implied),
             parts,
-            paths: options.paths.clone(),
+            paths,
             state: RollbackState::Applying,
             created_at: self.environment.now(),
             finished_at: None,
@@ -499,9 +630,11 @@ fn told(
         verb: request.verb,
         to: request.to.id,
         safety_checkpoint: None,
+        workspace: request.alone(),
         folders: Vec::new(),
         plans: Vec::new(),
         plans_left: Vec::new(),
+        left_alone: Vec::new(),
         sessions: Vec::new(),
         agents: Vec::new(),
         others: Vec::new(),

@@ -14,7 +14,7 @@ use safepoint_model::progress::Activity;
 use safepoint_model::tree::{Entry, Meta, Node};
 use safepoint_model::{ObjectError, ObjectSink, ObjectSource, Progress, RelPath, change};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Builds everything below a directory entry in a folder. `objects` supplies the captured objects and
 /// receives those read back.
@@ -48,6 +48,44 @@ pub fn build_tree<S: ObjectSink + ObjectSource>(
         }
     }
     built
+}
+
+/// Creates a missing folder and its missing parents, and makes them durable. Returns the created folders,
+/// outermost first. A path whose existing part contains a symbolic link is refused.
+///
+/// # Errors
+/// Fails if a folder cannot be created; those already created are removed again.
+pub fn make_folders(path: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
+    let failed = |source| WorkspaceError::Open { path: path.to_owned(), source };
+    let missing: Vec<&Path> =
+        path.ancestors().take_while(|above| above.symlink_metadata().is_err()).collect();
+    let there = missing.last().and_then(|outermost| outermost.parent()).unwrap_or(path);
+    if there.canonicalize().map_err(failed)? != there {
+        return Err(failed(io::ErrorKind::NotADirectory.into()));
+    }
+    let mut made = Vec::new();
+    for folder in missing.into_iter().rev() {
+        let done = split(folder).and_then(|(above, name)| {
+            linux::make_dir(&above, name)?;
+            made.push(folder.to_owned());
+            linux::sync(linux::open_dir(&above, b".")?)
+        });
+        if let Err(source) = done {
+            drop_folders(&made);
+            return Err(failed(source));
+        }
+    }
+    Ok(made)
+}
+
+/// Removes the folders that [`make_folders`] created, innermost first, while they are empty.
+pub fn drop_folders(made: &[PathBuf]) {
+    for folder in made.iter().rev() {
+        let removed = split(folder).and_then(|(above, name)| linux::remove_dir(&above, name));
+        if removed.is_err() {
+            return;
+        }
+    }
 }
 
 /// Creates a folder and its missing parents.

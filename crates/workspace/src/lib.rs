@@ -34,7 +34,7 @@ mod threads;
 mod write;
 mod writers;
 
-pub use build::build_tree;
+pub use build::{build_tree, drop_folders, make_folders};
 pub use cache::{CacheHead, CacheWriter, NextCache, NoCacheHead, StatCache};
 pub use copy::{Copied, copy_tree, remove_tree};
 pub use error::{Intruder, Obstacle, WorkspaceError};

@@ -172,12 +172,22 @@ pub(crate) fn tell(out: &Printer, created: &Created) {
         if let Some(commit) = commit(checkpoint) {
             out.line(format!("  commit {commit}"));
         }
+        let agents = agents(checkpoint);
+        if checkpoint.workspace_id.is_some() && !agents.is_empty() {
+            out.line(format!("  agents: {}", printable(&agents.join(", "))));
+        }
         if checkpoint.workspace_id.is_some() {
             left_out(out, &created.coverage);
             kept_folder(out, checkpoint);
         }
     }
     tell_upkeep(out, created);
+}
+
+/// The agents that a checkpoint holds.
+pub(crate) fn agents(checkpoint: &Checkpoint) -> Vec<&str> {
+    let agents = checkpoint.parts.iter().filter(|part| part.kind == PartKind::Agent);
+    agents.map(|part| part.key.as_str()).collect()
 }
 
 /// What a checkpoint of several folders holds.

@@ -18,7 +18,7 @@ use safepoint::model::RelPath;
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::rollback::Strategy;
 use safepoint::{
-    CheckpointManager, DryRun, FailedUndo, Filter, RoleFilter, RollbackOptions, Times, Workspace,
+    CheckpointManager, DryRun, FailedUndo, Filter, RoleFilter, RollbackOptions, Strict, Times, Workspace,
 };
 use serde_json::{Value, json};
 
@@ -75,9 +75,10 @@ fn from_anywhere(
     checkpoint: &Checkpoint,
     args: &RollbackArgs,
 ) -> Result<Reply, Problem> {
-    let parts = args.parts.clone();
+    let (parts, strict) = (args.parts.clone(), strict(args));
     let options = RollbackOptions {
         parts,
+        strict,
         ..plain_options(args.dry_run, args.keep_times, args.undo_commands.chosen())
     };
     let options = git::options(args, checkpoint, options)?;
@@ -110,12 +111,17 @@ fn options(
     let paths = args.paths.iter().map(|path| context.surroundings.path_in(workspace, path));
     let paths = paths.collect::<Result<Vec<_>, _>>()?;
     let paths = outermost(paths);
-    let parts = args.parts.clone();
+    let (parts, strict) = (args.parts.clone(), strict(args));
     Ok(RollbackOptions {
         paths,
         parts,
+        strict,
         ..plain_options(args.dry_run, args.keep_times, args.undo_commands.chosen())
     })
+}
+
+fn strict(args: &RollbackArgs) -> Strict {
+    if args.strict { Strict::Yes } else { Strict::No }
 }
 
 /// The paths without those that lie in another one: they come with it.

@@ -41,7 +41,7 @@ pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> 
         out.line(format!("  {} {path} changed all the while it was read", out.colours.yellow("unsettled:")));
     }
     let mut data = json!({ "checkpoint": json::checkpoint_with_coverage(&checkpoint, &coverage) });
-    if checkpoint.workspace_id.is_none() {
+    if checkpoint.workspace_id.is_none() || !folders.is_empty() {
         data["folders"] = json!(folders);
     }
     if args.files && checkpoint.workspace_id.is_some() {
@@ -49,7 +49,8 @@ pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> 
         out.line("");
         entries.iter().for_each(|listed| out.line(entry_line(listed)));
         data["entries"] = entries.iter().map(json::entry).collect::<Value>();
-    } else if args.files {
+    }
+    if args.files {
         for (at, folder) in folders.iter().enumerate() {
             let entries = manager.entries(&folder.alone(&checkpoint))?;
             out.line("");
@@ -68,7 +69,7 @@ fn place(folder: &HeldFolder) -> String {
     }
 }
 
-/// What a checkpoint of many folders is made of, piece by piece.
+/// The folders, plans and agents of a checkpoint: of one of a workspace the memory of its agents.
 fn each_part(out: &Printer, checkpoint: &Checkpoint, folders: &[HeldFolder]) {
     for folder in folders {
         let held = counted(folder.count, "file or folder", "files and folders");
@@ -79,11 +80,13 @@ fn each_part(out: &Printer, checkpoint: &Checkpoint, folders: &[HeldFolder]) {
             out.colours.dim(format!("{held}, {}", size(folder.bytes)))
         ));
     }
-    if checkpoint.workspace_id.is_none() {
-        for part in checkpoint.parts.iter().filter(|it| matches!(it.kind, PartKind::Plan | PartKind::Agent)) {
-            let kind = out.colours.dim(format!("{:<9}", part.kind.as_str()));
-            out.line(format!("  {kind} {}", printable(&part.key)));
-        }
+    let told = |kind| match kind {
+        PartKind::Plan => checkpoint.workspace_id.is_none(),
+        kind => kind == PartKind::Agent,
+    };
+    for part in checkpoint.parts.iter().filter(|part| told(part.kind)) {
+        let kind = out.colours.dim(format!("{:<9}", part.kind.as_str()));
+        out.line(format!("  {kind} {}", printable(&part.key)));
     }
 }
 

@@ -53,6 +53,11 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
         printable(&workspace.name),
         printable(&workspace.root_path().display().to_string())
     ));
+    let agents: Vec<String> =
+        manager.agents_bound_to(workspace.id)?.into_iter().map(|record| record.agent.name).collect();
+    if !agents.is_empty() {
+        out.line(format!("  agents: {}", agents.join(", ")));
+    }
     out.line(format!(
         "  store: {} here; {} for all workspaces in {}",
         counted(total, "checkpoint", "checkpoints"),
@@ -64,6 +69,7 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
     }
     Ok(Reply::done(json!({
         "workspace": json::workspace(workspace),
+        "agents": agents,
         "verdict": verdict,
         "covered": status.base.is_some() && status.changes.is_empty() && status.uncovered.is_empty(),
         "base": status.base.as_ref().map(json::checkpoint),

@@ -135,6 +135,9 @@ pub(crate) fn rollback(done: &RolledBack, dry_run: DryRun, plan: Option<PlanStat
             })
         }),
         "plans_left": done.plans_left,
+        "agents": done.agents,
+        "memory": folders(done.folders.iter().skip(1)),
+        "left_alone": done.left_alone,
         "undone": done.undone,
         "effects_not_undone": done.effects_not_undone,
         "verified": done.verified,
@@ -150,21 +153,6 @@ fn rollback_together(done: &RolledBack, dry_run: DryRun) -> Value {
     let sum = |count: fn(&Outline) -> u64| -> u64 {
         done.folders.iter().map(|folder| count(&folder.outline)).sum()
     };
-    let folders: Vec<Value> = done
-        .folders
-        .iter()
-        .map(|FolderRolledBack { record, outline, .. }| {
-            json!({
-                "id": record.id,
-                "workspace_id": record.workspace_id,
-                "restored_files_count": outline.restored,
-                "removed_files_count": outline.removed,
-                "changed_paths": outline.paths,
-                "blocked": outline.blocked,
-                "rescued": record.rescued,
-            })
-        })
-        .collect();
     let git = done.folders.iter().filter_map(|folder| {
         let mut told = git_moved(folder.git.as_ref()?);
         told["workspace_id"] = json!(folder.record.workspace_id);
@@ -179,10 +167,11 @@ fn rollback_together(done: &RolledBack, dry_run: DryRun) -> Value {
         "parts": done.record().parts,
         "restored_files_count": sum(|outline| outline.restored),
         "removed_files_count": sum(|outline| outline.removed),
-        "together": folders,
+        "together": folders(done.folders.iter()),
         "plans": done.plans.iter().map(|(id, _)| id).collect::<Vec<_>>(),
         "plans_left": done.plans_left,
         "agents": done.agents,
+        "left_alone": done.left_alone,
         "sessions": done.sessions.iter().map(session_back).collect::<Value>(),
         "git": git.collect::<Value>(),
         "undone": done.undone,
@@ -190,6 +179,22 @@ fn rollback_together(done: &RolledBack, dry_run: DryRun) -> Value {
         "verified": done.verified,
         "waiting": done.waiting,
     })
+}
+
+/// What was done in each folder.
+fn folders<'a>(folders: impl Iterator<Item = &'a FolderRolledBack>) -> Value {
+    let shape = |FolderRolledBack { record, outline, .. }: &FolderRolledBack| {
+        json!({
+            "id": record.id,
+            "workspace_id": record.workspace_id,
+            "restored_files_count": outline.restored,
+            "removed_files_count": outline.removed,
+            "changed_paths": outline.paths,
+            "blocked": outline.blocked,
+            "rescued": record.rescued,
+        })
+    };
+    folders.map(shape).collect()
 }
 
 fn session_back(back: &SessionBack) -> Value {

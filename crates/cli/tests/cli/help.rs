@@ -182,6 +182,8 @@ fn rollback_explains_how_a_checkpoint_is_named() {
           --path <PATH>          Only this path. Can be given again
           --part <PART>          Only this part: files, plan, agent, session (its record), or git (its
                                  branch, HEAD and index)
+          --strict               With several folders: refuse where a plan was applied or a folder is
+                                 missing
           --dry-run              Show what would happen, and change nothing
           --keep-times           Give restored files the time they had; otherwise it is the present, so
                                  that build tools notice

@@ -228,6 +228,7 @@ fn rollback_and_dry_run() {
       "command": "rollback",
       "data": {
         "rollback": {
+          "agents": [],
           "answers": null,
           "blocked": [],
           "changed_meanwhile": [],
@@ -250,6 +251,8 @@ fn rollback_and_dry_run() {
           "from": "01KG9YS9EGCQT0DH2X3200JHAF",
           "git": null,
           "id": null,
+          "left_alone": [],
+          "memory": [],
           "parts": [],
           "paths": [],
           "plan": null,
@@ -282,6 +285,7 @@ fn rollback_and_dry_run() {
       "command": "rollback",
       "data": {
         "rollback": {
+          "agents": [],
           "answers": null,
           "blocked": [],
           "changed_meanwhile": [],
@@ -304,6 +308,8 @@ fn rollback_and_dry_run() {
           "from": "01KG9YS9EGCQT0DH2X3200JHAF",
           "git": null,
           "id": "01KG9YWWP02J59EP1NVRE9ENPE",
+          "left_alone": [],
+          "memory": [],
           "parts": [],
           "paths": [],
           "plan": null,
@@ -345,6 +351,7 @@ fn status_and_diff() {
     {
       "command": "status",
       "data": {
+        "agents": [],
         "base": {
           "commit_message": null,
           "commit_sha": null,

@@ -167,6 +167,7 @@ fn the_whole_answer() {
         ],
         "exit_status": 3,
         "rollback": {
+          "agents": [],
           "answers": null,
           "blocked": [],
           "changed_meanwhile": [],
@@ -181,6 +182,8 @@ fn the_whole_answer() {
           "from": "01KG9YV2300QJS22HDXJ4G4Q61",
           "git": null,
           "id": "01KG9YV50RXHKZH4X2XVXK4NAY",
+          "left_alone": [],
+          "memory": [],
           "parts": [],
           "paths": [],
           "plan": null,

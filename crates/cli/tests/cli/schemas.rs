@@ -161,7 +161,7 @@ fn every_answer_fits_its_schema() {
 fn wholes(judge: &mut Judge, sandbox: &Sandbox) {
     sandbox.write("../agent/memory/note", "remember");
     for line in [
-        "agent register claude --memory ../agent/memory --config ../agent/missing.json",
+        "agent register claude --memory ../agent/memory --config ../agent/missing.json --workspace .",
         "agent set claude model \"large\"",
         "agent list",
         "agent show claude",

@@ -50,6 +50,63 @@ fn an_agent_is_bound_to_a_folder_and_to_another_one() {
 }
 
 #[test]
+fn a_folder_goes_back_with_the_memory_of_its_agents() {
+    let sandbox = world();
+    sandbox.run(&["agent", "register", "claude", "--memory", "../agent/memory", "--workspace", "."]);
+    let told = sandbox.run(&["create", "-m", "with"]);
+    assert!(told.contains("  agents: claude\n"), "{told}");
+    let told = sandbox.run(&["show", "with"]);
+    assert!(
+        told.contains("  folder    $T/agent/memory  1 file or folder, 8 B\n  agent     claude\n"),
+        "{told}"
+    );
+    assert!(sandbox.run(&["status"]).contains("  agents: claude\n"));
+    assert_eq!(data(&sandbox, &["status"])["agents"][0], "claude");
+    sandbox.write("../agent/memory/notes.md", "forgotten");
+    let told = sandbox.run(&["rollback", "with"]);
+    assert!(told.contains("  $T/agent/memory  1 put back, 0 removed\n  agents put back: claude\n"), "{told}");
+    assert_eq!(sandbox.read("../agent/memory/notes.md"), "remember");
+    sandbox.run(&["undo"]);
+    assert_eq!(sandbox.read("../agent/memory/notes.md"), "forgotten");
+    // It was captured elsewhere since, and is taken by name.
+    sandbox.write("../agent/memory/notes.md", "learned elsewhere");
+    sandbox.run(&["create", "--scope", "agent", "--agent", "claude"]);
+    let told = sandbox.run(&["rollback", "with"]);
+    let left = "warning: $T/agent/memory was changed outside of this workspace (checkpoint ";
+    assert!(told.contains(left) && told.ends_with("--- exit 0\n"), "{told}");
+    let done = data(&sandbox, &["rollback", "with", "--dry-run"]);
+    assert_eq!(done["rollback"]["left_alone"][0]["reason"], "changed_elsewhere");
+    assert_eq!(sandbox.read("../agent/memory/notes.md"), "learned elsewhere");
+    let done = data(&sandbox, &["rollback", "with", "--part", "agent"]);
+    assert_eq!(done["rollback"]["memory"][0]["restored_files_count"], 1);
+    assert_eq!(sandbox.read("../agent/memory/notes.md"), "remember");
+}
+
+#[test]
+fn a_plan_that_was_applied_refuses_everything_with_strict_alone() {
+    let sandbox = world();
+    sandbox.write("work.toml", "title = 'Work'\nid = 'work'\n[[step]]\nid = 'one'\n");
+    sandbox.run(&["plan", "new", "work.toml"]);
+    let all = data(&sandbox, &["create", "--scope", "framework"]);
+    let id = all["checkpoint"]["id"].as_str().unwrap();
+    sandbox.run(&["plan", "step", "start", "work", "one"]);
+    sandbox.run(&["plan", "step", "finish", "work", "one"]);
+    sandbox.run(&["plan", "apply", "work"]);
+    sandbox.write("notes.txt", "late");
+    fs::remove_dir_all(sandbox.path("other")).unwrap();
+    let told = sandbox.run(&["rollback", id, "--strict"]);
+    assert!(told.ends_with("--- exit 12\n"), "{told}");
+    assert_eq!(sandbox.read("notes.txt"), "late");
+    let told = sandbox.run(&["rollback", id]);
+    assert!(told.contains("warning: plan work was applied and stays as it is\n"), "{told}");
+    assert!(told.ends_with("--- exit 0\n"), "{told}");
+    assert_eq!(
+        (sandbox.read("notes.txt").as_str(), sandbox.read("../other/file").as_str()),
+        ("good\n", "other")
+    );
+}
+
+#[test]
 fn agents_are_registered_shown_set_and_removed() {
     let sandbox = world();
     assert_snapshot!(sandbox.run(&["agent", "list"]), @r"

@@ -95,6 +95,11 @@ fn the_result_of_a_plan_with_any_call_failing_is_there_or_not() {
 }
 
 #[test]
+fn rollback_with_bound_memory_with_any_call_failing_is_old_or_new() {
+    check(Act::RollbackBound);
+}
+
+#[test]
 fn rollback_of_everything_with_any_call_failing_is_old_or_new_everywhere() {
     check(Act::RollbackTogether);
 }

@@ -105,6 +105,11 @@ fn the_result_of_a_plan_whose_taking_over_is_killed_anywhere_is_there_or_not() {
 }
 
 #[test]
+fn rollback_with_bound_memory_killed_anywhere_is_old_or_new() {
+    check(Act::RollbackBound, "");
+}
+
+#[test]
 fn rollback_of_everything_killed_anywhere_is_old_or_new_everywhere() {
     check(Act::RollbackTogether, "");
 }

@@ -91,6 +91,11 @@ fn the_result_of_a_plan_after_a_power_cut_is_there_or_not() {
 }
 
 #[test]
+fn rollback_with_bound_memory_after_a_power_cut_is_old_or_new() {
+    check(Act::RollbackBound);
+}
+
+#[test]
 fn rollback_of_everything_after_a_power_cut_is_old_or_new_everywhere() {
     check(Act::RollbackTogether);
 }

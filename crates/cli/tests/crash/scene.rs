@@ -32,6 +32,8 @@ pub(crate) enum Act {
     ApplyPlan,
     /// Of two workspaces, an agent and a plan, as one.
     RollbackTogether,
+    /// Of a workspace and the memory of an agent that is bound to it.
+    RollbackBound,
     /// With branch and index of the repository around.
     HardReset,
     /// Of all of the repository's folder, and nothing else.
@@ -52,7 +54,7 @@ impl Act {
     /// What is laid out anew for every point.
     fn folders(self) -> &'static [&'static str] {
         match self {
-            Act::RollbackTogether => &["home", "project", "second", "agent"],
+            Act::RollbackTogether | Act::RollbackBound => &["home", "project", "second", "agent"],
             _ => &["home", "project"],
         }
     }
@@ -312,6 +314,15 @@ impl Scene {
         }
         let mut others = Vec::new();
         let first = match act {
+            Act::RollbackBound => {
+                put(folder, "second/file", "second");
+                put(folder, "agent/memory", "remember");
+                put(folder, "agent/sibling", "somebody else's");
+                manager.register_agent_at("claude", &[], &[folder.join("agent/memory")], &project).unwrap();
+                manager.set_agent("claude", "model", "then".into()).unwrap();
+                others = OTHERS.map(|name| image(&folder.join(name))).to_vec();
+                manager.create(&workspace, &options, &Silent).unwrap().checkpoint.id
+            }
             Act::RollbackTogether => {
                 put(folder, "second/file", "second");
                 put(folder, "agent/memory", "remember");
@@ -354,6 +365,10 @@ impl Scene {
         if act == Act::RollbackTogether {
             put(folder, "second/file", "broken");
             put(folder, "second/new", "new");
+            put(folder, "agent/memory", "forgotten");
+            manager.set_agent("claude", "model", "now".into()).unwrap();
+        }
+        if act == Act::RollbackBound {
             put(folder, "agent/memory", "forgotten");
             manager.set_agent("claude", "model", "now".into()).unwrap();
         }
@@ -454,7 +469,9 @@ impl Scene {
     pub(crate) fn verb(&self) -> Program {
         match self.act {
             Act::Create | Act::Migrate => self.command(&["create", "-m", "second"]),
-            Act::Rollback | Act::RollbackMany | Act::RollbackPlan => self.command(&["rollback", "@"]),
+            Act::Rollback | Act::RollbackMany | Act::RollbackPlan | Act::RollbackBound => {
+                self.command(&["rollback", "@"])
+            }
             Act::RollbackTogether => self.command(&["rollback", &self.target.to_string()]),
             Act::CorrectPlan => self.command(&["plan", "correct", PLAN, "--mode", "revert"]),
             Act::ApplyPlan => self.command(&["plan", "apply", PLAN]),

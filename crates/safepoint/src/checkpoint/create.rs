@@ -141,8 +141,8 @@ impl Subject {
 /// So often the plans of a folder may go on while it is captured. After that it is captured without them.
 const TRIES: usize = 4;
 
-/// Whether the plans that work in a folder are captured with it.
-#[derive(Clone, Copy)]
+/// Whether the plans that work in a folder and the agents that are bound to it are captured with it.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Companions {
     Taken,
     Left,
@@ -189,12 +189,15 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
         let mut tries = 0;
+        let is_urgent = options.urgency == Urgency::Emergency && subject.alone().is_some();
         let act = || loop {
             tries += 1;
             let companions = if tries < TRIES { Companions::Taken } else { Companions::Left };
             match self.create_once(subject, options, (version, companions), progress) {
                 // A plan that works in the folder went on meanwhile.
                 Err(Error::PlanChanged { id }) if tries < TRIES && options.plan_id.as_ref() != Some(&id) => {}
+                // In an emergency the files count: whatever is wrong with plans and memory does not stop them.
+                Err(_) if tries < TRIES && is_urgent && !progress.interrupted() => tries = TRIES - 1,
                 other => break other,
             }
         };
@@ -217,7 +220,12 @@ impl CheckpointManager {
         (version, companions): (Option<u64>, Companions),
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
-        let agents = self.agents_of(subject)?;
+        let agents = match (companions, &options.plan_id) {
+            (Companions::Taken, None) => self.agents_of(subject)?,
+            // A checkpoint of a plan holds the plan and its files.
+            _ if subject.alone().is_some() => Vec::new(),
+            _ => self.agents_of(subject)?,
+        };
         let places = self.places(subject, &agents)?;
         let (held, recovered) = self.hold_all_for(&places.all, options.urgency, progress)?;
         let writer = self.store.writer()?;
@@ -229,7 +237,8 @@ impl CheckpointManager {
             plans.extend(others.filter(|plan| options.plan_id.as_ref() != Some(&plan.plan.id)));
         }
         let foreign = &recovered.foreign;
-        let ground = Ground { places: &places.all, held: &held, urgency: options.urgency, foreign };
+        let (alone, urgency) = (subject.alone(), options.urgency);
+        let ground = Ground { places: &places.all, held: &held, urgency, foreign, alone };
         let mut checkpoint = self.blank_as(subject, options)?;
         for plan in plans.iter().take(named).filter(|_| subject.alone().is_some()) {
             if Some(self.place_of(plan)?.id) != subject.alone() {
@@ -246,7 +255,7 @@ impl CheckpointManager {
             members.push(Member::new(SessionPart { manager: self, now, back: None }, 0, None));
         }
         for record in agents {
-            members.push(Member::new(AgentPart { manager: self, now: record.agent }, 0, None));
+            members.push(Member::new(AgentPart { manager: self, now: record.agent, bind: None }, 0, None));
         }
         self.capture(&mut members, &writer, progress)?;
         let caches: Vec<_> = members.iter_mut().map(|member| member.captured.cache.take()).collect();
@@ -274,11 +283,9 @@ impl CheckpointManager {
         caches.into_iter().for_each(|mut cache| self.keep_cache(&checkpoint, &mut cache));
         let coverage = covered_by(&members, subject);
         drop(members);
-        let not_in_git = match places.all.as_slice() {
-            [place] if subject.alone().is_some() => {
-                self.commit_to_git(&place.workspace, options.git, &mut checkpoint, progress)
-            }
-            _ => Vec::new(),
+        let not_in_git = match places.all.first().filter(|_| subject.alone().is_some()) {
+            Some(place) => self.commit_to_git(&place.workspace, options.git, &mut checkpoint, progress),
+            None => Vec::new(),
         };
         let (pruned, warnings) = (Vec::new(), Vec::new());
         Ok(Created { checkpoint, coverage, pruned, warnings, not_in_git, recovered })
@@ -291,18 +298,22 @@ impl CheckpointManager {
         urgency: Urgency,
         progress: &dyn Progress,
     ) -> Result<(Vec<Held>, Recovery), Error> {
-        let mut all = Vec::new();
+        let mut all: Vec<(usize, Held)> = Vec::new();
         let mut recovered = Recovery::default();
-        for place in places {
+        // In the order of their ids, so that two processes never wait for each other.
+        let mut ordered: Vec<(usize, &Place)> = places.iter().enumerate().collect();
+        ordered.sort_by_key(|(_, place)| place.workspace.id);
+        for (at, place) in ordered {
             let held = self.hold(&place.workspace)?;
             let mut one = self.recover_held(&place.workspace, &held.root, progress)?;
             if urgency == Urgency::Ordinary {
                 one = one.refuse_foreign(&place.workspace)?;
             }
             recovered.join(one);
-            all.push(held);
+            all.push((at, held));
         }
-        Ok((all, recovered))
+        all.sort_by_key(|(at, _)| *at);
+        Ok((all.into_iter().map(|(_, held)| held).collect(), recovered))
     }
 
     /// The same for what may not go on in a folder that another home left half-way.
@@ -317,7 +328,7 @@ impl CheckpointManager {
     /// The agents that belong to a subject.
     fn agents_of(&self, subject: &Subject) -> Result<Vec<AgentRecord>, Error> {
         match subject {
-            Subject::Workspace(_) => Ok(Vec::new()),
+            Subject::Workspace(id) => self.agents_bound_to(*id),
             Subject::Agent(name) => Ok(vec![self.agent(name)?]),
             Subject::Framework => self.agents(),
         }
@@ -355,20 +366,19 @@ impl CheckpointManager {
         for (at, (place, held)) in ground.places.iter().zip(ground.held).enumerate() {
             let config = self.config_at(Some(&held.root), broken)?;
             let mut files = place.part(self, held, config.excludes);
-            files.is_asked_for = true;
+            files.is_asked_for = at == 0 || ground.alone.is_none();
             files.is_mixed = !ground.foreign.is_empty();
-            said.label = said.label.or(config.label);
+            said.label = said.label.or(config.label.filter(|_| at == 0 || ground.alone.is_none()));
             said.passed_over.extend(config.passed_over);
-            let capture = match place.workspace.kind {
-                WorkspaceKind::Project => config.git,
-                WorkspaceKind::Agent => GitCapture::None,
-            };
+            let is_project =
+                place.workspace.kind == WorkspaceKind::Project && (at == 0 || ground.alone.is_none());
+            let capture = if is_project { config.git } else { GitCapture::None };
             let folder = GitFolderPart { files: files.git_folder(), capture, replaced: None };
             let git = GitPart { manager: self, workspace: &place.workspace, capture, moving: None };
             members.push(Member::new(files, at, None));
             members.push(Member::new(folder, at, None));
             members.push(Member::new(git, at, None));
-            if place.workspace.kind == WorkspaceKind::Project {
+            if is_project {
                 let outside = self.outside_found(&place.workspace)?;
                 members.extend(outside.into_iter().map(|part| Member::new(part, at, None)));
             }
@@ -453,8 +463,7 @@ impl CheckpointManager {
     ) -> Result<Option<ObjectId>, Error> {
         let parent = parent.map(|id| self.catalog.checkpoint(id)).transpose()?.flatten();
         Ok(parent.and_then(|parent| {
-            let part = if is_together(&parent) { files_of(&parent, workspace) } else { files_part(&parent) };
-            part.map(|part| part.document)
+            files_of(&parent, workspace).or_else(|| files_part(&parent)).map(|part| part.document)
         }))
     }
 
@@ -554,6 +563,8 @@ struct Ground<'m> {
     urgency: Urgency,
     /// Rollbacks that another home left half-way there.
     foreign: &'m [RollbackId],
+    /// The workspace that it is of; it is the first of the places.
+    alone: Option<WorkspaceId>,
 }
 
 /// What the settings of the folders say about a checkpoint.
@@ -566,8 +577,10 @@ struct Said {
 /// What was left out. Of several folders only what was left out against our will: what is not an agent's is not ours to tell about.
 fn covered_by(members: &[Member<'_>], subject: &Subject) -> Coverage {
     let mut all = Coverage::default();
-    for Coverage { skipped, unsettled } in members.iter().map(|member| &member.captured.coverage) {
-        let told = skipped.iter().filter(|skipped| subject.alone().is_some() || skipped.why.is_lack());
+    for member in members {
+        let Coverage { skipped, unsettled } = &member.captured.coverage;
+        let is_own = subject.alone().is_some() && member.folder == 0;
+        let told = skipped.iter().filter(|skipped| is_own || skipped.why.is_lack());
         all.skipped.extend(told.cloned());
         all.unsettled.extend(unsettled.iter().cloned());
     }
@@ -579,5 +592,19 @@ pub(crate) fn files_part(checkpoint: &Checkpoint) -> Option<&PartRecord> {
     if is_together(checkpoint) {
         return None;
     }
-    checkpoint.parts.iter().find(|part| part.kind == PartKind::Files)
+    let own = checkpoint.workspace_id.and_then(|id| files_of(checkpoint, id));
+    // What a plan made is put into the project under the id of its sandbox.
+    own.or_else(|| checkpoint.parts.iter().find(|part| part.kind == PartKind::Files))
+}
+
+/// The folders outside of a workspace that hold the memory of agents bound to it, in the order of their ids.
+pub(crate) fn memory_parts(checkpoint: &Checkpoint) -> Vec<(WorkspaceId, &PartRecord)> {
+    let own = files_part(checkpoint);
+    let files = checkpoint.parts.iter().filter(|part| part.kind == PartKind::Files && Some(*part) != own);
+    let mut folders: Vec<_> = files
+        .filter(|_| !is_together(checkpoint))
+        .filter_map(|part| Some((part.key.parse().ok()?, part)))
+        .collect();
+    folders.sort_unstable_by_key(|(id, _)| *id);
+    folders
 }

@@ -65,12 +65,18 @@ impl CheckpointManager {
     /// When it is one of a workspace and holds no files, or a document is missing or damaged.
     pub fn coverage(&self, checkpoint: &Checkpoint) -> Result<Coverage, Error> {
         let _using = self.store.using()?;
-        if !is_together(checkpoint) {
-            return Ok(self.snapshot_of(checkpoint)?.coverage);
-        }
-        let mut all = Coverage::default();
+        let mut all = match is_together(checkpoint) {
+            true => Coverage::default(),
+            false => self.snapshot_of(checkpoint)?.coverage,
+        };
+        let own = files_part(checkpoint);
         for part in checkpoint.parts.iter().filter(|part| part.kind == PartKind::Files) {
-            let one = files::snapshot(&self.store, part.document)?.coverage;
+            if Some(part) == own {
+                continue;
+            }
+            let mut one = files::snapshot(&self.store, part.document)?.coverage;
+            // What lies beside the memory of an agent is not the agent's.
+            one.skipped.retain(|skipped| own.is_none() || skipped.why.is_lack());
             all.skipped.extend(one.skipped);
             all.unsettled.extend(one.unsettled);
         }

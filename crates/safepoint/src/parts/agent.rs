@@ -7,7 +7,7 @@ use crate::{CheckpointManager, Error};
 use safepoint_catalog::Transaction;
 use safepoint_model::agent::Agent;
 use safepoint_model::checkpoint::PartKind;
-use safepoint_model::{ObjectId, Progress, Timestamp, document};
+use safepoint_model::{ObjectId, Progress, Timestamp, WorkspaceId, document};
 use safepoint_store::Writer;
 
 /// An agent, as a part.
@@ -15,6 +15,8 @@ pub(crate) struct AgentPart<'m> {
     pub(crate) manager: &'m CheckpointManager,
     /// As it is. One that is not registered any more is what the checkpoint says of it.
     pub(crate) now: Agent,
+    /// The workspace to bind it to where it is not registered any more.
+    pub(crate) bind: Option<WorkspaceId>,
 }
 
 impl Part for AgentPart<'_> {
@@ -37,7 +39,7 @@ impl Part for AgentPart<'_> {
         writer: &Writer<'_>,
     ) -> Result<Box<dyn Prepared + 'p>, Error> {
         let then = Agent::load(writer, target)?;
-        Ok(Box::new(AgentRollback { then, at: self.manager.environment.now() }))
+        Ok(Box::new(AgentRollback { then, at: self.manager.environment.now(), bind: self.bind }))
     }
 
     fn resume<'p>(&'p self, _: Left) -> Result<Box<dyn Prepared + 'p>, Error> {
@@ -49,6 +51,7 @@ impl Part for AgentPart<'_> {
 struct AgentRollback {
     then: Agent,
     at: Timestamp,
+    bind: Option<WorkspaceId>,
 }
 
 impl Prepared for AgentRollback {
@@ -57,6 +60,9 @@ impl Prepared for AgentRollback {
     }
 
     fn publish(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
-        Ok(transaction.save_agent(&self.then, "rolled back", self.at)?)
+        let name = &self.then.name;
+        let bind = self.bind.filter(|_| transaction.agent(name).is_ok_and(|known| known.is_none()));
+        transaction.save_agent(&self.then, "rolled back", self.at)?;
+        Ok(bind.map_or(Ok(()), |workspace| transaction.bind_agent(name, workspace, self.at))?)
     }
 }

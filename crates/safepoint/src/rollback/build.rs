@@ -1,6 +1,7 @@
 //! BUILD: the files of a checkpoint in a folder of their own, elsewhere. The home is only read, so that this works where it cannot be
 //! written.
 
+use crate::checkpoint::create::files_part;
 use crate::parts::files::snapshot;
 use crate::{CheckpointManager, Error};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
@@ -29,8 +30,10 @@ impl CheckpointManager {
     /// When something is in the folder, it cannot be written, the checkpoint holds no files, or something of it is missing or damaged.
     pub fn build(&self, checkpoint: &Checkpoint, to: &Path, progress: &dyn Progress) -> Result<Built, Error> {
         let _using = self.store.using()?;
-        let parts: Vec<&PartRecord> =
-            checkpoint.parts.iter().filter(|part| part.kind == PartKind::Files).collect();
+        let parts: Vec<&PartRecord> = match files_part(checkpoint) {
+            Some(own) => vec![own],
+            None => checkpoint.parts.iter().filter(|part| part.kind == PartKind::Files).collect(),
+        };
         if std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(Error::NotEmpty { path: to.to_owned() });
         }

@@ -34,7 +34,9 @@ pub(crate) struct Scene {
     /// Plans as they are, and the document that each goes back to.
     pub(crate) plans: Vec<(PlanRecord, ObjectId)>,
     /// Agents as they are, and the document that each goes back to.
-    agents: Vec<(Agent, ObjectId)>,
+    pub(super) agents: Vec<(Agent, ObjectId)>,
+    /// Agents of a workspace, as the checkpoint holds them.
+    pub(super) bound: Vec<AgentRecord>,
     /// The session as it is, and the document that it goes back to.
     session: Option<(Session, ObjectId)>,
 }
@@ -44,6 +46,13 @@ pub(crate) struct Ground<'m> {
     pub(crate) request: &'m Request<'m>,
     pub(crate) held: &'m [Held],
     pub(crate) progress: &'m dyn Progress,
+}
+
+impl Ground<'_> {
+    /// Whether a folder holds the memory of agents of the one workspace that the rollback is about.
+    fn is_memory(&self, at: usize) -> bool {
+        at > 0 && self.request.alone().is_some()
+    }
 }
 
 impl CheckpointManager {
@@ -71,7 +80,7 @@ impl CheckpointManager {
         let workspace = self.workspace(alone)?;
         let target = self.target_part(alone, request)?;
         let missing = |part: &&PartKind| match part {
-            PartKind::Agent => true,
+            PartKind::Agent => is_together(&request.to) || request.to.count(PartKind::Agent) == 0,
             PartKind::Plan => request.to.count(PartKind::Plan) == 0,
             _ => false,
         };
@@ -80,7 +89,11 @@ impl CheckpointManager {
         }
         let target = request.options.wants(PartKind::Files).then_some(target.document);
         let place = Place { workspace, only: None, leave: Vec::new() };
-        Ok(Scene { places: vec![place], targets: vec![target], ..Scene::default() })
+        let mut scene = Scene { places: vec![place], targets: vec![target], ..Scene::default() };
+        if request.takes_memory() {
+            self.add_memory(request, &mut scene)?;
+        }
+        Ok(scene)
     }
 
     /// What the checkpoint holds of a workspace, if it may be put back there.
@@ -179,6 +192,10 @@ impl CheckpointManager {
             let (files, capture, passed) = self.files_to_go_back(ground, &scene.places[at], at)?;
             passed_over.extend(passed);
             lacking.extend(files.capabilities.warnings());
+            if ground.is_memory(at) {
+                members.push(Member::new(files, at, scene.targets[at]));
+                continue;
+            }
             let git =
                 self.plan_git_of(ground.request, files.workspace, record.id, ground.progress, &mut said)?;
             let workspace = files.workspace;
@@ -214,7 +231,9 @@ impl CheckpointManager {
         files.times = options.times;
         files.covered = self.covered(place.workspace.id, *answers)?;
         files.access = self.access_of(to.id)?;
-        files.chosen.clone_from(&options.paths);
+        if !ground.is_memory(at) {
+            files.chosen.clone_from(&options.paths);
+        }
         files.taking = *taking;
         // A path that was put back once and is gone again by the time of the undo is no mistake of the user's.
         files.absent = if *verb == Verb::Rollback { Absent::Refused } else { Absent::Fine };
@@ -305,7 +324,11 @@ impl CheckpointManager {
             members.push(Member::new(session, 0, Some(target)));
         }
         for (now, target) in scene.agents.iter().cloned() {
-            members.push(Member::new(AgentPart { manager: self, now }, 0, Some(target)));
+            members.push(Member::new(
+                AgentPart { manager: self, now, bind: request.alone() },
+                0,
+                Some(target),
+            ));
         }
         if let Some(taking) = request.taking {
             members.push(Member::new(TakingPart(taking), 0, Some(request.to.integrity)));

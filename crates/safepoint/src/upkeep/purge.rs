@@ -2,7 +2,7 @@
 
 use crate::checkpoint::create::files_part;
 use crate::checkpoint::records::tombstone;
-use crate::folders::files_of;
+use crate::folders::{files_of, is_together};
 use crate::parts::files::keep_document;
 use crate::upkeep::Thoroughness;
 use crate::{CheckpointManager, Error};
@@ -71,8 +71,7 @@ impl CheckpointManager {
         for checkpoint in self.catalog.checkpoints(&filter)? {
             let part = match checkpoint.workspace_id {
                 Some(id) if id == workspace.id => files_part(&checkpoint),
-                Some(_) => None,
-                None => files_of(&checkpoint, workspace.id),
+                _ => files_of(&checkpoint, workspace.id),
             };
             let Some(part) = part else { continue };
             let rewritten = match known.get(&part.document) {
@@ -168,7 +167,10 @@ fn purged(
     let parts: Vec<PartRecord> = checkpoint.parts.iter().map(other).collect();
     let integrity = document::store(writer, &Manifest::new(parts.clone()))?;
     let mut files = checkpoint.files;
-    files.count = files.count.saturating_sub(rewritten.count);
-    files.bytes = files.bytes.saturating_sub(rewritten.bytes);
+    // The memory of agents does not count among the files of a workspace.
+    if is_together(checkpoint) || files_part(checkpoint) == Some(from) {
+        files.count = files.count.saturating_sub(rewritten.count);
+        files.bytes = files.bytes.saturating_sub(rewritten.bytes);
+    }
     Ok(Purged { integrity, parts, files })
 }

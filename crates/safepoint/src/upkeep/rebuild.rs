@@ -89,6 +89,8 @@ struct Work {
     plans: BTreeMap<String, (Plan, WorkspaceId, u64)>,
     sessions: BTreeMap<String, SessionDocument>,
     agents: BTreeMap<String, Agent>,
+    /// The workspace that each agent was bound to last.
+    bindings: BTreeMap<String, WorkspaceId>,
 }
 
 impl CheckpointManager {
@@ -290,6 +292,9 @@ impl CheckpointManager {
                 }
                 PartKind::Agent => {
                     let agent = Agent::load(&self.store, part.document)?;
+                    // A checkpoint of a workspace holds the agents that are bound to it.
+                    let bound = checkpoint.workspace_id;
+                    work.bindings.extend(bound.map(|workspace| (agent.name.clone(), workspace)));
                     work.agents.insert(agent.name.clone(), agent);
                 }
                 PartKind::Files | PartKind::Git | PartKind::GitFolder | PartKind::Outside(_) => {}
@@ -322,6 +327,10 @@ impl CheckpointManager {
         for agent in work.agents.values() {
             if transaction.agent(&agent.name)?.is_none() {
                 transaction.save_agent(agent, "repaired", at)?;
+                if let Some(workspace) = work.bindings.get(&agent.name) {
+                    let workspace = work.homes.get(workspace).copied().unwrap_or(*workspace);
+                    transaction.bind_agent(&agent.name, workspace, at)?;
+                }
             }
         }
         let mut heads = BTreeMap::new();

@@ -8,8 +8,8 @@ use safepoint::model::plan::state::PlanState;
 use safepoint::model::rollback::{RollbackState, Strategy};
 use safepoint::{
     Against, CreateOptions, Created, Depth, DryRun, Error, FailedUndo, Failure, FailureKind, Filter,
-    PlanFile, RollbackOptions, RunOptions, Search, Silent, Staged, StagedEnd, Subject, Thoroughness, Trial,
-    TryIn, Until, Workspace,
+    LeftAlone, Merge, PlanFile, RollbackOptions, RunOptions, Search, Silent, Staged, StagedEnd, Strict,
+    Subject, Thoroughness, Trial, TryIn, Until, Workspace,
 };
 use safepoint_testkit::TreeImage;
 use serde_json::json;
@@ -137,6 +137,81 @@ fn everything_goes_back_together_and_so_does_the_undo() {
     assert!(validation.is_valid(), "{validation:?}");
     manager.collect(Thoroughness::Everything, &Silent).unwrap();
     assert!(manager.validate(None, Depth::Deep, &Silent).unwrap().is_valid());
+}
+
+#[test]
+fn a_plan_that_was_applied_is_left_alone_and_everything_else_goes_back() {
+    let world = World::new();
+    let manager = &world.bench.manager;
+    let created = world.create(&Subject::Framework);
+    let then = world.everything();
+    world.disaster();
+    manager.start_step("work", "two", &Silent).unwrap();
+    manager.finish_step("work", "two", None, &Silent).unwrap();
+    manager.apply_plan("work", Merge::default(), &Silent).unwrap();
+    let now = world.everything();
+    let strict = RollbackOptions { strict: Strict::Yes, ..RollbackOptions::default() };
+    let error = manager.rollback(None, created.checkpoint.id, &strict, &Silent).unwrap_err();
+    assert!(matches!(error, Error::PlanApplied { .. }), "{error:?}");
+    assert_all(&world.everything(), &now);
+    let options = RollbackOptions::default();
+    let done = manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap();
+    assert_eq!(done.left_alone, [LeftAlone::PlanApplied { plan: "work".to_owned() }]);
+    assert!(done.plans.is_empty());
+    assert_all(&world.everything(), &then);
+    assert_eq!(manager.plan("work").unwrap().plan.state, PlanState::Applied);
+    manager.undo(None, &options, &Silent).unwrap();
+    assert_all(&world.everything(), &now);
+    // By name it is refused: then it is what was asked for.
+    let plan = RollbackOptions { parts: vec![PartKind::Plan], ..options };
+    let error = manager.rollback(None, created.checkpoint.id, &plan, &Silent).unwrap_err();
+    assert!(matches!(error, Error::PlanApplied { .. }), "{error:?}");
+}
+
+#[test]
+fn the_sandbox_of_a_plan_that_was_applied_is_left_alone() {
+    let world = World::new();
+    let manager = &world.bench.manager;
+    let text = "title = 'Apart'\nid = 'apart'\nsandbox = { kind = 'copy' }\n[[step]]\nid = 'one'\nrun = 'echo apart > apart'\n";
+    let file = PlanFile::parse(text.as_bytes(), None).unwrap();
+    manager.new_plan(&world.bench.workspace, &file.spec).unwrap();
+    manager.start_step("apart", "one", &Silent).unwrap();
+    let created = world.create(&Subject::Framework);
+    manager.finish_step("apart", "one", None, &Silent).unwrap();
+    manager.apply_plan("apart", Merge::default(), &Silent).unwrap();
+    world.disaster();
+    let options = RollbackOptions::default();
+    let done = manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap();
+    assert_eq!(done.left_alone, [LeftAlone::PlanApplied { plan: "apart".to_owned() }]);
+    assert_eq!(done.plans.len(), 1);
+    assert_eq!(world.bench.read("main.rs"), "fn main() {}");
+}
+
+#[test]
+fn a_folder_that_was_deleted_is_made_again() {
+    let world = World::new();
+    let manager = &world.bench.manager;
+    let created = world.create(&Subject::Framework);
+    let then = world.everything();
+    let (second, memory) = (world.others[0].root_path().to_owned(), world.agents.join("memory"));
+    fs::remove_dir_all(&second).unwrap();
+    fs::remove_dir_all(&memory).unwrap();
+    let strict = RollbackOptions { strict: Strict::Yes, ..RollbackOptions::default() };
+    let dry = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
+    manager.rollback(None, created.checkpoint.id, &strict, &Silent).unwrap_err();
+    let shown = manager.rollback(None, created.checkpoint.id, &dry, &Silent).unwrap();
+    assert!(shown.folders.iter().any(|folder| folder.outline.restored > 0));
+    assert!(!second.exists() && !memory.exists(), "neither a refusal nor a dry run makes them");
+    let options = RollbackOptions::default();
+    manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap();
+    assert_all(&world.everything(), &then);
+    // What could not be carried out leaves no empty folder behind.
+    fs::remove_dir_all(&second).unwrap();
+    let blocked = world.others[1].root_path().join("file");
+    fs::remove_file(&blocked).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(&blocked).unwrap();
+    manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap_err();
+    assert!(!second.exists());
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod access;
 mod bench;
+mod bindings;
 mod configuration;
 mod coverage;
 mod damage;

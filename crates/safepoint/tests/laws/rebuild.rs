@@ -54,6 +54,22 @@ fn repaired(home: &Path) -> (CheckpointManager, safepoint::Repair) {
     (manager, repair)
 }
 
+#[test]
+fn a_rebuilt_catalog_binds_agents_again() {
+    let world = World::new();
+    let (home, root) = (world.bench.home(), world.bench.root());
+    world.bench.manager.register_agent_at("claude", &[], &[], &root).unwrap();
+    world.bench.create();
+    world.create(&Subject::Framework);
+    drop(world.bench.manager);
+    lose_catalog(&home);
+    let (manager, _) = repaired(&home);
+    let bound = manager.agents_bound_to(here(&manager, &root).id).unwrap();
+    assert_eq!(bound.len(), 1);
+    assert_eq!(bound[0].agent.name, "claude");
+    assert_eq!(manager.agent("codex").unwrap().workspace_id, None);
+}
+
 fn here(manager: &CheckpointManager, root: &Path) -> Workspace {
     manager.workspace_around(root).unwrap().unwrap()
 }

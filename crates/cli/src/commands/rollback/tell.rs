@@ -9,11 +9,11 @@ use crate::render::fold::folded;
 use crate::render::json;
 use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{ago, counted, for_shell, printable};
-use safepoint::model::WorkspaceId;
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::plan::state::{Plan, TakenBack};
 use safepoint::model::rollback::{Action, ChangedPath, Verb};
-use safepoint::{Blocked, CheckpointManager, DryRun, RolledBack, SessionBack};
+use safepoint::model::{CheckpointId, WorkspaceId};
+use safepoint::{Blocked, CheckpointManager, DryRun, FolderRolledBack, LeftAlone, RolledBack, SessionBack};
 use serde_json::{Value, json};
 
 /// Tells what a rollback, an undo or a redo did.
@@ -61,6 +61,23 @@ pub(crate) fn tell(context: &Context, manager: &CheckpointManager, done: &Rolled
     }
 }
 
+/// A part that stays as it is, why, and how to take it all the same.
+fn left_alone(left: &LeftAlone, to: CheckpointId) -> String {
+    match left {
+        LeftAlone::PlanApplied { plan } => {
+            format!("plan {} was applied and stays as it is", printable(plan))
+        }
+        LeftAlone::ChangedElsewhere { folder, agents, checkpoint } => format!(
+            "{} was changed outside of this workspace (checkpoint {checkpoint}) and stays as it is, with agent {}; to roll it back: safepoint rollback {to} --part agent",
+            printable(folder),
+            agents.join(", ")
+        ),
+        LeftAlone::NotBound { agent } => format!(
+            "agent {agent} is not bound to this workspace any more and stays as it is; to roll it back: safepoint rollback {to} --part agent"
+        ),
+    }
+}
+
 /// What is told, and to whom.
 struct View<'a> {
     out: &'a Printer,
@@ -87,6 +104,10 @@ impl View<'_> {
         for folder in &done.folders {
             folder.git.iter().for_each(|moved| out.line(format!("  {}", git::line(moved))));
         }
+        for folder in done.folders.iter().skip(1).filter(|folder| !folder.outline.paths.is_empty()) {
+            self.counts(folder);
+        }
+        self.listed("agents", &done.agents.iter().map(String::as_str).collect::<Vec<_>>());
         self.sessions();
         effects::tell(out, &done.undone, &done.effects_not_undone, self.dry_run);
         self.paths();
@@ -97,18 +118,9 @@ impl View<'_> {
         let Self { out, done, .. } = self;
         let would = if self.is_dry() { "Would go" } else { "Went" };
         out.line(format!("{would} back together to {} ({})", out.colours.bold(done.to), done.verb));
-        for folder in &done.folders {
-            let outline = &folder.outline;
-            let counts = format!("{} put back, {} removed", outline.restored, outline.removed);
-            out.line(format!("  {}  {}", self.root(folder.record.workspace_id), out.colours.dim(counts)));
-        }
-        let listed = |what: &str, names: Vec<&str>| {
-            if !names.is_empty() {
-                out.line(format!("  {what} put back: {}", names.join(", ")));
-            }
-        };
-        listed("plans", done.plans.iter().map(|(id, _)| id.as_str()).collect());
-        listed("agents", done.agents.iter().map(String::as_str).collect());
+        done.folders.iter().for_each(|folder| self.counts(folder));
+        self.listed("plans", &done.plans.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>());
+        self.listed("agents", &done.agents.iter().map(String::as_str).collect::<Vec<_>>());
         self.sessions();
         for folder in &done.folders {
             if let Some(moved) = &folder.git {
@@ -119,6 +131,20 @@ impl View<'_> {
         match self.is_dry() {
             true => out.line("  a dry run: nothing was changed"),
             false => out.line(format!("  read back and verified, in {} ms", out.elapsed_ms())),
+        }
+    }
+
+    /// How much changed in one of several folders.
+    fn counts(&self, folder: &FolderRolledBack) {
+        let outline = &folder.outline;
+        let counts = format!("{} put back, {} removed", outline.restored, outline.removed);
+        let root = self.root(folder.record.workspace_id);
+        self.out.line(format!("  {root}  {}", self.out.colours.dim(counts)));
+    }
+
+    fn listed(&self, what: &str, names: &[&str]) {
+        if !names.is_empty() {
+            self.out.line(format!("  {what} put back: {}", names.join(", ")));
         }
     }
 
@@ -246,8 +272,8 @@ impl View<'_> {
     fn advise(&self) {
         let Self { out, done, .. } = self;
         done.warnings.iter().for_each(|warning| out.warn(printable(warning)));
-        for folder in &done.folders {
-            let place = match done.is_together() {
+        for (at, folder) in done.folders.iter().enumerate() {
+            let place = match done.is_together() || at > 0 {
                 true => format!("{}: ", self.root(folder.record.workspace_id)),
                 false => String::new(),
             };
@@ -267,6 +293,7 @@ impl View<'_> {
                 ));
             }
         }
+        done.left_alone.iter().for_each(|left| out.warn(left_alone(left, done.to)));
         for plan in &done.plans_left {
             let id = printable(plan);
             out.warn(format!(

@@ -90,7 +90,7 @@ fn keep(
     for name in names {
         // They say what of their folders is theirs. One that is not registered any more must not come back.
         if let Some(now) = manager.catalog.agent(name)? {
-            members.push(Member::new(AgentPart { manager, now: now.agent }, 0, None));
+            members.push(Member::new(AgentPart { manager, now: now.agent, bind: None }, 0, None));
         }
     }
     let writer = manager.store.writer()?;
