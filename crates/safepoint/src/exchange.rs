@@ -19,7 +19,7 @@ mod take;
 mod whole;
 
 pub use error::LayoutError;
-pub use export::{Exported, Layout};
+pub use export::{Exported, Layout, OutsideMemory};
 pub use import::{ImportOptions, Imported};
 pub use reading::check_layout;
 

@@ -65,7 +65,7 @@ pub use config::{
 };
 pub use environment::{Environment, SystemEnvironment};
 pub use error::{Error, Wish};
-pub use exchange::{Exported, ImportOptions, Imported, Layout, LayoutError, check_layout};
+pub use exchange::{Exported, ImportOptions, Imported, Layout, LayoutError, OutsideMemory, check_layout};
 pub use failure::{Failure, FailureKind};
 pub use folders::{HeldFolder, within};
 pub use home::{Access, HomeOwner, PendingCache};

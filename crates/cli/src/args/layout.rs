@@ -22,6 +22,9 @@ pub(crate) struct ExportArgs {
     /// How to lay it out.
     #[arg(long, value_name = "LAYOUT", default_value = "tree")]
     pub(crate) layout: LayoutForm,
+    /// Include memory of agents that lies outside of the workspace.
+    #[arg(long)]
+    pub(crate) with_memory: bool,
 }
 
 #[derive(Debug, Args)]

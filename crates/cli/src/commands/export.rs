@@ -6,6 +6,7 @@ use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::Reply;
 use crate::render::terminal::{counted, printable, size};
+use safepoint::OutsideMemory;
 use serde_json::json;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +19,8 @@ pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<Reply, Problem
     let workspace = context.surroundings.workspace_if_any(&manager)?;
     let checkpoint = context.checkpoint(&manager, workspace.as_ref(), &args.id, None)?;
     let folder = context.surroundings.directory.join(&args.folder);
-    let exported = manager.export_checkpoint(&checkpoint, &folder, &context.progress)?;
+    let memory = if args.with_memory { OutsideMemory::Written } else { OutsideMemory::Omitted };
+    let exported = manager.export_with(&checkpoint, &folder, memory, &context.progress)?;
     // As short as it can be said.
     let path = exported.path.canonicalize().unwrap_or(exported.path);
     if out.quiet && !out.is_json() {
@@ -29,6 +31,9 @@ pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<Reply, Problem
         out.line(format!("Exported {}{}", out.colours.bold(checkpoint.id), label.unwrap_or_default()));
         out.line(format!("  {}, {}", counted(exported.files, "file", "files"), size(exported.bytes)));
         out.line(format!("  {}", printable(&path.display().to_string())));
+        if exported.omitted > 0 {
+            out.remark("Memory of its agents outside of the workspace is not in it; --with-memory adds it.");
+        }
     }
     Ok(Reply::done(json!({
         "export": {
@@ -37,6 +42,7 @@ pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<Reply, Problem
             "checkpoint": exported.checkpoint,
             "files": exported.files,
             "bytes": exported.bytes,
+            "omitted": exported.omitted,
         },
     })))
 }

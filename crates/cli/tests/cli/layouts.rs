@@ -76,6 +76,25 @@ fn where_nothing_is_registered_an_import_registers() {
 }
 
 #[test]
+fn memory_outside_of_the_folder_goes_out_when_it_is_asked_for() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write("../memory/notes.md", "remembered");
+    sandbox.run(&["agent", "register", "coder", "--memory", "../memory", "--workspace", "."]);
+    sandbox.run(&["create", "-m", "bound"]);
+    let told = sandbox.run(&["export", "bound", "../plain"]);
+    assert!(told.contains("is not in it; --with-memory adds it."), "{told}");
+    let plain = only(&sandbox, "plain/project");
+    assert!(!fs::exists(format!("{plain}/agent_memory/coder")).unwrap());
+    let answer = sandbox.json(&["export", "bound", "../whole", "--with-memory", "--json"]);
+    assert_eq!(answer["data"]["export"]["omitted"], 0);
+    let whole = only(&sandbox, "whole/project");
+    assert_eq!(fs::read(format!("{whole}/agent_memory/coder/memory/notes.md")).unwrap(), b"remembered");
+    for folder in [plain, whole] {
+        assert!(sandbox.run(&["import", &folder]).contains("Imported"));
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_folder_is_named() {
     let sandbox = Sandbox::with_checkpoint();
     sandbox.run(&["export", "@", "../out"]);

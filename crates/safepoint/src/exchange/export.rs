@@ -9,6 +9,7 @@ use super::{
     DOCUMENT_BYTES_MAX, ENTRIES, ENTRIES_MAX, FILES, FORMAT, LAYOUT, LIST_BYTES_MAX, LayoutError, METADATA,
     beside, folder_of, folders, git, holes, logs_of, path, state_name,
 };
+use crate::checkpoint::create::memory_parts;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Catalog, Workspace};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
@@ -37,6 +38,16 @@ pub enum Layout {
     Tree,
 }
 
+/// Memory of agents that lies outside of the workspace, in an export of a checkpoint of that workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OutsideMemory {
+    /// It is left out.
+    #[default]
+    Omitted,
+    /// It is written, too.
+    Written,
+}
+
 /// A checkpoint that was written as a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exported {
@@ -50,6 +61,8 @@ pub struct Exported {
     pub files: u64,
     /// Bytes in these files.
     pub bytes: u64,
+    /// Folders outside of the workspace, with the memory of its agents, that were left out.
+    pub omitted: u64,
 }
 
 impl CheckpointManager {
@@ -65,8 +78,22 @@ impl CheckpointManager {
         dir: &Path,
         progress: &dyn Progress,
     ) -> Result<Exported, Error> {
+        self.export_with(checkpoint, dir, OutsideMemory::Omitted, progress)
+    }
+
+    /// The same, where memory of agents outside of the workspace may be written, too.
+    ///
+    /// # Errors
+    /// As [`CheckpointManager::export_checkpoint`].
+    pub fn export_with(
+        &self,
+        checkpoint: &Checkpoint,
+        dir: &Path,
+        memory: OutsideMemory,
+        progress: &dyn Progress,
+    ) -> Result<Exported, Error> {
         let _using = self.store.using()?;
-        let written = self.write_layout(checkpoint, dir, progress);
+        let written = self.write_layout(checkpoint, dir, memory, progress);
         written.map_err(|error| match error {
             // These are about the checkpoint or about whoever asked, and not about the folder.
             Error::Workspace(WorkspaceError::Object(_) | WorkspaceError::Interrupted) => error,
@@ -79,6 +106,7 @@ impl CheckpointManager {
         &self,
         checkpoint: &Checkpoint,
         dir: &Path,
+        memory: OutsideMemory,
         progress: &dyn Progress,
     ) -> Result<Exported, Error> {
         let workspace = checkpoint.workspace_id.map(|id| self.catalog.workspace(id)).transpose()?.flatten();
@@ -86,6 +114,14 @@ impl CheckpointManager {
         let parcel = Parcel::begin(dir, checkpoint.scope.as_str(), &draft)?;
         let mut writing = Writing::new(self, &parcel, checkpoint);
         writing.parts(progress)?;
+        let outside = memory_parts(checkpoint);
+        let omitted = if memory == OutsideMemory::Omitted { outside.len() as u64 } else { 0 };
+        for (id, part) in outside.into_iter().filter(|_| memory == OutsideMemory::Written) {
+            let root = self.workspace(id)?.root;
+            let root = RelPath::new(root.strip_prefix(b"/").unwrap_or(&root))?;
+            let tree = FilesDocument::load(&self.store, part.document)?.tree();
+            writing.trees.extend(tree.map(|tree| (None, Some(root), tree)));
+        }
         writing.agents(progress)?;
         writing.about(workspace.as_ref())?;
         let Writing { files, bytes, .. } = writing;
@@ -94,7 +130,7 @@ impl CheckpointManager {
         }
         let base = base(checkpoint, workspace.as_ref().map(|workspace| workspace.name.as_str()));
         let path = parcel.finish(candidates(&base, checkpoint))?;
-        Ok(Exported { path, layout: Layout::Tree, checkpoint: checkpoint.id, files, bytes })
+        Ok(Exported { path, layout: Layout::Tree, checkpoint: checkpoint.id, files, bytes, omitted })
     }
 }
 
@@ -111,8 +147,9 @@ struct Writing<'a> {
     states: Vec<FilesState>,
     plans: Vec<Value>,
     agents: Vec<AgentRow>,
-    /// Where the files of each folder lie in the layout, where they were on the system, and their tree.
-    trees: Vec<(RelPath, Option<RelPath>, ObjectId)>,
+    /// Where the files of each folder lie in the layout, where they were on the system, and their tree. Memory outside of a workspace
+    /// lies with its agents alone.
+    trees: Vec<(Option<RelPath>, Option<RelPath>, ObjectId)>,
     names: BTreeSet<RelPath>,
     files: u64,
     bytes: u64,
@@ -145,12 +182,13 @@ impl<'a> Writing<'a> {
         for folder in folders(checkpoint.scope) {
             self.parcel.folder(&path(folder))?;
         }
-        let is_files = |part: &&PartRecord| part.kind == PartKind::Files;
+        let outside: Vec<&PartRecord> = memory_parts(checkpoint).into_iter().map(|(_, part)| part).collect();
+        let is_files = |part: &&PartRecord| part.kind == PartKind::Files && !outside.contains(part);
         let several = checkpoint.parts.iter().filter(is_files).count() > 1;
         if several {
             self.parcel.folder(&path(FILES))?;
         }
-        for part in &checkpoint.parts {
+        for part in checkpoint.parts.iter().filter(|part| !outside.contains(part)) {
             match part.kind {
                 PartKind::Files if several => {
                     let at = self.free(FILES, &safe(plain_key(&part.key)), "")?;
@@ -218,7 +256,8 @@ impl<'a> Writing<'a> {
             (Err(_), _) => None,
         };
         let place = workspace.as_ref().and_then(|row| row.place(&at).ok());
-        self.trees.extend(document.tree().map(|tree| (at.clone(), place.map(|place| place.root), tree)));
+        self.trees
+            .extend(document.tree().map(|tree| (Some(at.clone()), place.map(|place| place.root), tree)));
         self.states.push(FilesState {
             key: key.to_owned(),
             workspace,

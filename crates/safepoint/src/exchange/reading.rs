@@ -105,17 +105,20 @@ impl Reading {
     pub(super) fn check_copies(&self, agents: &[AgentRow]) -> Result<(), LayoutError> {
         let documents: HashSet<&RelPath> = self.metadata.contents.0.iter().map(|row| &row.path).collect();
         let mut copies = HashMap::new();
+        // Of a workspace, memory outside of it may lie with its agents alone. It is compared with its hash, and not taken over.
+        let of_one = matches!(self.metadata.scope, Scope::Project | Scope::Workflow);
         let mut counts: HashMap<&RelPath, u64> = HashMap::new();
         for copy in agents.iter().flat_map(|agent| &agent.copies) {
             let names: Vec<&[u8]> = copy.path.names().collect();
             let placed = names.len() == 3 && names[0] == folder_of_copies(copy.kind).as_bytes();
-            if !placed || !copy.of.is_within(&path(FILES)) || documents.contains(&copy.path) {
+            let known = copy.of.as_ref().map_or(of_one, |of| of.is_within(&path(FILES)));
+            if !placed || !known || documents.contains(&copy.path) {
                 return Err(LayoutError::bad(&copy.path, "it is no place for what belongs to an agent"));
             }
             if copies.insert(&copy.path, &copy.of).is_some() {
                 return Err(LayoutError::bad(&copy.path, "it comes twice"));
             }
-            counts.insert(&copy.of, 0);
+            counts.extend(copy.of.as_ref().map(|of| (of, 0)));
         }
         let mut matched: HashMap<&RelPath, u64> = HashMap::new();
         for file in self.hashes.keys() {
@@ -135,6 +138,7 @@ impl Reading {
                 let Some((copy, of)) = whose else {
                     return Err(LayoutError::bad(file, "it belongs to no agent that the layout tells of"));
                 };
+                let Some(of) = of else { continue };
                 let rest = &file.as_bytes()[copy.as_bytes().len()..];
                 let original = RelPath::new([of.as_bytes(), rest].concat()).unwrap_or_default();
                 let same = |row: &HashRow| self.hashes.get(file).is_some_and(|it| it.is_same(row));
@@ -144,7 +148,7 @@ impl Reading {
                 *matched.entry(copy).or_default() += 1;
             }
         }
-        for (copy, of) in copies {
+        for (copy, of) in copies.into_iter().filter_map(|(copy, of)| Some((copy, of.as_ref()?))) {
             if matched.get(copy).copied().unwrap_or(0) != counts.get(of).copied().unwrap_or(0) {
                 return Err(LayoutError::bad(copy, format!("it has not the same files as {of}")));
             }

@@ -208,8 +208,9 @@ pub(super) struct CopyRow {
     pub(super) kind: AgentPathKind,
     /// Where the copy lies.
     pub(super) path: RelPath,
-    /// Where what goes back lies.
-    pub(super) of: RelPath,
+    /// Where what goes back lies; nothing where it lies here alone, and does not go back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) of: Option<RelPath>,
 }
 
 /// What it says of the files of one workspace.

@@ -5,11 +5,12 @@ use crate::framework::put;
 use safepoint::model::CheckpointId;
 use safepoint::model::checkpoint::PartKind;
 use safepoint::{
-    CreateOptions, Depth, DryRun, Failure, LeftAlone, RollbackOptions, RolledBack, Silent, Subject,
+    CreateOptions, Depth, DryRun, Failure, ImportOptions, LeftAlone, OutsideMemory, RollbackOptions,
+    RolledBack, Silent, Subject,
 };
 use serde_json::json;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A project with an agent that is bound to it and remembers outside of it, and one that is not bound.
 struct Bound {
@@ -216,4 +217,54 @@ fn a_part_that_a_folder_has_not_is_refused() {
     let options = RollbackOptions { parts: vec![PartKind::Agent], ..RollbackOptions::default() };
     let error = bench.manager.rollback(&bench.workspace, to, &options, &Silent).unwrap_err();
     assert_eq!(Failure::from(&error).code, "no_part");
+}
+
+/// What a file of an export says.
+fn exported(folder: &Path, name: &str) -> String {
+    fs::read_to_string(folder.join(name)).unwrap_or_else(|error| error.to_string())
+}
+
+#[test]
+fn an_export_omits_memory_outside_of_the_folder_unless_it_is_asked_for() {
+    let world = Bound::new();
+    let (bench, manager) = (&world.bench, &world.bench.manager);
+    bench.write("inside/notes.md", "inside");
+    manager.register_agent_at("claude", &[], &[bench.path("inside")], &bench.root()).unwrap();
+    crate::runner::plan(bench, "[[step]]\nid = 'one'");
+    let then = bench.create();
+    let plain = manager.export_checkpoint(&then, &world.top.join("plain"), &Silent).unwrap();
+    assert_eq!(plain.omitted, 2);
+    assert_eq!(exported(&plain.path, "files/main.rs"), "fn main() {}");
+    assert_eq!(exported(&plain.path, "agent_memory/claude/inside/notes.md"), "inside");
+    assert!(!plain.path.join("agent_memory/claude/memory").exists());
+    assert!(!plain.path.join("agent_configurations/claude").exists());
+    let plan: serde_json::Value =
+        serde_json::from_str(&exported(&plain.path, "task_tool_state/work.json")).unwrap();
+    assert_eq!(plan["steps"][0]["path"], "one");
+
+    let memory = OutsideMemory::Written;
+    let whole = manager.export_with(&then, &world.top.join("whole"), memory, &Silent).unwrap();
+    assert_eq!((whole.omitted, whole.files), (0, plain.files));
+    assert_eq!(exported(&whole.path, "agent_memory/claude/memory/notes.md"), "remember");
+    assert_eq!(exported(&whole.path, "agent_configurations/claude/claude.json"), "{}");
+    let text = exported(&whole.path, "agent_memory/claude.json");
+    assert!(text.contains("large"), "{text}");
+    // Both come back as the files of the workspace; memory is not taken over.
+    for folder in [&plain.path, &whole.path] {
+        let imported = manager.import_layout(&bench.workspace, folder, &ImportOptions::default(), &Silent);
+        let imported = imported.unwrap().checkpoint;
+        assert_eq!((imported.count(PartKind::Files), imported.count(PartKind::Agent)), (1, 0));
+        bench.write("main.rs", "broken");
+        put(world.top.join("memory/notes.md"), "as it is");
+        bench.rollback(imported.id);
+        assert_eq!(
+            (bench.read("main.rs").as_str(), world.read("memory/notes.md").as_str()),
+            ("fn main() {}", "as it is")
+        );
+    }
+    // Memory is not believed either.
+    fs::write(whole.path.join("agent_memory/claude/memory/notes.md"), "evil").unwrap();
+    let options = ImportOptions::default();
+    let error = manager.import_layout(&bench.workspace, &whole.path, &options, &Silent).unwrap_err();
+    assert!(error.to_string().contains("agent_memory/claude/memory/notes.md"), "{error}");
 }

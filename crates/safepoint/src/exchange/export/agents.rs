@@ -5,7 +5,7 @@ use super::{Writing, safe};
 use crate::Error;
 use crate::exchange::rows::{AgentRow, CopyRow, HashRow};
 use crate::exchange::{COPY_DEPTH_MAX, folder_of_copies, folders, holes, path};
-use safepoint_model::agent::{Agent, AgentPathKind};
+use safepoint_model::agent::{Agent, AgentPathKind, AgentRecord};
 use safepoint_model::checkpoint::{PartKind, Scope};
 use safepoint_model::content::{Content, Form};
 use safepoint_model::tree::{Entry, Node};
@@ -15,17 +15,18 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 impl Writing<'_> {
-    /// Copies what belongs to agents: those that are part of the checkpoint; in a checkpoint of a project, those that are registered now.
+    /// Copies what belongs to agents: those that are part of the checkpoint; in a checkpoint of a project, those that are registered now, too.
     pub(super) fn agents(&mut self, progress: &dyn Progress) -> Result<(), Error> {
         let parts = self.checkpoint.parts.iter().filter(|part| part.kind == PartKind::Agent);
-        let agents: Vec<Agent> = match self.checkpoint.scope {
-            Scope::Agent | Scope::Framework => {
-                parts.map(|part| Agent::load(self.store, part.document)).collect::<Result<_, _>>()?
+        let mut agents: Vec<Agent> =
+            parts.map(|part| Agent::load(self.store, part.document)).collect::<Result<_, _>>()?;
+        if matches!(self.checkpoint.scope, Scope::Project | Scope::Workflow) {
+            for AgentRecord { agent, .. } in self.catalog.agents()? {
+                if agents.iter().all(|other| other.name != agent.name) {
+                    agents.push(agent);
+                }
             }
-            Scope::Project | Scope::Workflow => {
-                self.catalog.agents()?.into_iter().map(|record| record.agent).collect()
-            }
-        };
+        }
         let mut made: BTreeSet<RelPath> =
             folders(self.checkpoint.scope).iter().map(|name| path(name)).collect();
         for agent in agents {
@@ -43,9 +44,9 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Where in the layout a path of the system was captured to, and what stands there. A link is nothing to copy.
-    fn captured(&self, wanted: &RelPath) -> Result<Option<(RelPath, Entry)>, ObjectError> {
-        let mut found: Option<(&RelPath, &RelPath, ObjectId)> = None;
+    /// Where in the layout a path of the system was captured to, if it lies there, and what stands there. A link is nothing to copy.
+    fn captured(&self, wanted: &RelPath) -> Result<Option<(Option<RelPath>, Entry)>, ObjectError> {
+        let mut found: Option<(&Option<RelPath>, &RelPath, ObjectId)> = None;
         for (at, root, tree) in &self.trees {
             let Some(root) = root.as_ref().filter(|root| wanted.is_within(root)) else { continue };
             // What lies in a folder of its own is captured there, and nowhere above it.
@@ -62,7 +63,8 @@ impl Writing<'_> {
         let below = RelPath::new(rest.unwrap_or(wanted.as_bytes())).unwrap_or_default();
         let entry = change::find(self.store, tree, &below)?;
         let entry = entry.filter(|entry| !matches!(entry.node, Node::Symlink(_)));
-        let at = RelPath::new([at.as_bytes(), b"/", below.as_bytes()].concat()).unwrap_or_default();
+        let joined = |at: &RelPath| RelPath::new([at.as_bytes(), b"/", below.as_bytes()].concat());
+        let at = at.as_ref().map(|at| joined(at).unwrap_or_default());
         Ok(entry.map(|entry| (at, entry)))
     }
 
