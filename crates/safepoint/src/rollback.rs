@@ -530,6 +530,9 @@ impl CheckpointManager {
                     going.head = request.to.id;
                 }
             }
+            if let Some((first, others)) = going.prepared.split_first_mut() {
+                others.iter_mut().for_each(|other| first.take_steps(other.give_steps()));
+            }
             let outline = going.outline();
             going.record.restored_files_count = outline.restored;
             going.record.removed_files_count = outline.removed;

@@ -644,17 +644,55 @@ fn branch_head_and_index_go_back_by_name() {
     assert_eq!(repository.git(&["symbolic-ref", "HEAD"]), "refs/heads/side");
     assert_eq!(repository.git(&["rev-parse", "main"]), repository.git(&["rev-parse", "side"]));
     assert_eq!(repository.git(&["status", "--porcelain"]), "");
-    for args in [
-        &["rollback", "@", "--part", "git", "--path", "a"][..],
-        &["rollback", "@", "--part", "git", "--part", "files"],
-        &["rollback", "@", "--hard-reset", "--path", "a"],
-        &["rollback", "@", "--discard-uncommitted"],
-    ] {
+    for args in
+        [&["rollback", "@", "--hard-reset", "--path", "a"][..], &["rollback", "@", "--discard-uncommitted"]]
+    {
         assert_eq!(exit(&sandbox.output(args)), 2, "{args:?}");
     }
     let output = sandbox.output(&["rollback", "noted", "--hard-reset"]);
     assert_eq!(exit(&output), 12, "it is no commit");
     repository.is_sound();
+}
+
+#[test]
+fn git_goes_back_with_other_parts_and_with_paths() {
+    for capture in ["state", "full"] {
+        let Some(repository) = Repository::new() else { return };
+        let sandbox = &repository.sandbox;
+        sandbox.run(&["init"]);
+        fs::write(sandbox.path("home/config.toml"), format!("[capture]\ngit = \"{capture}\"\n")).unwrap();
+        sandbox.write("b", "1\n");
+        assert_eq!(exit(&sandbox.output(&["create", "-m", "noted"])), 0);
+        let state = || {
+            let files = ["a", "b", "new"].map(|name| fs::read(repository.path(name)).ok());
+            (repository.place(), files)
+        };
+        let then = state();
+        sandbox.write("a", "later\n");
+        repository.git(&["commit", "-q", "-a", "-m", "two"]);
+        sandbox.write("b", "later\n");
+        sandbox.write("new", "new\n");
+        let later = state();
+        let all =
+            ["rollback", "noted", "--part", "files", "--part", "git", "--discard-uncommitted", "--json"];
+        let back = sandbox.json(&all);
+        assert_eq!(back["exit_code"], 0, "{back:#}");
+        let git = &back["data"]["rollback"]["git"];
+        assert_eq!((&git["files"], &git["folder"]), (&Value::Bool(true), &Value::Bool(capture == "full")));
+        assert!(state() == then, "{capture}");
+        repository.is_sound();
+        for (verb, expected) in [("undo", &later), ("redo", &then), ("undo", &later)] {
+            assert_eq!(exit(&sandbox.output(&[verb])), 0);
+            assert!(state() == *expected, "{capture} {verb}");
+        }
+        let path = ["rollback", "noted", "--part", "git", "--path", "a", "--discard-uncommitted"];
+        assert_eq!(exit(&sandbox.output(&path)), 0);
+        let now = state();
+        assert!(now.0 == then.0 && now.1[0] == then.1[0] && now.1[1..] == later.1[1..], "{capture}");
+        assert_eq!(exit(&sandbox.output(&["undo"])), 0);
+        assert!(state() == later, "{capture}");
+        repository.is_sound();
+    }
 }
 
 #[test]

@@ -80,6 +80,11 @@ fn branch_index_and_files_with_any_call_failing_are_all_old_or_all_new() {
 }
 
 #[test]
+fn a_repository_with_its_files_with_any_call_failing_is_all_old_or_all_new() {
+    check(Act::RollbackWithRepository);
+}
+
+#[test]
 fn a_repository_with_any_call_failing_is_all_old_or_all_new() {
     check(Act::RollbackRepository);
 }

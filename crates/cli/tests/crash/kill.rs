@@ -120,6 +120,11 @@ fn branch_index_and_files_killed_anywhere_are_all_old_or_all_new() {
 }
 
 #[test]
+fn a_repository_with_its_files_killed_anywhere_is_all_old_or_all_new() {
+    check(Act::RollbackWithRepository, "");
+}
+
+#[test]
 fn a_repository_whose_return_is_killed_anywhere_is_all_old_or_all_new() {
     check(Act::RollbackRepository, "");
 }

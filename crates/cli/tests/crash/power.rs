@@ -76,6 +76,11 @@ fn branch_index_and_files_after_a_power_cut_are_all_old_or_all_new() {
 }
 
 #[test]
+fn a_repository_with_its_files_after_a_power_cut_is_all_old_or_all_new() {
+    check(Act::RollbackWithRepository);
+}
+
+#[test]
 fn a_repository_after_a_power_cut_is_all_old_or_all_new() {
     check(Act::RollbackRepository);
 }

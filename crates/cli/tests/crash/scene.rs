@@ -38,6 +38,8 @@ pub(crate) enum Act {
     HardReset,
     /// Of all of the repository's folder, and nothing else.
     RollbackRepository,
+    /// Of all of the repository's folder, with the files.
+    RollbackWithRepository,
     /// To the newest checkpoint that passes a check, tried in a copy.
     Search,
     /// The same, tried in the workspace itself.
@@ -308,7 +310,7 @@ impl Scene {
             options.git = GitCommit::Tag;
             options.label = Some("first".to_owned());
         }
-        if act == Act::RollbackRepository {
+        if matches!(act, Act::RollbackRepository | Act::RollbackWithRepository) {
             make_repository(&project);
             fs::write(home.join("config.toml"), "[capture]\ngit = \"full\"\n").unwrap();
         }
@@ -353,6 +355,11 @@ impl Scene {
                 image(manager.plan_workspace(&record).unwrap().root_path())
             }
             Act::RollbackRepository => {
+                break_repository(&project);
+                image(&project)
+            }
+            Act::RollbackWithRepository => {
+                second_state(&project);
                 break_repository(&project);
                 image(&project)
             }
@@ -477,6 +484,9 @@ impl Scene {
             Act::ApplyPlan => self.command(&["plan", "apply", PLAN]),
             Act::HardReset => self.command(&["rollback", "first", "--hard-reset", "--discard-uncommitted"]),
             Act::RollbackRepository => self.command(&["rollback", "@", "--part", "git"]),
+            Act::RollbackWithRepository => {
+                self.command(&["rollback", "@", "--part", "files", "--part", "git", "--discard-uncommitted"])
+            }
             Act::Undo => self.command(&["undo"]),
             Act::Search => self.command(&["rollback", "--until", CHECK]),
             Act::SearchInPlace => self.command(&["rollback", "--until", CHECK, "--in-place"]),

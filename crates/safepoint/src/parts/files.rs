@@ -11,7 +11,7 @@ use safepoint_model::change::{Absent, graft};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, Role, Totals};
 use safepoint_model::coverage::{Coverage, Why};
 use safepoint_model::files::FilesDocument;
-use safepoint_model::rollback::{Expected, Step};
+use safepoint_model::rollback::{Expected, How, Step};
 use safepoint_model::tree::{Entry, Node};
 use safepoint_model::{
     ObjectError, ObjectId, ObjectSink, ObjectSource, Progress, RelPath, RollbackId, document,
@@ -312,6 +312,19 @@ impl Prepared for FilesRollback<'_> {
 
     fn steps(&self) -> &[Step] {
         &self.steps
+    }
+
+    fn give_steps(&mut self) -> Vec<Step> {
+        std::mem::take(&mut self.steps)
+    }
+
+    fn take_steps(&mut self, steps: Vec<Step>) {
+        let first = self.steps.len() as u64;
+        let moved = |how| match how {
+            How::Swap { slot } => How::Swap { slot: first + slot },
+            How::Meta => How::Meta,
+        };
+        self.steps.extend(steps.into_iter().map(|step| Step { how: moved(step.how), ..step }));
     }
 
     fn stage(&mut self, id: RollbackId, progress: &dyn Progress) -> Result<(), Error> {

@@ -121,7 +121,10 @@ pub(crate) enum GitPlan {
 impl GitPlan {
     /// Whether the files of the workspace go along.
     pub(crate) fn takes_files(&self) -> bool {
-        matches!(self, GitPlan::Move(moving) if moving.files)
+        match self {
+            GitPlan::Move(moving) => moving.files,
+            GitPlan::Folder(_, moved) => moved.files,
+        }
     }
 }
 
@@ -312,6 +315,10 @@ impl Prepared for GitFolderRollback<'_> {
         self.files.steps()
     }
 
+    fn give_steps(&mut self) -> Vec<Step> {
+        self.files.give_steps()
+    }
+
     fn stage(&mut self, rollback: RollbackId, progress: &dyn Progress) -> Result<(), Error> {
         self.files.stage(rollback, progress)
     }
@@ -361,27 +368,28 @@ impl CheckpointManager {
         warnings: &mut Vec<String>,
     ) -> Result<Option<GitPlan>, Error> {
         let Request { verb, to, options, .. } = request;
-        let alone = options.parts.contains(&PartKind::Git);
-        let folder = folder_part(to, workspace.id).filter(|_| alone);
+        let by_name = options.parts.contains(&PartKind::Git);
+        let folder = folder_part(to, workspace.id).filter(|_| by_name);
+        let files = options.wants(PartKind::Files);
         let (a_move, files) = match verb {
             Verb::Undo | Verb::Redo => match (self.plan_git_answer(workspace, to, warnings)?, folder) {
                 (Some(answer), _) => answer,
-                (None, Some(folder)) => return Ok(Some(self.plan_folder(workspace, to, folder))),
+                (None, Some(folder)) => return Ok(Some(self.plan_folder(workspace, to, folder, files))),
                 (None, None) => return Ok(None),
             },
-            _ if alone => {
+            _ if by_name => {
                 if let Some(folder) = folder {
                     return match self.whole_repository(workspace, options, progress) {
                         Err(error @ (Error::Uncommitted { .. } | Error::Git(GitError::UnderWay { .. }))) => {
                             Err(error)
                         }
                         // One that is gone, or cannot be read, has nothing that could be lost.
-                        _ => Ok(Some(self.plan_folder(workspace, to, folder))),
+                        _ => Ok(Some(self.plan_folder(workspace, to, folder, files))),
                     };
                 }
                 let repository = self.whole_repository(workspace, options, progress)?;
                 let (head, index) = self.noted(to, workspace.id)?;
-                (repository.plan_return(&head, index)?, false)
+                (repository.plan_return(&head, index)?, files)
             }
             _ if options.git != GitReset::No => {
                 let commit = to.commit_sha.as_deref().and_then(|sha| sha.parse().ok());
@@ -397,13 +405,19 @@ impl CheckpointManager {
         Ok(Some(GitPlan::Move(Box::new(moving))))
     }
 
-    fn plan_folder(&self, workspace: &Workspace, to: &Checkpoint, folder: &PartRecord) -> GitPlan {
+    fn plan_folder(
+        &self,
+        workspace: &Workspace,
+        to: &Checkpoint,
+        folder: &PartRecord,
+        files: bool,
+    ) -> GitPlan {
         let then = self.noted(to, workspace.id).ok().map(|(head, _)| head);
         let now = Repository::around(workspace.root_path()).ok().flatten();
         let now = now.and_then(|repository| repository.head().ok());
         let commit = |head: &Option<Head>| Some(head.as_ref()?.commit()?.to_string());
         let branch = then.as_ref().and_then(Head::branch).map(short_name);
-        let moved = GitMoved { branch, from: commit(&now), to: commit(&then), files: false, folder: true };
+        let moved = GitMoved { branch, from: commit(&now), to: commit(&then), files, folder: true };
         GitPlan::Folder(folder.document, moved)
     }
 

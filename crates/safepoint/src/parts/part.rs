@@ -174,6 +174,16 @@ pub trait Prepared {
         &[]
     }
 
+    /// Gives its steps away, to a part of the same folder whose stage takes them along.
+    #[doc(hidden)]
+    fn give_steps(&mut self) -> Vec<Step> {
+        Vec::new()
+    }
+
+    /// Takes the steps of another part of the same folder along: a rollback has one stage in each folder.
+    #[doc(hidden)]
+    fn take_steps(&mut self, _steps: Vec<Step>) {}
+
     /// What else has to be on record before anything changes.
     fn note(&self) -> Option<Note> {
         None

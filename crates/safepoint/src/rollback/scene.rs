@@ -289,7 +289,9 @@ impl CheckpointManager {
         let (moving, replaced) = match git {
             Some(GitPlan::Move(moving)) => (Some(moving), None),
             Some(GitPlan::Folder(document, moved)) => {
-                record.paths = vec![git_folder()];
+                if target.is_none() {
+                    record.paths = vec![git_folder()];
+                }
                 (None, Some((document, moved)))
             }
             None => (None, None),

@@ -1,5 +1,6 @@
 //! UNDO and REDO: one more rollback, to what was there just before the one that it answers.
 
+use crate::parts::git::git_folder;
 use crate::rollback::{Request, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::Workspace;
@@ -103,10 +104,9 @@ impl CheckpointManager {
             let (answered, before) = self.answered(workspace.id, verb)?;
             let mut options = options.clone();
             options.parts.clone_from(&answered.parts);
-            options.paths = match answered.parts.contains(&PartKind::Git) {
-                true => Vec::new(),
-                false => answered.paths,
-            };
+            // The folder of a repository that went alone is on record as a path, and is a part.
+            options.paths = answered.paths;
+            options.paths.retain(|path| !answered.parts.contains(&PartKind::Git) || *path != git_folder());
             let at = answered.together.is_none().then_some(workspace.id);
             let mut request = Request::new(verb, at, self.checkpoint(before)?, &options);
             request.answers = Some(answered.id);

@@ -37,12 +37,6 @@ pub(super) fn options(
         (false, false) => GitReset::No,
     };
     let part_git = args.parts.contains(&PartKind::Git);
-    if part_git && (args.parts.iter().any(|part| *part != PartKind::Git) || !args.paths.is_empty()) {
-        return Err(Problem::usage(
-            "--part git is put back alone",
-            "Roll the files back first, then git, or use --hard-reset.",
-        ));
-    }
     if part_git
         && !checkpoint.parts.iter().any(|part| matches!(part.kind, PartKind::Git | PartKind::GitFolder))
     {
@@ -81,7 +75,8 @@ pub(crate) fn line(moved: &GitMoved) -> String {
         None => "detached HEAD".to_owned(),
     };
     let files = match (moved.folder, moved.files) {
-        (true, _) => "all of its folder; the files stay as they are",
+        (true, true) => "all of its folder, with the files",
+        (true, false) => "all of its folder; the files stay as they are",
         (false, true) => "with index and files",
         (false, false) => "with the index; the files stay as they are",
     };
