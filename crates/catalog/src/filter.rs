@@ -42,6 +42,8 @@ pub enum RoleFilter {
     Any,
     /// Only those with this role.
     Only(Role),
+    /// All but those of this role.
+    Except(Role),
 }
 
 /// Sums over checkpoints.
@@ -87,7 +89,8 @@ macro_rules! filtered {
               WHERE (?1 IS NULL OR workspace_id = ?1) AND (?2 IS NULL OR plan_id = ?2)
                 AND (?3 IS NULL OR session_id = ?3) AND (?4 IS NULL OR kind = ?4) AND (?5 IS NULL OR reason = ?5)
                 AND (?6 IS NULL OR scope = ?6)
-                AND CASE ?7 WHEN '' THEN role IS NULL WHEN '*' THEN TRUE ELSE role = ?7 END ",
+                AND CASE ?7 WHEN '' THEN role IS NULL WHEN '*' THEN TRUE
+                    ELSE CASE substr(?7, 1, 1) WHEN '-' THEN role IS NULL OR '-' || role <> ?7 ELSE role = ?7 END END ",
             $tail
         )
     };
@@ -98,9 +101,10 @@ impl Filter {
     fn values(&self) -> Vec<Value> {
         let maybe = |text: Option<String>| text.map_or(Value::Null, Value::Text);
         let role = match self.role {
-            RoleFilter::Asked => "",
-            RoleFilter::Any => "*",
-            RoleFilter::Only(role) => role.as_str(),
+            RoleFilter::Asked => String::new(),
+            RoleFilter::Any => "*".to_owned(),
+            RoleFilter::Only(role) => role.to_string(),
+            RoleFilter::Except(role) => format!("-{role}"),
         };
         vec![
             maybe(self.workspace.map(|id| id.to_string())),
@@ -109,7 +113,7 @@ impl Filter {
             maybe(self.kind.map(|word| word.to_string())),
             maybe(self.reason.map(|word| word.to_string())),
             maybe(self.scope.map(|word| word.to_string())),
-            Value::Text(role.to_owned()),
+            Value::Text(role),
         ]
     }
 

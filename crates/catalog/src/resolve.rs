@@ -59,6 +59,11 @@ fn resolve(
     let workspace = workspace.map(|id| id.to_string());
     match reference {
         Reference::Newest { back } => newest(connection, workspace.as_deref(), *back),
+        Reference::Here => find(
+            connection,
+            "SELECT * FROM checkpoints WHERE id = (SELECT head FROM workspaces WHERE id = ?1)",
+            [workspace.as_deref()],
+        ),
         Reference::Id(id) => {
             Ok(checkpoints::get(connection, *id)?.map_or(Resolved::None, |found| Resolved::One(found.into())))
         }

@@ -40,7 +40,9 @@ fn count(text: &str) -> Result<u64, &'static str> {
 }
 
 const HOW_TO_NAME: &str = "A checkpoint is named by its id, the first 4 or more letters of it, its label, \
-    @ (the newest) or @~2 (two before the newest).";
+    a time such as \"10 minutes ago\" or 14:30, or :3 (row 3 of the last `list` on this terminal).\n\
+    @ is the newest checkpoint; @here is the position, which the workspace was last captured as or rolled back to \
+    (* in `list`); @~2 is two before the newest.";
 
 /// Checkpoints and rollback for the work of AI agents: exact, all or nothing, and crash-safe.
 #[derive(Debug, Parser)]
@@ -71,7 +73,8 @@ const MAY_BE_EMPTY: [&str; 8] = ["TEXT", "JSON", "TITLE", "LABEL", "KEY", "KEY=V
 pub(crate) fn parse(typed: &[OsString]) -> Result<Arguments, clap::Error> {
     let mut table = nothing_unnamed(Arguments::command());
     let mut matches = table.try_get_matches_from_mut(typed)?;
-    Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut table))
+    let read = Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut table))?;
+    Ok(Arguments { command: read.command.plain(), ..read })
 }
 
 fn nothing_unnamed(command: clap::Command) -> clap::Command {
@@ -150,15 +153,22 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  safepoint init\n  safepoint init ~/projects/shop")]
     Init(InitArgs),
     /// Take a checkpoint.
-    #[command(after_help = "\
+    #[command(
+        visible_alias = "save",
+        after_help = "\
+Where nothing changed and no field is given, nothing is added: the answer is the checkpoint at the position.
+
 Examples:
+  safepoint create \"before the refactoring\"
   safepoint create -m \"tests pass\"
   safepoint create --reason pre_risky_operation --counter tests_passing=42 --pin
   safepoint create --git -m \"tests pass\"    a git commit and a tag, too
-  id=$(safepoint create -q)        with -q, the id is all that is printed")]
+  id=$(safepoint create -q)        with -q, the id is all that is printed"
+    )]
     Create(CreateArgs),
     /// List checkpoints, newest first.
     #[command(
+        visible_aliases = ["log", "ls"],
         after_help = "Examples:\n  safepoint list\n  safepoint list -n 5 --kind manual\n  safepoint list --graph          the history as a picture, with every rollback\n  safepoint list --all --json"
     )]
     List(ListArgs),
@@ -169,10 +179,10 @@ Examples:
     #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint cat @ src/main.rs\n  safepoint cat @~3 notes.txt > notes.old"))]
     Cat(CatArgs),
     /// Show what differs between a checkpoint and another one, or the present.
-    #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint diff                  what changed since the newest checkpoint\n  safepoint diff @~1 @ --stat\n  safepoint diff @ -- src docs    only these paths"))]
+    #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint diff                  what changed since the position\n  safepoint diff @~1 @ --stat\n  safepoint diff @ -- src docs    only these paths"))]
     Diff(DiffArgs),
     /// Make the workspace equal to a checkpoint again: all of it, or the paths you choose.
-    #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       list where you can go\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path\n  safepoint rollback @ --to ../then        build it in another folder\n  safepoint rollback @ --hard-reset        a commit: branch, index and files\n  safepoint rollback @ --verify \"make test\"       try it beside the workspace first\n  safepoint rollback --until \"make test\"          back to the newest that passes\n  safepoint rollback --until \"make test\" --bisect --dry-run   only show it"))]
+    #[command(visible_aliases = ["restore", "rewind"], after_help = format!("{HOW_TO_NAME}\nAn argument that names no checkpoint is a path; after -- everything is. Paths alone go back to @.\nThe current state is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       list where you can go\n  safepoint rollback src/main.rs           one file, from the newest checkpoint\n  safepoint rollback \"10 minutes ago\"\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path\n  safepoint rollback @ --to ../then        build it in another folder\n  safepoint rollback @ --hard-reset        a commit: branch, index and files\n  safepoint rollback @ --verify \"make test\"       try it beside the workspace first\n  safepoint rollback --until \"make test\"          back to the newest that passes\n  safepoint rollback --until \"make test\" --bisect --dry-run   only show it"))]
     Rollback(RollbackArgs),
     /// Take a checkpoint, then run a command; with --rollback-on-fail, go back if it fails.
     #[command(
@@ -209,14 +219,16 @@ Examples:
         after_help = "Settings that cannot be understood are passed over, and nothing is tidied up after it.\n\nExamples:\n  safepoint emergency\n  safepoint emergency -m \"the agent went wild\""
     )]
     Emergency(EmergencyArgs),
-    /// Take the last rollback back. Again for the one before it.
-    #[command(after_help = "Examples:\n  safepoint undo --dry-run\n  safepoint undo")]
-    Undo(AgainArgs),
+    /// Undo the last rollback; repeat to undo earlier ones.
+    #[command(
+        after_help = "Where files changed since the last rollback, it shows them and asks; without a terminal it needs --yes.\n\nExamples:\n  safepoint undo --dry-run\n  safepoint undo\n  safepoint undo src/main.rs    this path alone"
+    )]
+    Undo(UndoArgs),
     /// Do the rollback again that was last undone.
     #[command(after_help = "Examples:\n  safepoint redo")]
     Redo(AgainArgs),
     /// Delete checkpoints.
-    #[command(after_help = format!("{HOW_TO_NAME}\nIt asks first; without a terminal it wants --yes.\n\nExamples:\n  safepoint delete @~3\n  safepoint delete 01KG9YS9 01KG9YV2 --yes"))]
+    #[command(visible_alias = "rm", after_help = format!("{HOW_TO_NAME}\nIt asks first; without a terminal it wants --yes.\n\nExamples:\n  safepoint delete @~3\n  safepoint delete 01KG9YS9 01KG9YV2 --yes"))]
     Delete(DeleteArgs),
     /// Keep a checkpoint for good: it is never pruned.
     #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint pin \"tests pass\""))]
@@ -291,6 +303,35 @@ Examples:
     /// Print the version.
     #[command(after_help = "Examples:\n  safepoint version --json")]
     Version,
+    /// Create, list, show or delete checkpoints: the same as the commands of these names.
+    #[command(subcommand, hide = true)]
+    Checkpoint(CheckpointCommand),
+}
+
+impl Command {
+    /// The command that a longer spelling means.
+    fn plain(self) -> Self {
+        match self {
+            Command::Checkpoint(CheckpointCommand::Create(args)) => Command::Create(args),
+            Command::Checkpoint(CheckpointCommand::List(args)) => Command::List(args),
+            Command::Checkpoint(CheckpointCommand::Show(args)) => Command::Show(args),
+            Command::Checkpoint(CheckpointCommand::Delete(args)) => Command::Delete(args),
+            other => other,
+        }
+    }
+}
+
+/// Longer spellings of `create`, `list`, `show` and `delete`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CheckpointCommand {
+    /// Take a checkpoint.
+    Create(CreateArgs),
+    /// List checkpoints, newest first.
+    List(ListArgs),
+    /// Show one checkpoint.
+    Show(ShowArgs),
+    /// Delete checkpoints.
+    Delete(DeleteArgs),
 }
 
 #[derive(Debug, Args)]
@@ -305,15 +346,27 @@ pub(crate) struct InitArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
-    /// What to call it.
-    #[arg(short = 'm', long = "label", visible_alias = "description", value_name = "LABEL")]
-    pub(crate) label: Option<String>,
-    /// Why it exists.
-    #[arg(long, value_parser = words!(Kind), default_value = "manual")]
-    pub(crate) kind: Kind,
-    /// What gave the occasion.
-    #[arg(long, visible_alias = "checkpoint-type", value_parser = words!(Reason), default_value = "manual")]
-    pub(crate) reason: Reason,
+    /// Label to record.
+    #[arg(value_name = "LABEL", conflicts_with = "label")]
+    text: Option<String>,
+    /// Label to record; it may begin with a hyphen.
+    #[arg(
+        short = 'm',
+        long = "label",
+        visible_alias = "description",
+        value_name = "LABEL",
+        allow_hyphen_values = true
+    )]
+    label: Option<String>,
+    /// Add nothing where nothing changed, whatever else is given.
+    #[arg(long)]
+    pub(crate) if_changed: bool,
+    /// Kind to record [default: manual].
+    #[arg(long, value_parser = words!(Kind))]
+    pub(crate) kind: Option<Kind>,
+    /// Reason to record [default: manual].
+    #[arg(long, visible_alias = "checkpoint-type", value_parser = words!(Reason))]
+    pub(crate) reason: Option<Reason>,
     /// Where in the work.
     #[arg(long, value_parser = words!(Phase))]
     pub(crate) phase: Option<Phase>,
@@ -344,6 +397,25 @@ pub(crate) struct CreateArgs {
     /// How far the work is, such as tests_passing=42. Can be given again.
     #[arg(long = "counter", value_name = "NAME=NUMBER")]
     pub(crate) counters: Vec<String>,
+}
+
+impl CreateArgs {
+    /// The label, if one was given. An empty one is none.
+    pub(crate) fn label(&self) -> Option<&str> {
+        self.label.as_deref().or(self.text.as_deref()).filter(|label| !label.is_empty())
+    }
+
+    /// Returns true if nothing was given that a record of its own is needed for.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.label().is_none()
+            && !self.pin
+            && !self.git
+            && self.session_id.is_none()
+            && self.phase.is_none()
+            && self.reason.is_none()
+            && self.kind.is_none()
+            && self.counters.is_empty()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -382,6 +454,9 @@ pub(crate) struct ListArgs {
     /// Those of all workspaces.
     #[arg(long)]
     pub(crate) all: bool,
+    /// Show safety checkpoints, too, which rollbacks take.
+    #[arg(long)]
+    pub(crate) all_roles: bool,
     /// Draw how they came about: branches, rollbacks, undo and redo.
     #[arg(long, conflicts_with = "all")]
     pub(crate) graph: bool,
@@ -396,8 +471,8 @@ pub(crate) struct Which {
     /// The checkpoint.
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// The same, for programs.
-    #[arg(long, value_name = "ID", conflicts_with = "id")]
+    /// The same, for programs; it may begin with a hyphen.
+    #[arg(long, value_name = "ID", conflicts_with = "id", allow_hyphen_values = true)]
     pub(crate) checkpoint_id: Option<String>,
     /// Refuse a checkpoint of another session.
     #[arg(long, value_name = "ID")]
@@ -430,7 +505,7 @@ pub(crate) struct CatArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// The old side [default: the newest checkpoint].
+    /// The old side [default: @here, the position].
     #[arg(value_name = "A")]
     pub(crate) old: Option<String>,
     /// The new side [default: the present].
@@ -447,10 +522,20 @@ pub(crate) struct DiffArgs {
     pub(crate) paths: Vec<OsString>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct RollbackArgs {
-    #[command(flatten)]
-    pub(crate) which: Which,
+    /// The checkpoint, then paths; a first argument that names no checkpoint is a path.
+    #[arg(value_name = "CHECKPOINT|PATH")]
+    pub(crate) words: Vec<OsString>,
+    /// The checkpoint, for programs; it may begin with a hyphen.
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
+    pub(crate) checkpoint_id: Option<String>,
+    /// Refuse a checkpoint of another session.
+    #[arg(long, value_name = "ID")]
+    pub(crate) session_id: Option<String>,
+    /// The checkpoint that the words name, once they are understood.
+    #[arg(skip)]
+    pub(crate) given: Option<String>,
     /// How: at once; tried beside the workspace first; only what is chosen; or back until a command passes.
     #[arg(long, value_parser = words!(Strategy))]
     pub(crate) strategy: Option<Strategy>,
@@ -474,7 +559,7 @@ pub(crate) struct RollbackArgs {
     /// Build the files of the checkpoint in this new or empty folder; the workspace stays as it is.
     #[arg(long, value_name = "DIR", conflicts_with_all = [
         "strategy", "paths", "parts", "strict", "dry_run", "keep_times", "skip_failed_undo", "no_undo_commands", "verify", "until",
-        "hard_reset", "discard_uncommitted",
+        "hard_reset", "discard_uncommitted", "after",
     ])]
     pub(crate) to: Option<PathBuf>,
     /// Build the target beside the workspace, run this there, show the difference, and ask.
@@ -495,6 +580,17 @@ pub(crate) struct RollbackArgs {
     /// Move branch and index even though something is not committed. Files and index are kept in the safety checkpoint.
     #[arg(long)]
     pub(crate) discard_uncommitted: bool,
+    /// Only these paths.
+    #[arg(last = true, value_name = "PATH")]
+    pub(crate) after: Vec<OsString>,
+}
+
+impl RollbackArgs {
+    /// The checkpoint as it was typed, as far as that is known.
+    pub(crate) fn typed(&self) -> Option<String> {
+        let given = self.given.as_ref().or(self.checkpoint_id.as_ref()).cloned();
+        given.or_else(|| self.words.first().map(|word| word.to_string_lossy().into_owned()))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -503,11 +599,21 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) rollback_on_fail: bool,
     /// What to call the checkpoint [default: "before" and the command].
-    #[arg(short = 'm', long = "label", value_name = "LABEL")]
+    #[arg(short = 'm', long = "label", value_name = "LABEL", allow_hyphen_values = true)]
     pub(crate) label: Option<String>,
     /// The command and its arguments.
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,
+}
+
+/// What undo takes.
+#[derive(Debug, Args)]
+pub(crate) struct UndoArgs {
+    /// Only these paths.
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) again: AgainArgs,
 }
 
 /// What undo and redo take.
@@ -524,7 +630,7 @@ pub(crate) struct AgainArgs {
 }
 
 /// What becomes of the undo commands of a plan's steps.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct UndoCommandArgs {
     /// Where a plan goes back: go on where an undo command of a step fails, and report it.
     #[arg(long)]

@@ -25,6 +25,7 @@ mod purge;
 mod recover;
 mod repair;
 mod rollback;
+mod rows;
 mod run;
 mod session;
 mod show;
@@ -35,6 +36,7 @@ mod undo;
 mod usage;
 mod validate;
 mod version;
+mod when;
 mod workspace;
 
 use crate::args::{Arguments, Command, Global};
@@ -47,7 +49,7 @@ use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::text::is_unsafe;
-use safepoint::{CheckpointManager, Pinned, Progress, Workspace};
+use safepoint::{CheckpointManager, Error, Pinned, Progress, Workspace};
 use std::ffi::OsString;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -140,6 +142,7 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Completions(args) => completions::run(context, args),
         Command::Man(args) => man::run(context, args),
         Command::Version => version::run(context),
+        Command::Checkpoint(_) => Err(Problem::internal("a longer spelling was not replaced".to_owned())),
     }
 }
 
@@ -243,10 +246,14 @@ impl Context {
         if workspace.is_none() && given.starts_with('@') {
             self.surroundings.workspace(manager)?;
         }
-        let checkpoint = manager.get(workspace, given)?;
+        let checkpoint = match manager.get(workspace, given) {
+            Err(error @ Error::NoCheckpoint { .. }) => rows::named(manager, given)?
+                .map_or_else(|| when::named(manager, workspace, given, error), Ok)?,
+            found => found?,
+        };
         let session = session.map(context::session_id).transpose()?;
         if session.is_some() && session != checkpoint.session_id {
-            let problem = Problem::from(safepoint::Error::NoCheckpoint { reference: given.to_owned() });
+            let problem = Problem::from(Error::NoCheckpoint { reference: given.to_owned() });
             return Err(problem.hint("There is one of this name, in another session or in none."));
         }
         Ok(checkpoint)

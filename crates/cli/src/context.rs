@@ -297,6 +297,11 @@ fn lock_wait() -> Option<Duration> {
     Some(Duration::from_millis(millis))
 }
 
+/// The zone in which people type times: `TZ`, else that of the system, else UTC.
+pub(crate) fn time_zone() -> jiff::tz::TimeZone {
+    jiff::tz::TimeZone::system()
+}
+
 fn fixed_now() -> Option<Timestamp> {
     variable("SAFEPOINT_TEST_NOW").and_then(|text| text.to_string_lossy().parse().ok())
 }

@@ -1,4 +1,4 @@
-//! Checkpoint references: an id, an id prefix, a label, `@` or `@~N`.
+//! Checkpoint references: an id, an id prefix, a label, `@`, `@~N` or `@here`.
 
 use crate::{CheckpointId, ModelError};
 use std::str::FromStr;
@@ -14,6 +14,8 @@ pub enum Reference {
         /// Number of checkpoints to go back.
         back: u64,
     },
+    /// The position of the workspace: the checkpoint that it was last captured as or rolled back to.
+    Here,
     /// Full id, in ULID or UUID form.
     Id(CheckpointId),
     /// Label, or an id prefix (in capitals, as ids are shown) if possible.
@@ -35,6 +37,9 @@ impl FromStr for Reference {
         }
         if text == "@" {
             return Ok(Self::Newest { back: 0 });
+        }
+        if text == "@here" {
+            return Ok(Self::Here);
         }
         if let Some(count) = text.strip_prefix("@~") {
             return match count.parse() {
@@ -59,6 +64,7 @@ mod tests {
     fn every_form_is_understood() {
         assert_eq!("@".parse::<Reference>().unwrap(), Reference::Newest { back: 0 });
         assert_eq!("@~12".parse::<Reference>().unwrap(), Reference::Newest { back: 12 });
+        assert_eq!("@here".parse::<Reference>().unwrap(), Reference::Here);
         let id = CheckpointId::from_bits(1 << 90);
         assert_eq!(id.to_string().parse::<Reference>().unwrap(), Reference::Id(id));
         assert_eq!(id.to_uuid().parse::<Reference>().unwrap(), Reference::Id(id));

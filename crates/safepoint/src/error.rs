@@ -7,11 +7,11 @@ use crate::plans::plan_file::PlanFileError;
 use safepoint_catalog::CatalogError;
 use safepoint_git::GitError;
 use safepoint_model::change::GraftError;
-use safepoint_model::checkpoint::PartKind;
+use safepoint_model::checkpoint::{Checkpoint, PartKind};
 use safepoint_model::plan::clean::NoneClean;
 use safepoint_model::plan::state::{PlanRule, PlanState};
 use safepoint_model::session::SessionRule;
-use safepoint_model::{Bytes, CheckpointId, ModelError, ObjectError, RelPath, RollbackId};
+use safepoint_model::{Bytes, CheckpointId, ModelError, ObjectError, RelPath, RollbackId, Timestamp};
 use safepoint_store::StoreError;
 use safepoint_workspace::WorkspaceError;
 use std::io;
@@ -36,6 +36,23 @@ fn some(paths: &[RelPath]) -> String {
         named.push(format!("and {} more", paths.len() - PATHS_NAMED));
     }
     named.join(", ")
+}
+
+/// A checkpoint that an ambiguous name could mean.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Its id.
+    pub id: CheckpointId,
+    /// Time of its creation.
+    pub created_at: Timestamp,
+    /// Its label.
+    pub label: Option<String>,
+}
+
+impl From<&Checkpoint> for Candidate {
+    fn from(checkpoint: &Checkpoint) -> Self {
+        Self { id: checkpoint.id, created_at: checkpoint.created_at, label: checkpoint.label.clone() }
+    }
 }
 
 /// A verb that failed. Unless it says otherwise, nothing changed.
@@ -117,8 +134,8 @@ pub enum Error {
     Ambiguous {
         /// What was asked for.
         reference: String,
-        /// Some of them.
-        candidates: Vec<CheckpointId>,
+        /// Some of them, newest first.
+        candidates: Vec<Candidate>,
     },
     /// The checkpoint is one of another workspace.
     #[error("checkpoint {checkpoint} belongs to another workspace")]
@@ -157,6 +174,12 @@ pub enum Error {
     /// There is no rollback to take back.
     #[error("there is no rollback to undo")]
     NothingToUndo,
+    /// An undo would discard changes that are newer than the rollback.
+    #[error("files changed since the last rollback: {}", some(paths))]
+    ChangedSinceRollback {
+        /// The paths that differ from what the last rollback left.
+        paths: Vec<RelPath>,
+    },
     /// There is no undo to take back.
     #[error("there is nothing to redo")]
     NothingToRedo,

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::config::ConfigError;
-use crate::error::Wish;
+use crate::error::{Candidate, Wish};
 use crate::exchange::LayoutError;
 use safepoint_catalog::CatalogError;
 use safepoint_git::GitError;
@@ -133,7 +133,7 @@ fn classify(error: &Error) -> Row {
         Error::NoCheckpoint { .. } => {
             ("no_checkpoint", NotFound, &["`safepoint list` shows the checkpoints of this workspace."])
         }
-        Error::Ambiguous { .. } => ("ambiguous", Usage, &["Type more of the id."]),
+        Error::Ambiguous { .. } => ("ambiguous", Usage, &["Choose one of them by its id:"]),
         Error::OtherWorkspace { .. } => {
             ("other_workspace", Conflict, &["Go to that workspace, or name its folder with -C."])
         }
@@ -151,10 +151,16 @@ fn classify(error: &Error) -> Row {
         Error::NotAFile { .. } => {
             ("not_a_file", Usage, &["`safepoint show ID --files` lists what is in it."])
         }
-        Error::NothingToUndo => (
-            "nothing_to_undo",
-            NotFound,
-            &["Only a rollback can be undone; `safepoint list` shows where you can roll back to."],
+        Error::NothingToUndo => {
+            ("nothing_to_undo", NotFound, &["Return to the newest checkpoint: safepoint rollback @"])
+        }
+        Error::ChangedSinceRollback { .. } => (
+            "changed_since_rollback",
+            Conflict,
+            &[
+                "Show what an undo does: safepoint undo --dry-run",
+                "Undo anyway, and keep the current state in a safety checkpoint: safepoint undo --yes",
+            ],
         ),
         Error::NothingToRedo => {
             ("nothing_to_redo", NotFound, &["Only an undo can be redone, and only until the next rollback."])
@@ -595,15 +601,17 @@ fn classify_object(error: &ObjectError) -> Row {
     }
 }
 
+/// A line that can be pasted: the id, and a comment for the shell.
+fn candidate(candidate: &Candidate) -> String {
+    let time: String = candidate.created_at.to_string().chars().take(19).collect();
+    let label = candidate.label.as_ref().map(|label| format!(" \"{label}\"")).unwrap_or_default();
+    format!("{}  # {}Z{label}", candidate.id, time.replace('T', " "))
+}
+
 /// Hints that name the thing at hand.
 fn details(error: &Error) -> Vec<String> {
     match error {
-        Error::Ambiguous { candidates, .. } => {
-            vec![format!(
-                "It could be {}.",
-                candidates.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-            )]
-        }
+        Error::Ambiguous { candidates, .. } => candidates.iter().map(candidate).collect(),
         Error::Workspace(WorkspaceError::Obstructed(obstacles)) => {
             obstacles.iter().take(10).map(|obstacle| format!("In the way: {obstacle}")).collect()
         }

@@ -56,7 +56,7 @@ mod workspaces;
 
 pub use agents::agent_path;
 pub use checkpoint::compare::{Against, Comparison, Status, Survey};
-pub use checkpoint::create::{CreateOptions, Created, Subject, Urgency};
+pub use checkpoint::create::{CreateOptions, Created, Subject, Unchanged, Urgency};
 pub use checkpoint::find::{Entries, ListedEntry};
 pub use checkpoint::git::{GitCommit, GitStatus, Tags};
 pub use checkpoint::records::CatalogStanding;
@@ -64,7 +64,7 @@ pub use config::{
     Config, ConfigError, ConfigFile, Effective, HomeConfig, RetentionConfig, TestCommand, WorkspaceConfig,
 };
 pub use environment::{Environment, SystemEnvironment};
-pub use error::{Error, Wish};
+pub use error::{Candidate, Error, Wish};
 pub use exchange::{Exported, ImportOptions, Imported, Layout, LayoutError, OutsideMemory, check_layout};
 pub use failure::{Failure, FailureKind};
 pub use folders::{HeldFolder, within};
@@ -91,7 +91,7 @@ pub use rollback::recover::Recovery;
 pub use rollback::release::WaitingStored;
 pub use rollback::search::{Probed, Progressed, Search, SearchWatch, TryIn, Until};
 pub use rollback::strategy::{Check, Printed, Staged, StagedEnd, Trial, Verdict};
-pub use rollback::{DryRun, FolderRolledBack, LeftAlone, RollbackOptions, RolledBack, Strict};
+pub use rollback::{DryRun, FolderRolledBack, LaterChanges, LeftAlone, RollbackOptions, RolledBack, Strict};
 pub use sessions::{NewSession, SessionLog};
 pub use upkeep::purge::PurgeReport;
 pub use upkeep::rebuild::Rebuilt;

@@ -110,6 +110,18 @@ pub struct RollbackOptions {
     pub uncommitted: Uncommitted,
     /// What becomes of it when a part may not go back.
     pub strict: Strict,
+    /// Result of an undo where files changed after the last rollback.
+    pub later_changes: LaterChanges,
+}
+
+/// Result of an undo where files changed after the last rollback, undo or redo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LaterChanges {
+    /// [`Error::ChangedSinceRollback`].
+    #[default]
+    Refused,
+    /// They are replaced, and kept in the safety checkpoint.
+    Replaced,
 }
 
 impl RollbackOptions {
@@ -235,6 +247,8 @@ pub(crate) struct Request<'a> {
     pub(crate) left: Vec<String>,
     /// The plan of which a step asks for it.
     pub(crate) own_run: Option<String>,
+    /// True if it must not replace files that changed after the last rollback.
+    pub(crate) spares_changes: bool,
 }
 
 impl<'a> Request<'a> {
@@ -245,8 +259,9 @@ impl<'a> Request<'a> {
         options: &RollbackOptions,
     ) -> Self {
         let options = options.clone();
-        let (left, own_run) = (Vec::new(), None);
-        Self { verb, answers: None, to, at, options, correction: None, taking: None, left, own_run }
+        let (left, own_run, spares_changes) = (Vec::new(), None, false);
+        let (answers, correction, taking) = (None, None, None);
+        Self { verb, answers, to, at, options, correction, taking, left, own_run, spares_changes }
     }
 
     fn is_dry(&self) -> bool {
@@ -394,6 +409,7 @@ impl CheckpointManager {
         let writer = self.store.writer()?;
         self.capture(&mut members, &writer, progress)?;
         let leaving = self.leave_memory(request, &scene, &mut members, &writer)?;
+        self.spare_changes(request, &members, &records, &writer)?;
         let caches: Vec<_> = members.iter_mut().map(|member| member.captured.cache.take()).collect();
         let mut safety = self.safety_for(request, &scene, &members, &writer)?;
         safety.warnings.extend(passed_over);
@@ -402,6 +418,10 @@ impl CheckpointManager {
         let mut going = self.prepare_all(request, &members, &records, (&safety, &writer))?;
         let mut done = RolledBack { left_alone, ..told(request, &going, warnings, recovered) };
         if request.is_dry() {
+            return Ok(done);
+        }
+        if look.is_none() && is_idle(request, &done) {
+            self.record_idle(&mut going, request, &mut done)?;
             return Ok(done);
         }
         for (going, folder) in going.iter_mut().zip(&done.folders) {
@@ -618,6 +638,12 @@ impl CheckpointManager {
         }
         Ok(())
     }
+}
+
+/// Returns true if a rollback changes nothing: then it needs no safety checkpoint.
+fn is_idle(request: &Request<'_>, done: &RolledBack) -> bool {
+    let blocked = done.folders.iter().any(|folder| !folder.outline.blocked.is_empty());
+    done.is_empty() && !blocked && request.taking.is_none() && request.correction.is_none()
 }
 
 /// What is told of a rollback before it is done.

@@ -10,7 +10,7 @@ use crate::render::terminal::{counted, printable, size};
 use crate::{commands::Context, commands::recover, render::exit};
 use safepoint::model::checkpoint::{Checkpoint, PartKind, Progress, Scope};
 use safepoint::model::coverage::{Coverage, Skipped};
-use safepoint::{CheckpointManager, CreateOptions, Created, GitCommit, Subject, Workspace};
+use safepoint::{CheckpointManager, CreateOptions, Created, GitCommit, Subject, Unchanged, Workspace};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -60,6 +60,7 @@ fn answer(out: &Printer, created: &Created, workspace: Option<&Workspace>) -> Re
         "checkpoint": json::checkpoint_with_coverage(&created.checkpoint, &created.coverage),
         "workspace": workspace.map(json::workspace),
         "pruned": created.pruned,
+        "unchanged": created.unchanged,
     });
     let whole = is_whole(&created.coverage) && created.not_in_git.is_empty();
     Reply { data, exit: if whole { exit::DONE } else { exit::IN_PART }, failure: None }
@@ -85,10 +86,11 @@ fn options(context: &Context, args: &CreateArgs) -> Result<CreateOptions, Proble
         };
         progress.set(name, count)?;
     }
+    let defaults = CreateOptions::default();
     Ok(CreateOptions {
-        label: args.label.clone().filter(|label| !label.is_empty()),
-        kind: args.kind,
-        reason: args.reason,
+        label: args.label().map(str::to_owned),
+        kind: args.kind.unwrap_or(defaults.kind),
+        reason: args.reason.unwrap_or(defaults.reason),
         phase: args.phase,
         plan_id: None,
         session_id: context.surroundings.session(args.session_id.as_deref())?,
@@ -100,7 +102,8 @@ fn options(context: &Context, args: &CreateArgs) -> Result<CreateOptions, Proble
             (true, false) => GitCommit::Tag,
             (true, true) => GitCommit::Branch,
         },
-        ..CreateOptions::default()
+        unchanged: if args.if_changed || args.is_plain() { Unchanged::Reused } else { Unchanged::Added },
+        ..defaults
     })
 }
 
@@ -153,6 +156,8 @@ pub(crate) fn tell(out: &Printer, created: &Created) {
     let checkpoint = &created.checkpoint;
     if out.quiet {
         out.line(checkpoint.id);
+    } else if created.unchanged {
+        tell_unchanged(out, created);
     } else {
         let label = checkpoint.label.as_deref().map(|label| format!(" \"{}\"", printable(label)));
         let name = format!("{}{}", out.colours.bold(checkpoint.id), label.unwrap_or_default());
@@ -188,6 +193,14 @@ pub(crate) fn tell(out: &Printer, created: &Created) {
 pub(crate) fn agents(checkpoint: &Checkpoint) -> Vec<&str> {
     let agents = checkpoint.parts.iter().filter(|part| part.kind == PartKind::Agent);
     agents.map(|part| part.key.as_str()).collect()
+}
+
+/// A checkpoint that holds the current state already.
+fn tell_unchanged(out: &Printer, created: &Created) {
+    let checkpoint = &created.checkpoint;
+    let label = checkpoint.label.as_deref().map(|label| format!(" \"{}\"", printable(label)));
+    out.line(format!("Checkpoint {}{}", out.colours.bold(checkpoint.id), label.unwrap_or_default()));
+    out.line("  nothing changed since it was taken: no checkpoint was added");
 }
 
 /// What a checkpoint of several folders holds.

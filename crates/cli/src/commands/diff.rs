@@ -31,7 +31,9 @@ fn compare(
         .map(|path| context.surroundings.path_in(workspace, path))
         .collect::<Result<_, _>>()?;
     let find = |given: &str| context.checkpoint(manager, Some(workspace), given, None);
-    let old = find(args.old.as_deref().unwrap_or("@"))?;
+    // The position, as in `status`.
+    let position = if workspace.head.is_some() { "@here" } else { "@" };
+    let old = find(args.old.as_deref().unwrap_or(position))?;
     let new = args.new.as_deref().map(find).transpose()?;
     let new_id = new.as_ref().map(|new| new.id);
     let against = new.map_or(Against::Present, |new| Against::Checkpoint(Box::new(new)));

@@ -5,12 +5,13 @@ use crate::commands::Context;
 use crate::commands::create::changed;
 use crate::commands::history::History;
 use crate::commands::naming::{LABEL_LETTERS_MIN, Naming};
+use crate::commands::rows;
 use crate::context::{Surroundings, session_id};
 use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::{Printer, Reply};
-use crate::render::terminal::{ago, printable, shortened, size};
-use safepoint::model::checkpoint::{Checkpoint, Kind};
+use crate::render::terminal::{ago, counted, printable, shortened, size};
+use safepoint::model::checkpoint::{Checkpoint, Kind, Role};
 use safepoint::model::{CheckpointId, WorkspaceId};
 use safepoint::{CheckpointManager, Filter, RoleFilter, Workspace};
 use serde_json::{Value, json};
@@ -22,19 +23,23 @@ const SHOWN: u64 = 100;
 pub(crate) fn run(context: &Context, args: &ListArgs) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
     let workspace = if args.all { None } else { Some(context.surroundings.workspace(&manager)?) };
+    // Programs get all of them, and a picture needs them.
+    let folds = !(args.all_roles || args.graph || context.out.is_json());
     let filter = Filter {
         workspace: workspace.as_ref().map(|workspace| workspace.id),
         plan_id: args.plan.clone(),
         session_id: args.session_id.as_deref().map(session_id).transpose()?,
         kind: args.kind,
         scope: args.scope,
-        role: RoleFilter::Any,
+        role: if folds { RoleFilter::Except(Role::Safety) } else { RoleFilter::Any },
         limit: args.limit.or((!context.out.is_json()).then_some(SHOWN)),
         ..Filter::default()
     };
-    let checkpoints = manager.list(&filter)?;
-    if checkpoints.is_empty() {
-        let plain = Filter { workspace: filter.workspace, role: RoleFilter::Any, ..Filter::default() };
+    let mut checkpoints = manager.list(&filter)?;
+    let hidden =
+        if folds { unfold_position(&manager, &filter, workspace.as_ref(), &mut checkpoints)? } else { 0 };
+    if checkpoints.is_empty() && hidden == 0 {
+        let plain = Filter { workspace: filter.workspace, role: filter.role, ..Filter::default() };
         let chosen = Filter { limit: args.limit, ..filter.clone() } != plain;
         context.out.remark(if chosen {
             "No checkpoint fits what you asked for."
@@ -51,13 +56,41 @@ pub(crate) fn run(context: &Context, args: &ListArgs) -> Result<Reply, Problem> 
         }
         _ => table(context, &manager, workspace.as_ref(), &checkpoints)?,
     }
-    if args.limit.is_none() && checkpoints.len() as u64 == SHOWN && !context.out.is_json() {
+    if hidden > 0 {
+        let count = counted(hidden, "safety checkpoint is", "safety checkpoints are");
+        context.out.remark(format!("{count} not shown: safepoint list --all-roles"));
+    }
+    if args.limit.is_none() && checkpoints.len() as u64 >= SHOWN && !context.out.is_json() {
         let total = manager.summary(&filter)?.total_checkpoints;
         if let Some(more) = total.checked_sub(SHOWN).filter(|more| *more > 0) {
             context.out.remark(format!("{more} more: safepoint list -n {total}"));
         }
     }
     Ok(Reply::done(data))
+}
+
+/// Puts the position among the rows where it is a safety checkpoint that was left out. Returns how many others were.
+fn unfold_position(
+    manager: &CheckpointManager,
+    filter: &Filter,
+    workspace: Option<&Workspace>,
+    rows: &mut Vec<Checkpoint>,
+) -> Result<u64, Problem> {
+    let safety = Filter { role: RoleFilter::Only(Role::Safety), limit: None, ..filter.clone() };
+    let ids = manager.list_ids(&safety)?;
+    let head = workspace.and_then(|workspace| workspace.head).filter(|head| ids.contains(head));
+    if let Some(head) = head {
+        let position = manager.checkpoint(head)?;
+        let at = rows.iter().take_while(|row| row.created_at > position.created_at).count();
+        rows.insert(at, position);
+    }
+    Ok(ids.len() as u64 - u64::from(head.is_some()))
+}
+
+/// Leaves safety checkpoints out, except for the position.
+pub(crate) fn folded(mut checkpoints: Vec<Checkpoint>, head: Option<CheckpointId>) -> Vec<Checkpoint> {
+    checkpoints.retain(|it| it.role != Some(Role::Safety) || Some(it.id) == head);
+    checkpoints
 }
 
 /// Draws the checkpoints, and gives the rollbacks between them.
@@ -79,7 +112,7 @@ fn graph(
     Ok(rollbacks.iter().map(json::rollback_record).collect())
 }
 
-/// Prints checkpoints as a table; of all workspaces where none is given.
+/// Prints checkpoints as a table; of all workspaces where none is given. On a terminal the rows have numbers, which name them later.
 pub(crate) fn table(
     context: &Context,
     manager: &CheckpointManager,
@@ -98,6 +131,10 @@ pub(crate) fn table(
         Look { out: &context.out, names, head: workspace.and_then(|workspace| workspace.head), naming };
     let rows: Vec<Row> = checkpoints.iter().map(|checkpoint| look.row(checkpoint)).collect();
     Table { out: &context.out, naming, rows }.print();
+    if context.out.terminal {
+        let shown: Vec<CheckpointId> = checkpoints.iter().map(|checkpoint| checkpoint.id).collect();
+        rows::remember(manager.home(), &shown);
+    }
     Ok(())
 }
 
@@ -167,8 +204,9 @@ impl Table<'_> {
         let changed = widest(&|row| row.changed_letters, "CHANGED");
         let stored = widest(&|row| row.size.len(), "STORED");
         let margin = self.margin();
+        let number = self.number_letters();
         // On a narrow terminal labels say more than figures do.
-        let least = margin + id + when + kind + 6 + LABEL_LETTERS_MIN;
+        let least = margin + number + id + when + kind + 6 + LABEL_LETTERS_MIN;
         let with_changed = self.naming.left_after(least) >= changed + 2;
         let with_stored = self.naming.left_after(least + changed + 2) >= stored + 2;
         let figures = |row_changed: &str, letters: usize, row_stored: &str| {
@@ -182,7 +220,8 @@ impl Table<'_> {
             text
         };
         let title = format!(
-            "{:margin$}{:id$}  {:when$}  {:kind$}  {}LABEL",
+            "{:margin$}{:number$}{:id$}  {:when$}  {:kind$}  {}LABEL",
+            "",
             "",
             "CHECKPOINT",
             "WHEN",
@@ -191,12 +230,13 @@ impl Table<'_> {
         );
         self.out.remark(self.out.colours.dim(&title));
         let label_max = self.naming.left_after(title.len() - "LABEL".len()).max(LABEL_LETTERS_MIN);
-        for row in &self.rows {
+        for (at, row) in (1..).zip(&self.rows) {
             let label = shortened(&row.label, label_max);
             let id_text = &row.id[..id_letters];
             let line = format!(
-                "{:margin$}{}{}  {:when$}  {}  {}{}",
+                "{:margin$}{}{}{}  {:when$}  {}  {}{}",
                 if row.here && margin > 0 { "*" } else { "" },
+                self.number(at, number),
                 self.id(row, id_text),
                 " ".repeat(id - id_text.len()),
                 row.when,
@@ -207,13 +247,25 @@ impl Table<'_> {
             self.out.line(line.trim_end());
         }
         if margin > 0 {
-            self.out.remark(self.out.colours.dim("* is where the workspace is now"));
+            self.out.remark(self.out.colours.dim("* @here: the position of the workspace"));
         }
     }
 
     /// People see where the workspace is, if that is listed.
     fn margin(&self) -> usize {
         if self.out.terminal && self.rows.iter().any(|row| row.here) { 2 } else { 0 }
+    }
+
+    /// Letters of the column with the numbers of the rows.
+    fn number_letters(&self) -> usize {
+        if self.out.terminal { format!(":{}  ", self.rows.len()).len() } else { 0 }
+    }
+
+    fn number(&self, row: usize, letters: usize) -> String {
+        match letters.checked_sub(2) {
+            Some(left) => self.out.colours.dim(format!("{:>left$}  ", format!(":{row}"))),
+            None => String::new(),
+        }
     }
 
     fn id(&self, row: &Row, text: &str) -> String {

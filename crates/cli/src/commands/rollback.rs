@@ -5,15 +5,16 @@ mod elsewhere;
 mod git;
 mod strategies;
 mod tell;
+mod words;
 
 pub(crate) use tell::{answer, shape, tell};
 
 use crate::args::RollbackArgs;
 use crate::commands::Context;
-use crate::commands::list::table;
+use crate::commands::list::{self, table};
 use crate::problem::Problem;
 use crate::render::output::Reply;
-use crate::{render::json, signals};
+use crate::{render::exit, render::json, signals};
 use safepoint::model::RelPath;
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::rollback::Strategy;
@@ -26,11 +27,13 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
     if let Some(to) = &args.to {
         return elsewhere::run(context, args, to);
     }
-    let manager = context.surroundings.of_session(args.which.session_id.as_deref())?.open(None)?;
+    let manager = context.surroundings.of_session(args.session_id.as_deref())?.open(None)?;
+    let around = context.surroundings.workspace_if_any(&manager)?;
+    let args = &words::understood(context, &manager, around.as_ref(), args)?;
     let strategy = strategies::chosen(args)?;
-    let session = args.which.session_id.as_deref();
-    if context.surroundings.workspace_if_any(&manager)?.is_none()
-        && let Some(given) = args.which.given()
+    let session = args.session_id.as_deref();
+    if around.is_none()
+        && let Some(given) = args.given.as_deref()
         && args.paths.is_empty()
         && matches!(strategy, Strategy::Immediate | Strategy::Selective)
     {
@@ -43,7 +46,7 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
     }
     let workspace = context.surroundings.workspace(&manager)?;
     let named = |given: &str| context.checkpoint(&manager, Some(&workspace), given, session);
-    let checkpoint = args.which.given().map(named).transpose()?;
+    let checkpoint = args.given.as_deref().map(named).transpose()?;
     let options = options(context, &workspace, args)?;
     let ground = strategies::Ground { context, manager: &manager, workspace: &workspace };
     if strategy == Strategy::Progressive {
@@ -125,7 +128,7 @@ fn strict(args: &RollbackArgs) -> Strict {
 }
 
 /// The paths without those that lie in another one: they come with it.
-fn outermost(mut paths: Vec<RelPath>) -> Vec<RelPath> {
+pub(crate) fn outermost(mut paths: Vec<RelPath>) -> Vec<RelPath> {
     paths.sort();
     let mut chosen: Vec<RelPath> = Vec::new();
     for path in paths {
@@ -149,12 +152,18 @@ pub(crate) fn plain_options(dry_run: bool, keep_times: bool, failed_undo: Failed
 fn choose(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -> Result<Reply, Problem> {
     let filter = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
     let checkpoints = manager.list(&filter)?;
-    table(context, manager, Some(workspace), &checkpoints)?;
-    context.out.remark(if checkpoints.is_empty() {
-        "There is nothing to roll back to yet. Take one: safepoint create"
-    } else {
-        "Choose one: safepoint rollback ID (add --dry-run to see what it would do)"
-    });
+    let shown = list::folded(checkpoints.clone(), workspace.head);
+    table(context, manager, Some(workspace), &shown)?;
+    let problem = Problem::usage(
+        "no checkpoint is named",
+        match checkpoints.first() {
+            None => "There is nothing to roll back to yet. Take a checkpoint: safepoint create",
+            Some(_) => "Return to the newest, and see first what it does: safepoint rollback @ --dry-run",
+        },
+    );
+    context.out.flush();
+    context.out.tell("roll back", &problem);
     let list: Value = checkpoints.iter().map(json::checkpoint).collect();
-    Ok(Reply::done(json!({ "rollback": null, "checkpoints": list })))
+    let data = json!({ "rollback": null, "checkpoints": list });
+    Ok(Reply { data, exit: exit::of(&problem.failure), failure: Some(problem.failure) })
 }

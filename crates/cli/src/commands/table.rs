@@ -50,7 +50,7 @@ fn on(verb: &str, otherwise: &str, checkpoint: Option<&str>) -> String {
 }
 
 fn rollback(args: &RollbackArgs) -> String {
-    on("roll back to", "roll back", args.which.given())
+    on("roll back to", "roll back", args.typed().as_deref())
 }
 
 impl Row {
@@ -122,6 +122,7 @@ impl Command {
             Command::Completions(_) => row("completions", Prints, "print completions"),
             Command::Man(_) => row("man", Prints, "show man pages"),
             Command::Version => row("version", Prints, "print the version"),
+            Command::Checkpoint(_) => row("checkpoint", Reads, "understand the command line"),
         }
     }
 

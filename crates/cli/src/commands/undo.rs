@@ -1,41 +1,119 @@
 //! `undo` and `redo`: one more rollback, to where the last one came from.
 
-use crate::args::AgainArgs;
+use crate::args::{AgainArgs, UndoArgs};
 use crate::commands::Context;
-use crate::commands::rollback::{answer, plain_options};
+use crate::commands::rollback::{answer, outermost, plain_options, tell};
 use crate::problem::Problem;
+use crate::render::consent;
 use crate::render::output::Reply;
+use crate::render::terminal::{for_shell, printable};
 use crate::signals;
-use safepoint::{CheckpointManager, Error, RollbackOptions, RolledBack, Workspace};
+use safepoint::model::RelPath;
+use safepoint::{CheckpointManager, DryRun, Error, LaterChanges, RollbackOptions, RolledBack, Workspace};
 
-pub(crate) fn undo(context: &Context, args: &AgainArgs) -> Result<Reply, Problem> {
-    run(context, args, |manager, at, options| manager.undo(at, options, &context.progress))
+/// So many paths are shown above the question.
+const SHOWN_MAX: usize = 12;
+
+pub(crate) fn undo(context: &Context, args: &UndoArgs) -> Result<Reply, Problem> {
+    let ground = Ground::open(context)?;
+    let options = RollbackOptions {
+        paths: ground.paths(args)?,
+        later_changes: if context.yes { LaterChanges::Replaced } else { LaterChanges::Refused },
+        ..plain_options(args.again.dry_run, args.again.keep_times, args.again.undo_commands.chosen())
+    };
+    let done = match ground.undo(&options) {
+        Err(Error::ChangedSinceRollback { paths }) if consent::can_ask(context) => {
+            let options = RollbackOptions { later_changes: LaterChanges::Replaced, ..options };
+            ground.ask(&paths, &options)?;
+            ground.undo(&options)
+        }
+        done => done,
+    };
+    let done = done.map_err(|error| {
+        let nothing = matches!(error, Error::NothingToUndo);
+        let problem = ground.explain(error);
+        match args.paths.first() {
+            Some(path) if nothing => {
+                let path = for_shell(&path.to_string_lossy());
+                problem.hint(format!("Only this path: safepoint rollback @ -- {path}"))
+            }
+            _ => problem,
+        }
+    })?;
+    Ok(answer(context, &ground.manager, &done, options.dry_run))
 }
 
 pub(crate) fn redo(context: &Context, args: &AgainArgs) -> Result<Reply, Problem> {
-    run(context, args, |manager, at, options| manager.redo(at, options, &context.progress))
+    let ground = Ground::open(context)?;
+    let options = plain_options(args.dry_run, args.keep_times, args.undo_commands.chosen());
+    let done = ground.manager.redo(ground.workspace.as_ref(), &options, &context.progress);
+    let done = done.map_err(|error| ground.explain(error))?;
+    Ok(answer(context, &ground.manager, &done, options.dry_run))
 }
 
-fn run(
-    context: &Context,
-    args: &AgainArgs,
-    verb: impl FnOnce(&CheckpointManager, Option<&Workspace>, &RollbackOptions) -> Result<RolledBack, Error>,
-) -> Result<Reply, Problem> {
-    let manager = context.surroundings.open(None)?;
-    // Where no workspace is, it is the last rollback of several folders.
-    let workspace = match context.surroundings.workspace_if_any(&manager)? {
-        None if manager.has_gone_together()? => None,
-        _ => Some(context.surroundings.workspace(&manager)?),
-    };
-    if let Some(workspace) = &workspace {
-        context.recover_first(&manager, workspace)?;
+/// The workspace that it is about, and who is told.
+struct Ground<'a> {
+    context: &'a Context,
+    manager: CheckpointManager,
+    /// Nothing where it is the last rollback of several folders.
+    workspace: Option<Workspace>,
+}
+
+impl<'a> Ground<'a> {
+    fn open(context: &'a Context) -> Result<Self, Problem> {
+        let manager = context.surroundings.open(None)?;
+        // Where no workspace is, it is the last rollback of several folders.
+        let workspace = match context.surroundings.workspace_if_any(&manager)? {
+            None if manager.has_gone_together()? => None,
+            _ => Some(context.surroundings.workspace(&manager)?),
+        };
+        if let Some(workspace) = &workspace {
+            context.recover_first(&manager, workspace)?;
+        }
+        // Undo commands of a plan's steps may run: they are not to stay behind.
+        signals::listen_for_another();
+        Ok(Self { context, manager, workspace })
     }
-    // Undo commands of a plan's steps may run: they are not to stay behind.
-    signals::listen_for_another();
-    let options = plain_options(args.dry_run, args.keep_times, args.undo_commands.chosen());
-    let done = verb(&manager, workspace.as_ref(), &options).map_err(|error| match &workspace {
-        Some(workspace) => context.surroundings.explain_gone(workspace, error.into()),
-        None => error.into(),
-    })?;
-    Ok(answer(context, &manager, &done, options.dry_run))
+
+    fn paths(&self, args: &UndoArgs) -> Result<Vec<RelPath>, Problem> {
+        if args.paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let surroundings = &self.context.surroundings;
+        let workspace = surroundings.workspace(&self.manager)?;
+        let paths = args.paths.iter().map(|path| surroundings.path_in(&workspace, path));
+        Ok(outermost(paths.collect::<Result<_, _>>()?))
+    }
+
+    fn undo(&self, options: &RollbackOptions) -> Result<RolledBack, Error> {
+        let progress = &self.context.progress;
+        match &self.workspace {
+            Some(workspace) if !options.paths.is_empty() => {
+                self.manager.undo_paths(workspace, options, progress)
+            }
+            workspace => self.manager.undo(workspace.as_ref(), options, progress),
+        }
+    }
+
+    /// Shows what the undo does, names the files that changed since, and asks.
+    fn ask(&self, paths: &[RelPath], options: &RollbackOptions) -> Result<(), Problem> {
+        let dry = RollbackOptions { dry_run: DryRun::Yes, ..options.clone() };
+        let shown = self.undo(&dry).map_err(|error| self.explain(error))?;
+        tell(self.context, &self.manager, &shown, dry.dry_run);
+        let mut about = vec!["These files changed since the last rollback and would be replaced:".to_owned()];
+        about
+            .extend(paths.iter().take(SHOWN_MAX).map(|path| format!("    {}", printable(&path.to_string()))));
+        if paths.len() > SHOWN_MAX {
+            about.push(format!("    and {} more", paths.len() - SHOWN_MAX));
+        }
+        let question = "Undo anyway? The current state is kept in a safety checkpoint.";
+        consent::ask_about(self.context, &about, question)
+    }
+
+    fn explain(&self, error: Error) -> Problem {
+        match &self.workspace {
+            Some(workspace) => self.context.surroundings.explain_gone(workspace, error.into()),
+            None => error.into(),
+        }
+    }
 }

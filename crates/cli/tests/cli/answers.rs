@@ -56,14 +56,11 @@ fn create_registers_the_nearest_git_folder_and_says_so() {
     Registered $T/project as a workspace.
     --- exit 0
     "#);
-    assert_snapshot!(sandbox.run(&["create"]), @"
-    Checkpoint 01KG9YV2300QJS22HDXJ4G4Q61
-      3 files and folders, 1 B; SIZE new in the store, N ms
-      nothing changed since the last one
-      left out:
-        .git  git's own folder
+    assert_snapshot!(sandbox.run(&["create"]), @r#"
+    Checkpoint 01KG9YS9EGCQT0DH2X3200JHAF "first"
+      nothing changed since it was taken: no checkpoint was added
     --- exit 0
-    ");
+    "#);
     sandbox.write("b", "");
     assert_snapshot!(sandbox.run(&["create", "-q"]), @"
     01KG9YWWP02J59EP1NVRE9ENPE
@@ -140,10 +137,10 @@ fn list_and_summary_count_everything() {
     sandbox.run(&["create", "-m", "a bad one", "--kind", "emergency", "--reason", "error_recovery"]);
     sandbox.run(&["rollback", "first"]);
     assert_snapshot!(sandbox.run(&["list"]), @"
-    CHECKPOINT                  WHEN            KIND       CHANGED   STORED  LABEL
-    01KG9YWYMG3S19GYXWQZEQWMSF  57 seconds ago  (safety)   +0 ~0 -0  SIZE  before rollback to 01KG9YS9
-    01KG9YV2300QJS22HDXJ4G4Q61  1 minute ago    emergency  +1 ~1 -1  SIZE  a bad one
-    01KG9YS9EGCQT0DH2X3200JHAF  2 minutes ago   manual     +6 ~0 -0  SIZE  first
+    CHECKPOINT                  WHEN           KIND       CHANGED   STORED  LABEL
+    01KG9YV2300QJS22HDXJ4G4Q61  1 minute ago   emergency  +1 ~1 -1  SIZE  a bad one
+    01KG9YS9EGCQT0DH2X3200JHAF  2 minutes ago  manual     +6 ~0 -0  SIZE  first
+    1 safety checkpoint is not shown: safepoint list --all-roles
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["list", "-n", "1", "--kind", "manual"]), @"
@@ -152,7 +149,6 @@ fn list_and_summary_count_everything() {
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["list", "--all", "--scope", "project", "-q"]), @"
-    01KG9YWYMG3S19GYXWQZEQWMSF  2 minutes ago  (safety)   +0 ~0 -0  SIZE  [project] before rollback to 01KG9YS9
     01KG9YV2300QJS22HDXJ4G4Q61  3 minutes ago  emergency  +1 ~1 -1  SIZE  [project] a bad one
     01KG9YS9EGCQT0DH2X3200JHAF  4 minutes ago  manual     +6 ~0 -0  SIZE  [project] first
     --- exit 0

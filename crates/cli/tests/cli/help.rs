@@ -12,12 +12,13 @@ fn the_first_page() {
 
     Commands:
       init         Register a folder, and show what a checkpoint of it will hold
-      create       Take a checkpoint
-      list         List checkpoints, newest first
+      create       Take a checkpoint [alias: save]
+      list         List checkpoints, newest first [aliases: log, ls]
       show         Show one checkpoint [alias: get]
       cat          Write out a file as it was
       diff         Show what differs between a checkpoint and another one, or the present
       rollback     Make the workspace equal to a checkpoint again: all of it, or the paths you choose
+                   [aliases: restore, rewind]
       run          Take a checkpoint, then run a command; with --rollback-on-fail, go back if it fails
       plan         Plans: what is to be done, what is done and decided, and the way back, files and plan
                    together
@@ -25,9 +26,9 @@ fn the_first_page() {
       agent        Agents: whose configuration and memory checkpoints keep
       workspace    List, move and forget registered folders
       emergency    Take a checkpoint now, whatever is wrong, and say what it missed
-      undo         Take the last rollback back. Again for the one before it
+      undo         Undo the last rollback; repeat to undo earlier ones
       redo         Do the rollback again that was last undone
-      delete       Delete checkpoints
+      delete       Delete checkpoints [alias: rm]
       pin          Keep a checkpoint for good: it is never pruned
       unpin        Let a checkpoint be pruned again
       prune        Delete checkpoints that are old and not needed, as each `create` does by itself
@@ -168,13 +169,15 @@ fn rollback_explains_how_a_checkpoint_is_named() {
     assert_snapshot!(Sandbox::new().run(&["rollback", "-h"]), @r#"
     Make the workspace equal to a checkpoint again: all of it, or the paths you choose
 
-    Usage: safepoint rollback [OPTIONS] [ID]
+    Usage: safepoint rollback [OPTIONS] [CHECKPOINT|PATH]... [-- <PATH>...]
 
     Arguments:
-      [ID]  The checkpoint
+      [CHECKPOINT|PATH]...  The checkpoint, then paths; a first argument that names no checkpoint is a
+                            path
+      [PATH]...             Only these paths
 
     Options:
-          --checkpoint-id <ID>   The same, for programs
+          --checkpoint-id <ID>   The checkpoint, for programs; it may begin with a hyphen
           --session-id <ID>      Refuse a checkpoint of another session
           --strategy <STRATEGY>  How: at once; tried beside the workspace first; only what is chosen; or
                                  back until a command passes [possible values: immediate, staged,
@@ -215,12 +218,17 @@ fn rollback_explains_how_a_checkpoint_is_named() {
           --color <WHEN>       Use colours [possible values: auto, always, never]
           --yes                Answer yes to whatever is asked
 
-    A checkpoint is named by its id, the first 4 or more letters of it, its label, @ (the newest) or @~2
-    (two before the newest).
-    The present is kept first, so that `safepoint undo` brings it back.
+    A checkpoint is named by its id, the first 4 or more letters of it, its label, a time such as "10
+    minutes ago" or 14:30, or :3 (row 3 of the last `list` on this terminal).
+    @ is the newest checkpoint; @here is the position, which the workspace was last captured as or
+    rolled back to (* in `list`); @~2 is two before the newest.
+    An argument that names no checkpoint is a path; after -- everything is. Paths alone go back to @.
+    The current state is kept first, so that `safepoint undo` brings it back.
 
     Examples:
       safepoint rollback                       list where you can go
+      safepoint rollback src/main.rs           one file, from the newest checkpoint
+      safepoint rollback "10 minutes ago"
       safepoint rollback @ --dry-run           show what would happen
       safepoint rollback @ --path src          only this path
       safepoint rollback @ --to ../then        build it in another folder

@@ -122,12 +122,10 @@ fn a_piped_table_stays_under_100_columns() {
     CHECKPOINT                  WHEN            KIND      CHANGED   STORED  LABEL
     01KG9Z63KGCREED620G2XB2AG2  57 seconds ago  (safety)  +0 ~0 -0  SIZE  before rollback to 01KG9YS9
     01KG9Z47206DPBTS55V6PYZR00  1 minute ago    manual    +0 ~1 -0  SIZE
-    01KG9Z2EDG6VW3Q4PKY086QGA7  2 minutes ago   (safety)  +0 ~0 -0  SIZE  before undo to 01KG9Z0K
-    01KG9Z0KTGP0RDQVRSZJ77Q12Z  3 minutes ago   (safety)  +0 ~0 -0  SIZE  before rollback to 01KG9YV2
     01KG9YYQ9053R1T2RMWKDG33ZD  4 minutes ago   manual    +0 ~1 -0  SIZE  second try (pinned)
-    01KG9YWYMG3S19GYXWQZEQWMSF  5 minutes ago   (safety)  +0 ~1 -0  SIZE  before rollback to 01KG9YS9
     01KG9YV2300QJS22HDXJ4G4Q61  6 minutes ago   manual    +0 ~1 -0  SIZE  first try
     01KG9YS9EGCQT0DH2X3200JHAF  7 minutes ago   manual    +6 ~0 -0  SIZE  first
+    3 safety checkpoints are not shown: safepoint list --all-roles
     --- exit 0
     ");
 }

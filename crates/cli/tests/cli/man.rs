@@ -94,11 +94,11 @@ fn a_page_of_a_command() {
     .el .ds Aq '
     .TH SAFEPOINT-UNDO 1  "safepoint 0.1.0" Safepoint
     .SH NAME
-    safepoint\-undo \- Take the last rollback back. Again for the one before it
+    safepoint\-undo \- Undo the last rollback; repeat to undo earlier ones
     .SH SYNOPSIS
-    \fBsafepoint undo\fR [\fB\-\-dry\-run\fR] [\fB\-\-json\fR] [\fB\-\-keep\-times\fR] [\fB\-q\fR|\fB\-\-quiet\fR] [\fB\-C \fR] [\fB\-\-skip\-failed\-undo\fR] [\fB\-\-home\fR] [\fB\-\-no\-undo\-commands\fR] [\fB\-\-allow\-other\-owner\fR] [\fB\-\-no\-progress\fR] [\fB\-\-color\fR] [\fB\-\-yes\fR] [\fB\-h\fR|\fB\-\-help\fR] 
+    \fBsafepoint undo\fR [\fB\-\-dry\-run\fR] [\fB\-\-json\fR] [\fB\-\-keep\-times\fR] [\fB\-q\fR|\fB\-\-quiet\fR] [\fB\-C \fR] [\fB\-\-skip\-failed\-undo\fR] [\fB\-\-home\fR] [\fB\-\-no\-undo\-commands\fR] [\fB\-\-allow\-other\-owner\fR] [\fB\-\-no\-progress\fR] [\fB\-\-color\fR] [\fB\-\-yes\fR] [\fB\-h\fR|\fB\-\-help\fR] [\fIPATH\fR] 
     .SH DESCRIPTION
-    Take the last rollback back. Again for the one before it
+    Undo the last rollback; repeat to undo earlier ones
     .SH OPTIONS
     .TP
     \fB\-\-dry\-run\fR
@@ -115,6 +115,9 @@ fn a_page_of_a_command() {
     .TP
     \fB\-h\fR, \fB\-\-help\fR
     Print help (see a summary with \*(Aq\-h\*(Aq)
+    .TP
+    [\fIPATH\fR]
+    Only these paths
     .SH EVERYWHERE
     .TP
     \fB\-\-json\fR
@@ -152,10 +155,13 @@ fn a_page_of_a_command() {
     .TP
     \fB\-\-yes\fR
     Answer yes to whatever is asked
+    .SH NOTES
+    Where files changed since the last rollback, it shows them and asks; without a terminal it needs \-\-yes.
     .SH EXAMPLES
     .nf
       safepoint undo \-\-dry\-run
       safepoint undo
+      safepoint undo src/main.rs    this path alone
     .fi
     "#);
 }

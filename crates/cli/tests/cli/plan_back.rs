@@ -34,8 +34,9 @@ fn checkpoints_of_a_plan() {
     assert_snapshot!(sandbox.run(&["plan", "checkpoint", "show", "limits", "good"]), @r#"
     --- stderr
     error: cannot show checkpoint "good": "good" names several checkpoints
-    hint: Type more of the id.
-    hint: It could be 01KG9Z0HW054A6WWZ3EBH372PA, 01KG9YYQ9053R1T2RMWKDG33ZD.
+    hint: Choose one of them by its id:
+    hint: 01KG9Z0HW054A6WWZ3EBH372PA  # 2026-01-31 12:04:01Z "good"
+    hint: 01KG9YYQ9053R1T2RMWKDG33ZD  # 2026-01-31 12:03:01Z "good"
     --- exit 2
     "#);
     assert_snapshot!(sandbox.run(&["plan", "checkpoint", "show", "limits", "@~1"]), @"

@@ -10,15 +10,21 @@ fn without_an_id_it_lists_and_says_how_to_choose() {
     assert_snapshot!(sandbox.run(&["rollback"]), @"
     CHECKPOINT                  WHEN            KIND    CHANGED   STORED  LABEL
     01KG9YS9EGCQT0DH2X3200JHAF  57 seconds ago  manual  +6 ~0 -0  SIZE  first
-    Choose one: safepoint rollback ID (add --dry-run to see what it would do)
-    --- exit 0
+    --- stderr
+    error: cannot roll back: no checkpoint is named
+    Nothing was changed.
+    hint: Return to the newest, and see first what it does: safepoint rollback @ --dry-run
+    --- exit 2
     ");
     assert_eq!(sandbox.json(&["rollback", "--json"])["data"]["checkpoints"].as_array().unwrap().len(), 1);
     let other = Sandbox::new();
     other.run(&["init"]);
     assert_snapshot!(other.run(&["rollback"]), @"
-    There is nothing to roll back to yet. Take one: safepoint create
-    --- exit 0
+    --- stderr
+    error: cannot roll back: no checkpoint is named
+    Nothing was changed.
+    hint: There is nothing to roll back to yet. Take a checkpoint: safepoint create
+    --- exit 2
     ");
 }
 
@@ -232,7 +238,7 @@ fn a_folder_with_things_that_were_never_captured_is_kept() {
     --- stderr
     error: cannot undo: there is no rollback to undo
     Nothing was changed.
-    hint: Only a rollback can be undone; `safepoint list` shows where you can roll back to.
+    hint: Return to the newest checkpoint: safepoint rollback @
     --- exit 10
     ");
     sandbox.run(&["redo"]);

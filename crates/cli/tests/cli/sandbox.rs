@@ -55,6 +55,12 @@ impl Sandbox {
         fs::remove_file(self.path("project/src/main.rs")).unwrap();
     }
 
+    /// The same, whatever is there already.
+    pub(crate) fn wreck_all(&self) {
+        self.write("src/main.rs", "");
+        self.wreck();
+    }
+
     pub(crate) fn path(&self, below: &str) -> PathBuf {
         self.folder.path().join(below)
     }

@@ -179,6 +179,7 @@ fn what_happens_is_counted_by_itself() {
         "plan.toml",
         "title = 'Work'\nid = 'work'\n[checkpoints]\non = []\n[[step]]\nid = 'a'\n[[step]]\nid = 'b'\n",
     );
+    sandbox.write("notes.txt", "changed\n");
     for line in [
         "create",
         "plan new plan.toml",

@@ -13,18 +13,18 @@ fn a_list_has_short_ids_ages_and_no_line_over_80() {
     let seen = sandbox.terminal(sandbox.command(&["list"]));
     assert!(seen.lines().all(|line| line.chars().count() <= 80), "{seen}");
     assert_snapshot!(seen, @"
-      CHECKPOINT  WHEN            KIND       CHANGED   STORED  LABEL
-      01KG9YYS    57 seconds ago  (safety)   +1 ~1 -1  SIZE  before rollback to 0…
-      01KG9YWW    1 minute ago    automatic  +0 ~0 -0  SIZE  a long label a long …
-      01KG9YV2    2 minutes ago   workflow   +0 ~0 -0  SIZE  milestone (pinned)
-    * 01KG9YS9    3 minutes ago   manual     +6 ~0 -0  SIZE  first
-    * is where the workspace is now
+          CHECKPOINT  WHEN           KIND       CHANGED   STORED  LABEL
+      :1  01KG9YWW    1 minute ago   automatic  +0 ~0 -0  SIZE  a long label a lo…
+      :2  01KG9YV2    2 minutes ago  workflow   +0 ~0 -0  SIZE  milestone (pinned)
+    * :3  01KG9YS9    3 minutes ago  manual     +6 ~0 -0  SIZE  first
+    * @here: the position of the workspace
+    1 safety checkpoint is not shown: safepoint list --all-roles
     ");
     let mut colourful = sandbox.command(&["list", "--kind", "workflow"]);
     colourful.env_remove("NO_COLOR");
     assert_snapshot!(sandbox.terminal(colourful), @"
-    ^[[2mCHECKPOINT  WHEN           KIND      CHANGED   STORED  LABEL^[[0m
-    ^[[1m01KG9YV2^[[0m    3 minutes ago  ^[[36mworkflow^[[0m  ^[[2m+0^[[0m ^[[2m~0^[[0m ^[[2m-0^[[0m     0 B  milestone (pinned)
+    ^[[2m    CHECKPOINT  WHEN           KIND      CHANGED   STORED  LABEL^[[0m
+    ^[[2m:1  ^[[0m^[[1m01KG9YV2^[[0m    3 minutes ago  ^[[36mworkflow^[[0m  ^[[2m+0^[[0m ^[[2m~0^[[0m ^[[2m-0^[[0m     0 B  milestone (pinned)
     ");
     let mut dumb = sandbox.command(&["list", "--kind", "workflow"]);
     dumb.env_remove("NO_COLOR").env("TERM", "dumb");
@@ -96,11 +96,11 @@ fn tables_fit_a_narrow_terminal() {
         assert!(rows.iter().all(|row| row.chars().count() <= 60), "{args:?}\n{seen}");
     }
     assert_snapshot!(sandbox.terminal(sandbox.command(&["list"])), @"
-      CHECKPOINT  WHEN           KIND      LABEL
-    * 01KG9YYS    5 minutes ago  (safety)  before rollback to 0…
-      01KG9YWW    6 minutes ago  manual    a label that is much…
-      01KG9YS9    8 minutes ago  manual    first (pinned)
-    * is where the workspace is now
+          CHECKPOINT  WHEN           KIND      LABEL
+    * :1  01KG9YYS    5 minutes ago  (safety)  before rollback …
+      :2  01KG9YWW    6 minutes ago  manual    a label that is …
+      :3  01KG9YS9    8 minutes ago  manual    first (pinned)
+    * @here: the position of the workspace
     ");
     assert_snapshot!(sandbox.terminal(sandbox.command(&["prune", "--dry-run"])), @r#"
       keep  01KG9YYS  6 minutes ago   base of the current state

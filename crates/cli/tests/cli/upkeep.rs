@@ -232,7 +232,10 @@ fn what_a_checkpoint_pruned_is_said() {
     1 old checkpoint pruned; `safepoint prune --dry-run` gives the reasons for those that stay.
     --- exit 0
     "#);
-    assert_eq!(sandbox.json(&["create", "--json"])["data"]["pruned"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        sandbox.json(&["create", "-m", "third", "--json"])["data"]["pruned"].as_array().unwrap().len(),
+        1
+    );
     assert_snapshot!(sandbox.run(&["run", "--", "true"]), @r#"
     --- stderr
     Checkpoint 01KG9YYQ9053R1T2RMWKDG33ZD "before true"

@@ -239,7 +239,7 @@ fn damage_is_found_named_and_has_its_own_exit_code() {
         told.contains("notes.txt") && told.contains("0 of 1 checkpoint can still be restored whole."),
         "{told}"
     );
-    sandbox.run(&["create"]);
+    sandbox.run(&["create", "-m", "second"]);
     let told = sandbox.run(&["validate", "--deep"]);
     assert_snapshot!(Regex::new(r"pack \w{26}").unwrap().replace(&told, "pack ID"), @"
     Damaged: 3 problems (2 checkpoints, 10 objects, SIZE)

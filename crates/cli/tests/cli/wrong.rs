@@ -38,15 +38,18 @@ fn references_that_lead_nowhere() {
     --- stderr
     error: cannot roll back to checkpoint "twice": "twice" names several checkpoints
     Nothing was changed.
-    hint: Type more of the id.
-    hint: It could be 01KG9YWWP02J59EP1NVRE9ENPE, 01KG9YV2300QJS22HDXJ4G4Q61.
+    hint: Choose one of them by its id:
+    hint: 01KG9YWWP02J59EP1NVRE9ENPE  # 2026-01-31 12:02:01Z "twice"
+    hint: 01KG9YV2300QJS22HDXJ4G4Q61  # 2026-01-31 12:01:01Z "twice"
     --- exit 2
     "#);
     assert_snapshot!(sandbox.run(&["show", "01KG"]), @r#"
     --- stderr
     error: cannot show checkpoint "01KG": "01KG" names several checkpoints
-    hint: Type more of the id.
-    hint: It could be 01KG9YWWP02J59EP1NVRE9ENPE, 01KG9YV2300QJS22HDXJ4G4Q61, 01KG9YS9EGCQT0DH2X3200JHAF.
+    hint: Choose one of them by its id:
+    hint: 01KG9YWWP02J59EP1NVRE9ENPE  # 2026-01-31 12:02:01Z "twice"
+    hint: 01KG9YV2300QJS22HDXJ4G4Q61  # 2026-01-31 12:01:01Z "twice"
+    hint: 01KG9YS9EGCQT0DH2X3200JHAF  # 2026-01-31 12:00:03Z "first"
     --- exit 2
     "#);
     assert_snapshot!(sandbox.run(&["show"]), @"
@@ -316,7 +319,7 @@ fn nothing_to_undo_and_nothing_to_redo() {
     --- stderr
     error: cannot undo: there is no rollback to undo
     Nothing was changed.
-    hint: Only a rollback can be undone; `safepoint list` shows where you can roll back to.
+    hint: Return to the newest checkpoint: safepoint rollback @
     --- exit 10
     ");
     assert_snapshot!(sandbox.run(&["redo"]), @"

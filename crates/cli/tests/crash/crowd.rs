@@ -150,7 +150,7 @@ impl Worker<'_> {
             }
             (7, _) => {
                 let before = self.image();
-                if let Ended::Killed = self.operate(&["undo", "-q"]) {
+                if let Ended::Killed = self.operate(&["undo", "--yes", "-q"]) {
                     // Either nothing happened, or what was there before the last rollback is back; the database knows which.
                     let output = self.spawn(&["recover", "-q"]).wait_with_output().unwrap();
                     assert!(output.status.success());

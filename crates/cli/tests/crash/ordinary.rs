@@ -108,7 +108,7 @@ fn folders_that_forbid_writing_are_rolled_back_exactly() {
     let now = user.image();
     user.succeeds(&["rollback", "@"]);
     assert!(user.image().difference(&then).is_empty(), "{:#?}", user.image().difference(&then));
-    user.succeeds(&["undo"]);
+    user.succeeds(&["undo", "--yes"]);
     assert!(user.image().difference(&now).is_empty(), "{:#?}", user.image().difference(&now));
     user.succeeds(&["redo"]);
     assert!(user.image().difference(&then).is_empty());

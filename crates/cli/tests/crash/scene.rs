@@ -487,7 +487,7 @@ impl Scene {
             Act::RollbackWithRepository => {
                 self.command(&["rollback", "@", "--part", "files", "--part", "git", "--discard-uncommitted"])
             }
-            Act::Undo => self.command(&["undo"]),
+            Act::Undo => self.command(&["undo", "--yes"]),
             Act::Search => self.command(&["rollback", "--until", CHECK]),
             Act::SearchInPlace => self.command(&["rollback", "--until", CHECK, "--in-place"]),
         }

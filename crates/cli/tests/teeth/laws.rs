@@ -556,7 +556,7 @@ fn every_rollback_can_be_undone() {
     let world = wrecked();
     world.run(&["rollback", "@"]);
     assert_eq!(world.read("gone"), "gone\n");
-    world.run(&["undo"]);
+    world.run(&["undo", "--yes"]);
     assert_eq!(world.read("file"), "bad\n");
     assert!(!world.path("project/gone").exists());
     world.run(&["redo"]);
@@ -666,7 +666,7 @@ fn an_undo_works_after_collecting() {
     world.write("file", noise(4, 100_000));
     world.run(&["rollback", "@"]);
     world.run(&["gc", "--thorough"]);
-    world.run(&["undo"]);
+    world.run(&["undo", "--yes"]);
     assert_eq!(fs::read(world.path("project/file")).unwrap(), noise(4, 100_000));
 }
 
@@ -752,9 +752,9 @@ fn an_undo_works_after_pruning() {
     world.write("file", "again\n");
     world.run(&["rollback", "@"]);
     // Its safety checkpoint is newer than the one that the next undo needs.
-    world.run(&["undo"]);
+    world.run(&["undo", "--yes"]);
     assert_eq!(world.read("file"), "again\n");
     world.run(&NOTHING_KEPT);
-    world.run(&["undo"]);
+    world.run(&["undo", "--yes"]);
     assert_eq!(world.read("file"), "bad\n");
 }

@@ -38,7 +38,7 @@ fn a_clock_that_jumps_backwards() {
     for (day, number) in
         [("1998-01-01T00:00:00Z", 1), ("2035-01-01T00:00:00Z", 0), ("1997-01-01T00:00:00Z", 3)]
     {
-        at(&place, day, &["undo"]);
+        at(&place, day, &["undo", "--yes"]);
         assert_same(&place.image(), &images[number]);
     }
     for (day, number) in

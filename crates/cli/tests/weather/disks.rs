@@ -260,7 +260,7 @@ fn a_sparse_file_that_is_longer_than_the_disk() {
     let now = place.image();
     run(&["rollback", "@"]).succeeds();
     assert_same(&place.image(), &then);
-    run(&["undo"]).succeeds();
+    run(&["undo", "--yes"]).succeeds();
     assert_same(&place.image(), &now);
     // What is really too much is refused before anything is written, and says how much it takes.
     place.write("too much", noise(2, 5 << 20));

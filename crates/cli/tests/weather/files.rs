@@ -258,7 +258,7 @@ fn nested_git_repositories() {
     ] {
         assert_eq!(place.read(path), text, "{path}");
     }
-    place.run(&["undo"]).succeeds();
+    place.run(&["undo", "--yes"]).succeeds();
     assert_eq!((place.read("clone/code"), place.read("vendor/lib/new")), ("2".to_owned(), "2".to_owned()));
     // A folder that holds a repository is not replaced by a file.
     fs::rename(place.file("file"), place.path("aside")).unwrap();
@@ -322,7 +322,7 @@ fn a_file_system_without_exchange() {
         };
         run(&["rollback", &id]);
         assert_same(&place.image(), &then);
-        run(&["undo"]);
+        run(&["undo", "--yes"]);
         assert_same(&place.image(), &now);
     }
 }

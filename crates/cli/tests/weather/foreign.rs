@@ -195,7 +195,7 @@ fn a_displaced_file_waits_where_its_writers_cannot_be_ruled_out() {
     assert_eq!((answer.exit, waiting(&answer, "rollback")), (3, vec!["dir/theirs".to_owned()]));
     assert!(answer.errors.contains("may be open"), "{}", answer.errors);
     // It has nothing to do with the next rollback, which displaces what is the user's own by now.
-    let answer = scene.run(&["undo"]);
+    let answer = scene.run(&["undo", "--yes"]);
     assert_eq!((answer.exit, scene.place.read("dir/theirs").as_str()), (0, "2"), "{}", answer.errors);
     assert_eq!(scene.displaced().len(), 1);
     // Nothing is deleted that was not agreed to.

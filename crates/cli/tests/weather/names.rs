@@ -32,7 +32,7 @@ fn comes_back(names: &[&[u8]]) {
         path.push(name(bytes));
         place.run(&["rollback".into(), id.clone().into(), path]).succeeds();
         assert_eq!(fs::read(place.file(name(bytes))).unwrap(), *bytes);
-        place.run(&["undo"]).succeeds();
+        place.run(&["undo", "--yes"]).succeeds();
         assert_eq!(fs::read(place.file(name(bytes))).unwrap(), b"changed");
     }
     place.goes_to_and_fro(&id, &then);
@@ -128,14 +128,14 @@ fn paths_deeper_than_path_max() {
     put(&here, "new!");
     place.rollback(&id);
     assert_eq!(leaf(&bottom()), b"old");
-    place.run(&["undo"]).succeeds();
+    place.run(&["undo", "--yes"]).succeeds();
     assert_eq!(leaf(&bottom()), b"new!");
     // All of it goes, and comes back.
     rustix::fs::renameat(&root, name.as_str(), rustix::fs::CWD, place.path("aside")).unwrap();
     let bare = place.image();
     place.rollback(&id);
     assert_eq!(leaf(&bottom()), b"old");
-    place.run(&["undo"]).succeeds();
+    place.run(&["undo", "--yes"]).succeeds();
     assert_same(&place.image(), &bare);
     place.is_whole();
 }

@@ -187,7 +187,7 @@ impl Place {
         let now = self.image();
         self.rollback(id);
         assert_same(&self.image(), then);
-        self.run(&["undo"]).succeeds();
+        self.run(&["undo", "--yes"]).succeeds();
         assert_same(&self.image(), &now);
         self.run(&["redo"]).succeeds();
         assert_same(&self.image(), then);

@@ -26,7 +26,9 @@ fn a_workspace_that_is_gone() {
     let (place, id) = place();
     let then = place.image();
     fs::remove_dir_all(place.project()).unwrap();
-    for args in [&["rollback", "@"][..], &["create"], &["status"], &["undo"], &["diff"], &["recover"]] {
+    for args in
+        [&["rollback", "@"][..], &["create"], &["status"], &["undo", "--yes"], &["diff"], &["recover"]]
+    {
         from_outside(&place, args).fails(10, "workspace_gone");
         assert!(!place.project().exists(), "{args:?}");
     }
@@ -187,7 +189,7 @@ fn a_workspace_nested_in_another() {
     // The inner folder goes with a rollback to the time before it, and comes back with the undo.
     place.rollback(&outer);
     assert!(!place.file("inner").exists());
-    place.run(&["undo"]).succeeds();
+    place.run(&["undo", "--yes"]).succeeds();
     inner(&["status"]);
     assert_eq!(place.read("inner/file"), "1");
     place.is_whole();

@@ -242,7 +242,7 @@ fn another_home_inside_a_workspace_is_never_captured_nor_rolled_back() {
         place.rollback(to);
         assert_same(&TreeImage::read(&inner, &[]).unwrap(), &before);
     }
-    place.run(&["undo"]).succeeds();
+    place.run(&["undo", "--yes"]).succeeds();
     let listed = there(&["list"]).succeeds();
     assert_eq!(listed["checkpoints"].as_array().unwrap().len(), 2, "{listed:#}");
     assert_eq!(there(&["validate", "--deep"]).succeeds()["is_valid"], true);
@@ -276,7 +276,7 @@ fn a_folder_that_became_a_home_since_is_left_as_it_is() {
         .iter()
         .any(|it| it["path"] == "tools/home" && it["action"] == "kept");
     assert!(kept, "{back:#}");
-    place.run(&["undo"]).succeeds();
+    place.run(&["undo", "--yes"]).succeeds();
     assert_eq!(place.read("file"), "2");
     assert_same(&TreeImage::read(&inner, &[]).unwrap(), &before);
 }

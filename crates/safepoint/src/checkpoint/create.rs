@@ -22,7 +22,7 @@ use safepoint_model::change::{self, Delta};
 use safepoint_model::checkpoint::{
     Checkpoint, Kind, PartKind, PartRecord, Phase, Progress as Counters, Reason, Role, Scope, Totals,
 };
-use safepoint_model::coverage::Coverage;
+use safepoint_model::coverage::{Coverage, Why};
 use safepoint_model::files::FilesDocument;
 use safepoint_model::tree::Owners;
 use safepoint_model::{CheckpointId, ObjectId, ObjectKind, ObjectSource, Progress, RollbackId, WorkspaceId};
@@ -54,6 +54,18 @@ pub struct CreateOptions {
     pub urgency: Urgency,
     /// Whether it becomes a commit, too.
     pub git: GitCommit,
+    /// Result where the position of the workspace holds the same state already.
+    pub unchanged: Unchanged,
+}
+
+/// Result of a checkpoint of a workspace whose state is that of its position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unchanged {
+    /// One more checkpoint.
+    #[default]
+    Added,
+    /// The checkpoint at the position, unless it is a safety or rescue checkpoint. Only for one workspace without a named plan.
+    Reused,
 }
 
 /// How much a new checkpoint puts up with.
@@ -80,6 +92,7 @@ impl Default for CreateOptions {
             progress: Counters::default(),
             urgency: Urgency::Ordinary,
             git: GitCommit::No,
+            unchanged: Unchanged::Added,
         }
     }
 }
@@ -163,6 +176,23 @@ pub struct Created {
     pub not_in_git: Vec<String>,
     /// What a crash had left, and was put in order first.
     pub recovered: Recovery,
+    /// True if nothing was added: the checkpoint is an older one that holds the same state.
+    pub unchanged: bool,
+}
+
+impl Created {
+    /// An older checkpoint that holds the same state.
+    fn reused(checkpoint: Checkpoint, recovered: Recovery) -> Self {
+        Self {
+            checkpoint,
+            coverage: Coverage::default(),
+            pruned: Vec::new(),
+            warnings: Vec::new(),
+            not_in_git: Vec::new(),
+            recovered,
+            unchanged: true,
+        }
+    }
 }
 
 impl CheckpointManager {
@@ -204,6 +234,7 @@ impl CheckpointManager {
         let (mut created, pruned) = self.within_cap(subject.alone(), DryRun::No, progress, act)?;
         // The folders and the store are let go by now, as a collection waits for whoever uses them.
         let tended = match options.urgency {
+            _ if created.unchanged => Tended::default(),
             Urgency::Ordinary => self.tend(subject.alone(), progress),
             Urgency::Emergency => Tended::default(),
         };
@@ -260,6 +291,11 @@ impl CheckpointManager {
         self.capture(&mut members, &writer, progress)?;
         let caches: Vec<_> = members.iter_mut().map(|member| member.captured.cache.take()).collect();
         seal(&mut checkpoint, &members, &places.all, &writer)?;
+        if let Some(same) = self.same_at_position(subject, options, &checkpoint, &writer)? {
+            let coverage = covered_by(&members, subject);
+            drop(members);
+            return Ok(Created { coverage, ..Created::reused(same, recovered) });
+        }
         checkpoint.label = checkpoint.label.or(config.label);
         checkpoint.warnings.extend(config.passed_over);
         checkpoint
@@ -287,8 +323,34 @@ impl CheckpointManager {
             Some(place) => self.commit_to_git(&place.workspace, options.git, &mut checkpoint, progress),
             None => Vec::new(),
         };
-        let (pruned, warnings) = (Vec::new(), Vec::new());
-        Ok(Created { checkpoint, coverage, pruned, warnings, not_in_git, recovered })
+        let (pruned, warnings, unchanged) = (Vec::new(), Vec::new(), false);
+        Ok(Created { checkpoint, coverage, pruned, warnings, not_in_git, recovered, unchanged })
+    }
+
+    /// Returns the checkpoint at the position of the workspace if it holds the state that was just captured, every part of it.
+    fn same_at_position(
+        &self,
+        subject: &Subject,
+        options: &CreateOptions,
+        captured: &Checkpoint,
+        source: &dyn ObjectSource,
+    ) -> Result<Option<Checkpoint>, Error> {
+        if options.unchanged == Unchanged::Added || subject.alone().is_none() || options.plan_id.is_some() {
+            return Ok(None);
+        }
+        let Some(here) = captured.parent.map(|id| self.catalog.checkpoint(id)).transpose()?.flatten() else {
+            return Ok(None);
+        };
+        let asked_for = here.role.is_none()
+            && here.workspace_id == captured.workspace_id
+            && self.access_of(here.id)? == Access::Captured;
+        let same_parts = here.parts.len() == captured.parts.len()
+            && here.parts.iter().zip(&captured.parts).all(|(old, new)| {
+                (old.kind, &old.key) == (new.kind, &new.key)
+                    && (old.document == new.document || same_files(source, old, new))
+            });
+        let same = asked_for && here.session_id == captured.session_id && same_parts;
+        Ok(same.then_some(here))
     }
 
     /// Takes all folders for this process, in their order, and puts in order what a crash left in them.
@@ -572,6 +634,30 @@ struct Ground<'m> {
 struct Said {
     label: Option<String>,
     passed_over: Vec<String>,
+}
+
+/// Returns true if two file parts hold the same tree and left the same paths out. Times, and Safepoint's own folder, do not count. What
+/// cannot be read is different.
+fn same_files(source: &dyn ObjectSource, old: &PartRecord, new: &PartRecord) -> bool {
+    let read = |part: &PartRecord| {
+        let document = FilesDocument::load(source, part.document).ok()?;
+        let mut coverage = document.coverage(source).ok()?;
+        coverage.skipped.retain(|skipped| skipped.why != Why::OwnFolder);
+        Some((document, coverage))
+    };
+    let (true, Some((old, old_coverage)), Some((new, new_coverage))) =
+        (old.kind == PartKind::Files, read(old), read(new))
+    else {
+        return false;
+    };
+    let (Some(old_tree), Some(new_tree)) = (old.tree(), new.tree()) else { return false };
+    let same_root = old.root.entry.meta.same_but_times(&new.root.entry.meta, Owners::Compared);
+    let same_tree = || change::deltas(source, old_tree, new_tree, Owners::Compared).map(|it| it.is_empty());
+    old_coverage == new_coverage
+        && new_coverage.unsettled.is_empty()
+        && old.elsewhere == new.elsewhere
+        && same_root
+        && (old_tree == new_tree || same_tree().unwrap_or(false))
 }
 
 /// What was left out. Of several folders only what was left out against our will: what is not an agent's is not ours to tell about.

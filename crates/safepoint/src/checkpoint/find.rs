@@ -1,10 +1,11 @@
 //! Finding a checkpoint by what people call it, and looking into it.
 
 use crate::checkpoint::create::files_part;
-use crate::folders::is_together;
+use crate::error::Candidate;
+use crate::folders::{is_together, within};
 use crate::parts::files;
 use crate::{CheckpointManager, Error};
-use safepoint_catalog::{Catalog, Resolved};
+use safepoint_catalog::{Catalog, Filter, Resolved, Workspace};
 use safepoint_model::change;
 use safepoint_model::checkpoint::{Checkpoint, PartKind};
 use safepoint_model::content::Content;
@@ -12,7 +13,7 @@ use safepoint_model::coverage::Coverage;
 use safepoint_model::reference::Reference;
 use safepoint_model::rollback::{ChangedPath, Rollback};
 use safepoint_model::tree::{Entry, Node};
-use safepoint_model::{CheckpointId, ObjectError, ObjectSource, RelPath, WorkspaceId, document};
+use safepoint_model::{CheckpointId, ObjectError, ObjectSource, RelPath, Timestamp, WorkspaceId, document};
 use safepoint_workspace::Snapshot;
 use std::io::Write;
 
@@ -28,7 +29,7 @@ pub(crate) fn one(
         Resolved::None => Err(Error::NoCheckpoint { reference: text.to_owned() }),
         Resolved::Ambiguous(several) => Err(Error::Ambiguous {
             reference: text.to_owned(),
-            candidates: several.into_iter().map(|checkpoint| checkpoint.id).collect(),
+            candidates: several.iter().map(Candidate::from).collect(),
         }),
     }
 }
@@ -52,6 +53,34 @@ impl CheckpointManager {
     /// When there is none.
     pub fn checkpoint(&self, id: CheckpointId) -> Result<Checkpoint, Error> {
         self.catalog.checkpoint(id)?.ok_or_else(|| Error::NoCheckpoint { reference: id.to_string() })
+    }
+
+    /// Returns the newest checkpoint of a workspace that a user or program asked for and that is not younger than this.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn newest_until(
+        &self,
+        workspace: Option<&Workspace>,
+        time: Timestamp,
+    ) -> Result<Option<Checkpoint>, Error> {
+        let filter = Filter { workspace: workspace.map(|workspace| workspace.id), ..Filter::default() };
+        Ok(self.catalog.checkpoints(&filter)?.into_iter().find(|found| found.created_at <= time))
+    }
+
+    /// Returns true if a checkpoint holds this path of a workspace.
+    ///
+    /// # Errors
+    /// When it holds no files, or a tree is missing or damaged.
+    pub fn holds_path(
+        &self,
+        checkpoint: &Checkpoint,
+        workspace: &Workspace,
+        path: &RelPath,
+    ) -> Result<bool, Error> {
+        let _using = self.store.using()?;
+        let tree = self.snapshot_of(&within(checkpoint, workspace.id))?.tree();
+        Ok(tree.map(|tree| change::find(&self.store, tree, path)).transpose()?.flatten().is_some())
     }
 
     pub(crate) fn snapshot_of(&self, checkpoint: &Checkpoint) -> Result<Snapshot, Error> {

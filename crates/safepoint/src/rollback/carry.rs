@@ -3,7 +3,7 @@
 //! All stages come before the one transaction of the intents, all swaps before the one transaction that publishes. Any error before that
 //! puts everything back, everywhere.
 
-use super::Request;
+use super::{Request, RolledBack};
 use crate::checkpoint::records::Stored;
 use crate::parts::Member;
 use crate::parts::part::{Outline, Prepared};
@@ -141,6 +141,34 @@ impl CheckpointManager {
             self.count_rolled_back(transaction, deed.request, all.iter().any(changed), at)
         })?;
         Ok(meanwhile)
+    }
+
+    /// Puts a rollback that changes nothing on record, in one transaction. A workspace that went back whole is at the target afterwards.
+    pub(crate) fn record_idle(
+        &self,
+        all: &mut [Going<'_>],
+        request: &Request<'_>,
+        done: &mut RolledBack,
+    ) -> Result<(), Error> {
+        let at = self.environment.now();
+        self.catalog.write::<(), Error>(|transaction| {
+            for Going { record, head, .. } in all.iter() {
+                transaction.insert_rollback(record, &[])?;
+                for state in [RollbackState::Done, RollbackState::Settled] {
+                    transaction.finish_rollback(record.id, state, at, &FinishFacts::default())?;
+                }
+                if *head == request.to.id {
+                    transaction.set_head(record.workspace_id, *head)?;
+                }
+            }
+            self.count_rolled_back(transaction, request, false, at)
+        })?;
+        for (folder, Going { record, .. }) in done.folders.iter_mut().zip(all) {
+            (record.state, record.finished_at) = (RollbackState::Settled, Some(at));
+            folder.record = record.clone();
+        }
+        done.verified = true;
+        Ok(())
     }
 
     /// Puts what is prepared in place, runs `look`, and puts everything back. Recovery does the same after a crash. No record of it stays, unless

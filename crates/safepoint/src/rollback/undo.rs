@@ -1,12 +1,15 @@
 //! UNDO and REDO: one more rollback, to what was there just before the one that it answers.
 
+use crate::parts::Member;
 use crate::parts::git::git_folder;
-use crate::rollback::{Request, RollbackOptions, RolledBack};
+use crate::rollback::{DryRun, LaterChanges, Request, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::Workspace;
+use safepoint_model::agent::WorkspaceKind;
 use safepoint_model::checkpoint::PartKind;
-use safepoint_model::rollback::{Rollback, RollbackState, Verb};
-use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, WorkspaceId};
+use safepoint_model::rollback::{Action, Rollback, RollbackState, Verb};
+use safepoint_model::{CheckpointId, ObjectId, Progress, RelPath, RollbackId, WorkspaceId};
+use safepoint_store::Writer;
 
 /// So often another command may come first.
 const TRIES: usize = 8;
@@ -21,8 +24,7 @@ struct Stacks<'a> {
 /// Reads the stacks off the history. A rollback starts anew: what had been undone before it cannot be redone after it.
 fn stacks(history: &[Rollback]) -> Stacks<'_> {
     let mut stacks = Stacks::default();
-    let done = |record: &&Rollback| matches!(record.state, RollbackState::Done | RollbackState::Settled);
-    for record in history.iter().filter(done) {
+    for record in history.iter().filter(|record| is_done(record)) {
         match record.verb {
             Verb::Rollback | Verb::Apply => {
                 stacks.undo.push(record);
@@ -41,10 +43,18 @@ fn stacks(history: &[Rollback]) -> Stacks<'_> {
     stacks
 }
 
+fn is_done(record: &Rollback) -> bool {
+    matches!(record.state, RollbackState::Done | RollbackState::Settled)
+}
+
 /// The rollbacks that the next undo and the next redo would answer.
 pub(crate) fn next_answers(history: &[Rollback]) -> Vec<&Rollback> {
     let stacks = stacks(history);
     [stacks.undo.last(), stacks.redo.last()].into_iter().flatten().copied().collect()
+}
+
+fn spares_changes(options: &RollbackOptions) -> bool {
+    options.dry_run == DryRun::No && options.later_changes == LaterChanges::Refused
 }
 
 impl CheckpointManager {
@@ -52,7 +62,8 @@ impl CheckpointManager {
     /// back in all of them. Without a workspace it is the last one of several folders.
     ///
     /// # Errors
-    /// [`Error::NothingToUndo`]; or as [`CheckpointManager::rollback`].
+    /// [`Error::NothingToUndo`]; [`Error::ChangedSinceRollback`] where files changed since and `options` do not say
+    /// [`LaterChanges::Replaced`]; or as [`CheckpointManager::rollback`].
     pub fn undo<'w>(
         &self,
         at: impl Into<Option<&'w Workspace>>,
@@ -60,6 +71,38 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<RolledBack, Error> {
         self.answer(at.into(), Verb::Undo, options, progress)
+    }
+
+    /// Undoes the last rollback for the paths of `options` alone. This is a rollback of its own, to what was there just before; an undo
+    /// takes it back.
+    ///
+    /// # Errors
+    /// [`Error::NothingToUndo`] where the last rollback was not about these paths; or as [`CheckpointManager::undo`].
+    pub fn undo_paths(
+        &self,
+        workspace: &Workspace,
+        options: &RollbackOptions,
+        progress: &dyn Progress,
+    ) -> Result<RolledBack, Error> {
+        let recovered = self.recover(workspace, progress)?;
+        let (answered, before) = self.answered(workspace.id, Verb::Undo)?;
+        let about = |path: &&RelPath| {
+            let apart = |one: &RelPath| !path.is_within(one) && !one.is_within(path);
+            answered.paths.is_empty() || !answered.paths.iter().all(apart)
+        };
+        let paths: Vec<RelPath> = options.paths.iter().filter(about).cloned().collect();
+        if paths.is_empty() || (!answered.parts.is_empty() && !answered.parts.contains(&PartKind::Files)) {
+            return Err(Error::NothingToUndo);
+        }
+        let options = RollbackOptions { paths, ..options.clone() };
+        let mut request =
+            Request::new(Verb::Rollback, Some(workspace.id), self.checkpoint(before)?, &options);
+        request.spares_changes = spares_changes(&options);
+        let mut done = self.roll_back(&request, progress)?;
+        let mut first = recovered;
+        first.join(std::mem::take(&mut done.recovered));
+        done.recovered = first;
+        Ok(done)
     }
 
     /// Does the rollback again that was last undone.
@@ -110,6 +153,7 @@ impl CheckpointManager {
             let at = answered.together.is_none().then_some(workspace.id);
             let mut request = Request::new(verb, at, self.checkpoint(before)?, &options);
             request.answers = Some(answered.id);
+            request.spares_changes = verb == Verb::Undo && spares_changes(&options);
             match self.roll_back(&request, progress) {
                 Err(Error::AnsweredMeanwhile { .. }) if tries.next().is_some() => {}
                 done => {
@@ -155,6 +199,70 @@ impl CheckpointManager {
         Ok(paths)
     }
 
+    /// Refuses to replace files that changed after the last rollback, undo or redo of their folder.
+    pub(crate) fn spare_changes(
+        &self,
+        request: &Request<'_>,
+        members: &[Member<'_>],
+        records: &[Rollback],
+        writer: &Writer<'_>,
+    ) -> Result<(), Error> {
+        if !request.spares_changes {
+            return Ok(());
+        }
+        let mut paths = Vec::new();
+        for (at, record) in records.iter().enumerate() {
+            let history = self.catalog.rollbacks(record.workspace_id)?;
+            let Some(last) = history.iter().rev().find(|record| is_done(record)) else { continue };
+            let is_files = |member: &&Member<'_>| {
+                member.folder == at && member.target.is_some() && member.part.kind() == PartKind::Files
+            };
+            for member in members.iter().filter(is_files) {
+                paths.extend(self.changed_after(last, member, writer)?);
+            }
+        }
+        if paths.is_empty() { Ok(()) } else { Err(Error::ChangedSinceRollback { paths }) }
+    }
+
+    /// Paths that are not as a rollback left them, and that going to the target would change: what it was about is as in its target, all
+    /// else as just before it.
+    fn changed_after(
+        &self,
+        last: &Rollback,
+        member: &Member<'_>,
+        writer: &Writer<'_>,
+    ) -> Result<Vec<RelPath>, Error> {
+        let Some(target) = member.target else { return Ok(Vec::new()) };
+        let files = match self.workspace(last.workspace_id)?.kind {
+            WorkspaceKind::Project => PartKind::Files,
+            WorkspaceKind::Agent => PartKind::Agent,
+        };
+        let about: Vec<RelPath> = match last.verb {
+            Verb::Apply => self.changed_paths(last)?.into_iter().map(|changed| changed.path).collect(),
+            _ => last.paths.clone(),
+        };
+        let only_others = !last.parts.is_empty() && !last.parts.contains(&files);
+        let all = about.is_empty() && !only_others && last.verb != Verb::Apply;
+        let is_about = |path: &RelPath| all || about.iter().any(|above| path.is_within(above));
+        let document = |checkpoint| self.files_before(checkpoint, last.workspace_id);
+        let mut changed = differing(document(Some(last.to))?, member, writer);
+        changed.retain(&is_about);
+        if !all {
+            let rest = differing(document(last.safety_checkpoint)?, member, writer);
+            changed.extend(rest.into_iter().filter(|path| !is_about(path)));
+        }
+        if changed.is_empty() {
+            return Ok(changed);
+        }
+        // Rules that the rollback brought or took can show files that nobody touched: they stay where they are.
+        let replaced = differing(Some(target), member, writer);
+        let touches = |path: &RelPath| replaced.iter().any(|one| one.is_within(path) || path.is_within(one));
+        changed.retain(touches);
+        changed.sort_unstable();
+        changed.dedup();
+        Ok(changed)
+    }
+
     /// The rollback that is answered, and what was there just before it.
     fn answered(&self, workspace: WorkspaceId, verb: Verb) -> Result<(Rollback, CheckpointId), Error> {
         let history = self.catalog.rollbacks(workspace)?;
@@ -163,6 +271,19 @@ impl CheckpointManager {
             Verb::Redo => stacks.redo.pop().ok_or(Error::NothingToRedo)?,
             _ => stacks.undo.pop().ok_or(Error::NothingToUndo)?,
         };
-        Ok((answered.clone(), answered.safety_checkpoint.ok_or(Error::NothingToUndo)?))
+        // A rollback without a safety checkpoint changed nothing: what was there before is its target.
+        Ok((answered.clone(), answered.safety_checkpoint.unwrap_or(answered.to)))
     }
+}
+
+/// Paths that a rollback of the captured files to this document would change. None where there is no document.
+fn differing(document: Option<ObjectId>, member: &Member<'_>, writer: &Writer<'_>) -> Vec<RelPath> {
+    let Some(document) = document else { return Vec::new() };
+    // Only a change can be in the way of a state that was in place.
+    let Ok(prepared) = member.part.prepare(member.captured.document, document, writer) else {
+        return vec![RelPath::root()];
+    };
+    let paths = prepared.outline().map(|outline| outline.paths.clone()).unwrap_or_default();
+    let changed = paths.into_iter().filter(|changed| changed.action != Action::Kept);
+    changed.map(|changed| changed.path).collect()
 }

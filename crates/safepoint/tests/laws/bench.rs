@@ -3,8 +3,8 @@
 use safepoint::model::CheckpointId;
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::{
-    CheckpointManager, CreateOptions, RollbackOptions, RolledBack, SearchWatch, Settings, Silent,
-    SystemEnvironment, Workspace,
+    CheckpointManager, CreateOptions, LaterChanges, RollbackOptions, RolledBack, SearchWatch, Settings,
+    Silent, SystemEnvironment, Workspace,
 };
 use safepoint_testkit::TreeImage;
 use std::fs;
@@ -71,8 +71,11 @@ impl Bench {
         self.manager.rollback(&self.workspace, to, &options, &Silent).unwrap()
     }
 
+    /// Undoes the last rollback, whatever changed since.
     pub(crate) fn undo(&self) -> RolledBack {
-        self.manager.undo(&self.workspace, &RollbackOptions::default(), &Silent).unwrap()
+        let later_changes = LaterChanges::Replaced;
+        let options = RollbackOptions { later_changes, ..RollbackOptions::default() };
+        self.manager.undo(&self.workspace, &options, &Silent).unwrap()
     }
 
     /// Recovers until nothing waits. A program that another test starts at this moment holds whatever is open until it runs.

@@ -46,6 +46,7 @@ fn the_default_label_names_what_nobody_named() {
     let options = CreateOptions { label: Some("mine".to_owned()), ..CreateOptions::default() };
     let created = bench.manager.create(&bench.workspace, &options, &Silent).unwrap().checkpoint;
     assert_eq!(created.label.as_deref(), Some("mine"));
+    bench.write("new", "1");
     let safety = bench.rollback(created.id).record().safety_checkpoint.unwrap();
     let safety = bench.manager.get(None, &safety.to_string()).unwrap();
     assert!(safety.label.unwrap().starts_with("before rollback"));

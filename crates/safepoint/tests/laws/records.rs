@@ -227,6 +227,7 @@ fn lists_and_summaries_agree() {
     let bench = Bench::new();
     bench.write("a", "1");
     let checkpoint = bench.create();
+    bench.write("a", "2");
     bench.rollback(checkpoint.id);
     let here = Filter { workspace: Some(bench.workspace.id), ..Filter::default() };
     assert_eq!(bench.manager.list(&here).unwrap().len(), 1);

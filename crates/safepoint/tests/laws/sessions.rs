@@ -234,6 +234,7 @@ fn a_log_holds_the_checkpoints_of_the_session_and_sums_over_them() {
     let first = take(&options(None, Reason::PhaseComplete));
     let second = take(&options(None, Reason::SafeState));
     take(&options(Some(SessionId::from_bits(5).to_uuid()), Reason::SafeState));
+    bench.write("new", "1");
     bench.rollback(first);
     let log = bench.manager.export_session(id()).unwrap();
     let ids: Vec<_> = log.checkpoints.iter().map(|checkpoint| checkpoint.id).collect();

@@ -3,7 +3,8 @@
 use crate::bench::{Bench, assert_same};
 use crate::framework::{World, assert_all, put};
 use safepoint::model::CheckpointId;
-use safepoint::{RollbackOptions, Settings, Silent, Subject};
+use safepoint::model::rollback::RollbackState;
+use safepoint::{CreateOptions, Error, RollbackOptions, Settings, Silent, Subject, Unchanged};
 use safepoint_testkit::TreeImage;
 use std::fs;
 
@@ -14,7 +15,8 @@ const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n";
 fn to_and_fro(bench: &Bench, before: &TreeImage) {
     let after = bench.image();
     for _ in 0..2 {
-        bench.undo();
+        // Nothing changed since, and nothing seems to have.
+        bench.manager.undo(&bench.workspace, &RollbackOptions::default(), &Silent).unwrap();
         assert_same(&bench.image(), before);
         bench.redo();
         assert_same(&bench.image(), &after);
@@ -228,4 +230,86 @@ fn undo_of_any_rollback_of_a_history_with_rules_is_exact() {
     }
     println!("undone: {undone} rollbacks of histories with rules, all exact");
     assert!(undone > 3 * rounds, "{undone}");
+}
+
+#[test]
+fn an_undo_refuses_to_replace_what_changed_since_the_last_rollback() {
+    let bench = Bench::new();
+    bench.write("a", "1");
+    bench.write("b", "1");
+    let first = bench.create();
+    bench.write("a", "2");
+    bench.restore_paths(first.id, &["a"]);
+    let undo = || bench.manager.undo(&bench.workspace, &RollbackOptions::default(), &Silent);
+    bench.write("a", "3");
+    let error = undo().unwrap_err();
+    assert!(
+        matches!(&error, Error::ChangedSinceRollback { paths } if paths.iter().map(ToString::to_string).eq(["a"])),
+        "{error}"
+    );
+    assert_eq!(bench.read("a"), "3");
+    // What the rollback was not about may change.
+    bench.write("a", "1");
+    bench.write("b", "2");
+    undo().unwrap();
+    assert_eq!((bench.read("a"), bench.read("b")), ("2".to_owned(), "2".to_owned()));
+    // Changes that an undo brought back are not newer than it: undo works at any depth.
+    bench.rollback(first.id);
+    bench.write("a", "4");
+    bench.rollback(first.id);
+    undo().unwrap();
+    assert_eq!(bench.read("a"), "4");
+    undo().unwrap();
+    assert_eq!((bench.read("a"), bench.read("b")), ("2".to_owned(), "2".to_owned()));
+}
+
+#[test]
+fn a_rollback_that_changes_nothing_is_on_record_without_a_safety_checkpoint() {
+    let bench = Bench::new();
+    bench.write("a", "1");
+    let first = bench.create();
+    bench.write("a", "2");
+    bench.create();
+    bench.rollback(first.id);
+    let count = bench.manager.list_ids(&safepoint::Filter::default()).unwrap().len();
+    let idle = bench.rollback(first.id);
+    assert!(idle.is_empty() && idle.verified && idle.safety_checkpoint.is_none());
+    assert_eq!(idle.record().state, RollbackState::Settled);
+    assert_eq!(bench.manager.rollbacks(&bench.workspace).unwrap().len(), 2);
+    assert_eq!(bench.manager.list_ids(&safepoint::Filter::default()).unwrap().len(), count);
+    assert!(bench.undo().is_empty());
+    assert_eq!(bench.read("a"), "1");
+    bench.undo();
+    assert_eq!(bench.read("a"), "2");
+    bench.redo();
+    assert_eq!(bench.read("a"), "1");
+}
+
+#[test]
+fn a_state_that_the_position_holds_is_not_added_again_where_that_is_asked_for() {
+    let bench = Bench::new();
+    bench.write("a", "1");
+    let first = bench.create();
+    let options = CreateOptions { unchanged: Unchanged::Reused, ..CreateOptions::default() };
+    let create = || bench.manager.create(&bench.workspace, &options, &Silent).unwrap();
+    let again = create();
+    assert!(again.unchanged && again.checkpoint.id == first.id);
+    // Without the option one is added, and that is the default.
+    let second = bench.create();
+    assert_ne!(second.id, first.id);
+    assert_eq!(create().checkpoint.id, second.id);
+    // Times do not count, modes and contents do.
+    fs::File::open(bench.path("a")).unwrap().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    assert!(create().unchanged);
+    fs::set_permissions(bench.path("a"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let third = create();
+    assert!(!third.unchanged);
+    bench.write("a", "2");
+    bench.rollback(third.checkpoint.id);
+    assert_eq!(create().checkpoint.id, third.checkpoint.id);
+    // A safety checkpoint is no answer.
+    bench.write("b", "1");
+    bench.write("a", "3");
+    bench.restore_paths(first.id, &["a"]);
+    assert!(!create().unchanged);
 }

@@ -10,10 +10,12 @@ use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{ago, printable};
-use crate::{commands::Context, commands::delete, commands::show, render::exit};
+use crate::{
+    commands::Context, commands::delete, commands::rows, commands::show, commands::when, render::exit,
+};
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::reference::Reference;
-use safepoint::{CreateOptions, Error, Filter, RoleFilter};
+use safepoint::{Candidate, CreateOptions, Error, Filter, RoleFilter};
 use serde_json::{Value, json};
 
 pub(crate) fn run(context: &Context, command: &CheckpointCommand) -> Result<Reply, Problem> {
@@ -127,13 +129,19 @@ pub(crate) fn find(opened: &Opened, given: &str) -> Result<Checkpoint, Problem> 
             match (same.pop(), same.as_slice()) {
                 (Some(only), []) => Ok(only),
                 (last, newer) => {
-                    let candidates = newer.iter().chain(&last).map(|it| it.id).collect();
+                    let candidates = newer.iter().chain(&last).map(Candidate::from).collect();
                     Err(Error::Ambiguous { reference: given.to_owned(), candidates }.into())
                 }
             }
         }
         _ => {
-            let found = opened.manager.get(Some(&opened.place), given)?;
+            let found = match opened.manager.get(Some(&opened.place), given) {
+                Err(error @ Error::NoCheckpoint { .. }) => match rows::named(&opened.manager, given)? {
+                    Some(found) => found,
+                    None => when::among(own, given, error)?,
+                },
+                found => found?,
+            };
             match found.plan_id.as_ref() == Some(id) {
                 true => Ok(found),
                 false => Err(Error::OtherPlan { checkpoint: found.id, id: id.clone() }.into()),

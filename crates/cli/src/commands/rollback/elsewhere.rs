@@ -11,16 +11,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 pub(super) fn run(context: &Context, args: &RollbackArgs, to: &Path) -> Result<Reply, Problem> {
-    let Some(given) = args.which.given() else {
+    let words = args.words.iter().map(|word| word.to_string_lossy().into_owned());
+    let [given] = &words.chain(args.checkpoint_id.clone()).collect::<Vec<_>>()[..] else {
         return Err(Problem::usage(
-            "no checkpoint is named",
-            "Name one, as in `safepoint rollback @ --to DIR`.",
+            "--to takes one checkpoint",
+            "Name it, as in `safepoint rollback @ --to DIR`.",
         ));
     };
     let out = &context.out;
     let manager = context.surroundings.open(None)?;
     let workspace = context.surroundings.workspace_if_any(&manager)?;
-    let session = args.which.session_id.as_deref();
+    let session = args.session_id.as_deref();
     let checkpoint = context.checkpoint(&manager, workspace.as_ref(), given, session)?;
     let folder = context.surroundings.directory.join(to);
     let built = manager.build(&checkpoint, &folder, &context.progress)?;

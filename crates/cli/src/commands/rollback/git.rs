@@ -20,7 +20,7 @@ pub(super) fn options(
 ) -> Result<RollbackOptions, Problem> {
     let plain = args.strategy.is_none() && args.verify.is_none();
     let whole = plain && args.paths.is_empty() && args.parts.is_empty();
-    let for_programs = args.which.checkpoint_id.is_some() && args.which.session_id.is_some();
+    let for_programs = args.checkpoint_id.is_some() && args.session_id.is_some();
     let git = match (args.hard_reset, for_programs && whole && checkpoint.commit_sha.is_some()) {
         (true, _) if !args.paths.is_empty() || !args.parts.is_empty() => {
             return Err(Problem::usage(
