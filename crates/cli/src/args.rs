@@ -182,7 +182,7 @@ Examples:
     #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint diff                  what changed since the position\n  safepoint diff @~1 @ --stat\n  safepoint diff @ -- src docs    only these paths"))]
     Diff(DiffArgs),
     /// Make the workspace equal to a checkpoint again: all of it, or the paths you choose.
-    #[command(visible_aliases = ["restore", "rewind"], after_help = format!("{HOW_TO_NAME}\nAn argument that names no checkpoint is a path; after -- everything is. Paths alone go back to @.\nThe current state is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       list where you can go\n  safepoint rollback src/main.rs           one file, from the newest checkpoint\n  safepoint rollback \"10 minutes ago\"\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path\n  safepoint rollback @ --to ../then        build it in another folder\n  safepoint rollback @ --hard-reset        a commit: branch, index and files\n  safepoint rollback @ --verify \"make test\"       try it beside the workspace first\n  safepoint rollback --until \"make test\"          back to the newest that passes\n  safepoint rollback --until \"make test\" --bisect --dry-run   only show it"))]
+    #[command(visible_aliases = ["restore", "rewind"], after_help = format!("{HOW_TO_NAME}\nAn argument that names no checkpoint is a path; after -- everything is. Paths alone go back to @.\nThe current state is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       choose on a terminal, else list\n  safepoint rollback src/main.rs           one file, from the newest checkpoint\n  safepoint rollback \"10 minutes ago\"\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path\n  safepoint rollback @ --to ../then        build it in another folder\n  safepoint rollback @ --hard-reset        a commit: branch, index and files\n  safepoint rollback @ --verify \"make test\"       try it beside the workspace first\n  safepoint rollback --until \"make test\"          back to the newest that passes\n  safepoint rollback --until \"make test\" --bisect --dry-run   only show it"))]
     Rollback(RollbackArgs),
     /// Take a checkpoint, then run a command; with --rollback-on-fail, go back if it fails.
     #[command(
@@ -653,7 +653,7 @@ impl UndoCommandArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
     /// The checkpoints.
-    #[arg(value_name = "ID", required_unless_present = "checkpoint_id")]
+    #[arg(value_name = "ID")]
     pub(crate) ids: Vec<String>,
     /// The same, for programs: a whole id that comes with --session-id is not asked about.
     #[arg(long, value_name = "ID", conflicts_with = "ids")]
@@ -671,7 +671,7 @@ pub(crate) struct DeleteArgs {
 pub(crate) struct OneArgs {
     /// The checkpoint.
     #[arg(value_name = "ID")]
-    pub(crate) id: String,
+    pub(crate) id: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -18,6 +18,7 @@ mod init;
 mod list;
 mod man;
 mod naming;
+mod pick;
 mod pin;
 mod plan;
 mod prune;
@@ -49,7 +50,7 @@ use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::text::is_unsafe;
-use safepoint::{CheckpointManager, Error, Pinned, Progress, Workspace};
+use safepoint::{CheckpointManager, Error, Filter, Pinned, Progress, RoleFilter, Workspace};
 use std::ffi::OsString;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -222,6 +223,22 @@ fn named_command<'w>(words: impl Iterator<Item = &'w OsString>) -> String {
 }
 
 impl Context {
+    /// The checkpoint that the user chooses on a terminal, where none was typed. Without a terminal, `missing` says what to type.
+    pub(crate) fn choose(
+        &self,
+        manager: &CheckpointManager,
+        workspace: Option<&Workspace>,
+        missing: Problem,
+    ) -> Result<Checkpoint, Problem> {
+        if !pick::can_pick(self) {
+            return Err(missing);
+        }
+        let workspace = workspace.ok_or(missing)?;
+        let filter = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
+        let checkpoints = list::folded(manager.list(&filter)?, workspace.head);
+        pick::pick(self, manager, Some(workspace), &checkpoints)?.ok_or_else(Problem::nothing_chosen)
+    }
+
     /// Finishes or undoes what a crash left, as every command does, and says so.
     pub(crate) fn recover_first(
         &self,

@@ -151,6 +151,12 @@ impl Problem {
         Self::own("declined", FailureKind::Failed, "you did not say yes".to_owned(), vec![hint])
     }
 
+    /// The user was offered a choice and took none.
+    pub(crate) fn nothing_chosen() -> Self {
+        let hint = "Name the checkpoint by its id: safepoint list".to_owned();
+        Self::own("declined", FailureKind::Failed, "no checkpoint was chosen".to_owned(), vec![hint])
+    }
+
     /// Somebody else does the same at this moment.
     pub(crate) fn busy(message: &str) -> Self {
         let hint = "Wait until it has finished, then try again.".to_owned();

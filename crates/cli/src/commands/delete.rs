@@ -23,6 +23,10 @@ pub(crate) fn run(context: &Context, args: &DeleteArgs) -> Result<Reply, Problem
             chosen.push(checkpoint);
         }
     }
+    if chosen.is_empty() {
+        let missing = Problem::usage("no checkpoint is named", "Name one, as in `safepoint delete @`.");
+        chosen.push(context.choose(&manager, workspace.as_ref(), missing)?);
+    }
     let tags = if args.keep_tag { Tags::Kept } else { Tags::Removed };
     // A program that names the session and the whole id knows what it does.
     let whole = args.checkpoint_id.as_deref().is_some_and(|id| id.parse::<CheckpointId>().is_ok());

@@ -12,7 +12,13 @@ use serde_json::json;
 pub(crate) fn run(context: &Context, args: &OneArgs, pinned: Pinned) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
     let workspace = context.surroundings.workspace_if_any(&manager)?;
-    let checkpoint = context.checkpoint(&manager, workspace.as_ref(), &args.id, None)?;
+    let checkpoint = match &args.id {
+        Some(given) => context.checkpoint(&manager, workspace.as_ref(), given, None)?,
+        None => {
+            let missing = Problem::usage("no checkpoint is named", "Name one, as in `safepoint pin @`.");
+            context.choose(&manager, workspace.as_ref(), missing)?
+        }
+    };
     let checkpoint = manager.pin(checkpoint.id, pinned)?;
     let label = checkpoint.label.as_deref().map(|label| format!(" \"{}\"", printable(label)));
     let name = format!("{}{}", context.out.colours.bold(checkpoint.id), label.unwrap_or_default());

@@ -12,7 +12,9 @@ pub(crate) use tell::{answer, shape, tell};
 use crate::args::RollbackArgs;
 use crate::commands::Context;
 use crate::commands::list::{self, table};
+use crate::commands::pick;
 use crate::problem::Problem;
+use crate::render::consent;
 use crate::render::output::Reply;
 use crate::{render::exit, render::json, signals};
 use safepoint::model::RelPath;
@@ -54,7 +56,14 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
         context.recover_first(&manager, &workspace)?;
         return ground.progressive(checkpoint.as_ref(), args, &options);
     }
-    let Some(checkpoint) = checkpoint else { return choose(context, &manager, &workspace) };
+    let (checkpoint, picked) = match checkpoint {
+        Some(checkpoint) => (checkpoint, false),
+        None if pick::can_pick(context) && workspace.head.is_some() => {
+            let missing = Problem::usage("no checkpoint is named", "Name one, as in `safepoint rollback @`.");
+            (context.choose(&manager, Some(&workspace), missing)?, true)
+        }
+        None => return choose(context, &manager, &workspace),
+    };
     let options = git::options(args, &checkpoint, options)?;
     context.recover_first(&manager, &workspace)?;
     if strategy == Strategy::Staged {
@@ -65,9 +74,17 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
     // Several folders go back together; chosen paths are those of this one.
     let many = checkpoint.workspace_id.is_none() && options.paths.is_empty();
     let at = (!many).then_some(&workspace);
-    let done = manager
-        .rollback(at, checkpoint.id, &options, &context.progress)
-        .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
+    let back = |options: &RollbackOptions| {
+        manager
+            .rollback(at, checkpoint.id, options, &context.progress)
+            .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))
+    };
+    if picked && options.dry_run == DryRun::No && !context.yes {
+        let dry = RollbackOptions { dry_run: DryRun::Yes, ..options.clone() };
+        tell(context, &manager, &back(&dry)?, dry.dry_run);
+        consent::ask(context, "Roll back to this?")?;
+    }
+    let done = back(&options)?;
     Ok(answer(context, &manager, &done, options.dry_run))
 }
 

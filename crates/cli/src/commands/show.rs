@@ -3,6 +3,7 @@
 use crate::args::ShowArgs;
 use crate::commands::Context;
 use crate::commands::create::{changed, commit, is_lack, kept_folder, left_out};
+use crate::commands::pick;
 use crate::context::Surroundings;
 use crate::problem::Problem;
 use crate::render::json;
@@ -14,14 +15,18 @@ use safepoint::{HeldFolder, ListedEntry};
 use serde_json::{Value, json};
 
 pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> {
-    let Some(given) = args.which.given() else {
-        return Err(Problem::usage("no checkpoint is named", "Name one, as in `safepoint show @`."));
-    };
+    let missing = || Problem::usage("no checkpoint is named", "Name one, as in `safepoint show @`.");
+    if args.which.given().is_none() && !pick::can_pick(context) {
+        return Err(missing());
+    }
     let out = &context.out;
     let manager = context.surroundings.open(None)?;
     let workspace = context.surroundings.workspace_if_any(&manager)?;
     let session = args.which.session_id.as_deref();
-    let checkpoint = context.checkpoint(&manager, workspace.as_ref(), given, session)?;
+    let checkpoint = match args.which.given() {
+        Some(given) => context.checkpoint(&manager, workspace.as_ref(), given, session)?,
+        None => context.choose(&manager, workspace.as_ref(), missing())?,
+    };
     let folders = manager.folders_of(&checkpoint)?;
     let mut coverage = manager.coverage(&checkpoint)?;
     if checkpoint.workspace_id.is_none() {

@@ -230,3 +230,44 @@ fn status_diff_and_list_agree_on_the_position() {
     let help = sandbox.run(&["rollback", "-h"]).replace("\n", " ");
     assert!(help.contains("@ is the newest checkpoint; @here is the position"), "{help}");
 }
+
+/// A command on a terminal that understands keys.
+fn with_keys(sandbox: &Sandbox, args: &[&str], keys: &'static str) -> String {
+    let mut command = sandbox.command(args);
+    command.env("TERM", "xterm");
+    sandbox.typed(command, keys)
+}
+
+#[test]
+fn a_checkpoint_is_chosen_on_a_terminal() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write("second.txt", "second\n");
+    sandbox.run(&["create", "-m", "second"]);
+    sandbox.wreck();
+    // Filtered, previewed, and declined.
+    let seen = with_keys(&sandbox, &["rollback"], "fir\nn\n");
+    assert!(seen.contains("Filter: fir") && seen.contains("+ second.txt"), "{seen}");
+    assert!(seen.contains("Would roll back to") && seen.contains("Roll back to this? [y/N]"), "{seen}");
+    assert_eq!(sandbox.read("notes.txt"), "bad\n");
+    // The second row, by an arrow.
+    let seen = with_keys(&sandbox, &["rollback"], "\u{1b}[B\ny\n");
+    assert!(seen.contains("Rolled back to"), "{seen}");
+    assert!(!sandbox.path("project/second.txt").exists());
+    // Esc cancels, and a filter that fits nothing chooses nothing.
+    let seen = with_keys(&sandbox, &["rollback"], "zzz\n\u{1b}");
+    assert!(seen.contains("no checkpoint was chosen"), "{seen}");
+    for (args, said) in [
+        (&["show"][..], "label     second"),
+        (&["pin"], "Pinned"),
+        (&["delete", "--yes"], "Deleted 1 checkpoint"),
+    ] {
+        let seen = with_keys(&sandbox, args, "sec\n");
+        assert!(seen.contains(said), "{args:?}: {seen}");
+    }
+    // A terminal that understands lines alone.
+    let seen = sandbox.typed(sandbox.command(&["show"]), "1\n");
+    assert!(seen.contains("label     first"), "{seen}");
+    for args in [&["show"][..], &["pin"], &["unpin"], &["delete"]] {
+        assert_eq!(sandbox.output(args).status.code(), Some(2), "{args:?}");
+    }
+}

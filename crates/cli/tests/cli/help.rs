@@ -226,7 +226,7 @@ fn rollback_explains_how_a_checkpoint_is_named() {
     The current state is kept first, so that `safepoint undo` brings it back.
 
     Examples:
-      safepoint rollback                       list where you can go
+      safepoint rollback                       choose on a terminal, else list
       safepoint rollback src/main.rs           one file, from the newest checkpoint
       safepoint rollback "10 minutes ago"
       safepoint rollback @ --dry-run           show what would happen

@@ -3,10 +3,11 @@
 use super::{Opened, checkpoint};
 use crate::args::plan::PlanRollbackArgs;
 use crate::commands::rollback::{plain_options, shape, tell};
+use crate::context::can_move_the_cursor;
 use crate::problem::Problem;
 use crate::render::output::Reply;
 use crate::render::terminal::printable;
-use crate::{commands::Context, render::consent};
+use crate::{commands::Context, commands::pick, render::consent};
 use crate::{render::json, signals};
 use checkpoint::Numbers;
 use safepoint::model::checkpoint::Checkpoint;
@@ -64,7 +65,16 @@ enum Choice {
 fn choose(context: &Context, opened: &Opened) -> Result<Choice, Problem> {
     let checkpoints = checkpoint::all(opened)?;
     let id = opened.id();
-    let asks = consent::can_ask(context) && !context.out.quiet && !checkpoints.is_empty();
+    let asks = pick::can_pick(context) && !checkpoints.is_empty();
+    if asks && can_move_the_cursor() {
+        if let Some(chosen) = pick::pick(context, &opened.manager, Some(&opened.place), &checkpoints)? {
+            return Ok(Choice::One(Box::new(chosen)));
+        }
+        context.out.remark(format!("Plan {} stays as it is.", printable(id)));
+        let list: Value = checkpoints.iter().map(json::checkpoint).collect();
+        let data = json!({ "plan": opened.json(), "rollback": null, "checkpoints": list });
+        return Ok(Choice::None(Reply::done(data)));
+    }
     let numbers = if asks { Numbers::Yes } else { Numbers::No };
     checkpoint::table(&context.out, &checkpoints, numbers);
     if asks {
