@@ -116,9 +116,7 @@ fn date(text: &str) -> Option<Date> {
 
 /// Reads RFC 3339, or a local date and time.
 fn exact(text: &str, zone: &TimeZone) -> Option<Timestamp> {
-    if date(text.get(..10)?).is_none() {
-        return None;
-    }
+    date(text.get(..10)?)?;
     match text.parse::<jiff::Timestamp>() {
         Ok(time) => Some(Timestamp::from_micros(time.as_microsecond())),
         Err(_) => at(text.parse::<DateTime>().ok()?, zone),
