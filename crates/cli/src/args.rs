@@ -559,7 +559,7 @@ pub(crate) struct RollbackArgs {
     /// Build the files of the checkpoint in this new or empty folder; the workspace stays as it is.
     #[arg(long, value_name = "DIR", conflicts_with_all = [
         "strategy", "paths", "parts", "strict", "dry_run", "keep_times", "skip_failed_undo", "no_undo_commands", "verify", "until",
-        "hard_reset", "discard_uncommitted", "after",
+        "hard_reset", "mixed", "after",
     ])]
     pub(crate) to: Option<PathBuf>,
     /// Build the target beside the workspace, run this there, show the difference, and ask.
@@ -574,11 +574,14 @@ pub(crate) struct RollbackArgs {
     /// With --until: try in the workspace itself, where CMD needs its path.
     #[arg(long, requires = "until", conflicts_with = "dry_run")]
     pub(crate) in_place: bool,
-    /// Where the checkpoint is a git commit: set branch, index and files to it.
+    /// Set the git branch, the index and the files to the checkpoint; uncommitted work goes into the safety checkpoint.
     #[arg(long)]
     pub(crate) hard_reset: bool,
-    /// Move branch and index even though something is not committed. Files and index are kept in the safety checkpoint.
-    #[arg(long)]
+    /// Set the git branch and the index to the checkpoint; the files stay.
+    #[arg(long, conflicts_with = "hard_reset")]
+    pub(crate) mixed: bool,
+    /// Accepted and ignored: the safety checkpoint always keeps uncommitted work.
+    #[arg(long, hide = true)]
     pub(crate) discard_uncommitted: bool,
     /// Only these paths.
     #[arg(last = true, value_name = "PATH")]

@@ -27,6 +27,17 @@ pub struct Wanted<'a> {
     pub message: &'a str,
     /// Commit time, in seconds since 1970.
     pub seconds: i64,
+    /// A tree that HEAD's commit already has.
+    pub unchanged: Unchanged,
+}
+
+/// Treatment of a captured tree that equals the tree of HEAD's commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unchanged {
+    /// Writes an empty commit.
+    Committed,
+    /// Returns HEAD's commit.
+    Head,
 }
 
 /// Written commit. No ref names it yet.
@@ -34,6 +45,8 @@ pub struct Wanted<'a> {
 pub struct Committed {
     /// Id of the commit.
     pub commit: GitId,
+    /// Message of HEAD's commit, if that is the commit and none was written.
+    pub of_head: Option<String>,
     /// Paths left out because git refuses their names.
     pub refused: Vec<RelPath>,
     /// Files left out because they are too long for git, which stores every zero of their holes.
@@ -76,10 +89,14 @@ impl Repository {
             None => objects.put_tree(Vec::new())?,
         };
         let (refused, holes, ignored) = (writing.refused, writing.holes, writing.ignored);
+        if let Some(commit) = parent.filter(|_| wanted.unchanged == Unchanged::Head && whole == Some(tree)) {
+            let of_head = Some(objects.message_of(commit)?);
+            return Ok(Committed { commit, of_head, refused, holes, ignored });
+        }
         let text = self.commit_text(tree, parent, wanted);
         let commit = GitId(objects.put(Kind::Commit, text.as_bytes())?);
         objects.finish()?;
-        Ok(Committed { commit, refused, holes, ignored })
+        Ok(Committed { commit, of_head: None, refused, holes, ignored })
     }
 
     fn commit_text(&self, tree: Oid, parent: Option<GitId>, wanted: &Wanted<'_>) -> String {

@@ -22,7 +22,7 @@ mod repository;
 mod state;
 
 pub use changes::Changes;
-pub use commit::{Committed, Wanted};
+pub use commit::{Committed, Unchanged, Wanted};
 pub use error::GitError;
 pub use id::{GitId, NoGitId};
 pub use moves::Move;

@@ -97,6 +97,17 @@ impl<'r> Objects<'r> {
         tree.map_err(|what| self.repository.damaged(format!("commit {commit}: {what}")))
     }
 
+    /// Returns the message of a commit.
+    pub(crate) fn message_of(&self, commit: GitId) -> Result<String, GitError> {
+        let missing = || GitError::NoCommit { id: commit.to_string() };
+        let bytes = self.get(Kind::Commit, &commit.0)?.ok_or_else(missing)?;
+        let message = crate::guarded(|| {
+            gix_object::CommitRef::from_bytes(&bytes, self.repository.hash)
+                .map(|commit| String::from_utf8_lossy(commit.message).into_owned())
+        });
+        message.map_err(|what| self.repository.damaged(format!("commit {commit}: {what}")))
+    }
+
     /// Returns the entries of a tree.
     pub(crate) fn entries(&self, tree: &ObjectId) -> Result<Vec<TreeEntry>, GitError> {
         if *tree == ObjectId::empty_tree(self.repository.hash) {

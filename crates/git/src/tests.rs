@@ -76,7 +76,7 @@ fn repository() -> (TempDir, Repository) {
 }
 
 fn commit(repository: &Repository, source: &Captured, tree: ObjectId, message: &str) -> Committed {
-    let wanted = Wanted { source, tree, message, seconds: 1_700_000_000 };
+    let wanted = Wanted { source, tree, message, seconds: 1_700_000_000, unchanged: Unchanged::Committed };
     repository.commit(&wanted, &Silent).unwrap()
 }
 
@@ -336,7 +336,7 @@ fn a_link_in_a_repository_leads_no_write_out_of_it() {
     let mut source = Captured::default();
     let entries = (0..20).map(|at| source.file(format!("f{at}").as_bytes(), 0o644, &[at])).collect();
     let tree = source.root(entries);
-    let wanted = Wanted { source: &source, tree, message: "x", seconds: 1 };
+    let wanted = Wanted { source: &source, tree, message: "x", seconds: 1, unchanged: Unchanged::Committed };
     assert!(repository.commit(&wanted, &Silent).is_err());
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
     fs::rename(git.join("index"), outside.path().join("index")).unwrap();

@@ -48,6 +48,8 @@ pub struct HomeConfig {
     pub excludes: Vec<String>,
     /// `[capture] git`: how much of a repository checkpoints note.
     pub git: Option<GitCapture>,
+    /// `[sessions] commit`: whether checkpoints of sessions become commits, too.
+    pub session_commit: Option<bool>,
     /// `[checks] test`: a line for the shell whose success means that the tests pass.
     pub test: Option<String>,
     /// `[checks] test_timeout`.
@@ -111,6 +113,8 @@ pub struct Effective {
     pub excludes: Vec<String>,
     /// How much of a repository checkpoints note.
     pub git: GitCapture,
+    /// Whether checkpoints of sessions become commits, too.
+    pub session_commit: bool,
     /// What checkpoints are called that nobody gave a name.
     pub label: Option<String>,
     /// How to find out whether the tests pass.
@@ -159,6 +163,7 @@ impl Config {
             // The last match wins, so what the user leaves out stays out.
             excludes: workspace.excludes.iter().chain(&home.excludes).cloned().collect(),
             git: home.git.or(workspace.git).unwrap_or_default(),
+            session_commit: home.session_commit.unwrap_or(true),
             label: workspace.label.clone(),
             test: home
                 .test

@@ -439,25 +439,11 @@ pub enum Error {
         /// Where the repository begins.
         top: PathBuf,
     },
-    /// The checkpoint is no commit.
-    #[error("checkpoint {checkpoint} is not a commit")]
-    NoCommit {
-        /// Which.
-        checkpoint: CheckpointId,
-    },
     /// The checkpoint says nothing about a repository.
     #[error("checkpoint {checkpoint} holds no state of git")]
     NoGitState {
         /// Which.
         checkpoint: CheckpointId,
-    },
-    /// Something is not committed.
-    #[error("there are uncommitted changes ({what}): {}", some(paths))]
-    Uncommitted {
-        /// How much, in words.
-        what: String,
-        /// Some of them.
-        paths: Vec<RelPath>,
     },
     /// The repository failed.
     #[error(transparent)]

@@ -315,7 +315,7 @@ fn classify(error: &Error) -> Row {
             ],
         ),
         Error::NoRepository { .. } => {
-            ("no_repository", NotFound, &["`git init` makes one; without --git a checkpoint needs none."])
+            ("no_repository", Conflict, &["`git init` makes one; without --git a checkpoint needs none."])
         }
         Error::PartOfRepository { .. } => (
             "part_of_repository",
@@ -329,21 +329,10 @@ fn classify(error: &Error) -> Row {
                 "Register what is missing, or put what differs right, then import its folder again. `--part` goes back to a part of it.",
             ],
         ),
-        Error::NoCommit { .. } => {
-            ("no_commit", Conflict, &["Only checkpoints that were taken with `create --git` are commits."])
-        }
         Error::NoGitState { .. } => (
             "no_git_state",
             Conflict,
-            &["Choose one that was taken while the workspace was in a repository."],
-        ),
-        Error::Uncommitted { .. } => (
-            "uncommitted",
-            Conflict,
-            &[
-                "Commit or stash them first.",
-                "Or force it by name: --discard-uncommitted. The safety checkpoint keeps files and index as they are now.",
-            ],
+            &["Choose a checkpoint that was taken while the workspace was in a repository."],
         ),
         Error::Git(error) => classify_git(error),
         Error::RolledBackHalfway { source, .. } => {
@@ -753,13 +742,12 @@ mod tests {
                 FailureKind::Conflict,
             ),
             (Error::NoFiles { checkpoint }, "no_files", FailureKind::Conflict),
-            (Error::NoRepository { path: PathBuf::from("p") }, "no_repository", FailureKind::NotFound),
+            (Error::NoRepository { path: PathBuf::from("p") }, "no_repository", FailureKind::Conflict),
             (
                 Error::PartOfRepository { top: PathBuf::from("p") },
                 "part_of_repository",
                 FailureKind::Conflict,
             ),
-            (Error::NoCommit { checkpoint }, "no_commit", FailureKind::Conflict),
             (Error::SessionChanged { id: "x".to_owned() }, "session_changed", FailureKind::Busy),
             (
                 Error::Elsewhere { checkpoint, what: vec!["x".to_owned()], commands: Vec::new() },

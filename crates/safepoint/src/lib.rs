@@ -71,7 +71,7 @@ pub use folders::{HeldFolder, within};
 pub use home::{Access, HomeOwner, PendingCache};
 pub use manager::{CheckpointManager, Settings};
 pub use parts::databases::{BackupError, back_up_database};
-pub use parts::git::{GitCapture, GitMoved, GitReset, Uncommitted};
+pub use parts::git::{GitCapture, GitMoved, GitReset};
 pub use parts::outside::PartProvider;
 pub use parts::part::{Captured, Left, Note, Outline, Part, Prepared, PutBack};
 pub use parts::session::SessionBack;

@@ -16,7 +16,7 @@ pub(crate) mod search;
 pub(crate) mod strategy;
 pub(crate) mod undo;
 
-use crate::parts::git::{GitMoved, GitReset, Uncommitted};
+use crate::parts::git::{GitMoved, GitReset};
 use crate::parts::part::{Outline, PutBack};
 use crate::parts::plan::guard;
 use crate::parts::session::SessionBack;
@@ -106,8 +106,6 @@ pub struct RollbackOptions {
     pub missing_sandbox: Missing,
     /// Whether branch and index move to the commit that the checkpoint is.
     pub git: GitReset,
-    /// What becomes of that when something is not committed.
-    pub uncommitted: Uncommitted,
     /// What becomes of it when a part may not go back.
     pub strict: Strict,
     /// Result of an undo where files changed after the last rollback.

@@ -235,15 +235,18 @@ impl CheckpointManager {
         let at = self.environment.now();
         let dropped = self.catalog.write(|transaction| match transaction.checkpoint(id)? {
             Some(checkpoint) if !checkpoint.pinned || planted!("prune-takes-what-is-pinned") => {
-                transaction.delete_checkpoint(id, at)
+                transaction.delete_checkpoint(id, at)?;
+                Ok(Some(checkpoint))
             }
-            _ => Ok(()),
+            _ => Ok(None),
         });
         match dropped {
             Err(CatalogError::Needed { .. }) => Ok(()),
             Err(error) => Err(error.into()),
-            Ok(()) => {
+            Ok(dropped) => {
                 self.note_deleted(&[id]);
+                // A tag whose repository is gone or locked stays: a prune fails for nothing.
+                let _ = dropped.and_then(|checkpoint| self.untag(&checkpoint));
                 Ok(())
             }
         }

@@ -98,6 +98,8 @@ fn options(context: &Context, args: &CreateArgs) -> Result<CreateOptions, Proble
         pinned: args.pin,
         progress,
         git: match (args.git, args.commit_on_branch) {
+            // Only a session that is named on the command line: the environment changes no meaning.
+            (false, _) if args.session_id.is_some() && args.scope == Scope::Project => GitCommit::Session,
             (false, _) => GitCommit::No,
             (true, false) => GitCommit::Tag,
             (true, true) => GitCommit::Branch,

@@ -78,6 +78,7 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
         manager
             .rollback(at, checkpoint.id, options, &context.progress)
             .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))
+            .map_err(|problem| git::files_alone(problem, &checkpoint))
     };
     if picked && options.dry_run == DryRun::No && !context.yes {
         let dry = RollbackOptions { dry_run: DryRun::Yes, ..options.clone() };

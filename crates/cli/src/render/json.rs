@@ -205,6 +205,7 @@ fn session_back(back: &SessionBack) -> Value {
 pub(crate) fn git_moved(git: &GitMoved) -> Value {
     json!({
         "branch": git.branch, "from": git.from, "to": git.to, "files": git.files, "folder": git.folder,
+        "uncommitted": git.uncommitted,
     })
 }
 

@@ -1,5 +1,6 @@
 //! Checkpoints and git. The real `git` is the judge of what was written; where it is not installed these tests say so and end.
 
+mod session;
 mod whole;
 
 use crate::sandbox::{Sandbox, name};
@@ -197,24 +198,17 @@ fn what_people_see() {
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&["rollback", "@", "--hard-reset"]), @r#"
-    --- stderr
-    error: cannot roll back to checkpoint "@": there are uncommitted changes (1 modified): a
-    Nothing was changed.
-    hint: Commit or stash them first.
-    hint: Or force it by name: --discard-uncommitted. The safety checkpoint keeps files and index as they are now.
-    --- exit 12
-    "#);
-    assert_snapshot!(sandbox.run(&["rollback", "@", "--hard-reset", "--discard-uncommitted"]), @r#"
-    Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "second state", taken 3 minutes ago
+    Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "second state", taken 2 minutes ago
       0 files put back, 0 files removed, read back and verified, in N ms
       git: branch main, from fd479daa84 to 23c8493ab3, with index and files
+      uncommitted changes (1 modified) are in the safety checkpoint 01KG9YYT6RN64SSTZ8MV851Q81
     Take it back with: safepoint undo
     --- exit 0
     "#);
     repository.git(&["commit", "-q", "--allow-empty", "-m", "another"]);
     sandbox.write("a", "3\n");
     assert_snapshot!(sandbox.run(&["rollback", "@"]), @r#"
-    Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "second state", taken 4 minutes ago
+    Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "second state", taken 3 minutes ago
       1 file put back, 0 files removed, read back and verified, in N ms
         ~ a  restored
     Take it back with: safepoint undo
@@ -223,14 +217,14 @@ fn what_people_see() {
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&["rollback", "@", "--part", "git"]), @r#"
-    Rolled back git to 01KG9YS9EGCQT0DH2X3200JHAF "second state", taken 5 minutes ago
+    Rolled back git to 01KG9YS9EGCQT0DH2X3200JHAF "second state", taken 4 minutes ago
       git: branch main, from 769e29c85c to fd479daa84, with the index; the files stay as they are
     Take it back with: safepoint undo
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&["delete", "second state", "--yes"]), @r#"
     Deleted 1 checkpoint:
-      01KG9YS9EGCQT0DH2X3200JHAF  6 minutes ago  second state
+      01KG9YS9EGCQT0DH2X3200JHAF  5 minutes ago  second state
     Free the space that only they took: safepoint gc
     --- exit 0
     "#);
@@ -576,10 +570,6 @@ fn the_form_for_programs_moves_branch_and_index_and_the_files_only_when_hard() {
         (sandbox.read("a"), repository.git(&["status", "--porcelain"])),
         ("3\n".into(), " M a".into())
     );
-    let refused = sandbox.json(&form);
-    assert_eq!((refused["exit_code"].as_i64(), text(&refused["error"]["code"])), (Some(12), "uncommitted"));
-    let hints = refused["error"]["hints"].to_string();
-    assert!(hints.contains("--discard-uncommitted"), "{hints}");
     // The undo moves git alone, too: what was written since stays.
     sandbox.write("since", "x\n");
     assert_eq!(exit(&sandbox.output(&["undo"])), 0);
@@ -644,13 +634,17 @@ fn branch_head_and_index_go_back_by_name() {
     assert_eq!(repository.git(&["symbolic-ref", "HEAD"]), "refs/heads/side");
     assert_eq!(repository.git(&["rev-parse", "main"]), repository.git(&["rev-parse", "side"]));
     assert_eq!(repository.git(&["status", "--porcelain"]), "");
-    for args in
-        [&["rollback", "@", "--hard-reset", "--path", "a"][..], &["rollback", "@", "--discard-uncommitted"]]
-    {
+    for args in [
+        &["rollback", "@", "--hard-reset", "--path", "a"][..],
+        &["rollback", "@", "--mixed", "--path", "a"],
+        &["rollback", "@", "--mixed", "--hard-reset"],
+    ] {
         assert_eq!(exit(&sandbox.output(args)), 2, "{args:?}");
     }
-    let output = sandbox.output(&["rollback", "noted", "--hard-reset"]);
-    assert_eq!(exit(&output), 12, "it is no commit");
+    // The commit that HEAD was at is noted with each checkpoint.
+    assert_eq!(exit(&sandbox.output(&["rollback", "noted", "--hard-reset"])), 0);
+    assert_eq!(repository.git(&["rev-parse", "side"]), first);
+    assert_eq!(repository.git(&["status", "--porcelain"]), "?? staged");
     repository.is_sound();
 }
 
@@ -705,15 +699,13 @@ fn what_means_nothing_for_git_is_refused_and_not_passed_over() {
     for (args, code) in [
         (&["create", "--scope", "framework", "--git"][..], 2),
         (&["rollback", "--until", "true", "--hard-reset"], 2),
-        (&["rollback", "--until", "true", "--discard-uncommitted"], 2),
+        (&["rollback", "--until", "true", "--mixed"], 2),
     ] {
         assert_eq!(exit(&sandbox.output(args)), code, "{args:?}");
     }
     let all = sandbox.json(&["create", "--scope", "framework", "--json"]);
     let id = text(&all["data"]["checkpoint"]["id"]);
     assert_eq!(exit(&sandbox.output(&["rollback", id, "--hard-reset"])), 12);
-    let output = sandbox.output(&["rollback", id, "--part", "git"]);
-    assert_eq!(exit(&output), 12, "something is not committed");
     assert_eq!((repository.place(), sandbox.read("a")), (before, "2\n".to_owned()));
 }
 

@@ -201,9 +201,9 @@ fn rollback_explains_how_a_checkpoint_is_named() {
           --until <CMD>          Roll back to the newest checkpoint where CMD passes, tried in a copy
           --bisect               With --until: binary search; checkpoints older than a good one are good
           --in-place             With --until: try in the workspace itself, where CMD needs its path
-          --hard-reset           Where the checkpoint is a git commit: set branch, index and files to it
-          --discard-uncommitted  Move branch and index even though something is not committed. Files and
-                                 index are kept in the safety checkpoint
+          --hard-reset           Set the git branch, the index and the files to the checkpoint;
+                                 uncommitted work goes into the safety checkpoint
+          --mixed                Set the git branch and the index to the checkpoint; the files stay
       -h, --help                 Print help (see more with '--help')
 
     Everywhere:

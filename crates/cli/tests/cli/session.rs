@@ -229,7 +229,12 @@ fn the_command_lines_of_programs_work_as_they_are_written() {
         assert!(run(&format!("get --session-id {ID} --checkpoint-id {name}")).contains(id));
     }
     sandbox.wreck();
-    assert!(run(&format!("rollback --session-id {ID} --checkpoint-id {uuid}")).contains("Rolled back"));
+    // That form is about git: without a repository it names the command for the files.
+    let form = ["rollback", "--session-id", ID, "--checkpoint-id", uuid];
+    let (code, message, _) = refused(&sandbox, &form);
+    assert_eq!((code, message), (12, format!("checkpoint {id} holds no state of git")));
+    assert!(sandbox.run(&form).contains(&format!("hint: Restore the files alone: safepoint rollback {id}")));
+    assert!(run(&format!("rollback {id} --session-id {ID}")).contains("Rolled back"));
     assert_eq!(sandbox.read("notes.txt"), "good\n");
     let expected = json!({
         "tasks_completed": 0, "tasks_failed": 0, "decisions_made": 0, "checkpoints_created": 2, "error_recoveries": 1,

@@ -8,7 +8,7 @@ use safepoint::model::rollback::{RollbackState, Verb};
 use safepoint::model::session::SessionStatus;
 use safepoint::{
     CheckpointManager, CreateOptions, Depth, Filter, GitCommit, GitReset, NewDecision, NewSession,
-    RoleFilter, RollbackOptions, Silent, Subject, Uncommitted, Workspace,
+    RoleFilter, RollbackOptions, Silent, Subject, Workspace,
 };
 use safepoint_testkit::{Program, TreeImage, copy_tree};
 use std::ffi::OsString;
@@ -210,11 +210,7 @@ fn hard_reset(home: &Path, project: &Path, to: CheckpointId) -> TreeImage {
     copy_tree(project, &project_kept).unwrap();
     let manager = CheckpointManager::open(home).unwrap();
     let workspace = manager.workspace_around(project).unwrap().unwrap();
-    let options = RollbackOptions {
-        git: GitReset::Hard,
-        uncommitted: Uncommitted::Discarded,
-        ..RollbackOptions::default()
-    };
+    let options = RollbackOptions { git: GitReset::Hard, ..RollbackOptions::default() };
     let restored = manager.rollback(&workspace, to, &options, &Silent).unwrap();
     let moved = restored.folders[0].git.clone().unwrap();
     assert!(moved.from != moved.to && moved.files, "{moved:?}");

@@ -240,7 +240,7 @@ impl CheckpointManager {
         };
         created.pruned = pruned;
         created.pruned.extend(tended.pruned);
-        created.warnings = tended.warnings;
+        created.warnings.extend(tended.warnings);
         Ok(created)
     }
 
@@ -319,11 +319,19 @@ impl CheckpointManager {
         caches.into_iter().for_each(|mut cache| self.keep_cache(&checkpoint, &mut cache));
         let coverage = covered_by(&members, subject);
         drop(members);
-        let not_in_git = match places.all.first().filter(|_| subject.alone().is_some()) {
-            Some(place) => self.commit_to_git(&place.workspace, options.git, &mut checkpoint, progress),
-            None => Vec::new(),
-        };
-        let (pruned, warnings, unchanged) = (Vec::new(), Vec::new(), false);
+        let (mut not_in_git, mut warnings) = (Vec::new(), Vec::new());
+        match places.all.first().filter(|_| subject.alone().is_some()) {
+            Some(place) if options.git == GitCommit::Session => {
+                if config.session_commit {
+                    warnings = self.commit_session(&place.workspace, &mut checkpoint, progress);
+                }
+            }
+            Some(place) => {
+                not_in_git = self.commit_to_git(&place.workspace, options.git, &mut checkpoint, progress);
+            }
+            None => {}
+        }
+        let (pruned, unchanged) = (Vec::new(), false);
         Ok(Created { checkpoint, coverage, pruned, warnings, not_in_git, recovered, unchanged })
     }
 
@@ -432,6 +440,9 @@ impl CheckpointManager {
             files.is_mixed = !ground.foreign.is_empty();
             said.label = said.label.or(config.label.filter(|_| at == 0 || ground.alone.is_none()));
             said.passed_over.extend(config.passed_over);
+            if at == 0 {
+                said.session_commit = config.session_commit;
+            }
             let is_project =
                 place.workspace.kind == WorkspaceKind::Project && (at == 0 || ground.alone.is_none());
             let capture = if is_project { config.git } else { GitCapture::None };
@@ -634,6 +645,7 @@ struct Ground<'m> {
 struct Said {
     label: Option<String>,
     passed_over: Vec<String>,
+    session_commit: bool,
 }
 
 /// Returns true if two file parts hold the same tree and left the same paths out. Times, and Safepoint's own folder, do not count. What

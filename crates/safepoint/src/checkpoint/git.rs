@@ -6,7 +6,7 @@
 use crate::checkpoint::create::files_part;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::Workspace;
-use safepoint_git::{Changes, GitError, GitId, Head, Repository, Wanted, short_name};
+use safepoint_git::{Changes, GitError, GitId, Head, Repository, Unchanged, Wanted, short_name};
 use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::files::FilesDocument;
 use safepoint_model::{CheckpointId, Progress, RelPath};
@@ -21,6 +21,8 @@ pub enum GitCommit {
     Tag,
     /// It does, and the branch and the index move to it.
     Branch,
+    /// As [`GitCommit::Tag`] in a repository, unless the configuration turns it off. A clean tree is tagged at HEAD.
+    Session,
 }
 
 /// What becomes of the tags of checkpoints that are deleted.
@@ -96,7 +98,7 @@ impl CheckpointManager {
             return Vec::new();
         }
         let mut missing = Vec::new();
-        match self.commit_and_tag(workspace, checkpoint, progress) {
+        match self.commit_and_tag(workspace, how, checkpoint, progress) {
             Ok((repository, commit, left_out)) => {
                 missing.extend(left_out);
                 let moved = match how {
@@ -116,9 +118,24 @@ impl CheckpointManager {
         missing
     }
 
+    /// Makes a checkpoint of a session a commit, where it is in a repository. Returns warnings: none of it was asked for by name.
+    pub(crate) fn commit_session(
+        &self,
+        workspace: &Workspace,
+        checkpoint: &mut Checkpoint,
+        progress: &dyn Progress,
+    ) -> Vec<String> {
+        match Repository::around(workspace.root_path()) {
+            Ok(Some(_)) => self.commit_to_git(workspace, GitCommit::Session, checkpoint, progress),
+            // A repository that cannot be read is in the warnings of the checkpoint.
+            Ok(None) | Err(_) => Vec::new(),
+        }
+    }
+
     fn commit_and_tag(
         &self,
         workspace: &Workspace,
+        how: GitCommit,
         checkpoint: &mut Checkpoint,
         progress: &dyn Progress,
     ) -> Result<(Repository, GitId, Option<String>), Error> {
@@ -131,8 +148,10 @@ impl CheckpointManager {
             tree: files.tree().ok_or_else(none)?,
             message: &format!("{}\n\nSafepoint-Checkpoint: {}", said.trim(), checkpoint.id),
             seconds: checkpoint.created_at.micros().div_euclid(1_000_000),
+            unchanged: if how == GitCommit::Session { Unchanged::Head } else { Unchanged::Committed },
         };
         let made = repository.commit(&wanted, progress)?;
+        let said = made.of_head.as_deref().map_or(said, |message| message.trim().to_owned());
         let tag = tag_of(checkpoint.id);
         repository.tag(&tag, made.commit)?;
         let (sha, at) = (made.commit.to_string(), self.environment.now());
@@ -194,17 +213,20 @@ impl CheckpointManager {
             tagged.extend(self.catalog.checkpoint(*id)?.filter(|checkpoint| !checkpoint.tags.is_empty()));
         }
         self.forget(ids)?;
-        if tags == Tags::Kept {
-            return Ok(Vec::new());
+        match tags {
+            Tags::Kept => Ok(Vec::new()),
+            Tags::Removed => Ok(tagged.iter().filter_map(|checkpoint| self.untag(checkpoint)).collect()),
         }
-        let mut left = Vec::new();
-        for checkpoint in tagged {
-            if let Err(error) = self.remove_tags(&checkpoint) {
-                let tags = checkpoint.tags.join(", ");
-                left.push(format!("the tag {tags} is left in the repository: {}", in_words(&error)));
-            }
+    }
+
+    /// Removes the tags of a checkpoint that was deleted. Returns a warning where that fails.
+    pub(crate) fn untag(&self, checkpoint: &Checkpoint) -> Option<String> {
+        if checkpoint.tags.is_empty() {
+            return None;
         }
-        Ok(left)
+        let error = self.remove_tags(checkpoint).err()?;
+        let tags = checkpoint.tags.join(", ");
+        Some(format!("the tag {tags} is left in the repository: {}", in_words(&error)))
     }
 
     fn remove_tags(&self, checkpoint: &Checkpoint) -> Result<(), Error> {

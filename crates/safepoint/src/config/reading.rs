@@ -23,17 +23,19 @@ const RETENTION_OF: [(Known, Scope); 3] = [
 ];
 const CAPTURE: Known = ("capture", &["excludes", "git"]);
 const STORE: Known = ("store", &["cap"]);
+const SESSIONS: Known = ("sessions", &["commit"]);
 const CHECKS: Known = ("checks", &["test", "test_timeout"]);
 
 /// Every key of `config.toml`.
 pub(super) const IN_HOME: &[Known] =
-    &[RETENTION, RETENTION_OF[0].0, RETENTION_OF[1].0, RETENTION_OF[2].0, STORE, CAPTURE, CHECKS];
+    &[RETENTION, RETENTION_OF[0].0, RETENTION_OF[1].0, RETENTION_OF[2].0, STORE, CAPTURE, SESSIONS, CHECKS];
 /// Every key of `.safepoint.toml`.
 pub(super) const IN_WORKSPACE: &[Known] = &[("label", &[]), RETENTION, CAPTURE];
 
 /// Words by which somebody may try to name a command or a limit in a workspace. They are unknown anyway; the answer says why they
 /// always will be.
 const HOME_ONLY: &[&str] = &[
+    "sessions",
     "checks",
     "test",
     "test_timeout",
@@ -59,6 +61,7 @@ pub(super) fn home(text: &str) -> Result<HomeConfig, ConfigError> {
             "store.cap" => config.cap_bytes = Some(key.bytes()?),
             "capture.excludes" => config.excludes = key.patterns()?,
             "capture.git" => config.git = Some(key.git()?),
+            "sessions.commit" => config.session_commit = Some(key.truth()?),
             "checks.test" => config.test = Some(key.command()?),
             "checks.test_timeout" => config.test_timeout = Some(key.some_time()?),
             path => {
@@ -239,6 +242,13 @@ impl Key<'_, '_> {
         match self.value.get_ref() {
             DeValue::String(text) => Ok(text),
             _ => Err(self.wrong_type(&self.value, expected)),
+        }
+    }
+
+    fn truth(&self) -> Result<bool, ConfigError> {
+        match self.value.get_ref() {
+            DeValue::Boolean(truth) => Ok(*truth),
+            _ => Err(self.wrong_type(&self.value, "true or false")),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::checkpoint::git::in_words;
 use crate::parts::Nothing;
 use crate::parts::files::FilesPart;
 use crate::parts::part::{Captured, Left, Outline, Part, Prepared, PutBack};
-use crate::rollback::{Request, RollbackOptions};
+use crate::rollback::Request;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::Workspace;
 use safepoint_git::{Changes, GitError, GitId, Head, Move, Repository, Target, short_name};
@@ -46,16 +46,6 @@ pub enum GitReset {
     Hard,
 }
 
-/// What becomes of a move of branch and index when something is not committed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Uncommitted {
-    /// It is refused.
-    #[default]
-    Refused,
-    /// It goes on. The safety checkpoint has the files and the index as they were.
-    Discarded,
-}
-
 /// What a rollback moved in a repository, or would.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GitMoved {
@@ -69,6 +59,8 @@ pub struct GitMoved {
     pub files: bool,
     /// Whether all of the repository's folder was put back.
     pub folder: bool,
+    /// Uncommitted changes that it replaced, counted in words. The safety checkpoint holds them.
+    pub uncommitted: Option<String>,
 }
 
 /// The part of a checkpoint that notes the state of a workspace's repository.
@@ -106,6 +98,7 @@ pub(crate) struct Moving {
     a_move: Move,
     /// Whether the files go along.
     pub(crate) files: bool,
+    uncommitted: Option<String>,
     why: String,
     seconds: i64,
 }
@@ -353,7 +346,8 @@ impl Moving {
             Target::Id(_) => None,
         };
         let hex = |id: Option<GitId>| id.map(|id| id.to_string());
-        GitMoved { branch, from: hex(from), to: hex(to), files: self.files, folder: false }
+        let uncommitted = self.uncommitted.clone();
+        GitMoved { branch, from: hex(from), to: hex(to), files: self.files, folder: false, uncommitted }
     }
 }
 
@@ -371,6 +365,7 @@ impl CheckpointManager {
         let by_name = options.parts.contains(&PartKind::Git);
         let folder = folder_part(to, workspace.id).filter(|_| by_name);
         let files = options.wants(PartKind::Files);
+        let mut uncommitted = None;
         let (a_move, files) = match verb {
             Verb::Undo | Verb::Redo => match (self.plan_git_answer(workspace, to, warnings)?, folder) {
                 (Some(answer), _) => answer,
@@ -379,29 +374,36 @@ impl CheckpointManager {
             },
             _ if by_name => {
                 if let Some(folder) = folder {
-                    return match self.whole_repository(workspace, options, progress) {
-                        Err(error @ (Error::Uncommitted { .. } | Error::Git(GitError::UnderWay { .. }))) => {
-                            Err(error)
-                        }
+                    return match Self::whole_repository(workspace) {
+                        Err(error @ Error::Git(GitError::UnderWay { .. })) => Err(error),
                         // One that is gone, or cannot be read, has nothing that could be lost.
                         _ => Ok(Some(self.plan_folder(workspace, to, folder, files))),
                     };
                 }
-                let repository = self.whole_repository(workspace, options, progress)?;
+                let repository = Self::whole_repository(workspace)?;
                 let (head, index) = self.noted(to, workspace.id)?;
+                uncommitted = counted(&repository.changes(progress)?);
                 (repository.plan_return(&head, index)?, files)
             }
             _ if options.git != GitReset::No => {
+                let repository = Self::whole_repository(workspace)?;
                 let commit = to.commit_sha.as_deref().and_then(|sha| sha.parse().ok());
-                let commit = commit.ok_or(Error::NoCommit { checkpoint: to.id })?;
-                let repository = self.whole_repository(workspace, options, progress)?;
-                (repository.plan_reset(commit)?, options.git == GitReset::Hard)
+                let head = match commit {
+                    Some(commit) => Head::Detached { commit },
+                    None => self.noted(to, workspace.id)?.0,
+                };
+                uncommitted = counted(&repository.changes(progress)?);
+                let a_move = match head.commit() {
+                    Some(commit) => repository.plan_reset(commit)?,
+                    None => repository.plan_return(&head, None)?,
+                };
+                (a_move, options.git == GitReset::Hard)
             }
             _ => return Ok(None),
         };
         let why = format!("safepoint: {verb} {id}");
         let workspace = workspace.clone();
-        let moving = Moving { workspace, a_move, files, why, seconds: self.seconds() };
+        let moving = Moving { workspace, a_move, files, uncommitted, why, seconds: self.seconds() };
         Ok(Some(GitPlan::Move(Box::new(moving))))
     }
 
@@ -417,31 +419,27 @@ impl CheckpointManager {
         let now = now.and_then(|repository| repository.head().ok());
         let commit = |head: &Option<Head>| Some(head.as_ref()?.commit()?.to_string());
         let branch = then.as_ref().and_then(Head::branch).map(short_name);
-        let moved = GitMoved { branch, from: commit(&now), to: commit(&then), files, folder: true };
+        let moved = GitMoved {
+            branch,
+            from: commit(&now),
+            to: commit(&then),
+            files,
+            folder: true,
+            uncommitted: None,
+        };
         GitPlan::Folder(folder.document, moved)
     }
 
-    /// The repository, if all of it is the workspace's and nothing in it would be passed over unseen.
-    fn whole_repository(
-        &self,
-        workspace: &Workspace,
-        options: &RollbackOptions,
-        progress: &dyn Progress,
-    ) -> Result<Repository, Error> {
+    /// The repository, if all of it is the workspace's and no operation is under way in it.
+    fn whole_repository(workspace: &Workspace) -> Result<Repository, Error> {
         let repository = Self::repository(workspace)?;
         if !repository.prefix().is_root() {
             return Err(Error::PartOfRepository { top: repository.top().to_owned() });
         }
-        if let Some(operation) = repository.operation()? {
-            return Err(GitError::UnderWay { operation }.into());
+        match repository.operation()? {
+            Some(operation) => Err(GitError::UnderWay { operation }.into()),
+            None => Ok(repository),
         }
-        if options.uncommitted == Uncommitted::Refused {
-            let changes = repository.changes(progress)?;
-            if !changes.is_empty() {
-                return Err(Error::Uncommitted { what: counted(&changes), paths: changes.examples });
-            }
-        }
-        Ok(repository)
     }
 
     /// Where HEAD and the index were when a checkpoint was taken.
@@ -516,7 +514,7 @@ fn place(head: &Head) -> String {
     }
 }
 
-fn counted(changes: &Changes) -> String {
+fn counted(changes: &Changes) -> Option<String> {
     let counts =
         [(changes.staged, "staged"), (changes.modified, "modified"), (changes.untracked, "untracked")];
     let named: Vec<String> = counts
@@ -524,7 +522,7 @@ fn counted(changes: &Changes) -> String {
         .filter(|(count, _)| *count > 0)
         .map(|(count, word)| format!("{count} {word}"))
         .collect();
-    named.join(", ")
+    (!changes.is_empty()).then(|| named.join(", "))
 }
 
 /// HEAD, refs, index and operation.

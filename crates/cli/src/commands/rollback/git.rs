@@ -3,60 +3,63 @@
 use crate::args::RollbackArgs;
 use crate::problem::Problem;
 use crate::render::terminal::printable;
-use safepoint::model::checkpoint::{Checkpoint, PartKind};
-use safepoint::{Error, GitMoved, GitReset, RollbackOptions, Uncommitted};
+use safepoint::model::checkpoint::{Checkpoint, PartKind, PartRecord};
+use safepoint::{Error, GitMoved, GitReset, RollbackOptions};
 
 /// So many digits of a commit are enough for people.
 const DIGITS: usize = 10;
 
-/// What was typed, for this checkpoint.
+/// The options for git, as typed, for this checkpoint.
 ///
-/// The form for programs (`--session-id U --checkpoint-id C`) means a checkpoint's commit where it is one (R7.4): branch and index
-/// move, and the files only with `--hard-reset`. A checkpoint that people name is its files, and git is left alone.
+/// The form for programs (`--session-id U --checkpoint-id C`) moves branch and index (R7.4), and the files only with `--hard-reset`. A
+/// checkpoint that is named in another way is its files: git moves by `--mixed`, `--hard-reset` or `--part git`.
 pub(super) fn options(
     args: &RollbackArgs,
     checkpoint: &Checkpoint,
     options: RollbackOptions,
 ) -> Result<RollbackOptions, Problem> {
-    let plain = args.strategy.is_none() && args.verify.is_none();
-    let whole = plain && args.paths.is_empty() && args.parts.is_empty();
+    let chooses = !args.paths.is_empty() || !args.parts.is_empty();
+    let plain = args.strategy.is_none() && args.verify.is_none() && !chooses;
     let for_programs = args.checkpoint_id.is_some() && args.session_id.is_some();
-    let git = match (args.hard_reset, for_programs && whole && checkpoint.commit_sha.is_some()) {
-        (true, _) if !args.paths.is_empty() || !args.parts.is_empty() => {
+    let git = match (args.hard_reset, args.mixed) {
+        (true, _) | (_, true) if chooses => {
+            let flag = if args.mixed { "--mixed" } else { "--hard-reset" };
             return Err(Problem::usage(
-                "--hard-reset means everything, and --path and --part choose",
+                format!("{flag} cannot be combined with --path or --part"),
                 "Leave one of them out.",
             ));
         }
-        // Said here, because a checkpoint of several folders goes back by another way.
-        (true, _) if checkpoint.commit_sha.is_none() => {
-            return Err(Error::NoCommit { checkpoint: checkpoint.id }.into());
-        }
         (true, _) => GitReset::Hard,
         (false, true) => GitReset::Mixed,
+        (false, false) if for_programs && plain => GitReset::Mixed,
         (false, false) => GitReset::No,
     };
     let part_git = args.parts.contains(&PartKind::Git);
-    if part_git
-        && !checkpoint.parts.iter().any(|part| matches!(part.kind, PartKind::Git | PartKind::GitFolder))
-    {
-        return Err(Error::NoGitState { checkpoint: checkpoint.id }.into());
+    let noted = |part: &PartRecord| matches!(part.kind, PartKind::Git | PartKind::GitFolder);
+    let has_state = checkpoint.parts.iter().any(noted);
+    // A checkpoint of several folders has no one repository to move.
+    let has_commit = checkpoint.workspace_id.is_some() && (checkpoint.commit_sha.is_some() || has_state);
+    if (part_git && !has_state) || (git != GitReset::No && !has_commit) {
+        return Err(files_alone(Error::NoGitState { checkpoint: checkpoint.id }.into(), checkpoint));
     }
-    if args.discard_uncommitted && git == GitReset::No && !part_git {
-        return Err(Problem::usage(
-            "--discard-uncommitted is about git, and git is left alone here",
-            "Leave it out: a rollback of files keeps everything in its safety checkpoint anyway.",
-        ));
-    }
-    let uncommitted = if args.discard_uncommitted { Uncommitted::Discarded } else { Uncommitted::Refused };
-    Ok(RollbackOptions { git, uncommitted, ..options })
+    Ok(RollbackOptions { git, ..options })
 }
 
-/// Going back step by step leaves git alone.
+/// A failure of git, with the command that restores the files alone.
+pub(super) fn files_alone(problem: Problem, checkpoint: &Checkpoint) -> Problem {
+    match problem.failure.code {
+        "no_repository" | "no_git_state" => {
+            problem.hint(format!("Restore the files alone: safepoint rollback {}", checkpoint.id))
+        }
+        _ => problem,
+    }
+}
+
+/// Refuses flags for git in a progressive rollback, which leaves git alone.
 pub(super) fn refuse(args: &RollbackArgs) -> Result<(), Problem> {
-    match args.hard_reset || args.discard_uncommitted {
+    match args.hard_reset || args.mixed {
         true => Err(Problem::usage(
-            "--until looks for files that pass, and git is left alone meanwhile",
+            "--until searches by files and leaves git alone",
             "Find the checkpoint first, then roll back to it with --hard-reset.",
         )),
         false => Ok(()),

@@ -103,6 +103,11 @@ impl View<'_> {
         }
         for folder in &done.folders {
             folder.git.iter().for_each(|moved| out.line(format!("  {}", git::line(moved))));
+            let kept = folder.git.as_ref().filter(|moved| moved.files && !self.is_dry());
+            let kept = kept.and_then(|moved| moved.uncommitted.as_ref()).zip(folder.record.safety_checkpoint);
+            if let Some((what, safety)) = kept {
+                out.line(format!("  uncommitted changes ({what}) are in the safety checkpoint {safety}"));
+            }
         }
         for folder in done.folders.iter().skip(1).filter(|folder| !folder.outline.paths.is_empty()) {
             self.counts(folder);
