@@ -57,21 +57,25 @@ pub struct Summary {
     pub checkpoints_by_reason: BTreeMap<Reason, u64>,
     /// Number of checkpoints that a rollback restored.
     pub checkpoints_used_for_rollback: u64,
+    /// How many Safepoint made beside these, such as before a rollback.
+    pub safety_checkpoints: u64,
     /// Newest checkpoint.
     pub latest_checkpoint: Option<Box<Checkpoint>>,
 }
 
 impl Summary {
-    /// Returns the sums over these checkpoints, newest first.
+    /// Returns the sums over these checkpoints, newest first. Checkpoints that Safepoint made for itself are counted separately.
     pub fn of(checkpoints: &[Checkpoint]) -> Self {
+        let asked: Vec<&Checkpoint> = checkpoints.iter().filter(|it| it.role.is_none()).collect();
         let mut summary = Self {
-            total_checkpoints: checkpoints.len() as u64,
+            total_checkpoints: asked.len() as u64,
             checkpoints_by_kind: BTreeMap::new(),
             checkpoints_by_reason: BTreeMap::new(),
             checkpoints_used_for_rollback: 0,
-            latest_checkpoint: checkpoints.first().cloned().map(Box::new),
+            safety_checkpoints: (checkpoints.len() - asked.len()) as u64,
+            latest_checkpoint: asked.first().map(|newest| Box::new((*newest).clone())),
         };
-        for checkpoint in checkpoints {
+        for checkpoint in asked {
             *summary.checkpoints_by_kind.entry(checkpoint.kind).or_default() += 1;
             *summary.checkpoints_by_reason.entry(checkpoint.reason).or_default() += 1;
             summary.checkpoints_used_for_rollback += u64::from(checkpoint.rollback_used);
@@ -192,11 +196,20 @@ fn summary(connection: &Connection, filter: &Filter) -> Result<Summary, CatalogE
     let by_kind = filtered!("SELECT kind AS word, count(*) AS total", "GROUP BY kind");
     let by_reason = filtered!("SELECT reason AS word, count(*) AS total", "GROUP BY reason");
     let newest = Filter { limit: Some(1), ..filter.clone() };
+    let made_by = |role| {
+        let sql = filtered!("SELECT count(*) AS total", "");
+        let values = Filter { role, ..filter.clone() }.values();
+        let read = |row: &Row<'_>| Fields::new(row, "checkpoints", "(sum)").number("total");
+        query::first(connection, "the sums over checkpoints", sql, params_from_iter(values), read)
+    };
+    let all = made_by(RoleFilter::Any)?.unwrap_or(0);
+    let asked = made_by(RoleFilter::Asked)?.unwrap_or(0);
     Ok(Summary {
         total_checkpoints,
         checkpoints_by_kind: counts(connection, by_kind, filter)?,
         checkpoints_by_reason: counts(connection, by_reason, filter)?,
         checkpoints_used_for_rollback,
+        safety_checkpoints: all.saturating_sub(asked),
         latest_checkpoint: list(connection, &newest)?.pop().map(Box::new),
     })
 }

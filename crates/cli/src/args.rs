@@ -66,7 +66,8 @@ pub(crate) struct Arguments {
 }
 
 /// Values that may be empty: free text and JSON, a label (an empty one is none), a key (its own rule says why not), a command's own words.
-const MAY_BE_EMPTY: [&str; 8] = ["TEXT", "JSON", "TITLE", "LABEL", "KEY", "KEY=VALUE", "NAME=NUMBER", "CMD"];
+const MAY_BE_EMPTY: [&str; 9] =
+    ["TEXT", "JSON", "TITLE", "LABEL", "KEY", "KEY=VALUE", "NAME=NUMBER", "CMD", "MILESTONES"];
 
 /// Reads a command line. Whatever names something, such as a path or an id, is not empty: an empty path would mean the whole workspace, and
 /// is what a script passes whose variable is not set.
@@ -272,6 +273,9 @@ Examples:
     /// Count checkpoints, by kind and by reason.
     #[command(after_help = "Examples:\n  safepoint summary\n  safepoint summary --json")]
     Summary(SummaryArgs),
+    /// Show rollbacks, undos, redos and corrections, newest first.
+    #[command(after_help = "Examples:\n  safepoint history\n  safepoint history -n 5 --json")]
+    History(HistoryArgs),
     /// Say whether the workspace is covered, what changed, and what is left out.
     #[command(after_help = "Examples:\n  safepoint status\n  safepoint -C ~/projects/shop status")]
     Status,
@@ -735,6 +739,13 @@ pub(crate) struct SummaryArgs {
     /// Only those of this plan.
     #[arg(long, value_name = "ID")]
     pub(crate) plan: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArgs {
+    /// Show at most COUNT entries [default: 100, or all with --json].
+    #[arg(short = 'n', value_name = "COUNT", value_parser = count, allow_negative_numbers = true)]
+    pub(crate) limit: Option<u64>,
 }
 
 #[derive(Debug, Args)]

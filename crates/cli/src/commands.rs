@@ -136,6 +136,7 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Import(args) => import::run(context, args),
         Command::Validate(args) => validate::run(context, args),
         Command::Summary(args) => summary::run(context, args),
+        Command::History(args) => history::run(context, args),
         Command::Status => status::run(context),
         Command::Recover(args) => recover::run(context, args),
         Command::Doctor => doctor::run(context),

@@ -117,7 +117,11 @@ impl Surroundings {
 
     /// The same, with the error as the library gave it.
     pub(crate) fn try_open(&self, tool: Option<&str>) -> Result<CheckpointManager, Error> {
-        let actor = tool.unwrap_or(&self.user).to_owned();
+        let agent = tool.map(str::to_owned).or_else(agent);
+        let actor = match agent {
+            Some(agent) => format!("{} via {agent}", self.user),
+            None => self.user.clone(),
+        };
         let manager = CheckpointManager::open_with(&self.home, self.settings(), environment(actor))?;
         self.note_standing(&manager);
         Ok(manager)
@@ -222,6 +226,22 @@ impl Surroundings {
 /// A session's id in the one form that is kept: that of a UUID.
 pub(crate) fn session_id(given: &str) -> Result<String, Problem> {
     Ok(given.parse::<SessionId>()?.to_uuid())
+}
+
+/// The agent that runs this process, as far as its environment tells.
+fn agent() -> Option<String> {
+    const KNOWN: [(&str, &str); 5] = [
+        ("CLAUDECODE", "claude"),
+        ("GEMINI_CLI", "gemini"),
+        ("CODEX_SANDBOX", "codex"),
+        ("OPENCODE", "opencode"),
+        ("CURSOR_AGENT", "cursor"),
+    ];
+    let named = variable("SAFEPOINT_AGENT").map(|name| name.to_string_lossy().into_owned());
+    named.or_else(|| {
+        let found = KNOWN.iter().find(|(name, _)| variable(name).is_some());
+        found.map(|(_, agent)| (*agent).to_owned())
+    })
 }
 
 fn variable(name: &str) -> Option<std::ffi::OsString> {

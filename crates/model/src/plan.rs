@@ -4,6 +4,7 @@ pub mod clean;
 mod course;
 pub mod document;
 mod happening;
+pub mod mend;
 mod rule;
 pub mod run;
 pub mod spec;

@@ -160,6 +160,22 @@ pub enum SessionChange {
     },
     /// New git context, or `None`.
     GitContext(Option<Map<String, Value>>),
+    /// A count that another program reports.
+    Count {
+        /// Name of the count: `tasks_completed`, `tasks_failed` or `decisions_made`.
+        name: String,
+        /// How it changes.
+        change: CountChange,
+    },
+}
+
+/// A change of a count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CountChange {
+    /// So many more.
+    More(u64),
+    /// So many in all.
+    Total(u64),
 }
 
 fn refuse(what: &'static str, why: impl Into<String>) -> ModelError {
@@ -209,9 +225,29 @@ impl Session {
             SessionChange::Configuration(configuration) => self.configuration = configuration,
             SessionChange::ConfigurationKey { path, value } => set(&mut self.configuration, &path, value)?,
             SessionChange::GitContext(context) => self.git_context = context,
+            SessionChange::Count { name, change } => {
+                let field = match name.as_str() {
+                    "tasks_completed" => &mut self.statistics.tasks_completed,
+                    "tasks_failed" => &mut self.statistics.tasks_failed,
+                    "decisions_made" => &mut self.statistics.decisions_made,
+                    _ => return Err(refuse("count", "it counts by itself")),
+                };
+                *field = match change {
+                    CountChange::More(more) => field.saturating_add(more),
+                    CountChange::Total(total) => total,
+                };
+                if i64::try_from(*field).is_err() {
+                    return Err(refuse("count", "it is too large"));
+                }
+            }
         }
         self.updated_at = at;
         self.check()
+    }
+
+    /// Whether it is on record. A session that only checkpoints name has no request.
+    pub fn is_recorded(&self) -> bool {
+        !self.request.is_empty()
     }
 
     /// Checks that it can be stored.

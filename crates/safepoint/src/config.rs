@@ -16,9 +16,10 @@ pub use error::{ConfigError, ConfigFile};
 use crate::parts::git::GitCapture;
 use safepoint_model::Span;
 use safepoint_model::checkpoint::Scope;
+use safepoint_model::plan::spec::{Milestone, Milestones};
 use safepoint_model::retention::Policy;
 use safepoint_workspace::SmallFile;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A longer file is not one of settings.
 pub(crate) const CONFIG_BYTES_MAX: u64 = 64 * 1024;
@@ -50,10 +51,18 @@ pub struct HomeConfig {
     pub git: Option<GitCapture>,
     /// `[sessions] commit`: whether checkpoints of sessions become commits, too.
     pub session_commit: Option<bool>,
+    /// `[plans] milestones`: when plans take checkpoints.
+    pub milestones: Option<BTreeSet<Milestone>>,
+    /// `[plans] every`: also whenever this much time has passed.
+    pub every: Option<Span>,
+    /// `[plans] every_steps`: also after so many steps.
+    pub every_steps: Option<u64>,
     /// `[checks] test`: a line for the shell whose success means that the tests pass.
     pub test: Option<String>,
     /// `[checks] test_timeout`.
     pub test_timeout: Option<Span>,
+    /// `[checks] before_create`: whether the tests run before each checkpoint that is asked for.
+    pub test_before_create: Option<bool>,
 }
 
 /// What `.safepoint.toml` in a workspace says. Nothing where it is silent.
@@ -115,10 +124,14 @@ pub struct Effective {
     pub git: GitCapture,
     /// Whether checkpoints of sessions become commits, too.
     pub session_commit: bool,
+    /// When plans take checkpoints that do not say so themselves.
+    pub milestones: Milestones,
     /// What checkpoints are called that nobody gave a name.
     pub label: Option<String>,
     /// How to find out whether the tests pass.
     pub test: Option<TestCommand>,
+    /// Whether the tests run before each checkpoint that is asked for.
+    pub test_before_create: bool,
     /// What was asked for and does not hold, in words.
     pub warnings: Vec<String>,
     /// Why the workspace's file does not count: it cannot be used, and the way back stays open all the same.
@@ -164,11 +177,17 @@ impl Config {
             excludes: workspace.excludes.iter().chain(&home.excludes).cloned().collect(),
             git: home.git.or(workspace.git).unwrap_or_default(),
             session_commit: home.session_commit.unwrap_or(true),
+            milestones: Milestones {
+                on: home.milestones.clone().unwrap_or_else(|| Milestones::default().on),
+                every: home.every,
+                every_steps: home.every_steps,
+            },
             label: workspace.label.clone(),
             test: home
                 .test
                 .clone()
                 .map(|line| TestCommand { line, timeout: home.test_timeout.unwrap_or(TEST_TIMEOUT) }),
+            test_before_create: home.test_before_create.unwrap_or(false),
             warnings: raised(workspace.retention, floor),
             passed_over: None,
         }

@@ -337,6 +337,12 @@ pub enum Error {
         /// Which.
         id: String,
     },
+    /// Nothing is wrong with the plan.
+    #[error("plan {id} is healthy: no step has failed or was interrupted")]
+    PlanHealthy {
+        /// Which.
+        id: String,
+    },
     /// Somebody changed the plan while it was being captured or rolled back.
     #[error("plan {id} changed meanwhile")]
     PlanChanged {
@@ -376,7 +382,7 @@ pub enum Error {
         state: PlanState,
     },
     /// Nobody knows how far a step came.
-    #[error("nobody knows how far {} came when its process ended", steps.join(", "))]
+    #[error("step {} was interrupted; its progress is unknown", steps.join(", "))]
     StepInterrupted {
         /// Which plan.
         id: String,

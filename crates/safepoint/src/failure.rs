@@ -186,6 +186,7 @@ fn classify(error: &Error) -> Row {
         Error::PlanApplied { .. } => {
             ("plan_applied", Conflict, &["Roll the files back alone with --part files, or begin a new plan."])
         }
+        Error::PlanHealthy { .. } => ("plan_healthy", Conflict, &[]),
         Error::SessionChanged { .. } => {
             ("session_changed", Busy, &["Stop what drives the session, then try again."])
         }
@@ -227,10 +228,7 @@ fn classify(error: &Error) -> Row {
         Error::StepInterrupted { .. } => (
             "step_interrupted",
             Conflict,
-            &[
-                "Look at what it did, then say how to go on: safepoint plan resume PLAN --interrupted rerun|done|fail",
-                "`on_interrupt` in the plan file says it beforehand.",
-            ],
+            &["`verify`, `idempotent` or `on_interrupt` in the plan file answers beforehand."],
         ),
         Error::UndoFailed { .. } => (
             "undo_failed",
@@ -609,6 +607,12 @@ fn details(error: &Error) -> Vec<String> {
             format!("Or name a home of your own: --home {}", own_home(path)),
             format!("Or, if it is a volume of a container: --home {} --allow-other-owner", path.display()),
         ],
+        Error::StepInterrupted { id, .. } => vec![
+            format!("Run it again: safepoint plan resume {id} --interrupted rerun"),
+            format!("Or count it as done: safepoint plan resume {id} --interrupted done"),
+            format!("Or count it as failed: safepoint plan resume {id} --interrupted fail"),
+        ],
+        Error::PlanHealthy { id } => vec![format!("Add a step: safepoint plan step add {id} NAME --run CMD")],
         Error::PlanFile(error) => {
             error.others().iter().take(10).map(|problem| format!("Also: {problem}")).collect()
         }
@@ -748,6 +752,7 @@ mod tests {
                 "part_of_repository",
                 FailureKind::Conflict,
             ),
+            (Error::PlanHealthy { id: "x".to_owned() }, "plan_healthy", FailureKind::Conflict),
             (Error::SessionChanged { id: "x".to_owned() }, "session_changed", FailureKind::Busy),
             (
                 Error::Elsewhere { checkpoint, what: vec!["x".to_owned()], commands: Vec::new() },

@@ -76,7 +76,7 @@ pub use parts::outside::PartProvider;
 pub use parts::part::{Captured, Left, Note, Outline, Part, Prepared, PutBack};
 pub use parts::session::SessionBack;
 pub use plans::apply::{Applied, Merge};
-pub use plans::correct::{Corrected, Revert};
+pub use plans::correct::{Corrected, Fix, Revert};
 pub use plans::guard::DeadRun;
 pub use plans::plan_file::{
     PLAN_FILE_BYTES_MAX, Place, PlanFile, PlanFileError, PlanFileProblem, PlanFormat, PlanProblemKind,
@@ -87,6 +87,7 @@ pub use plans::{NewDecision, StepMoved};
 pub use process::{Exit, Job, Stop, run as run_job};
 pub use rollback::build::Built;
 pub use rollback::effects::{FailedUndo, NotUndone, Undone};
+pub use rollback::history::Happened;
 pub use rollback::recover::Recovery;
 pub use rollback::release::WaitingStored;
 pub use rollback::search::{Probed, Progressed, Search, SearchWatch, TryIn, Until};

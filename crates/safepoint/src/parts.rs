@@ -115,5 +115,9 @@ pub(crate) fn seal(
         }));
         member.part.describe(checkpoint);
     }
+    let (files, progress) = (checkpoint.files, &mut checkpoint.progress);
+    if (progress.files_created, progress.files_modified) == (0, 0) {
+        (progress.files_created, progress.files_modified) = (files.added, files.modified);
+    }
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::parts::plan::guard;
 use crate::rollback::{DryRun, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanCheckpoint, PlanNote, PlanRecord, PlanSummary, Transaction, Workspace};
-use safepoint_model::checkpoint::{Kind, PartKind, PartRecord, Reason};
+use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, PartRecord, Reason};
 use safepoint_model::plan::document;
 use safepoint_model::plan::spec::{PlanSpec, StepSpec, is_slug};
 use safepoint_model::plan::state::{Decision, Happening, Plan, PlanRule, PlanState};
@@ -289,6 +289,23 @@ impl CheckpointManager {
         Ok(u64::try_from(age).is_ok_and(|age| age >= every.micros()))
     }
 
+    /// Takes the checkpoint that time makes due between the steps of a plan that is driven from outside. A runner takes its own. A failure
+    /// costs the change nothing: the next change tries again.
+    fn tend_time(&self, record: &PlanRecord) {
+        let id = &record.plan.id;
+        if record.plan.state != PlanState::Running || !self.is_time(record).unwrap_or(false) {
+            return;
+        }
+        let Ok(_still) = self.keep_still(id) else { return };
+        let options = CreateOptions {
+            label: Some("during the plan".to_owned()),
+            kind: Kind::Workflow,
+            reason: Reason::SafeState,
+            ..CreateOptions::default()
+        };
+        let _ = self.checkpoint_plan(id, &options, &crate::Silent);
+    }
+
     fn milestone(
         &self,
         record: &PlanRecord,
@@ -386,18 +403,31 @@ impl CheckpointManager {
     ) -> Result<RolledBack, Error> {
         let record = self.plan(id)?;
         let checkpoint = self.checkpoint(to)?;
-        if checkpoint.plan_id.as_deref() != Some(id) {
-            return Err(Error::OtherPlan { checkpoint: to, id: id.to_owned() });
-        }
-        // Its sandbox may be gone because it was applied.
-        guard(&record)?;
-        let made = self.mend_sandbox(&record, options.missing_sandbox)?;
-        let workspace = self.place_of(&record)?;
+        let (made, workspace) = self
+            .may_roll_back(&record, &checkpoint, options)
+            .inspect_err(|error| self.note_refused_plan(&record, &checkpoint, options, error))?;
         let restored = self.rollback(&workspace, to, options, progress);
         if made && (restored.is_err() || options.dry_run == DryRun::Yes) {
             self.unmend_sandbox(&record);
         }
         restored
+    }
+
+    /// The guards of a rollback of a plan. Returns whether its sandbox was made again, and its folder.
+    pub(crate) fn may_roll_back(
+        &self,
+        record: &PlanRecord,
+        checkpoint: &Checkpoint,
+        options: &RollbackOptions,
+    ) -> Result<(bool, Workspace), Error> {
+        let id = &record.plan.id;
+        if checkpoint.plan_id.as_ref() != Some(id) {
+            return Err(Error::OtherPlan { checkpoint: checkpoint.id, id: id.clone() });
+        }
+        // Its sandbox may be gone because it was applied.
+        guard(record)?;
+        let made = self.mend_sandbox(record, options.missing_sandbox)?;
+        Ok((made, self.place_of(record)?))
     }
 
     /// Records a decision. Returns its id.
@@ -424,6 +454,7 @@ impl CheckpointManager {
             |plan| plan.decide(decision),
             |transaction, (), at| self.count(transaction, SessionCount::Decision, at),
         )?;
+        self.tend_time(&record);
         Ok((record, made))
     }
 
@@ -432,8 +463,9 @@ impl CheckpointManager {
     /// # Errors
     /// When there is no such plan, or it is over.
     pub fn set_context(&self, id: &str, key: &str, value: Option<Value>) -> Result<PlanRecord, Error> {
-        self.change_plan(id, &format!("context {key}"), |plan| plan.set_context(key, value))
-            .map(|done| done.0)
+        let changed = self.change_plan(id, &format!("context {key}"), |plan| plan.set_context(key, value))?.0;
+        self.tend_time(&changed);
+        Ok(changed)
     }
 
     /// Sets what a plan gave under a key.
@@ -441,7 +473,9 @@ impl CheckpointManager {
     /// # Errors
     /// When there is no such plan, or it is over.
     pub fn set_output(&self, id: &str, key: &str, value: Value) -> Result<PlanRecord, Error> {
-        self.change_plan(id, &format!("output {key}"), |plan| plan.set_output(key, value)).map(|done| done.0)
+        let changed = self.change_plan(id, &format!("output {key}"), |plan| plan.set_output(key, value))?.0;
+        self.tend_time(&changed);
+        Ok(changed)
     }
 
     /// Adds a step behind those that are there, below another one or at the top. Returns its path.

@@ -6,6 +6,7 @@
 pub(crate) mod build;
 pub(crate) mod carry;
 pub(crate) mod effects;
+pub(crate) mod history;
 mod in_the_way;
 mod memory;
 pub(crate) mod recover;
@@ -560,7 +561,7 @@ impl CheckpointManager {
     }
 
     /// The records of a rollback, one for each folder, before anything is known about how it goes.
-    fn records_of(&self, request: &Request<'_>) -> Result<Vec<Rollback>, Error> {
+    pub(crate) fn records_of(&self, request: &Request<'_>) -> Result<Vec<Rollback>, Error> {
         if let Some(alone) = request.alone() {
             let mut records = vec![self.record_of(request, alone, None)?];
             let together = Some(records[0].id);

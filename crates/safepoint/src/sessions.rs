@@ -5,12 +5,14 @@
 
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Filter, RoleFilter, Summary, Transaction};
+use safepoint_git::{Repository, short_name};
 use safepoint_model::Timestamp;
 use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::id::SessionId;
 use safepoint_model::plan::state::Happening;
 use safepoint_model::session::{Session, SessionChange, SessionCount, SessionStatus};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use std::path::Path;
 
 /// A session that is about to begin.
 #[derive(Debug, Clone, Default)]
@@ -32,7 +34,7 @@ pub struct SessionLog {
     pub session: Session,
     /// When this was put together.
     pub generated_at: Timestamp,
-    /// The checkpoints that name it, newest first, also those that Safepoint made for itself.
+    /// The checkpoints that name it, newest first. Those that Safepoint made for itself are only counted.
     pub checkpoints: Vec<Checkpoint>,
     /// Sums over them.
     pub summary: Summary,
@@ -75,6 +77,30 @@ impl CheckpointManager {
     /// When there is none, or the catalog cannot be read.
     pub fn session(&self, id: SessionId) -> Result<Session, Error> {
         self.catalog.session(id)?.ok_or_else(|| no_session(id))
+    }
+
+    /// The session with this id. One that only checkpoints name is put together from them.
+    ///
+    /// # Errors
+    /// When neither a record nor a checkpoint has the id, or the catalog cannot be read.
+    pub fn known_session(&self, id: SessionId) -> Result<Session, Error> {
+        match self.catalog.session(id)? {
+            Some(session) => Ok(session),
+            None => named_by(id, &self.catalog.checkpoints(&all_of(id))?),
+        }
+    }
+
+    /// The state of the repository around a folder, as a session notes it; nothing where there is none that can be read.
+    pub fn git_context(folder: &Path) -> Option<Map<String, Value>> {
+        let repository = Repository::around(folder).ok()??;
+        let head = repository.head().ok()?;
+        let top = repository.top().to_string_lossy().into_owned();
+        let fields = [
+            ("branch", json!(head.branch().map(short_name))),
+            ("commit", json!(head.commit().map(|commit| commit.to_string()))),
+            ("top", json!(top)),
+        ];
+        Some(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
     /// Every session, or those of a status, newest first; at most so many.
@@ -138,9 +164,15 @@ impl CheckpointManager {
     /// When there is no such session, or the catalog cannot be read.
     pub fn export_session(&self, id: SessionId) -> Result<SessionLog, Error> {
         let generated_at = self.environment.now();
-        let (session, checkpoints) =
-            self.catalog.session_with(id, &all_of(id))?.ok_or_else(|| no_session(id))?;
+        let (session, checkpoints) = match self.catalog.session_with(id, &all_of(id))? {
+            Some(found) => found,
+            None => {
+                let checkpoints = self.catalog.checkpoints(&all_of(id))?;
+                (named_by(id, &checkpoints)?, checkpoints)
+            }
+        };
         let summary = Summary::of(&checkpoints);
+        let checkpoints = checkpoints.into_iter().filter(|it| it.role.is_none()).collect();
         Ok(SessionLog { session, generated_at, checkpoints, summary })
     }
 
@@ -175,10 +207,24 @@ impl CheckpointManager {
     }
 }
 
+/// A session that no record describes, as far as the checkpoints tell that name it, newest first.
+fn named_by(id: SessionId, checkpoints: &[Checkpoint]) -> Result<Session, Error> {
+    let (Some(newest), Some(oldest)) = (checkpoints.first(), checkpoints.last()) else {
+        return Err(no_session(id));
+    };
+    let mut session = Session::new(id, String::new(), oldest.created_at);
+    session.updated_at = newest.created_at;
+    session.statistics.checkpoints_created = checkpoints.len() as u64;
+    let commit = checkpoints.iter().find_map(|checkpoint| checkpoint.commit_sha.as_ref());
+    session.git_context = commit.map(|commit| Map::from_iter([("commit".to_owned(), json!(commit))]));
+    Ok(session)
+}
+
 fn field_of(change: &SessionChange) -> &'static str {
     match change {
         SessionChange::Request(_) => "request",
         SessionChange::Configuration(_) | SessionChange::ConfigurationKey { .. } => "configuration",
         SessionChange::GitContext(_) => "git_context",
+        SessionChange::Count { .. } => "statistics",
     }
 }

@@ -1,19 +1,27 @@
 //! The part of the table that is about plans.
 
-use super::UndoCommandArgs;
-use clap::builder::NonEmptyStringValueParser;
+use super::{UndoCommandArgs, words};
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
+use safepoint::model::Span;
+use safepoint::model::checkpoint::PartKind;
+use safepoint::model::rollback::Strategy;
 use std::path::PathBuf;
 
 const HOW_TO_NAME: &str = "A checkpoint is named by its id, the first 4 or more letters of it, its label, \
     @ (the newest of the plan) or @~2 (two before the newest).";
+
+/// Reads which part of a plan is meant.
+fn plan_part() -> impl TypedValueParser<Value = PartKind> {
+    PossibleValuesParser::new(["plan", "files"]).try_map(|word| word.parse::<PartKind>())
+}
 
 /// What can be done with plans.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PlanCommand {
     /// Record a plan: from a file, or an empty one with a title.
     #[command(
-        after_help = "The file is TOML or JSON; docs/plan-files.md lists every key.\n\nExamples:\n  safepoint plan new plan.toml\n  safepoint plan new --title \"Add rate limiting\" --id limits\n  agent --plan | safepoint plan new -"
+        after_help = "The file is TOML or JSON; docs/plan-files.md lists every key.\n\nExamples:\n  safepoint plan new plan.toml\n  safepoint plan new --title \"Add rate limiting\" --id limits\n  agent --plan | safepoint plan new -\n  safepoint plan new plan.toml --milestones before_risky,on_error --every 10m"
     )]
     New(NewArgs),
     /// List the plans of this workspace, newest first.
@@ -39,7 +47,7 @@ pub(crate) enum PlanCommand {
     Run(RunArgs),
     /// Go on with a plan that stopped. What is done is not done again.
     #[command(
-        after_help = "A step that was under way when its run was stopped or died is interrupted: nobody knows how far it came.\nWhat becomes of it is asked on a terminal, or said with --interrupted, or beforehand by `on_interrupt` in the plan file.\n\nExamples:\n  safepoint plan resume limits\n  safepoint plan resume limits --interrupted rerun"
+        after_help = "A step that was under way when its run was stopped or died is interrupted: nobody knows how far it came.\nOn a terminal it asks; --interrupted and `on_interrupt` in the plan file answer beforehand. Without a terminal the step's\n`verify` decides (done if it passes, run again if it fails), and a step with `idempotent = true` runs again.\n\nExamples:\n  safepoint plan resume limits\n  safepoint plan resume limits --interrupted rerun"
     )]
     Resume(ResumeArgs),
     /// Say that a step begins, is done or failed; or add one.
@@ -74,7 +82,7 @@ pub(crate) enum PlanCommand {
     /// Put a plan and its files back to a checkpoint of it: both or neither.
     #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back, plan and files.\nUndo commands of steps that are taken back run before anything changes, newest first.\n\nExamples:\n  safepoint plan rollback limits                choose where to go; without a terminal, list it\n  safepoint plan rollback limits @ --dry-run    show what would happen\n  safepoint plan rollback limits \"before api/handlers\""))]
     Rollback(PlanRollbackArgs),
-    /// Correct a plan that went wrong: go back to its last clean checkpoint, or add a step.
+    /// Correct a plan that went wrong: go back, or add, retry, skip or edit a step.
     #[command(after_help = "\
 The last clean checkpoint is the newest whole one from before the first unresolved error.
 With --decision: back to before that decision; what depends on it is superseded, the rest stays.
@@ -82,7 +90,9 @@ With --decision: back to before that decision; what depends on it is superseded,
 Examples:
   safepoint plan correct limits --mode revert --dry-run
   safepoint plan correct limits --mode revert --guidance \"mind the lock\"
-  safepoint plan correct limits --mode append --step \"Fix the lock\" --run \"make fix\"")]
+  safepoint plan correct limits --mode append --step \"Fix the lock\" --run \"make fix\"
+  safepoint plan correct limits --mode retry --run \"make migrate FORCE=1\"
+  safepoint plan correct limits --mode skip --reason \"done by hand\"")]
     Correct(CorrectArgs),
     /// Stop a plan that is under way, to go on later.
     #[command(after_help = "Examples:\n  safepoint plan pause limits")]
@@ -172,6 +182,15 @@ pub(crate) struct NewArgs {
     /// What it is named by [default: as the file says, or made up].
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
+    /// Take checkpoints at these comma-separated moments; an empty text turns them off.
+    #[arg(long, value_name = "MILESTONES")]
+    pub(crate) milestones: Option<String>,
+    /// Also take a checkpoint whenever this much time has passed, such as 10m.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) every: Option<Span>,
+    /// Also take a checkpoint after this many steps.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) every_steps: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -371,15 +390,21 @@ pub(crate) struct CheckpointDeleteArgs {
 pub(crate) enum CorrectMode {
     /// Go back.
     Revert,
-    /// Add a step.
+    /// Add a step, before the failed one.
     Append,
+    /// Give the failed step another command.
+    Retry,
+    /// Leave the failed step out.
+    Skip,
+    /// Change the failed step.
+    Edit,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CorrectArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
-    /// Go back, or add a step.
+    /// Go back; add a step; or retry, skip or edit the failed one.
     #[arg(long)]
     pub(crate) mode: CorrectMode,
     /// Go back to before this decision.
@@ -388,12 +413,30 @@ pub(crate) struct CorrectArgs {
     /// What to bear in mind the next time. Kept as a decision.
     #[arg(long, value_name = "TEXT")]
     pub(crate) guidance: Option<String>,
-    /// What the new step is called.
+    /// Title of the new step, or another title with --mode edit.
     #[arg(long, value_name = "TITLE")]
     pub(crate) step: Option<String>,
-    /// What the new step runs.
+    /// Command of the new step, or another command for the failed one.
     #[arg(long, value_name = "CMD")]
     pub(crate) run: Option<String>,
+    /// Check of the step.
+    #[arg(long, value_name = "CMD")]
+    pub(crate) verify: Option<String>,
+    /// Undo command of the step.
+    #[arg(long, value_name = "CMD")]
+    pub(crate) undo: Option<String>,
+    /// Add the step before this one [default: the failed one].
+    #[arg(long, value_name = "STEP", conflicts_with = "after")]
+    pub(crate) before: Option<String>,
+    /// Add the step after this one.
+    #[arg(long, value_name = "STEP")]
+    pub(crate) after: Option<String>,
+    /// Retry, skip or edit this step [default: the failed one].
+    #[arg(long, value_name = "STEP")]
+    pub(crate) at: Option<String>,
+    /// Reason to skip the step.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
     /// Show what would happen, and change nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -419,4 +462,22 @@ pub(crate) struct PlanRollbackArgs {
     /// Where the copy that the plan works in is gone, make it again.
     #[arg(long)]
     pub(crate) recreate_sandbox: bool,
+    /// Strategy; --part implies selective, --verify staged, --until progressive.
+    #[arg(long, value_parser = words!(Strategy))]
+    pub(crate) strategy: Option<Strategy>,
+    /// Only this part: plan or files. Can be given again.
+    #[arg(long = "part", value_name = "PART", value_parser = plan_part(), hide_possible_values = true)]
+    pub(crate) parts: Vec<PartKind>,
+    /// Build the target beside the files, run this there, show the difference, and ask.
+    #[arg(long, value_name = "CMD", conflicts_with = "until")]
+    pub(crate) verify: Option<String>,
+    /// Roll back to the plan's newest checkpoint where CMD passes, tried in a copy.
+    #[arg(long, value_name = "CMD", conflicts_with_all = ["parts", "recreate_sandbox"])]
+    pub(crate) until: Option<String>,
+    /// With --until: binary search; checkpoints older than a good one are good.
+    #[arg(long, requires = "until")]
+    pub(crate) bisect: bool,
+    /// With --until: try in the folder of the plan itself, where CMD needs its path.
+    #[arg(long, requires = "until", conflicts_with = "dry_run")]
+    pub(crate) in_place: bool,
 }

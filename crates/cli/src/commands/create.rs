@@ -7,7 +7,7 @@ use crate::render::consent::{ask, can_ask};
 use crate::render::json;
 use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{counted, printable, size};
-use crate::{commands::Context, commands::recover, render::exit};
+use crate::{commands::Context, commands::recover, commands::validate, render::exit};
 use safepoint::model::checkpoint::{Checkpoint, PartKind, Progress, Scope};
 use safepoint::model::coverage::{Coverage, Skipped};
 use safepoint::{CheckpointManager, CreateOptions, Created, GitCommit, Subject, Unchanged, Workspace};
@@ -15,7 +15,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 
 pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem> {
-    let options = options(context, args)?;
+    let mut options = options(context, args)?;
     match (args.scope, &args.agent, &args.plan) {
         (Scope::Project, None, None) => {}
         (scope @ (Scope::Framework | Scope::Agent), ..) if args.git => {
@@ -39,10 +39,32 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem
     let manager = context.surroundings.open(args.source_tool.as_deref())?;
     let workspace = workspace(context, &manager)?;
     context.recover_first(&manager, &workspace)?;
+    let passing = test(context, &manager, &workspace, &mut options)?;
     let created = manager
         .create(&workspace, &options, &context.progress)
         .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
-    Ok(answer(&context.out, &created, Some(&workspace)))
+    let mut reply = answer(&context.out, &created, Some(&workspace));
+    reply.data["tests_passing"] = json!(passing);
+    Ok(reply)
+}
+
+/// Runs the tests before the checkpoint, where the configuration asks for it. The result is kept with the checkpoint: the command
+/// counts as one test, and a failure is a warning.
+fn test(
+    context: &Context,
+    manager: &CheckpointManager,
+    workspace: &Workspace,
+    options: &mut CreateOptions,
+) -> Result<Option<bool>, Problem> {
+    let config = manager.config(None)?;
+    let Some(test) = config.test.filter(|_| config.test_before_create) else { return Ok(None) };
+    let validate::Tests { passing, complaint, .. } = validate::tested(context, workspace, &test)?;
+    let progress = &mut options.progress;
+    if let (Some(passing), (0, 0)) = (passing, (progress.tests_passing, progress.tests_failing)) {
+        (progress.tests_passing, progress.tests_failing) = (u64::from(passing), u64::from(!passing));
+    }
+    options.warnings.extend(complaint);
+    Ok(passing)
 }
 
 /// A checkpoint of an agent, or of everything.
@@ -61,6 +83,7 @@ fn answer(out: &Printer, created: &Created, workspace: Option<&Workspace>) -> Re
         "workspace": workspace.map(json::workspace),
         "pruned": created.pruned,
         "unchanged": created.unchanged,
+        "tests_passing": null,
     });
     let whole = is_whole(&created.coverage) && created.not_in_git.is_empty();
     Reply { data, exit: if whole { exit::DONE } else { exit::IN_PART }, failure: None }

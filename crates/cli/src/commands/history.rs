@@ -1,102 +1,86 @@
-//! The history of a workspace as a picture: which checkpoint came from which, and where each rollback, undo and redo went.
+//! `history`: every rollback, undo, redo and correction, newest first, with those that were refused or failed.
 
-use crate::context::{Surroundings, speaks_unicode};
-use crate::render::graph::{ASCII, Drawn, Node, Signs, UNICODE, draw};
-use crate::render::output::Printer;
-use crate::render::terminal::{ago, counted, printable, shortened, width};
+use crate::args::HistoryArgs;
+use crate::commands::Context;
+use crate::commands::naming::Naming;
+use crate::problem::Problem;
+use crate::render::output::{Printer, Reply};
+use crate::render::terminal::{moment, printable};
+use safepoint::Happened;
 use safepoint::model::CheckpointId;
-use safepoint::model::checkpoint::Checkpoint;
-use safepoint::model::rollback::{Rollback, RollbackState};
-use std::collections::HashMap;
+use serde_json::{Value, json};
 
-/// What the picture is of.
-pub(crate) struct History<'a> {
-    pub(crate) out: &'a Printer,
-    /// Newest first.
-    pub(crate) checkpoints: &'a [Checkpoint],
-    pub(crate) rollbacks: &'a [Rollback],
-    pub(crate) head: Option<CheckpointId>,
-    /// How many letters of an id are enough.
-    pub(crate) id_letters: usize,
+/// Entries shown where no count is given.
+const SHOWN: usize = 100;
+
+pub(crate) fn run(context: &Context, args: &HistoryArgs) -> Result<Reply, Problem> {
+    let manager = context.surroundings.open(None)?;
+    let workspace = context.surroundings.workspace(&manager)?;
+    let mut history = manager.history(&workspace)?;
+    let all = history.len();
+    let limit = args.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
+    let limit = limit.or((!context.out.is_json()).then_some(SHOWN));
+    history.truncate(limit.unwrap_or(usize::MAX));
+    if history.is_empty() {
+        context.out.remark("No rollback, undo, redo or correction is on record.");
+    } else {
+        let naming = Naming::new(&context.out, &manager, Some(&workspace))?;
+        table(&context.out, naming, &history);
+    }
+    if args.limit.is_none() && all > history.len() {
+        context.out.remark(format!("{} more: safepoint history -n {all}", all - history.len()));
+    }
+    let list: Value = history.iter().map(entry).collect();
+    Ok(Reply::done(json!({ "history": list })))
 }
 
-/// Narrower than this a label says nothing.
-const LABEL_LETTERS_MIN: usize = 20;
-
-impl History<'_> {
-    pub(crate) fn print(&self) {
-        let signs = if speaks_unicode() { UNICODE } else { ASCII };
-        let nodes: Vec<_> = self.checkpoints.iter().map(|checkpoint| self.node(checkpoint, signs)).collect();
-        let when = |checkpoint: &Checkpoint| ago(Surroundings::now(), checkpoint.created_at);
-        let when_letters =
-            self.checkpoints.iter().map(|checkpoint| when(checkpoint).len()).max().unwrap_or(0);
-        let moves: HashMap<_, _> = self
-            .rollbacks
-            .iter()
-            .filter_map(|rollback| Some((rollback.safety_checkpoint?, rollback)))
-            .collect();
-        for (checkpoint, Drawn { above, beside }) in self.checkpoints.iter().zip(draw(&nodes, signs)) {
-            above.into_iter().for_each(|above| self.out.line(above));
-            let text = match moves.get(&checkpoint.id) {
-                Some(rollback) => self.step(rollback, signs),
-                None => label(checkpoint),
-            };
-            let before = beside.chars().count() + self.id_letters + when_letters + 5;
-            let letters_max = width().saturating_sub(before).max(LABEL_LETTERS_MIN);
-            let text = if self.out.terminal { shortened(&text, letters_max) } else { text };
-            let when = format!("{:when_letters$}", when(checkpoint));
-            let line = format!("{beside} {}  {when}  {}", self.id(checkpoint), self.paint(checkpoint, text));
-            self.out.line(line.trim_end());
+fn table(out: &Printer, naming: Naming, history: &[Happened]) {
+    let id = |id: Option<CheckpointId>| id.map_or_else(|| "-".to_owned(), |id| naming.id(id));
+    let rows: Vec<[String; 6]> = history
+        .iter()
+        .map(|it| {
+            let plan = it.plan.as_ref().map(|plan| format!(" {}", printable(plan))).unwrap_or_default();
+            [
+                moment(it.at),
+                format!("{}{plan}", it.verb),
+                printable(&it.actor),
+                id(it.from),
+                id(it.to),
+                it.result.to_owned(),
+            ]
+        })
+        .collect();
+    let titles = ["WHEN", "WHAT", "BY", "FROM", "TO", "RESULT"];
+    let widths: Vec<usize> = (0..titles.len())
+        .map(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0).max(titles[at].len()))
+        .collect();
+    let line = |cells: &[String]| {
+        let cells = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    out.remark(out.colours.dim(line(&titles.map(str::to_owned))));
+    for (row, it) in rows.iter().zip(history) {
+        out.line(line(row));
+        if let Some(error) = &it.error {
+            out.line(format!("    {}", out.colours.red(printable(error))));
         }
-        if self.checkpoints.iter().any(|checkpoint| self.head == Some(checkpoint.id)) {
-            self.out.remark(self.out.colours.dim(format!("{} is where the workspace is now", signs.here)));
-        }
-    }
-
-    fn node(&self, checkpoint: &Checkpoint, signs: Signs) -> Node<CheckpointId> {
-        let sign = match checkpoint.role {
-            _ if self.head == Some(checkpoint.id) => signs.here,
-            Some(_) => signs.own,
-            None => signs.made,
-        };
-        Node { id: checkpoint.id, parent: checkpoint.parent, sign }
-    }
-
-    fn id(&self, checkpoint: &Checkpoint) -> String {
-        let id = self.short(checkpoint.id);
-        if checkpoint.role.is_some() { self.out.colours.dim(id) } else { self.out.colours.bold(id) }
-    }
-
-    fn short(&self, id: CheckpointId) -> String {
-        id.to_string().chars().take(self.id_letters).collect()
-    }
-
-    fn paint(&self, checkpoint: &Checkpoint, text: String) -> String {
-        if checkpoint.role.is_some() { self.out.colours.cyan(text) } else { text }
-    }
-
-    /// What was done from a safety checkpoint, and where it led.
-    fn step(&self, rollback: &Rollback, signs: Signs) -> String {
-        let target = self.checkpoints.iter().find(|checkpoint| checkpoint.id == rollback.to);
-        // A safety checkpoint has no name but a long one that says again what the picture shows.
-        let named =
-            target.filter(|target| target.role.is_none()).map(label).filter(|label| !label.is_empty());
-        let chosen = match rollback.paths.len() as u64 {
-            0 => String::new(),
-            count => format!(" of {}", counted(count, "path", "paths")),
-        };
-        let ended = match rollback.state {
-            RollbackState::Aborted => " (failed; everything was put back)",
-            RollbackState::Applying => " (unfinished)",
-            RollbackState::Done | RollbackState::Settled | RollbackState::Refused => "",
-        };
-        let named = named.map(|label| format!(" {label}")).unwrap_or_default();
-        format!("{}{chosen} {} {}{named}{ended}", rollback.verb, signs.arrow, self.short(rollback.to))
     }
 }
 
-fn label(checkpoint: &Checkpoint) -> String {
-    let label = checkpoint.label.as_deref().map(printable).unwrap_or_default();
-    let pinned = if checkpoint.pinned { " (pinned)" } else { "" };
-    format!("{label}{pinned}").trim_start().to_owned()
+fn entry(it: &Happened) -> Value {
+    let mut fields = json!({
+        "id": it.id,
+        "verb": it.verb,
+        "plan": it.plan,
+        "actor": it.actor,
+        "at": it.at,
+        "from": it.from,
+        "to": it.to,
+        "strategy": it.strategy,
+        "result": it.result,
+    });
+    if let Some(error) = &it.error {
+        fields["error"] = json!(error);
+    }
+    fields
 }

@@ -1,9 +1,10 @@
 //! `list`: checkpoints, newest first, as a table.
 
+mod picture;
+
 use crate::args::ListArgs;
 use crate::commands::Context;
 use crate::commands::create::changed;
-use crate::commands::history::History;
 use crate::commands::naming::{LABEL_LETTERS_MIN, Naming};
 use crate::commands::rows;
 use crate::context::{Surroundings, session_id};
@@ -11,7 +12,8 @@ use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{ago, counted, printable, shortened, size};
-use safepoint::model::checkpoint::{Checkpoint, Kind, Role};
+use picture::Picture;
+use safepoint::model::checkpoint::{Checkpoint, Kind, Role, Scope};
 use safepoint::model::{CheckpointId, WorkspaceId};
 use safepoint::{CheckpointManager, Filter, RoleFilter, Workspace};
 use serde_json::{Value, json};
@@ -22,11 +24,16 @@ const SHOWN: u64 = 100;
 
 pub(crate) fn run(context: &Context, args: &ListArgs) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
-    let workspace = if args.all { None } else { Some(context.surroundings.workspace(&manager)?) };
+    // Checkpoints of agents and of everything belong to no workspace.
+    let of_none = matches!(args.scope, Some(Scope::Framework | Scope::Agent));
+    let workspace = match args.all || of_none {
+        true => None,
+        false => Some(context.surroundings.workspace(&manager)?),
+    };
     // Programs get all of them, and a picture needs them.
     let folds = !(args.all_roles || args.graph || context.out.is_json());
     let filter = Filter {
-        workspace: workspace.as_ref().map(|workspace| workspace.id),
+        workspace: workspace.as_ref().map(|workspace| workspace.id).filter(|_| args.plan.is_none()),
         plan_id: args.plan.clone(),
         session_id: args.session_id.as_deref().map(session_id).transpose()?,
         kind: args.kind,
@@ -39,6 +46,7 @@ pub(crate) fn run(context: &Context, args: &ListArgs) -> Result<Reply, Problem> 
     let hidden =
         if folds { unfold_position(&manager, &filter, workspace.as_ref(), &mut checkpoints)? } else { 0 };
     if checkpoints.is_empty() && hidden == 0 {
+        known(&manager, args.plan.as_deref(), filter.session_id.as_deref())?;
         let plain = Filter { workspace: filter.workspace, role: filter.role, ..Filter::default() };
         let chosen = Filter { limit: args.limit, ..filter.clone() } != plain;
         context.out.remark(if chosen {
@@ -93,6 +101,21 @@ pub(crate) fn folded(mut checkpoints: Vec<Checkpoint>, head: Option<CheckpointId
     checkpoints
 }
 
+/// Refuses a plan or a session that is on no record. Asked where no checkpoint names it.
+pub(crate) fn known(
+    manager: &CheckpointManager,
+    plan: Option<&str>,
+    session: Option<&str>,
+) -> Result<(), Problem> {
+    if let Some(plan) = plan {
+        manager.plan(plan)?;
+    }
+    if let Some(session) = session {
+        manager.known_session(session.parse()?)?;
+    }
+    Ok(())
+}
+
 /// Draws the checkpoints, and gives the rollbacks between them.
 fn graph(
     context: &Context,
@@ -101,7 +124,7 @@ fn graph(
     checkpoints: &[Checkpoint],
 ) -> Result<Value, Problem> {
     let rollbacks = manager.rollbacks(workspace)?;
-    History {
+    Picture {
         out: &context.out,
         checkpoints,
         rollbacks: &rollbacks,

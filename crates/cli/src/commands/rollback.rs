@@ -7,6 +7,7 @@ mod strategies;
 mod tell;
 mod words;
 
+pub(crate) use strategies::{Asked, Ground};
 pub(crate) use tell::{answer, shape, tell};
 
 use crate::args::RollbackArgs;
@@ -54,7 +55,7 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
     if strategy == Strategy::Progressive {
         git::refuse(args)?;
         context.recover_first(&manager, &workspace)?;
-        return ground.progressive(checkpoint.as_ref(), args, &options);
+        return ground.progressive(checkpoint.as_ref(), &args.into(), &options);
     }
     let (checkpoint, picked) = match checkpoint {
         Some(checkpoint) => (checkpoint, false),
@@ -67,7 +68,7 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
     let options = git::options(args, &checkpoint, options)?;
     context.recover_first(&manager, &workspace)?;
     if strategy == Strategy::Staged {
-        return ground.staged(&checkpoint, args, &options);
+        return ground.staged(&checkpoint, &args.into(), &options);
     }
     // Undo commands of a plan's steps may run: they are not to stay behind.
     signals::listen_for_another();

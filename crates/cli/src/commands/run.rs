@@ -147,6 +147,8 @@ fn go_back(
     checkpoint: &Checkpoint,
     ended: &Ended,
 ) -> Result<Value, Problem> {
+    // A second signal is about the command, too, and not about what restores the files.
+    context.progress.ignore_stop();
     context.out.note(format!("{}.", ended.sentence()));
     rollback::back_to(context, manager, workspace, checkpoint).map_err(|problem| {
         let again = format!("{}. Try again with: safepoint rollback {}", ended.sentence(), checkpoint.id);

@@ -13,7 +13,7 @@ use crate::render::terminal::{printable, shortened};
 use crate::{commands::Context, render::consent};
 use safepoint::model::id::SessionId;
 use safepoint::model::session::{Session, SessionStatus};
-use safepoint::{Filter, NewSession, RoleFilter};
+use safepoint::{CheckpointManager, Filter, NewSession, RoleFilter};
 use serde_json::{Value, json};
 
 /// So much of a request is shown where it is not what was asked for.
@@ -39,7 +39,10 @@ fn create(context: &Context, args: &CreateArgs) -> Result<Reply, Problem> {
         request: args.request.clone(),
         id: args.session_id.as_deref().map(str::parse::<SessionId>).transpose()?,
         configuration: object("--configuration", &args.configuration)?.unwrap_or_default(),
-        git_context: object("--git-context", &args.git_context)?,
+        git_context: match &args.git_context {
+            Some(_) => object("--git-context", &args.git_context)?,
+            None => CheckpointManager::git_context(&context.surroundings.directory),
+        },
     };
     let session = context.surroundings.open(None)?.create_session(new)?;
     let out = &context.out;

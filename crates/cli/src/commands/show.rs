@@ -45,7 +45,8 @@ pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> 
     for path in &coverage.unsettled {
         out.line(format!("  {} {path} changed all the while it was read", out.colours.yellow("unsettled:")));
     }
-    let mut data = json!({ "checkpoint": json::checkpoint_with_coverage(&checkpoint, &coverage) });
+    let fields = json::checkpoint_with_coverage(&checkpoint, &coverage);
+    let mut data = json!({ "checkpoint": json::with_state(fields, &manager, &checkpoint) });
     if checkpoint.workspace_id.is_none() || !folders.is_empty() {
         data["folders"] = json!(folders);
     }
@@ -165,10 +166,19 @@ fn counters(checkpoint: &Checkpoint) -> Option<String> {
     let Value::Object(counters) = json::value(checkpoint.progress) else { return None };
     let set: Vec<String> = counters
         .into_iter()
-        .filter(|(_, count)| count.as_u64() != Some(0))
+        .filter(|(name, count)| count.as_u64() != Some(0) && !is_shown(checkpoint, name, count))
         .map(|(name, count)| format!("{name} {count}"))
         .collect();
     (!set.is_empty()).then(|| set.join(", "))
+}
+
+/// Whether the line about changed files shows the counter, too.
+fn is_shown(checkpoint: &Checkpoint, name: &str, count: &Value) -> bool {
+    match name {
+        "files_created" => count.as_u64() == Some(checkpoint.files.added),
+        "files_modified" => count.as_u64() == Some(checkpoint.files.modified),
+        _ => false,
+    }
 }
 
 /// One entry, as `ls -l` has it.

@@ -1,7 +1,7 @@
 //! `summary`: how many checkpoints there are, of which kind and for which reason.
 
 use crate::args::SummaryArgs;
-use crate::commands::Context;
+use crate::commands::{Context, list};
 use crate::context::{Surroundings, session_id};
 use crate::problem::Problem;
 use crate::render::json;
@@ -15,19 +15,25 @@ pub(crate) fn run(context: &Context, args: &SummaryArgs) -> Result<Reply, Proble
     let manager = context.surroundings.open(None)?;
     let workspace = context.surroundings.workspace(&manager)?;
     let filter = Filter {
-        workspace: Some(workspace.id),
+        workspace: Some(workspace.id).filter(|_| args.plan.is_none()),
         plan_id: args.plan.clone(),
         session_id: args.session_id.as_deref().map(session_id).transpose()?,
-        role: RoleFilter::Any,
+        role: RoleFilter::Asked,
         ..Filter::default()
     };
     let summary = manager.summary(&filter)?;
+    if summary.total_checkpoints == 0 {
+        list::known(&manager, args.plan.as_deref(), filter.session_id.as_deref())?;
+    }
     out.line(counted(summary.total_checkpoints, "checkpoint", "checkpoints"));
     let kinds = summary.checkpoints_by_kind.iter().map(|(word, count)| (word.as_str(), count));
     let reasons = summary.checkpoints_by_reason.iter().map(|(word, count)| (word.as_str(), count));
     kinds.for_each(|(word, count)| out.line(format!("  kind    {word:<20} {count:>6}")));
     reasons.for_each(|(word, count)| out.line(format!("  reason  {word:<20} {count:>6}")));
     out.line(format!("  used for rollback            {:>6}", summary.checkpoints_used_for_rollback));
+    if summary.safety_checkpoints > 0 {
+        out.line(format!("  made by Safepoint, beside these  {:>2}", summary.safety_checkpoints));
+    }
     if let Some(latest) = &summary.latest_checkpoint {
         let label = latest.label.as_deref().map(printable).unwrap_or_default();
         let age = ago(Surroundings::now(), latest.created_at);

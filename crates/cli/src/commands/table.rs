@@ -115,6 +115,7 @@ impl Command {
                 row("validate", Reads, on("validate", "validate the store", args.id.as_deref()))
             }
             Command::Summary(_) => row("summary", Reads, "count checkpoints"),
+            Command::History(_) => row("history", Reads, "show the history"),
             Command::Status => row("status", Searches, "show the status"),
             Command::Recover(_) => row("recover", Changes, "recover"),
             Command::Doctor => row("doctor", Searches, "check this machine"),

@@ -11,6 +11,7 @@ use crate::render::terminal::{counted, printable, size};
 use crate::{commands::Context, render::exit};
 use safepoint::{DamagedPart, Depth, Failure, FailureKind, Validation};
 use state::State;
+pub(crate) use state::{Tests, tested};
 use std::collections::HashMap;
 
 pub(crate) fn run(context: &Context, args: &ValidateArgs) -> Result<Reply, Problem> {
@@ -33,6 +34,7 @@ pub(crate) fn run(context: &Context, args: &ValidateArgs) -> Result<Reply, Probl
     }
     let state = match workspace.filter(|_| checkpoint.is_none()) {
         Some(workspace) => state::look(context, &manager, &workspace)?,
+        None if checkpoint.is_none() => state::unregistered(context, &manager),
         None => State::default(),
     };
     if depth == Depth::Quick && wrong.is_empty() {

@@ -12,8 +12,8 @@ use safepoint::model::plan::state::PlanState;
 use safepoint::model::rollback::Rollback;
 use safepoint::model::tree::{Entry, Node};
 use safepoint::{
-    DamagedPart, DryRun, FolderRolledBack, GitMoved, GitStatus, ListedEntry, Outline, Recovery, RolledBack,
-    SessionBack, Summary, Validation, Workspace,
+    CheckpointManager, DamagedPart, DryRun, FolderRolledBack, GitMoved, GitStatus, ListedEntry, Outline,
+    Recovery, RolledBack, SessionBack, Summary, Validation, Workspace,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -55,6 +55,16 @@ pub(crate) fn checkpoint(checkpoint: &Checkpoint) -> Value {
 pub(crate) fn checkpoint_with_coverage(record: &Checkpoint, coverage: &Coverage) -> Value {
     let mut fields = checkpoint(record);
     set(&mut fields, "coverage", value(coverage));
+    fields
+}
+
+/// The record of a checkpoint with the state of its plan in place of the state's hash, where that can be read.
+pub(crate) fn with_state(mut fields: Value, manager: &CheckpointManager, record: &Checkpoint) -> Value {
+    if record.state_snapshot.is_some()
+        && let Ok(plan) = manager.plan_at(record.id)
+    {
+        set(&mut fields, "state_snapshot", value(plan));
+    }
     fields
 }
 

@@ -149,6 +149,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub(crate) struct Bars {
     watched: bool,
     stop: Arc<AtomicBool>,
+    deaf: AtomicBool,
     started: Instant,
     bytes: AtomicU64,
     bar: Mutex<Option<ProgressBar>>,
@@ -156,7 +157,8 @@ pub(crate) struct Bars {
 
 impl Bars {
     pub(crate) fn new(watched: bool, stop: Arc<AtomicBool>) -> Self {
-        Self { watched, stop, started: Instant::now(), bytes: AtomicU64::new(0), bar: Mutex::new(None) }
+        let (deaf, started) = (AtomicBool::new(false), Instant::now());
+        Self { watched, stop, deaf, started, bytes: AtomicU64::new(0), bar: Mutex::new(None) }
     }
 
     /// Whether somebody looks on.
@@ -167,6 +169,11 @@ impl Bars {
     /// Forgets that somebody asked to stop: it was meant for another program.
     pub(crate) fn forget_stop(&self) {
         self.stop.store(false, Ordering::Relaxed);
+    }
+
+    /// From now on nothing stops the work: it restores what another program left.
+    pub(crate) fn ignore_stop(&self) {
+        self.deaf.store(true, Ordering::Relaxed);
     }
 
     fn bar(&self) -> MutexGuard<'_, Option<ProgressBar>> {
@@ -229,7 +236,7 @@ impl Progress for Bars {
     }
 
     fn interrupted(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) && !self.deaf.load(Ordering::Relaxed)
     }
 }
 

@@ -92,7 +92,7 @@ fn every_flag_of_create_is_on_record() {
         "--counter",
         "tests_passing=42",
         "--counter",
-        "files_created=1",
+        "files_created=7",
         "-q",
     ]);
     assert_snapshot!(told, @"
@@ -107,7 +107,7 @@ fn every_flag_of_create_is_on_record() {
       scope     project
       session   0193277c-8f00-1234-5678-9abcdef01122
       tool      agent-x
-      progress  files_created 1, tests_passing 42
+      progress  files_created 7, tests_passing 42
       holds     1 file or folder, 1 B
       changed   +1 ~0 -0
       stored    SIZE new in the store
@@ -153,27 +153,37 @@ fn list_and_summary_count_everything() {
     01KG9YS9EGCQT0DH2X3200JHAF  4 minutes ago  manual     +6 ~0 -0  SIZE  [project] first
     --- exit 0
     ");
-    assert_snapshot!(sandbox.run(&["list", "--plan", "none"]), @"
-    No checkpoint fits what you asked for.
-    --- exit 0
-    ");
+    assert_snapshot!(sandbox.run(&["list", "--plan", "none"]), @r#"
+    --- stderr
+    error: cannot list checkpoints: there is no plan "none"
+    hint: `safepoint plan list` shows the plans.
+    --- exit 10
+    "#);
     assert_snapshot!(sandbox.run(&["summary"]), @"
-    3 checkpoints
-      kind    automatic                 1
+    2 checkpoints
       kind    manual                    1
       kind    emergency                 1
-      reason  pre_risky_operation       1
       reason  error_recovery            1
       reason  manual                    1
       used for rollback                 1
-      latest  01KG9YWYMG3S19GYXWQZEQWMSF, 4 minutes ago  before rollback to 01KG9YS9EGCQT0DH2X3200JHAF
+      made by Safepoint, beside these   1
+      latest  01KG9YV2300QJS22HDXJ4G4Q61, 5 minutes ago  a bad one
     --- exit 0
     ");
-    assert_snapshot!(sandbox.run(&["summary", "--plan", "none"]), @"
-    0 checkpoints
-      used for rollback                 0
-    --- exit 0
-    ");
+    for session in ["list", "summary"] {
+        let args = [session, "--session-id", "0193a6b4-8000-7000-8000-000000000009"];
+        assert_eq!(sandbox.output(&args).status.code(), Some(10), "{session}: unknown sessions are errors");
+    }
+    assert_eq!(sandbox.output(&["summary", "--plan", "none"]).status.code(), Some(10));
+}
+
+#[test]
+fn checkpoints_of_everything_are_listed_without_all() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.run(&["create", "--scope", "framework", "-m", "everything"]);
+    let listed = sandbox.json(&["list", "--scope", "framework", "--json"]);
+    assert_eq!(listed["data"]["checkpoints"][0]["label"], "everything");
+    assert_eq!(listed["data"]["checkpoints"].as_array().unwrap().len(), 1);
 }
 
 #[test]
@@ -369,7 +379,7 @@ fn the_demo_tells_its_story_and_leaves_nothing_behind() {
     21  And the plan? N ms
         yes: its state has the hash f754d291df979af4... again
 
-    22  safepoint plan correct discount --mode append --step ... N ms
+    22  safepoint plan step add discount tell-the-readers ... N ms
         the rules are written by hand, and a step is added: tell-the-readers
 
     23  safepoint plan resume discount N ms

@@ -40,6 +40,7 @@ fn the_first_page() {
       import       Make a checkpoint of a folder that `export` wrote
       validate     Check that all is whole: checkpoints, store, workspace [alias: verify]
       summary      Count checkpoints, by kind and by reason
+      history      Show rollbacks, undos, redos and corrections, newest first
       status       Say whether the workspace is covered, what changed, and what is left out
       recover      Finish or undo what a crash left. Work on a workspace begins with it anyway
       doctor       Look everything over that Safepoint relies on, and say what to do
@@ -149,6 +150,7 @@ fn every_command_has_examples_and_no_long_lines() {
         "import",
         "validate",
         "summary",
+        "history",
         "status",
         "recover",
         "doctor",

@@ -44,7 +44,7 @@ fn create() {
           "plan_id": null,
           "progress": {
             "decisions_made": 0,
-            "files_created": 0,
+            "files_created": 1,
             "files_modified": 0,
             "tasks_completed": 0,
             "tests_failing": 0,
@@ -69,6 +69,7 @@ fn create() {
         },
         "pruned": [],
         "unchanged": false,
+        "tests_passing": null,
         "workspace": {
           "created_at": "2026-01-31T12:00:01.000000Z",
           "head": null,
@@ -139,7 +140,7 @@ fn show_with_files() {
           "plan_id": null,
           "progress": {
             "decisions_made": 0,
-            "files_created": 0,
+            "files_created": 6,
             "files_modified": 0,
             "tasks_completed": 0,
             "tests_failing": 0,
@@ -382,7 +383,7 @@ fn status_and_diff() {
           "plan_id": null,
           "progress": {
             "decisions_made": 0,
-            "files_created": 0,
+            "files_created": 6,
             "files_modified": 0,
             "tasks_completed": 0,
             "tests_failing": 0,

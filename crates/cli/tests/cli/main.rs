@@ -13,6 +13,7 @@ mod empty;
 mod everyday;
 mod git;
 mod help;
+mod history;
 mod json;
 mod layouts;
 mod list;

@@ -80,6 +80,7 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-import.1
     $T/project/pages/safepoint-validate.1
     $T/project/pages/safepoint-summary.1
+    $T/project/pages/safepoint-history.1
     $T/project/pages/safepoint-status.1
     $T/project/pages/safepoint-recover.1
     $T/project/pages/safepoint-doctor.1

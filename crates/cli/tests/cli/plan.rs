@@ -592,3 +592,55 @@ fn what_happened_is_told_in_order() {
     --- exit 10
     "#);
 }
+
+#[test]
+fn milestones_are_flags_and_defaults() {
+    let sandbox = Sandbox::with_checkpoint();
+    let new = |id: &str, more: &[&str]| {
+        let args = [&["plan", "new", "--title", "T", "--id", id, "--json"], more].concat();
+        sandbox.json(&args)["data"]["plan"]["checkpoints"].clone()
+    };
+    assert_eq!(
+        new("flags", &["--milestones", "before_risky, on_error", "--every", "10m", "--every-steps", "3"]),
+        serde_json::json!({ "on": ["before_risky", "on_error"], "every": "10m", "every_steps": 3 })
+    );
+    assert_eq!(new("none", &["--milestones", ""]), serde_json::json!({ "on": [] }));
+    assert_eq!(
+        sandbox.output(&["plan", "new", "--title", "T", "--milestones", "often"]).status.code(),
+        Some(2)
+    );
+    let config = "[plans]\nmilestones = ['after_step']\nevery = '1h'\nevery_steps = 2\n";
+    fs::write(sandbox.path("home/config.toml"), config).unwrap();
+    assert_eq!(
+        new("default", &[]),
+        serde_json::json!({ "on": ["after_step"], "every": "1h", "every_steps": 2 })
+    );
+    sandbox.write("own.toml", "title = 'T'\nid = 'own'\n[checkpoints]\non = []\n");
+    let own = sandbox.json(&["plan", "new", "own.toml", "--json"])["data"]["plan"]["checkpoints"].clone();
+    assert_eq!(own, serde_json::json!({ "on": [] }), "the file says when");
+    fs::write(sandbox.path("home/config.toml"), "[plans]\nmilestones = ['often']\n").unwrap();
+    assert_eq!(
+        sandbox.json(&["plan", "new", "--title", "T", "--json"])["error"]["code"],
+        "bad_configuration"
+    );
+}
+
+#[test]
+fn a_plan_that_is_driven_takes_checkpoints_by_time_between_steps() {
+    let sandbox = Sandbox::new();
+    sandbox.run(&["plan", "new", "--title", "T", "--id", "work", "--milestones", "", "--every", "3m"]);
+    sandbox.run(&["plan", "step", "add", "work", "a"]);
+    sandbox.run(&["plan", "step", "start", "work", "a"]);
+    let count = || {
+        sandbox.json(&["plan", "checkpoint", "list", "work", "--json"])["data"]["checkpoints"]
+            .as_array()
+            .unwrap()
+            .len()
+    };
+    // Each command comes a minute after the one before.
+    let before = count();
+    for _ in 0..4 {
+        sandbox.run(&["plan", "context", "set", "work", "k", "1"]);
+    }
+    assert!(count() > before);
+}

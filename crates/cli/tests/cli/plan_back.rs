@@ -352,3 +352,57 @@ fn a_plan_that_is_paused_can_still_be_finished() {
     --- exit 0
     ");
 }
+
+#[test]
+fn a_plan_goes_back_by_every_strategy() {
+    let steps = "[[step]]\nid = 'a'\nphase = 'implement'\nrun = 'echo a > file'\n[[step]]\nid = 'b'\nrun = 'echo b > file'\n\
+                 [[step]]\nid = 'c'\nrun = 'echo c > file'";
+    let sandbox = crate::plan_run::planned(steps);
+    let data = |args: &[&str]| crate::plan_run::data(&sandbox, args);
+    data(&["plan", "run", "work"]);
+    sandbox.run(&["create", "-m", "not of the plan"]);
+    let rollback = |more: &[&str]| data(&[&["plan", "rollback", "work"], more].concat());
+    let staged = rollback(&["before c", "--verify", "grep b file", "--yes"]);
+    assert_eq!((&staged["checks"][0]["passed"], &staged["plan"]["step_index"]), (&json!(true), &json!(2)));
+    assert_eq!(sandbox.read("file"), "b\n");
+    sandbox.run(&["undo"]);
+    let until = rollback(&["--until", "grep a file"]);
+    assert_eq!(
+        (&until["plan"]["step_index"], &until["rollback"]["strategy"]),
+        (&json!(1), &json!("progressive"))
+    );
+    assert_eq!(sandbox.read("file"), "a\n");
+    sandbox.run(&["undo"]);
+    let files = rollback(&["before c", "--part", "files"]);
+    assert_eq!((&files["plan"]["state"], sandbox.read("file").as_str()), (&json!("done"), "b\n"));
+    for wrong in
+        [&["@", "--strategy", "progressive"][..], &["@", "--strategy", "selective"], &["@", "--part", "git"]]
+    {
+        assert_eq!(
+            sandbox.output(&[&["plan", "rollback", "work"], wrong].concat()).status.code(),
+            Some(2),
+            "{wrong:?}"
+        );
+    }
+}
+
+#[test]
+fn a_checkpoint_of_a_plan_has_its_fields() {
+    let steps = "[[step]]\nid = 'a'\nphase = 'implement'\nrun = 'echo a > file'\n[[step]]\nid = 'b'";
+    let sandbox = crate::plan_run::planned(steps);
+    let data = |args: &[&str]| crate::plan_run::data(&sandbox, args);
+    data(&["plan", "run", "work"]);
+    let decision = data(&["plan", "decide", "work", "--question", "q", "--choice", "c"])["plan"]["decisions"]
+        [0]["id"]
+        .clone();
+    let made = data(&["plan", "checkpoint", "create", "work"])["checkpoint"].clone();
+    assert_eq!((&made["decision_id"], &made["phase"]), (&decision, &json!("implement")));
+    let progress = &made["progress"];
+    assert_eq!(
+        json!([progress["tasks_completed"], progress["decisions_made"], progress["files_created"]]),
+        json!([1, 1, 1])
+    );
+    let state = &data(&["show", "@"])["checkpoint"]["state_snapshot"];
+    assert_eq!((state, &state["decisions"][0]["id"]), (&made["state_snapshot"], &decision));
+    assert!(data(&["list"])["checkpoints"][0]["state_snapshot"].is_string());
+}

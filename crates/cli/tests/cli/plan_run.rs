@@ -374,10 +374,12 @@ fn a_run_that_was_killed_leaves_nothing_running_and_nobody_guesses() {
     assert!(message.contains("left behind"), "{message}");
     assert_snapshot!(sandbox.run(&["plan", "resume", "work"]), @r#"
     --- stderr
-    error: cannot go on with plan "work": nobody knows how far long came when its process ended
+    error: cannot go on with plan "work": step long was interrupted; its progress is unknown
     Nothing was changed.
-    hint: Look at what it did, then say how to go on: safepoint plan resume PLAN --interrupted rerun|done|fail
-    hint: `on_interrupt` in the plan file says it beforehand.
+    hint: `verify`, `idempotent` or `on_interrupt` in the plan file answers beforehand.
+    hint: Run it again: safepoint plan resume work --interrupted rerun
+    hint: Or count it as done: safepoint plan resume work --interrupted done
+    hint: Or count it as failed: safepoint plan resume work --interrupted fail
     --- exit 12
     "#);
     fs::remove_file(sandbox.path("project/begun")).unwrap();
@@ -390,6 +392,28 @@ fn a_run_that_was_killed_leaves_nothing_running_and_nobody_guesses() {
     for line in ["that run had died", "the run ended: interrupted", "the run ended: done"] {
         assert!(log.contains(line), "{log}");
     }
+}
+
+#[test]
+fn without_a_terminal_the_check_of_an_interrupted_step_decides() {
+    let killed = |more: &str| {
+        let sandbox = planned(&format!(
+            "[[step]]\nid = 'long'\nrun = 'echo run >> runs; touch begun; [ $(wc -l < runs) = 2 ] || sleep 60'\n{more}"
+        ));
+        let mut child = begun(&sandbox, &["plan", "run", "work"], "begun");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        sandbox
+    };
+    let sandbox = killed("verify = 'true'");
+    assert_eq!(data(&sandbox, &["plan", "resume", "work"])["plan"]["state"], "done");
+    assert_eq!(sandbox.read("runs"), "run\n", "a check that passes counts it as done");
+    let sandbox = killed("verify = '[ $(wc -l < runs) = 2 ]'");
+    assert_eq!(data(&sandbox, &["plan", "resume", "work"])["plan"]["state"], "done");
+    assert_eq!(sandbox.read("runs"), "run\nrun\n", "a check that fails runs it again");
+    let sandbox = killed("idempotent = true");
+    assert_eq!(data(&sandbox, &["plan", "resume", "work"])["plan"]["state"], "done");
+    assert_eq!(sandbox.read("runs"), "run\nrun\n");
 }
 
 #[test]
@@ -414,10 +438,12 @@ fn on_a_terminal_it_asks_what_becomes_of_an_interrupted_step() {
     child.wait_with_output().unwrap();
     let resume = || sandbox.command(&["plan", "resume", "work", "--no-progress"]);
     assert_snapshot!(sandbox.typed(resume(), "\n"), @r#"
-    Nobody knows how far long came. Run it again (r), was it done (d), did it fail (f), or leave it (Enter)? error: cannot go on with plan "work": nobody knows how far long came when its process ended
+    Nobody knows how far long came. Run it again (r), was it done (d), did it fail (f), or leave it (Enter)? error: cannot go on with plan "work": step long was interrupted; its progress is unknown
     Nothing was changed.
-    hint: Look at what it did, then say how to go on: safepoint plan resume PLAN --interrupted rerun|done|fail
-    hint: `on_interrupt` in the plan file says it beforehand.
+    hint: `verify`, `idempotent` or `on_interrupt` in the plan file answers beforehand.
+    hint: Run it again: safepoint plan resume work --interrupted rerun
+    hint: Or count it as done: safepoint plan resume work --interrupted done
+    hint: Or count it as failed: safepoint plan resume work --interrupted fail
     "#);
     assert_snapshot!(sandbox.typed(resume(), "d\n"), @r#"
     d

@@ -207,6 +207,26 @@ fn a_copy_that_is_gone_is_made_again_only_when_asked_for() {
     assert_eq!(data(&sandbox, &["plan", "resume", "work"])["run"]["done"], json!(["more"]));
 }
 
+#[test]
+fn a_copy_that_is_made_again_has_its_git_folder() {
+    let sandbox = planned(COPY);
+    for (name, text) in
+        [("HEAD", "ref: refs/heads/main\n"), ("config", ""), ("objects/x", ""), ("refs/x", "")]
+    {
+        sandbox.write(&format!(".git/{name}"), text);
+    }
+    sandbox.run(&["plan", "run", "work", "--until", "edit"]);
+    sandbox.run(&["plan", "checkpoint", "create", "work"]);
+    let folder = place(&sandbox);
+    fs::remove_dir_all(&folder).unwrap();
+    let dry = ["plan", "rollback", "work", "@", "--recreate-sandbox", "--dry-run"];
+    assert_eq!(sandbox.output(&dry).status.code(), Some(0));
+    assert!(!folder.exists(), "a dry run leaves nothing");
+    let back = sandbox.output(&["plan", "rollback", "work", "@", "--recreate-sandbox"]);
+    assert_eq!(back.status.code(), Some(0), "{}", sandbox.told(&back));
+    assert_eq!(fs::read_to_string(folder.join(".git/HEAD")).unwrap(), "ref: refs/heads/main\n");
+}
+
 /// Steps that do something outside of the files, in a file beside the project.
 fn with_effects(undo: &str) -> Sandbox {
     planned(&format!(

@@ -145,7 +145,9 @@ fn the_spellings_of_programs_work() {
     let got = sandbox.json(&["get", "--session-id", session, "--checkpoint-id", uuid, "--json"]);
     assert_eq!((got["command"].as_str(), got["data"]["checkpoint"]["id"].as_str()), (Some("show"), Some(id)));
     sandbox.wreck();
-    let back = sandbox.json(&["rollback", "--session-id", session, "--checkpoint-id", id, "--json"]);
+    let form = ["rollback", "--session-id", session, "--checkpoint-id", id, "--json"];
+    assert_eq!(sandbox.json(&form)["error"]["code"], "no_git_state", "that form is about git");
+    let back = sandbox.json(&["rollback", "--checkpoint-id", id, "--json"]);
     assert_eq!(back["data"]["rollback"]["to"], id);
     assert_snapshot!(sandbox.run(&["get", "--session-id", session, "--checkpoint-id", "first"]), @r#"
     --- stderr

@@ -354,6 +354,28 @@ fn what_is_sent_to_us_reaches_the_command_and_we_live_to_tell() {
 }
 
 #[test]
+fn a_second_signal_does_not_stop_the_rollback() {
+    let sandbox = Sandbox::with_checkpoint();
+    for number in 0..400 {
+        sandbox.write(&format!("many/{number}"), "x");
+    }
+    let child = started(
+        &sandbox,
+        &["--rollback-on-fail", "--json"],
+        "touch ready; rm -r many; trap 'exit 9' TERM; while :; do sleep 0.01; done",
+    );
+    for _ in 0..40 {
+        send("TERM", &child);
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(9), "{}", sandbox.told(&output));
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["data"]["rollback"]["verified"], true);
+    assert!(sandbox.path("project/many/399").exists());
+}
+
+#[test]
 fn a_command_that_catches_a_signal_ends_as_it_likes() {
     let sandbox = Sandbox::with_checkpoint();
     let child =

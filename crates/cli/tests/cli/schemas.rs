@@ -123,7 +123,8 @@ fn every_answer_fits_its_schema() {
         "validate --deep",
         "validate second",
         "summary",
-        "summary --plan none",
+        "history",
+        "history -n 1",
         "recover",
         "run -- true",
         "run --rollback-on-fail -- false",
@@ -403,7 +404,7 @@ fn every_failure_fits_its_schema() {
         judge.run(&sandbox, line);
     }
     let nowhere = Sandbox::new();
-    for line in ["list", "summary", "status", "recover", "plan list"] {
+    for line in ["list", "summary", "history", "status", "recover", "plan list"] {
         judge.run(&nowhere, line);
     }
     assert_eq!(judge.failed, commands(&sandbox));

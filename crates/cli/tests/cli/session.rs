@@ -166,6 +166,7 @@ fn an_answer_for_programs() {
                 "error_recoveries": 0, "duration_ms": 0,
             },
             "configuration": {},
+            "recorded": true,
             "git_context": null,
             "created_at": at, "updated_at": at, "finished_at": null,
         })
@@ -264,10 +265,35 @@ fn what_is_needed_for_a_session_need_not_be_on_record() {
     let sandbox = Sandbox::with_checkpoint();
     let created = sandbox.json(&["create", "--session-id", ID, "--json"]);
     assert_eq!(created["data"]["checkpoint"]["session_id"], ID);
-    let (code, message, _) = refused(&sandbox, &["session", "get", ID]);
-    assert_eq!((code, message), (10, format!("there is no session {ID} on record")));
+    // It can be shown and exported all the same.
+    let shown = session(&sandbox);
+    assert_eq!((&shown["recorded"], &shown["request"]), (&json!(false), &json!("")));
+    assert_eq!(shown["statistics"]["checkpoints_created"], 1);
+    let log = sandbox.json(&["session", "export", ID, "--json"])["data"]["log"].clone();
+    assert_eq!(log["summary"]["total_checkpoints"], 1);
+    assert!(sandbox.run(&["session", "get", ID]).contains("only checkpoints name this session"));
+    let unknown = "0193a6b4-8000-7000-8000-000000000009";
+    let (code, message, _) = refused(&sandbox, &["session", "get", unknown]);
+    assert_eq!((code, message), (10, format!("there is no session {unknown} on record")));
     sandbox.run(&["session", "create", "Late", "--session-id", ID]);
     assert_eq!(counted(&sandbox)["checkpoints_created"], 1);
+}
+
+#[test]
+fn counts_are_reported_from_outside() {
+    let sandbox = with_session();
+    let set = ["session", "update", ID, "tasks_completed=5", "tasks_failed=+2", "decisions_made=1", "--json"];
+    let answer = sandbox.json(&set);
+    assert_eq!(answer["exit_code"], 0, "{answer:#}");
+    sandbox.run(&["session", "update", ID, "tasks_completed=+1"]);
+    let counted = counted(&sandbox);
+    assert_eq!(
+        json!([counted["tasks_completed"], counted["tasks_failed"], counted["decisions_made"]]),
+        json!([6, 2, 1])
+    );
+    for wrong in ["tasks_completed=-1", "tasks_failed=x", "decisions_made=++1", "checkpoints_created=1"] {
+        assert_eq!(refused(&sandbox, &["session", "update", ID, wrong]).0, 2, "{wrong}");
+    }
 }
 
 #[test]
@@ -295,7 +321,8 @@ fn what_can_be_set_is_set() {
 fn wrong_uses() {
     let sandbox = with_session();
     let before = session(&sandbox);
-    let what = "What can be set: request=TEXT, configuration=JSON, configuration.KEY=JSON, git_context=JSON.";
+    let what = "What can be set: request=TEXT, configuration=JSON, configuration.KEY=JSON, git_context=JSON, \
+                tasks_completed=NUMBER, tasks_failed=NUMBER, decisions_made=NUMBER.";
     let shell = "Texts stand in double quotes inside of those of the shell, as in '\"done\"'.";
     for (change, message, hint) in [
         ("color=red", "\"color\" cannot be set", what),
@@ -438,13 +465,41 @@ fn the_log_is_what_is_on_record() {
     assert!(log["generated_at"].is_string());
     let ids: Value = log["checkpoints"].as_array().unwrap().iter().map(|one| one["id"].clone()).collect();
     assert_eq!(ids, json!([second, first]));
+    let newest = &log["checkpoints"][0];
+    assert_eq!(
+        json!([
+            newest["checkpoint_id"],
+            newest["timestamp"],
+            newest["description"],
+            newest["checkpoint_type"]
+        ]),
+        json!([newest["uuid"], newest["created_at"], "", "safe_state"])
+    );
+    assert!(newest["progress"].is_object() && newest["tags"].is_array() && newest["commit_sha"].is_null());
     let summary = &log["summary"];
-    assert_eq!((&summary["total_checkpoints"], &summary["latest_checkpoint"]["id"]), (&json!(2), &second));
+    assert_eq!(
+        (&summary["total_checkpoints"], &summary["latest_checkpoint_id"], &summary["latest_checkpoint"]),
+        (&json!(2), &second, &Value::Null)
+    );
+    assert_eq!(summary["checkpoints_by_type"], json!({ "phase_complete": 1, "safe_state": 1 }));
     assert_eq!(summary["checkpoints_by_kind"], json!({ "workflow": 2 }));
     assert_eq!(summary["checkpoints_by_reason"], json!({ "phase_complete": 1, "safe_state": 1 }));
     assert_eq!(summary["checkpoints_used_for_rollback"], 0);
-    let same = sandbox.json(&["summary", "--session-id", ID, "--json"]);
-    assert_eq!(&same["data"]["summary"], summary);
+    let same = sandbox.json(&["summary", "--session-id", ID, "--json"])["data"]["summary"].clone();
+    assert_eq!(same["checkpoints_by_reason"], summary["checkpoints_by_reason"]);
+    // What Safepoint makes for itself is counted apart.
+    sandbox.run(&["rollback", first.as_str().unwrap(), "--session-id", ID]);
+    let log = sandbox.json(&["session", "export", ID, "--json"])["data"]["log"].clone();
+    let summary = &log["summary"];
+    assert_eq!(
+        json!([
+            summary["total_checkpoints"],
+            summary["safety_checkpoints"],
+            summary["checkpoints_used_for_rollback"]
+        ]),
+        json!([2, 1, 1])
+    );
+    assert_eq!(log["checkpoints"].as_array().unwrap().len(), 2);
 }
 
 #[test]

@@ -271,3 +271,41 @@ fn the_tail_that_a_killed_writer_left_is_unfinished_and_not_damage() {
     sandbox.run(&["create", "-m", "next"]);
     assert_eq!(sandbox.json(&["validate", "--json"])["data"]["unfinished_bytes"], json!(0));
 }
+
+#[test]
+fn an_unregistered_folder_is_not_called_valid() {
+    let sandbox = Sandbox::with_checkpoint();
+    let answer = sandbox.json(&["-C", "..", "validate", "--json"]);
+    assert_eq!(
+        (&answer["data"]["is_valid"], answer["exit_code"].as_i64()),
+        (&serde_json::json!(false), Some(10))
+    );
+    assert_eq!(answer["error"]["code"], "no_workspace");
+}
+
+#[test]
+fn the_tests_run_before_a_checkpoint_where_that_is_configured() {
+    let sandbox = Sandbox::with_checkpoint();
+    let create = |test: &str| {
+        let config = format!("[checks]\ntest = '{test}'\nbefore_create = true\n");
+        std::fs::write(sandbox.path("home/config.toml"), config).unwrap();
+        sandbox.json(&["create", "--json"])
+    };
+    let good = create("true");
+    let progress = |answer: &serde_json::Value| answer["data"]["checkpoint"]["progress"].clone();
+    assert_eq!(
+        (&good["data"]["tests_passing"], &progress(&good)["tests_passing"]),
+        (&serde_json::json!(true), &serde_json::json!(1))
+    );
+    let bad = create("exit 3");
+    assert_eq!(
+        (&bad["exit_code"], &bad["data"]["tests_passing"]),
+        (&serde_json::json!(0), &serde_json::json!(false))
+    );
+    let kept = sandbox.json(&["show", "@", "--json"])["data"]["checkpoint"].clone();
+    assert_eq!(kept["progress"]["tests_failing"], 1);
+    assert!(
+        kept["warnings"].to_string().contains("the tests fail: `exit 3` ended with status 3"),
+        "{kept:#}"
+    );
+}

@@ -89,6 +89,7 @@ fn no_workspace() {
         &["redo"],
         &["recover"],
         &["summary"],
+        &["history"],
         &["rollback"],
         &["validate", "@"],
     ] {

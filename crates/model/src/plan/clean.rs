@@ -73,6 +73,23 @@ pub fn first_unresolved(events: &[Event], is_done: impl Fn(&str) -> bool) -> Opt
     open.into_iter().filter(|(_, step)| !is_done(step)).map(|(version, _)| version).min()
 }
 
+/// Whether the plan went through a version on its way to the current state. A rollback leaves versions behind, also those of the safety
+/// checkpoint that it takes.
+pub fn is_on_the_way(events: &[Event], version: u64) -> bool {
+    let mut newest = u64::MAX;
+    for event in events.iter().rev() {
+        if let Event::BackTo { version: back, to } = event {
+            match *back {
+                // It happened in what another rollback left behind.
+                back if back > newest => {}
+                back if version >= back => return version <= newest,
+                _ => newest = *to,
+            }
+        }
+    }
+    version <= newest
+}
+
 /// Returns the last clean checkpoint. Calls `is_whole` from the newest on, only as far as needed.
 ///
 /// # Errors
@@ -100,6 +117,16 @@ pub fn last_clean<T: Copy, E: From<NoneClean>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rollback_leaves_versions_behind_and_its_undo_brings_them_back() {
+        let back = |version, to| Event::BackTo { version, to };
+        let on = |events: &[Event]| (1..12).filter(|it| is_on_the_way(events, *it)).collect::<Vec<_>>();
+        assert_eq!(on(&[]).len(), 11);
+        assert_eq!(on(&[back(8, 3)]), [1, 2, 3, 8, 9, 10, 11]);
+        // The undo goes to the version of the safety checkpoint.
+        assert_eq!(on(&[back(8, 3), back(10, 7)]), [1, 2, 3, 4, 5, 6, 7, 10, 11]);
+    }
 
     /// `12h 9x 5h`: checkpoints at these versions, newest first, healthy or not; `5d` is damaged.
     fn candidates(text: &str) -> Vec<Candidate<(u64, bool)>> {

@@ -45,6 +45,7 @@ impl Plan {
         step.error = None;
         step.output = None;
         step.log = None;
+        step.skipped = None;
     }
 
     /// Retries a failed step that has not ended.
@@ -153,6 +154,16 @@ impl Plan {
         Ok(())
     }
 
+    /// The same, where a subplan with a check is not done before that passes.
+    pub(super) fn climb_unverified(
+        &mut self,
+        path: &str,
+        now: Timestamp,
+        happened: &mut Vec<Happening>,
+    ) -> Result<(), PlanRule> {
+        self.climb(path, now, Climb::UntilVerify, happened)
+    }
+
     /// Clears the interrupted state of subplans without an interrupted step.
     fn calm(&mut self, at: usize) {
         let path = self.steps[at].path.clone();
@@ -165,7 +176,7 @@ impl Plan {
         }
     }
 
-    fn all_done_below(&self, path: &str) -> bool {
+    pub(super) fn all_done_below(&self, path: &str) -> bool {
         let mut below = self.steps.iter().filter(|step| step.parent() == Some(path));
         below.all(|step| step.state == StepState::Done)
     }

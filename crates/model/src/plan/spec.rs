@@ -60,7 +60,8 @@ word_type! {
         Rerun = "rerun",
         /// Mark it as failed.
         Fail = "fail",
-        /// Report it as interrupted and wait for a decision.
+        /// Ask the user. Without a terminal its check decides: done if it passes, run again if it fails. An idempotent step runs again.
+        /// Any other step is reported as interrupted and waits for a decision.
         #[default]
         Ask = "ask",
     }
@@ -153,6 +154,9 @@ pub struct StepSpec {
     /// Treatment if its runner dies.
     #[serde(default)]
     pub on_interrupt: OnInterrupt,
+    /// Whether it may run twice: then it runs again when its runner dies.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub idempotent: bool,
     /// Phase of the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,

@@ -9,7 +9,7 @@
 pub use super::happening::Happening;
 pub use super::rule::PlanRule;
 use super::spec::{Milestones, PlanSpec, SandboxKind, StepSpec};
-use crate::checkpoint::word_type;
+use crate::checkpoint::{Phase, word_type};
 use crate::{ModelError, ObjectId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -99,6 +99,9 @@ pub struct Step {
     pub output: Option<Value>,
     /// Printed output, as an object.
     pub log: Option<ObjectId>,
+    /// Why it was left out, where a correction skipped it. It counts as done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
 }
 
 impl Step {
@@ -113,6 +116,7 @@ impl Step {
             error: None,
             output: None,
             log: None,
+            skipped: None,
         }
     }
 
@@ -238,6 +242,14 @@ impl Plan {
     pub fn step_index(&self) -> u64 {
         let done = |at: &usize| self.steps[*at].state == StepState::Done && !self.has_below(*at);
         (0..self.steps.len()).filter(done).count() as u64
+    }
+
+    /// The phase of the work: that of the step that runs, else of the last one that ended.
+    pub fn phase(&self) -> Option<Phase> {
+        let known = || self.steps.iter().filter(|step| step.spec.phase.is_some());
+        let running = known().find(|step| step.state == StepState::Running);
+        let ended = || known().rev().find(|step| step.state != StepState::Pending);
+        running.or_else(ended)?.spec.phase
     }
 
     /// Returns true if no step failed or was interrupted.
@@ -428,14 +440,19 @@ impl Plan {
             PlanState::Done => self.go(PlanState::Paused)?,
             _ => {}
         }
-        // The parents were done with their earlier steps.
-        for above in ancestors(&path).map(str::to_owned).collect::<Vec<_>>() {
+        self.reopen_above(&path)?;
+        Ok(path)
+    }
+
+    /// Reopens the subplans above a new step: they were done with their earlier steps.
+    pub(super) fn reopen_above(&mut self, path: &str) -> Result<(), PlanRule> {
+        for above in ancestors(path).map(str::to_owned).collect::<Vec<_>>() {
             let at = self.find(&above)?;
             if self.steps[at].state == StepState::Done {
                 self.steps[at].state = StepState::Pending;
             }
         }
-        Ok(path)
+        Ok(())
     }
 
     /// Returns the decision and all that depend on it, in order.
@@ -483,7 +500,7 @@ impl Plan {
 }
 
 /// Flattens each step, followed by those below it, which it no longer contains.
-fn flatten(prefix: &str, specs: &[StepSpec], out: &mut Vec<Step>) {
+pub(super) fn flatten(prefix: &str, specs: &[StepSpec], out: &mut Vec<Step>) {
     for spec in specs {
         let path = format!("{prefix}{}", spec.id);
         let alone = StepSpec { steps: Vec::new(), ..spec.clone() };

@@ -54,6 +54,8 @@ pub struct CreateOptions {
     pub urgency: Urgency,
     /// Whether it becomes a commit, too.
     pub git: GitCommit,
+    /// Warnings that are kept with it.
+    pub warnings: Vec<String>,
     /// Result where the position of the workspace holds the same state already.
     pub unchanged: Unchanged,
 }
@@ -93,6 +95,7 @@ impl Default for CreateOptions {
             urgency: Urgency::Ordinary,
             git: GitCommit::No,
             unchanged: Unchanged::Added,
+            warnings: Vec::new(),
         }
     }
 }
@@ -320,16 +323,14 @@ impl CheckpointManager {
         let coverage = covered_by(&members, subject);
         drop(members);
         let (mut not_in_git, mut warnings) = (Vec::new(), Vec::new());
-        match places.all.first().filter(|_| subject.alone().is_some()) {
-            Some(place) if options.git == GitCommit::Session => {
-                if config.session_commit {
+        if let (Some(place), Some(_)) = (places.all.first(), subject.alone()) {
+            match options.git {
+                GitCommit::Session if config.session_commit => {
                     warnings = self.commit_session(&place.workspace, &mut checkpoint, progress);
                 }
+                GitCommit::Session => {}
+                how => not_in_git = self.commit_to_git(&place.workspace, how, &mut checkpoint, progress),
             }
-            Some(place) => {
-                not_in_git = self.commit_to_git(&place.workspace, options.git, &mut checkpoint, progress);
-            }
-            None => {}
         }
         let (pruned, unchanged) = (Vec::new(), false);
         Ok(Created { checkpoint, coverage, pruned, warnings, not_in_git, recovered, unchanged })
@@ -473,6 +474,7 @@ impl CheckpointManager {
             options.session_id.as_ref().or(self.settings.session_id.as_ref()).map(|id| kept_form(id));
         checkpoint.source_tool.clone_from(&options.source_tool);
         (checkpoint.pinned, checkpoint.progress) = (options.pinned, options.progress);
+        checkpoint.warnings.clone_from(&options.warnings);
         Ok(checkpoint)
     }
 

@@ -6,7 +6,9 @@ use crate::parts::git::GitCapture;
 use crate::spelling::{nearest, printable};
 use safepoint_model::Span;
 use safepoint_model::checkpoint::Scope;
+use safepoint_model::plan::spec::Milestone;
 use safepoint_workspace::check_patterns;
+use std::collections::BTreeSet;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -24,11 +26,21 @@ const RETENTION_OF: [(Known, Scope); 3] = [
 const CAPTURE: Known = ("capture", &["excludes", "git"]);
 const STORE: Known = ("store", &["cap"]);
 const SESSIONS: Known = ("sessions", &["commit"]);
-const CHECKS: Known = ("checks", &["test", "test_timeout"]);
+const PLANS: Known = ("plans", &["milestones", "every", "every_steps"]);
+const CHECKS: Known = ("checks", &["test", "test_timeout", "before_create"]);
 
 /// Every key of `config.toml`.
-pub(super) const IN_HOME: &[Known] =
-    &[RETENTION, RETENTION_OF[0].0, RETENTION_OF[1].0, RETENTION_OF[2].0, STORE, CAPTURE, SESSIONS, CHECKS];
+pub(super) const IN_HOME: &[Known] = &[
+    RETENTION,
+    RETENTION_OF[0].0,
+    RETENTION_OF[1].0,
+    RETENTION_OF[2].0,
+    STORE,
+    CAPTURE,
+    SESSIONS,
+    PLANS,
+    CHECKS,
+];
 /// Every key of `.safepoint.toml`.
 pub(super) const IN_WORKSPACE: &[Known] = &[("label", &[]), RETENTION, CAPTURE];
 
@@ -36,9 +48,11 @@ pub(super) const IN_WORKSPACE: &[Known] = &[("label", &[]), RETENTION, CAPTURE];
 /// always will be.
 const HOME_ONLY: &[&str] = &[
     "sessions",
+    "plans",
     "checks",
     "test",
     "test_timeout",
+    "before_create",
     "store",
     "cap",
     "command",
@@ -62,7 +76,11 @@ pub(super) fn home(text: &str) -> Result<HomeConfig, ConfigError> {
             "capture.excludes" => config.excludes = key.patterns()?,
             "capture.git" => config.git = Some(key.git()?),
             "sessions.commit" => config.session_commit = Some(key.truth()?),
+            "plans.milestones" => config.milestones = Some(key.milestones()?),
+            "plans.every" => config.every = Some(key.some_time()?),
+            "plans.every_steps" => config.every_steps = Some(key.some_number()?),
             "checks.test" => config.test = Some(key.command()?),
+            "checks.before_create" => config.test_before_create = Some(key.truth()?),
             "checks.test_timeout" => config.test_timeout = Some(key.some_time()?),
             path => {
                 let section = path.split('.').next().unwrap_or(path);
@@ -258,6 +276,29 @@ impl Key<'_, '_> {
                 .map_err(|_| self.wrong_value("a number from 0 to 18446744073709551615 is expected")),
             _ => Err(self.wrong_type(&self.value, "a whole number")),
         }
+    }
+
+    fn some_number(&self) -> Result<u64, ConfigError> {
+        match self.number()? {
+            0 => Err(self.wrong_value("it is at least 1")),
+            number => Ok(number),
+        }
+    }
+
+    fn milestones(&self) -> Result<BTreeSet<Milestone>, ConfigError> {
+        let expected = "a list of moments, such as [\"before_step\"]";
+        let DeValue::Array(items) = self.value.get_ref() else {
+            return Err(self.wrong_type(&self.value, expected));
+        };
+        let mut found = BTreeSet::new();
+        for item in items {
+            let DeValue::String(word) = item.get_ref() else { return Err(self.wrong_type(item, expected)) };
+            let refuse = |error: safepoint_model::ModelError| {
+                self.wrong_value_at(item.span().start, printable(&error.to_string()))
+            };
+            found.insert(word.parse::<Milestone>().map_err(refuse)?);
+        }
+        Ok(found)
     }
 
     fn time(&self) -> Result<Span, ConfigError> {

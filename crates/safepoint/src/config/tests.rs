@@ -53,6 +53,7 @@ fn every_key_of_the_home_is_read() {
             git: None,
             test: Some("cargo test".to_owned()),
             test_timeout: Some(Span::from_seconds(90)),
+            ..HomeConfig::default()
         }
     );
     assert_eq!(home("store.cap = 1_000").unwrap().cap_bytes, Some(1_000));

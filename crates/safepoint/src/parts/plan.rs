@@ -62,6 +62,13 @@ impl Part for PlanPart<'_> {
         checkpoint.sandbox_ref = plan.sandbox.id.clone();
         checkpoint.step_index = Some(plan.step_index());
         (checkpoint.state_hash, checkpoint.state_snapshot) = (state, state);
+        checkpoint.decision_id = plan.decisions.last().map(|decision| decision.id.clone());
+        checkpoint.phase = checkpoint.phase.or_else(|| plan.phase());
+        let progress = &mut checkpoint.progress;
+        if (progress.tasks_completed, progress.decisions_made) == (0, 0) {
+            progress.tasks_completed = plan.step_index();
+            progress.decisions_made = plan.decisions.len() as u64;
+        }
     }
 
     /// A plan that changed since is another state than the one that was kept.
@@ -150,7 +157,7 @@ impl Prepared for PlanRollback {
         });
         transaction.note_plan(id, "rolled_back", &body, self.at)?;
         match &self.correction {
-            Some(correction) => correction.note(transaction, id, self.to, self.at),
+            Some(correction) => correction.note(transaction, (id, self.rollback), self.to, self.at),
             None => Ok(()),
         }
     }

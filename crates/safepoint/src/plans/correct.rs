@@ -1,16 +1,19 @@
-//! CORRECT: back to the last clean checkpoint of a plan, or to before a decision; or one more step for what is wrong.
+//! CORRECT: back to the last clean checkpoint of a plan, or to before a decision; or on from here with another step or command.
 //!
 //! Going back is the rollback of plan and files, and nothing else; what a correction adds to it is in the same commit.
 
-use crate::rollback::{Request, RollbackOptions, RolledBack};
+use crate::rollback::{DryRun, Request, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanNote, PlanRecord, Transaction};
-use safepoint_model::plan::clean::{Candidate, Event, NoneClean, first_unresolved, last_clean};
+use safepoint_model::plan::clean::{
+    Candidate, Event, NoneClean, first_unresolved, is_on_the_way, last_clean,
+};
+use safepoint_model::plan::mend::{StepEdit, StepPlace};
 use safepoint_model::plan::spec::StepSpec;
-use safepoint_model::plan::state::{Decision, Plan, StepState};
+use safepoint_model::plan::state::{Decision, Happening, Plan, PlanRule, StepState};
 use safepoint_model::rollback::Verb;
 use safepoint_model::session::SessionCount;
-use safepoint_model::{CheckpointId, Progress, Timestamp};
+use safepoint_model::{CheckpointId, Progress, RollbackId, Timestamp};
 use safepoint_store::Depth;
 use serde_json::{Value, json};
 
@@ -21,6 +24,97 @@ pub struct Revert {
     pub decision: Option<String>,
     /// What to bear in mind the next time, kept as a decision.
     pub guidance: Option<String>,
+}
+
+/// A correction that goes on from the current state.
+#[derive(Debug, Clone)]
+pub enum Fix {
+    /// One more step; before the step that is wrong where no place is given.
+    Append {
+        /// The step.
+        spec: StepSpec,
+        /// Its place.
+        place: Option<StepPlace>,
+    },
+    /// Another command for a step that did not end well.
+    Retry {
+        /// The step; the one that is wrong where none is given.
+        step: Option<String>,
+        /// The command.
+        run: String,
+    },
+    /// A step that did not end well is left out.
+    Skip {
+        /// The step; the one that is wrong where none is given.
+        step: Option<String>,
+        /// Why.
+        reason: String,
+    },
+    /// Another title, command or check for a step that did not end well.
+    Edit {
+        /// The step; the one that is wrong where none is given.
+        step: Option<String>,
+        /// What changes.
+        edit: StepEdit,
+    },
+}
+
+impl Fix {
+    /// Its name.
+    pub fn mode(&self) -> &'static str {
+        match self {
+            Fix::Append { .. } => "append",
+            Fix::Retry { .. } => "retry",
+            Fix::Skip { .. } => "skip",
+            Fix::Edit { .. } => "edit",
+        }
+    }
+
+    /// Makes the correction. Returns the path of the step.
+    fn apply(&self, plan: &mut Plan, now: Timestamp) -> Result<(String, Vec<Happening>), Error> {
+        if plan.state.is_over() {
+            return Err(PlanRule::Over(plan.state).into());
+        }
+        let broken = plan.broken().map(str::to_owned);
+        let broken = broken.filter(|_| !plan.is_healthy());
+        let broken = broken.ok_or_else(|| Error::PlanHealthy { id: plan.id.clone() })?;
+        let chosen = |step: &Option<String>| step.clone().unwrap_or_else(|| broken.clone());
+        Ok(match self {
+            Fix::Append { spec, place } => {
+                let place = place.clone().unwrap_or(StepPlace::Before(broken));
+                (plan.insert(&place, spec)?, Vec::new())
+            }
+            Fix::Retry { step, run } => {
+                let (path, run) = (chosen(step), Some(run.clone()));
+                plan.edit(&path, &StepEdit { run, ..StepEdit::default() })?;
+                (path, Vec::new())
+            }
+            Fix::Edit { step, edit } => {
+                let path = chosen(step);
+                plan.edit(&path, edit)?;
+                (path, Vec::new())
+            }
+            Fix::Skip { step, reason } => {
+                let path = chosen(step);
+                let happened = plan.skip(&path, reason, now)?;
+                (path, happened)
+            }
+        })
+    }
+
+    /// Adds what it changed to its record.
+    fn note(&self, body: &mut Value) {
+        match self {
+            Fix::Append { .. } => {}
+            Fix::Retry { run, .. } => body["run"] = json!(run),
+            Fix::Skip { reason, .. } => body["reason"] = json!(reason),
+            Fix::Edit { edit, .. } => {
+                body["edit"] = json!({
+                    "title": edit.title, "run": edit.run, "verify": edit.verify, "undo": edit.undo,
+                });
+            }
+        }
+    }
 }
 
 /// A correction that was made, or would be.
@@ -34,7 +128,7 @@ pub struct Corrected {
     pub checkpoint: Option<CheckpointId>,
     /// The rollback.
     pub restored: Option<RolledBack>,
-    /// The step that was added.
+    /// The step that was added or changed.
     pub step: Option<String>,
 }
 
@@ -67,12 +161,13 @@ impl Correction {
     pub(crate) fn note(
         &self,
         transaction: &Transaction<'_>,
-        plan: &str,
+        (plan, rollback): (&str, RollbackId),
         to: CheckpointId,
         at: Timestamp,
     ) -> Result<(), Error> {
         let body = json!({
             "mode": "revert",
+            "rollback": rollback,
             "attempt": self.attempt,
             "checkpoint": to,
             "decision": self.decision,
@@ -139,15 +234,17 @@ impl CheckpointManager {
         is_whole: impl Fn(CheckpointId) -> Result<bool, E>,
     ) -> Result<Result<CheckpointId, E>, Error> {
         let plan = self.plan(id)?.plan;
+        let events = events(&self.catalog.plan_notes(id)?);
         let candidates: Vec<Candidate<CheckpointId>> = self
             .catalog
             .plan_checkpoints(id)?
             .into_iter()
+            .filter(|it| is_on_the_way(&events, it.version))
             .map(|it| Candidate { checkpoint: it.checkpoint, version: it.version, healthy: it.healthy })
             .collect();
         let is_done =
             |path: &str| plan.steps.iter().any(|step| step.path == path && step.state == StepState::Done);
-        let error = first_unresolved(&events(&self.catalog.plan_notes(id)?), is_done);
+        let error = first_unresolved(&events, is_done);
         Ok(last_clean(&candidates, error, is_whole))
     }
 
@@ -169,6 +266,27 @@ impl CheckpointManager {
         Err(Error::NoneClean { id: id.to_owned(), source: NoneClean::AllAfter })
     }
 
+    /// The checkpoint that a correction goes back to, and the decisions that stay although they are newer.
+    fn revert_to(
+        &self,
+        record: &PlanRecord,
+        revert: &Revert,
+    ) -> Result<(CheckpointId, Vec<Decision>), Error> {
+        let id = &record.plan.id;
+        crate::parts::plan::guard(record)?;
+        self.plan_workspace(record)?;
+        match &revert.decision {
+            None if record.plan.is_healthy() => Err(Error::PlanHealthy { id: id.clone() }),
+            None => Ok((self.last_clean(id)?, Vec::new())),
+            Some(decision) => {
+                let goes = record.plan.depending_on(decision)?;
+                let stays = |it: &&Decision| !goes.contains(&it.id);
+                let stay = record.plan.decisions.iter().filter(stays).cloned().collect();
+                Ok((self.before_decision(id, decision)?, stay))
+            }
+        }
+    }
+
     /// Goes back to the last clean checkpoint, or to before a decision, with everything that depends on it; the other decisions stay.
     ///
     /// # Errors
@@ -181,18 +299,12 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<Corrected, Error> {
         let record = self.plan(id)?;
-        crate::parts::plan::guard(&record)?;
-        self.plan_workspace(&record)?;
-        let attempt = attempts(&self.catalog.plan_notes(id)?) + 1;
-        let (to, stay) = match &revert.decision {
-            None => (self.last_clean(id)?, Vec::new()),
-            Some(decision) => {
-                let goes = record.plan.depending_on(decision)?;
-                let stays = |it: &&Decision| !goes.contains(&it.id);
-                let stay = record.plan.decisions.iter().filter(stays).cloned().collect();
-                (self.before_decision(id, decision)?, stay)
+        let (to, stay) = self.revert_to(&record, revert).inspect_err(|error| {
+            if options.dry_run == DryRun::No {
+                self.note_refused_correction(id, "revert", error);
             }
-        };
+        })?;
+        let attempt = attempts(&self.catalog.plan_notes(id)?) + 1;
         let guidance = revert.guidance.as_ref().map(|text| self.guidance(text));
         let correction = Correction { stay, guidance, attempt, decision: revert.decision.clone() };
         let workspace = self.place_of(&record)?;
@@ -202,36 +314,52 @@ impl CheckpointManager {
         Ok(Corrected { attempt, record, checkpoint: Some(to), restored: Some(restored), step: None })
     }
 
-    /// Adds a step for what is wrong, and changes nothing that is done.
+    /// Corrects a plan that is not healthy without going back, or shows it: nothing that is done changes.
     ///
     /// # Errors
-    /// When a step of the same path is there, or the plan is over.
-    pub fn correct_by_append(
+    /// [`Error::PlanHealthy`]; when there is no such step, the rules of a plan forbid it, or the plan is over.
+    pub fn correct_in_place(
         &self,
         id: &str,
-        spec: &StepSpec,
+        fix: &Fix,
         guidance: Option<&str>,
+        dry_run: DryRun,
     ) -> Result<Corrected, Error> {
         let _lock = self.hold_plan(id)?;
+        if dry_run == DryRun::Yes {
+            let mut record = self.plan(id)?;
+            let attempt = attempts(&self.catalog.plan_notes(id)?) + 1;
+            let step = Some(fix.apply(&mut record.plan, self.environment.now())?.0);
+            return Ok(Corrected { attempt, record, checkpoint: None, restored: None, step });
+        }
+        self.try_in_place(id, fix, guidance)
+            .inspect_err(|error| self.note_refused_correction(id, fix.mode(), error))
+    }
+
+    fn try_in_place(&self, id: &str, fix: &Fix, guidance: Option<&str>) -> Result<Corrected, Error> {
         let at = self.environment.now();
         let guidance = guidance.map(|text| self.guidance(text));
-        let (attempt, record, step) = self.catalog.write(|transaction| {
+        self.catalog.write(|transaction| {
             let mut record = transaction.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.to_owned() })?;
             let attempt = attempts(&transaction.plan_notes(id)?) + 1;
-            let step = record.plan.append(None, spec)?;
+            let (step, happened) = fix.apply(&mut record.plan, at)?;
             let said: Option<Value> = guidance.as_ref().map(|it| json!(it.choice));
             if let Some(decision) = guidance {
                 record.plan.decide(decision)?;
                 self.count(transaction, SessionCount::Decision, at)?;
             }
-            record.version =
-                transaction.save_plan(&record.plan, &format!("correction: step {step} added"), at)?;
+            let what = format!("correction: {} {step}", fix.mode());
+            record.version = transaction.save_plan(&record.plan, &what, at)?;
             record.updated_at = at;
-            let body = json!({ "mode": "append", "attempt": attempt, "step": step, "guidance": said });
+            let mut body = json!({
+                "mode": fix.mode(), "attempt": attempt, "step": step, "guidance": said,
+                "actor": self.environment.actor(),
+            });
+            fix.note(&mut body);
             transaction.note_plan(id, "correction", &body, at)?;
-            Ok::<_, Error>((attempt, record, step))
-        })?;
-        Ok(Corrected { attempt, record, checkpoint: None, restored: None, step: Some(step) })
+            self.count_steps(transaction, &happened, at)?;
+            Ok(Corrected { attempt, record, checkpoint: None, restored: None, step: Some(step) })
+        })
     }
 
     fn guidance(&self, text: &str) -> Decision {

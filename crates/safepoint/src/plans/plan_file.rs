@@ -46,6 +46,8 @@ pub struct PlanFile {
     pub spec: PlanSpec,
     /// How it was written.
     pub format: PlanFormat,
+    /// Whether it says when checkpoints are taken.
+    pub has_checkpoints: bool,
 }
 
 impl PlanFile {
@@ -67,7 +69,7 @@ impl PlanFile {
             PlanFormat::Json => json::parse(text)?,
         };
         let spec = reading::plan(text, format, &root)?;
-        Ok(PlanFile { spec, format })
+        Ok(PlanFile { spec, format, has_checkpoints: root.get(&["checkpoints"]).is_some() })
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod command;
 mod course;
+mod interrupted;
 
 use crate::checkpoint::create::Created;
 use crate::plans::guard::DeadRun;
@@ -14,7 +15,6 @@ use crate::{CheckpointManager, Error};
 use course::{Halt, Runner, Tally};
 use safepoint_catalog::PlanRecord;
 use safepoint_model::plan::run::{Run, RunOutcome};
-use safepoint_model::plan::spec::OnInterrupt;
 use safepoint_model::plan::state::{Plan, PlanRule, PlanState, Step, StepState};
 use safepoint_model::{CheckpointId, ObjectKind, ObjectSource, Progress};
 use std::panic::AssertUnwindSafe;
@@ -39,6 +39,8 @@ pub struct RunOptions {
     pub until: Option<String>,
     /// What becomes of interrupted steps; what each says itself where nothing is said.
     pub interrupted: Option<Interrupted>,
+    /// Whether a person can be asked: then [`Error::StepInterrupted`] comes before a check of the step.
+    pub can_ask: bool,
 }
 
 /// Something that happens in a run.
@@ -187,11 +189,17 @@ impl CheckpointManager {
         let place = self.plan_workspace(&record)?;
         let mut tally =
             Tally { report: report(record, RunOutcome::Broken), looked: Instant::now(), low_on_disk: false };
-        if let Some(failed) = self.answer_interrupted(id, options, progress, &mut tally)? {
+        if let Some(failed) = self.answer_interrupted(id, options, (observer, progress), &mut tally)? {
             tally.report.step = Some(failed.0);
             tally.report.error = Some(failed.1);
             tally.report.outcome = RunOutcome::Failed;
             tally.report.record = self.plan(id)?;
+            return Ok(tally.report);
+        }
+        let record = self.plan(id)?;
+        if record.plan.state == PlanState::Done {
+            // The step that was interrupted was the last one.
+            (tally.report.outcome, tally.report.record) = (RunOutcome::Done, record);
             return Ok(tally.report);
         }
         let run = Run {
@@ -241,53 +249,5 @@ impl CheckpointManager {
         }
         let now = self.environment.now();
         self.change_plan(id, "nobody runs it", |plan| Ok(plan.interrupt(now))).map(drop)
-    }
-
-    /// What becomes of steps that were under way when a runner died. Says which of them failed, and how.
-    fn answer_interrupted(
-        &self,
-        id: &str,
-        options: &RunOptions,
-        progress: &dyn Progress,
-        tally: &mut Tally,
-    ) -> Result<Option<(String, String)>, Error> {
-        let plan = self.plan(id)?.plan;
-        let interrupted: Vec<_> = plan
-            .steps
-            .iter()
-            .filter(|step| step.state == StepState::Interrupted && step.spec.run.is_some())
-            .map(|step| {
-                let said = match step.spec.on_interrupt {
-                    OnInterrupt::Rerun => Some(Interrupted::Rerun),
-                    OnInterrupt::Fail => Some(Interrupted::Fail),
-                    OnInterrupt::Ask => None,
-                };
-                (step.path.clone(), options.interrupted.or(said))
-            })
-            .collect();
-        let asked: Vec<String> =
-            interrupted.iter().filter(|(_, said)| said.is_none()).map(|(path, _)| path.clone()).collect();
-        if !asked.is_empty() {
-            return Err(Error::StepInterrupted { id: id.to_owned(), steps: asked });
-        }
-        let mut failed = None;
-        for (path, said) in interrupted {
-            match said {
-                Some(Interrupted::Done) => {
-                    let now = self.environment.now();
-                    let what = format!("step {path} had been done");
-                    self.move_plan(id, &what, |plan| plan.finish_unverified(&path, None, now))?;
-                    tally.report.done.push(path);
-                }
-                Some(Interrupted::Fail) => {
-                    let error = "it was interrupted".to_owned();
-                    let moved = self.fail_step_by(id, &path, &error, None, progress)?;
-                    tally.report.checkpoints.extend(moved.checkpoints.iter().map(|it| it.checkpoint.id));
-                    failed.get_or_insert((path, error));
-                }
-                _ => {}
-            }
-        }
-        Ok(failed)
     }
 }

@@ -111,15 +111,27 @@ impl CheckpointManager {
             Err(Error::SandboxMissing { id, path }) if missing == Missing::MadeAgain => {
                 let failed = |source| Error::Home { path: path.clone(), source };
                 self.home.make_empty_sandbox(&id, &path).map_err(failed)?;
+                self.copy_git_folder(record, &path)?;
                 Ok(true)
             }
             other => other.map(|_| false),
         }
     }
 
-    /// Takes an empty folder away that was made for a rollback which was refused then.
+    /// Copies the project's `.git` into a sandbox that is made again: checkpoints do not hold it.
+    fn copy_git_folder(&self, record: &PlanRecord, sandbox: &Path) -> Result<(), Error> {
+        let git = self.workspace(record.workspace_id)?.root_path().join(".git");
+        if !git.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+            return Ok(());
+        }
+        copy_tree(&Root::open(&git)?, &sandbox.join(".git"), &[], &crate::Silent)?;
+        Ok(())
+    }
+
+    /// Removes a folder that was made for a rollback which was refused then.
     pub(crate) fn unmend_sandbox(&self, record: &PlanRecord) {
         if let Ok(Some(sandbox)) = self.sandbox(record) {
+            let _ = remove_tree(&sandbox.path.join(".git"));
             Home::drop_empty(&sandbox.path);
         }
     }

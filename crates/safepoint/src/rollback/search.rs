@@ -53,6 +53,8 @@ pub struct Until {
     pub search: Search,
     /// Place in which they are tried.
     pub place: TryIn,
+    /// Only checkpoints of this plan are candidates.
+    pub plan: Option<String>,
 }
 
 /// Result of a search.
@@ -127,7 +129,7 @@ impl CheckpointManager {
         watch: &mut SearchWatch<'_>,
         progress: &dyn Progress,
     ) -> Result<Progressed, Error> {
-        let candidates = self.candidates(here, until.from)?;
+        let candidates = self.candidates(here, until)?;
         let options = RollbackOptions { strategy: Some(Strategy::Progressive), ..options.clone() };
         let mut result = Progressed {
             restored: None,
@@ -156,10 +158,14 @@ impl CheckpointManager {
     }
 
     /// The checkpoints that a search goes over, newest first.
-    fn candidates(&self, here: &Workspace, from: Option<CheckpointId>) -> Result<Vec<Checkpoint>, Error> {
+    fn candidates(&self, here: &Workspace, until: &Until) -> Result<Vec<Checkpoint>, Error> {
+        let from = until.from;
         let first = from.map(|id| self.catalog.checkpoint(id)).transpose()?.flatten();
         let mut candidates = match first.as_ref().filter(|first| is_together(first)) {
-            None => self.list(&Filter { workspace: Some(here.id), ..Filter::default() })?,
+            None => {
+                let plan_id = until.plan.clone();
+                self.list(&Filter { workspace: Some(here.id), plan_id, ..Filter::default() })?
+            }
             Some(first) => {
                 let mut all = self.list(&Filter { scope: Some(first.scope), ..Filter::default() })?;
                 let agents = |checkpoint: &Checkpoint| -> Vec<String> {

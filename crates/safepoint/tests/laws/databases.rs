@@ -674,6 +674,7 @@ fn a_copy_in_which_candidates_are_tried_holds_live_databases_whole() {
                 from: None,
                 search: Search::Stepwise,
                 place: TryIn::Copy,
+                plan: None,
             };
             let options = RollbackOptions::default();
             let found = unwatched(|watch| {

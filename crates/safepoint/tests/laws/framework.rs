@@ -533,7 +533,7 @@ fn everything_goes_back_step_by_step_to_the_newest_good_state() {
     }
     let newest = all.last().unwrap();
     let go = |command: &str, (search, place)| {
-        let until = Until { command: command.to_owned(), from: Some(newest.id), search, place };
+        let until = Until { command: command.to_owned(), from: Some(newest.id), search, place, plan: None };
         let options = RollbackOptions::default();
         unwatched(|watch| manager.rollback_until(&world.bench.workspace, &until, &options, watch, &Silent))
     };
@@ -566,7 +566,7 @@ fn everything_goes_back_step_by_step_to_the_newest_good_state() {
     // Those of one agent are a row of their own.
     let agent = world.create(&Subject::Agent("claude".to_owned())).checkpoint;
     let (command, search) = ("false".to_owned(), Search::Stepwise);
-    let until = Until { command, from: Some(agent.id), search, place: TryIn::Copy };
+    let until = Until { command, from: Some(agent.id), search, place: TryIn::Copy, plan: None };
     let options = RollbackOptions::default();
     let here = &world.bench.workspace;
     let none = unwatched(|watch| manager.rollback_until(here, &until, &options, watch, &Silent).unwrap());
@@ -599,7 +599,7 @@ fn a_probe_sees_every_folder_as_it_was_and_leaves_none_changed() {
             seen.display()
         );
         let (from, search) = (Some(newest.id), Search::Stepwise);
-        let until = Until { command, from, search, place };
+        let until = Until { command, from, search, place, plan: None };
         let options = RollbackOptions::default();
         let here = &world.bench.workspace;
         let none = unwatched(|watch| manager.rollback_until(here, &until, &options, watch, &Silent).unwrap());

@@ -55,6 +55,7 @@ fn a_rollback_under_a_running_plan_is_refused_whatever_the_checkpoint_holds() {
             from: Some(before.id),
             search: Search::Stepwise,
             place: TryIn::Workspace,
+            plan: None,
         };
         let found = unwatched(|watch| {
             bench.manager.rollback_until(&bench.workspace, &until, &options, watch, &Silent)

@@ -2,11 +2,12 @@
 
 use crate::bench::{Bench, assert_same};
 use safepoint::model::checkpoint::PartKind;
+use safepoint::model::plan::mend::StepPlace;
 use safepoint::model::plan::spec::{Milestone, Milestones, PlanSpec, StepSpec};
 use safepoint::model::plan::state::{PlanState, StepState};
 use safepoint::model::{CheckpointId, Span};
 use safepoint::{
-    CreateOptions, Depth, DryRun, Error, NewDecision, PlanRecord, Revert, RollbackOptions, Silent,
+    CreateOptions, Depth, DryRun, Error, Fix, NewDecision, PlanRecord, Revert, RollbackOptions, Silent,
     Thoroughness,
 };
 use serde_json::json;
@@ -337,16 +338,25 @@ fn correct_by_append_adds_a_step_and_changes_nothing_that_is_done() {
     let bench = Bench::new();
     bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
     run(&bench, "migrate");
+    let spec = StepSpec { run: Some("make fix".to_owned()), ..StepSpec::new("fix") };
+    let fix = Fix::Append { spec, place: None };
+    let correct = |fix: &Fix| bench.manager.correct_in_place("work", fix, Some("because"), DryRun::No);
+    assert!(matches!(correct(&fix), Err(Error::PlanHealthy { .. })));
+    fail(&bench, "api/handlers");
     let before = now(&bench).plan;
-    let fix = StepSpec { run: Some("make fix".to_owned()), ..StepSpec::new("fix") };
-    let corrected = bench.manager.correct_by_append("work", &fix, Some("because")).unwrap();
-    assert_eq!((corrected.attempt, corrected.step.as_deref()), (1, Some("fix")));
+    let shown = bench.manager.correct_in_place("work", &fix, None, DryRun::Yes).unwrap();
+    assert_eq!((shown.step.as_deref(), &now(&bench).plan), (Some("api/fix"), &before));
+    let corrected = correct(&fix).unwrap();
+    assert_eq!((corrected.attempt, corrected.step.as_deref()), (1, Some("api/fix")));
     let after = now(&bench).plan;
-    assert_eq!(after.steps[..before.steps.len()], before.steps[..]);
-    assert_eq!(after.steps.last().unwrap().path, "fix");
+    let kept: Vec<_> = after.steps.iter().filter(|step| step.path != "api/fix").cloned().collect();
+    assert_eq!(kept, before.steps);
+    assert_eq!(after.next(), ["api/fix"]);
     assert_eq!(after.decisions[0].choice, "because");
-    assert!(bench.manager.correct_by_append("work", &fix, None).is_err());
-    assert_eq!(bench.manager.correct_by_append("work", &StepSpec::new("more"), None).unwrap().attempt, 2);
+    assert!(correct(&fix).is_err());
+    let last = StepPlace::After("ship".to_owned());
+    let more = Fix::Append { spec: StepSpec::new("more"), place: Some(last) };
+    assert_eq!(correct(&more).map(|done| (done.attempt, done.step)).unwrap(), (2, Some("more".to_owned())));
 }
 
 #[test]

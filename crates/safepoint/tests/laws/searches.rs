@@ -15,7 +15,7 @@ use std::path::PathBuf;
 const BOTH: [Search; 2] = [Search::Stepwise, Search::Bisect];
 
 fn until(command: &str, search: Search) -> Until {
-    Until { command: command.to_owned(), from: None, search, place: TryIn::Copy }
+    Until { command: command.to_owned(), from: None, search, place: TryIn::Copy, plan: None }
 }
 
 fn search(bench: &Bench, until: &Until) -> Progressed {

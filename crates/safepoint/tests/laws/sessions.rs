@@ -7,7 +7,7 @@ use safepoint::model::id::SessionId;
 use safepoint::model::plan::spec::StepSpec;
 use safepoint::model::session::{Session, SessionChange, SessionRule, SessionStatus, Statistics};
 use safepoint::{
-    CreateOptions, DryRun, Error, Failure, Filter, Interrupted, NewDecision, NewSession, Revert, RoleFilter,
+    CreateOptions, DryRun, Error, Failure, Filter, Fix, Interrupted, NewDecision, NewSession, Revert,
     RollbackOptions, RunOptions, Settings, Silent,
 };
 use serde_json::json;
@@ -191,11 +191,23 @@ fn steps_and_decisions_count_when_a_plan_is_driven_from_outside() {
     assert_eq!(counted(&bench), expected);
     // What is taken back was done all the same.
     bench.manager.rollback_plan("work", before.checkpoint.id, &RollbackOptions::default(), &Silent).unwrap();
+    bench.manager.start_step("work", "a", &Silent).unwrap();
+    bench.manager.fail_step("work", "a", "no", &Silent).unwrap();
     let revert = Revert { guidance: Some("mind the lock".into()), ..Revert::default() };
     bench.manager.correct_by_revert("work", &revert, &RollbackOptions::default(), &Silent).unwrap();
-    bench.manager.correct_by_append("work", &StepSpec::new("d"), Some("and this")).unwrap();
-    bench.manager.correct_by_append("work", &StepSpec::new("e"), None).unwrap();
-    let expected = Statistics { decisions_made: 3, checkpoints_created: 3, error_recoveries: 2, ..expected };
+    bench.manager.start_step("work", "a", &Silent).unwrap();
+    bench.manager.fail_step("work", "a", "no", &Silent).unwrap();
+    let fix = Fix::Append { spec: StepSpec::new("d"), place: None };
+    bench.manager.correct_in_place("work", &fix, Some("and this"), DryRun::No).unwrap();
+    let skip = Fix::Skip { step: None, reason: "not needed".into() };
+    bench.manager.correct_in_place("work", &skip, None, DryRun::No).unwrap();
+    let expected = Statistics {
+        tasks_completed: 3,
+        tasks_failed: 3,
+        decisions_made: 3,
+        checkpoints_created: 3,
+        error_recoveries: 2,
+    };
     assert_eq!(counted(&bench), expected);
 }
 
@@ -238,8 +250,8 @@ fn a_log_holds_the_checkpoints_of_the_session_and_sums_over_them() {
     bench.rollback(first);
     let log = bench.manager.export_session(id()).unwrap();
     let ids: Vec<_> = log.checkpoints.iter().map(|checkpoint| checkpoint.id).collect();
-    assert_eq!((ids.len(), &ids[1..]), (3, &[second, first][..]), "the safety checkpoint is the newest");
-    let filter = Filter { session_id: Some(id().to_uuid()), role: RoleFilter::Any, ..Filter::default() };
+    assert_eq!((ids, log.summary.safety_checkpoints), (vec![second, first], 1));
+    let filter = Filter { session_id: Some(id().to_uuid()), ..Filter::default() };
     assert_eq!(log.summary, bench.manager.summary(&filter).unwrap());
     assert_eq!(log.summary.checkpoints_used_for_rollback, 1);
     assert_eq!(log.session, bench.manager.session(id()).unwrap());

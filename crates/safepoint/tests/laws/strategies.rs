@@ -107,7 +107,7 @@ fn history(good: usize) -> (Bench, Vec<Checkpoint>) {
 
 fn until(bench: &Bench, search: Search, from: Option<CheckpointId>) -> Progressed {
     let command = "echo x >> tried; grep -q good state".to_owned();
-    let until = Until { command, from, search, place: TryIn::Copy };
+    let until = Until { command, from, search, place: TryIn::Copy, plan: None };
     let options = RollbackOptions::default();
     unwatched(|watch| {
         bench.manager.rollback_until(&bench.workspace, &until, &options, watch, &Silent).unwrap()
@@ -156,6 +156,7 @@ fn a_progressive_rollback_that_finds_nothing_leaves_everything_as_it_was() {
         from: Some(CheckpointId::from_bits(1)),
         search: Search::Stepwise,
         place: TryIn::Copy,
+        plan: None,
     };
     let options = RollbackOptions::default();
     let error = unwatched(|watch| {
@@ -177,7 +178,7 @@ fn who_stops_a_progressive_rollback_has_everything_as_it_was() {
         let before = bench.image();
         let stopped = Stopped(AtomicBool::new(false));
         let command = "echo x > state; echo y > new; echo begun; sleep 60".to_owned();
-        let wanted = Until { command, from: Some(made[5].id), search: Search::Stepwise, place };
+        let wanted = Until { command, from: Some(made[5].id), search: Search::Stepwise, place, plan: None };
         let options = RollbackOptions::default();
         let mut watch = SearchWatch {
             printed: &mut |_: &[u8]| stopped.0.store(true, Ordering::SeqCst),

@@ -303,6 +303,7 @@ impl Run {
             from: self.bench.manager.list_ids(&filter).unwrap().first().copied(),
             search: Search::Stepwise,
             place: TryIn::Copy,
+            plan: None,
         };
         let manager = &self.bench.manager;
         let newest = manager.list(&filter).unwrap().into_iter().find_map(|checkpoint| {
@@ -326,7 +327,7 @@ impl Run {
         let _ = fs::remove_file(&seen);
         let command = format!("test -e {0} || {{ touch {0}; false; }}", seen.display());
         let (search, place) = (Search::Stepwise, TryIn::Copy);
-        let until = Until { command, from: Some(kept.id), search, place };
+        let until = Until { command, from: Some(kept.id), search, place, plan: None };
         let options = RollbackOptions::default();
         let here = &self.workspaces[0];
         let found =

@@ -152,9 +152,9 @@ impl Story<'_> {
             run: Some("echo 'See NEWS.md.' >> README.md".to_owned()),
             ..StepSpec::new("tell-the-readers")
         };
-        self.manager.correct_by_append("discount", &step, None)?;
+        self.manager.append_step("discount", None, &step)?;
         self.step(
-            "safepoint plan correct discount --mode append --step ...",
+            "safepoint plan step add discount tell-the-readers ...",
             &["the rules are written by hand, and a step is added: tell-the-readers".to_owned()],
         );
         self.drive("resume", CheckpointManager::resume_plan, None, RunOutcome::Done)?;
@@ -164,7 +164,7 @@ impl Story<'_> {
     /// Runs the plan as far as it goes, which is known beforehand.
     fn drive(&self, name: &str, verb: Verb, until: Option<&str>, wanted: RunOutcome) -> Result<(), Problem> {
         self.begin();
-        let options = RunOptions { until: until.map(str::to_owned), interrupted: None };
+        let options = RunOptions { until: until.map(str::to_owned), ..RunOptions::default() };
         let report = verb(&self.manager, "discount", &options, &Unseen, &Silent)?;
         if report.outcome != wanted {
             return Err(Problem::internal(format!("the demo's plan ended as {}", report.outcome)));

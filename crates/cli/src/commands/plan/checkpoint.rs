@@ -41,8 +41,9 @@ fn create(context: &Context, args: &CheckpointCreateArgs) -> Result<Reply, Probl
         .checkpoint_plan(&args.plan.plan, &options, &context.progress)
         .map_err(|error| opened.explain(context, error))?;
     tell(&context.out, &created);
+    let fields = json::checkpoint_with_coverage(&created.checkpoint, &created.coverage);
     let data = json!({
-        "checkpoint": json::checkpoint_with_coverage(&created.checkpoint, &created.coverage),
+        "checkpoint": json::with_state(fields, &opened.manager, &created.checkpoint),
         "pruned": created.pruned,
     });
     let exit = if is_whole(&created.coverage) { exit::DONE } else { exit::IN_PART };
@@ -161,6 +162,7 @@ fn show(context: &Context, args: &CheckpointShowArgs) -> Result<Reply, Problem> 
     out.line(format!("The plan was {}", plan.state));
     super::look::steps(out, &plan);
     let shown = json::checkpoint_with_coverage(&checkpoint, &coverage);
+    let shown = json::with_state(shown, &opened.manager, &checkpoint);
     Ok(Reply::done(json!({ "checkpoint": shown, "state": plan })))
 }
 

@@ -1,4 +1,4 @@
-//! `plan correct`: back to the last clean checkpoint or to before a decision, or one more step for what is wrong.
+//! `plan correct`: back to the last clean checkpoint or to before a decision, or on from here with another step or command.
 
 use super::{Opened, keeps_the_rules};
 use crate::args::plan::{CorrectArgs, CorrectMode};
@@ -6,10 +6,12 @@ use crate::commands::Context;
 use crate::commands::rollback::{plain_options, shape, tell};
 use crate::problem::Problem;
 use crate::render::output::Reply;
+use crate::render::terminal::printable;
 use crate::signals;
+use safepoint::model::plan::mend::{StepEdit, StepPlace};
 use safepoint::model::plan::spec::{PlanSpec, StepSpec};
 use safepoint::model::plan::state::{Plan, PlanState};
-use safepoint::{Corrected, DryRun, Revert};
+use safepoint::{Corrected, DryRun, Fix, Revert};
 use serde_json::{Value, json};
 
 /// An id of a step has at most so many letters.
@@ -19,7 +21,7 @@ pub(crate) fn run(context: &Context, args: &CorrectArgs) -> Result<Reply, Proble
     let opened = Opened::new(context, &args.plan.plan)?;
     match args.mode {
         CorrectMode::Revert => revert(context, args, opened),
-        CorrectMode::Append => append(context, args, opened),
+        _ => fix(context, args, opened),
     }
 }
 
@@ -56,49 +58,128 @@ fn revert(context: &Context, args: &CorrectArgs, mut opened: Opened) -> Result<R
     Ok(Reply::rolled_back(json!({ "plan": opened.json(), "correction": correction, "rollback": rollback })))
 }
 
-fn append(context: &Context, args: &CorrectArgs, mut opened: Opened) -> Result<Reply, Problem> {
-    let Some(title) = &args.step else {
-        return Err(Problem::usage("--mode append needs a step", "Name it: --step TITLE --run CMD"));
+/// A correction that goes on from the current state.
+fn fix(context: &Context, args: &CorrectArgs, mut opened: Opened) -> Result<Reply, Problem> {
+    let fix = chosen(args, &opened.record.plan)?;
+    let dry_run = if args.dry_run { DryRun::Yes } else { DryRun::No };
+    let id = &args.plan.plan;
+    let corrected = opened
+        .manager
+        .correct_in_place(id, &fix, args.guidance.as_deref(), dry_run)
+        .map_err(|error| opened.explain(context, error))?;
+    let path = corrected.step.as_deref().unwrap_or_default();
+    let name = context.out.colours.bold(printable(path));
+    let (would, did) = match fix {
+        Fix::Append { .. } => ("add", "added"),
+        Fix::Retry { .. } => ("give another command to", "gave another command to"),
+        Fix::Skip { .. } => ("skip", "skipped"),
+        Fix::Edit { .. } => ("change", "changed"),
     };
+    let mut correction = shape_correction(args, &corrected);
+    match dry_run {
+        DryRun::Yes => {
+            context.out.remark(format!("Would {would} step {name}. Nothing was changed."));
+            correction["attempt"] = Value::Null;
+        }
+        DryRun::No => {
+            context.out.remark(format!("Correction {}: {did} step {name}", corrected.attempt));
+            context.out.remark(format!("It goes on with: safepoint plan resume {id}"));
+            opened.renew(corrected.record.clone())?;
+        }
+    }
+    Ok(Reply::done(json!({ "plan": opened.json(), "correction": correction, "rollback": null })))
+}
+
+fn wrong(what: &str, hint: &str) -> Problem {
+    Problem::usage(what, hint)
+}
+
+/// What the flags ask for.
+fn chosen(args: &CorrectArgs, plan: &Plan) -> Result<Fix, Problem> {
     if args.decision.is_some() {
-        return Err(Problem::usage(
-            "--decision goes back, and --mode append changes nothing that is done",
+        return Err(wrong(
+            "--decision goes with --mode revert",
             "Use --mode revert to go back to before a decision.",
         ));
     }
+    let appends = args.mode == CorrectMode::Append;
+    if !appends && (args.before.is_some() || args.after.is_some()) {
+        return Err(wrong("--before and --after place a new step", "Use --mode append to add a step."));
+    }
+    if appends && args.at.is_some() {
+        return Err(wrong(
+            "--at chooses a step that is there",
+            "Place the new step with --before or --after.",
+        ));
+    }
+    if args.reason.is_some() && args.mode != CorrectMode::Skip {
+        return Err(wrong("--reason goes with --mode skip", "Use --guidance TEXT to record a decision."));
+    }
+    let step = args.at.clone();
+    let edit = StepEdit {
+        title: args.step.clone(),
+        run: args.run.clone(),
+        verify: args.verify.clone(),
+        undo: args.undo.clone(),
+    };
+    match args.mode {
+        CorrectMode::Append => Ok(Fix::Append { spec: new_step(args, plan)?, place: place(args) }),
+        CorrectMode::Skip if edit != StepEdit::default() => {
+            Err(wrong("a step that is skipped runs nothing", "Use --mode edit to change it."))
+        }
+        CorrectMode::Skip => match &args.reason {
+            Some(reason) if !reason.trim().is_empty() => Ok(Fix::Skip { step, reason: reason.clone() }),
+            _ => Err(wrong("--mode skip needs a reason", "Give it: --reason TEXT")),
+        },
+        CorrectMode::Retry => match &args.run {
+            Some(run) if !run.trim().is_empty() => Ok(Fix::Retry { step, run: run.clone() }),
+            _ => Err(wrong("--mode retry needs a command", "Give it: --run CMD")),
+        },
+        CorrectMode::Edit | CorrectMode::Revert => match edit == StepEdit::default() {
+            true => {
+                Err(wrong("--mode edit needs a change", "Give one: --run CMD, --verify CMD or --step TITLE"))
+            }
+            false => Ok(Fix::Edit { step, edit }),
+        },
+    }
+}
+
+fn place(args: &CorrectArgs) -> Option<StepPlace> {
+    let before = args.before.clone().map(StepPlace::Before);
+    before.or_else(|| args.after.clone().map(StepPlace::After))
+}
+
+fn new_step(args: &CorrectArgs, plan: &Plan) -> Result<StepSpec, Problem> {
+    let Some(title) = &args.step else {
+        return Err(wrong("--mode append needs a step", "Name it: --step TITLE --run CMD"));
+    };
     let step = StepSpec {
         title: Some(title.clone()),
         run: args.run.clone(),
-        ..StepSpec::new(new_id(&opened.record.plan, title))
+        verify: args.verify.clone(),
+        undo: args.undo.clone(),
+        ..StepSpec::new(new_id(plan, title))
     };
     let spec = PlanSpec { steps: vec![step.clone()], ..PlanSpec::new("any") };
     keeps_the_rules(&spec, "docs/plan-files.md lists the rules.")?;
-    if args.dry_run {
-        // The rules are asked on a copy.
-        let path = opened.record.plan.append(None, &step).map_err(safepoint::Error::from)?;
-        context.out.remark(format!("Would add step {path}. Nothing was changed."));
-        let correction = json!({ "mode": "append", "attempt": null, "checkpoint": null, "step": path, "decision": null, "guidance": args.guidance });
-        opened = Opened::new(context, &args.plan.plan)?;
-        return Ok(Reply::done(json!({ "plan": opened.json(), "correction": correction, "rollback": null })));
-    }
-    let corrected = opened.manager.correct_by_append(&args.plan.plan, &step, args.guidance.as_deref())?;
-    if let Some(path) = &corrected.step {
-        let attempt = corrected.attempt;
-        context.out.remark(format!("Correction {attempt}: added step {}", context.out.colours.bold(path)));
-    }
-    opened.renew(corrected.record.clone())?;
-    let correction = shape_correction(args, &corrected);
-    Ok(Reply::done(json!({ "plan": opened.json(), "correction": correction, "rollback": null })))
+    Ok(step)
 }
 
 fn shape_correction(args: &CorrectArgs, corrected: &Corrected) -> Value {
     json!({
-        "mode": if args.mode == CorrectMode::Revert { "revert" } else { "append" },
+        "mode": match args.mode {
+            CorrectMode::Revert => "revert",
+            CorrectMode::Append => "append",
+            CorrectMode::Retry => "retry",
+            CorrectMode::Skip => "skip",
+            CorrectMode::Edit => "edit",
+        },
         "attempt": corrected.attempt,
         "checkpoint": corrected.checkpoint,
         "step": corrected.step,
         "decision": args.decision,
         "guidance": args.guidance,
+        "reason": args.reason,
     })
 }
 
@@ -117,7 +198,9 @@ fn new_id(plan: &Plan, title: &str) -> String {
         "" => "correction",
         id => id,
     };
-    let is_free = |id: &String| plan.find(id).is_err();
+    // The last part of every path counts: a correction may come anywhere.
+    let taken = |id: &str| plan.steps.iter().any(|step| step.path.rsplit('/').next() == Some(id));
+    let is_free = |id: &String| !taken(id);
     let numbered = (2..).map(|number: u32| format!("{id}-{number}"));
     std::iter::once(id.to_owned()).chain(numbered).find(is_free).unwrap_or_else(|| id.to_owned())
 }

@@ -158,10 +158,16 @@ fn told(note: &PlanNote) -> String {
             format!("a step rolled the files back to checkpoint {}", text("checkpoint"))
         }
         "files_returned" => "its files are again what they were before they went back without it".to_owned(),
-        "correction" => match text("step").as_str() {
-            "" => format!("corrected by going back to checkpoint {}", text("checkpoint")),
-            step => format!("corrected by one more step: {step}"),
+        "correction" => match (text("mode").as_str(), text("step")) {
+            ("retry", step) => format!("corrected: step {step} gets another command: {}", text("run")),
+            ("skip", step) => format!("corrected: step {step} is skipped: {}", text("reason")),
+            ("edit", step) => format!("corrected: step {step} is changed"),
+            (_, step) if step.is_empty() => {
+                format!("corrected by going back to checkpoint {}", text("checkpoint"))
+            }
+            (_, step) => format!("corrected by one more step: {step}"),
         },
+        "correction_refused" => format!("correction refused: {}", text("error")),
         other => format!("{}: {}", printable(other), printable(&note.body.to_string())),
     }
 }

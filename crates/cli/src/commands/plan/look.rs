@@ -123,6 +123,9 @@ pub(crate) fn steps(out: &Printer, plan: &Plan) {
         if step.state != StepState::Pending && step.state != StepState::Done {
             line.push_str(&format!("  {}", step.state));
         }
+        if let Some(reason) = &step.skipped {
+            line.push_str(&format!("  skipped: {}", printable(reason)));
+        }
         if let Some(error) = &step.error {
             line.push_str(&format!(": {}", colours.red(printable(error))));
         }

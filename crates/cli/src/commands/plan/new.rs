@@ -6,7 +6,7 @@ use crate::commands::Context;
 use crate::commands::create::workspace;
 use crate::problem::Problem;
 use crate::render::output::Reply;
-use safepoint::model::plan::spec::{PlanSpec, is_slug};
+use safepoint::model::plan::spec::{Milestone, Milestones, PlanSpec, is_slug};
 use safepoint::model::plan::state::Plan;
 use safepoint::{PLAN_FILE_BYTES_MAX, PlanFile};
 use serde_json::json;
@@ -15,9 +15,12 @@ use std::io::{self, Read};
 use std::path::Path;
 
 pub(crate) fn run(context: &Context, args: &NewArgs) -> Result<Reply, Problem> {
-    let mut spec = match &args.file {
-        Some(file) => PlanFile::parse(&read(context, file)?, None).map_err(safepoint::Error::from)?.spec,
-        None => PlanSpec::new(""),
+    let (mut spec, has_checkpoints) = match &args.file {
+        Some(file) => {
+            let file = PlanFile::parse(&read(context, file)?, None).map_err(safepoint::Error::from)?;
+            (file.spec, file.has_checkpoints)
+        }
+        None => (PlanSpec::new(""), false),
     };
     if let Some(title) = &args.title {
         spec.title.clone_from(title);
@@ -27,8 +30,12 @@ pub(crate) fn run(context: &Context, args: &NewArgs) -> Result<Reply, Problem> {
     if let Some(id) = spec.id.as_ref().filter(|id| !is_slug(id)) {
         return Err(safepoint::Error::BadPlanId { id: id.clone() }.into());
     }
-    super::keeps_the_rules(&PlanSpec { id: None, ..spec.clone() }, "docs/plan-files.md lists the rules.")?;
     let manager = context.surroundings.open(None)?;
+    if !has_checkpoints {
+        spec.checkpoints = manager.config(None)?.milestones;
+    }
+    milestones(args, &mut spec.checkpoints)?;
+    super::keeps_the_rules(&PlanSpec { id: None, ..spec.clone() }, "docs/plan-files.md lists the rules.")?;
     let workspace = workspace(context, &manager)?;
     let record = manager.new_plan(&workspace, &spec)?;
     let out = &context.out;
@@ -41,6 +48,17 @@ pub(crate) fn run(context: &Context, args: &NewArgs) -> Result<Reply, Problem> {
     }
     let opened = Opened::of(manager, record)?;
     Ok(Reply::done(json!({ "plan": opened.json() })))
+}
+
+/// The moments of checkpoints, as typed.
+fn milestones(args: &NewArgs, milestones: &mut Milestones) -> Result<(), Problem> {
+    if let Some(list) = &args.milestones {
+        let words = list.split(',').map(str::trim).filter(|word| !word.is_empty());
+        milestones.on = words.map(str::parse::<Milestone>).collect::<Result<_, _>>()?;
+    }
+    milestones.every = args.every.or(milestones.every);
+    milestones.every_steps = args.every_steps.or(milestones.every_steps);
+    Ok(())
 }
 
 /// A plan with commands is run; one without is driven by somebody who says how far it is.

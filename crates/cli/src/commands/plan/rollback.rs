@@ -2,7 +2,7 @@
 
 use super::{Opened, checkpoint};
 use crate::args::plan::PlanRollbackArgs;
-use crate::commands::rollback::{plain_options, shape, tell};
+use crate::commands::rollback::{Asked, Ground, plain_options, shape, tell};
 use crate::context::can_move_the_cursor;
 use crate::problem::Problem;
 use crate::render::output::Reply;
@@ -11,11 +11,17 @@ use crate::{commands::Context, commands::pick, render::consent};
 use crate::{render::json, signals};
 use checkpoint::Numbers;
 use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::rollback::Strategy;
 use safepoint::{DryRun, Missing, RollbackOptions, RolledBack};
 use serde_json::{Value, json};
 
 pub(crate) fn run(context: &Context, args: &PlanRollbackArgs) -> Result<Reply, Problem> {
     let mut opened = Opened::new(context, &args.plan.plan)?;
+    let strategy = strategy(args)?;
+    if strategy == Strategy::Progressive {
+        let from = args.checkpoint.as_deref().map(|given| checkpoint::find(&opened, given)).transpose()?;
+        return asking(context, args, &mut opened, from.as_ref());
+    }
     let to = match &args.checkpoint {
         Some(given) => checkpoint::find(&opened, given)?,
         None => match choose(context, &opened)? {
@@ -23,13 +29,13 @@ pub(crate) fn run(context: &Context, args: &PlanRollbackArgs) -> Result<Reply, P
             Choice::None(reply) => return Ok(reply),
         },
     };
+    if strategy == Strategy::Staged {
+        return asking(context, args, &mut opened, Some(&to));
+    }
     opened.recover_first(context)?;
     // Undo commands of steps may run: they are not to stay behind.
     signals::listen_for_another();
-    let options = RollbackOptions {
-        missing_sandbox: if args.recreate_sandbox { Missing::MadeAgain } else { Missing::Refused },
-        ..plain_options(args.dry_run, args.keep_times, args.undo_commands.chosen())
-    };
+    let options = options(args);
     if args.checkpoint.is_none() && !args.dry_run && !context.yes {
         let dry = RollbackOptions { dry_run: DryRun::Yes, ..options.clone() };
         let shown = back(context, &opened, &to, &dry)?;
@@ -42,6 +48,72 @@ pub(crate) fn run(context: &Context, args: &PlanRollbackArgs) -> Result<Reply, P
     opened.renew(record)?;
     let rollback = shape(&opened.manager, &restored, options.dry_run);
     Ok(Reply::rolled_back(json!({ "plan": opened.json(), "rollback": rollback })))
+}
+
+fn options(args: &PlanRollbackArgs) -> RollbackOptions {
+    RollbackOptions {
+        missing_sandbox: if args.recreate_sandbox { Missing::MadeAgain } else { Missing::Refused },
+        parts: args.parts.clone(),
+        ..plain_options(args.dry_run, args.keep_times, args.undo_commands.chosen())
+    }
+}
+
+/// The strategy that the flags mean together.
+fn strategy(args: &PlanRollbackArgs) -> Result<Strategy, Problem> {
+    let implied = match (&args.until, &args.verify, args.parts.is_empty()) {
+        (Some(_), ..) => Strategy::Progressive,
+        (None, Some(_), _) => Strategy::Staged,
+        (None, None, false) => Strategy::Selective,
+        (None, None, true) => Strategy::Immediate,
+    };
+    match (args.strategy, implied) {
+        (None, implied) => Ok(implied),
+        (Some(given), implied) if given == implied => Ok(given),
+        // A staged rollback needs no command: it shows the difference and asks.
+        (Some(Strategy::Staged), Strategy::Immediate | Strategy::Selective) => Ok(Strategy::Staged),
+        (Some(Strategy::Progressive), _) => {
+            Err(Problem::usage("--strategy progressive has no command to run", "Name it: --until CMD"))
+        }
+        (Some(Strategy::Selective), _) => {
+            Err(Problem::usage("nothing is selected", "Choose with --part plan or --part files."))
+        }
+        (Some(given), implied) => Err(Problem::usage(
+            format!("--strategy {given} contradicts the other flags, which mean {implied}"),
+            "Leave one of them out.",
+        )),
+    }
+}
+
+/// A rollback that asks a command or the user first.
+fn asking(
+    context: &Context,
+    args: &PlanRollbackArgs,
+    opened: &mut Opened,
+    checkpoint: Option<&Checkpoint>,
+) -> Result<Reply, Problem> {
+    opened.recover_first(context)?;
+    // What a plan never rolls back is refused before anything runs.
+    if let Some(to) = checkpoint.cloned().or_else(|| checkpoint::all(opened).ok()?.into_iter().next()) {
+        let dry = RollbackOptions { dry_run: DryRun::Yes, ..options(args) };
+        back(context, opened, &to, &dry)?;
+    }
+    let place = opened.manager.plan_workspace(&opened.record)?;
+    let ground = Ground { context, manager: &opened.manager, workspace: &place };
+    let asked = Asked {
+        verify: args.verify.as_deref(),
+        until: args.until.as_deref(),
+        bisect: args.bisect,
+        in_place: args.in_place,
+        plan: Some(&args.plan.plan),
+    };
+    let mut reply = match (args.until.is_some(), checkpoint) {
+        (false, Some(to)) => ground.staged(to, &asked, &options(args))?,
+        _ => ground.progressive(checkpoint, &asked, &options(args))?,
+    };
+    let record = opened.manager.plan(opened.id())?;
+    opened.renew(record)?;
+    reply.data["plan"] = opened.json();
+    Ok(reply)
 }
 
 fn back(

@@ -14,7 +14,7 @@ use safepoint::{CheckpointManager, Error, Interrupted, Progress, RunObserver, Ru
 use serde_json::json;
 
 pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Reply, Problem> {
-    let options = RunOptions { until: args.until.clone(), interrupted: None };
+    let options = RunOptions { until: args.until.clone(), ..RunOptions::default() };
     drive(context, &args.plan.plan, &options, CheckpointManager::run_plan)
 }
 
@@ -24,7 +24,8 @@ pub(crate) fn resume(context: &Context, args: &ResumeArgs) -> Result<Reply, Prob
         WhenInterrupted::Done => Interrupted::Done,
         WhenInterrupted::Fail => Interrupted::Fail,
     });
-    let options = RunOptions { until: args.run.until.clone(), interrupted };
+    let can_ask = consent::can_ask(context);
+    let options = RunOptions { until: args.run.until.clone(), interrupted, can_ask };
     drive(context, &args.run.plan.plan, &options, CheckpointManager::resume_plan)
 }
 

@@ -51,20 +51,37 @@ pub(super) fn chosen(args: &RollbackArgs) -> Result<Strategy, Problem> {
     }
 }
 
+/// The commands that a rollback asks, as typed.
+pub(crate) struct Asked<'a> {
+    pub(crate) verify: Option<&'a str>,
+    pub(crate) until: Option<&'a str>,
+    pub(crate) bisect: bool,
+    pub(crate) in_place: bool,
+    /// Only checkpoints of this plan are tried.
+    pub(crate) plan: Option<&'a str>,
+}
+
+impl<'a> From<&'a RollbackArgs> for Asked<'a> {
+    fn from(args: &'a RollbackArgs) -> Self {
+        let (verify, until) = (args.verify.as_deref(), args.until.as_deref());
+        Self { verify, until, bisect: args.bisect, in_place: args.in_place, plan: None }
+    }
+}
+
 /// Where a rollback takes place, and who is told.
 #[derive(Clone, Copy)]
-pub(super) struct Ground<'a> {
-    pub(super) context: &'a Context,
-    pub(super) manager: &'a CheckpointManager,
-    pub(super) workspace: &'a Workspace,
+pub(crate) struct Ground<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) manager: &'a CheckpointManager,
+    pub(crate) workspace: &'a Workspace,
 }
 
 impl Ground<'_> {
     /// Tried beside the workspace, shown, and done where the user agrees.
-    pub(super) fn staged(
+    pub(crate) fn staged(
         self,
         to: &Checkpoint,
-        args: &RollbackArgs,
+        asked: &Asked<'_>,
         options: &RollbackOptions,
     ) -> Result<Reply, Problem> {
         let Ground { context, manager, workspace } = self;
@@ -76,18 +93,18 @@ impl Ground<'_> {
             ));
         }
         signals::listen_for_another();
-        let mut asked = Ok(());
+        let mut answered = Ok(());
         let mut agreed = |staged: &Staged| {
             tell(context, manager, &staged.outline, DryRun::Yes);
-            asked = consent::ask(context, "Roll back to this?");
-            asked.is_ok()
+            answered = consent::ask(context, "Roll back to this?");
+            answered.is_ok()
         };
         let mut printed = |bytes: &[u8]| show(context, bytes);
-        let trial = Trial { command: args.verify.as_deref(), agreed: &mut agreed, printed: &mut printed };
+        let trial = Trial { command: asked.verify, agreed: &mut agreed, printed: &mut printed };
         let end = manager
             .rollback_staged(workspace, to.id, options, trial, &context.progress)
             .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
-        asked?;
+        answered?;
         match end {
             StagedEnd::Done(restored, staged) => {
                 tell(context, manager, &restored, DryRun::No);
@@ -112,19 +129,20 @@ impl Ground<'_> {
     }
 
     /// Rolls back to the newest checkpoint in which the user's command passes.
-    pub(super) fn progressive(
+    pub(crate) fn progressive(
         self,
         from: Option<&Checkpoint>,
-        args: &RollbackArgs,
+        asked: &Asked<'_>,
         options: &RollbackOptions,
     ) -> Result<Reply, Problem> {
         let Ground { context, manager, workspace } = self;
         signals::listen_for_another();
         let until = Until {
-            command: args.until.clone().unwrap_or_default(),
+            command: asked.until.unwrap_or_default().to_owned(),
             from: from.map(|checkpoint| checkpoint.id),
-            search: if args.bisect { Search::Bisect } else { Search::Stepwise },
-            place: if args.in_place { TryIn::Workspace } else { TryIn::Copy },
+            search: if asked.bisect { Search::Bisect } else { Search::Stepwise },
+            place: if asked.in_place { TryIn::Workspace } else { TryIn::Copy },
+            plan: asked.plan.map(str::to_owned),
         };
         let mut watch = SearchWatch {
             printed: &mut |bytes: &[u8]| show(context, bytes),
@@ -133,7 +151,7 @@ impl Ground<'_> {
         let found = manager
             .rollback_until(workspace, &until, options, &mut watch, &context.progress)
             .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
-        let mut data = searched(&found, args);
+        let mut data = searched(&found, asked);
         let Progressed { restored, current, tried, left_out, check_changed_files } = found;
         let out = &context.out;
         for (folder, Skipped { path, why }) in left_out.iter().take(LEFT_OUT_MAX) {
@@ -162,7 +180,7 @@ impl Ground<'_> {
 const LEFT_OUT_MAX: usize = 5;
 
 /// A search for programs, without its rollback.
-fn searched(found: &Progressed, args: &RollbackArgs) -> Value {
+fn searched(found: &Progressed, asked: &Asked<'_>) -> Value {
     let left_out = found.left_out.iter().map(|(folder, skipped)| {
         json!({ "folder": folder.to_string_lossy(), "path": skipped.path, "why": skipped.why })
     });
@@ -171,7 +189,7 @@ fn searched(found: &Progressed, args: &RollbackArgs) -> Value {
         "checks": found.tried.iter().map(check).collect::<Vec<_>>(),
         "current": found.current.as_ref().map(verdict),
         "check_changed_files": found.check_changed_files,
-        "tried_in": if args.in_place { "workspace" } else { "copy" },
+        "tried_in": if asked.in_place { "workspace" } else { "copy" },
         "left_out": left_out.collect::<Vec<_>>(),
     })
 }

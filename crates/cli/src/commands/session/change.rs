@@ -1,11 +1,10 @@
 //! What `session update` can set, as it is typed.
 
 use crate::problem::Problem;
-use safepoint::model::session::SessionChange;
+use safepoint::model::session::{CountChange, SessionChange};
 use serde_json::{Map, Value};
 
-const WHAT_CAN_BE_SET: &str =
-    "What can be set: request=TEXT, configuration=JSON, configuration.KEY=JSON, git_context=JSON.";
+const WHAT_CAN_BE_SET: &str = "What can be set: request=TEXT, configuration=JSON, configuration.KEY=JSON, git_context=JSON, tasks_completed=NUMBER, tasks_failed=NUMBER, decisions_made=NUMBER.";
 
 /// One `KEY=VALUE`.
 pub(crate) fn read(text: &str) -> Result<SessionChange, Problem> {
@@ -19,6 +18,9 @@ pub(crate) fn read(text: &str) -> Result<SessionChange, Problem> {
             None => Err(no_object(key)),
         },
         "git_context" => object(key, value).map(SessionChange::GitContext),
+        "tasks_completed" | "tasks_failed" | "decisions_made" => {
+            Ok(SessionChange::Count { name: key.to_owned(), change: count(key, value)? })
+        }
         "status" => Err(Problem::usage(
             "the status is not set, it goes from one to the next",
             "Use `safepoint session transition ID STATUS`.",
@@ -31,6 +33,20 @@ pub(crate) fn read(text: &str) -> Result<SessionChange, Problem> {
             Some(_) => Err(Problem::usage(format!("{key:?} has an empty name in it"), WHAT_CAN_BE_SET)),
             None => Err(Problem::usage(format!("{key:?} cannot be set"), WHAT_CAN_BE_SET)),
         },
+    }
+}
+
+/// A count in all, or with a plus sign so many more.
+fn count(key: &str, value: &str) -> Result<CountChange, Problem> {
+    let digits = value.strip_prefix('+').unwrap_or(value);
+    let number = digits.parse::<u64>().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    match number {
+        Some(more) if value.starts_with('+') => Ok(CountChange::More(more)),
+        Some(total) => Ok(CountChange::Total(total)),
+        None => Err(Problem::usage(
+            format!("{key} is not a number: {value:?}"),
+            "Write the number in all, or how many more, as in tasks_completed=+1.",
+        )),
     }
 }
 

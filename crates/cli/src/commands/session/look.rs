@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const REQUEST_LETTERS: usize = 200;
 
 pub(crate) fn get(context: &Context, args: &OneArgs) -> Result<Reply, Problem> {
-    let session = context.surroundings.open(None)?.session(args.id.parse()?)?;
+    let session = context.surroundings.open(None)?.known_session(args.id.parse()?)?;
     let out = &context.out;
     out.line(format!("Session {}", out.colours.bold(session.id.to_uuid())));
     for (name, text) in facts(&session) {
@@ -31,7 +31,13 @@ fn facts(session: &Session) -> Vec<(&'static str, String)> {
     let counted_here = &session.statistics;
     let from = session.paused_from.map(|from| format!(", from {from}")).unwrap_or_default();
     let mut facts = vec![
-        ("request", printable(&session.request)),
+        (
+            "request",
+            match session.is_recorded() {
+                true => printable(&session.request),
+                false => "not on record: only checkpoints name this session".to_owned(),
+            },
+        ),
         ("status", format!("{}{from}", session.status)),
         ("created", when(session.created_at)),
         ("changed", when(session.updated_at)),

@@ -2,7 +2,7 @@
 //!
 //! Errors are what would make a checkpoint be refused. Everything else, failing tests too, is a warning.
 
-use crate::checks::{self, Tested};
+use crate::checks;
 use crate::commands::Context;
 use crate::commands::create::is_lack;
 use crate::problem::Problem;
@@ -12,6 +12,7 @@ use crate::signals;
 use safepoint::{
     CheckpointManager, Exit, Failure, FailureKind, GitStatus, Progress, Survey, TestCommand, Workspace,
 };
+use std::time::Duration;
 
 /// Of what failing tests printed, so many lines are shown: the last ones.
 const LINES_MAX: usize = 20;
@@ -171,6 +172,39 @@ fn run_tests(
     state: &mut State,
 ) -> Result<(), Problem> {
     let out = &context.out;
+    let Tests { passing, complaint, tail, took } = tested(context, workspace, test)?;
+    state.tests_passing = passing;
+    match complaint {
+        None => {
+            let took = took.as_millis();
+            out.line(format!("{} `{}`, {took} ms", out.colours.green("Tests pass:"), printable(&test.line)));
+        }
+        Some(complaint) => {
+            if passing.is_some() {
+                out.line(out.colours.yellow("Tests fail."));
+            }
+            out.warn(printable(&complaint));
+            quote(out, &tail);
+            state.warnings.push(complaint);
+        }
+    }
+    Ok(())
+}
+
+/// Result of the tests.
+#[derive(Default)]
+pub(crate) struct Tests {
+    /// Whether they pass, where they ran to an end.
+    pub(crate) passing: Option<bool>,
+    /// Why they do not pass.
+    pub(crate) complaint: Option<String>,
+    tail: Vec<u8>,
+    took: Duration,
+}
+
+/// Runs the tests.
+pub(crate) fn tested(context: &Context, workspace: &Workspace, test: &TestCommand) -> Result<Tests, Problem> {
+    let out = &context.out;
     if out.is_watched() {
         out.note(format!("Running the tests: {}", printable(&test.line)));
     }
@@ -178,34 +212,29 @@ fn run_tests(
     let tested = match checks::run(test, workspace.root_path(), &|| context.progress.interrupted()) {
         Ok(tested) => tested,
         Err(error) => {
-            let warning = format!("the tests could not be run: {error}");
-            out.warn(&warning);
-            state.warnings.push(warning);
-            return Ok(());
+            let complaint = Some(format!("the tests could not be run: {error}"));
+            return Ok(Tests { complaint, ..Tests::default() });
         }
     };
     if tested.exit == Exit::Stopped {
         return Err(Problem::interrupted("The tests were ended."));
     }
-    state.tests_passing = Some(tested.exit.is_good());
-    match tested.complaint(test) {
-        None => {
-            let took = tested.took.as_millis();
-            out.line(format!("{} `{}`, {took} ms", out.colours.green("Tests pass:"), printable(&test.line)));
-        }
-        Some(complaint) => {
-            out.line(out.colours.yellow("Tests fail."));
-            out.warn(printable(&complaint));
-            quote(out, &tested);
-            state.warnings.push(complaint);
-        }
-    }
-    Ok(())
+    let complaint = tested.complaint(test);
+    let (tail, took) = (tested.tail, tested.took);
+    Ok(Tests { passing: Some(complaint.is_none()), complaint, tail, took })
+}
+
+/// The state of a folder in which no workspace is registered: a checkpoint of it does not exist.
+pub(super) fn unregistered(context: &Context, manager: &CheckpointManager) -> State {
+    let Err(problem) = context.surroundings.workspace(manager) else { return State::default() };
+    let out = &context.out;
+    out.line(format!("{} {}", out.colours.red("Not registered:"), printable(&problem.failure.message)));
+    State { failures: vec![problem.failure], ..State::default() }
 }
 
 /// The last lines that the tests printed.
-fn quote(out: &Printer, tested: &Tested) {
-    let lines: Vec<&[u8]> = tested.tail.trim_ascii_end().split(|byte| *byte == b'\n').collect();
+fn quote(out: &Printer, tail: &[u8]) {
+    let lines: Vec<&[u8]> = tail.trim_ascii_end().split(|byte| *byte == b'\n').collect();
     let lines = &lines[lines.len().saturating_sub(LINES_MAX)..];
     for line in lines.iter().filter(|line| !line.is_empty()) {
         out.quote(line);

@@ -79,6 +79,7 @@ fn step(step: &Step) -> Value {
         ("error", step.error.as_ref().map(|error| json!(error))),
         ("output", step.output.clone()),
         ("log", step.log.map(|log| json!(log))),
+        ("skipped", step.skipped.as_ref().map(|reason| json!(reason))),
     ];
     for (key, field) in there {
         if let Some(field) = field {

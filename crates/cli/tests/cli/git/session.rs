@@ -162,3 +162,20 @@ fn a_hard_reset_keeps_uncommitted_work_in_the_safety_checkpoint() {
     assert_eq!(answer["exit_code"], 12, "{answer:#}");
     assert!(answer["error"]["hints"].to_string().contains(&format!("safepoint rollback {id}")), "{answer:#}");
 }
+
+#[test]
+fn a_session_notes_where_git_is_and_its_log_names_the_commit() {
+    let Some(repository) = Repository::new() else { return };
+    let sandbox = &repository.sandbox;
+    let made = sandbox.json(&["session", "create", "Add limits", "--session-id", ID, "--json"]);
+    let context = &made["data"]["session"]["git_context"];
+    assert_eq!(
+        (text(&context["branch"]), text(&context["commit"])),
+        ("main", &*repository.git(&["rev-parse", "HEAD"]))
+    );
+    sandbox.write("a", "2\n");
+    let checkpoint = create(&repository, &["-m", "two"]);
+    let log = sandbox.json(&["session", "export", ID, "--json"])["data"]["log"].clone();
+    assert_eq!(log["summary"]["latest_checkpoint"], checkpoint["commit_sha"]);
+    assert_eq!(log["checkpoints"][0]["tags"], checkpoint["tags"]);
+}

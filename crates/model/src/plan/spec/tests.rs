@@ -263,6 +263,7 @@ fn step() -> impl Strategy<Value = StepSpec> {
             timeout,
             retries,
             on_interrupt,
+            idempotent: risky,
             phase,
             parallel,
             env,

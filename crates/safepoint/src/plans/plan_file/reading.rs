@@ -29,6 +29,7 @@ pub(super) const OF_STEP: &[&str] = &[
     "timeout",
     "retries",
     "on_interrupt",
+    "idempotent",
     "phase",
     "parallel",
     "env",
@@ -53,6 +54,7 @@ const OTHER_WORDS: &[(&str, &str)] = &[
     ("rollback", "undo"),
     ("revert", "undo"),
     ("compensate", "undo"),
+    ("on_interrupted", "on_interrupt"),
     ("attempts", "retries"),
     ("concurrency", "parallel"),
     ("environment", "env"),
@@ -268,6 +270,7 @@ impl Reader<'_> {
                 "risky" => step.risky = self.choice(node, key),
                 "timeout" => step.timeout = self.time(node, key),
                 "retries" => step.retries = self.number(node, key, u32::MAX).unwrap_or_default(),
+                "idempotent" => step.idempotent = self.choice(node, key),
                 "on_interrupt" => {
                     let known: Vec<&str> = OnInterrupt::ALL.iter().map(|word| word.as_str()).collect();
                     step.on_interrupt = self.word(node, key, &known).unwrap_or_default();
