@@ -55,7 +55,7 @@ impl Catalog {
         })
     }
 
-    /// What checkpoints from this one on hold of a part, newest first.
+    /// Versions of a part in this checkpoint and later ones, newest first.
     ///
     /// # Errors
     /// When the catalog cannot be read.

@@ -119,7 +119,7 @@ fn keeps_its_session(catalog: &Catalog) {
     assert_eq!(session.duration_micros(session.updated_at), 9_000_000);
 }
 
-/// What fixtures hold since rollbacks say what was chosen.
+/// Rows of fixtures since schema 9: chosen parts of rollbacks.
 fn keeps_its_choices(catalog: &Catalog) {
     let here = catalog.workspaces().unwrap()[0].id;
     let rollbacks = catalog.rollbacks(here).unwrap();
@@ -127,7 +127,7 @@ fn keeps_its_choices(catalog: &Catalog) {
     assert_eq!(catalog.part_notes(rollbacks[0].id).unwrap().len(), 1);
 }
 
-/// What fixtures hold since agents are bound to workspaces.
+/// Rows of fixtures since schema 10: bindings of agents.
 fn keeps_its_agents(catalog: &Catalog) {
     let here = catalog.workspaces().unwrap()[0].id;
     let bound: Vec<_> = catalog.agents().unwrap().into_iter().map(|it| it.workspace_id).collect();

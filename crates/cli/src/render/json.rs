@@ -191,7 +191,7 @@ fn rollback_together(done: &RolledBack, dry_run: DryRun) -> Value {
     })
 }
 
-/// What was done in each folder.
+/// Changes of each folder.
 fn folders<'a>(folders: impl Iterator<Item = &'a FolderRolledBack>) -> Value {
     let shape = |FolderRolledBack { record, outline, .. }: &FolderRolledBack| {
         json!({

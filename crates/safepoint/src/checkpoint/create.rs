@@ -157,7 +157,7 @@ impl Subject {
 /// So often the plans of a folder may go on while it is captured. After that it is captured without them.
 const TRIES: usize = 4;
 
-/// Whether the plans that work in a folder and the agents that are bound to it are captured with it.
+/// Handling of the plans that work in a folder and the agents bound to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Companions {
     Taken,
@@ -693,7 +693,7 @@ pub(crate) fn files_part(checkpoint: &Checkpoint) -> Option<&PartRecord> {
         return None;
     }
     let own = checkpoint.workspace_id.and_then(|id| files_of(checkpoint, id));
-    // What a plan made is put into the project under the id of its sandbox.
+    // The result of a plan is applied to the project from a checkpoint of its sandbox.
     own.or_else(|| checkpoint.parts.iter().find(|part| part.kind == PartKind::Files))
 }
 

@@ -104,7 +104,7 @@ impl CheckpointManager {
                 continue;
             }
             let mut one = files::snapshot(&self.store, part.document)?.coverage;
-            // What lies beside the memory of an agent is not the agent's.
+            // Files beside the memory of an agent do not belong to the agent.
             one.skipped.retain(|skipped| own.is_none() || skipped.why.is_lack());
             all.skipped.extend(one.skipped);
             all.unsettled.extend(one.unsettled);

@@ -1,7 +1,7 @@
 //! The memory of agents that are bound to a workspace, in a rollback of that workspace.
 //!
-//! It goes back with the files, unless another workspace or another scope captured a change of it that this workspace did not: then it is
-//! left, and reported. Agents that share a folder go back together or stay together.
+//! It is rolled back with the files, unless another workspace or another scope captured a change of it that this workspace did not: then it
+//! is left and reported. Agents that share a folder are rolled back together or left together.
 
 use super::scene::Scene;
 use super::{LeftAlone, Request};
@@ -20,7 +20,7 @@ use safepoint_model::{CheckpointId, ObjectError, ObjectId, ObjectSource, Workspa
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What of the memory stays as it is.
+/// Memory that stays as it is.
 #[derive(Debug, Default)]
 pub(super) struct Leaving {
     /// Folders, by their place in the scene.
@@ -30,13 +30,13 @@ pub(super) struct Leaving {
 }
 
 impl Request<'_> {
-    /// Whether the memory of bound agents goes along.
+    /// Returns true if the memory of bound agents is rolled back, too.
     pub(super) fn takes_memory(&self) -> bool {
         let of_one = self.alone().is_some() && !is_together(&self.to) && self.taking.is_none();
         of_one && self.options.wants(PartKind::Agent)
     }
 
-    /// The folders of memory that it may change, in the order of their ids.
+    /// Folders of memory that it may change, in the order of their ids.
     pub(super) fn memory_folders(&self) -> Vec<WorkspaceId> {
         match self.takes_memory() {
             true => memory_parts(&self.to).into_iter().map(|(id, _)| id).collect(),
@@ -69,7 +69,7 @@ impl CheckpointManager {
         Ok(())
     }
 
-    /// Takes out of a rollback the memory that was captured elsewhere since, and the agents that are not bound any more.
+    /// Excludes memory that was captured elsewhere since, and agents that are no longer bound.
     pub(super) fn leave_memory(
         &self,
         request: &Request<'_>,
@@ -104,8 +104,8 @@ impl CheckpointManager {
         Ok(leaving)
     }
 
-    /// The newest checkpoint of another workspace or scope that holds a change of a folder which this workspace has not captured. Nothing
-    /// where the folder is as this workspace captured it last.
+    /// Newest checkpoint of another workspace or scope with a change of the folder that this workspace has not captured; `None` if the
+    /// folder is as this workspace captured it last.
     fn changed_elsewhere(
         &self,
         request: &Request<'_>,
@@ -130,7 +130,7 @@ impl CheckpointManager {
 }
 
 impl Leaving {
-    /// Agents that share a folder stay together.
+    /// Extends the exclusion to agents that share a folder with an excluded one.
     fn spread(&mut self, scene: &Scene) {
         loop {
             let before = (self.folders.len(), self.agents.len());
@@ -152,7 +152,7 @@ impl Leaving {
         agent || self.folders.contains(&member.folder)
     }
 
-    /// Takes the records of folders that stay out, and numbers the others anew.
+    /// Removes the records of excluded folders and renumbers the others.
     pub(super) fn renumber(&self, records: &mut Vec<Rollback>, members: &mut [Member<'_>]) {
         if self.folders.is_empty() {
             return;
@@ -171,7 +171,7 @@ impl Leaving {
     }
 }
 
-/// The agents that have a path in a folder: the folder itself, or a file in it.
+/// Agents with a path in a folder: the folder itself, or a file in it.
 fn owners(scene: &Scene, root: &Path) -> Vec<String> {
     let has = |agent: &Agent| {
         agent.paths.iter().map(agent_path).any(|path| path == root || path.parent() == Some(root))
@@ -180,7 +180,7 @@ fn owners(scene: &Scene, root: &Path) -> Vec<String> {
     agents.filter(|agent| has(agent)).map(|agent| agent.name.clone()).collect()
 }
 
-/// Whether two documents describe the same content.
+/// Returns true if two documents describe the same content.
 fn is_same(source: &dyn ObjectSource, one: ObjectId, other: ObjectId) -> Result<bool, ObjectError> {
     if one == other {
         return Ok(true);

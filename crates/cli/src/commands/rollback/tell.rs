@@ -139,7 +139,7 @@ impl View<'_> {
         }
     }
 
-    /// How much changed in one of several folders.
+    /// Prints the counts of one of several folders.
     fn counts(&self, folder: &FolderRolledBack) {
         let outline = &folder.outline;
         let counts = format!("{} put back, {} removed", outline.restored, outline.removed);
