@@ -305,9 +305,7 @@ impl CheckpointManager {
     }
 
     fn try_to_roll_back(&self, request: &Request<'_>, progress: &dyn Progress) -> Result<RolledBack, Error> {
-        let mut request = request.clone();
-        request.to = self.that_goes_back(&request, &request.to)?.0;
-        request.own_run = self.own_run(&request)?;
+        let mut request = self.of_here(request)?;
         if request.own_run.is_some() && request.options.wants(PartKind::Plan) {
             // A step may roll back files; the plan is in the hands of its runner.
             request.options.parts = vec![PartKind::Files];
@@ -347,6 +345,14 @@ impl CheckpointManager {
         Ok(done)
     }
 
+    /// Returns the request with the parts that are registered here, and with the plan whose step asks for it.
+    fn of_here<'a>(&self, request: &Request<'a>) -> Result<Request<'a>, Error> {
+        let mut request = request.clone();
+        request.to = self.that_goes_back(&request, &request.to)?.0;
+        request.own_run = self.own_run(&request)?;
+        Ok(request)
+    }
+
     /// Puts the state that is asked for in place while `look` runs, and then everything back. Nothing of it stays on record.
     pub(crate) fn probe_state(
         &self,
@@ -355,9 +361,7 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<(), Error> {
         self.renew_limits()?;
-        let mut request = request.clone();
-        request.to = self.that_goes_back(&request, &request.to)?.0;
-        request.own_run = self.own_run(&request)?;
+        let mut request = self.of_here(request)?;
         // A plan that is run has its files under it, also while somebody only tries.
         let _others = self.hold_others(&mut request, &[])?;
         self.go_by(&request, Some(look), progress).map(drop)

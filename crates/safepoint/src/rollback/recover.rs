@@ -210,8 +210,11 @@ impl CheckpointManager {
         if planted!("recovery-leaves-what-was-displaced") {
             return Ok(());
         }
-        // The rollback is done; a program that is not here has nothing that others wait for.
-        let outside = self.outside_left(files.workspace, record).unwrap_or_default();
+        let outside = match self.outside_left(files.workspace, record) {
+            // The rollback is done; a program that is not here has nothing that others wait for.
+            Err(Error::UnknownPart { .. }) => Vec::new(),
+            outside => outside?,
+        };
         let mut prepared = self.resume(&[files], record)?;
         for (part, note) in &outside {
             prepared.push(part.resume(Left {
