@@ -129,6 +129,17 @@ impl Slot {
         self.users = self.users.saturating_sub(1);
         self.rest();
     }
+
+    #[cfg(test)]
+    pub(crate) fn reopen(&mut self, dir: &Path, locking: crate::index::Locking) {
+        self.index = None;
+        self.index = Index::open(&dir.join("index.db"), locking).unwrap();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_open(&self) -> bool {
+        self.index.is_some()
+    }
 }
 
 /// Result of reading an object.

@@ -132,3 +132,22 @@ impl Store {
 fn turn(epoch: u64) -> &'static str {
     if epoch.is_multiple_of(2) { "using-0" } else { "using-1" }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::Locking;
+
+    /// On a nearly full disk the index keeps other processes out, so that it must not stay open.
+    #[test]
+    fn an_index_that_keeps_others_out_is_closed_when_the_last_user_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let (first, second) = (store.using().unwrap(), store.using().unwrap());
+        store.slot().lock().unwrap().reopen(dir.path(), Locking::Alone);
+        drop(first);
+        assert!(store.slot().lock().unwrap().is_open());
+        drop(second);
+        assert!(!store.slot().lock().unwrap().is_open());
+    }
+}

@@ -98,6 +98,33 @@ fn recovery_after_a_power_cut_is_old_or_new() {
     cut.unwrap_or_else(|broken| panic!("{}", broken.to_string().chars().take(600).collect::<String>()));
 }
 
+/// Kills a capture after it wrote to a pack and before the sync, and lists what the next command does.
+#[test]
+fn a_tail_of_a_killed_writer_is_durable_before_it_is_indexed() {
+    let world = World::new();
+    world.write("file", noise(1, 5_000));
+    world.run(&["create"]);
+    world.write("file", noise(2, 5_000));
+    let is_sync_of_pack = |call: &Call| call.name.contains("sync") && call.detail.contains(".pack");
+    let end =
+        drive(
+            &world.program(&["create"]),
+            |call| {
+                if is_sync_of_pack(call) { Action::Kill } else { Action::Go }
+            },
+        );
+    assert!(matches!(end.unwrap(), End::Killed { .. }));
+    let (calls, end) = calls(&world.program(&["validate"])).unwrap();
+    assert!(matches!(end, End::Exited { .. }), "{end:?}");
+    let synced = calls.iter().position(is_sync_of_pack);
+    let indexed =
+        calls.iter().position(|call| call.name.contains("write") && call.detail.contains("index.db-wal"));
+    let (Some(synced), Some(indexed)) = (synced, indexed) else {
+        panic!("{synced:?} {indexed:?} {calls:#?}")
+    };
+    assert!(synced < indexed, "indexed at {indexed}, durable at {synced}");
+}
+
 // ---- Kills and faults.
 
 /// The calls that change places in the workspace.

@@ -27,6 +27,7 @@ const TABLE: &[(&str, &str)] = &[
     ("store-pack-name-not-synced", "the_first_checkpoint_after_a_power_cut_is_there_or_not"),
     ("store-sync-failure-ignored", "a_failed_sync_is_never_success"),
     ("store-hash-not-checked", "a_flipped_byte_is_never_given_out"),
+    ("store-tail-not-synced", "a_tail_of_a_killed_writer_is_durable_before_it_is_indexed"),
     ("store-cap-ignored", "the_store_stays_within_its_cap"),
     // The catalog.
     ("catalog-commit-not-synced", "create_after_a_power_cut_is_there_or_not"),
