@@ -10,3 +10,4 @@ pub(crate) mod json;
 pub(crate) mod output;
 pub(crate) mod patch;
 pub(crate) mod terminal;
+pub(crate) mod warning;

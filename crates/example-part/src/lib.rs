@@ -10,7 +10,7 @@
 use safepoint::model::checkpoint::PartKind;
 use safepoint::model::outside::{OutsideDocument, OutsideKind};
 use safepoint::model::{ModelError, ObjectId, ObjectSink, RelPath, RollbackId};
-use safepoint::{Captured, Error, Left, Note, Part, PartProvider, Prepared, Progress, Writer};
+use safepoint::{Captured, Error, Left, Note, Part, PartProvider, Prepared, Progress, Warning, Writer};
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -221,7 +221,7 @@ impl Prepared for KvRollback<'_> {
         Ok(Vec::new())
     }
 
-    fn undo(&mut self) -> Result<Vec<String>, Error> {
+    fn undo(&mut self) -> Result<Vec<Warning>, Error> {
         self.part.write(self.old.as_deref()).map_err(self.part.error("restore"))?;
         Ok(Vec::new())
     }

@@ -52,6 +52,7 @@ mod rollback;
 mod sessions;
 mod spelling;
 mod upkeep;
+mod warning;
 mod workspaces;
 
 pub use agents::agent_path;
@@ -86,7 +87,7 @@ pub use plans::sandbox::Missing;
 pub use plans::{NewDecision, StepMoved};
 pub use process::{Exit, Job, Stop, run as run_job};
 pub use rollback::build::Built;
-pub use rollback::effects::{FailedUndo, NotUndone, Undone};
+pub use rollback::effects::{FailedUndo, NotUndone, NotUndoneReason, Undone};
 pub use rollback::history::Happened;
 pub use rollback::recover::Recovery;
 pub use rollback::release::WaitingStored;
@@ -100,6 +101,7 @@ pub use upkeep::repair::Repair;
 pub use upkeep::space::{CheckpointSpace, Space, WorkspaceSpace};
 pub use upkeep::validate::{DamagedPart, Validation};
 pub use upkeep::{Cap, Judged, Policies, Thoroughness};
+pub use warning::{GitPlace, Warning};
 
 pub use safepoint_catalog::Transaction;
 pub use safepoint_catalog::{
@@ -109,4 +111,6 @@ pub use safepoint_catalog::{
 pub use safepoint_model as model;
 pub use safepoint_model::progress::{Activity, Progress, Silent};
 pub use safepoint_store::{Collected, Depth, Outcome, Usage, Writer};
-pub use safepoint_workspace::{Blocked, Capabilities, Ended, Finding, Intruder, Times};
+pub use safepoint_workspace::{
+    Blocked, Capabilities, Ended, Finding, Intruder, Lack, LostAccess, LostAccessKind, Times,
+};

@@ -29,7 +29,7 @@ use crate::plans::sandbox::Missing;
 use crate::rollback::effects::{Effects, FailedUndo, NotUndone, Undone};
 use crate::rollback::recover::Recovery;
 use crate::upkeep::cap_hit;
-use crate::{CheckpointManager, Error};
+use crate::{CheckpointManager, Error, Warning};
 use carry::{Deed, Going};
 use safepoint_catalog::{Transaction, Workspace};
 use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, PartRecord, Reason, Role};
@@ -195,7 +195,7 @@ pub struct RolledBack {
     /// Displaced files that a program has, or may have, open for writing: they are kept, and checked again by the next command.
     pub waiting: Vec<RelPath>,
     /// What users should know about file systems, and about what could not be cleared away.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// Whether every touched path was read back.
     pub verified: bool,
     /// What a crash had left, and was put in order first.
@@ -330,7 +330,7 @@ impl CheckpointManager {
                     self.make_room_for(error, request.alone(), request.options.dry_run, progress)?.len();
                 let mut done = self.go(request, progress).map_err(|error| self.capped(error))?;
                 if count > 0 {
-                    done.warnings.push(format!("old checkpoints pruned to make room under the cap: {count}"));
+                    done.warnings.push(Warning::PrunedForRoom { count: count as u64 });
                 }
                 done
             }
@@ -653,7 +653,7 @@ fn is_idle(request: &Request<'_>, done: &RolledBack) -> bool {
 fn told(
     request: &Request<'_>,
     going: &[Going<'_>],
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
     recovered: Recovery,
 ) -> RolledBack {
     let first = &going[0].record;
@@ -679,7 +679,7 @@ fn told(
     };
     for going in going {
         let outline = going.outline();
-        told.warnings.extend(outline.warnings.iter().cloned());
+        told.warnings.extend(outline.lost.iter().cloned().map(Warning::AccessNotRestored));
         let mut folder = FolderRolledBack {
             record: going.record.clone(),
             outline,

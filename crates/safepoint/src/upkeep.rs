@@ -13,7 +13,8 @@ use crate::config::Broken;
 use crate::rollback::DryRun;
 use crate::rollback::undo::next_answers;
 use crate::upkeep::mark::Marker;
-use crate::{CheckpointManager, Error};
+use crate::warning::cause;
+use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::{CatalogError, Filter, Pinned, RoleFilter, Workspace};
 use safepoint_model::checkpoint::{Checkpoint, Scope};
 use safepoint_model::progress::Activity;
@@ -339,11 +340,11 @@ impl CheckpointManager {
         let mut tended = Tended::default();
         match self.prune_old(workspace) {
             Ok(pruned) => tended.pruned = pruned,
-            Err(error) => tended.warnings.push(format!("old checkpoints could not be pruned: {error}")),
+            Err(error) => tended.warnings.push(Warning::NotPruned { why: cause(error) }),
         }
         let worth = self.catalog.deleted_since_gc().is_ok_and(|deleted| deleted >= DELETED_WORTH_COLLECTING);
         if worth && let Err(error) = self.collect(Thoroughness::Usual, progress) {
-            tended.warnings.push(format!("the space of deleted checkpoints could not be freed: {error}"));
+            tended.warnings.push(Warning::SpaceNotFreed { why: cause(error) });
         }
         tended
     }
@@ -484,7 +485,7 @@ impl From<Policy> for Policies {
 #[derive(Debug, Default)]
 pub(crate) struct Tended {
     pub(crate) pruned: Vec<CheckpointId>,
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Vec<Warning>,
 }
 
 /// Whether an error is, at its bottom, that the store may not become larger: what was needed, what is used, what is allowed.

@@ -43,8 +43,8 @@ pub struct Plan {
     pub removed: u64,
     /// Bytes to stage beside the workspace first.
     pub stage_bytes: u64,
-    /// ACLs and capabilities that cannot be restored here, in users' words.
-    pub warnings: Vec<String>,
+    /// ACLs and capabilities that cannot be restored here.
+    pub lost: Vec<LostAccess>,
     /// Paths of the target that stay unchanged; everything else is restored.
     pub blocked: Vec<Blocked>,
 }
@@ -186,6 +186,28 @@ impl Limits {
     }
 }
 
+/// Access rights that a rollback cannot restore.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostAccess {
+    /// The kind of rights.
+    pub kind: LostAccessKind,
+    /// The first path.
+    pub first: RelPath,
+    /// The number of other paths.
+    pub more: u64,
+}
+
+/// The kind of access rights that a rollback cannot restore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LostAccessKind {
+    /// ACLs, on a file system without them.
+    Acl,
+    /// ACLs of files that belong to other users.
+    AclOfOthers,
+    /// Capabilities, which only root may set.
+    Capabilities,
+}
+
 /// Paths that lose metadata.
 #[derive(Default)]
 struct Lost {
@@ -205,27 +227,18 @@ impl Lost {
         }
     }
 
-    fn warnings(&self) -> Vec<String> {
-        let told = |paths: &BTreeSet<RelPath>, what: &str, why: &str| {
-            let first = paths.first()?;
-            let more = match paths.len() - 1 {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            Some(format!("cannot restore the {what} of {first}{more}: {why}"))
+    /// Returns one fact for each kind that was lost.
+    fn facts(&self) -> Vec<LostAccess> {
+        let fact = |kind, paths: &BTreeSet<RelPath>| {
+            let first = paths.first()?.clone();
+            Some(LostAccess { kind, first, more: paths.len() as u64 - 1 })
         };
-        let acls = told(
-            &self.acls,
-            "ACL",
-            "this file system has no ACLs; the group gets no more access than the ACL gave it",
-        );
-        let foreign = told(&self.foreign, "ACL", "the file belongs to another user and is unchanged");
-        let capabilities = told(
-            &self.capabilities,
-            "capabilities",
-            "this requires root (CAP_SETFCAP); run `setcap` again, or roll back as root",
-        );
-        [acls, foreign, capabilities].into_iter().flatten().collect()
+        let acls = fact(LostAccessKind::Acl, &self.acls);
+        let foreign = fact(LostAccessKind::AclOfOthers, &self.foreign);
+        [acls, foreign, fact(LostAccessKind::Capabilities, &self.capabilities)]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }
 
@@ -627,7 +640,7 @@ impl Planner<'_> {
         plan.paths
             .extend(self.kept.iter().map(|path| ChangedPath { path: path.clone(), action: Action::Kept }));
         plan.paths.sort_by(|a, b| a.path.cmp(&b.path));
-        plan.warnings = self.lost.warnings();
+        plan.lost = self.lost.facts();
         Ok(plan)
     }
 }

@@ -30,6 +30,19 @@ pub(crate) const ONE: &[u8] = b"Probe-one";
 const ONE_IN_LOWER_CASE: &[u8] = b"probe-one";
 pub(crate) const TWO: &[u8] = b"probe-two";
 
+/// A feature that a file system lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Lack {
+    /// Exchange of two entries in one step.
+    Exchange,
+    /// Rename that never replaces.
+    NoReplace,
+    /// Leases, which tell of programs that have a file open.
+    Leases,
+    /// Names that differ only in case.
+    Case,
+}
+
 impl Capabilities {
     /// Probes the file system.
     ///
@@ -47,31 +60,15 @@ impl Capabilities {
         result
     }
 
-    /// Returns warnings about missing capabilities, in users' words.
-    pub fn warnings(&self) -> Vec<&'static str> {
-        let mut warnings = Vec::new();
-        if !self.exchange {
-            warnings.push(
-                "this file system cannot exchange two files atomically: a file is briefly missing during a \
-                 rollback; recovery after a crash is not affected",
-            );
-        }
-        if !self.no_replace {
-            warnings.push(
-                "this file system cannot rename without replacing: a file that another program creates at the \
-                 moment of a rollback could be replaced",
-            );
-        }
-        if !self.leases {
-            warnings.push(
-                "this file system does not report open files: a file that a rollback replaced is kept until no \
-                 program can write to it",
-            );
-        }
-        if !self.case_matters {
-            warnings.push("this file system treats names that differ only in case as equal");
-        }
-        warnings
+    /// Returns the features that are missing.
+    pub fn lacking(&self) -> Vec<Lack> {
+        let all = [
+            (self.exchange, Lack::Exchange),
+            (self.no_replace, Lack::NoReplace),
+            (self.leases, Lack::Leases),
+            (self.case_matters, Lack::Case),
+        ];
+        all.into_iter().filter(|(has, _)| !has).map(|(_, lack)| lack).collect()
     }
 
     /// Returns the common capabilities of both.
@@ -129,9 +126,9 @@ mod tests {
 
     #[test]
     fn every_lack_is_told() {
-        assert!(Capabilities::default().warnings().is_empty());
+        assert!(Capabilities::default().lacking().is_empty());
         let none = Capabilities { exchange: false, no_replace: false, leases: false, case_matters: false };
-        assert_eq!(none.warnings().len(), 4);
+        assert_eq!(none.lacking().len(), 4);
         assert_eq!(Capabilities::default().and(none), none);
     }
 }

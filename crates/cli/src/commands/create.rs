@@ -7,6 +7,7 @@ use crate::render::consent::{ask, can_ask};
 use crate::render::json;
 use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{counted, printable, size};
+use crate::render::warning;
 use crate::{commands::Context, commands::recover, commands::validate, render::exit};
 use safepoint::model::checkpoint::{Checkpoint, PartKind, Progress, Scope};
 use safepoint::model::coverage::{Coverage, Skipped};
@@ -241,10 +242,9 @@ fn held_together(checkpoint: &Checkpoint) -> String {
 
 /// What a checkpoint had to say, and what keeping house after it did.
 pub(crate) fn tell_upkeep(out: &Printer, created: &Created) {
-    let warnings = created.checkpoint.warnings.iter().chain(&created.not_in_git).chain(&created.warnings);
-    for warning in warnings {
-        out.warn(printable(warning));
-    }
+    created.checkpoint.warnings.iter().for_each(|warning| out.warn(printable(warning)));
+    warning::warn(out, &created.not_in_git);
+    warning::warn(out, &created.warnings);
     if !created.pruned.is_empty() {
         let count = counted(created.pruned.len() as u64, "old checkpoint", "old checkpoints");
         out.note(format!(

@@ -6,6 +6,7 @@ use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::Reply;
 use crate::render::terminal::{ago, counted, printable};
+use crate::render::warning;
 use crate::{commands::Context, render::consent, render::exit};
 use safepoint::model::CheckpointId;
 use safepoint::model::checkpoint::Checkpoint;
@@ -69,7 +70,7 @@ fn at_once(
     let left = manager.delete_with(&ids, tags)?;
     out.line(format!("Deleted {}:", counted(chosen.len() as u64, "checkpoint", "checkpoints")));
     chosen.iter().for_each(|checkpoint| out.line(line(checkpoint)));
-    left.iter().for_each(|warning| out.warn(printable(warning)));
+    warning::warn(out, &left);
     out.remark("Free the space that only they took: safepoint gc");
     let deleted: Value = chosen.iter().map(json::checkpoint).collect();
     let exit = if left.is_empty() { exit::DONE } else { exit::IN_PART };

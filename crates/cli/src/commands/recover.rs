@@ -6,6 +6,7 @@ use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{counted, printable};
+use crate::render::warning;
 use crate::{commands::Context, render::consent, render::exit};
 use safepoint::model::{RelPath, RollbackId};
 use safepoint::{CheckpointManager, Recovery, Workspace};
@@ -91,7 +92,7 @@ fn findings(out: &Printer, recovery: &Recovery) {
             printable(&rescued.why)
         ));
     }
-    recovery.warnings.iter().for_each(|warning| out.warn(printable(warning)));
+    warning::warn(out, &recovery.warnings);
 }
 
 /// Names displaced files that a program has, or may have, open.

@@ -3,6 +3,7 @@
 pub(crate) mod plan;
 pub(crate) mod session;
 
+use crate::render::warning;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use safepoint::model::change::Change;
@@ -149,7 +150,7 @@ pub(crate) fn rollback(done: &RolledBack, dry_run: DryRun, plan: Option<PlanStat
         "memory": folders(done.folders.iter().skip(1)),
         "left_alone": done.left_alone,
         "undone": done.undone,
-        "effects_not_undone": done.effects_not_undone,
+        "effects_not_undone": warning::not_undone(&done.effects_not_undone),
         "verified": done.verified,
         "changed_meanwhile": folder.changed_meanwhile,
         "waiting": done.waiting,
@@ -185,7 +186,7 @@ fn rollback_together(done: &RolledBack, dry_run: DryRun) -> Value {
         "sessions": done.sessions.iter().map(session_back).collect::<Value>(),
         "git": git.collect::<Value>(),
         "undone": done.undone,
-        "effects_not_undone": done.effects_not_undone,
+        "effects_not_undone": warning::not_undone(&done.effects_not_undone),
         "verified": done.verified,
         "waiting": done.waiting,
     })
@@ -245,7 +246,7 @@ pub(crate) fn recovery(recovery: &Recovery) -> Value {
         "rescued": recovery.rescued,
         "waiting": recovery.waiting,
         "released": recovery.released,
-        "warnings": recovery.warnings,
+        "warnings": warning::texts(&recovery.warnings),
     })
 }
 

@@ -258,8 +258,20 @@ impl Printer {
 
     /// Something to heed.
     pub(crate) fn warn(&self, text: impl Display) {
-        let text = text.to_string();
-        self.message("warning", &text);
+        self.heed(None, &text.to_string());
+    }
+
+    /// The same, with a code for programs.
+    pub(crate) fn warn_as(&self, code: &str, text: impl Display) {
+        self.heed(Some(code), &text.to_string());
+    }
+
+    fn heed(&self, code: Option<&str>, text: &str) {
+        let mut message = json!({ "level": "warning", "text": text });
+        if let Some(code) = code {
+            message["code"] = json!(code);
+        }
+        held(&self.messages).push(message);
         self.flush();
         self.complain(&format!("{} {text}", self.error_colours.yellow("warning:")));
     }

@@ -261,7 +261,8 @@ fn undo_commands_are_told() {
             { "plan": "work", "step": "create", "command": "echo undo create >> ../outside", "ran": true },
         ])
     );
-    let quiet = json!([{ "plan": "work", "step": "quiet", "why": "it has no undo command" }]);
+    let why = "it has no undo command";
+    let quiet = json!([{ "plan": "work", "step": "quiet", "why": why, "code": "no_undo_command" }]);
     assert_eq!(back["effects_not_undone"], quiet);
     sandbox.run(&["undo"]);
     assert_snapshot!(sandbox.run(&["redo"]), @"

@@ -15,7 +15,7 @@ use crate::places::Place;
 use crate::rollback::recover::Recovery;
 use crate::sessions::kept_form;
 use crate::upkeep::Tended;
-use crate::{CheckpointManager, DryRun, Error};
+use crate::{CheckpointManager, DryRun, Error, Warning};
 use safepoint_catalog::{Filter, PlanRecord, RoleFilter, Workspace};
 use safepoint_model::agent::{AgentRecord, WorkspaceKind};
 use safepoint_model::change::{self, Delta};
@@ -174,9 +174,9 @@ pub struct Created {
     /// Checkpoints that retention let go after it.
     pub pruned: Vec<CheckpointId>,
     /// What went wrong with that.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// What was asked of git and not done.
-    pub not_in_git: Vec<String>,
+    pub not_in_git: Vec<Warning>,
     /// What a crash had left, and was put in order first.
     pub recovered: Recovery,
     /// True if nothing was added: the checkpoint is an older one that holds the same state.

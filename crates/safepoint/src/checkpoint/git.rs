@@ -4,12 +4,13 @@
 //! told, and the checkpoint is there all the same.
 
 use crate::checkpoint::create::files_part;
-use crate::{CheckpointManager, Error};
+use crate::warning::cause;
+use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::Workspace;
 use safepoint_git::{Changes, GitError, GitId, Head, Repository, Unchanged, Wanted, short_name};
 use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::files::FilesDocument;
-use safepoint_model::{CheckpointId, Progress, RelPath};
+use safepoint_model::{CheckpointId, Progress};
 
 /// Whether a new checkpoint becomes a commit, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -93,7 +94,7 @@ impl CheckpointManager {
         how: GitCommit,
         checkpoint: &mut Checkpoint,
         progress: &dyn Progress,
-    ) -> Vec<String> {
+    ) -> Vec<Warning> {
         if how == GitCommit::No {
             return Vec::new();
         }
@@ -105,15 +106,9 @@ impl CheckpointManager {
                     GitCommit::Branch => self.move_branch(&repository, checkpoint, commit),
                     _ => Ok(()),
                 };
-                missing.extend(moved.err().map(|error| {
-                    format!(
-                        "the commit is made and tagged, but the branch was not moved: {}",
-                        in_words(&error)
-                    )
-                }));
+                missing.extend(moved.err().map(|error| Warning::BranchNotMoved { why: cause(error) }));
             }
-            Err(error) => missing
-                .push(format!("the checkpoint is kept, but no commit was made of it: {}", in_words(&error))),
+            Err(error) => missing.push(Warning::NotCommitted { why: cause(error) }),
         }
         missing
     }
@@ -124,7 +119,7 @@ impl CheckpointManager {
         workspace: &Workspace,
         checkpoint: &mut Checkpoint,
         progress: &dyn Progress,
-    ) -> Vec<String> {
+    ) -> Vec<Warning> {
         match Repository::around(workspace.root_path()) {
             Ok(Some(_)) => self.commit_to_git(workspace, GitCommit::Session, checkpoint, progress),
             // A repository that cannot be read is in the warnings of the checkpoint.
@@ -138,7 +133,7 @@ impl CheckpointManager {
         how: GitCommit,
         checkpoint: &mut Checkpoint,
         progress: &dyn Progress,
-    ) -> Result<(Repository, GitId, Option<String>), Error> {
+    ) -> Result<(Repository, GitId, Option<Warning>), Error> {
         let none = || Error::NoFiles { checkpoint: checkpoint.id };
         let files = FilesDocument::load(&self.store, files_part(checkpoint).ok_or_else(none)?.document)?;
         let repository = Self::repository(workspace)?;
@@ -167,15 +162,11 @@ impl CheckpointManager {
         checkpoint.commit_sha = Some(sha);
         checkpoint.commit_message = Some(said);
         checkpoint.tags = vec![tag];
-        let told = |paths: &[RelPath], what: &str| {
-            let names: Vec<String> = paths.iter().take(5).map(ToString::to_string).collect();
-            let count = paths.len();
-            (count > 0).then(|| {
-                format!("git {what} {count} paths, which are not in the commit: {}", names.join(", "))
-            })
+        let left_out = match (made.refused, made.holes) {
+            (refused, _) if !refused.is_empty() => Some(Warning::NamesNotCommitted { paths: refused }),
+            (_, holes) if !holes.is_empty() => Some(Warning::HolesNotCommitted { paths: holes }),
+            _ => None,
         };
-        let refused = told(&made.refused, "refuses the names of");
-        let left_out = refused.or_else(|| told(&made.holes, "would store every zero of the holes in"));
         Ok((repository, made.commit, left_out))
     }
 
@@ -207,7 +198,7 @@ impl CheckpointManager {
     ///
     /// # Errors
     /// As [`CheckpointManager::delete`].
-    pub fn delete_with(&self, ids: &[CheckpointId], tags: Tags) -> Result<Vec<String>, Error> {
+    pub fn delete_with(&self, ids: &[CheckpointId], tags: Tags) -> Result<Vec<Warning>, Error> {
         let mut tagged = Vec::new();
         for id in ids {
             tagged.extend(self.catalog.checkpoint(*id)?.filter(|checkpoint| !checkpoint.tags.is_empty()));
@@ -220,13 +211,12 @@ impl CheckpointManager {
     }
 
     /// Removes the tags of a checkpoint that was deleted. Returns a warning where that fails.
-    pub(crate) fn untag(&self, checkpoint: &Checkpoint) -> Option<String> {
+    pub(crate) fn untag(&self, checkpoint: &Checkpoint) -> Option<Warning> {
         if checkpoint.tags.is_empty() {
             return None;
         }
         let error = self.remove_tags(checkpoint).err()?;
-        let tags = checkpoint.tags.join(", ");
-        Some(format!("the tag {tags} is left in the repository: {}", in_words(&error)))
+        Some(Warning::TagsNotRemoved { tags: checkpoint.tags.clone(), why: cause(error) })
     }
 
     fn remove_tags(&self, checkpoint: &Checkpoint) -> Result<(), Error> {

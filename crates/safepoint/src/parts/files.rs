@@ -5,7 +5,7 @@ use crate::parts::databases::Copies;
 use crate::parts::git::git_folder;
 use crate::parts::part::{Captured, Left, Outline, Part, Prepared};
 use crate::plans::apply::Taking;
-use crate::{CheckpointManager, Error};
+use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::{Transaction, Workspace};
 use safepoint_model::change::{Absent, graft};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, Role, Totals};
@@ -284,7 +284,7 @@ impl Part for FilesPart<'_> {
             removed: plan.removed,
             paths: plan.paths,
             blocked: plan.blocked,
-            warnings: plan.warnings,
+            lost: plan.lost,
         };
         Ok(Box::new(FilesRollback { part: self, steps: plan.steps, outline, stage: None, settled: None }))
     }
@@ -347,7 +347,7 @@ impl Prepared for FilesRollback<'_> {
         Ok(meanwhile.into_iter().map(|meanwhile| meanwhile.path).collect())
     }
 
-    fn undo(&mut self) -> Result<Vec<String>, Error> {
+    fn undo(&mut self) -> Result<Vec<Warning>, Error> {
         if let Some(stage) = &self.stage {
             stage.undo(&self.steps, &self.part.manager.store)?;
         }

@@ -8,7 +8,8 @@ use crate::parts::Nothing;
 use crate::parts::files::FilesPart;
 use crate::parts::part::{Captured, Left, Outline, Part, Prepared, PutBack};
 use crate::rollback::Request;
-use crate::{CheckpointManager, Error};
+use crate::warning::cause;
+use crate::{CheckpointManager, Error, GitPlace, Warning};
 use safepoint_catalog::Workspace;
 use safepoint_git::{Changes, GitError, GitId, Head, Move, Repository, Target, short_name};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord, Totals};
@@ -204,7 +205,7 @@ impl Prepared for GitRollback<'_> {
         Ok(Vec::new())
     }
 
-    fn undo(&mut self) -> Result<Vec<String>, Error> {
+    fn undo(&mut self) -> Result<Vec<Warning>, Error> {
         CheckpointManager::repository(&self.moving.workspace)?.take_back(&self.moving.a_move)?;
         Ok(Vec::new())
     }
@@ -218,15 +219,15 @@ struct GitTakenUp<'p> {
 }
 
 impl Prepared for GitTakenUp<'_> {
-    fn undo(&mut self) -> Result<Vec<String>, Error> {
+    fn undo(&mut self) -> Result<Vec<Warning>, Error> {
         let back = CheckpointManager::repository(self.workspace)
             .and_then(|repository| Ok(repository.take_back(&read_move(&self.manager.store, &self.moves)?)?));
         match back {
-            Ok(left) => Ok(left_by_others(&left).into_iter().collect()),
+            Ok(left) => Ok(left_by_others(left).into_iter().collect()),
             Err(error) if matches!(error, Error::Git(GitError::Locked { .. } | GitError::Write { .. })) => {
                 Err(error)
             }
-            Err(error) => Ok(vec![format!("git is left as it is: {}", in_words(&error))]),
+            Err(error) => Ok(vec![Warning::GitNotMoved { why: cause(error) }]),
         }
     }
 }
@@ -320,7 +321,7 @@ impl Prepared for GitFolderRollback<'_> {
         self.files.apply(progress)
     }
 
-    fn undo(&mut self) -> Result<Vec<String>, Error> {
+    fn undo(&mut self) -> Result<Vec<Warning>, Error> {
         self.files.undo()
     }
 
@@ -359,7 +360,7 @@ impl CheckpointManager {
         request: &Request<'_>,
         id: RollbackId,
         progress: &dyn Progress,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<Warning>,
     ) -> Result<Option<GitPlan>, Error> {
         let Request { verb, to, options, .. } = request;
         let by_name = options.parts.contains(&PartKind::Git);
@@ -467,14 +468,14 @@ impl CheckpointManager {
         &self,
         workspace: &Workspace,
         safety: &Checkpoint,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<Warning>,
     ) -> Result<Option<(Move, bool)>, Error> {
         let Some(moves) = self.moves_of(safety, workspace.id)? else { return Ok(None) };
         let repository = Self::repository(workspace)?;
         match repository.plan_undo(&read_move(&self.store, &moves)?)? {
             Some(a_move) => Ok(Some((a_move, moves.files))),
             None => {
-                warnings.push("git was moved since that rollback and is left as it is".to_owned());
+                warnings.push(Warning::GitMovedSinceRollback);
                 Ok(None)
             }
         }
@@ -486,31 +487,23 @@ impl CheckpointManager {
         Ok(GitDocument::load(&self.store, part.document)?.moves)
     }
 
-    /// What to say where HEAD is not where it was when the checkpoint was taken.
-    pub(crate) fn git_moved_since(&self, workspace: &Workspace, checkpoint: &Checkpoint) -> Option<String> {
+    /// Returns a warning if HEAD is not where it was when the checkpoint was taken.
+    pub(crate) fn git_moved_since(&self, workspace: &Workspace, checkpoint: &Checkpoint) -> Option<Warning> {
         let (then, _) = self.noted(checkpoint, workspace.id).ok()?;
         let now = Repository::around(workspace.root_path()).ok()??.head().ok()?;
-        (then != now).then(|| {
-            format!(
-                "git is left as it is: HEAD was {} when the checkpoint was taken, and is {} now",
-                place(&then),
-                place(&now)
-            )
-        })
+        (then != now).then(|| Warning::GitMovedSinceCheckpoint { then: place(&then), now: place(&now) })
     }
 }
 
-fn left_by_others(left: &[String]) -> Option<String> {
-    (!left.is_empty())
-        .then(|| format!("another program moved {} in git meanwhile; it stays so", left.join(", ")))
+fn left_by_others(refs: Vec<String>) -> Option<Warning> {
+    (!refs.is_empty()).then_some(Warning::GitMovedByOthers { refs })
 }
 
-/// Where HEAD is, for people.
-fn place(head: &Head) -> String {
+fn place(head: &Head) -> GitPlace {
     match head {
-        Head::Branch { name, commit } => format!("{} at {}", short_name(name), commit.short()),
-        Head::Unborn { name } => format!("{} without a commit", short_name(name)),
-        Head::Detached { commit } => format!("detached at {}", commit.short()),
+        Head::Branch { name, commit } => GitPlace::Branch { name: short_name(name), commit: commit.short() },
+        Head::Unborn { name } => GitPlace::Unborn { name: short_name(name) },
+        Head::Detached { commit } => GitPlace::Detached { commit: commit.short() },
     }
 }
 

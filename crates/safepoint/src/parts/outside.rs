@@ -4,7 +4,7 @@
 //! says so; one that a crash cut short and that included them is not mended without them.
 
 use crate::parts::part::{Captured, Left, Note, Outline, Part, Prepared, PutBack};
-use crate::{CheckpointManager, Error};
+use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::{PartNote, Transaction, Workspace};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
 use safepoint_model::outside::{OutsideDocument, OutsideKind};
@@ -86,7 +86,7 @@ impl CheckpointManager {
         workspace: &Workspace,
         to: &Checkpoint,
         wants: impl Fn(PartKind) -> bool,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<Warning>,
     ) -> Result<Vec<(OutsidePart, Option<ObjectId>)>, Error> {
         let mut going = Vec::new();
         for PartRecord { kind, key, document } in &to.parts {
@@ -98,9 +98,7 @@ impl CheckpointManager {
                 }
                 None if wants(*kind) => {
                     let program = OutsideDocument::load(&self.store, *document)?.program;
-                    warnings.push(format!(
-                        "{kind} {name} stays as it is: only {program} can put it back, and that is not part of this program"
-                    ));
+                    warnings.push(Warning::PartNotRegistered { kind: *kind, name: name.to_owned(), program });
                 }
                 None => {}
             }
@@ -217,7 +215,7 @@ impl Prepared for OutsidePrepared<'_> {
         self.inner.publish(transaction)
     }
 
-    fn undo(&mut self) -> Result<Vec<String>, Error> {
+    fn undo(&mut self) -> Result<Vec<Warning>, Error> {
         self.inner.undo()
     }
 

@@ -4,10 +4,10 @@
 //! prepare, stage, intend, apply, and then either publish or undo; at the end settle and clear. After a crash, [`Part::resume`] takes up
 //! what is on record. So a new kind of part changes neither the checkpoint nor the rollback.
 
-use crate::Error;
 use crate::home::PendingCache;
 use crate::parts::git::GitMoved;
 use crate::parts::session::SessionBack;
+use crate::{Error, Warning};
 use safepoint_catalog::{PartNote, Transaction};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, Totals};
 use safepoint_model::coverage::Coverage;
@@ -15,7 +15,7 @@ use safepoint_model::plan::state::TakenBack;
 use safepoint_model::rollback::{ChangedPath, Step};
 use safepoint_model::{ObjectId, Progress, RelPath, RollbackId};
 use safepoint_store::Writer;
-use safepoint_workspace::{Blocked, Ended, Finding};
+use safepoint_workspace::{Blocked, Ended, Finding, LostAccess};
 
 /// What a capture gave.
 #[derive(Default)]
@@ -50,8 +50,8 @@ pub struct Outline {
     pub paths: Vec<ChangedPath>,
     /// Paths of the checkpoint that cannot be put back now and stay as they are.
     pub blocked: Vec<Blocked>,
-    /// What cannot be put back, for people.
-    pub warnings: Vec<String>,
+    /// Access rights that cannot be restored.
+    pub lost: Vec<LostAccess>,
 }
 
 impl Outline {
@@ -60,7 +60,7 @@ impl Outline {
         self.removed += other.removed;
         self.paths.extend(other.paths.iter().cloned());
         self.blocked.extend(other.blocked.iter().cloned());
-        self.warnings.extend(other.warnings.iter().cloned());
+        self.lost.extend(other.lost.iter().cloned());
     }
 }
 
@@ -231,7 +231,7 @@ pub trait Prepared {
     ///
     /// # Errors
     /// When something cannot be put back; it can be tried again.
-    fn undo(&mut self) -> Result<Vec<String>, Error> {
+    fn undo(&mut self) -> Result<Vec<Warning>, Error> {
         Ok(Vec::new())
     }
 

@@ -5,7 +5,7 @@ use crate::parts::Nothing;
 use crate::parts::part::{Captured, Left, Part, Prepared, PutBack};
 use crate::rollback::Request;
 use crate::sessions::kept_form;
-use crate::{CheckpointManager, Error};
+use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::Transaction;
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
 use safepoint_model::id::SessionId;
@@ -124,7 +124,7 @@ impl CheckpointManager {
     pub(crate) fn session_to_go_back(
         &self,
         request: &Request<'_>,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<Warning>,
     ) -> Result<Option<(Session, ObjectId)>, Error> {
         let by_name = request.options.parts.contains(&PartKind::Session);
         let Some(part) = session_part(&request.to) else {
@@ -139,16 +139,14 @@ impl CheckpointManager {
         let asks = request.verb == Verb::Rollback && !by_name;
         let other = self.settings.session_id.as_deref().is_some_and(|own| kept_form(own) != id);
         if asks && other {
-            warnings.push(format!(
-                "session {id} of the checkpoint is left as it is, since this is another one; --part session puts it back"
-            ));
+            warnings.push(Warning::OtherSession { session: then.id });
             return Ok(None);
         }
         match self.catalog.session(then.id)? {
             Some(now) => Ok(Some((now, part.document))),
             None if by_name => Err(Error::NoSession { id }),
             None => {
-                warnings.push(format!("session {id} is not on record any more, and is not put back"));
+                warnings.push(Warning::SessionMissing { session: then.id });
                 Ok(None)
             }
         }

@@ -11,7 +11,7 @@ mod interrupted;
 use crate::checkpoint::create::Created;
 use crate::plans::guard::DeadRun;
 use crate::process::Stop;
-use crate::{CheckpointManager, Error};
+use crate::{CheckpointManager, Error, Warning};
 use course::{Halt, Runner, Tally};
 use safepoint_catalog::PlanRecord;
 use safepoint_model::plan::run::{Run, RunOutcome};
@@ -101,7 +101,7 @@ pub struct RunReport {
     /// What the runner before had left, where it died.
     pub dead: Option<DeadRun>,
     /// What users should know.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// Whether a plan begins or goes on.

@@ -7,7 +7,8 @@ use super::{Request, RolledBack};
 use crate::checkpoint::records::Stored;
 use crate::parts::Member;
 use crate::parts::part::{Outline, Prepared};
-use crate::{CheckpointManager, Error, Silent};
+use crate::warning::cause;
+use crate::{CheckpointManager, Error, Silent, Warning};
 use safepoint_catalog::{CatalogError, FinishFacts, Transaction};
 use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::rollback::{Rescued, Rollback, RollbackState};
@@ -63,7 +64,7 @@ pub(crate) struct Deed<'a> {
 pub(crate) struct Carried {
     pub(crate) meanwhile: Vec<(WorkspaceId, RelPath)>,
     pub(crate) waiting: Vec<RelPath>,
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Vec<Warning>,
 }
 
 impl CheckpointManager {
@@ -277,8 +278,7 @@ impl CheckpointManager {
                     carried.warnings.extend(warnings);
                 }
                 Err(error) => {
-                    let still = format!("what was displaced is still kept in .safepoint: {error}");
-                    carried.warnings.push(still);
+                    carried.warnings.push(Warning::DisplacedKept { why: cause(error) });
                 }
             }
             if let Ok(Some(settled)) = self.catalog.rollback(record.id) {
@@ -336,7 +336,7 @@ impl CheckpointManager {
 pub(crate) struct Settling {
     pub(crate) rescued: Vec<Rescued>,
     pub(crate) waiting: Vec<RelPath>,
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Vec<Warning>,
 }
 
 /// The record that stands for all folders.

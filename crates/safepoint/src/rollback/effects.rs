@@ -8,7 +8,7 @@ use crate::parts::plan::guard;
 use crate::process::{self, Exit, Job, Log, Stop};
 use crate::rollback::{DryRun, Request, RollbackOptions};
 use crate::upkeep::cap_hit;
-use crate::{CheckpointManager, Error};
+use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::PlanRecord;
 use safepoint_model::checkpoint::PartKind;
 use safepoint_model::plan::document;
@@ -44,14 +44,40 @@ pub struct Undone {
 }
 
 /// Effects of a step that were not taken back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotUndone {
     /// Of which plan.
     pub plan: String,
     /// Which step.
     pub step: String,
     /// Why not.
-    pub why: String,
+    pub why: NotUndoneReason,
+}
+
+/// The reason why the effects of a step were not undone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotUndoneReason {
+    /// The step has no undo command.
+    NoCommand,
+    /// The caller asked that no undo command be run.
+    NotRun,
+    /// The undo command failed.
+    Failed {
+        /// Its exit and the last line that it printed.
+        how: String,
+    },
+}
+
+impl NotUndoneReason {
+    /// Returns the stable name for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoCommand => "no_undo_command",
+            Self::NotRun => "undo_not_run",
+            Self::Failed { .. } => "undo_failed",
+        }
+    }
 }
 
 /// A plan as it is, and as it was.
@@ -62,7 +88,7 @@ pub(crate) type NowAndThen = (PlanRecord, Plan);
 pub(crate) struct Effects {
     pub(crate) undone: Vec<Undone>,
     pub(crate) not_undone: Vec<NotUndone>,
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Vec<Warning>,
 }
 
 impl CheckpointManager {
@@ -83,8 +109,8 @@ impl CheckpointManager {
             };
             locks.push(lock);
             if let Some(dead) = dead.filter(|dead| dead.ended_processes > 0) {
-                let count = dead.ended_processes;
-                effects.warnings.push(format!("processes that a dead run had left were ended: {count}"));
+                let count = dead.ended_processes as u64;
+                effects.warnings.push(Warning::LeftoversEnded { count });
             }
             let record = self.plan(&part.key)?;
             guard(&record)?;
@@ -120,24 +146,26 @@ impl CheckpointManager {
     ) -> Result<(), Error> {
         for (record, step) in newest_first(plans) {
             let (plan, path) = (&record.plan.id, &step.path);
-            let left = |why: String| NotUndone { plan: plan.clone(), step: path.clone(), why };
+            let left = |why| NotUndone { plan: plan.clone(), step: path.clone(), why };
             let Some(command) = &step.spec.undo else {
-                effects.not_undone.push(left("it has no undo command".to_owned()));
+                effects.not_undone.push(left(NotUndoneReason::NoCommand));
                 continue;
             };
             if options.failed_undo == FailedUndo::NoneRuns {
-                effects.not_undone.push(left("its undo command was not run, as asked".to_owned()));
+                effects.not_undone.push(left(NotUndoneReason::NotRun));
                 continue;
             }
             let mut undone =
                 Undone { plan: plan.clone(), step: path.clone(), command: command.clone(), ran: false };
             if options.dry_run == DryRun::No && !self.is_undone(plan, step)? {
                 undone.ran = true;
-                if let Err(why) = self.run_undo(record, step, command, progress)? {
+                if let Err(how) = self.run_undo(record, step, command, progress)? {
                     match options.failed_undo {
-                        FailedUndo::Stops => return Err(Error::UndoFailed { step: path.clone(), why }),
+                        FailedUndo::Stops => {
+                            return Err(Error::UndoFailed { step: path.clone(), why: how });
+                        }
                         FailedUndo::IsSkipped | FailedUndo::NoneRuns => {
-                            effects.not_undone.push(left(format!("its undo command failed: {why}")));
+                            effects.not_undone.push(left(NotUndoneReason::Failed { how }));
                             continue;
                         }
                     }

@@ -4,7 +4,8 @@ use crate::parts::files::FilesPart;
 use crate::parts::git::{GitCapture, GitPart};
 use crate::parts::part::{Left, Part, Prepared};
 use crate::rollback::carry::Settling;
-use crate::{CheckpointManager, Error};
+use crate::warning::cause;
+use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::{FinishFacts, Workspace};
 use safepoint_model::rollback::{Rescued, Rollback, RollbackState};
 use safepoint_model::{Progress, RelPath, RollbackId};
@@ -27,8 +28,8 @@ pub struct Recovery {
     pub released: Vec<RelPath>,
     /// Rollbacks that another home began in this workspace and did not finish: it may be half old and half new.
     pub foreign: Vec<RollbackId>,
-    /// What it could not do, in words.
-    pub warnings: Vec<String>,
+    /// What it could not do.
+    pub warnings: Vec<Warning>,
 }
 
 impl Recovery {
@@ -100,7 +101,10 @@ impl CheckpointManager {
             match found {
                 Ok((root, _lock)) => recovery.join(self.recover_one(&other, &root, progress)?),
                 Err(WorkspaceError::Busy { .. }) => {}
-                Err(error) => recovery.warnings.push(error.to_string()),
+                Err(error) => recovery.warnings.push(Warning::FolderNotRecovered {
+                    root: other.root_path().to_owned(),
+                    why: cause(error),
+                }),
             }
         }
         Ok(recovery)
@@ -111,10 +115,7 @@ impl CheckpointManager {
         let applying = |record: &Rollback| record.state == RollbackState::Applying;
         let mut recovery = Recovery::default();
         if self.catalog.unfinished(workspace.id)?.iter().any(applying) {
-            recovery.warnings.push(
-                "a rollback of this workspace is half done; the home cannot be written, so that it stays so"
-                    .to_owned(),
-            );
+            recovery.warnings.push(Warning::HalfDone);
         }
         Ok(recovery)
     }
@@ -259,9 +260,7 @@ impl CheckpointManager {
                 }
                 Some(RollbackState::Refused) | None => {
                     recovery.foreign.push(id);
-                    recovery.warnings.push(format!(
-                        ".safepoint/apply-{id} belongs to a rollback that another home began and did not finish; it is left alone"
-                    ));
+                    recovery.warnings.push(Warning::ForeignRollback { rollback: id });
                     continue;
                 }
             };

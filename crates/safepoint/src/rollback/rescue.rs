@@ -2,7 +2,7 @@
 
 use crate::parts::files::keep_document;
 use crate::rollback::carry::Settling;
-use crate::{CheckpointManager, Error};
+use crate::{CheckpointManager, Error, Warning};
 use safepoint_model::checkpoint::{Kind, Manifest, PartKind, PartRecord, Reason, Role, Totals};
 use safepoint_model::coverage::Coverage;
 use safepoint_model::rollback::{Rescued, Rollback};
@@ -27,7 +27,7 @@ impl CheckpointManager {
                 Finding::Rescued { path, entry, why } => rescued.push((path, entry, why)),
                 Finding::Busy { path } => settling.waiting.push(path),
                 Finding::Stuck { path, why } => {
-                    settling.warnings.push(format!("{path} was displaced and is kept in .safepoint: {why}"));
+                    settling.warnings.push(Warning::DisplacedStuck { path, why });
                 }
             }
         }

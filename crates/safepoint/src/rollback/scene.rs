@@ -13,7 +13,8 @@ use crate::parts::plan::{PlanPart, guard};
 use crate::parts::session::SessionPart;
 use crate::places::Place;
 use crate::plans::apply::TakingPart;
-use crate::{CheckpointManager, Error};
+use crate::warning::cause;
+use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::{PlanRecord, Workspace};
 use safepoint_model::agent::{Agent, AgentRecord, WorkspaceKind};
 use safepoint_model::change::Absent;
@@ -57,7 +58,7 @@ impl Ground<'_> {
 
 impl CheckpointManager {
     /// What there is to go back to.
-    pub(crate) fn scene(&self, request: &Request<'_>, warnings: &mut Vec<String>) -> Result<Scene, Error> {
+    pub(crate) fn scene(&self, request: &Request<'_>, warnings: &mut Vec<Warning>) -> Result<Scene, Error> {
         let _using = self.store.using()?;
         let mut scene = match request.alone() {
             Some(alone) => self.scene_of_one(request, alone)?,
@@ -184,14 +185,14 @@ impl CheckpointManager {
         ground: &Ground<'m>,
         scene: &'m Scene,
         records: &mut [Rollback],
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<Warning>,
     ) -> Result<(Vec<Member<'m>>, Vec<String>), Error> {
         let mut members = Vec::new();
         let (mut passed_over, mut said, mut lacking) = (Vec::new(), Vec::new(), BTreeSet::new());
         for (at, record) in records.iter_mut().enumerate() {
             let (files, capture, passed) = self.files_to_go_back(ground, &scene.places[at], at)?;
             passed_over.extend(passed);
-            lacking.extend(files.capabilities.warnings());
+            lacking.extend(files.capabilities.lacking());
             if ground.is_memory(at) {
                 members.push(Member::new(files, at, scene.targets[at]));
                 continue;
@@ -210,8 +211,9 @@ impl CheckpointManager {
             let outside = self.outside_to_go_back(workspace, to, |kind| options.wants(kind), &mut said)?;
             members.extend(outside.into_iter().map(|(part, target)| Member::new(part, at, target)));
         }
-        warnings.extend(passed_over.iter().cloned().chain(said));
-        warnings.extend(lacking.into_iter().map(str::to_owned));
+        warnings.extend(passed_over.iter().map(|why: &String| Warning::SettingsIgnored { why: why.clone() }));
+        warnings.extend(said);
+        warnings.extend(lacking.into_iter().map(Warning::FileSystemLacks));
         let Some(first) = records.first() else { return Ok((members, passed_over)) };
         self.add_others(&mut members, ground.request, scene, first.together.unwrap_or(first.id));
         Ok((members, passed_over))
@@ -256,14 +258,14 @@ impl CheckpointManager {
         workspace: &Workspace,
         id: RollbackId,
         progress: &dyn Progress,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<Warning>,
     ) -> Result<Option<GitPlan>, Error> {
         let many = request.alone().is_none();
         let mut said = Vec::new();
         let plan = match self.plan_git(workspace, request, id, progress, &mut said) {
             // A repository that reaches beyond its workspace, or is gone, cannot go back with the other folders.
             Err(error @ (Error::PartOfRepository { .. } | Error::NoRepository { .. })) if many => {
-                said.push(format!("git is left as it is: {error}"));
+                said.push(Warning::GitNotMoved { why: cause(error) });
                 None
             }
             plan => plan?,
@@ -271,8 +273,9 @@ impl CheckpointManager {
         if plan.is_none() && request.options.wants(PartKind::Plan) && request.verb == Verb::Rollback {
             said.extend(self.git_moved_since(workspace, &request.to));
         }
-        let root = workspace.root_path().display();
-        warnings.extend(said.into_iter().map(|said| if many { format!("{root}: {said}") } else { said }));
+        let root = workspace.root_path();
+        warnings
+            .extend(said.into_iter().map(|said| if many { said.in_folder(root.to_owned()) } else { said }));
         Ok(plan)
     }
 

@@ -4,8 +4,8 @@ use crate::bench::{Bench, assert_same};
 use crate::runner::{plan, resume, run};
 use safepoint::model::plan::run::RunOutcome;
 use safepoint::{
-    CreateOptions, DryRun, Error, FailedUndo, Failure, FailureKind, NotUndone, RollbackOptions, Silent,
-    Undone,
+    CreateOptions, DryRun, Error, FailedUndo, Failure, FailureKind, NotUndone, NotUndoneReason,
+    RollbackOptions, Silent, Undone,
 };
 
 /// A plan whose steps leave a mark outside of the workspace.
@@ -57,8 +57,10 @@ fn undo_commands_run_newest_first_before_the_files_change_and_each_once() {
     let commands: Vec<(&str, bool)> =
         restored.undone.iter().map(|undone| (undone.step.as_str(), undone.ran)).collect();
     assert_eq!(commands, [("fill", true), ("create", true)]);
-    let why = "it has no undo command".to_owned();
-    let none = |step: &str| NotUndone { plan: "work".to_owned(), step: step.to_owned(), why: why.clone() };
+    let none = |step: &str| {
+        let why = NotUndoneReason::NoCommand;
+        NotUndone { plan: "work".to_owned(), step: step.to_owned(), why }
+    };
     assert_eq!(restored.effects_not_undone, [none("break"), none("quiet")]);
     assert!(!bench.path("file").exists());
     let notes = bench.manager.plan_notes("work").unwrap();
@@ -108,8 +110,9 @@ fn an_undo_command_that_fails_stops_the_rollback_with_nothing_else_changed() {
     let options = RollbackOptions { failed_undo: FailedUndo::IsSkipped, ..RollbackOptions::default() };
     let restored = bench.manager.rollback_plan("work", to, &options, &Silent).unwrap();
     assert_eq!(restored.undone, [undone("two", &format!("echo two >> {outside}"), false)]);
-    let why: Vec<&str> = restored.effects_not_undone.iter().map(|it| it.why.as_str()).collect();
-    assert_eq!(why, ["it has no undo command", "its undo command failed: exit status 4: no way"]);
+    let why: Vec<_> = restored.effects_not_undone.iter().map(|it| it.why.clone()).collect();
+    let failed = NotUndoneReason::Failed { how: "exit status 4: no way".to_owned() };
+    assert_eq!(why, [NotUndoneReason::NoCommand, failed]);
     assert_eq!(std::fs::read_to_string(&outside).unwrap(), "two\n", "what had worked was not run twice");
     assert!(!bench.path("file").exists());
 }
@@ -122,7 +125,7 @@ fn no_undo_command_runs_where_that_is_asked_and_each_is_named() {
     let options = RollbackOptions { failed_undo: FailedUndo::NoneRuns, ..RollbackOptions::default() };
     let restored = bench.manager.rollback_plan("work", first(&bench), &options, &Silent).unwrap();
     assert_eq!((restored.undone.len(), std::fs::read_to_string(&outside).unwrap_or_default()), (0, before));
-    let said = |it: &NotUndone| it.why == "its undo command was not run, as asked";
+    let said = |it: &NotUndone| it.why == NotUndoneReason::NotRun;
     assert!(restored.effects_not_undone.iter().any(said), "{:?}", restored.effects_not_undone);
 }
 

@@ -4,7 +4,7 @@ use crate::bench::{Bench, assert_same, open};
 use crate::framework::{World, assert_all};
 use safepoint::model::rollback::{Rescued, RollbackState, Verb};
 use safepoint::model::{CheckpointId, RelPath, RollbackId};
-use safepoint::{DryRun, Recovery, RollbackOptions, Settings, Silent, Subject};
+use safepoint::{DryRun, Recovery, RollbackOptions, Settings, Silent, Subject, Warning};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -147,7 +147,10 @@ fn nothing_in_a_stage_is_deleted_before_it_is_stored() {
     assert_eq!(recovery.waiting.len(), 1, "{recovery:?}");
     drop(held);
     let recovery = bench.settle();
-    assert!(recovery.warnings.iter().any(|warning| warning.contains("FIFO")), "{recovery:?}");
+    assert!(
+        recovery.warnings.iter().any(|warning| matches!(warning, Warning::DisplacedStuck { .. })),
+        "{recovery:?}"
+    );
     assert!(slot.join("loose").exists(), "what stays, stays whole");
     fs::remove_file(slot.join("fifo")).unwrap();
     let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
@@ -342,7 +345,7 @@ fn a_recovery_that_did_anything_is_not_empty() {
         Recovery { waiting: vec![path()], ..Recovery::default() },
         Recovery { released: vec![path()], ..Recovery::default() },
         Recovery { foreign: vec![id], ..Recovery::default() },
-        Recovery { warnings: vec![String::new()], ..Recovery::default() },
+        Recovery { warnings: vec![Warning::HalfDone], ..Recovery::default() },
     ];
     all.iter().for_each(|recovery| assert!(!recovery.is_empty(), "{recovery:?}"));
     assert!(Recovery::default().is_empty());

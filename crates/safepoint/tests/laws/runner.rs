@@ -6,7 +6,7 @@ use safepoint::model::plan::run::RunOutcome;
 use safepoint::model::plan::state::{Plan, PlanState, StepState};
 use safepoint::{
     CreateOptions, DryRun, Error, Failure, FailureKind, Interrupted, PlanFile, PlanRecord, RollbackOptions,
-    RunEvent, RunObserver, RunOptions, RunReport, Settings, Silent, Stop, Thoroughness, Wish,
+    RunEvent, RunObserver, RunOptions, RunReport, Settings, Silent, Stop, Thoroughness, Warning, Wish,
 };
 use std::fs;
 use std::sync::Mutex;
@@ -527,7 +527,7 @@ fn when_the_disk_runs_low_a_run_takes_an_emergency_checkpoint_once() {
         .collect();
     assert_eq!(labels.len(), 1);
     assert_eq!(labels[0].label.as_deref(), Some("little room is left on the disk"));
-    assert!(report.warnings[0].contains("little room"), "{:?}", report.warnings);
+    assert_eq!(report.warnings, [Warning::LowDiskSpace]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use safepoint::model::id::SessionId;
 use safepoint::model::session::{Session, SessionChange, SessionStatus};
 use safepoint::{
     Activity, CheckpointManager, CreateOptions, Depth, DryRun, Error, Failure, ImportOptions, NewSession,
-    Progress, RollbackOptions, SessionBack, Settings, Silent, Subject,
+    Progress, RollbackOptions, SessionBack, Settings, Silent, Subject, Warning,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -221,7 +221,7 @@ fn a_session_is_left_alone_where_it_is_not_meant() {
     let manager = open(&bench.home(), other);
     let options = RollbackOptions::default();
     let restored = manager.rollback(&bench.workspace, checkpoint.id, &options, &Silent).unwrap();
-    assert!(restored.warnings[0].contains("--part session"), "{:?}", restored.warnings);
+    assert!(matches!(restored.warnings[0], Warning::OtherSession { .. }), "{:?}", restored.warnings);
     assert_eq!((restored.sessions.first().copied(), session(&bench).status), (None, SessionStatus::Failed));
     manager.rollback(&bench.workspace, checkpoint.id, &part(PartKind::Session), &Silent).unwrap();
     assert_eq!(session(&bench).status, SessionStatus::Planning);
@@ -234,7 +234,7 @@ fn a_session_is_left_alone_where_it_is_not_meant() {
     // One that was deleted stays so.
     bench.manager.delete_session(id()).unwrap();
     let restored = bench.rollback(checkpoint.id);
-    assert!(restored.warnings[0].contains("not on record any more"), "{:?}", restored.warnings);
+    assert!(matches!(restored.warnings[0], Warning::SessionMissing { .. }), "{:?}", restored.warnings);
     let by_name = part(PartKind::Session);
     let error = bench.manager.rollback(&bench.workspace, checkpoint.id, &by_name, &Silent).unwrap_err();
     assert_eq!(Failure::from(&error).code, "no_session");

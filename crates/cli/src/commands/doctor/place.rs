@@ -4,6 +4,7 @@ use super::home::room;
 use super::{Check, Health};
 use crate::context::Surroundings;
 use crate::render::terminal::counted;
+use crate::render::warning;
 use safepoint::model::rollback::RollbackState;
 use safepoint::{Capabilities, CheckpointManager, Error, Failure, FailureKind, Workspace};
 
@@ -119,9 +120,9 @@ fn capabilities(found: Capabilities) -> Vec<Check> {
     let hint = "A rollback goes another way. ext4, xfs, btrfs and tmpfs can do it.";
     words
         .into_iter()
-        .map(|(name, alone, words)| match alone.warnings().first() {
+        .map(|(name, alone, words)| match alone.lacking().first() {
             None => Check::ok(name, words),
-            Some(warning) => Check::warning(name, *warning, hint),
+            Some(lack) => Check::warning(name, warning::lacks(*lack), hint),
         })
         .collect()
 }

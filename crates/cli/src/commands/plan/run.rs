@@ -6,6 +6,7 @@ use crate::args::plan::{ResumeArgs, RunArgs, WhenInterrupted};
 use crate::problem::Problem;
 use crate::render::output::Reply;
 use crate::render::terminal::{counted, printable};
+use crate::render::warning;
 use crate::{commands::Context, render::consent, render::exit};
 use crate::{render::json, signals};
 use safepoint::model::plan::run::RunOutcome;
@@ -59,7 +60,7 @@ fn drive(context: &Context, id: &str, options: &RunOptions, verb: Verb) -> Resul
     })?;
     opened.renew(report.record.clone())?;
     tree.iter().for_each(|row| context.out.line(row));
-    report.warnings.iter().for_each(|warning| context.out.warn(printable(warning)));
+    warning::warn(&context.out, &report.warnings);
     let problem = close(context, &opened, &report);
     if let Some(problem) = &problem {
         context.out.flush();

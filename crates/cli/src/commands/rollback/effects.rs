@@ -2,7 +2,8 @@
 
 use crate::render::output::Printer;
 use crate::render::terminal::printable;
-use safepoint::{DryRun, NotUndone, Undone};
+use crate::render::warning::reason;
+use safepoint::{DryRun, NotUndone, NotUndoneReason, Undone};
 
 /// So many steps are named in a sentence.
 const STEPS_NAMED: usize = 6;
@@ -33,11 +34,13 @@ pub(crate) fn tell(out: &Printer, undone: &[Undone], not_undone: &[NotUndone], d
 /// What was to be undone and was not.
 pub(crate) fn warn(out: &Printer, not_undone: &[NotUndone]) {
     for NotUndone { step, why, .. } in not_undone.iter().filter(|it| failed(it)) {
-        out.warn(format!("what step {} did outside of the files stays: {}", printable(step), printable(why)));
+        let because = printable(&reason(why));
+        let text = format!("what step {} did outside of the files stays: {because}", printable(step));
+        out.warn_as(why.code(), text);
     }
 }
 
 /// Whether there is a command that did not work.
 fn failed(not_undone: &NotUndone) -> bool {
-    not_undone.why != "it has no undo command"
+    not_undone.why != NotUndoneReason::NoCommand
 }

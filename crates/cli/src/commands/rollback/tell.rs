@@ -9,6 +9,7 @@ use crate::render::fold::folded;
 use crate::render::json;
 use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{ago, counted, for_shell, printable};
+use crate::render::warning;
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::plan::state::{Plan, TakenBack};
 use safepoint::model::rollback::{Action, ChangedPath, Verb};
@@ -276,7 +277,7 @@ impl View<'_> {
     /// What people have to know.
     fn advise(&self) {
         let Self { out, done, .. } = self;
-        done.warnings.iter().for_each(|warning| out.warn(printable(warning)));
+        warning::warn(out, &done.warnings);
         for (at, folder) in done.folders.iter().enumerate() {
             let place = match done.is_together() || at > 0 {
                 true => format!("{}: ", self.root(folder.record.workspace_id)),

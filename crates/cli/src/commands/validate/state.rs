@@ -8,6 +8,7 @@ use crate::commands::create::is_lack;
 use crate::problem::Problem;
 use crate::render::output::Printer;
 use crate::render::terminal::{counted, printable, size};
+use crate::render::warning::in_one_line;
 use crate::signals;
 use safepoint::{
     CheckpointManager, Exit, Failure, FailureKind, GitStatus, Progress, Survey, TestCommand, Workspace,
@@ -37,11 +38,6 @@ impl State {
     pub(super) fn into_failure(self) -> Option<Failure> {
         self.failures.into_iter().next()
     }
-}
-
-fn in_one_line(failure: &Failure) -> String {
-    let parts = std::iter::once(&failure.message).chain(&failure.causes);
-    parts.map(String::as_str).collect::<Vec<_>>().join(": ")
 }
 
 /// Looks, and says what is found.

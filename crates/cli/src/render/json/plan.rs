@@ -1,6 +1,7 @@
 //! Plans, as programs read them.
 
 use super::{bytes, checkpoint, set, value};
+use crate::render::warning;
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::plan::run::{Run, Sandbox, SandboxState};
 use safepoint::model::plan::spec::SandboxKind;
@@ -138,6 +139,6 @@ pub(crate) fn run(report: &RunReport, interrupted: &[String]) -> Value {
         "checkpoints": report.checkpoints,
         "interrupted": interrupted,
         "ended_processes": report.dead.as_ref().map_or(0, |dead| dead.ended_processes),
-        "warnings": report.warnings,
+        "warnings": warning::texts(&report.warnings),
     })
 }

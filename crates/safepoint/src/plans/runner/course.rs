@@ -5,7 +5,8 @@ use super::{RunEvent, RunObserver, RunReport};
 use crate::checkpoint::create::{CreateOptions, Created};
 use crate::plans::Driver;
 use crate::process::Stop;
-use crate::{CheckpointManager, Error};
+use crate::warning::cause;
+use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::{PlanRecord, Workspace};
 use safepoint_model::checkpoint::{Kind, Reason};
 use safepoint_model::plan::run::{Run, RunOutcome};
@@ -284,8 +285,7 @@ impl Runner<'_> {
         if !tally.low_on_disk && self.is_low_on_disk() {
             // Once: there is little room for it, and none for many.
             tally.low_on_disk = true;
-            let warning = "little room is left on the disk: an emergency checkpoint was taken";
-            tally.report.warnings.push(warning.to_owned());
+            tally.report.warnings.push(Warning::LowDiskSpace);
             let options = CreateOptions::emergency("little room is left on the disk");
             let created = self.manager.checkpoint_plan(self.id, &options, self.progress)?;
             self.tell_checkpoints(&[created], tally);
@@ -372,7 +372,7 @@ impl Runner<'_> {
         match self.manager.checkpoint_plan(self.id, &options, &Unstoppable(self.progress)) {
             Ok(created) => self.tell_checkpoints(&[created], tally),
             Err(error) => {
-                tally.report.warnings.push(format!("the emergency checkpoint could not be taken: {error}"));
+                tally.report.warnings.push(Warning::NoEmergencyCheckpoint { why: cause(error) });
             }
         }
     }
