@@ -7,6 +7,7 @@ use crate::{Catalog, Filter, RoleFilter};
 use refinery::Target;
 use rusqlite::types::Value;
 use safepoint_model::checkpoint::{PartKind, Role};
+use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::plan::state::PlanState;
 use safepoint_model::rollback::RollbackState;
 use safepoint_model::session::SessionStatus;
@@ -97,7 +98,7 @@ fn keeps_its_plan(catalog: &Catalog) {
     assert_eq!(paths, ["migrate", "api", "api/handlers"]);
     assert_eq!((record.plan.state, record.plan.decisions.len()), (PlanState::Failed, 1));
     assert_eq!((record.plan.context.len(), record.plan.outputs.len()), (1, 1));
-    assert_eq!(catalog.plan_notes("limits").unwrap()[0].kind, "error");
+    assert_eq!(catalog.plan_notes("limits").unwrap()[0].kind, PlanNoteKind::Error);
     assert_eq!(catalog.plan_checkpoints("limits").unwrap().len(), 1);
 }
 

@@ -3,6 +3,7 @@
 use crate::fields::{Fields, integer, json};
 use crate::{Catalog, CatalogError, Transaction, query};
 use rusqlite::{Connection, Row, params};
+use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::plan::state::{Decision, Plan, PlanState, Step};
 use safepoint_model::{CheckpointId, Timestamp, WorkspaceId};
 use serde::{Deserialize, Serialize};
@@ -46,7 +47,7 @@ pub struct PlanNote {
     /// Number.
     pub number: u64,
     /// Kind.
-    pub kind: String,
+    pub kind: PlanNoteKind,
     /// Version of the plan at that time.
     pub version: u64,
     /// Time.
@@ -274,12 +275,18 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// When the plan is not found, or the row cannot be written.
-    pub fn note_plan(&self, id: &str, kind: &str, body: &Value, at: Timestamp) -> Result<(), CatalogError> {
+    pub fn note_plan(
+        &self,
+        id: &str,
+        kind: PlanNoteKind,
+        body: &Value,
+        at: Timestamp,
+    ) -> Result<(), CatalogError> {
         let version = integer("version", self.plan_version(id)?)?;
         let sql = "INSERT INTO plan_notes (plan_seq, number, kind, version, at, body)
                    SELECT seq, (SELECT coalesce(max(number) + 1, 0) FROM plan_notes WHERE plan_seq = seq), ?2, ?3, ?4, ?5
                    FROM plans WHERE id = ?1";
-        let params = params![id, kind, version, at.micros(), json("body", body)?];
+        let params = params![id, kind.as_str(), version, at.micros(), json("body", body)?];
         query::run(self.connection, format_args!("a note on plan {id}"), sql, params)?;
         self.append_event(at, &format!("plan.{kind}"), id, body)
     }
@@ -365,7 +372,7 @@ fn notes(connection: &Connection, id: &str) -> Result<Vec<PlanNote>, CatalogErro
         let fields = Fields::new(row, "plan_notes", id);
         Ok(PlanNote {
             number: fields.number("number")?,
-            kind: fields.get("kind")?,
+            kind: fields.parse("kind")?,
             version: fields.number("version")?,
             at: fields.time("at")?,
             body: fields.json("body")?,

@@ -3,6 +3,7 @@
 use crate::fields::Fields;
 use crate::{Catalog, CatalogError, Transaction, query};
 use rusqlite::{Connection, Row, params};
+use safepoint_model::id::RunId;
 use safepoint_model::plan::run::{Run, RunOutcome, Sandbox, SandboxState};
 use safepoint_model::{CheckpointId, Timestamp, WorkspaceId};
 use serde_json::json;
@@ -89,7 +90,7 @@ impl Transaction<'_> {
     pub fn insert_run(&self, plan: &str, run: &Run) -> Result<(), CatalogError> {
         let sql = "INSERT INTO runs (id, plan_seq, pid, started_at)
                    SELECT ?2, seq, ?3, ?4 FROM plans WHERE id = ?1";
-        let params = params![plan, run.id, run.pid, run.started_at.micros()];
+        let params = params![plan, run.id.to_string(), run.pid, run.started_at.micros()];
         if query::run(self.connection, format_args!("a run of plan {plan}"), sql, params)? == 0 {
             return Err(CatalogError::missing("plan", plan));
         }
@@ -103,12 +104,12 @@ impl Transaction<'_> {
     pub fn end_run(
         &self,
         plan: &str,
-        id: &str,
+        id: RunId,
         outcome: RunOutcome,
         at: Timestamp,
     ) -> Result<(), CatalogError> {
         let sql = "UPDATE runs SET ended_at = ?2, outcome = ?3 WHERE id = ?1 AND ended_at IS NULL";
-        let params = params![id, at.micros(), outcome.as_str()];
+        let params = params![id.to_string(), at.micros(), outcome.as_str()];
         match query::run(self.connection, format_args!("run {id}"), sql, params)? {
             0 => Ok(()),
             _ => self.append_event(at, "plan.run_ended", plan, &json!({ "run": id, "outcome": outcome })),
@@ -170,7 +171,7 @@ fn read_run(row: &Row<'_>) -> Result<Run, CatalogError> {
     let fields = Fields::with_id(row, "runs");
     let pid = fields.number("pid")?;
     Ok(Run {
-        id: fields.get("id")?,
+        id: fields.parse("id")?,
         pid: u32::try_from(pid).map_err(|error| fields.damaged("pid", error))?,
         started_at: fields.time("started_at")?,
         ended_at: fields.time_maybe("ended_at")?,

@@ -107,6 +107,14 @@ id_type! {
     /// Id of a session of an agent.
     SessionId
 }
+id_type! {
+    /// Names a run of a plan.
+    RunId
+}
+id_type! {
+    /// Names a decision of a plan.
+    DecisionId
+}
 
 #[cfg(test)]
 mod tests {

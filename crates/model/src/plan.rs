@@ -5,6 +5,7 @@ mod course;
 pub mod document;
 mod happening;
 pub mod mend;
+pub mod note;
 mod rule;
 pub mod run;
 pub mod spec;

@@ -16,6 +16,7 @@ use crate::rollback::{DryRun, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanCheckpoint, PlanNote, PlanRecord, PlanSummary, Transaction, Workspace};
 use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, PartRecord, Reason};
+use safepoint_model::id::DecisionId;
 use safepoint_model::plan::document;
 use safepoint_model::plan::spec::{PlanSpec, StepSpec, is_slug};
 use safepoint_model::plan::state::{Decision, Happening, Plan, PlanRule, PlanState};
@@ -47,9 +48,9 @@ pub struct NewDecision {
     /// Why.
     pub rationale: Option<String>,
     /// The decision that led to this one.
-    pub parent: Option<String>,
+    pub parent: Option<DecisionId>,
     /// Other decisions that this one depends on.
-    pub depends_on: Vec<String>,
+    pub depends_on: Vec<DecisionId>,
     /// The step during which it is made.
     pub step: Option<String>,
 }
@@ -434,10 +435,10 @@ impl CheckpointManager {
     ///
     /// # Errors
     /// When what it refers to is not there, or the plan is over.
-    pub fn decide(&self, id: &str, new: NewDecision) -> Result<(PlanRecord, String), Error> {
+    pub fn decide(&self, id: &str, new: NewDecision) -> Result<(PlanRecord, DecisionId), Error> {
         let NewDecision { question, choice, alternatives, rationale, parent, depends_on, step } = new;
         let decision = Decision {
-            id: CheckpointId::from_bits(self.environment.new_id()).to_string(),
+            id: DecisionId::from_bits(self.environment.new_id()),
             question,
             choice,
             alternatives,
@@ -447,7 +448,7 @@ impl CheckpointManager {
             step,
             made_at: self.environment.now(),
         };
-        let made = decision.id.clone();
+        let made = decision.id;
         let (record, ()) = self.change_plan_and(
             id,
             "decision made",

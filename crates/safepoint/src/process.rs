@@ -8,6 +8,7 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+use safepoint_model::id::RunId;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, PipeReader, Read};
@@ -271,7 +272,7 @@ impl From<ExitStatus> for Exit {
 ///
 /// They are known by the variable that all of them inherited. Each is held by a handle before it is looked at, so that none which took
 /// its number meanwhile is met.
-pub(crate) fn end_leftovers(run: &str) -> usize {
+pub(crate) fn end_leftovers(run: RunId) -> usize {
     let since = Instant::now();
     let (mut met, mut signal) = (Vec::new(), Signal::TERM);
     loop {
@@ -311,7 +312,7 @@ pub(crate) fn descends_from(pid: u32) -> bool {
     false
 }
 
-fn leftovers(run: &str) -> Vec<(i32, OwnedFd)> {
+fn leftovers(run: RunId) -> Vec<(i32, OwnedFd)> {
     let wanted = format!("{RUN_VARIABLE}={run}");
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let mut found = Vec::new();
@@ -427,20 +428,20 @@ mod tests {
 
     #[test]
     fn what_a_dead_run_left_is_found_by_its_variable_and_ended() {
-        let run = format!("test-{}", std::process::id());
+        let run = RunId::from_bits(u128::from(std::process::id()));
         let mut kept = Command::new("sleep").arg("60").spawn().unwrap();
         let mut left: Vec<Child> = (0..2)
-            .map(|_| Command::new("sleep").arg("60").env(RUN_VARIABLE, &run).spawn().unwrap())
+            .map(|_| Command::new("sleep").arg("60").env(RUN_VARIABLE, run.to_string()).spawn().unwrap())
             .collect();
         // They are ours, so somebody has to take note of their end.
         let reaper = std::thread::spawn(move || left.iter_mut().for_each(|child| drop(child.wait())));
         let since = Instant::now();
-        while leftovers(&run).len() < 2 && since.elapsed() < Duration::from_secs(10) {
+        while leftovers(run).len() < 2 && since.elapsed() < Duration::from_secs(10) {
             sleep(Duration::from_millis(5));
         }
-        assert_eq!(end_leftovers(&run), 2);
+        assert_eq!(end_leftovers(run), 2);
         reaper.join().unwrap();
-        assert_eq!(end_leftovers(&run), 0);
+        assert_eq!(end_leftovers(run), 0);
         assert!(kept.try_wait().unwrap().is_none(), "another's process was left alone");
         kept.kill().unwrap();
         kept.wait().unwrap();

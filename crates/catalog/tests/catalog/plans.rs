@@ -2,6 +2,8 @@
 
 use crate::records::{Room, at, checkpoint, here, id};
 use safepoint_catalog::{CatalogError, PlanCheckpoint};
+use safepoint_model::id::DecisionId;
+use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::plan::spec::{PlanSpec, StepSpec};
 use safepoint_model::plan::state::{Decision, Plan, PlanState};
 use serde_json::json;
@@ -14,9 +16,9 @@ pub(crate) fn plan(id: &str) -> Plan {
     plan
 }
 
-fn decision(id: &str) -> Decision {
+fn decision(number: u128) -> Decision {
     Decision {
-        id: id.to_owned(),
+        id: DecisionId::from_bits(number),
         question: "q".to_owned(),
         choice: "c".to_owned(),
         alternatives: Vec::new(),
@@ -36,8 +38,8 @@ fn a_plan_comes_back_as_it_was_saved() {
     let record = room.catalog.plan("p").unwrap().unwrap();
     assert_eq!((&record.plan, record.version, record.workspace_id), (&plan, 0, here()));
     plan.start("one", at(2)).unwrap();
-    plan.decide(decision("d1")).unwrap();
-    plan.decide(decision("d2")).unwrap();
+    plan.decide(decision(1)).unwrap();
+    plan.decide(decision(2)).unwrap();
     plan.outputs.insert("out".to_owned(), json!(7));
     assert_eq!(room.write(|t| t.save_plan(&plan, "started", at(2))), 1);
     assert_eq!(room.catalog.plan("p").unwrap().unwrap().plan, plan);
@@ -72,9 +74,9 @@ fn notes_and_checkpoints_keep_the_version_of_their_plan() {
     let room = Room::new();
     let plan = plan("p");
     room.write(|t| t.insert_plan(&plan, here(), at(1)));
-    room.write(|t| t.note_plan("p", "error", &json!({"step": "one"}), at(1)));
+    room.write(|t| t.note_plan("p", PlanNoteKind::Error, &json!({"step": "one"}), at(1)));
     room.write(|t| t.save_plan(&plan, "x", at(2)));
-    room.write(|t| t.note_plan("p", "superseded", &json!(["d"]), at(2)));
+    room.write(|t| t.note_plan("p", PlanNoteKind::Superseded, &json!(["d"]), at(2)));
     let notes = room.catalog.plan_notes("p").unwrap();
     let told: Vec<_> = notes.iter().map(|note| (note.number, note.kind.as_str(), note.version)).collect();
     assert_eq!(told, [(0, "error", 0), (1, "superseded", 1)]);
@@ -99,7 +101,7 @@ fn what_is_not_on_record_is_refused() {
     let link = PlanCheckpoint { checkpoint: id(1), version: 1, healthy: true };
     for error in [
         room.refuse(|t| t.save_plan(&plan("p"), "x", at(1))),
-        room.refuse(|t| t.note_plan("p", "x", &json!(null), at(1))),
+        room.refuse(|t| t.note_plan("p", PlanNoteKind::Error, &json!(null), at(1))),
         room.refuse(|t| t.link_plan_checkpoint("p", &link)),
         room.refuse(|t| t.insert_plan(&plan("p"), safepoint_model::WorkspaceId::from_bits(77), at(1))),
     ] {

@@ -3,13 +3,15 @@
 use crate::plans::plan;
 use crate::records::{Room, at, checkpoint, here, id, object};
 use safepoint_catalog::CatalogError;
+use safepoint_model::id::RunId;
+use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::plan::run::{Run, RunOutcome, Sandbox, SandboxState};
 use safepoint_model::plan::spec::SandboxKind;
 use safepoint_model::plan::state::PlanState;
 use serde_json::json;
 
-fn run(id: &str) -> Run {
-    Run { id: id.to_owned(), pid: 77, started_at: at(1), ended_at: None, outcome: None }
+fn run(number: u128) -> Run {
+    Run { id: RunId::from_bits(number), pid: 77, started_at: at(1), ended_at: None, outcome: None }
 }
 
 fn sandbox() -> Sandbox {
@@ -30,16 +32,16 @@ fn a_run_is_on_record_and_ends_once() {
     room.write(|t| t.insert_plan(&plan("p"), here(), at(1)));
     assert_eq!(room.catalog.last_run("p").unwrap(), None);
     // The last one is the one inserted last, whatever its id.
-    for id in ["z", "b"] {
+    for id in [9, 2] {
         room.write(|t| t.insert_run("p", &run(id)));
     }
-    assert_eq!(room.catalog.runs("p").unwrap(), [run("z"), run("b")]);
-    assert_eq!(room.catalog.last_run("p").unwrap(), Some(run("b")));
-    room.write(|t| t.end_run("p", "b", RunOutcome::Done, at(5)));
-    room.write(|t| t.end_run("p", "b", RunOutcome::Killed, at(6)));
-    let ended = Run { ended_at: Some(at(5)), outcome: Some(RunOutcome::Done), ..run("b") };
+    assert_eq!(room.catalog.runs("p").unwrap(), [run(9), run(2)]);
+    assert_eq!(room.catalog.last_run("p").unwrap(), Some(run(2)));
+    room.write(|t| t.end_run("p", RunId::from_bits(2), RunOutcome::Done, at(5)));
+    room.write(|t| t.end_run("p", RunId::from_bits(2), RunOutcome::Killed, at(6)));
+    let ended = Run { ended_at: Some(at(5)), outcome: Some(RunOutcome::Done), ..run(2) };
     assert_eq!(room.catalog.last_run("p").unwrap(), Some(ended));
-    let error = room.refuse(|t| t.insert_run("nobody", &run("c")));
+    let error = room.refuse(|t| t.insert_run("nobody", &run(3)));
     assert!(matches!(error, CatalogError::Missing { .. }), "{error}");
 }
 
@@ -79,8 +81,8 @@ fn what_steps_printed_is_needed_by_their_plan() {
     let mut plan = plan("p");
     plan.steps[0].log = Some(object("printed"));
     room.write(|t| t.insert_plan(&plan, here(), at(1)));
-    room.write(|t| t.note_plan("p", "attempt", &json!({ "log": object("before") }), at(2)));
-    room.write(|t| t.note_plan("p", "other", &json!({ "x": 1 }), at(2)));
+    room.write(|t| t.note_plan("p", PlanNoteKind::Attempt, &json!({ "log": object("before") }), at(2)));
+    room.write(|t| t.note_plan("p", PlanNoteKind::Error, &json!({ "x": 1 }), at(2)));
     let mut found = room.catalog.objects_of_records().unwrap();
     found.sort();
     let mut expected = [object("printed"), object("before")];

@@ -143,7 +143,8 @@ pub(crate) fn workspace(context: &Context, manager: &CheckpointManager) -> Resul
 
 fn register(context: &Context, manager: &CheckpointManager) -> Result<Workspace, Problem> {
     let folder = project_folder(&context.surroundings);
-    if let Some(old) = manager.moved_from(&folder)? {
+    // A folder that cannot be opened is refused below.
+    if let Ok(Some(old)) = manager.moved_from(&folder) {
         let from = printable(&old.root_path().to_string_lossy());
         let question = format!("This folder was {from}. Continue with its checkpoints?");
         if can_ask(context) && ask(context, &question).is_ok() {

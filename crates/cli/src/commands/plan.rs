@@ -19,9 +19,10 @@ use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::Reply;
 use crate::render::terminal::printable;
+use safepoint::model::id::DecisionId;
 use safepoint::model::plan::run::Sandbox;
 use safepoint::model::plan::spec::PlanSpec;
-use safepoint::model::plan::state::PlanState;
+use safepoint::model::plan::state::{PlanRule, PlanState};
 use safepoint::{CheckpointManager, Error, PlanRecord, Workspace};
 use serde_json::{Value, json};
 
@@ -145,6 +146,12 @@ fn go(context: &Context, id: &str, next: PlanState) -> Result<Reply, Problem> {
         (_, false) => format!("Cancelled plan {name}: a rollback to one of its checkpoints brings it back."),
     });
     Ok(Reply::done(json!({ "plan": opened.json() })))
+}
+
+/// Reads the id of a decision. Any other text names no decision of the plan.
+fn decision_id(given: &str) -> Result<DecisionId, Problem> {
+    let unknown = || Error::Plan(PlanRule::NoDecision { id: given.to_owned() });
+    Ok(given.parse().map_err(|_| unknown())?)
 }
 
 /// A value that was typed as JSON. `what` is what it is for.

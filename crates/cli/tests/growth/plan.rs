@@ -1,5 +1,6 @@
 //! What checkpoints of a large plan cost: 1,000 steps and 10,000 decisions, 1,000 checkpoints with one change between each two.
 
+use safepoint::model::id::DecisionId;
 use safepoint::model::plan::spec::{Milestones, PlanSpec, StepSpec};
 use safepoint::{CheckpointManager, CreateOptions, NewDecision, Silent};
 use std::fs;
@@ -59,12 +60,12 @@ fn a_checkpoint_of_a_large_plan_costs_what_changed() {
             for number in 0..DECISIONS {
                 let new = decision(number);
                 plan.decide(safepoint::model::plan::state::Decision {
-                    id: format!("{number:026}"),
+                    id: DecisionId::from_bits(number as u128),
                     question: new.question,
                     choice: new.choice,
                     alternatives: new.alternatives,
                     rationale: new.rationale,
-                    parent: number.checked_sub(1).map(|before| format!("{before:026}")),
+                    parent: number.checked_sub(1).map(|before| DecisionId::from_bits(before as u128)),
                     depends_on: Vec::new(),
                     step: None,
                     made_at: safepoint::model::Timestamp::from_micros(number as i64),

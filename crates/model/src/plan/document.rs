@@ -157,7 +157,7 @@ mod tests {
 
     fn decision(number: usize) -> Decision {
         Decision {
-            id: format!("{number:05}"),
+            id: crate::id::DecisionId::from_bits(number as u128),
             question: format!("question {number}"),
             choice: "yes".to_owned(),
             alternatives: vec!["no".to_owned()],

@@ -1,6 +1,7 @@
 //! Rules that refuse a change of a plan.
 
 use super::state::{PlanState, StepState};
+use crate::id::DecisionId;
 
 /// Violated rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,7 +77,7 @@ pub enum PlanRule {
     #[error("the plan already has decision {id}")]
     DecisionTaken {
         /// Id of the decision.
-        id: String,
+        id: DecisionId,
     },
     /// The path of the step is taken.
     #[error("the plan already has step {path}")]

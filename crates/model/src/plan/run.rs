@@ -2,6 +2,7 @@
 
 use super::spec::SandboxKind;
 use crate::checkpoint::word_type;
+use crate::id::RunId;
 use crate::{CheckpointId, ModelError, Timestamp, WorkspaceId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -47,8 +48,8 @@ word_type! {
 /// Run of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// ULID, passed to the steps in their environment.
-    pub id: String,
+    /// Id, passed to the steps in their environment.
+    pub id: RunId,
     /// Process id.
     pub pid: u32,
     /// Start time.
@@ -62,7 +63,7 @@ pub struct Run {
 /// Working folder of a plan other than the workspace itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sandbox {
-    /// ULID.
+    /// Id.
     pub id: String,
     /// Kind of sandbox.
     pub kind: SandboxKind,

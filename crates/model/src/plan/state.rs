@@ -10,6 +10,7 @@ pub use super::happening::Happening;
 pub use super::rule::PlanRule;
 use super::spec::{Milestones, PlanSpec, SandboxKind, StepSpec};
 use crate::checkpoint::{Phase, word_type};
+use crate::id::DecisionId;
 use crate::{ModelError, ObjectId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -133,8 +134,8 @@ impl Step {
 /// Decision made during a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// ULID.
-    pub id: String,
+    /// Id.
+    pub id: DecisionId,
     /// Question.
     pub question: String,
     /// Chosen answer.
@@ -144,9 +145,9 @@ pub struct Decision {
     /// Rationale.
     pub rationale: Option<String>,
     /// Decision that led to this one.
-    pub parent: Option<String>,
+    pub parent: Option<DecisionId>,
     /// Other decisions that this one depends on.
-    pub depends_on: Vec<String>,
+    pub depends_on: Vec<DecisionId>,
     /// Step during which it was made.
     pub step: Option<String>,
     /// Time of the decision.
@@ -191,7 +192,7 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TakenBack {
     /// Decisions made since.
-    pub decisions: Vec<String>,
+    pub decisions: Vec<DecisionId>,
     /// Subplans started since.
     pub subplans: Vec<String>,
     /// Steps done since, newest first: restoring files does not undo their outside effects.
@@ -376,12 +377,12 @@ impl Plan {
     /// When it refers to an unknown decision or step, its id is taken, or the plan is final.
     pub fn decide(&mut self, decision: Decision) -> Result<(), PlanRule> {
         self.not_over()?;
-        let known = |id: &String| self.decisions.iter().any(|decision| decision.id == *id);
-        if known(&decision.id) {
+        let known = |id: DecisionId| self.decisions.iter().any(|decision| decision.id == id);
+        if known(decision.id) {
             return Err(PlanRule::DecisionTaken { id: decision.id });
         }
-        if let Some(id) = decision.parent.iter().chain(&decision.depends_on).find(|id| !known(id)) {
-            return Err(PlanRule::NoDecision { id: id.clone() });
+        if let Some(id) = decision.parent.iter().chain(&decision.depends_on).find(|id| !known(**id)) {
+            return Err(PlanRule::NoDecision { id: id.to_string() });
         }
         if let Some(step) = &decision.step {
             self.find(step)?;
@@ -459,17 +460,17 @@ impl Plan {
     ///
     /// # Errors
     /// When the decision is unknown.
-    pub fn depending_on(&self, id: &str) -> Result<Vec<String>, PlanRule> {
+    pub fn depending_on(&self, id: DecisionId) -> Result<Vec<DecisionId>, PlanRule> {
         if !self.decisions.iter().any(|decision| decision.id == id) {
-            return Err(PlanRule::NoDecision { id: id.to_owned() });
+            return Err(PlanRule::NoDecision { id: id.to_string() });
         }
-        let mut found = vec![id.to_owned()];
+        let mut found = vec![id];
         // A decision refers only to earlier ones, so one pass is enough.
         for decision in &self.decisions {
             let refers =
                 decision.parent.iter().chain(&decision.depends_on).any(|other| found.contains(other));
             if refers && !found.contains(&decision.id) {
-                found.push(decision.id.clone());
+                found.push(decision.id);
             }
         }
         Ok(found)
@@ -477,7 +478,7 @@ impl Plan {
 
     /// Returns the changes that a return to an earlier state undoes.
     pub fn taken_back_by(&self, then: &Plan) -> TakenBack {
-        let had = |id: &str| then.decisions.iter().any(|decision| decision.id == id);
+        let had = |id: DecisionId| then.decisions.iter().any(|decision| decision.id == id);
         let was = |path: &str| then.state_of(path).unwrap_or(StepState::Pending);
         let mut steps: Vec<(Option<Timestamp>, &Step)> = Vec::new();
         let mut subplans = Vec::new();
@@ -492,7 +493,7 @@ impl Plan {
         }
         steps.sort_by_key(|(when, _)| std::cmp::Reverse(*when));
         TakenBack {
-            decisions: self.decisions.iter().filter(|it| !had(&it.id)).map(|it| it.id.clone()).collect(),
+            decisions: self.decisions.iter().map(|it| it.id).filter(|id| !had(*id)).collect(),
             subplans,
             steps: steps.into_iter().map(|(_, step)| step.path.clone()).collect(),
         }

@@ -69,7 +69,7 @@ fn is_made_of(then: &Plan, now: &Plan) -> bool {
         paths.insert(step.path.as_str());
     }
     let mut decisions = HashSet::new();
-    then.decisions.iter().all(|decision| decisions.insert(decision.id.as_str()))
+    then.decisions.iter().all(|decision| decisions.insert(decision.id))
 }
 
 #[cfg(test)]

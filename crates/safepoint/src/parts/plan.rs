@@ -7,6 +7,7 @@ use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanCheckpoint, PlanRecord, Transaction};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord, Scope};
 use safepoint_model::plan::document;
+use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::plan::state::{Plan, PlanState};
 use safepoint_model::{CheckpointId, ObjectId, Progress, RollbackId, Timestamp};
 use safepoint_planted::planted;
@@ -62,7 +63,7 @@ impl Part for PlanPart<'_> {
         checkpoint.sandbox_ref = plan.sandbox.id.clone();
         checkpoint.step_index = Some(plan.step_index());
         (checkpoint.state_hash, checkpoint.state_snapshot) = (state, state);
-        checkpoint.decision_id = plan.decisions.last().map(|decision| decision.id.clone());
+        checkpoint.decision_id = plan.decisions.last().map(|decision| decision.id.to_string());
         checkpoint.phase = checkpoint.phase.or_else(|| plan.phase());
         let progress = &mut checkpoint.progress;
         if (progress.tasks_completed, progress.decisions_made) == (0, 0) {
@@ -145,17 +146,17 @@ impl Prepared for PlanRollback {
             self.now.plan.decisions.iter().filter(|it| back.decisions.contains(&it.id)).collect();
         if !superseded.is_empty() {
             let body = json!({ "rollback": self.rollback, "decisions": superseded });
-            transaction.note_plan(id, "superseded", &body, self.at)?;
+            transaction.note_plan(id, PlanNoteKind::Superseded, &body, self.at)?;
         }
         if !back.subplans.is_empty() {
             let body = json!({ "rollback": self.rollback, "subplans": back.subplans });
-            transaction.note_plan(id, "invalidated", &body, self.at)?;
+            transaction.note_plan(id, PlanNoteKind::Invalidated, &body, self.at)?;
         }
         let to_version = transaction.plan_checkpoint_version(self.to)?;
         let body = json!({
             "rollback": self.rollback, "checkpoint": self.to, "to_version": to_version, "steps": back.steps,
         });
-        transaction.note_plan(id, "rolled_back", &body, self.at)?;
+        transaction.note_plan(id, PlanNoteKind::RolledBack, &body, self.at)?;
         match &self.correction {
             Some(correction) => correction.note(transaction, (id, self.rollback), self.to, self.at),
             None => Ok(()),

@@ -11,6 +11,7 @@ use safepoint_catalog::{PlanRecord, Transaction};
 use safepoint_model::change::{Delta, deltas, find};
 use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, Reason};
 use safepoint_model::files::FilesDocument;
+use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::plan::run::{Sandbox, SandboxState};
 use safepoint_model::plan::state::PlanState;
 use safepoint_model::rollback::Verb;
@@ -167,7 +168,7 @@ impl Prepared for &Taking {
         transaction.save_plan(&plan, "applied", self.at)?;
         transaction.set_sandbox_state(&self.sandbox.id, SandboxState::Applied)?;
         let body = json!({ "result": self.result });
-        Ok(transaction.note_plan(&plan.id, "applied", &body, self.at)?)
+        Ok(transaction.note_plan(&plan.id, PlanNoteKind::Applied, &body, self.at)?)
     }
 }
 
@@ -189,7 +190,7 @@ impl CheckpointManager {
                 record.plan.go(PlanState::Applied)?;
                 record.version = transaction.save_plan(&record.plan, "applied", at)?;
                 record.updated_at = at;
-                transaction.note_plan(id, "applied", &json!({ "result": null }), at)?;
+                transaction.note_plan(id, PlanNoteKind::Applied, &json!({ "result": null }), at)?;
                 Ok(record)
             })?;
             return Ok(Applied { record, result: None, restored: None, kept: None });

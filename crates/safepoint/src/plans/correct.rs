@@ -5,10 +5,12 @@
 use crate::rollback::{DryRun, Request, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanNote, PlanRecord, Transaction};
+use safepoint_model::id::DecisionId;
 use safepoint_model::plan::clean::{
     Candidate, Event, NoneClean, first_unresolved, is_on_the_way, last_clean,
 };
 use safepoint_model::plan::mend::{StepEdit, StepPlace};
+use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::plan::spec::StepSpec;
 use safepoint_model::plan::state::{Decision, Happening, Plan, PlanRule, StepState};
 use safepoint_model::rollback::Verb;
@@ -21,7 +23,7 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Default)]
 pub struct Revert {
     /// To before this decision; to the last clean checkpoint where there is none.
-    pub decision: Option<String>,
+    pub decision: Option<DecisionId>,
     /// What to bear in mind the next time, kept as a decision.
     pub guidance: Option<String>,
 }
@@ -140,7 +142,7 @@ pub(crate) struct Correction {
     /// What was said about it.
     guidance: Option<Decision>,
     attempt: u64,
-    decision: Option<String>,
+    decision: Option<DecisionId>,
 }
 
 impl Correction {
@@ -173,18 +175,18 @@ impl Correction {
             "decision": self.decision,
             "guidance": self.guidance.as_ref().map(|it| &it.choice),
         });
-        Ok(transaction.note_plan(plan, "correction", &body, at)?)
+        Ok(transaction.note_plan(plan, PlanNoteKind::Correction, &body, at)?)
     }
 }
 
 /// What happened to a plan, as far as errors go.
 fn events(notes: &[PlanNote]) -> Vec<Event> {
-    let event = |note: &PlanNote| match note.kind.as_str() {
-        "error" => {
+    let event = |note: &PlanNote| match note.kind {
+        PlanNoteKind::Error => {
             let step = note.body["step"].as_str().unwrap_or_default().to_owned();
             Some(Event::Error { version: note.version, step })
         }
-        "rolled_back" => {
+        PlanNoteKind::RolledBack => {
             note.body["to_version"].as_u64().map(|to| Event::BackTo { version: note.version, to })
         }
         _ => None,
@@ -205,7 +207,7 @@ impl From<NoneClean> for Missed {
 }
 
 fn attempts(notes: &[PlanNote]) -> u64 {
-    notes.iter().filter(|note| note.kind == "correction").count() as u64
+    notes.iter().filter(|note| note.kind == PlanNoteKind::Correction).count() as u64
 }
 
 impl CheckpointManager {
@@ -254,7 +256,7 @@ impl CheckpointManager {
     }
 
     /// The newest whole checkpoint of a plan in which a decision was not made yet.
-    fn before_decision(&self, id: &str, decision: &str) -> Result<CheckpointId, Error> {
+    fn before_decision(&self, id: &str, decision: DecisionId) -> Result<CheckpointId, Error> {
         for candidate in self.catalog.plan_checkpoints(id)? {
             if self.is_whole(candidate.checkpoint)? {
                 let plan = self.plan_at(candidate.checkpoint)?;
@@ -279,10 +281,10 @@ impl CheckpointManager {
             None if record.plan.is_healthy() => Err(Error::PlanHealthy { id: id.clone() }),
             None => Ok((self.last_clean(id)?, Vec::new())),
             Some(decision) => {
-                let goes = record.plan.depending_on(decision)?;
+                let goes = record.plan.depending_on(*decision)?;
                 let stays = |it: &&Decision| !goes.contains(&it.id);
                 let stay = record.plan.decisions.iter().filter(stays).cloned().collect();
-                Ok((self.before_decision(id, decision)?, stay))
+                Ok((self.before_decision(id, *decision)?, stay))
             }
         }
     }
@@ -306,7 +308,7 @@ impl CheckpointManager {
         })?;
         let attempt = attempts(&self.catalog.plan_notes(id)?) + 1;
         let guidance = revert.guidance.as_ref().map(|text| self.guidance(text));
-        let correction = Correction { stay, guidance, attempt, decision: revert.decision.clone() };
+        let correction = Correction { stay, guidance, attempt, decision: revert.decision };
         let workspace = self.place_of(&record)?;
         let request = Request::new(Verb::Rollback, Some(workspace.id), self.checkpoint(to)?, options);
         let restored = self.roll_back(&Request { correction: Some(&correction), ..request }, progress)?;
@@ -356,7 +358,7 @@ impl CheckpointManager {
                 "actor": self.environment.actor(),
             });
             fix.note(&mut body);
-            transaction.note_plan(id, "correction", &body, at)?;
+            transaction.note_plan(id, PlanNoteKind::Correction, &body, at)?;
             self.count_steps(transaction, &happened, at)?;
             Ok(Corrected { attempt, record, checkpoint: None, restored: None, step: Some(step) })
         })
@@ -364,7 +366,7 @@ impl CheckpointManager {
 
     fn guidance(&self, text: &str) -> Decision {
         Decision {
-            id: CheckpointId::from_bits(self.environment.new_id()).to_string(),
+            id: DecisionId::from_bits(self.environment.new_id()),
             question: "What is to be done differently?".to_owned(),
             choice: text.to_owned(),
             alternatives: Vec::new(),

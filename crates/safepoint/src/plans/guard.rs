@@ -84,7 +84,7 @@ impl CheckpointManager {
         let Some(run) = self.catalog.last_run(id)?.filter(|run| run.ended_at.is_none()) else {
             return Ok(None);
         };
-        let ended_processes = process::end_leftovers(&run.id);
+        let ended_processes = process::end_leftovers(run.id);
         let now = self.environment.now();
         let interrupted = self.catalog.write::<_, Error>(|transaction| {
             let mut record = transaction.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.to_owned() })?;
@@ -94,7 +94,7 @@ impl CheckpointManager {
             if record.plan != before {
                 transaction.save_plan(&record.plan, "the runner died", now)?;
             }
-            transaction.end_run(id, &run.id, RunOutcome::Killed, now)?;
+            transaction.end_run(id, run.id, RunOutcome::Killed, now)?;
             Ok(interrupted)
         })?;
         // What it left is worth keeping, whatever comes next. Where that fails, what comes next says why.

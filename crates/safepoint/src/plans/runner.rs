@@ -14,6 +14,7 @@ use crate::process::Stop;
 use crate::{CheckpointManager, Error, Warning};
 use course::{Halt, Runner, Tally};
 use safepoint_catalog::PlanRecord;
+use safepoint_model::id::RunId;
 use safepoint_model::plan::run::{Run, RunOutcome};
 use safepoint_model::plan::state::{Plan, PlanRule, PlanState, Step, StepState};
 use safepoint_model::{CheckpointId, ObjectKind, ObjectSource, Progress};
@@ -203,7 +204,7 @@ impl CheckpointManager {
             return Ok(tally.report);
         }
         let run = Run {
-            id: CheckpointId::from_bits(self.environment.new_id()).to_string(),
+            id: RunId::from_bits(self.environment.new_id()),
             pid: std::process::id(),
             started_at: self.environment.now(),
             ended_at: None,

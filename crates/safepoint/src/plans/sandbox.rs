@@ -6,6 +6,7 @@ use crate::home::Home;
 use crate::{CheckpointManager, Error, process};
 use safepoint_catalog::{PlanRecord, Workspace};
 use safepoint_model::checkpoint::{Kind, Reason};
+use safepoint_model::id::RunId;
 use safepoint_model::plan::run::{Sandbox, SandboxState};
 use safepoint_model::plan::spec::SandboxKind;
 use safepoint_model::{CheckpointId, Progress};
@@ -142,7 +143,7 @@ impl CheckpointManager {
         record: &PlanRecord,
         step: &str,
         place: &Path,
-        run: Option<&str>,
+        run: Option<RunId>,
     ) -> Result<Vec<(OsString, OsString)>, Error> {
         let plan = &record.plan;
         plan.find(step)?;
@@ -165,7 +166,7 @@ impl CheckpointManager {
         variables.extend(
             self.settings.session_id.as_ref().map(|id| process::variable("SAFEPOINT_SESSION_ID", id)),
         );
-        variables.extend(run.map(|run| process::variable(process::RUN_VARIABLE, run)));
+        variables.extend(run.map(|run| process::variable(process::RUN_VARIABLE, run.to_string())));
         Ok(variables)
     }
 }

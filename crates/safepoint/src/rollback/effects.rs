@@ -12,6 +12,7 @@ use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::PlanRecord;
 use safepoint_model::checkpoint::PartKind;
 use safepoint_model::plan::document;
+use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::plan::state::{Plan, Step};
 use safepoint_model::{ObjectId, ObjectKind, ObjectSink, Progress};
 use serde::Serialize;
@@ -181,7 +182,7 @@ impl CheckpointManager {
         let begun = json!(step.started_at);
         let notes = self.catalog.plan_notes(plan)?;
         Ok(notes.iter().any(|note| {
-            note.kind == "undone"
+            note.kind == PlanNoteKind::Undone
                 && note.body["step"] == json!(step.path)
                 && note.body["started_at"] == begun
                 && note.body["error"].is_null()
@@ -221,7 +222,8 @@ impl CheckpointManager {
             "step": step.path, "command": command, "started_at": step.started_at,
             "error": outcome.as_ref().err(), "log": kept,
         });
-        self.catalog.write(|transaction| transaction.note_plan(&record.plan.id, "undone", &body, at))?;
+        self.catalog
+            .write(|transaction| transaction.note_plan(&record.plan.id, PlanNoteKind::Undone, &body, at))?;
         Ok(outcome)
     }
 

@@ -4,6 +4,7 @@ use crate::rollback::{Request, RollbackOptions};
 use crate::{CheckpointManager, DryRun, Error};
 use safepoint_catalog::{PlanNote, PlanRecord, Workspace};
 use safepoint_model::checkpoint::Checkpoint;
+use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::rollback::{Rollback, RollbackState, Verb};
 use safepoint_model::{CheckpointId, Timestamp, WorkspaceId};
 use serde_json::{Value, json};
@@ -47,7 +48,7 @@ impl CheckpointManager {
             places.extend(self.place_of(&record).ok().map(|place| place.id));
             for note in self.catalog.plan_notes(&plan.id)? {
                 match note.body["rollback"].as_str() {
-                    Some(rollback) if note.kind == "correction" => {
+                    Some(rollback) if note.kind == PlanNoteKind::Correction => {
                         corrections.insert(rollback.to_owned(), plan.id.clone());
                     }
                     _ => happened.extend(corrected(&plan.id, &note)),
@@ -68,7 +69,7 @@ impl CheckpointManager {
         let body = json!({ "mode": mode, "error": error.to_string(), "actor": self.environment.actor() });
         let at = self.environment.now();
         let _ = self.catalog.write::<(), Error>(|transaction| {
-            Ok(transaction.note_plan(plan, "correction_refused", &body, at)?)
+            Ok(transaction.note_plan(plan, PlanNoteKind::CorrectionRefused, &body, at)?)
         });
     }
 

@@ -8,18 +8,10 @@ use crate::home::PlanLock;
 use crate::{CheckpointManager, Error, process};
 use safepoint_catalog::{PlanRecord, Transaction};
 use safepoint_model::checkpoint::PartKind;
+use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::rollback::Verb;
 use safepoint_model::{CheckpointId, Timestamp, WorkspaceId};
 use serde_json::json;
-
-/// The files of a plan went back, and its state did not.
-const LEFT: &str = "files_rolled_back";
-/// They are what they were again.
-const RETURNED: &str = "files_returned";
-/// A step of the plan rolled its own files back.
-const BY_STEP: &str = "files_rolled_back_by_step";
-/// State and files went back together.
-const TOGETHER: &str = "rolled_back";
 
 impl CheckpointManager {
     /// The plans that work in a folder and are not over.
@@ -84,9 +76,9 @@ impl CheckpointManager {
     ) -> Result<(), Error> {
         for id in &request.left {
             let kind = match request.verb {
-                _ if request.own_run.as_ref() == Some(id) => BY_STEP,
-                Verb::Undo => RETURNED,
-                Verb::Rollback | Verb::Redo | Verb::Apply => LEFT,
+                _ if request.own_run.as_ref() == Some(id) => PlanNoteKind::FilesRolledBackByStep,
+                Verb::Undo => PlanNoteKind::FilesReturned,
+                Verb::Rollback | Verb::Redo | Verb::Apply => PlanNoteKind::FilesRolledBack,
             };
             let body = json!({ "checkpoint": request.to.id, "verb": request.verb });
             transaction.note_plan(id, kind, &body, at)?;
@@ -100,8 +92,9 @@ impl CheckpointManager {
     /// When there is no such plan, or the catalog cannot be read.
     pub fn files_left_plan(&self, id: &str) -> Result<Option<CheckpointId>, Error> {
         let notes = self.plan_notes(id)?;
-        let last = notes.iter().rfind(|note| [LEFT, RETURNED, TOGETHER].contains(&note.kind.as_str()));
-        let left = last.filter(|note| note.kind == LEFT);
+        let of_files = [PlanNoteKind::FilesRolledBack, PlanNoteKind::FilesReturned, PlanNoteKind::RolledBack];
+        let last = notes.iter().rfind(|note| of_files.contains(&note.kind));
+        let left = last.filter(|note| note.kind == PlanNoteKind::FilesRolledBack);
         Ok(left.and_then(|note| note.body["checkpoint"].as_str()?.parse().ok()))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::bench::{Bench, assert_same};
 use crate::runner::{plan, resume, run};
+use safepoint::model::plan::note::PlanNoteKind;
 use safepoint::model::plan::run::RunOutcome;
 use safepoint::{
     CreateOptions, DryRun, Error, FailedUndo, Failure, FailureKind, NotUndone, NotUndoneReason,
@@ -64,7 +65,7 @@ fn undo_commands_run_newest_first_before_the_files_change_and_each_once() {
     assert_eq!(restored.effects_not_undone, [none("break"), none("quiet")]);
     assert!(!bench.path("file").exists());
     let notes = bench.manager.plan_notes("work").unwrap();
-    assert_eq!(notes.iter().filter(|note| note.kind == "undone").count(), 2);
+    assert_eq!(notes.iter().filter(|note| note.kind == PlanNoteKind::Undone).count(), 2);
     // There and back again: what was undone once was not done again since.
     let back = bench.undo();
     assert_eq!((back.undone.len(), back.effects_not_undone.len()), (0, 0));

@@ -2,7 +2,9 @@
 
 use crate::bench::{Bench, assert_same};
 use safepoint::model::checkpoint::PartKind;
+use safepoint::model::id::DecisionId;
 use safepoint::model::plan::mend::StepPlace;
+use safepoint::model::plan::note::PlanNoteKind;
 use safepoint::model::plan::spec::{Milestone, Milestones, PlanSpec, StepSpec};
 use safepoint::model::plan::state::{PlanState, StepState};
 use safepoint::model::{CheckpointId, Span};
@@ -26,11 +28,11 @@ fn spec(on: &[Milestone]) -> PlanSpec {
     }
 }
 
-fn decide(bench: &Bench, question: &str, parent: Option<&str>) -> String {
+fn decide(bench: &Bench, question: &str, parent: Option<DecisionId>) -> DecisionId {
     let new = NewDecision {
         question: question.to_owned(),
         choice: "yes".to_owned(),
-        parent: parent.map(str::to_owned),
+        parent,
         ..NewDecision::default()
     };
     bench.manager.decide("work", new).unwrap().1
@@ -64,7 +66,7 @@ fn a_rollback_brings_plan_and_files_back_together_and_so_does_its_undo() {
     let checkpoint = take(&bench);
     let (then, files) = (now(&bench).plan, bench.image());
 
-    let second = decide(&bench, "which driver?", Some(&first));
+    let second = decide(&bench, "which driver?", Some(first));
     run(&bench, "api/handlers");
     bench.manager.set_output("work", "url", json!("http://x")).unwrap();
     bench.manager.start_step("work", "api/docs", &Silent).unwrap();
@@ -312,23 +314,23 @@ fn correct_of_a_decision_takes_back_what_depends_on_it_and_nothing_else() {
     let kept = decide(&bench, "language?", None);
     take(&bench);
     let wrong = decide(&bench, "database?", None);
-    let follows = decide(&bench, "driver?", Some(&wrong));
-    let independent = decide(&bench, "licence?", Some(&kept));
+    let follows = decide(&bench, "driver?", Some(wrong));
+    let independent = decide(&bench, "licence?", Some(kept));
     run(&bench, "migrate");
     take(&bench);
-    let revert = Revert { decision: Some(wrong.clone()), guidance: Some("take the other one".to_owned()) };
+    let revert = Revert { decision: Some(wrong), guidance: Some("take the other one".to_owned()) };
     bench.manager.correct_by_revert("work", &revert, &RollbackOptions::default(), &Silent).unwrap();
     let plan = now(&bench).plan;
-    let ids: Vec<&str> = plan.decisions.iter().map(|it| it.id.as_str()).collect();
-    assert_eq!(ids[..2], [kept.as_str(), independent.as_str()]);
+    let ids: Vec<_> = plan.decisions.iter().map(|it| it.id).collect();
+    assert_eq!(ids[..2], [kept, independent]);
     assert_eq!(plan.decisions[2].choice, "take the other one");
     assert_eq!(plan.steps[0].state, StepState::Pending);
     let notes = bench.manager.plan_notes("work").unwrap();
-    let superseded = notes.iter().find(|note| note.kind == "superseded").unwrap();
+    let superseded = notes.iter().find(|note| note.kind == PlanNoteKind::Superseded).unwrap();
     let gone: Vec<_> =
         superseded.body["decisions"].as_array().unwrap().iter().map(|it| it["id"].clone()).collect();
     assert_eq!(gone, [json!(wrong), json!(follows)]);
-    let unknown = Revert { decision: Some("nothing".to_owned()), ..Revert::default() };
+    let unknown = Revert { decision: Some(DecisionId::from_bits(0)), ..Revert::default() };
     let refused = bench.manager.correct_by_revert("work", &unknown, &RollbackOptions::default(), &Silent);
     assert!(matches!(refused, Err(Error::Plan(_))));
 }

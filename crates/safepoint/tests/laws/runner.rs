@@ -2,6 +2,7 @@
 
 use crate::bench::{Bench, open};
 use safepoint::model::checkpoint::Kind;
+use safepoint::model::plan::note::PlanNoteKind;
 use safepoint::model::plan::run::RunOutcome;
 use safepoint::model::plan::state::{Plan, PlanState, StepState};
 use safepoint::{
@@ -145,7 +146,8 @@ fn a_step_that_failed_is_the_next_one_and_what_is_done_never_runs_twice() {
     assert_eq!(now(&bench).state, PlanState::Failed);
     let last = bench.manager.checkpoint(*report.checkpoints.last().unwrap()).unwrap();
     assert_eq!((last.kind, last.label.as_deref()), (Kind::Emergency, Some("two failed")));
-    let error = bench.manager.plan_notes("work").unwrap().into_iter().find(|note| note.kind == "error");
+    let error =
+        bench.manager.plan_notes("work").unwrap().into_iter().find(|note| note.kind == PlanNoteKind::Error);
     assert_eq!(error.unwrap().body["error"], "exit status 3: it broke");
     let again = bench.manager.run_plan("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
     assert_eq!(again.to_string(), "plan work is failed");
@@ -183,7 +185,8 @@ fn a_step_is_tried_as_often_as_it_may_be_and_each_try_is_on_record() {
     let plan = now(&bench);
     assert_eq!((plan.steps[0].attempts, plan.steps[1].attempts), (3, 2));
     let notes = bench.manager.plan_notes("work").unwrap();
-    let tries: Vec<_> = notes.iter().filter(|note| note.kind == "attempt").map(|note| &note.body).collect();
+    let tries: Vec<_> =
+        notes.iter().filter(|note| note.kind == PlanNoteKind::Attempt).map(|note| &note.body).collect();
     assert_eq!(tries.len(), 3);
     assert_eq!(tries[1]["error"], "exit status 1: try 2");
     let seen = watcher.seen.into_inner().unwrap();

@@ -6,6 +6,7 @@ use crate::problem::Problem;
 use crate::render::terminal::counted;
 use safepoint::model::CheckpointId;
 use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::id::DecisionId;
 use safepoint::model::plan::run::RunOutcome;
 use safepoint::model::plan::spec::StepSpec;
 use safepoint::{
@@ -183,7 +184,12 @@ impl Story<'_> {
         Ok(())
     }
 
-    fn decide(&self, question: &str, choice: &str, parent: Option<String>) -> Result<String, Problem> {
+    fn decide(
+        &self,
+        question: &str,
+        choice: &str,
+        parent: Option<DecisionId>,
+    ) -> Result<DecisionId, Problem> {
         self.begin();
         let (question, choice) = (question.to_owned(), choice.to_owned());
         let line = format!("{question} {choice}");

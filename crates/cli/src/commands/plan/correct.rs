@@ -1,6 +1,6 @@
 //! `plan correct`: back to the last clean checkpoint or to before a decision, or on from here with another step or command.
 
-use super::{Opened, keeps_the_rules};
+use super::{Opened, decision_id, keeps_the_rules};
 use crate::args::plan::{CorrectArgs, CorrectMode};
 use crate::commands::Context;
 use crate::commands::rollback::{plain_options, shape, tell};
@@ -39,7 +39,8 @@ fn revert(context: &Context, args: &CorrectArgs, mut opened: Opened) -> Result<R
     opened.recover_first(context)?;
     signals::listen_for_another();
     let options = plain_options(args.dry_run, false, args.undo_commands.chosen());
-    let revert = Revert { decision: args.decision.clone(), guidance: args.guidance.clone() };
+    let decision = args.decision.as_deref().map(decision_id).transpose()?;
+    let revert = Revert { decision, guidance: args.guidance.clone() };
     let corrected = opened
         .manager
         .correct_by_revert(&args.plan.plan, &revert, &options, &context.progress)

@@ -1,6 +1,6 @@
 //! `plan decide`, `plan context` and `plan output`: what was decided, what the plan knows, what it gives.
 
-use super::{Opened, fits, json_value};
+use super::{Opened, decision_id, fits, json_value};
 use crate::args::plan::{ContextCommand, DecideArgs, KeyArgs, OutputCommand, ValueArgs};
 use crate::commands::Context;
 use crate::problem::Problem;
@@ -17,18 +17,18 @@ pub(crate) fn decide(context: &Context, args: &DecideArgs) -> Result<Reply, Prob
         choice: args.choice.clone(),
         alternatives: args.alternatives.clone(),
         rationale: args.why.clone(),
-        parent: args.parent.clone(),
-        depends_on: args.depends_on.clone(),
+        parent: args.parent.as_deref().map(decision_id).transpose()?,
+        depends_on: args.depends_on.iter().map(|given| decision_id(given)).collect::<Result<_, _>>()?,
         step: args.step.clone(),
     };
     let (record, id) = opened.manager.decide(&args.plan.plan, new)?;
     opened.record = record;
     let out = &context.out;
     if out.quiet {
-        out.line(&id);
+        out.line(id);
     } else {
         let (question, choice) = (printable(&args.question), printable(&args.choice));
-        out.line(format!("Decision {}: {question} {choice}", out.colours.bold(&id)));
+        out.line(format!("Decision {}: {question} {choice}", out.colours.bold(id)));
     }
     let decision = opened.record.plan.decisions.iter().find(|made| made.id == id);
     Ok(Reply::done(json!({ "plan": opened.json(), "decision": decision })))

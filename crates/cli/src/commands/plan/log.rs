@@ -9,6 +9,7 @@ use crate::render::output::Reply;
 use crate::render::terminal::{moment, printable};
 use safepoint::model::Timestamp;
 use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::plan::note::PlanNoteKind;
 use safepoint::model::plan::run::{Run, RunOutcome};
 use safepoint::{Error, PlanNote};
 use serde_json::{Value, json};
@@ -135,30 +136,32 @@ fn told(note: &PlanNote) -> String {
         let all = note.body[key].as_array().map(Vec::as_slice).unwrap_or_default();
         all.iter().map(|it| printable(it.as_str().or(it["choice"].as_str()).unwrap_or_default())).collect()
     };
-    match note.kind.as_str() {
-        "error" => format!("step {} failed: {}", text("step"), text("error")),
-        "attempt" => {
+    match note.kind {
+        PlanNoteKind::Error => format!("step {} failed: {}", text("step"), text("error")),
+        PlanNoteKind::Attempt => {
             format!("attempt {} of step {} failed: {}", note.body["attempt"], text("step"), text("error"))
         }
-        "undone" => match text("error").as_str() {
+        PlanNoteKind::Undone => match text("error").as_str() {
             "" => format!("undo command of step {} was run: {}", text("step"), text("command")),
             error => format!("undo command of step {} failed: {error}", text("step")),
         },
-        "applied" => format!("applied: the result is checkpoint {}", text("result")),
-        "superseded" => format!("decisions superseded: {}", words("decisions").join(", ")),
-        "invalidated" => format!("subplans invalidated: {}", words("subplans").join(", ")),
-        "rolled_back" => match words("steps").join(", ").as_str() {
+        PlanNoteKind::Applied => format!("applied: the result is checkpoint {}", text("result")),
+        PlanNoteKind::Superseded => format!("decisions superseded: {}", words("decisions").join(", ")),
+        PlanNoteKind::Invalidated => format!("subplans invalidated: {}", words("subplans").join(", ")),
+        PlanNoteKind::RolledBack => match words("steps").join(", ").as_str() {
             "" => format!("rollback {}", text("rollback")),
             steps => format!("rollback {}, taken back: {steps}", text("rollback")),
         },
-        "files_rolled_back" => {
+        PlanNoteKind::FilesRolledBack => {
             format!("its files went back to checkpoint {} without it", text("checkpoint"))
         }
-        "files_rolled_back_by_step" => {
+        PlanNoteKind::FilesRolledBackByStep => {
             format!("a step rolled the files back to checkpoint {}", text("checkpoint"))
         }
-        "files_returned" => "its files are again what they were before they went back without it".to_owned(),
-        "correction" => match (text("mode").as_str(), text("step")) {
+        PlanNoteKind::FilesReturned => {
+            "its files are again what they were before they went back without it".to_owned()
+        }
+        PlanNoteKind::Correction => match (text("mode").as_str(), text("step")) {
             ("retry", step) => format!("corrected: step {step} gets another command: {}", text("run")),
             ("skip", step) => format!("corrected: step {step} is skipped: {}", text("reason")),
             ("edit", step) => format!("corrected: step {step} is changed"),
@@ -167,7 +170,6 @@ fn told(note: &PlanNote) -> String {
             }
             (_, step) => format!("corrected by one more step: {step}"),
         },
-        "correction_refused" => format!("correction refused: {}", text("error")),
-        other => format!("{}: {}", printable(other), printable(&note.body.to_string())),
+        PlanNoteKind::CorrectionRefused => format!("correction refused: {}", text("error")),
     }
 }

@@ -8,6 +8,8 @@ use crate::render::json;
 use crate::render::output::{Printer, Reply};
 use crate::render::terminal::printable;
 use safepoint::PlanNote;
+use safepoint::model::id::DecisionId;
+use safepoint::model::plan::note::PlanNoteKind;
 use safepoint::model::plan::state::Decision;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
@@ -49,13 +51,13 @@ pub(crate) fn run(context: &Context, args: &TreeArgs) -> Result<Reply, Problem> 
 
 /// Adds what rollbacks took back and nothing brought back since.
 fn superseded(notes: &[PlanNote], made: &mut Vec<Made>) {
-    let mut known: HashSet<String> = made.iter().map(|made| made.decision.id.clone()).collect();
+    let mut known: HashSet<DecisionId> = made.iter().map(|made| made.decision.id).collect();
     // The last rollback that took it back is the one to name.
-    for note in notes.iter().rev().filter(|note| note.kind == "superseded") {
+    for note in notes.iter().rev().filter(|note| note.kind == PlanNoteKind::Superseded) {
         let by = note.body["rollback"].as_str().unwrap_or_default();
         for body in note.body["decisions"].as_array().into_iter().flatten() {
             let Ok(decision) = serde_json::from_value::<Decision>(body.clone()) else { continue };
-            if known.insert(decision.id.clone()) {
+            if known.insert(decision.id) {
                 made.push(Made { decision, superseded_by: Some(by.to_owned()) });
             }
         }
@@ -65,13 +67,13 @@ fn superseded(notes: &[PlanNote], made: &mut Vec<Made>) {
 
 /// Each followed by those that it led to, with its depth. Walks a stack of its own: chains of decisions may be long.
 fn placed(made: &[Made]) -> Vec<(usize, &Made)> {
-    let known: HashSet<&str> = made.iter().map(|made| made.decision.id.as_str()).collect();
-    let mut below: HashMap<Option<&str>, Vec<&Made>> = HashMap::new();
+    let known: HashSet<DecisionId> = made.iter().map(|made| made.decision.id).collect();
+    let mut below: HashMap<Option<DecisionId>, Vec<&Made>> = HashMap::new();
     for made in made {
-        let parent = made.decision.parent.as_deref().filter(|parent| known.contains(parent));
+        let parent = made.decision.parent.filter(|parent| known.contains(parent));
         below.entry(parent).or_default().push(made);
     }
-    let children = |id: Option<&str>, depth: usize| -> Vec<(usize, &Made)> {
+    let children = |id: Option<DecisionId>, depth: usize| -> Vec<(usize, &Made)> {
         let of = below.get(&id).map(Vec::as_slice).unwrap_or_default();
         of.iter().rev().map(|made| (depth, *made)).collect()
     };
@@ -79,7 +81,7 @@ fn placed(made: &[Made]) -> Vec<(usize, &Made)> {
     let mut placed = Vec::new();
     while let Some((depth, made)) = open.pop() {
         placed.push((depth, made));
-        open.extend(children(Some(&made.decision.id), depth + 1));
+        open.extend(children(Some(made.decision.id), depth + 1));
     }
     placed
 }

@@ -21,14 +21,18 @@ fn plan() -> Plan {
     Plan::new("work".to_owned(), &spec)
 }
 
-fn decision(id: &str, parent: Option<&str>) -> Decision {
+fn id(name: &str) -> DecisionId {
+    DecisionId::from_bits(name.bytes().fold(0, |bits, byte| bits << 8 | u128::from(byte)))
+}
+
+fn decision(name: &str, parent: Option<&str>) -> Decision {
     Decision {
-        id: id.to_owned(),
+        id: id(name),
         question: "which?".to_owned(),
         choice: "this".to_owned(),
         alternatives: vec!["that".to_owned()],
         rationale: None,
-        parent: parent.map(str::to_owned),
+        parent: parent.map(id),
         depends_on: Vec::new(),
         step: None,
         made_at: at(0),
@@ -163,12 +167,13 @@ fn decisions_form_a_tree_and_what_depends_on_one_is_found() {
     plan.decide(decision("a", None)).unwrap();
     plan.decide(decision("b", Some("a"))).unwrap();
     plan.decide(decision("other", None)).unwrap();
-    plan.decide(Decision { depends_on: vec!["b".to_owned()], ..decision("c", Some("other")) }).unwrap();
-    assert_eq!(plan.depending_on("a").unwrap(), ["a", "b", "c"]);
-    assert_eq!(plan.depending_on("other").unwrap(), ["other", "c"]);
-    assert_eq!(plan.depending_on("x"), Err(PlanRule::NoDecision { id: "x".to_owned() }));
-    assert_eq!(plan.decide(decision("a", None)), Err(PlanRule::DecisionTaken { id: "a".to_owned() }));
-    assert_eq!(plan.decide(decision("d", Some("x"))), Err(PlanRule::NoDecision { id: "x".to_owned() }));
+    plan.decide(Decision { depends_on: vec![id("b")], ..decision("c", Some("other")) }).unwrap();
+    assert_eq!(plan.depending_on(id("a")).unwrap(), ["a", "b", "c"].map(id));
+    assert_eq!(plan.depending_on(id("other")).unwrap(), ["other", "c"].map(id));
+    let unknown = Err(PlanRule::NoDecision { id: id("x").to_string() });
+    assert_eq!(plan.depending_on(id("x")).map(drop), unknown);
+    assert_eq!(plan.decide(decision("a", None)), Err(PlanRule::DecisionTaken { id: id("a") }));
+    assert_eq!(plan.decide(decision("d", Some("x"))), unknown);
     let nowhere = Decision { step: Some("nowhere".to_owned()), ..decision("d", None) };
     assert!(matches!(plan.decide(nowhere), Err(PlanRule::NoStep { .. })));
 }
@@ -209,7 +214,7 @@ fn going_back_takes_back_what_came_since_newest_first() {
     plan.start("api/deep/b", at(5)).unwrap();
     plan.fail("api/deep/b", "no", at(6)).unwrap();
     let back = plan.taken_back_by(&then);
-    assert_eq!(back.decisions, ["since"]);
+    assert_eq!(back.decisions, [id("since")]);
     assert_eq!(back.subplans, ["api", "api/deep"]);
     assert_eq!(back.steps, ["api/deep/b", "api/a"]);
 }

@@ -6,6 +6,7 @@ use crate::process::{self, Exit, Job, Log};
 use crate::rollback::effects::in_words;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::PlanRecord;
+use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::plan::state::Plan;
 use safepoint_model::{Span, Timestamp};
 use serde_json::json;
@@ -75,7 +76,7 @@ impl Runner<'_> {
         log: &mut Log,
     ) -> Result<Outcome, Error> {
         let variables =
-            self.manager.variables_for(record, &task.path, self.place.root_path(), Some(&self.run.id))?;
+            self.manager.variables_for(record, &task.path, self.place.root_path(), Some(self.run.id))?;
         let limit = limit(&record.plan, &task.path, self.manager.environment.now());
         let deadline = limit.as_ref().and_then(|(left, _)| Instant::now().checked_add(*left));
         for (what, line) in lines {
@@ -140,7 +141,7 @@ impl CheckpointManager {
             record.plan.retry(path)?;
             transaction.save_plan(&record.plan, &format!("step {path} tried again"), at)?;
             let body = json!({ "step": path, "attempt": attempt, "error": error, "log": log });
-            Ok(transaction.note_plan(id, "attempt", &body, at)?)
+            Ok(transaction.note_plan(id, PlanNoteKind::Attempt, &body, at)?)
         })
     }
 }

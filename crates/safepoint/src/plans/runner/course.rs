@@ -9,6 +9,7 @@ use crate::warning::cause;
 use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::{PlanRecord, Workspace};
 use safepoint_model::checkpoint::{Kind, Reason};
+use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::plan::run::{Run, RunOutcome};
 use safepoint_model::plan::state::{Happening, Plan, PlanRule, PlanState, Step, StepState};
 use safepoint_model::progress::Activity;
@@ -338,7 +339,7 @@ impl Runner<'_> {
             if record.plan != before {
                 transaction.save_plan(&record.plan, outcome.as_str(), now)?;
             }
-            transaction.end_run(self.id, &self.run.id, outcome, now)?;
+            transaction.end_run(self.id, self.run.id, outcome, now)?;
             Ok(interrupted)
         });
         // Why it stopped says more than that the end could not be put on record: the next command sees a run without an end.
@@ -462,7 +463,7 @@ impl CheckpointManager {
             record.version = transaction.save_plan(&record.plan, &format!("step {path} failed"), now)?;
             record.updated_at = now;
             let body = json!({ "step": path, "error": error, "log": log });
-            transaction.note_plan(id, "error", &body, now)?;
+            transaction.note_plan(id, PlanNoteKind::Error, &body, now)?;
             self.count_steps(transaction, &happened, now)?;
             Ok::<_, Error>((record, happened))
         })?;
