@@ -20,7 +20,8 @@ use safepoint_model::tree::{Entry, Meta, Node, Tree};
 use safepoint_model::{ObjectId, ObjectKind, ObjectSink};
 use safepoint_store::Store;
 use safepoint_workspace::{
-    Access, CacheHead, CacheWriter, Capabilities, Plan, Root, ScanOptions, Snapshot, StatCache, plan, scan,
+    CacheHead, CacheWriter, Capabilities, CapturedAccess, RollbackPlan, Root, ScanOptions, Snapshot,
+    StatCache, plan, scan,
 };
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -178,14 +179,14 @@ fn edited() -> (Captured, Snapshot) {
 
 #[library_benchmark(config = whole_process())]
 #[bench::of_100(edited())]
-fn restore_plan((before, now): (Captured, Snapshot)) -> (Captured, Plan) {
+fn restore_plan((before, now): (Captured, Snapshot)) -> (Captured, RollbackPlan) {
     let root = Root::open(&before.root).expect("the folder");
-    let mut last = Plan::default();
+    let mut last = RollbackPlan::default();
     for _ in 0..PLANS {
         let writer = before.kept.store.writer().expect("a writer");
         let capabilities = Capabilities::default();
-        last =
-            plan(&root, &writer, &now, (&before.snapshot, Access::Captured), &capabilities).expect("a plan");
+        last = plan(&root, &writer, &now, (&before.snapshot, CapturedAccess::Captured), &capabilities)
+            .expect("a plan");
     }
     (before, black_box(last))
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 /// End of a catalog's history, which distinguishes it from every other catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Head {
+pub struct HistoryHead {
     /// Identity, created with the catalog.
     pub id: String,
     /// Number of the catalog among those of its store.
@@ -37,7 +37,7 @@ impl Catalog {
     ///
     /// # Errors
     /// When the catalog cannot be read.
-    pub fn head(&self) -> Result<Head, CatalogError> {
+    pub fn head(&self) -> Result<HistoryHead, CatalogError> {
         self.read(head)
     }
 
@@ -121,7 +121,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// When the catalog cannot be read.
-    pub fn head_of_history(&self) -> Result<Head, CatalogError> {
+    pub fn head_of_history(&self) -> Result<HistoryHead, CatalogError> {
         head(self.connection)
     }
 
@@ -257,11 +257,11 @@ fn void(row: &rusqlite::Row<'_>) -> Result<Void, CatalogError> {
     Ok((fields.parse("id")?, integrity))
 }
 
-fn head(connection: &Connection) -> Result<Head, CatalogError> {
+fn head(connection: &Connection) -> Result<HistoryHead, CatalogError> {
     let sql = "SELECT id, generation, seq, hash FROM identity, event_head";
     query::first(connection, "the identity", sql, (), |row| {
         let fields = Fields::with_id(row, "identity");
-        Ok(Head {
+        Ok(HistoryHead {
             id: fields.get("id")?,
             generation: fields.number("generation")?,
             seq: fields.number("seq")?,

@@ -38,7 +38,7 @@ pub use checkpoints::{HeldPart, Pinned};
 pub use error::CatalogError;
 pub use events::{BrokenEvent, Event, EventCheck};
 pub use filter::{Filter, RoleFilter, Summary};
-pub use identity::{Head, Unrecorded, Void};
+pub use identity::{HistoryHead, Unrecorded, Void};
 pub use notes::PartNote;
 pub use open::{HeldFile, hold_file, sqlite_version};
 pub use plans::{PlanCheckpoint, PlanNote, PlanRecord, PlanSummary};

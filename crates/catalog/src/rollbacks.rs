@@ -6,7 +6,7 @@
 use crate::fields::{Fields, integer, json};
 use crate::{Catalog, CatalogError, Transaction, checkpoints, query, steps};
 use rusqlite::{Connection, Row, named_params, params};
-use safepoint_model::rollback::{Rescued, Rollback, RollbackState, Step};
+use safepoint_model::rollback::{Rescued, Rollback, RollbackState, SwapStep};
 use safepoint_model::{CheckpointId, ObjectId, RelPath, RollbackId, Timestamp, WorkspaceId};
 use serde_json::json;
 
@@ -111,7 +111,7 @@ impl Transaction<'_> {
     /// # Errors
     /// When its initial state is another one, another rollback of the workspace is still `applying`, a
     /// required checkpoint is not found, or the rows cannot be written.
-    pub fn insert_rollback(&self, rollback: &Rollback, steps: &[Step]) -> Result<(), CatalogError> {
+    pub fn insert_rollback(&self, rollback: &Rollback, steps: &[SwapStep]) -> Result<(), CatalogError> {
         let kind = match rollback.state {
             RollbackState::Applying => {
                 self.may_apply(rollback)?;
@@ -225,6 +225,9 @@ impl Transaction<'_> {
                 ":error": facts.error,
             },
         )?;
+        if cfg!(debug_assertions) {
+            assert_eq!(self.rollback_state(id)?, state, "the state of rollback {id}");
+        }
         let payload = json!({
             "restored_files_count": facts.restored_files_count,
             "removed_files_count": facts.removed_files_count,

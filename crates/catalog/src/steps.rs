@@ -4,14 +4,14 @@ use crate::fields::{Fields, json};
 use crate::{Catalog, CatalogError, Transaction, query};
 use rusqlite::{Connection, params};
 use safepoint_model::RollbackId;
-use safepoint_model::rollback::Step;
+use safepoint_model::rollback::SwapStep;
 
 impl Catalog {
     /// Returns the steps of a rollback, in order.
     ///
     /// # Errors
     /// When the catalog cannot be read.
-    pub fn steps(&self, id: RollbackId) -> Result<Vec<Step>, CatalogError> {
+    pub fn steps(&self, id: RollbackId) -> Result<Vec<SwapStep>, CatalogError> {
         self.read(|connection| list(connection, id))
     }
 }
@@ -21,7 +21,7 @@ impl Transaction<'_> {
     ///
     /// # Errors
     /// When the catalog cannot be read.
-    pub fn steps(&self, id: RollbackId) -> Result<Vec<Step>, CatalogError> {
+    pub fn steps(&self, id: RollbackId) -> Result<Vec<SwapStep>, CatalogError> {
         list(self.connection, id)
     }
 }
@@ -31,7 +31,7 @@ pub(crate) fn insert(
     connection: &Connection,
     id: RollbackId,
     seq: i64,
-    steps: &[Step],
+    steps: &[SwapStep],
 ) -> Result<(), CatalogError> {
     let failed = |error| CatalogError::write(format_args!("the steps of rollback {id}"), error);
     let sql = "INSERT INTO rollback_steps (rollback_seq, position, step) VALUES (?1, ?2, ?3)";
@@ -42,7 +42,7 @@ pub(crate) fn insert(
     Ok(())
 }
 
-fn list(connection: &Connection, id: RollbackId) -> Result<Vec<Step>, CatalogError> {
+fn list(connection: &Connection, id: RollbackId) -> Result<Vec<SwapStep>, CatalogError> {
     let sql = "SELECT step FROM rollback_steps WHERE rollback_seq = (SELECT seq FROM rollbacks WHERE id = ?1)
                ORDER BY position";
     query::all(connection, format_args!("the steps of rollback {id}"), sql, [id.to_string()], |row| {

@@ -200,7 +200,7 @@ impl<'de> Deserialize<'de> for PartKind {
 /// Progress of the work: six counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Progress {
+pub struct Counters {
     /// Completed tasks.
     pub tasks_completed: u64,
     /// Decisions made.
@@ -215,7 +215,7 @@ pub struct Progress {
     pub tests_failing: u64,
 }
 
-impl Progress {
+impl Counters {
     /// Sets a counter by name.
     ///
     /// # Errors
@@ -299,7 +299,7 @@ pub struct Checkpoint {
     /// Object with the plan's state.
     pub state_snapshot: Option<ObjectId>,
     /// Progress of the work.
-    pub progress: Progress,
+    pub progress: Counters,
     /// Sandbox that it was taken in.
     pub sandbox_ref: Option<String>,
     /// Tool that requested it.
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn counters_are_set_by_name() {
-        let mut progress = Progress::default();
+        let mut progress = Counters::default();
         for (at, name) in [
             "tasks_completed",
             "decisions_made",

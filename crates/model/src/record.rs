@@ -191,7 +191,7 @@ impl Kept {
 mod tests {
     use super::*;
     use crate::ObjectKind;
-    use crate::checkpoint::{Kind, Progress, Reason, Scope, Totals};
+    use crate::checkpoint::{Counters, Kind, Reason, Scope, Totals};
     use serde_json::{Value, json};
 
     fn origin() -> Origin {
@@ -214,7 +214,7 @@ mod tests {
             step_index: None,
             state_hash: None,
             state_snapshot: None,
-            progress: Progress::default(),
+            progress: Counters::default(),
             sandbox_ref: None,
             source_tool: None,
             decision_id: None,

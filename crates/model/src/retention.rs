@@ -185,33 +185,37 @@ impl fmt::Display for DropReason {
 /// Decision about a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum RetentionVerdict {
     /// Keep it.
     Keep(KeepReason),
     /// Drop it.
     Drop(DropReason),
 }
 
-impl Verdict {
+impl RetentionVerdict {
     /// Returns true if it is kept.
     pub fn is_keep(&self) -> bool {
-        matches!(self, Verdict::Keep(_))
+        matches!(self, RetentionVerdict::Keep(_))
     }
 }
 
 /// Prints the reason alone.
-impl fmt::Display for Verdict {
+impl fmt::Display for RetentionVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Verdict::Keep(reason) => reason.fmt(f),
-            Verdict::Drop(reason) => reason.fmt(f),
+            RetentionVerdict::Keep(reason) => reason.fmt(f),
+            RetentionVerdict::Drop(reason) => reason.fmt(f),
         }
     }
 }
 
 /// Decides about every checkpoint of one workspace. Candidates and verdicts are in commit order, newest
 /// first, independent of the clock. A time in the future counts as now.
-pub fn decide(candidates: &[Candidate], policy: &Policy, now: Timestamp) -> Vec<(CheckpointId, Verdict)> {
+pub fn decide(
+    candidates: &[Candidate],
+    policy: &Policy,
+    now: Timestamp,
+) -> Vec<(CheckpointId, RetentionVerdict)> {
     let judge = Judge { policy, now, day_keepers: day_keepers(candidates) };
     let (mut ordinary, mut with_role) = (0, 0);
     let verdict = |candidate: &Candidate| {
@@ -252,44 +256,44 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     /// `rank` counts from one, newest first.
-    fn verdict(&self, candidate: &Candidate, rank: u64) -> Verdict {
+    fn verdict(&self, candidate: &Candidate, rank: u64) -> RetentionVerdict {
         let Policy { keep_last, keep_within, thin_daily_for } = *self.policy;
         let age_micros =
             self.now.micros().saturating_sub(candidate.created_at.micros()).max(0).unsigned_abs();
         let younger_than = |span: Span| age_micros < span.micros();
         if candidate.pinned && !planted!("prune-takes-what-is-pinned") {
-            return Verdict::Keep(KeepReason::Pinned);
+            return RetentionVerdict::Keep(KeepReason::Pinned);
         }
         if let Some(needed) = candidate.needed
             && !planted!("prune-takes-what-is-needed")
         {
-            return Verdict::Keep(KeepReason::Needed(needed));
+            return RetentionVerdict::Keep(KeepReason::Needed(needed));
         }
         if rank == 1 && !planted!("prune-takes-the-newest") {
-            return Verdict::Keep(KeepReason::Newest);
+            return RetentionVerdict::Keep(KeepReason::Newest);
         }
         if rank <= keep_last {
-            return Verdict::Keep(KeepReason::Last(keep_last));
+            return RetentionVerdict::Keep(KeepReason::Last(keep_last));
         }
         if younger_than(keep_within) {
-            return Verdict::Keep(KeepReason::Within(keep_within));
+            return RetentionVerdict::Keep(KeepReason::Within(keep_within));
         }
         if younger_than(thin_daily_for) {
             return self.thinned(candidate);
         }
-        Verdict::Drop(match keep_within.max(thin_daily_for) {
+        RetentionVerdict::Drop(match keep_within.max(thin_daily_for) {
             Span::ZERO => DropReason::NotOfLast(keep_last),
             longest => DropReason::OlderThan(longest),
         })
     }
 
-    fn thinned(&self, candidate: &Candidate) -> Verdict {
+    fn thinned(&self, candidate: &Candidate) -> RetentionVerdict {
         let day = Day::of(candidate.created_at);
         match self.day_keepers.get(&candidate.list_and_day()) {
             Some(keeper) if keeper.id != candidate.id => {
-                Verdict::Drop(DropReason::AnotherOfDay { day, kept: keeper.id })
+                RetentionVerdict::Drop(DropReason::AnotherOfDay { day, kept: keeper.id })
             }
-            _ => Verdict::Keep(KeepReason::OneOfDay(day)),
+            _ => RetentionVerdict::Keep(KeepReason::OneOfDay(day)),
         }
     }
 }

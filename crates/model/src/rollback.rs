@@ -88,7 +88,7 @@ pub struct Rescued {
 
 /// Step of APPLY. A list of steps, durable before the first one runs, is all that recovery needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct SwapStep {
     /// Path that changes.
     pub path: RelPath,
     /// Entry before, or `None` if the path is to be created.
@@ -214,14 +214,14 @@ mod tests {
             meta: Meta { mode: 0o4755, xattrs: vec![(b"user.k".to_vec(), vec![0, 1])], ..Meta::default() },
             node: Node::File(Content::whole(b"x")),
         };
-        let step = Step {
+        let step = SwapStep {
             path: RelPath::new(&b"d/odd \xff"[..]).unwrap(),
             old: None,
             new: Some(Expected { entry }),
             how: How::Swap { slot: 3 },
         };
         let json = serde_json::to_string(&step).unwrap();
-        assert_eq!(serde_json::from_str::<Step>(&json).unwrap(), step);
+        assert_eq!(serde_json::from_str::<SwapStep>(&json).unwrap(), step);
         assert_eq!(serde_json::from_str::<How>("\"meta\"").unwrap(), How::Meta);
     }
 
@@ -229,7 +229,7 @@ mod tests {
     fn hostile_steps_are_refused() {
         for entry in ["!", "AA==", "AQ=="] {
             let json = format!(r#"{{"path":"a","old":{{"entry":"{entry}"}},"new":null,"how":"meta"}}"#);
-            assert!(serde_json::from_str::<Step>(&json).is_err(), "{entry}");
+            assert!(serde_json::from_str::<SwapStep>(&json).is_err(), "{entry}");
         }
     }
 

@@ -18,7 +18,7 @@ use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::{CatalogError, Filter, Pinned, RoleFilter, Workspace};
 use safepoint_model::checkpoint::{Checkpoint, Scope};
 use safepoint_model::progress::Activity;
-use safepoint_model::retention::{Candidate, Needed, Policy, Verdict, decide};
+use safepoint_model::retention::{Candidate, Needed, Policy, RetentionVerdict, decide};
 use safepoint_model::{CheckpointId, Progress, Timestamp, WorkspaceId};
 use safepoint_planted::planted;
 use safepoint_store::{Collected, Collecting, Limits, Outcome, PACK_BYTES_MAX, StoreError};
@@ -51,11 +51,12 @@ pub enum Thoroughness {
 
 /// A checkpoint, and what retention says of it.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Judged {
     /// Which.
     pub checkpoint: Checkpoint,
     /// Whether it stays, and why.
-    pub verdict: Verdict,
+    pub verdict: RetentionVerdict,
     /// The scope whose own policy says so; nothing where it is the one for all.
     pub policy_of: Option<Scope>,
 }
@@ -145,7 +146,7 @@ impl CheckpointManager {
         let id = workspace.map(|workspace| workspace.id);
         let filter = Filter { workspace: id, role: RoleFilter::Any, ..Filter::default() };
         let checkpoints = self.catalog.checkpoints(&filter)?;
-        let mut verdicts: HashMap<CheckpointId, (Verdict, Option<Scope>)> = self
+        let mut verdicts: HashMap<CheckpointId, (RetentionVerdict, Option<Scope>)> = self
             .verdicts(workspace, policies)?
             .into_iter()
             .map(|(id, verdict, scope)| (id, (verdict, scope)))
@@ -458,7 +459,7 @@ impl CheckpointManager {
 }
 
 /// A checkpoint, what is said of it, and the scope whose own policy says so.
-type Said = (CheckpointId, Verdict, Option<Scope>);
+type Said = (CheckpointId, RetentionVerdict, Option<Scope>);
 
 /// Which checkpoints stay.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -36,7 +36,7 @@ pub use collect::{Collected, Collecting, Fate, Outcome};
 pub use error::StoreError;
 pub use keeper::{Mark, MarkWriter};
 pub use measure::Measurer;
-pub use store::{Access, Depth, Health, Limits, Store, Usage};
+pub use store::{Depth, Health, Limits, Store, StoreAccess, Usage};
 pub use using::{Collector, Using};
 pub use validate::{Damage, Report};
 pub use writer::{Writer, Written};

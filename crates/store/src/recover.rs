@@ -11,7 +11,7 @@ use crate::open::{self, index_error};
 use crate::pack::{self, Found, PACK_HEAD_BYTES, Step};
 use crate::store::Store;
 use crate::validate::Report;
-use crate::{Access, Depth, StoreError, linux};
+use crate::{Depth, StoreAccess, StoreError, linux};
 use safepoint_planted::planted;
 use std::collections::HashMap;
 use std::fs::File;
@@ -132,7 +132,9 @@ pub(crate) fn scan(dir: &Path, name: &str, file: &File, indexed: Option<u64>) ->
 
 /// Does the same without a flush: returns what the next writer keeps and where it cuts.
 pub(crate) fn tail(file: &File, len: u64, indexed: Option<u64>) -> Tail {
-    let tail = read_tail(file, indexed.unwrap_or(0).max(PACK_HEAD_BYTES), len);
+    let from = indexed.unwrap_or(0).max(PACK_HEAD_BYTES);
+    let tail = read_tail(file, from, len);
+    assert!(from <= tail.end && tail.end <= len.max(from), "nothing before the index's end is cut off");
     if indexed.is_some() { tail.without_torn_end() } else { tail }
 }
 
@@ -186,7 +188,7 @@ impl Store {
     /// # Errors
     /// When the packs cannot be listed, or the index fails.
     pub fn rebuild_index(&self) -> Result<Report, StoreError> {
-        if self.access() == Access::Read {
+        if self.access() == StoreAccess::Read {
             return Err(StoreError::ReadOnly { path: self.dir().to_owned() });
         }
         let right = self.collector_waiting()?;

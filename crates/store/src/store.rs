@@ -31,7 +31,7 @@ pub enum Depth {
 
 /// Access mode of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Access {
+pub enum StoreAccess {
     /// Reading and writing.
     #[default]
     Write,
@@ -79,7 +79,7 @@ pub struct Usage {
 /// Folder with content-addressed objects. Many threads and processes may use it at the same time.
 pub struct Store {
     dir: PathBuf,
-    access: Access,
+    access: StoreAccess,
     limits: Mutex<Limits>,
     index: Arc<Mutex<Slot>>,
     files: Mutex<HashMap<String, Arc<File>>>,
@@ -98,8 +98,8 @@ pub(crate) struct Slot {
 
 impl Slot {
     /// Returns the index; reopens it if it is closed, or if free space is too low for a shared one.
-    fn ready(&mut self, dir: &Path, access: Access) -> Result<&mut Index, StoreError> {
-        if access == Access::Write && self.looked.elapsed() > LOOK_AGAIN {
+    fn ready(&mut self, dir: &Path, access: StoreAccess) -> Result<&mut Index, StoreError> {
+        if access == StoreAccess::Write && self.looked.elapsed() > LOOK_AGAIN {
             self.looked = Instant::now();
             let is_shared = self.index.as_ref().is_some_and(|index| !index.is_alone());
             if is_shared && linux::is_tight(dir) {
@@ -108,8 +108,8 @@ impl Slot {
         }
         let index = match (self.index.take(), access) {
             (Some(index), _) => index,
-            (None, Access::Write) => open::open_index(dir)?,
-            (None, Access::Read) => open::index_to_read(dir)?,
+            (None, StoreAccess::Write) => open::open_index(dir)?,
+            (None, StoreAccess::Read) => open::index_to_read(dir)?,
         };
         Ok(self.index.insert(index))
     }
@@ -183,7 +183,7 @@ impl Store {
                 Err(StoreError::Index { .. })
                     if linux::identity(&path).is_none_or(|now| Some(now) != before)
                         && tries.next().is_some() => {}
-                index => return Ok(Self::with(dir, Access::Write, index?)),
+                index => return Ok(Self::with(dir, StoreAccess::Write, index?)),
             }
         }
     }
@@ -205,14 +205,14 @@ impl Store {
     pub fn open_to_read(dir: &Path) -> Result<Self, StoreError> {
         let dir = &Self::place(dir)?;
         open::look(dir)?;
-        Ok(Self::with(dir, Access::Read, open::index_to_read(dir)?))
+        Ok(Self::with(dir, StoreAccess::Read, open::index_to_read(dir)?))
     }
 
     fn place(dir: &Path) -> Result<PathBuf, StoreError> {
         linux::canonical(dir).map_err(|source| StoreError::Open { path: dir.to_owned(), source })
     }
 
-    fn with(dir: &Path, access: Access, index: Index) -> Self {
+    fn with(dir: &Path, access: StoreAccess, index: Index) -> Self {
         let mut slot = Slot { index: Some(index), looked: Instant::now(), users: 0 };
         slot.rest();
         Self {
@@ -256,7 +256,7 @@ impl Store {
     /// # Errors
     /// When the index fails, or the store is open read-only.
     pub fn writer(&self) -> Result<Writer<'_>, StoreError> {
-        if self.access == Access::Read {
+        if self.access == StoreAccess::Read {
             return Err(StoreError::ReadOnly { path: self.dir.clone() });
         }
         self.follow_index()?;
@@ -387,7 +387,7 @@ impl Store {
         open::pack_path(&self.dir, name)
     }
 
-    pub(crate) fn access(&self) -> Access {
+    pub(crate) fn access(&self) -> StoreAccess {
         self.access
     }
 
@@ -425,7 +425,7 @@ impl Store {
 
     /// Adds rows for all unindexed segments.
     pub(crate) fn refresh(&self) -> Result<(), StoreError> {
-        if self.access == Access::Read {
+        if self.access == StoreAccess::Read {
             // An index built in memory already covers the packs.
             return if self.try_index(|index| Ok(index.is_in_memory()))? { Ok(()) } else { self.heal() };
         }
@@ -437,7 +437,7 @@ impl Store {
 
     /// Reopens the index if its file was replaced.
     pub(crate) fn follow_index(&self) -> Result<(), StoreError> {
-        if self.access == Access::Read {
+        if self.access == StoreAccess::Read {
             return Ok(());
         }
         let stale = !self.try_index(|index| Ok(index.is_current(&open::index_path(&self.dir))))?;
@@ -448,9 +448,9 @@ impl Store {
     fn heal(&self) -> Result<(), StoreError> {
         let mut slot = self.lock_slot();
         let index = match (self.access, slot.index.take()) {
-            (Access::Read, _) => open::index_in_memory(&self.dir)?,
-            (Access::Write, Some(old)) => open::replace_index(&self.dir, &old)?,
-            (Access::Write, None) => {
+            (StoreAccess::Read, _) => open::index_in_memory(&self.dir)?,
+            (StoreAccess::Write, Some(old)) => open::replace_index(&self.dir, &old)?,
+            (StoreAccess::Write, None) => {
                 let old = open::open_index(&self.dir)?;
                 open::replace_index(&self.dir, &old)?
             }
@@ -509,7 +509,7 @@ impl Store {
         for place in second.iter().chain(survey.places(id)).filter(|place| Some(*place) != first.as_ref()) {
             answer = self.read_at(Some(place))?;
             if let Answer::Bytes(..) = answer {
-                if self.access == Access::Write {
+                if self.access == StoreAccess::Write {
                     self.with_index(|index| index.replace(place))?;
                 }
                 break;

@@ -5,7 +5,7 @@
 
 use crate::linux::{self, Locked, Shared};
 use crate::store::Slot;
-use crate::{Access, Store, StoreError};
+use crate::{Store, StoreAccess, StoreError};
 use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -78,8 +78,8 @@ impl Store {
     fn lockable(&self, name: &str) -> io::Result<Option<File>> {
         let path = self.dir().join(name);
         match self.access() {
-            Access::Write => linux::open_or_create(&path).map(Some),
-            Access::Read => linux::open_if_any(&path),
+            StoreAccess::Write => linux::open_or_create(&path).map(Some),
+            StoreAccess::Read => linux::open_if_any(&path),
         }
     }
 
@@ -90,7 +90,7 @@ impl Store {
 
     /// Returns the right to collect, or `None` if another process has it.
     pub(crate) fn collector(&self) -> io::Result<Option<Locked>> {
-        if self.access() == Access::Read {
+        if self.access() == StoreAccess::Read {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
         linux::try_lock(linux::open_or_create(&self.dir().join(COLLECT_FILE))?)

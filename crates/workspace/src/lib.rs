@@ -41,7 +41,7 @@ pub use error::{Intruder, Obstacle, WorkspaceError};
 pub use foreign::{Foreign, ForeignEntry, ForeignFile};
 pub use homes::{is_in_a_home, is_made_up};
 pub use parcel::Parcel;
-pub use plan::{Access, Blocked, LostAccess, LostAccessKind, Plan, plan};
+pub use plan::{Blocked, CapturedAccess, LostAccess, LostAccessKind, RollbackPlan, plan};
 pub use probe::{Capabilities, Lack};
 pub use replica::{Destination, Replica, ReplicaDraft, free_bytes};
 pub use root::{Lock, OWN_FOLDER, Root, SmallFile};

@@ -15,7 +15,7 @@ use safepoint_model::access;
 use safepoint_model::change::{self, Change, ChangeKind, Delta};
 use safepoint_model::content::{Content, HOLE_BYTES, Stretch, with_holes};
 use safepoint_model::coverage::{Skipped, Why};
-use safepoint_model::rollback::{Action, ChangedPath, Expected, How, Step};
+use safepoint_model::rollback::{Action, ChangedPath, Expected, How, SwapStep};
 use safepoint_model::tree::{Entry, Meta, Node, Owners, Tree};
 use safepoint_model::{ObjectError, ObjectId, ObjectSource, RelPath};
 use safepoint_planted::planted;
@@ -32,9 +32,9 @@ const WORK_BITS: u16 = 0o700;
 
 /// Plan of a rollback.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Plan {
+pub struct RollbackPlan {
     /// Steps in order of execution.
-    pub steps: Vec<Step>,
+    pub steps: Vec<SwapStep>,
     /// Every path that changes, for users.
     pub paths: Vec<ChangedPath>,
     /// Files and links that are restored or created.
@@ -65,7 +65,7 @@ pub(crate) fn owners() -> Owners {
 
 /// Knowledge of a target about ACLs and capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum CapturedAccess {
     /// Missing ACLs and capabilities did not exist.
     Captured,
     /// Taken before they were captured: the current ones stay.
@@ -82,12 +82,12 @@ pub fn plan(
     root: &Root,
     source: &dyn ObjectSource,
     now: &Snapshot,
-    (target, access): (&Snapshot, Access),
+    (target, access): (&Snapshot, CapturedAccess),
     capabilities: &Capabilities,
-) -> Result<Plan, WorkspaceError> {
+) -> Result<RollbackPlan, WorkspaceError> {
     let (now_tree, target_tree) = (tree_of(now)?, tree_of(target)?);
     let mut target_root = target.root.clone();
-    if access == Access::Unknown {
+    if access == CapturedAccess::Unknown {
         target_root.meta.adopt_access(&now.root.meta);
     }
     let mut planner = Planner {
@@ -108,7 +108,7 @@ pub fn plan(
         lost: Lost::default(),
     };
     for mut delta in change::deltas(source, now_tree, target_tree, owners())? {
-        if let (Access::Unknown, Delta::Meta { old, new, .. } | Delta::Replaced { old, new, .. }) =
+        if let (CapturedAccess::Unknown, Delta::Meta { old, new, .. } | Delta::Replaced { old, new, .. }) =
             (access, &mut delta)
             && old.node.same_type(&new.node)
         {
@@ -470,12 +470,12 @@ impl Planner<'_> {
 
     /// Orders the steps: rights first, then removals, replacements and creations, final modes last, because a
     /// mode may forbid changes in its directory.
-    fn steps(&mut self) -> Result<Vec<Step>, WorkspaceError> {
+    fn steps(&mut self) -> Result<Vec<SwapStep>, WorkspaceError> {
         let lent = self.rights_to_lend()?;
         let root_changes = self.root_changes();
-        let mut steps: Vec<Step> =
+        let mut steps: Vec<SwapStep> =
             lent.iter().map(|(path, (old, lent))| meta_step(path, old, lent)).collect();
-        let mut finals: BTreeMap<RelPath, Step> =
+        let mut finals: BTreeMap<RelPath, SwapStep> =
             lent.iter().map(|(path, (old, lent))| (path.clone(), meta_step(path, lent, old))).collect();
         let (mut removed, mut replaced, mut added) = (Vec::new(), Vec::new(), Vec::new());
         for delta in &self.effective {
@@ -511,7 +511,7 @@ impl Planner<'_> {
         }
         for (path, old, new) in swaps {
             let how = How::Swap { slot: steps.len() as u64 };
-            steps.push(Step { path, old: old.map(expected), new: new.map(expected), how });
+            steps.push(SwapStep { path, old: old.map(expected), new: new.map(expected), how });
         }
         // Deepest first: a directory that loses the right to be entered must come after its children.
         steps.extend(finals.into_values().rev());
@@ -584,7 +584,7 @@ impl Planner<'_> {
     }
 
     /// Checks the free space for all staged data.
-    fn check_space(&self, plan: &Plan) -> Result<(), WorkspaceError> {
+    fn check_space(&self, plan: &RollbackPlan) -> Result<(), WorkspaceError> {
         let free_bytes = linux::free_bytes(self.root.fd())
             .map_err(|source| WorkspaceError::Read { path: RelPath::root(), source })?;
         if plan.stage_bytes <= free_bytes {
@@ -614,8 +614,8 @@ impl Planner<'_> {
     }
 
     /// Reports every changed path and the counts.
-    fn report(&mut self) -> Result<Plan, WorkspaceError> {
-        let mut plan = Plan::default();
+    fn report(&mut self) -> Result<RollbackPlan, WorkspaceError> {
+        let mut plan = RollbackPlan::default();
         for change in change::changes(self.source, &self.effective)? {
             let is_leaf = |entry: &Option<Entry>| {
                 entry.as_ref().is_some_and(|entry| !matches!(entry.node, Node::Directory(_)))
@@ -657,8 +657,8 @@ fn expected(entry: Entry) -> Expected {
     Expected { entry }
 }
 
-fn meta_step(path: &RelPath, old: &Entry, new: &Entry) -> Step {
-    Step {
+fn meta_step(path: &RelPath, old: &Entry, new: &Entry) -> SwapStep {
+    SwapStep {
         path: path.clone(),
         old: Some(expected(old.clone())),
         new: Some(expected(new.clone())),
@@ -679,6 +679,6 @@ fn workable(entry: &Entry) -> Entry {
     entry
 }
 
-fn final_mode(path: &RelPath, new: &Entry) -> Option<(RelPath, Step)> {
+fn final_mode(path: &RelPath, new: &Entry) -> Option<(RelPath, SwapStep)> {
     needs_work_bits(new).then(|| (path.clone(), meta_step(path, &workable(new), new)))
 }

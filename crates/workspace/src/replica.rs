@@ -10,7 +10,7 @@
 use crate::copy::{self, Copied, Copying, Here, Selection};
 use crate::error::WorkspaceError;
 use crate::linux::{self, Facts};
-use crate::plan::{Plan, owners};
+use crate::plan::{RollbackPlan, owners};
 use crate::root::Root;
 use crate::scan::{self, DEPTH_MAX, Snapshot};
 use crate::stage::{self, StageWriter, Times};
@@ -65,7 +65,7 @@ pub struct Destination<'a> {
     /// Current state of the folder.
     pub now: &'a Snapshot,
     /// Captured state with the rollback plan to it; `None` for the current state.
-    pub target: Option<(&'a Snapshot, &'a Plan)>,
+    pub target: Option<(&'a Snapshot, &'a RollbackPlan)>,
     /// Timestamps of restored files.
     pub times: Times,
 }

@@ -15,7 +15,7 @@ use crate::writers::{Waiting, Writers, is_record};
 use rayon::prelude::*;
 use rustix::fd::OwnedFd;
 use safepoint_model::progress::Activity;
-use safepoint_model::rollback::{How, Step};
+use safepoint_model::rollback::{How, SwapStep};
 use safepoint_model::tree::{Entry, Meta, Node, Tree};
 use safepoint_model::{ObjectKind, ObjectSink, ObjectSource, Progress, RelPath};
 use safepoint_planted::planted;
@@ -96,13 +96,13 @@ impl Stage<'_> {
     /// Fails if the stage cannot be read or the sink fails.
     pub fn inspect<S: ObjectSink + ObjectSource + Sync>(
         &self,
-        steps: &[Step],
+        steps: &[SwapStep],
         (ended, waiting): (Ended, Waiting),
         store: &S,
         progress: &dyn Progress,
     ) -> Result<Settled, WorkspaceError> {
         let failed = |source| WorkspaceError::Read { path: RelPath::root(), source };
-        let by_slot: BTreeMap<u64, &Step> = steps
+        let by_slot: BTreeMap<u64, &SwapStep> = steps
             .iter()
             .filter_map(|step| match step.how {
                 How::Swap { slot } => Some((slot, step)),
@@ -175,7 +175,7 @@ fn parse_slot(name: &[u8]) -> Option<(u64, SlotKind)> {
 }
 
 /// Returns the expected content of a slot.
-fn expected_in(step: &Step, kind: SlotKind, ended: Ended) -> Option<Entry> {
+fn expected_in(step: &SwapStep, kind: SlotKind, ended: Ended) -> Option<Entry> {
     let of =
         |expected: &Option<safepoint_model::rollback::Expected>| expected.as_ref().map(|it| it.entry.clone());
     match (kind, ended) {

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use rustix::fd::{AsFd, OwnedFd};
 use safepoint_model::content::{Content, Stretch};
 use safepoint_model::progress::Activity;
-use safepoint_model::rollback::{How, Step};
+use safepoint_model::rollback::{How, SwapStep};
 use safepoint_model::tree::{Entry, Meta, Node, Owners, Tree};
 use safepoint_model::{ObjectSource, Progress, RelPath, RollbackId};
 use safepoint_planted::planted;
@@ -114,7 +114,7 @@ impl<'r> Stage<'r> {
     pub fn build(
         root: &'r Root,
         id: RollbackId,
-        steps: &[Step],
+        steps: &[SwapStep],
         options: StageOptions,
         source: &dyn ObjectSource,
         progress: &dyn Progress,
@@ -194,14 +194,14 @@ impl<'r> Stage<'r> {
 
     fn fill(
         &mut self,
-        steps: &[Step],
+        steps: &[SwapStep],
         times: Times,
         source: &dyn ObjectSource,
         progress: &dyn Progress,
     ) -> Result<(), WorkspaceError> {
         progress.begin(Activity::Staging, None);
         let writer = StageWriter::new(source, times, progress);
-        let write = |step: &Step| match (&step.new, step.how) {
+        let write = |step: &SwapStep| match (&step.new, step.how) {
             (Some(new), How::Swap { slot }) => {
                 writer.entry(&self.fd, slot_name(slot).as_bytes(), &step.path, &new.entry)
             }
@@ -226,11 +226,17 @@ impl<'r> Stage<'r> {
         Ok(())
     }
 
+    /// Returns true if the stage holds, or may hold, displaced content.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.name.starts_with(APPLY)
+    }
+
     /// Marks the stage as holding displaced content. Call it once the intent is durable.
     ///
     /// # Errors
     /// Fails if the rename fails; the workspace is unchanged then.
     pub fn arm(&mut self) -> Result<(), WorkspaceError> {
+        assert!(self.name.starts_with(STAGE), "a stage is armed once: {}", self.name);
         let armed = format!("{APPLY}{}", self.id);
         let moved = rustix::fs::renameat(&self.own, self.name.as_str(), &self.own, armed.as_str());
         moved.map_err(|error| WorkspaceError::Stage { path: RelPath::root(), source: error.into() })?;

@@ -14,7 +14,7 @@ use crate::threads;
 use rayon::prelude::*;
 use rustix::fd::{AsFd, OwnedFd};
 use safepoint_model::progress::{Activity, Silent};
-use safepoint_model::rollback::{How, Step};
+use safepoint_model::rollback::{How, SwapStep};
 use safepoint_model::tree::{Entry, Meta, Node};
 use safepoint_model::{ObjectSource, Progress, RelPath};
 use safepoint_planted::planted;
@@ -110,14 +110,15 @@ impl Stage<'_> {
     ///
     /// # Errors
     /// Fails if a step fails.
-    pub fn apply(&self, steps: &[Step]) -> Result<(), WorkspaceError> {
+    pub fn apply(&self, steps: &[SwapStep]) -> Result<(), WorkspaceError> {
+        assert!(self.is_armed(), "recovery could not tell displaced content from copies");
         for step in steps {
             self.forward(step).map_err(|source| WorkspaceError::Swap { path: step.path.clone(), source })?;
         }
         Ok(())
     }
 
-    fn forward(&self, step: &Step) -> io::Result<()> {
+    fn forward(&self, step: &SwapStep) -> io::Result<()> {
         let place = self.place(&step.path)?;
         let How::Swap { slot } = step.how else {
             return set_meta(&place, step.new.as_ref().map(|new| &new.entry));
@@ -156,12 +157,12 @@ impl Stage<'_> {
     ///
     /// # Errors
     /// Fails if the disk reports an error. That is final: the written data is not trustworthy.
-    pub fn sync(&self, steps: &[Step]) -> Result<(), WorkspaceError> {
+    pub fn sync(&self, steps: &[SwapStep]) -> Result<(), WorkspaceError> {
         let synced = self.sync_touched(steps).map_err(WorkspaceError::Sync);
         if planted!("swap-sync-failure-ignored") { Ok(()) } else { synced }
     }
 
-    fn sync_touched(&self, steps: &[Step]) -> io::Result<()> {
+    fn sync_touched(&self, steps: &[SwapStep]) -> io::Result<()> {
         if steps.len() > SYNC_ONE_BY_ONE_MAX {
             if planted!("swap-of-many-not-synced") {
                 return Ok(());
@@ -214,7 +215,7 @@ impl Stage<'_> {
     /// to it.
     pub fn verify(
         &self,
-        steps: &[Step],
+        steps: &[SwapStep],
         source: &dyn ObjectSource,
         progress: &dyn Progress,
     ) -> Result<Vec<Meanwhile>, WorkspaceError> {
@@ -229,7 +230,7 @@ impl Stage<'_> {
             .filter(|step| step.how == How::Meta)
             .filter_map(|step| Some((&step.path, &step.new.as_ref()?.entry)))
             .collect();
-        let check = |step: &Step| {
+        let check = |step: &SwapStep| {
             progress.advance(1, 0);
             self.check(step, &finals, source)
         };
@@ -240,7 +241,7 @@ impl Stage<'_> {
 
     fn check(
         &self,
-        step: &Step,
+        step: &SwapStep,
         finals: &HashMap<&RelPath, &Entry>,
         source: &dyn ObjectSource,
     ) -> Result<Option<Meanwhile>, WorkspaceError> {
@@ -287,7 +288,7 @@ impl Stage<'_> {
     ///
     /// # Errors
     /// Fails if a path cannot be restored; the others are, and the next recovery continues.
-    pub fn undo(&self, steps: &[Step], source: &dyn ObjectSource) -> Result<(), WorkspaceError> {
+    pub fn undo(&self, steps: &[SwapStep], source: &dyn ObjectSource) -> Result<(), WorkspaceError> {
         let mut first_error = None;
         for step in steps.iter().rev().skip(usize::from(planted!("way-back-skips-a-step"))) {
             if let Err(error) = self.backward(step, source) {
@@ -301,7 +302,7 @@ impl Stage<'_> {
         }
     }
 
-    fn backward(&self, step: &Step, source: &dyn ObjectSource) -> Result<(), WorkspaceError> {
+    fn backward(&self, step: &SwapStep, source: &dyn ObjectSource) -> Result<(), WorkspaceError> {
         let failed = |source| WorkspaceError::PutBack { path: step.path.clone(), source };
         let place = match self.place(&step.path) {
             Ok(place) => place,
@@ -334,7 +335,7 @@ impl Stage<'_> {
 
     /// Completes a move by hard link that a crash interrupted, leaving both names. The undo knows which of
     /// the two is the old name.
-    fn end_half_moves(&self, place: &Place, slot: &Slot, step: &Step) -> io::Result<()> {
+    fn end_half_moves(&self, place: &Place, slot: &Slot, step: &SwapStep) -> io::Result<()> {
         let doubled = |name: &str| -> io::Result<bool> {
             let here = linux::facts_if_any(&place.above, &place.name)?;
             let there = linux::facts_if_any(&self.fd, name.as_bytes())?;

@@ -3,7 +3,7 @@
 use crate::{Capabilities, Meanwhile, Root, Stage, StageOptions, Times, WorkspaceError};
 use safepoint_model::content::Content;
 use safepoint_model::progress::Silent;
-use safepoint_model::rollback::{Expected, How, Step};
+use safepoint_model::rollback::{Expected, How, SwapStep};
 use safepoint_model::tree::{Entry, Meta, Node, Tree};
 use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource, RelPath, RollbackId};
 use std::collections::HashMap;
@@ -75,13 +75,13 @@ impl Desk {
     }
 
     /// Step from one content to another; `None` is no file.
-    fn swap(&self, name: &str, old: Option<&str>, new: Option<&str>) -> Step {
+    fn swap(&self, name: &str, old: Option<&str>, new: Option<&str>) -> SwapStep {
         let of = |content: Option<&str>| content.map(|content| self.file(name, content));
-        Step { path: RelPath::new(name).unwrap(), old: of(old), new: of(new), how: How::Swap { slot: 0 } }
+        SwapStep { path: RelPath::new(name).unwrap(), old: of(old), new: of(new), how: How::Swap { slot: 0 } }
     }
 
     /// Returns the stage of a rollback whose intent is recorded.
-    fn stage(&self, steps: &[Step], exchange: bool) -> Stage<'_> {
+    fn stage(&self, steps: &[SwapStep], exchange: bool) -> Stage<'_> {
         let capabilities = Capabilities { exchange, ..Capabilities::default() };
         let options = StageOptions { capabilities, times: Times::Present };
         let id = RollbackId::from_bits(1);
@@ -164,7 +164,7 @@ fn a_newcomer_at_a_path_that_is_made_is_displaced_and_comes_back() {
 fn a_folder_whose_mode_changes_may_be_gone_at_any_moment() {
     let desk = Desk::new();
     let (old, new) = (Some(desk.folder("d", 0o755)), Some(desk.folder("d", 0o711)));
-    let steps = [Step { path: RelPath::new("d").unwrap(), old, new, how: How::Meta }];
+    let steps = [SwapStep { path: RelPath::new("d").unwrap(), old, new, how: How::Meta }];
     let stage = desk.stage(&steps, true);
     fs::create_dir(desk.path("d")).unwrap();
     stage.apply(&steps).unwrap();
@@ -191,9 +191,13 @@ fn a_folder_that_became_a_file_stops_a_rollback_that_runs_and_not_one_that_was_f
             },
         })
     };
-    let meta =
-        Step { path: RelPath::new("d/mode").unwrap(), old: mode(0o644), new: mode(0o600), how: How::Meta };
-    let swap = Step { path: RelPath::new("d/a").unwrap(), ..desk.swap("a", Some("1"), Some("2")) };
+    let meta = SwapStep {
+        path: RelPath::new("d/mode").unwrap(),
+        old: mode(0o644),
+        new: mode(0o600),
+        how: How::Meta,
+    };
+    let swap = SwapStep { path: RelPath::new("d/a").unwrap(), ..desk.swap("a", Some("1"), Some("2")) };
     let stage = desk.stage(&[swap.clone(), meta.clone()], true);
     stage.apply(&[swap.clone(), meta.clone()]).unwrap();
     fs::remove_dir_all(desk.path("d")).unwrap();

@@ -4,7 +4,7 @@ use crate::records::{Room, at, checkpoint, here, id, labelled, object, rollback,
 use proptest::prelude::*;
 use safepoint_catalog::{CatalogError, Filter, FinishFacts, Pinned, RoleFilter};
 use safepoint_model::checkpoint::{
-    Checkpoint, Kind, PartKind, PartRecord, Phase, Progress, Reason, Role, Scope, Totals,
+    Checkpoint, Counters, Kind, PartKind, PartRecord, Phase, Reason, Role, Scope, Totals,
 };
 use safepoint_model::rollback::RollbackState;
 use safepoint_model::{CheckpointId, ObjectId, RollbackId, Timestamp, WorkspaceId};
@@ -73,7 +73,7 @@ prop_compose! {
             created_at: Timestamp::from_micros(micros),
             step_index, state_hash, state_snapshot, integrity, tags, warnings, pinned, rollback_used, rollback_count,
             size_bytes, parts,
-            progress: Progress {
+            progress: Counters {
                 tasks_completed, decisions_made, files_modified, files_created, tests_passing, tests_failing,
             },
             files: Totals { count, bytes, added, modified, removed },

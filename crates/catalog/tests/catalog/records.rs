@@ -2,10 +2,10 @@
 
 use safepoint_catalog::{Catalog, CatalogError, Transaction, Workspace};
 use safepoint_model::checkpoint::{
-    Checkpoint, Kind, PartKind, PartRecord, Progress, Reason, Role, Scope, Totals,
+    Checkpoint, Counters, Kind, PartKind, PartRecord, Reason, Role, Scope, Totals,
 };
 use safepoint_model::content::Content;
-use safepoint_model::rollback::{Expected, How, Rollback, RollbackState, Step, Strategy, Verb};
+use safepoint_model::rollback::{Expected, How, Rollback, RollbackState, Strategy, SwapStep, Verb};
 use safepoint_model::tree::{Entry, Meta, Node};
 use safepoint_model::{CheckpointId, ObjectId, ObjectKind, RelPath, RollbackId, Timestamp, WorkspaceId};
 use std::path::PathBuf;
@@ -104,7 +104,7 @@ pub(crate) fn checkpoint(number: u128) -> Checkpoint {
         step_index: None,
         state_hash: None,
         state_snapshot: None,
-        progress: Progress::default(),
+        progress: Counters::default(),
         sandbox_ref: None,
         source_tool: None,
         decision_id: None,
@@ -160,7 +160,7 @@ pub(crate) fn path(bytes: &[u8]) -> RelPath {
     RelPath::new(bytes).unwrap()
 }
 
-pub(crate) fn step(number: u64) -> Step {
+pub(crate) fn step(number: u64) -> SwapStep {
     let name = format!("file-{number:06}.rs");
     let entry = |content: &str| Expected {
         entry: Entry {
@@ -175,7 +175,7 @@ pub(crate) fn step(number: u64) -> Step {
             node: Node::File(Content::whole(content.as_bytes())),
         },
     };
-    Step {
+    SwapStep {
         path: path(format!("crates/some/folder/{name}").as_bytes()),
         old: Some(entry("old")),
         new: Some(entry(&name)),

@@ -9,7 +9,7 @@ use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{counted, printable, size};
 use crate::render::warning;
 use crate::{commands::Context, commands::recover, commands::validate, render::exit};
-use safepoint::model::checkpoint::{Checkpoint, PartKind, Progress, Scope};
+use safepoint::model::checkpoint::{Checkpoint, Counters, PartKind, Scope};
 use safepoint::model::coverage::{Coverage, Skipped};
 use safepoint::{CheckpointManager, CreateOptions, Created, GitCommit, Subject, Unchanged, Workspace};
 use serde_json::json;
@@ -99,7 +99,7 @@ fn of_plan(context: &Context, plan: &str, options: &CreateOptions) -> Result<Rep
 }
 
 fn options(context: &Context, args: &CreateArgs) -> Result<CreateOptions, Problem> {
-    let mut progress = Progress::default();
+    let mut progress = Counters::default();
     for counter in &args.counters {
         let parsed = counter.split_once('=').and_then(|(name, count)| Some((name, count.parse().ok()?)));
         let Some((name, count)) = parsed else {

@@ -8,7 +8,7 @@
 
 /// Checkpoint that may be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Candidate<T> {
+pub struct CleanCandidate<T> {
     /// Checkpoint.
     pub checkpoint: T,
     /// Version of the plan in it.
@@ -19,7 +19,7 @@ pub struct Candidate<T> {
 
 /// Event of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum PlanEvent {
     /// A step failed.
     Error {
         /// Version of the plan with the failure.
@@ -52,17 +52,17 @@ pub enum NoneClean {
 
 /// Returns the version of the first unresolved error. An error is resolved if the plan was restored to before
 /// it, or if its step is done now.
-pub fn first_unresolved(events: &[Event], is_done: impl Fn(&str) -> bool) -> Option<u64> {
+pub fn first_unresolved(events: &[PlanEvent], is_done: impl Fn(&str) -> bool) -> Option<u64> {
     let mut open: Vec<(u64, &str)> = Vec::new();
     // Unresolved errors from each version on.
     let mut known: Vec<(u64, Vec<(u64, &str)>)> = Vec::new();
     for event in events {
         let version = match event {
-            Event::Error { version, step } => {
+            PlanEvent::Error { version, step } => {
                 open.push((*version, step));
                 version
             }
-            Event::BackTo { version, to } => {
+            PlanEvent::BackTo { version, to } => {
                 let then = known.iter().rfind(|(from, _)| from <= to);
                 open = then.map_or_else(Vec::new, |(_, open)| open.clone());
                 version
@@ -75,10 +75,10 @@ pub fn first_unresolved(events: &[Event], is_done: impl Fn(&str) -> bool) -> Opt
 
 /// Whether the plan went through a version on its way to the current state. A rollback leaves versions behind, also those of the safety
 /// checkpoint that it takes.
-pub fn is_on_the_way(events: &[Event], version: u64) -> bool {
+pub fn is_on_the_way(events: &[PlanEvent], version: u64) -> bool {
     let mut newest = u64::MAX;
     for event in events.iter().rev() {
-        if let Event::BackTo { version: back, to } = event {
+        if let PlanEvent::BackTo { version: back, to } = event {
             match *back {
                 // It happened in what another rollback left behind.
                 back if back > newest => {}
@@ -95,7 +95,7 @@ pub fn is_on_the_way(events: &[Event], version: u64) -> bool {
 /// # Errors
 /// When none qualifies, with the reason.
 pub fn last_clean<T: Copy, E: From<NoneClean>>(
-    newest_first: &[Candidate<T>],
+    newest_first: &[CleanCandidate<T>],
     error: Option<u64>,
     mut is_whole: impl FnMut(T) -> Result<bool, E>,
 ) -> Result<T, E> {
@@ -103,8 +103,9 @@ pub fn last_clean<T: Copy, E: From<NoneClean>>(
         return Err(NoneClean::NoCheckpoint.into());
     }
     let mut none = NoneClean::AllAfter;
-    let clean =
-        |candidate: &&Candidate<T>| candidate.healthy && error.is_none_or(|error| candidate.version < error);
+    let clean = |candidate: &&CleanCandidate<T>| {
+        candidate.healthy && error.is_none_or(|error| candidate.version < error)
+    };
     for candidate in newest_first.iter().filter(clean) {
         if is_whole(candidate.checkpoint)? {
             return Ok(candidate.checkpoint);
@@ -120,8 +121,8 @@ mod tests {
 
     #[test]
     fn a_rollback_leaves_versions_behind_and_its_undo_brings_them_back() {
-        let back = |version, to| Event::BackTo { version, to };
-        let on = |events: &[Event]| (1..12).filter(|it| is_on_the_way(events, *it)).collect::<Vec<_>>();
+        let back = |version, to| PlanEvent::BackTo { version, to };
+        let on = |events: &[PlanEvent]| (1..12).filter(|it| is_on_the_way(events, *it)).collect::<Vec<_>>();
         assert_eq!(on(&[]).len(), 11);
         assert_eq!(on(&[back(8, 3)]), [1, 2, 3, 8, 9, 10, 11]);
         // The undo goes to the version of the safety checkpoint.
@@ -129,27 +130,27 @@ mod tests {
     }
 
     /// `12h 9x 5h`: checkpoints at these versions, newest first, healthy or not; `5d` is damaged.
-    fn candidates(text: &str) -> Vec<Candidate<(u64, bool)>> {
+    fn candidates(text: &str) -> Vec<CleanCandidate<(u64, bool)>> {
         text.split_whitespace()
             .map(|word| {
                 let (version, mark) = word.split_at(word.len() - 1);
                 let version = version.parse().unwrap();
-                Candidate { checkpoint: (version, mark != "d"), version, healthy: mark != "x" }
+                CleanCandidate { checkpoint: (version, mark != "d"), version, healthy: mark != "x" }
             })
             .collect()
     }
 
     /// `e7:a b9:4 e12:b`: errors at versions in steps, and restores in versions to versions.
-    fn events(text: &str) -> Vec<Event> {
+    fn events(text: &str) -> Vec<PlanEvent> {
         text.split_whitespace()
             .map(|word| match word.split_at(1) {
                 ("e", rest) => {
                     let (version, step) = rest.split_once(':').unwrap();
-                    Event::Error { version: version.parse().unwrap(), step: step.to_owned() }
+                    PlanEvent::Error { version: version.parse().unwrap(), step: step.to_owned() }
                 }
                 (_, rest) => {
                     let (version, to) = rest.split_once(':').unwrap();
-                    Event::BackTo { version: version.parse().unwrap(), to: to.parse().unwrap() }
+                    PlanEvent::BackTo { version: version.parse().unwrap(), to: to.parse().unwrap() }
                 }
             })
             .collect()

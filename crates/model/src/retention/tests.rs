@@ -20,7 +20,7 @@ fn policy(keep_last: u64, keep_within: &str, thin_daily_for: &str) -> Policy {
 
 /// Returns the reasons as text, prefixed with `-` for dropped ones.
 fn said(candidates: &[Candidate], policy: &Policy, now: Timestamp) -> Vec<String> {
-    let text = |verdict: Verdict| format!("{}{verdict}", if verdict.is_keep() { "" } else { "-" });
+    let text = |verdict: RetentionVerdict| format!("{}{verdict}", if verdict.is_keep() { "" } else { "-" });
     decide(candidates, policy, now).into_iter().map(|(_, verdict)| text(verdict)).collect()
 }
 
@@ -146,9 +146,9 @@ fn the_greater_of_two_policies_keeps_what_either_keeps() {
 
 #[test]
 fn verdicts_as_json_name_the_reason() {
-    let verdict = Verdict::Keep(KeepReason::Within(Span::from_days(7)));
+    let verdict = RetentionVerdict::Keep(KeepReason::Within(Span::from_days(7)));
     assert_eq!(serde_json::to_string(&verdict).unwrap(), r#"{"keep":{"within":"7d"}}"#);
-    let verdict = Verdict::Keep(KeepReason::OneOfDay(Day::of(at("2026-10-03T01:00:00Z"))));
+    let verdict = RetentionVerdict::Keep(KeepReason::OneOfDay(Day::of(at("2026-10-03T01:00:00Z"))));
     assert_eq!(serde_json::to_string(&verdict).unwrap(), r#"{"keep":{"one_of_day":"2026-10-03"}}"#);
 }
 

@@ -20,14 +20,14 @@ use safepoint_catalog::{Filter, PlanRecord, RoleFilter, Workspace};
 use safepoint_model::agent::{AgentRecord, WorkspaceKind};
 use safepoint_model::change::{self, Delta};
 use safepoint_model::checkpoint::{
-    Checkpoint, Kind, PartKind, PartRecord, Phase, Progress as Counters, Reason, Role, Scope, Totals,
+    Checkpoint, Counters, Kind, PartKind, PartRecord, Phase, Reason, Role, Scope, Totals,
 };
 use safepoint_model::coverage::{Coverage, Why};
 use safepoint_model::files::FilesDocument;
 use safepoint_model::tree::Owners;
 use safepoint_model::{CheckpointId, ObjectId, ObjectKind, ObjectSource, Progress, RollbackId, WorkspaceId};
 use safepoint_planted::planted;
-use safepoint_workspace::{Access, StatCache, What};
+use safepoint_workspace::{CapturedAccess, StatCache, What};
 
 /// What a new checkpoint is to say about itself.
 #[derive(Debug, Clone)]
@@ -166,6 +166,7 @@ enum Companions {
 
 /// A checkpoint that was just made.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Created {
     /// Its record.
     pub checkpoint: Checkpoint,
@@ -223,10 +224,12 @@ impl CheckpointManager {
     ) -> Result<Created, Error> {
         let mut tries = 0;
         let is_urgent = options.urgency == Urgency::Emergency && subject.alone().is_some();
+        // A first attempt may recover and then fail; the one that succeeds reports for all.
+        let mut recovered = Recovery::default();
         let act = || loop {
             tries += 1;
             let companions = if tries < TRIES { Companions::Taken } else { Companions::Left };
-            match self.create_once(subject, options, (version, companions), progress) {
+            match self.create_once(subject, options, (version, companions), &mut recovered, progress) {
                 // A plan that works in the folder went on meanwhile.
                 Err(Error::PlanChanged { id }) if tries < TRIES && options.plan_id.as_ref() != Some(&id) => {}
                 // In an emergency the files count: whatever is wrong with plans and memory does not stop them.
@@ -241,6 +244,7 @@ impl CheckpointManager {
             Urgency::Ordinary => self.tend(subject.alone(), progress),
             Urgency::Emergency => Tended::default(),
         };
+        created.recovered = recovered;
         created.pruned = pruned;
         created.pruned.extend(tended.pruned);
         created.warnings.extend(tended.warnings);
@@ -252,6 +256,7 @@ impl CheckpointManager {
         subject: &Subject,
         options: &CreateOptions,
         (version, companions): (Option<u64>, Companions),
+        recovered: &mut Recovery,
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
         let agents = match (companions, &options.plan_id) {
@@ -261,7 +266,8 @@ impl CheckpointManager {
             _ => self.agents_of(subject)?,
         };
         let places = self.places(subject, &agents)?;
-        let (held, recovered) = self.hold_all_for(&places.all, options.urgency, progress)?;
+        let (held, found) = self.hold_all_for(&places.all, options.urgency, progress)?;
+        recovered.join(found.clone());
         let writer = self.store.writer()?;
         // Read before the files are, and checked once more by the commit: so it holds for all the time between.
         let mut plans = self.plans_captured_of(subject, options.plan_id.as_deref(), version)?;
@@ -270,7 +276,7 @@ impl CheckpointManager {
             let others = self.plans_at(alone)?.into_iter();
             plans.extend(others.filter(|plan| options.plan_id.as_ref() != Some(&plan.plan.id)));
         }
-        let foreign = &recovered.foreign;
+        let foreign = &found.foreign;
         let (alone, urgency) = (subject.alone(), options.urgency);
         let ground = Ground { places: &places.all, held: &held, urgency, foreign, alone };
         let mut checkpoint = self.blank_as(subject, options)?;
@@ -297,7 +303,7 @@ impl CheckpointManager {
         if let Some(same) = self.same_at_position(subject, options, &checkpoint, &writer)? {
             let coverage = covered_by(&members, subject);
             drop(members);
-            return Ok(Created { coverage, ..Created::reused(same, recovered) });
+            return Ok(Created { coverage, ..Created::reused(same, Recovery::default()) });
         }
         checkpoint.label = checkpoint.label.or(config.label);
         checkpoint.warnings.extend(config.passed_over);
@@ -333,7 +339,15 @@ impl CheckpointManager {
             }
         }
         let (pruned, unchanged) = (Vec::new(), false);
-        Ok(Created { checkpoint, coverage, pruned, warnings, not_in_git, recovered, unchanged })
+        Ok(Created {
+            checkpoint,
+            coverage,
+            pruned,
+            warnings,
+            not_in_git,
+            recovered: Recovery::default(),
+            unchanged,
+        })
     }
 
     /// Returns the checkpoint at the position of the workspace if it holds the state that was just captured, every part of it.
@@ -352,7 +366,7 @@ impl CheckpointManager {
         };
         let asked_for = here.role.is_none()
             && here.workspace_id == captured.workspace_id
-            && self.access_of(here.id)? == Access::Captured;
+            && self.access_of(here.id)? == CapturedAccess::Captured;
         let same_parts = here.parts.len() == captured.parts.len()
             && here.parts.iter().zip(&captured.parts).all(|(old, new)| {
                 (old.kind, &old.key) == (new.kind, &new.key)
@@ -585,11 +599,11 @@ impl CheckpointManager {
 
     /// Whether a checkpoint knows about ACLs and capabilities. A tree without any has the same bytes whether there were none or
     /// nobody looked, so that this is told by when it was taken.
-    pub(crate) fn access_of(&self, checkpoint: CheckpointId) -> Result<Access, Error> {
+    pub(crate) fn access_of(&self, checkpoint: CheckpointId) -> Result<CapturedAccess, Error> {
         let order = self.catalog.checkpoint_order(Some(checkpoint))?;
         Ok(match (order, self.home.last_without_access()) {
-            (Some(order), Some(last)) if order > last => Access::Captured,
-            _ => Access::Unknown,
+            (Some(order), Some(last)) if order > last => CapturedAccess::Captured,
+            _ => CapturedAccess::Unknown,
         })
     }
 

@@ -4,7 +4,7 @@
 //! the next one. The catalog knows which records lie in packs, so that what a crash left out is written later.
 
 use crate::{CheckpointManager, Error};
-use safepoint_catalog::{Head, PlanRecord, Transaction, Void};
+use safepoint_catalog::{HistoryHead, PlanRecord, Transaction, Void};
 use safepoint_model::checkpoint::{Checkpoint, PartKind};
 use safepoint_model::record::{
     Kept, Origin, PurgedContent, Record, RecordedPlan, RecordedWorkspace, Tombstone,
@@ -112,7 +112,7 @@ impl CheckpointManager {
         Ok(())
     }
 
-    fn compare_with(&self, mark: &Mark, head: &Head) -> Result<CatalogStanding, Error> {
+    fn compare_with(&self, mark: &Mark, head: &HistoryHead) -> Result<CatalogStanding, Error> {
         if mark.id != head.id {
             return Ok(CatalogStanding::New);
         }
@@ -125,7 +125,7 @@ impl CheckpointManager {
     }
 
     /// Gives a catalog that is not the store's a number of its own: what it records from now on comes after what the store has.
-    fn set_apart(&self, head: &Head) -> Result<(), Error> {
+    fn set_apart(&self, head: &HistoryHead) -> Result<(), Error> {
         let last = self.store.mark()?.map_or(0, |mark| mark.generation);
         if head.generation > last {
             return Ok(());
@@ -135,8 +135,8 @@ impl CheckpointManager {
         Ok(())
     }
 
-    fn take_for_own(&self, head: &Head) {
-        let Head { id, generation, seq, hash } = head.clone();
+    fn take_for_own(&self, head: &HistoryHead) {
+        let HistoryHead { id, generation, seq, hash } = head.clone();
         // A home that cannot be written is still read.
         if !self.is_writable() {
             return;
@@ -149,7 +149,7 @@ impl CheckpointManager {
     /// # Errors
     /// When store or catalog fail.
     pub fn accept_catalog(&self) -> Result<(), Error> {
-        let Head { id, generation, seq, hash } = self.catalog.head()?;
+        let HistoryHead { id, generation, seq, hash } = self.catalog.head()?;
         self.store.set_mark(&Mark { id: id.clone(), generation, seq, hash })?;
         let writer = self.store.mark_writer(&id, generation);
         self.catalog.after_commit(move |seq, hash| writer.note(seq, hash));
@@ -193,7 +193,7 @@ impl CheckpointManager {
     }
 
     /// Puts what waits into a writer: records that lie in no pack, and tombstones.
-    fn add_waiting(&self, writer: &Writer<'_>, head: &Head, stored: &mut Stored) -> Result<(), Error> {
+    fn add_waiting(&self, writer: &Writer<'_>, head: &HistoryHead, stored: &mut Stored) -> Result<(), Error> {
         if self.catalog.unrecorded(BACKLOG_MAX + 1)?.len() as u64 > BACKLOG_MAX {
             self.write_waiting()?;
         } else {
@@ -209,7 +209,7 @@ impl CheckpointManager {
     fn add_records(
         &self,
         writer: &Writer<'_>,
-        head: &Head,
+        head: &HistoryHead,
         limit: u64,
         stored: &mut Stored,
     ) -> Result<(), Error> {
@@ -223,7 +223,12 @@ impl CheckpointManager {
         Ok(())
     }
 
-    fn add_tombstones(&self, writer: &Writer<'_>, head: &Head, stored: &mut Stored) -> Result<(), Error> {
+    fn add_tombstones(
+        &self,
+        writer: &Writer<'_>,
+        head: &HistoryHead,
+        stored: &mut Stored,
+    ) -> Result<(), Error> {
         let voids = self.catalog.unwritten_tombstones()?;
         if !voids.is_empty() {
             let document = writer.put(ObjectKind::Document, &tombstone(head, &voids)?)?;
@@ -359,12 +364,12 @@ pub(crate) fn recorded_plan(record: &PlanRecord) -> RecordedPlan {
 }
 
 /// What a document of this catalog says about where it comes from.
-pub(crate) fn origin(head: &Head, order: u64) -> Origin {
+pub(crate) fn origin(head: &HistoryHead, order: u64) -> Origin {
     Origin { id: head.id.clone(), generation: head.generation, seq: head.seq, order }
 }
 
 /// A tombstone for these, as bytes.
-pub(crate) fn tombstone(head: &Head, voids: &[Void]) -> Result<Vec<u8>, Error> {
+pub(crate) fn tombstone(head: &HistoryHead, voids: &[Void]) -> Result<Vec<u8>, Error> {
     let deleted = voids.iter().filter(|(_, integrity)| integrity.is_none()).map(|(id, _)| *id).collect();
     let purged = voids
         .iter()

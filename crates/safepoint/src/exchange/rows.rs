@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use safepoint_catalog::Workspace;
 use safepoint_model::agent::{AgentPathKind, WorkspaceKind};
-use safepoint_model::checkpoint::{Kind, PartKind, Phase, Progress, Reason, Role, Scope};
+use safepoint_model::checkpoint::{Counters, Kind, PartKind, Phase, Reason, Role, Scope};
 use safepoint_model::coverage::Coverage;
 use safepoint_model::files::{Elsewhere, PlaceKind};
 use safepoint_model::tree::{Entry, Meta, Node};
@@ -171,7 +171,7 @@ pub(super) struct Metadata {
     pub(super) scope: Scope,
     pub(super) phase: Option<Phase>,
     pub(super) role: Option<Role>,
-    pub(super) progress: Progress,
+    pub(super) progress: Counters,
     pub(super) warnings: Bounded<String, WARNINGS_MAX>,
     pub(super) contents: Bounded<ContentRow, PARTS_MAX>,
     pub(super) hashes: Bounded<HashRow, ENTRIES_MAX>,

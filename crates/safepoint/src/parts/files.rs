@@ -11,7 +11,7 @@ use safepoint_model::change::{Absent, graft};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, Role, Totals};
 use safepoint_model::coverage::{Coverage, Why};
 use safepoint_model::files::FilesDocument;
-use safepoint_model::rollback::{Expected, How, Step};
+use safepoint_model::rollback::{Expected, How, SwapStep};
 use safepoint_model::tree::{Entry, Node};
 use safepoint_model::{
     ObjectError, ObjectId, ObjectSink, ObjectSource, Progress, RelPath, RollbackId, document,
@@ -19,7 +19,7 @@ use safepoint_model::{
 use safepoint_planted::planted;
 use safepoint_store::Writer;
 use safepoint_workspace::{
-    Access, CacheWriter, Capabilities, Ended, Finding, LargeFiles, Root, Scan, ScanOptions, Settled,
+    CacheWriter, Capabilities, CapturedAccess, Ended, Finding, LargeFiles, Root, Scan, ScanOptions, Settled,
     Sidecars, Snapshot, Stage, StageOptions, StatCache, Times, Waiting, What, database_family, plan, scan,
 };
 
@@ -45,7 +45,7 @@ pub(crate) struct FilesPart<'m> {
     /// What is to become of displaced files that may have a writer.
     pub(crate) waiting: Waiting,
     /// Whether the checkpoint that a rollback goes to knows about ACLs and capabilities.
-    pub(crate) access: Access,
+    pub(crate) access: CapturedAccess,
     /// What a rollback is about, where it is not about everything: other large files are not read for it.
     pub(crate) chosen: Vec<RelPath>,
     /// What a chosen path means that is in neither state.
@@ -75,7 +75,7 @@ impl<'m> FilesPart<'m> {
             is_asked_for: false,
             what: What::Files,
             waiting: Waiting::Kept,
-            access: Access::Captured,
+            access: CapturedAccess::Captured,
             chosen: Vec::new(),
             absent: Absent::Refused,
             taking: None,
@@ -299,7 +299,7 @@ impl Part for FilesPart<'_> {
 /// A rollback of a workspace's files, on its way.
 struct FilesRollback<'p> {
     part: &'p FilesPart<'p>,
-    steps: Vec<Step>,
+    steps: Vec<SwapStep>,
     outline: Outline,
     stage: Option<Stage<'p>>,
     settled: Option<Settled>,
@@ -310,21 +310,21 @@ impl Prepared for FilesRollback<'_> {
         Some(&self.outline)
     }
 
-    fn steps(&self) -> &[Step] {
+    fn steps(&self) -> &[SwapStep] {
         &self.steps
     }
 
-    fn give_steps(&mut self) -> Vec<Step> {
+    fn give_steps(&mut self) -> Vec<SwapStep> {
         std::mem::take(&mut self.steps)
     }
 
-    fn take_steps(&mut self, steps: Vec<Step>) {
+    fn take_steps(&mut self, steps: Vec<SwapStep>) {
         let first = self.steps.len() as u64;
         let moved = |how| match how {
             How::Swap { slot } => How::Swap { slot: first + slot },
             How::Meta => How::Meta,
         };
-        self.steps.extend(steps.into_iter().map(|step| Step { how: moved(step.how), ..step }));
+        self.steps.extend(steps.into_iter().map(|step| SwapStep { how: moved(step.how), ..step }));
     }
 
     fn stage(&mut self, id: RollbackId, progress: &dyn Progress) -> Result<(), Error> {

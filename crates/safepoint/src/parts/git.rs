@@ -16,7 +16,7 @@ use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord, Totals};
 use safepoint_model::content::Content;
 use safepoint_model::coverage::Coverage;
 use safepoint_model::git::{GitDocument, GitMove, GitRefs, GitTarget, KeptBytes};
-use safepoint_model::rollback::{Step, Verb};
+use safepoint_model::rollback::{SwapStep, Verb};
 use safepoint_model::{
     ObjectError, ObjectId, ObjectSink, ObjectSource, Progress, RelPath, RollbackId, WorkspaceId, document,
 };
@@ -49,6 +49,7 @@ pub enum GitReset {
 
 /// What a rollback moved in a repository, or would.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GitMoved {
     /// The branch that HEAD is on afterwards.
     pub branch: Option<String>,
@@ -305,11 +306,11 @@ impl Prepared for GitFolderRollback<'_> {
         self.moved.clone().map(PutBack::Git)
     }
 
-    fn steps(&self) -> &[Step] {
+    fn steps(&self) -> &[SwapStep] {
         self.files.steps()
     }
 
-    fn give_steps(&mut self) -> Vec<Step> {
+    fn give_steps(&mut self) -> Vec<SwapStep> {
         self.files.give_steps()
     }
 

@@ -12,7 +12,7 @@ use safepoint_catalog::{PartNote, Transaction};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, Totals};
 use safepoint_model::coverage::Coverage;
 use safepoint_model::plan::state::TakenBack;
-use safepoint_model::rollback::{ChangedPath, Step};
+use safepoint_model::rollback::{ChangedPath, SwapStep};
 use safepoint_model::{ObjectId, Progress, RelPath, RollbackId};
 use safepoint_store::Writer;
 use safepoint_workspace::{Blocked, Ended, Finding, LostAccess};
@@ -66,6 +66,7 @@ impl Outline {
 
 /// What a rollback put back besides files.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum PutBack {
     /// Branch, HEAD and index of a repository, or all of its folder.
     Git(GitMoved),
@@ -95,7 +96,7 @@ pub struct Left {
     /// The rollback that it belongs to.
     pub rollback: RollbackId,
     /// The steps on record. They are those of the files.
-    pub steps: Vec<Step>,
+    pub steps: Vec<SwapStep>,
     /// What [`Prepared::note`] gave. Nothing for parts that give none.
     pub note: Vec<u8>,
 }
@@ -170,19 +171,19 @@ pub trait Prepared {
     }
 
     /// The steps that have to be on record before anything changes. Only files have them.
-    fn steps(&self) -> &[Step] {
+    fn steps(&self) -> &[SwapStep] {
         &[]
     }
 
     /// Gives its steps away, to a part of the same folder whose stage takes them along.
     #[doc(hidden)]
-    fn give_steps(&mut self) -> Vec<Step> {
+    fn give_steps(&mut self) -> Vec<SwapStep> {
         Vec::new()
     }
 
     /// Takes the steps of another part of the same folder along: a rollback has one stage in each folder.
     #[doc(hidden)]
-    fn take_steps(&mut self, _steps: Vec<Step>) {}
+    fn take_steps(&mut self, _steps: Vec<SwapStep>) {}
 
     /// What else has to be on record before anything changes.
     fn note(&self) -> Option<Note> {

@@ -7,7 +7,7 @@ use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanNote, PlanRecord, Transaction};
 use safepoint_model::id::DecisionId;
 use safepoint_model::plan::clean::{
-    Candidate, Event, NoneClean, first_unresolved, is_on_the_way, last_clean,
+    CleanCandidate, NoneClean, PlanEvent, first_unresolved, is_on_the_way, last_clean,
 };
 use safepoint_model::plan::mend::{StepEdit, StepPlace};
 use safepoint_model::plan::note::PlanNoteKind;
@@ -121,6 +121,7 @@ impl Fix {
 
 /// A correction that was made, or would be.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Corrected {
     /// How many corrections the plan has had, this one included.
     pub attempt: u64,
@@ -180,14 +181,14 @@ impl Correction {
 }
 
 /// What happened to a plan, as far as errors go.
-fn events(notes: &[PlanNote]) -> Vec<Event> {
+fn events(notes: &[PlanNote]) -> Vec<PlanEvent> {
     let event = |note: &PlanNote| match note.kind {
         PlanNoteKind::Error => {
             let step = note.body["step"].as_str().unwrap_or_default().to_owned();
-            Some(Event::Error { version: note.version, step })
+            Some(PlanEvent::Error { version: note.version, step })
         }
         PlanNoteKind::RolledBack => {
-            note.body["to_version"].as_u64().map(|to| Event::BackTo { version: note.version, to })
+            note.body["to_version"].as_u64().map(|to| PlanEvent::BackTo { version: note.version, to })
         }
         _ => None,
     };
@@ -237,12 +238,12 @@ impl CheckpointManager {
     ) -> Result<Result<CheckpointId, E>, Error> {
         let plan = self.plan(id)?.plan;
         let events = events(&self.catalog.plan_notes(id)?);
-        let candidates: Vec<Candidate<CheckpointId>> = self
+        let candidates: Vec<CleanCandidate<CheckpointId>> = self
             .catalog
             .plan_checkpoints(id)?
             .into_iter()
             .filter(|it| is_on_the_way(&events, it.version))
-            .map(|it| Candidate { checkpoint: it.checkpoint, version: it.version, healthy: it.healthy })
+            .map(|it| CleanCandidate { checkpoint: it.checkpoint, version: it.version, healthy: it.healthy })
             .collect();
         let is_done =
             |path: &str| plan.steps.iter().any(|step| step.path == path && step.state == StepState::Done);

@@ -13,6 +13,7 @@ mod databases;
 mod effects;
 mod fallback;
 mod framework;
+mod glossary;
 mod histories;
 mod hostile;
 mod in_the_way;

@@ -152,7 +152,7 @@ impl Ground<'_> {
             .rollback_until(workspace, &until, options, &mut watch, &context.progress)
             .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
         let mut data = searched(&found, asked);
-        let Progressed { restored, current, tried, left_out, check_changed_files } = found;
+        let Progressed { restored, current, tried, left_out, check_changed_files, .. } = found;
         let out = &context.out;
         for (folder, Skipped { path, why }) in left_out.iter().take(LEFT_OUT_MAX) {
             out.warn(format!("{}/{path} is not in the copy that was tried: {why}", folder.display()));
