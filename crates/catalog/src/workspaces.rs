@@ -214,10 +214,14 @@ impl Transaction<'_> {
             "UPDATE workspaces SET head = ?2 WHERE id = ?1",
             params![id.to_string(), head.to_string()],
         )?;
-        match changed {
-            0 => Err(CatalogError::missing("workspace", id)),
-            _ => Ok(()),
+        if changed == 0 {
+            return Err(CatalogError::missing("workspace", id));
         }
+        if cfg!(debug_assertions) {
+            let now = get(self.connection, id)?.and_then(|workspace| workspace.head);
+            assert_eq!(now, Some(head), "the head of workspace {id}");
+        }
+        Ok(())
     }
 }
 

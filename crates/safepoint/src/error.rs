@@ -57,6 +57,7 @@ impl From<&Checkpoint> for Candidate {
 
 /// A verb that failed. Unless it says otherwise, nothing changed.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum Error {
     /// Safepoint's own folder cannot be used.
     #[error("cannot use Safepoint's home {}", path.display())]

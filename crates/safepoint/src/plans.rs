@@ -57,6 +57,7 @@ pub struct NewDecision {
 
 /// What a step that moved on brought with it.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct StepMoved {
     /// The plan as it is now.
     pub record: PlanRecord,

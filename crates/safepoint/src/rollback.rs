@@ -150,6 +150,7 @@ impl RollbackOptions {
 
 /// What a rollback did in one folder, or would do.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct FolderRolledBack {
     /// Its record. For a dry run it is not on record anywhere.
     pub record: Rollback,
@@ -163,6 +164,7 @@ pub struct FolderRolledBack {
 
 /// What a rollback did, or would do.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct RolledBack {
     /// What the records of its folders have in common; the record itself where there is one folder.
     pub id: RollbackId,

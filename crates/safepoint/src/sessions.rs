@@ -29,6 +29,7 @@ pub struct NewSession {
 
 /// The log of a session (R7.5), at one moment.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct SessionLog {
     /// The session.
     pub session: Session,

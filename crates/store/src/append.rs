@@ -61,12 +61,20 @@ impl Appender {
         let number = self.packs.len() - 1;
         let pack = &mut self.packs[number];
         let end = pack.end + sealed.bytes().len() as u64;
+        assert!(
+            PACK_HEAD_BYTES <= pack.start && pack.start <= pack.end,
+            "nothing that counts is overwritten"
+        );
         sealed.close(last || end >= limits.pack_bytes);
         pack.file
             .write_all_at(sealed.bytes(), pack.end)
             .map_err(|source| StoreError::AppendPack { path: pack.path.clone(), source })?;
         let spot = Spot { pack: number, path: pack.path.clone(), file: pack.file.clone(), at: pack.end };
         pack.end = end;
+        debug_assert!(
+            spot.file.metadata().is_ok_and(|facts| facts.len() >= end),
+            "the pack holds the segment"
+        );
         Ok(spot)
     }
 

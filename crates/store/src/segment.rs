@@ -195,6 +195,7 @@ impl Builder {
 
     /// Ends the segment: no frame may follow.
     pub(crate) fn seal(mut self) -> Sealed {
+        let sealed_len = self.sealed_len();
         let head = Head {
             closing: false,
             count: self.entries.len() as u32,
@@ -204,6 +205,8 @@ impl Builder {
         };
         self.entries.iter().for_each(|entry| entry.encode(&mut self.buffer));
         self.buffer.extend_from_slice(&[0; HEAD_BYTES]);
+        let fits = self.entries.is_empty() || self.buffer.len() as u64 == sealed_len;
+        assert!(fits, "the length that room was made for");
         Sealed { buffer: self.buffer, head }
     }
 }

@@ -38,6 +38,7 @@ pub enum Tags {
 
 /// What a repository says about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GitStatus {
     /// Where HEAD is: `branch`, `detached`, or `unborn` before the first commit.
     pub state: &'static str,

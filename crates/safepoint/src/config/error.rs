@@ -31,6 +31,7 @@ impl fmt::Display for ConfigFile {
 
 /// Why a file of settings is not accepted.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// Nobody knows this key.
     #[error("unknown key `{key}` in {file} line {line}: {}", advice(nearest.as_deref(), known))]

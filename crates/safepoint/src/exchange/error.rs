@@ -8,6 +8,7 @@ use thiserror::Error;
 
 /// A folder that is no layout, or not a sound one; or a checkpoint that cannot be one.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum LayoutError {
     /// The folder cannot be opened.
     #[error("cannot open the folder {}", path.display())]

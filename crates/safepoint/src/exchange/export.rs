@@ -50,6 +50,7 @@ pub enum OutsideMemory {
 
 /// A checkpoint that was written as a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Exported {
     /// Where it is.
     pub path: PathBuf,

@@ -31,6 +31,7 @@ pub struct ImportOptions {
 
 /// A checkpoint that came from a folder.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Imported {
     /// Its record. Its warnings tell what was not taken over.
     pub checkpoint: Checkpoint,

@@ -36,6 +36,7 @@ pub enum Merge {
 
 /// A plan whose result was taken over.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Applied {
     /// The plan as it is now.
     pub record: PlanRecord,

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 /// What the death of a runner left, once it was put in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct DeadRun {
     /// Steps that were under way.
     pub interrupted: Vec<String>,

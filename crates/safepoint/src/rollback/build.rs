@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// What was built.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Built {
     /// The folders: one for each workspace of which the checkpoint holds files.
     pub folders: Vec<PathBuf>,

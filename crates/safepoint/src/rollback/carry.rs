@@ -123,6 +123,11 @@ impl CheckpointManager {
         deed: &Deed<'_>,
         progress: &dyn Progress,
     ) -> Result<Vec<(WorkspaceId, RelPath)>, Error> {
+        for Going { record, .. } in all.iter() {
+            assert!(record.state == RollbackState::Applying, "rollback {} was never intended", record.id);
+            let has_safety = record.safety_checkpoint == Some(deed.safety.id);
+            assert!(has_safety || planted!("rollback-without-safety"), "rollback {} has no undo", record.id);
+        }
         let meanwhile = if planted!("intent-after-swaps") { Vec::new() } else { apply(all, progress)? };
         let at = self.environment.now();
         self.catalog.write::<(), Error>(|transaction| {
@@ -282,6 +287,8 @@ impl CheckpointManager {
                 }
             }
             if let Ok(Some(settled)) = self.catalog.rollback(record.id) {
+                let is_published = matches!(settled.state, RollbackState::Done | RollbackState::Settled);
+                debug_assert!(is_published, "rollback {} is {:?}", record.id, settled.state);
                 *record = settled;
             }
         }

@@ -59,6 +59,7 @@ pub struct Until {
 
 /// Result of a search.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Progressed {
     /// The rollback to the newest candidate that passes; for a dry run, its preview. Nothing where none passes, or the current state does.
     pub restored: Option<RolledBack>,

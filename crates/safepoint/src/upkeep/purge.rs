@@ -18,6 +18,7 @@ use std::collections::HashMap;
 
 /// What a purge did.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct PurgeReport {
     /// The checkpoints that held one of the paths, and hold none of them now.
     pub checkpoints: Vec<CheckpointId>,

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 /// What a repair did.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Repair {
     /// Objects that could not be read when it began.
     pub damaged_objects: u64,

@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 
 /// Where the space is.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Space {
     /// What everything in the home takes on the disk.
     pub home_bytes: u64,

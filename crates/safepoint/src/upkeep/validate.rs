@@ -18,6 +18,7 @@ use std::collections::{HashMap, HashSet};
 
 /// Something that a checkpoint needs and that is missing or damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DamagedPart {
     /// Which checkpoint cannot be restored whole because of it.
     pub checkpoint: Option<CheckpointId>,
@@ -31,6 +32,7 @@ pub struct DamagedPart {
 
 /// What a validation found.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Validation {
     /// How many checkpoints were looked at.
     pub checkpoints: u64,

@@ -31,6 +31,7 @@ impl fmt::Display for Place {
 
 /// Why a plan file is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum PlanFileError {
     /// It is too long.
     #[error("the plan file is longer than {bytes_max} bytes")]
