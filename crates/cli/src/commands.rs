@@ -253,6 +253,17 @@ impl Context {
         Ok(())
     }
 
+    /// Explains why a verb failed, after what recovery did before that.
+    pub(crate) fn failed(
+        &self,
+        manager: &CheckpointManager,
+        workspace: &Workspace,
+        problem: Problem,
+    ) -> Problem {
+        recover::tell(&self.out, &manager.take_recovered());
+        self.surroundings.explain_gone(workspace, problem)
+    }
+
     /// The checkpoint that was named, of this workspace or, by its id, of any.
     pub(crate) fn checkpoint(
         &self,

@@ -5,6 +5,7 @@ use crate::config::{self, Broken, CONFIG_BYTES_MAX, ConfigError, ConfigFile, Eff
 use crate::environment::{Environment, SystemEnvironment};
 use crate::home::{Access, Home, HomeOwner, Scratch};
 use crate::parts::outside::PartProvider;
+use crate::rollback::recover::Recovery;
 use crate::{Error, checkpoint::find};
 use safepoint_catalog::{Catalog, CatalogError, Filter, Summary, Workspace};
 use safepoint_model::agent::WorkspaceKind;
@@ -88,6 +89,8 @@ pub struct CheckpointManager {
     pub(crate) environment: Box<dyn Environment>,
     pub(crate) settings: Settings,
     pub(crate) standing: Mutex<CatalogStanding>,
+    /// Results of recoveries, for a caller whose verb failed.
+    pub(crate) recovered: Mutex<Recovery>,
     /// The folder of a catalog that is deleted afterwards.
     pub(crate) _scratch: Option<Scratch>,
 }
@@ -138,7 +141,9 @@ impl CheckpointManager {
             false => Catalog::open_to_read(&home.catalog())?,
         };
         let standing = Mutex::default();
-        let manager = Self { home, store, catalog, environment, settings, standing, _scratch: None };
+        let recovered = Mutex::default();
+        let manager =
+            Self { home, store, catalog, environment, settings, standing, recovered, _scratch: None };
         manager.recognise_catalog()?;
         Ok(manager)
     }

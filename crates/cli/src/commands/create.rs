@@ -39,11 +39,10 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem
     }
     let manager = context.surroundings.open(args.source_tool.as_deref())?;
     let workspace = workspace(context, &manager)?;
-    context.recover_first(&manager, &workspace)?;
     let passing = test(context, &manager, &workspace, &mut options)?;
     let created = manager
         .create(&workspace, &options, &context.progress)
-        .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
+        .map_err(|error| context.failed(&manager, &workspace, error.into()))?;
     let mut reply = answer(&context.out, &created, Some(&workspace));
     reply.data["tests_passing"] = json!(passing);
     Ok(reply)

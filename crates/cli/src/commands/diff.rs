@@ -1,7 +1,7 @@
 //! `diff`: what differs between a checkpoint and another one or the present, in the form that people know.
 
 use crate::args::DiffArgs;
-use crate::commands::Context;
+use crate::commands::{Context, recover};
 use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::Reply;
@@ -15,7 +15,7 @@ pub(crate) fn run(context: &Context, args: &DiffArgs) -> Result<Reply, Problem> 
     let manager = context.surroundings.open(None)?;
     let workspace = context.surroundings.workspace(&manager)?;
     compare(context, &manager, &workspace, args)
-        .map_err(|problem| context.surroundings.explain_gone(&workspace, problem))
+        .map_err(|problem| context.failed(&manager, &workspace, problem))
 }
 
 fn compare(
@@ -37,10 +37,8 @@ fn compare(
     let new = args.new.as_deref().map(find).transpose()?;
     let new_id = new.as_ref().map(|new| new.id);
     let against = new.map_or(Against::Present, |new| Against::Checkpoint(Box::new(new)));
-    if new_id.is_none() {
-        context.recover_first(manager, workspace)?;
-    }
     let mut comparison = manager.diff(workspace, &old, &against, &context.progress)?;
+    recover::tell(out, &comparison.recovered);
     comparison.warnings.iter().for_each(|warning| out.warn(printable(warning)));
     comparison
         .changes

@@ -5,7 +5,7 @@ use crate::commands::create::{is_whole, tell, workspace};
 use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::Reply;
-use crate::{commands::Context, render::exit};
+use crate::{commands::Context, commands::recover, render::exit};
 use safepoint::{CheckpointManager, CreateOptions};
 use serde_json::json;
 
@@ -25,13 +25,13 @@ pub(crate) fn run(context: &Context, args: &EmergencyArgs) -> Result<Reply, Prob
 
 fn take(context: &Context, args: &EmergencyArgs, manager: &CheckpointManager) -> Result<Reply, Problem> {
     let workspace = workspace(context, manager)?;
-    context.recover_first(manager, &workspace)?;
     let label = args.message.clone().filter(|text| !text.is_empty());
     let mut options = CreateOptions::emergency(label.unwrap_or_else(|| "emergency".to_owned()));
     options.session_id = context.surroundings.session(None)?;
     let created = manager
         .create(&workspace, &options, &context.progress)
-        .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))?;
+        .map_err(|error| context.failed(manager, &workspace, error.into()))?;
+    recover::tell(&context.out, &created.recovered);
     tell(&context.out, &created);
     let data = json!({
         "checkpoint": json::checkpoint_with_coverage(&created.checkpoint, &created.coverage),

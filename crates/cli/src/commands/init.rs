@@ -1,8 +1,8 @@
 //! `init`: registers a folder and shows what a checkpoint of it will hold.
 
 use crate::args::InitArgs;
-use crate::commands::Context;
 use crate::commands::create::left_out;
+use crate::commands::{Context, recover};
 use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::Reply;
@@ -32,6 +32,7 @@ pub(crate) fn run(context: &Context, args: &InitArgs) -> Result<Reply, Problem> 
         }
     }
     let survey = manager.survey(&workspace, &context.progress)?;
+    recover::tell(out, &survey.recovered);
     let held = counted(survey.count, "file or folder", "files and folders");
     out.line(format!("A checkpoint of it holds {held}, {}.", size(survey.bytes)));
     left_out(out, &survey.coverage);

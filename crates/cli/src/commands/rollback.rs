@@ -66,8 +66,8 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
         None => return choose(context, &manager, &workspace),
     };
     let options = git::options(args, &checkpoint, options)?;
-    context.recover_first(&manager, &workspace)?;
     if strategy == Strategy::Staged {
+        context.recover_first(&manager, &workspace)?;
         return ground.staged(&checkpoint, &args.into(), &options);
     }
     // Undo commands of a plan's steps may run: they are not to stay behind.
@@ -78,7 +78,7 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
     let back = |options: &RollbackOptions| {
         manager
             .rollback(at, checkpoint.id, options, &context.progress)
-            .map_err(|error| context.surroundings.explain_gone(&workspace, error.into()))
+            .map_err(|error| context.failed(&manager, &workspace, error.into()))
             .map_err(|problem| git::files_alone(problem, &checkpoint))
     };
     if picked && options.dry_run == DryRun::No && !context.yes {
@@ -116,11 +116,10 @@ pub(crate) fn back_to(
     workspace: &Workspace,
     checkpoint: &Checkpoint,
 ) -> Result<Value, Problem> {
-    context.recover_first(manager, workspace)?;
     let options = RollbackOptions::default();
     let done = manager
         .rollback(workspace, checkpoint.id, &options, &context.progress)
-        .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
+        .map_err(|error| context.failed(manager, workspace, error.into()))?;
     tell(context, manager, &done, options.dry_run);
     Ok(shape(manager, &done, options.dry_run))
 }

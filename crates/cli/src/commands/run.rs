@@ -10,7 +10,7 @@ use crate::render::json;
 use crate::render::output::Reply;
 use crate::render::terminal::{printable, shortened};
 use crate::signals::{Deferred, with_limit_as_given};
-use crate::{commands::Context, commands::create, commands::rollback, render::exit};
+use crate::{commands::Context, commands::create, commands::recover, commands::rollback, render::exit};
 use rustix::fd::AsFd;
 use safepoint::model::checkpoint::{Checkpoint, Kind, Reason};
 use safepoint::{CheckpointManager, CreateOptions, Progress, Workspace};
@@ -68,7 +68,6 @@ fn cover(
     workspace: &Workspace,
     args: &RunArgs,
 ) -> Result<Checkpoint, Problem> {
-    context.recover_first(manager, workspace)?;
     let label = args.label.clone().filter(|label| !label.is_empty());
     let options = CreateOptions {
         label: Some(label.unwrap_or_else(|| format!("before {}", as_typed(&args.command)))),
@@ -79,7 +78,8 @@ fn cover(
     };
     let created = manager
         .create(workspace, &options, &context.progress)
-        .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
+        .map_err(|error| context.failed(manager, workspace, error.into()))?;
+    recover::tell(&context.out, &created.recovered);
     let label = printable(created.checkpoint.label.as_deref().unwrap_or_default());
     context.out.note(format!("Checkpoint {} \"{label}\"", created.checkpoint.id));
     create::tell_upkeep(&context.out, &created);

@@ -67,9 +67,6 @@ impl<'a> Ground<'a> {
             None if manager.has_gone_together()? => None,
             _ => Some(context.surroundings.workspace(&manager)?),
         };
-        if let Some(workspace) = &workspace {
-            context.recover_first(&manager, workspace)?;
-        }
         // Undo commands of a plan's steps may run: they are not to stay behind.
         signals::listen_for_another();
         Ok(Self { context, manager, workspace })
@@ -112,7 +109,7 @@ impl<'a> Ground<'a> {
 
     fn explain(&self, error: Error) -> Problem {
         match &self.workspace {
-            Some(workspace) => self.context.surroundings.explain_gone(workspace, error.into()),
+            Some(workspace) => self.context.failed(&self.manager, workspace, error.into()),
             None => error.into(),
         }
     }

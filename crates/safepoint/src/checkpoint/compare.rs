@@ -34,6 +34,7 @@ enum Reading {
 }
 
 /// Two states side by side.
+#[non_exhaustive]
 pub struct Comparison<'m> {
     manager: &'m CheckpointManager,
     present: Option<Root>,
@@ -47,9 +48,12 @@ pub struct Comparison<'m> {
     pub(crate) _using: Using,
     /// Settings and rules that could not be understood.
     pub warnings: Vec<String>,
+    /// Result of the recovery that ran first.
+    pub recovered: Recovery,
 }
 
 /// Answers "am I covered?".
+#[non_exhaustive]
 pub struct Status {
     /// The checkpoint that the workspace was last captured as or made equal to.
     pub base: Option<Checkpoint>,
@@ -69,6 +73,7 @@ pub struct Status {
 
 /// What a checkpoint taken now would hold.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Survey {
     /// Files, links and directories.
     pub count: u64,
@@ -78,6 +83,8 @@ pub struct Survey {
     pub coverage: Coverage,
     /// Settings and rules that could not be understood.
     pub warnings: Vec<String>,
+    /// Result of the recovery that ran first.
+    pub recovered: Recovery,
 }
 
 impl CheckpointManager {
@@ -87,14 +94,14 @@ impl CheckpointManager {
     /// When the workspace is busy or cannot be read.
     pub fn survey(&self, workspace: &Workspace, progress: &dyn Progress) -> Result<Survey, Error> {
         let held = self.hold(workspace)?;
-        self.recover_held(workspace, &held.root, progress)?.refuse_foreign(workspace)?;
+        let recovered = self.recover_held(workspace, &held.root, progress)?.refuse_foreign(workspace)?;
         let measurer = self.store.measurer();
         let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
         let part = FilesPart::new(self, &held.root, workspace, config.excludes);
         let scan = part.look(&measurer, None, progress)?;
         let coverage = scan.snapshot.coverage;
         let warnings = scan.warnings.into_iter().chain(config.passed_over).collect();
-        Ok(Survey { count: scan.count, bytes: scan.bytes, coverage, warnings })
+        Ok(Survey { count: scan.count, bytes: scan.bytes, coverage, warnings, recovered })
     }
 
     /// Compares a checkpoint with another one or with the present.
@@ -132,12 +139,14 @@ impl CheckpointManager {
                     coverage: after.coverage,
                     uncovered: Vec::new(),
                     warnings: Vec::new(),
+                    recovered: Recovery::default(),
                     _using: using,
                 })
             }
             Against::Present => {
                 let held = self.hold(workspace)?;
-                self.recover_held(workspace, &held.root, progress)?.refuse_foreign(workspace)?;
+                let recovered =
+                    self.recover_held(workspace, &held.root, progress)?.refuse_foreign(workspace)?;
                 let measurer = self.store.measurer();
                 let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
                 let part = FilesPart::new(self, &held.root, workspace, config.excludes);
@@ -161,6 +170,7 @@ impl CheckpointManager {
                     coverage,
                     uncovered,
                     warnings: scan.warnings.into_iter().chain(config.passed_over).collect(),
+                    recovered,
                     _using: using,
                 })
             }
@@ -173,22 +183,23 @@ impl CheckpointManager {
     /// # Errors
     /// When the workspace or the store cannot be read.
     pub fn status(&self, workspace: &Workspace, progress: &dyn Progress) -> Result<Status, Error> {
-        let recovery = self.recover(workspace, progress)?;
-        let usage = self.usage()?;
+        // Recovery moves no head, so it runs once: here, or in the comparison.
         let head = self.workspace(workspace.id)?.head;
         let Some(base) = head.map(|head| self.checkpoint(head)).transpose()? else {
+            let recovery = self.recover(workspace, progress)?;
             return Ok(Status {
                 base: None,
                 changes: Vec::new(),
                 coverage: Coverage::default(),
                 uncovered: Vec::new(),
                 warnings: Vec::new(),
-                usage,
+                usage: self.usage()?,
                 recovery,
             });
         };
-        let Comparison { changes, coverage, uncovered, warnings, .. } =
+        let Comparison { changes, coverage, uncovered, warnings, recovered: recovery, .. } =
             self.compare(workspace, &base, &Against::Present, Reading::InDoubt, progress)?;
+        let usage = self.usage()?;
         Ok(Status { base: Some(base), changes, coverage, uncovered, warnings, usage, recovery })
     }
 }

@@ -11,6 +11,7 @@ mod interrupted;
 use crate::checkpoint::create::Created;
 use crate::plans::guard::DeadRun;
 use crate::process::Stop;
+use crate::rollback::recover::Recovery;
 use crate::{CheckpointManager, Error, Warning};
 use course::{Halt, Runner, Tally};
 use safepoint_catalog::PlanRecord;
@@ -86,6 +87,7 @@ pub trait RunObserver: Sync {
 
 /// How a run went.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct RunReport {
     /// The plan as it is now.
     pub record: PlanRecord,
@@ -103,6 +105,8 @@ pub struct RunReport {
     pub dead: Option<DeadRun>,
     /// What users should know.
     pub warnings: Vec<Warning>,
+    /// Results of the recoveries that ran before its checkpoints.
+    pub recovered: Recovery,
 }
 
 /// Whether a plan begins or goes on.
@@ -178,6 +182,7 @@ impl CheckpointManager {
             checkpoints: Vec::new(),
             dead: dead.clone(),
             warnings: Vec::new(),
+            recovered: Recovery::default(),
         };
         match (begin, state) {
             (_, PlanState::Applied | PlanState::Cancelled) => return Err(PlanRule::Over(state).into()),

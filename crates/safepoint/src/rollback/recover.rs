@@ -11,6 +11,7 @@ use safepoint_model::rollback::{Rescued, Rollback, RollbackState};
 use safepoint_model::{Progress, RelPath, RollbackId};
 use safepoint_planted::planted;
 use safepoint_workspace::{Ended, Root, Stage, WorkspaceError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 /// What recovery found and did.
@@ -55,10 +56,12 @@ impl Recovery {
     }
 
     pub(crate) fn join(&mut self, other: Recovery) {
+        let known = self.waiting.clone();
         self.undone.extend(other.undone);
         self.settled.extend(other.settled);
         self.rescued.extend(other.rescued);
-        self.waiting.extend(other.waiting);
+        // A file waits until its writer ends, so each recovery names it.
+        self.waiting.extend(other.waiting.into_iter().filter(|path| !known.contains(path)));
         self.released.extend(other.released);
         self.foreign.extend(other.foreign);
         self.warnings.extend(other.warnings);
@@ -82,6 +85,25 @@ impl CheckpointManager {
     }
 
     pub(crate) fn recover_held(
+        &self,
+        workspace: &Workspace,
+        root: &Root,
+        progress: &dyn Progress,
+    ) -> Result<Recovery, Error> {
+        let recovery = self.recover_all(workspace, root, progress)?;
+        if !recovery.is_empty() {
+            self.recovered.lock().unwrap_or_else(PoisonError::into_inner).join(recovery.clone());
+        }
+        Ok(recovery)
+    }
+
+    /// Returns the results of all recoveries since the last call. After a verb that failed this is the only way to them; the result of one that
+    /// succeeded carries its own.
+    pub fn take_recovered(&self) -> Recovery {
+        std::mem::take(&mut *self.recovered.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn recover_all(
         &self,
         workspace: &Workspace,
         root: &Root,

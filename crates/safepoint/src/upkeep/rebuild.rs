@@ -22,6 +22,7 @@ use std::sync::Mutex;
 
 /// What became of the catalog in a repair.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Rebuilt {
     /// How the catalog was found.
     pub found: CatalogStanding,
@@ -122,20 +123,23 @@ impl CheckpointManager {
             environment,
             settings,
             standing: Mutex::new(CatalogStanding::New),
+            recovered: Mutex::default(),
             _scratch: None,
         };
         let generation = builder.store.mark()?.map_or(0, |mark| mark.generation) + 1;
         builder.catalog.write::<(), Error>(|transaction| Ok(transaction.set_generation(generation)?))?;
         let mut rebuilt = builder.rebuild(progress)?;
         builder.catalog.empty_log()?;
-        let Self { home: place, store, catalog, environment, settings, standing, _scratch } = builder;
+        let Self { home: place, store, catalog, environment, settings, standing, recovered, _scratch } =
+            builder;
         // SQLite shares what it knows of a log between connections to one file: the draft is closed before it gets another name.
         drop(catalog);
         let kept = place.swap_catalog(&draft);
         drop(held);
         rebuilt.kept_aside = Some(kept.map_err(|source| Error::Home { path: home.to_owned(), source })?);
         let catalog = Catalog::open(&place.catalog())?;
-        let manager = Self { home: place, store, catalog, environment, settings, standing, _scratch };
+        let manager =
+            Self { home: place, store, catalog, environment, settings, standing, recovered, _scratch };
         manager.accept_catalog()?;
         drop(collector);
         Ok((manager, rebuilt))
@@ -164,7 +168,8 @@ impl CheckpointManager {
         let id = last.map_or_else(|| "unknown".to_owned(), |mark| mark.id);
         store.set_mark(&Mark { id, generation, seq: 0, hash: [0; 32] })?;
         let standing = Mutex::new(CatalogStanding::New);
-        Ok(Self { home: place, store, catalog, environment, settings, standing, _scratch: Some(scratch) })
+        let (recovered, _scratch) = (Mutex::default(), Some(scratch));
+        Ok(Self { home: place, store, catalog, environment, settings, standing, recovered, _scratch })
     }
 
     /// Brings back what the records say and the catalog does not, in one transaction.

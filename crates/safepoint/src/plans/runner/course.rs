@@ -193,6 +193,7 @@ impl Runner<'_> {
         for created in created {
             tally.report.checkpoints.push(created.checkpoint.id);
             tally.report.warnings.extend(created.warnings.iter().cloned());
+            tally.report.recovered.join(created.recovered.clone());
             self.observer.happened(&RunEvent::Checkpoint(created));
         }
     }
