@@ -109,6 +109,16 @@ pub struct TestCommand {
     pub timeout: Span,
 }
 
+/// Commits of the checkpoints of sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SessionCommits {
+    /// Each checkpoint of a session becomes a commit in a repository.
+    #[default]
+    On,
+    /// None does.
+    Off,
+}
+
 /// What holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Effective {
@@ -123,7 +133,7 @@ pub struct Effective {
     /// How much of a repository checkpoints note.
     pub git: GitCapture,
     /// Whether checkpoints of sessions become commits, too.
-    pub session_commit: bool,
+    pub session_commits: SessionCommits,
     /// When plans take checkpoints that do not say so themselves.
     pub milestones: Milestones,
     /// What checkpoints are called that nobody gave a name.
@@ -176,7 +186,10 @@ impl Config {
             // The last match wins, so what the user leaves out stays out.
             excludes: workspace.excludes.iter().chain(&home.excludes).cloned().collect(),
             git: home.git.or(workspace.git).unwrap_or_default(),
-            session_commit: home.session_commit.unwrap_or(true),
+            session_commits: match home.session_commit {
+                Some(false) => SessionCommits::Off,
+                _ => SessionCommits::On,
+            },
             milestones: Milestones {
                 on: home.milestones.clone().unwrap_or_else(|| Milestones::default().on),
                 every: home.every,

@@ -62,7 +62,8 @@ pub use checkpoint::find::{Entries, ListedEntry};
 pub use checkpoint::git::{GitCommit, GitStatus, Tags};
 pub use checkpoint::records::CatalogStanding;
 pub use config::{
-    Config, ConfigError, ConfigFile, Effective, HomeConfig, RetentionConfig, TestCommand, WorkspaceConfig,
+    Config, ConfigError, ConfigFile, Effective, HomeConfig, RetentionConfig, SessionCommits, TestCommand,
+    WorkspaceConfig,
 };
 pub use environment::{Environment, SystemEnvironment};
 pub use error::{Candidate, Error, Wish};

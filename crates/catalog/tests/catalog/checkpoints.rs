@@ -186,7 +186,7 @@ fn a_summary_counts_what_the_filter_chooses() {
         empty,
         serde_json::json!({
             "total_checkpoints": 0, "checkpoints_by_kind": {}, "checkpoints_by_reason": {},
-            "checkpoints_used_for_rollback": 0, "latest_checkpoint": null,
+            "checkpoints_used_for_rollback": 0, "safety_checkpoints": 0, "latest_checkpoint": null,
         })
     );
     room.insert(&checkpoint(1));
@@ -203,6 +203,7 @@ fn a_summary_counts_what_the_filter_chooses() {
     assert_eq!(json["checkpoints_by_kind"], serde_json::json!({ "manual": 2, "automatic": 1 }));
     assert_eq!(json["checkpoints_by_reason"], serde_json::json!({ "manual": 2, "safe_state": 1 }));
     assert_eq!(json["checkpoints_used_for_rollback"], 1);
+    assert_eq!(json["safety_checkpoints"], 1);
     assert_eq!(json["latest_checkpoint"]["id"], id(3).to_string());
     let used = room.catalog.checkpoint(id(1)).unwrap().unwrap();
     assert!(used.rollback_used && used.rollback_count == 2);

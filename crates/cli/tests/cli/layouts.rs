@@ -240,6 +240,7 @@ fn everything_goes_out_and_comes_back_where_it_is_registered() {
       kind      manual, reason manual
       scope     framework
       tool      import
+      progress  files_created 3
       parts     5 folders, 0 plans, 1 agent
       holds     9 files and folders, 65 B
       changed   +0 ~0 -0

@@ -362,7 +362,7 @@ fn a_second_signal_does_not_stop_the_rollback() {
     let child = started(
         &sandbox,
         &["--rollback-on-fail", "--json"],
-        "touch ready; rm -r many; trap 'exit 9' TERM; while :; do sleep 0.01; done",
+        "trap 'exit 9' TERM; rm -r many; touch ready; while :; do sleep 0.01; done",
     );
     for _ in 0..40 {
         send("TERM", &child);

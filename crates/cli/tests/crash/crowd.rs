@@ -136,7 +136,7 @@ impl Worker<'_> {
             (0..=4, _) => {
                 self.edit();
                 let image = self.image();
-                if let Ended::Done(id) = self.operate(&["create", "-q"]) {
+                if let Ended::Done(id) = self.operate(&["create", "-q", "--kind", "manual"]) {
                     self.known.insert(id, image);
                 }
             }

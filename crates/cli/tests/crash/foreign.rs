@@ -28,7 +28,9 @@ fn another_home_is_refused(act: Act) {
     let elsewhere = tempfile::tempdir().unwrap();
     let home = elsewhere.path().join("home");
     // The other home has a past here: a checkpoint, a rollback that can be undone and an undo that can be redone.
-    for args in [&["create"][..], &["rollback", "@"], &["undo", "--yes"], &["rollback", "@"]] {
+    for args in
+        [&["create", "--kind", "manual"][..], &["rollback", "@"], &["undo", "--yes"], &["rollback", "@"]]
+    {
         fs::write(scene.project().join("of the other"), args[0]).unwrap();
         assert!(other(&scene, &home, args).status.success(), "{args:?}");
     }
@@ -46,7 +48,7 @@ fn another_home_is_refused(act: Act) {
         }
         let left = image(&scene.project());
         for args in [
-            &["create"][..],
+            &["create", "--kind", "manual"][..],
             &["rollback", "@"],
             &["rollback", "@", "--path", "src"],
             &["undo", "--yes"],

@@ -99,7 +99,7 @@ fn folders_that_forbid_writing_are_rolled_back_exactly() {
          echo 1 > secret; chmod 000 secret; chmod 444 ro/f; chmod 555 ro/deep ro gone/deep gone swap",
     );
     user.shell("chmod 400 secret");
-    user.succeeds(&["create"]);
+    user.succeeds(&["create", "--kind", "manual"]);
     let then = user.image();
     user.shell(
         "chmod -R u+w .; rm ro/f; echo 2 > ro/deep/g; echo 2 > ro/new; rm -r gone; rmdir swap; echo 2 > swap
@@ -124,10 +124,10 @@ fn folders_that_forbid_writing_are_rolled_back_exactly() {
 fn what_may_not_be_read_is_said_and_what_stands_there_is_left_alone() {
     let user = User::new();
     user.shell("echo 1 > a; echo 1 > b; mkdir d; echo 1 > d/x");
-    user.succeeds(&["create"]);
+    user.succeeds(&["create", "--kind", "manual"]);
     user.shell("echo 2 > b; chmod 000 a d");
     let before = user.image_as_root();
-    let (code, said) = user.safepoint(&["create"]);
+    let (code, said) = user.safepoint(&["create", "--kind", "manual"]);
     assert_eq!(code, 3, "{said}");
     assert!(said.contains("could not be read"), "{said}");
     let (code, said) = user.safepoint(&["rollback", "@~1"]);
@@ -155,7 +155,7 @@ impl User {
 fn what_was_displaced_and_may_not_be_read_stays_until_it_may() {
     let user = User::new();
     user.shell("echo 1 > a");
-    user.succeeds(&["create"]);
+    user.succeeds(&["create", "--kind", "manual"]);
     user.shell("mkdir d; echo 2 > d/held; echo 2 > a");
     // As long as the shell has both open, they wait in the stage; there they lose the rights of their owner.
     user.shell(
@@ -182,7 +182,7 @@ fn a_folder_of_somebody_else_is_not_touched() {
     let foreign = user.project().join("foreign");
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("x"), "1").unwrap();
-    user.succeeds(&["create"]);
+    user.succeeds(&["create", "--kind", "manual"]);
     fs::write(foreign.join("x"), "2").unwrap();
     let before = user.image();
     let (code, said) = user.safepoint(&["rollback", "@"]);
@@ -209,7 +209,7 @@ fn files_of_another_owner_come_back_to_their_owner_under_root() {
             command.args(args).current_dir(user.project()).env("SAFEPOINT_HOME", home).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
-    as_root(&["create"]);
+    as_root(&["create", "--kind", "manual"]);
     user.shell("rm -r f link d");
     as_root(&["rollback", "@"]);
     for name in ["f", "link", "d", "d/g"] {

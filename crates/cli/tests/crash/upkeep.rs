@@ -106,7 +106,7 @@ impl Yard {
         fs::write(self.path("busy").join("big"), noise(deleted, 30_000)).unwrap();
         let image = self.image("busy");
         let output = Command::new(env!("CARGO_BIN_EXE_safepoint"))
-            .args(["create", "-q"])
+            .args(["create", "-q", "--kind", "manual"])
             .envs(self.environment())
             .current_dir(self.path("busy"))
             .output()
@@ -302,9 +302,9 @@ fn a_record_costs_no_flush() {
         let of = |call: &&safepoint_testkit::Call| ["fsync", "fdatasync", "syncfs"].contains(&call.name);
         calls.iter().filter(of).count()
     };
-    flushes(&["create", "-q"]);
+    flushes(&["create", "-q", "--kind", "manual"]);
     // The catalog's log and its name; and the pack where anything is new. As many as before there were records.
-    assert_eq!(flushes(&["create", "-q"]), 2);
+    assert_eq!(flushes(&["create", "-q", "--kind", "manual"]), 2);
     fs::write(yard.path("old").join("small"), "new").unwrap();
-    assert_eq!(flushes(&["create", "-q"]), 3);
+    assert_eq!(flushes(&["create", "-q", "--kind", "manual"]), 3);
 }

@@ -128,7 +128,7 @@ fn times(label: &str, mut all: Vec<Duration>) {
 fn growth_is_what_changed_and_the_cap_holds() {
     let mut ground = Ground::new();
     let home = ground.home();
-    let (_, took) = ground.run(&["create"]);
+    let (_, took) = ground.run(&["create", "--kind", "manual"]);
     let (first_disk, first_packs) = (disk_bytes(&home), pack_bytes(&home));
     println!(
         "first checkpoint of {FILES} files: {} ms; packs {}, home {}",
@@ -143,7 +143,7 @@ fn growth_is_what_changed_and_the_cap_holds() {
             raw += content.len() as u64;
             compressed += zstd::bulk::compress(&content, 3).unwrap().len() as u64;
         }
-        let (answer, time) = ground.run(&["create"]);
+        let (answer, time) = ground.run(&["create", "--kind", "manual"]);
         assert_eq!(answer["status"], "ok", "{answer:#}");
         took.push(time);
     }
@@ -172,7 +172,7 @@ fn growth_is_what_changed_and_the_cap_holds() {
     let mut watch = Watch::begin(&home);
     for number in 0..CAPPED {
         ground.edit();
-        let (answer, time) = ground.run(&["create"]);
+        let (answer, time) = ground.run(&["create", "--kind", "manual"]);
         took.push(time);
         match answer["error"]["code"].as_str() {
             None => pruned += answer["data"]["pruned"].as_array().unwrap().len(),

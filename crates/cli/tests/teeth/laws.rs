@@ -67,7 +67,7 @@ fn the_first_checkpoint_after_a_power_cut_is_there_or_not() {
     world.run(&["init"]);
     let roots = [world.path("home"), world.path("project")];
     let start = Disk::load(&roots).unwrap();
-    let recording = record(&world.program(&["create"]), &roots).unwrap();
+    let recording = record(&world.program(&["create", "--kind", "manual"]), &roots).unwrap();
     assert!(recording.end.is_success(), "{:?}", recording.end);
     every_cut(&start, &recording, 0, 7, |cut| {
         if !cut.last {
@@ -222,7 +222,7 @@ fn after_a_failed_sync_the_next_checkpoint_is_whole() {
     world.write("file", noise(2, 5_000));
     let sync = |call: &Call| call.name == "fdatasync" && call.detail.contains(".pack");
     let mut failed = false;
-    let end = drive(&world.program(&["create"]), |call| {
+    let end = drive(&world.program(&["create", "--kind", "manual"]), |call| {
         let now = sync(call) && !failed;
         failed |= now;
         if now { Action::Fail(EIO) } else { Action::Go }
@@ -262,7 +262,7 @@ fn the_store_stays_within_its_cap() {
     world.create();
     fs::write(world.path("home/config.toml"), "[store]\ncap = \"4MiB\"\n").unwrap();
     world.write("file", noise(2, 8 << 20));
-    let answer = world.json(&["create"]);
+    let answer = world.json(&["create", "--kind", "manual"]);
     assert_eq!(answer["error"]["code"], "capped", "{answer}");
 }
 
@@ -386,7 +386,7 @@ fn a_file_that_never_holds_still_is_unsettled() {
                 std::thread::sleep(Duration::from_micros(200));
             }
         });
-        let code = world.code(&["create"]);
+        let code = world.code(&["create", "--kind", "manual"]);
         over.store(true, std::sync::atomic::Ordering::Relaxed);
         code
     });
@@ -400,7 +400,7 @@ fn a_workspace_that_another_process_holds_is_busy() {
     world.create();
     let held = File::open(world.path("project")).unwrap();
     flock(&held, FlockOperation::LockExclusive).unwrap();
-    for args in [&["create"][..], &["rollback", "@"]] {
+    for args in [&["create", "--kind", "manual"][..], &["rollback", "@"]] {
         assert_eq!(world.code(args), 11, "{args:?}");
     }
 }
@@ -594,7 +594,7 @@ fn every_rollback_can_be_undone() {
 fn a_stage_that_is_not_known_is_left_alone() {
     let world = wrecked();
     world.write(".safepoint/apply-01KG9YS9EGCQT0DH2X3200JHAF/0", "mine\n");
-    for args in [&["recover"][..], &["create"], &["status"]] {
+    for args in [&["recover"][..], &["create", "--kind", "manual"], &["status"]] {
         world.output(args);
     }
     assert_eq!(world.read(".safepoint/apply-01KG9YS9EGCQT0DH2X3200JHAF/0"), "mine\n");
@@ -628,7 +628,7 @@ fn capture_beside_collecting(wait: Duration) -> (World, bool) {
     shell.envs(collect.env.clone()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut shell = shell.spawn().unwrap();
     let mut ended_first = None;
-    let end = drive(&world.program(&["create"]), |call| {
+    let end = drive(&world.program(&["create", "--kind", "manual"]), |call| {
         // The objects are durable; what comes next is the commit.
         if call.name.contains("write") && call.detail.contains("catalog.db-wal") && ended_first.is_none() {
             File::create(&go).unwrap();

@@ -84,7 +84,7 @@ impl World {
 
     /// A checkpoint; gives its id.
     pub(crate) fn create(&self) -> String {
-        self.run(&["create", "-q"]).trim().to_owned()
+        self.run(&["create", "-q", "--kind", "manual"]).trim().to_owned()
     }
 
     pub(crate) fn is_whole(&self) -> bool {

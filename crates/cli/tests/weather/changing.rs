@@ -29,7 +29,7 @@ fn while_it_changes(
                 disturb(&place, number);
             }
         });
-        let answers = (0..ROUNDS).map(|_| place.run(&["create"])).collect();
+        let answers = (0..ROUNDS).map(|_| place.run(&["create", "--kind", "manual"])).collect();
         done.store(true, Ordering::Relaxed);
         answers
     });

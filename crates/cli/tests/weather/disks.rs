@@ -151,7 +151,7 @@ fn at_every_level(disk: &str, mount: &Mount, levels: &[u64]) {
         let now = place.image();
         fill(&filler, *spare);
         // There if it says so, else not; either way no file is different.
-        let answer = place.run(&["create"]);
+        let answer = place.run(&["create", "--kind", "manual"]);
         let created = is_done_or_full(&answer);
         assert_same(&place.image(), &now);
         taken += usize::from(created);
@@ -218,18 +218,19 @@ fn a_home_on_a_full_disk_of_its_own() {
     let filler = mount.path().join("filler");
     place.write("file", "1");
     fill(&filler, 0);
-    let answer = run(&["create"]);
+    let answer = run(&["create", "--kind", "manual"]);
     assert_eq!(answer.exit, 1, "{}", answer.errors);
     answer.is_a_clear_error();
     fs::remove_file(&filler).unwrap();
-    let first = run(&["create"]).succeeds()["checkpoint"]["id"].as_str().unwrap().to_owned();
+    let first =
+        run(&["create", "--kind", "manual"]).succeeds()["checkpoint"]["id"].as_str().unwrap().to_owned();
     lift_the_cap(&home);
     let then = place.image();
     for round in 0..12 {
         place.write("file", noise(round, 200_000));
         let now = place.image();
         fill(&filler, round * 24 * 1024);
-        is_done_or_full(&run(&["create"]));
+        is_done_or_full(&run(&["create", "--kind", "manual"]));
         assert_same(&place.image(), &now);
         let done = is_done_or_full(&run(&["rollback", &first]));
         let found = TreeImage::read(&place.project(), &[".safepoint"]).unwrap();
@@ -254,7 +255,7 @@ fn a_sparse_file_that_is_longer_than_the_disk() {
     };
     place.write("image", noise(1, 10_000));
     fs::File::options().write(true).open(place.file("image")).unwrap().set_len(64 << 20).unwrap();
-    run(&["create"]).succeeds();
+    run(&["create", "--kind", "manual"]).succeeds();
     let then = place.image();
     fs::remove_file(place.file("image")).unwrap();
     let now = place.image();
@@ -264,7 +265,7 @@ fn a_sparse_file_that_is_longer_than_the_disk() {
     assert_same(&place.image(), &now);
     // What is really too much is refused before anything is written, and says how much it takes.
     place.write("too much", noise(2, 5 << 20));
-    run(&["create"]).succeeds();
+    run(&["create", "--kind", "manual"]).succeeds();
     fs::remove_file(place.file("too much")).unwrap();
     fill(&mount.path().join("filler"), 2 << 20);
     let now = place.image();

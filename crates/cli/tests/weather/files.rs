@@ -39,7 +39,7 @@ fn files_without_read_permission() {
     if !is_root() && fs::read(place.file("secret")).is_ok() {
         return skip("files_without_read_permission", "this user may read everything");
     }
-    let answer = place.run(&["create"]);
+    let answer = place.run(&["create", "--kind", "manual"]);
     assert_eq!(answer.exit, 3, "{}", answer.errors);
     let skipped = answer.data()["checkpoint"]["coverage"]["skipped"].to_string();
     assert!(skipped.contains("secret") && skipped.contains("shut"), "{skipped}");
@@ -170,7 +170,7 @@ fn sockets_and_fifos() {
     place.write("file", "1");
     let socket = UnixListener::bind(place.file("socket")).unwrap();
     mknodat(CWD, place.file("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    let answer = place.run(&["create"]);
+    let answer = place.run(&["create", "--kind", "manual"]);
     let skipped = answer.data()["checkpoint"]["coverage"]["skipped"].to_string();
     assert!(skipped.contains("socket") && skipped.contains("fifo"), "{skipped}");
     let id = answer.succeeds()["checkpoint"]["id"].as_str().unwrap().to_owned();
@@ -200,7 +200,7 @@ fn devices() {
     if made.is_err() {
         return skip("devices", "it takes the right to make device files");
     }
-    let answer = place.run(&["create"]);
+    let answer = place.run(&["create", "--kind", "manual"]);
     let skipped = answer.data()["checkpoint"]["coverage"]["skipped"].to_string();
     assert!(skipped.contains("null") && skipped.contains("disk"), "{skipped}");
     answer.succeeds();

@@ -84,7 +84,7 @@ impl Scene {
 
     #[track_caller]
     fn create(&self) -> (String, Vec<String>) {
-        let answer = self.run(&["create"]);
+        let answer = self.run(&["create", "--kind", "manual"]);
         let data = answer.succeeds();
         let warnings = data["checkpoint"]["warnings"].as_array().unwrap();
         let warnings = warnings.iter().map(|text| text.as_str().unwrap().to_owned()).collect();

@@ -52,7 +52,11 @@ fn a_home_that_cannot_be_made() {
     place.refuses(&["--home", &long, "create"], 1, "home");
     // An odd name is a name like others.
     let odd = name(b"caf\xe9 \n");
-    let output = place.command(&["create"]).env("SAFEPOINT_HOME", place.path(odd)).output().unwrap();
+    let output = place
+        .command(&["create", "--kind", "manual"])
+        .env("SAFEPOINT_HOME", place.path(odd))
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -187,7 +191,7 @@ fn a_catalog_that_is_cut_short() {
                 answer.fails(13, "catalog_damaged");
                 assert_same(&place.image(), &before);
                 // It stays an error until somebody acts on it: nothing is silently begun anew.
-                place.refuses(&["create"], 13, "catalog_damaged");
+                place.refuses(&["create", "--kind", "manual"], 13, "catalog_damaged");
                 place.refuses(&["list"], 13, "catalog_damaged");
             }
         }
@@ -211,7 +215,7 @@ fn a_catalog_that_is_something_else() {
     let other = rusqlite::Connection::open(place.path("home/catalog.db")).unwrap();
     other.execute_batch("CREATE TABLE bookmarks (url TEXT); INSERT INTO bookmarks VALUES ('x')").unwrap();
     drop(other);
-    let answer = place.run(&["create"]);
+    let answer = place.run(&["create", "--kind", "manual"]);
     assert!([1, 13].contains(&answer.exit), "{}", answer.errors);
     answer.is_a_clear_error();
     let other = rusqlite::Connection::open(place.path("home/catalog.db")).unwrap();
@@ -225,7 +229,8 @@ fn a_store_of_a_newer_version() {
     let format = place.path("home/store/format");
     let ours = fs::read_to_string(&format).unwrap();
     fs::write(&format, "safepoint store 999\n").unwrap();
-    for args in [&["rollback", id.as_str()][..], &["create"], &["status"], &["validate"]] {
+    for args in [&["rollback", id.as_str()][..], &["create", "--kind", "manual"], &["status"], &["validate"]]
+    {
         place.refuses(args, 1, "newer_format");
     }
     for nonsense in ["", "something else\n", "safepoint store x\n"] {
@@ -248,7 +253,7 @@ fn a_catalog_of_a_newer_version() {
         before
     };
     let ours = version(999);
-    for args in [&["rollback", id.as_str()][..], &["create"], &["status"], &["list"]] {
+    for args in [&["rollback", id.as_str()][..], &["create", "--kind", "manual"], &["status"], &["list"]] {
         place.refuses(args, 1, "newer_format");
     }
     version(ours);
@@ -276,7 +281,7 @@ fn a_home_of_somebody_else() {
         ("home/store/index.db", None),
     ] {
         chown(place.path(path), Some(0), Some(0)).unwrap();
-        for args in [&["rollback", id.as_str()][..], &["create"], &["status"]] {
+        for args in [&["rollback", id.as_str()][..], &["create", "--kind", "manual"], &["status"]] {
             let answer = place.run(args);
             eprintln!("{path} is root's, {args:?}: exit {} {}", answer.exit, answer.errors);
             match (path, args) {

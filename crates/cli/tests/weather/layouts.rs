@@ -122,7 +122,7 @@ fn somebody_who_is_not_root_gets_the_same_back() {
     fs::set_permissions(place.file("tool"), fs::Permissions::from_mode(0o4755)).unwrap();
     fs::set_permissions(place.file("read-only"), fs::Permissions::from_mode(0o555)).unwrap();
     let to_and_fro = || {
-        let created = place.run(&["create"]).succeeds()["checkpoint"].clone();
+        let created = place.run(&["create", "--kind", "manual"]).succeeds()["checkpoint"].clone();
         let id = created["id"].as_str().unwrap().to_owned();
         let path = folder(&place.run(&["export", &id, place.path("out").to_str().unwrap()]).succeeds());
         (id, created, place.run(&["import", path.to_str().unwrap()]).succeeds()["checkpoint"].clone())

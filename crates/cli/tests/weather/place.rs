@@ -162,7 +162,7 @@ impl Place {
     /// Takes a checkpoint; gives its id.
     #[track_caller]
     pub(crate) fn create(&self) -> String {
-        let data = self.run(&["create"]).succeeds();
+        let data = self.run(&["create", "--kind", "manual"]).succeeds();
         data["checkpoint"]["id"].as_str().unwrap().to_owned()
     }
 

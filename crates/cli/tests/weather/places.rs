@@ -26,9 +26,14 @@ fn a_workspace_that_is_gone() {
     let (place, id) = place();
     let then = place.image();
     fs::remove_dir_all(place.project()).unwrap();
-    for args in
-        [&["rollback", "@"][..], &["create"], &["status"], &["undo", "--yes"], &["diff"], &["recover"]]
-    {
+    for args in [
+        &["rollback", "@"][..],
+        &["create", "--kind", "manual"],
+        &["status"],
+        &["undo", "--yes"],
+        &["diff"],
+        &["recover"],
+    ] {
         from_outside(&place, args).fails(10, "workspace_gone");
         assert!(!place.project().exists(), "{args:?}");
     }
@@ -99,11 +104,11 @@ fn a_workspace_on_a_read_only_file_system() {
         let args = [&["--json"], args].concat();
         Answer::of(&args, &place.command(&args).current_dir(&project).output().unwrap())
     };
-    there(&["create"]).succeeds();
+    there(&["create", "--kind", "manual"]).succeeds();
     fs::write(project.join("notes"), "2").unwrap();
     let now = TreeImage::read(&project, &[]).unwrap();
     mount.remount("ro");
-    there(&["create"]).succeeds();
+    there(&["create", "--kind", "manual"]).succeeds();
     there(&["status"]).succeeds();
     there(&["rollback", "@~1"]).fails(12, "obstructed");
     assert_same(&TreeImage::read(&project, &[]).unwrap(), &now);

@@ -51,7 +51,14 @@ fn gives_everything_back(place: &Place, home: &Path, id: &str, then: &TreeImage)
     assert_same(&TreeImage::read(&to, &[]).unwrap(), then);
     run(&["rollback", id, "--to", to.to_str().unwrap()]).fails(12, "not_empty");
     fs::remove_dir_all(&to).unwrap();
-    for args in [&["create"][..], &["rollback", id], &["undo", "--yes"], &["gc"], &["pin", id], &["repair"]] {
+    for args in [
+        &["create", "--kind", "manual"][..],
+        &["rollback", id],
+        &["undo", "--yes"],
+        &["gc"],
+        &["pin", id],
+        &["repair"],
+    ] {
         let answer = run(args);
         eprintln!("{args:?}: {}", answer.errors);
         let code = answer.is_a_clear_error();

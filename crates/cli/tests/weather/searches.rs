@@ -18,7 +18,7 @@ fn scene(place: &Place, ignored_bytes: usize, home: &[&str]) {
     place.write("large", noise(7, ignored_bytes));
     for state in ["good", "bad"] {
         place.write("state", state);
-        place.run(&[home, &["create"]].concat()).succeeds();
+        place.run(&[home, &["create", "--kind", "manual"]].concat()).succeeds();
     }
     place.write("state", "present");
 }

@@ -32,8 +32,8 @@ fn a_broken_pipe() {
         (4, &["diff"]),
         (0, &["list"]),
         (0, &["status"]),
-        (0, &["create"]),
-        (0, &["--json", "create"]),
+        (0, &["create", "--kind", "manual"]),
+        (0, &["--json", "create", "--kind", "manual"]),
     ] {
         let mut child = place.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut reader = child.stdout.take().unwrap();
@@ -109,7 +109,7 @@ fn ctrl_c_at_any_moment_of_a_create() {
     for (round, delay) in delays(whole).enumerate() {
         many(&place, 3_000, &format!("round {round}"));
         let now = place.image();
-        let done = is_old_or_new(&interrupted(&place, &["create"], delay));
+        let done = is_old_or_new(&interrupted(&place, &["create", "--kind", "manual"], delay));
         taken += usize::from(done);
         left += usize::from(!done);
         assert_eq!(place.labels().len(), taken, "there if it said so, else not");

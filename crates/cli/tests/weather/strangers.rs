@@ -53,9 +53,12 @@ fn a_link_inside_a_home_is_not_followed() {
         let (then, now) = (TreeImage::read(&outside, &[]).unwrap(), place.image());
         place.write(".safepoint.toml", "");
         fs::remove_file(place.file(".safepoint.toml")).unwrap();
-        for args in
-            [&["create"][..], &["rollback", id.as_str(), "--verify", "true", "--yes"], &["status"], &["gc"]]
-        {
+        for args in [
+            &["create", "--kind", "manual"][..],
+            &["rollback", id.as_str(), "--verify", "true", "--yes"],
+            &["status"],
+            &["gc"],
+        ] {
             let answer = place.run(args);
             eprintln!("{name} is a link, {args:?}: exit {} {}", answer.exit, answer.errors);
             assert_same(&TreeImage::read(&outside, &[]).unwrap(), &then);
@@ -90,7 +93,7 @@ fn a_file_of_a_home_that_is_a_link_is_not_followed() {
         fs::set_permissions(&outside, fs::Permissions::from_mode(0o644)).unwrap();
         symlink(&outside, &inside).unwrap();
         let then = fs::read(&outside).unwrap();
-        for args in [&["create"][..], &["status"], &["gc"], &["validate"]] {
+        for args in [&["create", "--kind", "manual"][..], &["status"], &["gc"], &["validate"]] {
             let answer = place.run(args);
             eprintln!("{name} is a link, {args:?}: exit {} {}", answer.exit, answer.errors);
             assert_eq!(fs::read(&outside).unwrap(), then, "{name} {args:?}");
@@ -115,12 +118,12 @@ fn root_does_not_write_through_the_home_of_a_user() {
     fs::set_permissions(&target, fs::Permissions::from_mode(0o755)).unwrap();
     symlink(&target, home.join("store")).unwrap();
     give(&place.path("user"), NOBODY);
-    for args in [&["create"][..], &["init"], &["gc"], &["doctor"]] {
+    for args in [&["create", "--kind", "manual"][..], &["init"], &["gc"], &["doctor"]] {
         as_root(&place, args);
         assert_eq!(mode(&target), 0o755, "{args:?}");
         assert_eq!(fs::read_dir(&target).unwrap().count(), 0, "{args:?}");
     }
-    as_root(&place, &["create"]).fails(12, "home_owner");
+    as_root(&place, &["create", "--kind", "manual"]).fails(12, "home_owner");
     // Not even where that was allowed.
     let named = home.to_str().unwrap();
     as_root(&place, &["--home", named, "--allow-other-owner", "create"]).fails(1, "store");
@@ -141,7 +144,7 @@ fn sudo_with_the_home_of_a_user_is_refused_with_what_to_do() {
     let mut command = place.command(&["--json", "create"]);
     assert!(command.env_remove("SAFEPOINT_HOME").output().unwrap().status.success());
     let before = TreeImage::read(&home, &[]).unwrap();
-    for args in [&["create"][..], &["rollback", "@"], &["gc"], &["init"]] {
+    for args in [&["create", "--kind", "manual"][..], &["rollback", "@"], &["gc"], &["init"]] {
         let answer = as_root(&place, args);
         answer.fails(12, "home_owner");
         let hints = answer.json["error"]["hints"].to_string();
@@ -175,7 +178,7 @@ fn a_home_of_another_owner_is_used_where_it_is_named_and_allowed() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_safepoint"));
     command.args(["--json", "--allow-other-owner", "create"]).env_clear().current_dir(place.project());
     command.env("HOME", "/root").env("SAFEPOINT_HOME", &home);
-    Answer::of(&["create"], &command.output().unwrap()).succeeds();
+    Answer::of(&["create", "--kind", "manual"], &command.output().unwrap()).succeeds();
     // The owner can go on: nothing in it has become root's.
     for entry in fs::read_dir(&home).unwrap().chain(fs::read_dir(home.join("store")).unwrap()) {
         let entry = entry.unwrap();
@@ -207,7 +210,7 @@ fn a_level_of_a_home_that_belongs_to_a_third_is_refused() {
         let path = place.path("home").join(name);
         chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-        place.refuses(&["create"], 1, code);
+        place.refuses(&["create", "--kind", "manual"], 1, code);
         assert_eq!(mode(&path), 0o777, "{name}");
     }
 }
@@ -227,7 +230,7 @@ fn another_home_inside_a_workspace_is_never_captured_nor_rolled_back() {
         Answer::of(&args, &command.output().unwrap())
     };
     there(&["create", "-m", "one"]).succeeds();
-    let created = place.run(&["create"]).succeeds();
+    let created = place.run(&["create", "--kind", "manual"]).succeeds();
     let skipped = created["checkpoint"]["coverage"]["skipped"].clone();
     let skipped = if skipped.is_null() { created["coverage"]["skipped"].clone() } else { skipped };
     assert!(
@@ -265,7 +268,7 @@ fn a_folder_that_became_a_home_since_is_left_as_it_is() {
     };
     fs::write(place.path("user/data"), "1").unwrap();
     there(&["init", "--force"]).succeeds();
-    there(&["create"]).succeeds();
+    there(&["create", "--kind", "manual"]).succeeds();
     let before = TreeImage::read(&inner, &[]).unwrap();
     let back = place.rollback(&id);
     assert_eq!(place.read("file"), "1", "the rest is rolled back");
@@ -287,13 +290,13 @@ fn a_home_that_is_being_made_inside_a_workspace_is_not_captured() {
     let place = Place::new();
     place.write("file", "1");
     place.write("home/store/format.01KG9YS9V3Q8N0T4B5C6D7E8F9", "safepoint store 1\n");
-    let created = place.run(&["create"]).succeeds();
+    let created = place.run(&["create", "--kind", "manual"]).succeeds();
     assert!(created.to_string().contains("other_home"), "{created:#}");
     // A folder that only looks a little like one is a folder.
     let place = Place::new();
     place.write("home/store/format", "png\n");
     place.write("home/catalog.db", "x");
-    let created = place.run(&["create"]).succeeds();
+    let created = place.run(&["create", "--kind", "manual"]).succeeds();
     assert!(!created.to_string().contains("other_home"), "{created:#}");
     fs::remove_dir_all(place.file("home")).unwrap();
     place.rollback("@");
@@ -305,7 +308,7 @@ fn a_workspace_inside_a_home_is_refused() {
     let (place, _) = place();
     for home in ["home", "another"] {
         let home = place.path(home);
-        let mut make = place.command(&["create"]);
+        let mut make = place.command(&["create", "--kind", "manual"]);
         assert!(make.env("SAFEPOINT_HOME", &home).output().unwrap().status.success());
         let inside = home.join("store/packs");
         fs::create_dir(home.join("mine")).unwrap();

@@ -55,9 +55,14 @@ fn a_disk_that_writes_nothing_in_place_and_is_full_at_any_moment() {
         fill_in_pieces(&filler);
         free_pieces(&filler, usize::try_from(round).unwrap());
         let mut is = now;
-        for args in
-            [&["create"][..], &["status"], &["rollback", &first], &["undo", "--yes"], &["gc"], &["list"]]
-        {
+        for args in [
+            &["create", "--kind", "manual"][..],
+            &["status"],
+            &["rollback", &first],
+            &["undo", "--yes"],
+            &["gc"],
+            &["list"],
+        ] {
             let answer = place.run(args);
             assert!(answer.exit < 128, "a signal: {round} {args:?} {}", answer.errors);
             match answer.exit {
@@ -205,7 +210,7 @@ fn a_limit_on_the_length_of_files_is_an_error_and_not_a_signal() {
     };
     let mut refused = 0;
     for bytes in [0, 100, 4_096, 20_000, 40_000, 100_000, 200_000, 400_000, 1_000_000] {
-        for args in [&["create"][..], &["rollback", &id], &["status"]] {
+        for args in [&["create", "--kind", "manual"][..], &["rollback", &id], &["status"]] {
             let now = place.image();
             let answer = limited(bytes, args);
             eprintln!("{bytes} {args:?}: exit {} {}", answer.exit, answer.errors);
@@ -248,12 +253,12 @@ fn a_full_disk_of_any_sort_is_called_full() {
         let args = [&["--json"], args].concat();
         Answer::of(&args, &place.command(&args).env("SAFEPOINT_HOME", &home).output().unwrap())
     };
-    run(&["create"]).succeeds();
+    run(&["create", "--kind", "manual"]).succeeds();
     lift_the_cap(&home);
     fill(&mount.path().join("filler"), 0);
     for round in 0..6 {
         place.write("file", noise(round, 400_000));
-        let answer = run(&["create"]);
+        let answer = run(&["create", "--kind", "manual"]);
         answer.fails(1, "disk_full");
         assert!(!answer.errors.contains("disk I/O error"), "{}", answer.errors);
         // To look works.

@@ -2,7 +2,7 @@
 
 use crate::checkpoint::git::GitCommit;
 use crate::checkpoint::records::Stored;
-use crate::config::Broken;
+use crate::config::{Broken, SessionCommits};
 use crate::folders::{files_of, is_together};
 use crate::home::{PendingCache, Vouchers};
 use crate::manager::Held;
@@ -456,7 +456,7 @@ impl CheckpointManager {
             said.label = said.label.or(config.label.filter(|_| at == 0 || ground.alone.is_none()));
             said.passed_over.extend(config.passed_over);
             if at == 0 {
-                said.session_commit = config.session_commit;
+                said.session_commit = config.session_commits == SessionCommits::On;
             }
             let is_project =
                 place.workspace.kind == WorkspaceKind::Project && (at == 0 || ground.alone.is_none());
