@@ -1,11 +1,12 @@
-//! Configuration: what is kept, how much, what is left out, and which command tests the work.
+//! Configuration: retention, the size cap, excludes and the test command.
 //!
-//! Comes in: the text of two files. `config.toml` in Safepoint's home belongs to the user. `.safepoint.toml` at a workspace's root can
-//! be written by whatever works there, so it holds data only, and it can ask for nothing that loses a checkpoint: no command, no
-//! limit, and no retention below the home's. Goes out: one [`Effective`] configuration, with warnings.
+//! Input: the text of two files. `config.toml` in Safepoint's home belongs to the user. `.safepoint.toml` at
+//! the root of a workspace can be written by any process that works there. It therefore holds only data, and
+//! cannot cause the loss of a checkpoint: no command, no limit, no retention below that of the home. Output:
+//! one [`Effective`] configuration, with warnings.
 //!
-//! Nothing here reads a file: `home.rs` and the workspace's root do. A key that nobody knows is an error, because a misspelled one
-//! that is passed over in silence protects nobody.
+//! This module reads no files; `home.rs` and the workspace root do. An unknown key is an error, because a
+//! misspelled key that is silently ignored protects nothing.
 
 mod bytes;
 mod error;
@@ -21,33 +22,33 @@ use safepoint_model::retention::Policy;
 use safepoint_workspace::SmallFile;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A longer file is not one of settings.
+/// Maximum size of a configuration file.
 pub(crate) const CONFIG_BYTES_MAX: u64 = 64 * 1024;
 
-/// How long the test command may take where nothing is said.
+/// Default timeout of the test command.
 const TEST_TIMEOUT: Span = Span::from_seconds(600);
 
-/// What both files say, before the one is held against the other.
+/// Contents of both files, before they are merged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Config {
-    /// The user's own.
+    /// The user's configuration.
     pub home: HomeConfig,
-    /// The workspace's.
+    /// The workspace's configuration.
     pub workspace: WorkspaceConfig,
 }
 
-/// What `config.toml` in Safepoint's home says. Nothing where it is silent.
+/// Contents of `config.toml` in Safepoint's home. Missing keys are `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HomeConfig {
     /// `[retention]`.
     pub retention: RetentionConfig,
     /// `[retention_framework]`, `[retention_agent]` and `[retention_workflow]`.
     pub retention_of: BTreeMap<Scope, RetentionConfig>,
-    /// `[store] cap`: the store does not grow past this.
+    /// `[store] cap`: maximum size of the store.
     pub cap_bytes: Option<u64>,
-    /// `[capture] excludes`: patterns to leave out, in gitignore's syntax.
+    /// `[capture] excludes`: patterns to leave out, in gitignore syntax.
     pub excludes: Vec<String>,
-    /// `[capture] git`: how much of a repository checkpoints note.
+    /// `[capture] git`: the git state that checkpoints record.
     pub git: Option<GitCapture>,
     /// `[sessions] commit`: whether checkpoints of sessions become commits, too.
     pub session_commit: Option<bool>,
@@ -65,20 +66,20 @@ pub struct HomeConfig {
     pub test_before_create: Option<bool>,
 }
 
-/// What `.safepoint.toml` in a workspace says. Nothing where it is silent.
+/// Contents of `.safepoint.toml` in a workspace. Missing keys are `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WorkspaceConfig {
     /// `[retention]`.
     pub retention: RetentionConfig,
-    /// `[capture] excludes`: patterns to leave out, in gitignore's syntax.
+    /// `[capture] excludes`: patterns to leave out, in gitignore syntax.
     pub excludes: Vec<String>,
-    /// `[capture] git`: how much of a repository checkpoints note.
+    /// `[capture] git`: the git state that checkpoints record.
     pub git: Option<GitCapture>,
-    /// `label`: what checkpoints are called that nobody gave a name.
+    /// `label`: name of checkpoints created without a name.
     pub label: Option<String>,
 }
 
-/// A retention policy of which not everything has to be said.
+/// Retention policy with optional values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RetentionConfig {
     /// `keep_last`.
@@ -90,7 +91,7 @@ pub struct RetentionConfig {
 }
 
 impl RetentionConfig {
-    /// The policy, with another one's values where nothing is said.
+    /// Returns the policy, with missing values from `other`.
     fn or(self, other: Policy) -> Policy {
         Policy {
             keep_last: self.keep_last.unwrap_or(other.keep_last),
@@ -100,12 +101,12 @@ impl RetentionConfig {
     }
 }
 
-/// The command that tells whether the tests pass.
+/// Command that tests the work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestCommand {
-    /// A line for the shell.
+    /// Shell command line.
     pub line: String,
-    /// It counts as failed when it takes longer.
+    /// Timeout, after which the test counts as failed.
     pub timeout: Span,
 }
 
@@ -122,15 +123,15 @@ pub enum SessionCommits {
 /// What holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Effective {
-    /// What is kept.
+    /// Retention policy.
     pub retention: Policy,
-    /// What is kept of what is not a checkpoint of a project, where that is said.
+    /// Retention policies of other scopes, if configured.
     pub retention_of: BTreeMap<Scope, Policy>,
-    /// The store does not grow past this. Nothing where it is not configured: then the default rule holds.
+    /// Maximum size of the store; `None` selects the default rule.
     pub cap_bytes: Option<u64>,
-    /// Patterns to leave out of captures; the last one that fits wins.
+    /// Patterns to leave out of captures; the last match wins.
     pub excludes: Vec<String>,
-    /// How much of a repository checkpoints note.
+    /// Git state that checkpoints record.
     pub git: GitCapture,
     /// Whether checkpoints of sessions become commits, too.
     pub session_commits: SessionCommits,
@@ -138,23 +139,24 @@ pub struct Effective {
     pub milestones: Milestones,
     /// What checkpoints are called that nobody gave a name.
     pub label: Option<String>,
-    /// How to find out whether the tests pass.
+    /// Test command.
     pub test: Option<TestCommand>,
     /// Whether the tests run before each checkpoint that is asked for.
     pub test_before_create: bool,
     /// What was asked for and does not hold, in words.
     pub warnings: Vec<String>,
-    /// Why the workspace's file does not count: it cannot be used, and the way back stays open all the same.
+    /// Reason to ignore the workspace's file: it is invalid, but rollback must stay possible.
     pub passed_over: Option<String>,
 }
 
-/// What to do about a workspace's file that cannot be used.
+/// Treatment of an invalid workspace file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// Refuse.
+    /// Fail.
     Refused,
-    /// Do without it, and say so. For whatever only looks or leads back: otherwise one wrong line, which anything in the workspace can write, would
-    /// take rollback away. Without its excludes a capture holds more, never less.
+    /// Ignore the file and report it. For commands that only read or roll back: otherwise one wrong line,
+    /// which any process in the workspace can write, would block rollback. Without its excludes, a capture
+    /// holds more, never less.
     PassedOver,
 }
 
@@ -162,7 +164,7 @@ impl Config {
     /// Reads the text of `config.toml`.
     ///
     /// # Errors
-    /// When it is not TOML, or a key or a value is not one.
+    /// Fails if the text is not TOML, or a key or value is invalid.
     pub fn parse_home(text: &str) -> Result<HomeConfig, ConfigError> {
         reading::home(text)
     }
@@ -170,12 +172,12 @@ impl Config {
     /// Reads the text of `.safepoint.toml`.
     ///
     /// # Errors
-    /// When it is not TOML, a key or a value is not one, or a key belongs into the user's own file.
+    /// Fails if the text is not TOML, a key or value is invalid, or a key is allowed only in the home.
     pub fn parse_workspace(text: &str) -> Result<WorkspaceConfig, ConfigError> {
         reading::workspace(text)
     }
 
-    /// Holds the two against each other.
+    /// Merges both configurations.
     pub fn effective(&self) -> Effective {
         let Config { home, workspace } = self;
         let floor = home.retention.or(Policy::DEFAULT);
@@ -183,7 +185,7 @@ impl Config {
             retention: workspace.retention.or(floor).or_more(floor),
             retention_of: home.retention_of.iter().map(|(scope, it)| (*scope, it.or(floor))).collect(),
             cap_bytes: home.cap_bytes,
-            // The last match wins, so what the user leaves out stays out.
+            // The last match wins, so the user's excludes take precedence.
             excludes: workspace.excludes.iter().chain(&home.excludes).cloned().collect(),
             git: home.git.or(workspace.git).unwrap_or_default(),
             session_commits: match home.session_commit {
@@ -207,7 +209,7 @@ impl Config {
     }
 }
 
-/// What a workspace asked to keep less of than the user does.
+/// Returns a warning for each retention value below the user's.
 fn raised(asked: RetentionConfig, floor: Policy) -> Vec<String> {
     fn lower<T: PartialOrd + ToString>(key: &str, asked: Option<T>, floor: &T) -> Option<String> {
         let asked = asked.filter(|asked| asked < floor)?;
@@ -227,7 +229,7 @@ fn raised(asked: RetentionConfig, floor: Policy) -> Vec<String> {
     .collect()
 }
 
-/// What both places hold, and what the manager was told itself, made into one.
+/// Merges the files of the home and the workspace with the manager's settings.
 pub(crate) fn load(
     home: SmallFile,
     workspace: Result<SmallFile, ConfigError>,
@@ -253,7 +255,7 @@ pub(crate) fn load(
     }
 }
 
-/// The text of a file; empty where there is none.
+/// Returns the text of a file, or an empty text if it is missing.
 fn text_of(file: SmallFile, which: ConfigFile) -> Result<String, ConfigError> {
     match file {
         SmallFile::Missing => Ok(String::new()),

@@ -1,28 +1,28 @@
-//! Where the moment, randomness and the name of the user come from, so that tests can fix all three.
+//! Source of the time, randomness and user name, so that tests can fix all three.
 
 use safepoint_model::Timestamp;
 use std::time::{Duration, SystemTime};
 
-/// The outside world, as far as records need it.
+/// External inputs of records.
 pub trait Environment: Send + Sync {
-    /// The present.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
-    /// Bits that nobody else has; the low 80 are used.
+    /// Returns unique random bits; the low 80 are used.
     fn random_bits(&self) -> u128;
-    /// Who asks: a user or a tool.
+    /// Returns the user or tool that made the request.
     fn actor(&self) -> String;
 
-    /// A new id: the moment first, so that ids sort by time.
+    /// Returns a new id that starts with the time, so ids sort by time.
     fn new_id(&self) -> u128 {
         let millis = u128::from(self.now().micros().max(0).unsigned_abs() / 1000);
         (millis & ((1 << 48) - 1)) << 80 | (self.random_bits() & ((1 << 80) - 1))
     }
 }
 
-/// The real world.
+/// Environment of the real system.
 #[derive(Debug, Clone)]
 pub struct SystemEnvironment {
-    /// Who asks.
+    /// User or tool that made the request.
     pub actor: String,
 }
 
@@ -42,7 +42,7 @@ impl Environment for SystemEnvironment {
         let mut bytes = [0u8; 16];
         match getrandom::fill(&mut bytes) {
             Ok(()) => u128::from_le_bytes(bytes),
-            // The kernel always has randomness; were it not so, the time to the nanosecond is still nobody else's.
+            // The kernel always has randomness; the fallback is the time in nanoseconds.
             Err(_) => {
                 SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_nanos()
             }

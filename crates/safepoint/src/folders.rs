@@ -1,8 +1,9 @@
-//! What a checkpoint of several folders holds of each.
+//! Contents of a multi-folder checkpoint, by folder.
 //!
-//! A checkpoint of an agent or of everything has a files part for each folder, named by the folder's workspace. A rollback of it is one
-//! record per folder, all with the same `together`: the intents are one transaction and so is the commit, so that all of them are done
-//! or none. What is in the catalog (plans, sessions, agents) is put back by that commit.
+//! A checkpoint of an agent or of everything has a files part for each folder, named by the folder's
+//! workspace. Its rollback has one record per folder, all with the same `together`. The intents are one
+//! transaction and so is the commit, so all folders roll back or none. That commit also restores the catalog
+//! state: plans, sessions and agents.
 
 use crate::checkpoint::create::files_part;
 use crate::{CheckpointManager, Error};
@@ -12,20 +13,20 @@ use safepoint_model::coverage::Coverage;
 use safepoint_model::files::FilesDocument;
 use serde::Serialize;
 
-/// What a checkpoint of many folders holds of one.
+/// Folder in a multi-folder checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HeldFolder {
-    /// Which one, in the checkpoint.
+    /// Key in the checkpoint.
     pub key: String,
-    /// Which one here; nothing where it is of another place.
+    /// Local workspace, or `None` if it belongs to another machine.
     pub workspace_id: Option<WorkspaceId>,
-    /// Where it is, or was; nothing where that is not known any more.
+    /// Path, now or formerly, or `None` if unknown.
     pub root: Option<String>,
-    /// Files, links and directories.
+    /// Number of files, links and directories.
     pub count: u64,
     /// Bytes in files.
     pub bytes: u64,
-    /// What was left out of it.
+    /// Omitted entries.
     #[serde(skip)]
     pub coverage: Coverage,
 }
@@ -34,7 +35,7 @@ impl CheckpointManager {
     /// The folders of a checkpoint of many; of one of a single workspace those outside of it, with the memory of its agents.
     ///
     /// # Errors
-    /// When a document is missing or damaged.
+    /// Fails if a document is missing or damaged.
     pub fn folders_of(&self, checkpoint: &Checkpoint) -> Result<Vec<HeldFolder>, Error> {
         let _using = self.store.using()?;
         let mut folders = Vec::new();
@@ -59,7 +60,7 @@ impl CheckpointManager {
 }
 
 impl HeldFolder {
-    /// The checkpoint as if it had been taken in this folder alone. Good for looking at.
+    /// Returns a view of the checkpoint limited to this folder, for reading only.
     pub fn alone(&self, checkpoint: &Checkpoint) -> Checkpoint {
         let mut seen = checkpoint.clone();
         seen.workspace_id = Some(self.workspace_id.unwrap_or(WorkspaceId::from_bits(0)));
@@ -68,13 +69,13 @@ impl HeldFolder {
     }
 }
 
-/// The part of a checkpoint that holds the files of a workspace.
+/// Returns the files part of a workspace in a checkpoint.
 pub(crate) fn files_of(checkpoint: &Checkpoint, workspace: WorkspaceId) -> Option<&PartRecord> {
     let key = workspace.to_string();
     checkpoint.parts.iter().find(|part| part.kind == PartKind::Files && part.key == key)
 }
 
-/// What a checkpoint of many folders is to one of them: as if it had been taken there alone. Others are what they are.
+/// Returns a view of a multi-folder checkpoint limited to one workspace. Others are returned unchanged.
 pub fn within(checkpoint: &Checkpoint, workspace: WorkspaceId) -> Checkpoint {
     let mut seen = checkpoint.clone();
     if is_together(checkpoint) && files_of(checkpoint, workspace).is_some() {
@@ -85,7 +86,7 @@ pub fn within(checkpoint: &Checkpoint, workspace: WorkspaceId) -> Checkpoint {
     seen
 }
 
-/// Whether a checkpoint is one of many folders.
+/// Returns true if a checkpoint spans several folders.
 pub(crate) fn is_together(checkpoint: &Checkpoint) -> bool {
     checkpoint.workspace_id.is_none()
 }

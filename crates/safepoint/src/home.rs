@@ -1,4 +1,4 @@
-//! Safepoint's own folder: the store, the catalog, the configuration, and the stat cache of each workspace. Private to its owner.
+//! Safepoint's home: the store, catalog, configuration and stat caches. Private to its owner.
 
 #![allow(clippy::disallowed_methods, reason = "this module owns the home folder")]
 
@@ -26,63 +26,63 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What is to be done in a home.
+/// Access to a home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Access {
-    /// It is written. One that cannot be written, or is not ours, is refused.
+    /// Read and write. A home that is not writable, or has another owner, is refused.
     #[default]
     Write,
-    /// It is looked at. One that can be written is put in order on the way, as ever; in any other nothing is written.
+    /// Read. A writable home is recovered as usual; in any other, nothing is written.
     Read,
 }
 
-/// Whose home may be written.
+/// Owners whose home may be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HomeOwner {
-    /// The user's own.
+    /// The current user.
     #[default]
     User,
-    /// Anybody's, such as a volume of a container.
+    /// Any owner, such as that of a container volume.
     Anybody,
 }
 
-/// The folder with the copies that plans work in.
+/// Folder of plan sandboxes.
 const SANDBOXES: &str = "sandboxes";
-/// The folder with the stat caches.
+/// Folder of stat caches.
 const CACHE: &str = "cache";
-/// The folder with the locks of plans.
+/// Folder of plan locks.
 const RUNS: &str = "runs";
 
-/// Who else may have a plan at the same time.
+/// Lock mode of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// Nobody.
+    /// Exclusive.
     Alone,
-    /// Whoever does not run it.
+    /// Shared with processes that do not run the plan.
     WithOthers,
 }
 
-/// A plan belongs to this process until this is dropped.
+/// Lock on a plan, held until drop.
 #[derive(Debug)]
 pub(crate) struct PlanLock {
     _file: fs::File,
 }
 
-/// The folder for what is only looked at.
+/// Folder of temporary read-only copies.
 const SCRATCH: &str = "scratch";
 
-/// The beginning of the name of such a folder that lies outside of the home, and the note in the home that says where.
+/// Name prefix of a scratch folder outside the home, and the note in the home with its path.
 const BESIDE: &str = ".safepoint-search-";
 const BESIDE_NOTE: &str = "beside";
 const NOTE_BYTES_MAX: u64 = 4096;
-/// How often a folder is made again that was swept before it was locked.
+/// Retries when a scratch folder is swept before it is locked.
 const SCRATCH_TRIES: u32 = 32;
 
-/// A folder that is deleted when this is dropped.
+/// Temporary folder, deleted on drop.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
-    /// The folder itself, where it lies outside of the home.
+    /// The actual folder, if it is outside the home.
     beside: Option<PathBuf>,
     _lock: fs::File,
 }
@@ -95,7 +95,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be deleted now is deleted by the next command.
+        // The next command deletes the rest.
         let gone = self.beside.as_ref().is_none_or(|beside| remove_tree(beside).is_ok());
         if gone {
             let _ = remove_tree(&self.path);
@@ -103,8 +103,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Deletes a folder that a dead process left, and what it names outside of the home. A note is believed only as far as the folder that it
-/// names bears the name of this one.
+/// Deletes a scratch folder of a dead process, and the folder outside the home that its note names. The note
+/// is trusted only if that folder has the matching name.
 fn sweep_one(path: &Path, held: &File, name: &str) {
     let note = open_below(held.as_fd(), Path::new(BESIDE_NOTE), OFlags::RDONLY);
     let note = note.and_then(|note| SmallFile::read(note, NOTE_BYTES_MAX));
@@ -118,14 +118,14 @@ fn sweep_one(path: &Path, held: &File, name: &str) {
     let _ = remove_tree(path);
 }
 
-/// The folder around another one, where the home lies on another file system and that does not.
+/// Returns the parent of a folder if the home is on another file system and the parent is not.
 pub(crate) fn folder_beside(folder: &Path, home: &Path) -> Option<PathBuf> {
     let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev()).ok();
     let (around, here) = (folder.parent()?, device(folder)?);
     (device(home) != Some(here) && device(around) == Some(here)).then(|| around.to_owned())
 }
 
-/// The folder, and what is where in it. Nothing below it is reached through a link: the kernel refuses one (openat2(2)).
+/// Home folder. Nothing below it is reached through a link: openat2(2) refuses links.
 #[derive(Debug)]
 pub(crate) struct Home {
     path: PathBuf,
@@ -133,7 +133,7 @@ pub(crate) struct Home {
     is_writable: bool,
 }
 
-/// What is in a home that nothing was kept in yet.
+/// Entries of a home that is still empty.
 const BEGINNINGS: [&[u8]; 9] =
     [b".", b"..", b"store", b"config.toml", b"cache", b"runs", b"scratch", b"sandboxes", b"lost+found"];
 
@@ -143,7 +143,7 @@ fn open_below(dir: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Result<Fil
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     loop {
         match rustix::fs::openat2(dir, name, flags, mode, resolve) {
-            // The kernel asks for another try when a rename ran meanwhile (openat2(2)).
+            // openat2(2) asks for a retry after a concurrent rename.
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(Errno::LOOP) => {
                 return Err(io::Error::other(format!("{} is a symbolic link", name.display())));
@@ -153,7 +153,7 @@ fn open_below(dir: BorrowedFd<'_>, name: &Path, flags: OFlags) -> io::Result<Fil
     }
 }
 
-/// Gives what root has just made to the owner of the home, who could not use it otherwise.
+/// Gives a file that root created to the owner of the home, who could not use it otherwise.
 fn hand_over(made: impl AsFd, home: &Stat) -> io::Result<()> {
     if geteuid().is_root() && home.st_uid != 0 {
         let (owner, group) = (Uid::from_raw(home.st_uid), Gid::from_raw(home.st_gid));
@@ -162,7 +162,7 @@ fn hand_over(made: impl AsFd, home: &Stat) -> io::Result<()> {
     Ok(())
 }
 
-/// A file in a home.
+/// Opens a file in a home.
 fn open_file(home: &OwnedFd, name: &Path, flags: OFlags) -> io::Result<File> {
     let file = open_below(home.as_fd(), name, flags)?;
     match file.metadata()?.is_file() {
@@ -171,7 +171,7 @@ fn open_file(home: &OwnedFd, name: &Path, flags: OFlags) -> io::Result<File> {
     }
 }
 
-/// The same for writing, made where it is missing.
+/// Opens a file in a home for writing and creates it if missing.
 fn make_file(home: &OwnedFd, name: &Path, flags: OFlags) -> io::Result<File> {
     let file = open_file(home, name, flags | OFlags::WRONLY | OFlags::CREATE)?;
     hand_over(&file, &fstat(home)?)?;
@@ -179,10 +179,10 @@ fn make_file(home: &OwnedFd, name: &Path, flags: OFlags) -> io::Result<File> {
 }
 
 impl Home {
-    /// Opens the folder, making it where it is missing and closing it to others where it is open to them.
+    /// Opens the folder. Creates it if missing, and removes access for other users.
     ///
-    /// The path to it may have links in it. What is there already must be a home, or the beginning of one: the mode of any other folder
-    /// is not ours to change.
+    /// The path may contain links. An existing folder must be a home or the beginning of one; the mode of any
+    /// other folder must not change.
     pub(crate) fn open(path: &Path, access: Access, owner: HomeOwner) -> Result<Self, Error> {
         let failed = |source| Error::Home { path: path.to_owned(), source };
         if is_made_up(path) {
@@ -222,12 +222,12 @@ impl Home {
         Ok(Self { path, dir: Arc::new(dir), is_writable: true })
     }
 
-    /// Whether anything may be written in it.
+    /// Returns true if the home is writable.
     pub(crate) fn is_writable(&self) -> bool {
         self.is_writable
     }
 
-    /// A folder in it that only its owner may use, made where it is missing with those above it.
+    /// Creates a private folder and its missing parents.
     fn make_folder(&self, name: &Path) -> io::Result<File> {
         if let Some(above) = name.parent().filter(|above| !above.as_os_str().is_empty()) {
             self.make_folder(above)?;
@@ -260,7 +260,7 @@ impl Home {
         self.path.join("catalog.db")
     }
 
-    /// Where a catalog is made that is to replace another. What a crash left there is deleted.
+    /// Returns the path for a replacement catalog. Deletes leftovers of a crash.
     pub(crate) fn draft_catalog(&self) -> io::Result<PathBuf> {
         let draft = self.path.join("catalog.db.new");
         for suffix in ["", "-wal", "-shm"] {
@@ -269,8 +269,8 @@ impl Home {
         Ok(draft)
     }
 
-    /// Puts a catalog in the place of a damaged one, which is kept under another name with its log. Killed in between, the damaged one
-    /// is still there under both names.
+    /// Replaces a damaged catalog, which is kept with its log under another name. After a kill in between,
+    /// the damaged catalog exists under both names.
     pub(crate) fn swap_catalog(&self, draft: &Path) -> io::Result<PathBuf> {
         let (old, folder) = (self.catalog(), File::open(&self.path)?);
         let aside = (1u32..)
@@ -294,7 +294,7 @@ impl Home {
         Ok(aside)
     }
 
-    /// The user's own configuration. What it is comes before it is opened.
+    /// Reads the user's configuration. Checks the file type before opening.
     pub(crate) fn read_config(&self) -> io::Result<SmallFile> {
         let name = Path::new(ConfigFile::Home.name());
         match statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -307,7 +307,7 @@ impl Home {
         }
     }
 
-    /// The blocks of a workspace's stat cache, from the home on.
+    /// Returns the path of a workspace's stat cache, relative to the home.
     fn cache_path(workspace: WorkspaceId, what: What) -> PathBuf {
         let kind = match what {
             What::Files => "stat",
@@ -316,8 +316,7 @@ impl Home {
         Path::new(CACHE).join(format!("{workspace}.{kind}"))
     }
 
-    /// The place, in the order of commits, of the last checkpoint from before ACLs and capabilities were captured; nothing where that is
-    /// not known.
+    /// Returns the commit number of the last checkpoint without ACLs and capabilities, if known.
     pub(crate) fn last_without_access(&self) -> Option<u64> {
         match SmallFile::read(open_file(&self.dir, &Self::access_path(), OFlags::RDONLY).ok()?, 32).ok()? {
             SmallFile::Bytes(text) => std::str::from_utf8(&text).ok()?.trim().parse().ok(),
@@ -325,14 +324,14 @@ impl Home {
         }
     }
 
-    /// Notes it. Losing it costs little: whatever is older than the next note counts as from before.
+    /// Records that number. A loss costs little: checkpoints older than the next record count as without.
     pub(crate) fn note_last_without_access(&self, order: u64) {
         let made = self.make_folder(Path::new(CACHE));
         let file = made.and_then(|_| make_file(&self.dir, &Self::access_path(), OFlags::TRUNC));
         let _ = file.and_then(|mut file| file.write_all(format!("{order}\n").as_bytes()));
     }
 
-    /// Forgets it: checkpoints that are put on record again get numbers behind it.
+    /// Removes that number: restored checkpoints get higher ones.
     pub(crate) fn forget_last_without_access(&self) {
         let _ = rustix::fs::unlinkat(&self.dir, Self::access_path(), AtFlags::empty());
     }
@@ -341,7 +340,7 @@ impl Home {
         Path::new(CACHE).join("access")
     }
 
-    /// What a workspace's stat cache relies on, and the cache, if there is one.
+    /// Returns a workspace's stat cache and its dependencies, if it exists.
     pub(crate) fn read_cache(&self, workspace: WorkspaceId, what: What) -> Option<(Vouchers, StatCache)> {
         let path = Self::cache_path(workspace, what);
         let mut text = String::new();
@@ -362,8 +361,8 @@ impl Home {
         ))
     }
 
-    /// Somewhere to write the next cache of a workspace: behind the last one, or anew where that is worn or is none. Losing it costs
-    /// time only, so where there is nowhere there is none.
+    /// Starts the next cache of a workspace: appends to the last one, or starts a new file if that is worn or
+    /// missing. A loss costs only time, so on failure there is no cache.
     pub(crate) fn draft_cache(
         &self,
         workspace: WorkspaceId,
@@ -383,7 +382,7 @@ impl Home {
         Some(CacheDraft { home: self.dir.clone(), writer, path, fresh: Some(fresh) })
     }
 
-    /// Where the sandbox of a plan lies: named like the project, because programs print it.
+    /// Returns the path of a plan's sandbox, named after the project because programs print it.
     pub(crate) fn sandbox(&self, plan: &str, project: &str) -> PathBuf {
         let plain = !project.is_empty() && !project.contains('/') && project != "." && project != "..";
         self.sandbox_folder(plan).join(if plain { project } else { "project" })
@@ -393,12 +392,12 @@ impl Home {
         self.path.join(SANDBOXES).join(plan)
     }
 
-    /// Makes the folder in which the sandbox of a plan is made.
+    /// Creates the parent folder of a plan's sandbox.
     pub(crate) fn make_sandbox_folder(&self, plan: &str) -> io::Result<()> {
         self.make_folder(&Path::new(SANDBOXES).join(plan)).map(drop)
     }
 
-    /// A new folder for what is only looked at. It goes with this process, or with the next command.
+    /// Creates a temporary folder. It is deleted on drop, or by the next command.
     pub(crate) fn make_scratch(&self, name: &str) -> io::Result<Scratch> {
         self.sweep_scratch()?;
         self.make_folder(Path::new(SCRATCH))?;
@@ -412,7 +411,7 @@ impl Home {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Makes a folder and locks it. Nothing where another process has it: one that sweeps may come between the two.
+    /// Creates a folder and locks it. Returns `None` if a concurrent sweep has locked it first.
     fn take_scratch(&self, below: &Path) -> io::Result<Option<File>> {
         match rustix::fs::mkdirat(&self.dir, below, Mode::RWXU) {
             Err(Errno::EXIST) => return Ok(None),
@@ -431,8 +430,8 @@ impl Home {
         Ok(same.then_some(lock))
     }
 
-    /// The same on the file system of another folder: in that folder, where the home lies elsewhere. A note in the home says where, so that
-    /// the next command finds it.
+    /// Creates a temporary folder on the file system of `folder`: inside it, if the home is on another one. A
+    /// note in the home lets the next command find it.
     pub(crate) fn make_scratch_in(&self, name: &str, folder: &Path) -> io::Result<Scratch> {
         let mut scratch = self.make_scratch(name)?;
         let beside = folder.join(format!("{BESIDE}{name}"));
@@ -442,7 +441,7 @@ impl Home {
         Ok(scratch)
     }
 
-    /// Deletes what processes that died left of what was only looked at.
+    /// Deletes temporary folders of dead processes.
     pub(crate) fn sweep_scratch(&self) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let folder = match open_below(self.dir.as_fd(), Path::new(SCRATCH), flags) {
@@ -453,7 +452,7 @@ impl Home {
             let old = old?;
             let Ok(name) = old.file_name().to_str() else { continue };
             let held = open_below(folder.as_fd(), Path::new(name), OFlags::RDONLY | OFlags::DIRECTORY);
-            // The lock stays until the folder is gone, so that whoever has just made it sees that it is lost.
+            // The lock is held until the folder is gone, so that its creator notices the loss.
             if let Ok(held) = held
                 && name != "."
                 && name != ".."
@@ -465,7 +464,7 @@ impl Home {
         Ok(())
     }
 
-    /// A new file that is gone when its handle is; in memory where nothing may be written here.
+    /// Creates an unnamed temporary file; in memory if the home is read-only.
     pub(crate) fn scratch_file(&self) -> io::Result<File> {
         if !self.is_writable {
             let memory = rustix::fs::memfd_create("safepoint-scratch", rustix::fs::MemfdFlags::CLOEXEC)?;
@@ -476,7 +475,7 @@ impl Home {
         if let Ok(file) = rustix::fs::openat(&folder, ".", nameless, Mode::RUSR | Mode::WUSR) {
             return Ok(File::from(file));
         }
-        // Not every file system has files without a name.
+        // Not every file system supports unnamed files.
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}", std::process::id());
@@ -486,20 +485,20 @@ impl Home {
         Ok(file)
     }
 
-    /// Makes an empty folder for a sandbox that is gone.
+    /// Creates an empty folder for a deleted sandbox.
     pub(crate) fn make_empty_sandbox(&self, plan: &str, path: &Path) -> io::Result<()> {
         self.make_sandbox_folder(plan)?;
         DirBuilder::new().mode(0o700).create(path)
     }
 
-    /// Takes the folder around a sandbox away, if nothing is in it.
+    /// Removes the parent of a sandbox if it is empty.
     pub(crate) fn drop_empty(path: &Path) {
         let _ = fs::remove_dir(path);
     }
 
-    /// Takes a plan for this process: alone, or with others that do not run it. Nothing where somebody else has it all the while.
+    /// Locks a plan for this process, exclusively or shared. Returns `None` on timeout.
     ///
-    /// A kernel lock (flock(2)): it goes with the process, whatever ends it.
+    /// Uses flock(2), so the lock ends with the process.
     pub(crate) fn lock_plan(&self, plan: &str, share: Share, wait: Duration) -> io::Result<Option<PlanLock>> {
         self.make_folder(Path::new(RUNS))?;
         let file = make_file(&self.dir, &Path::new(RUNS).join(format!("{plan}.lock")), OFlags::empty())?;
@@ -518,7 +517,7 @@ impl Home {
         }
     }
 
-    /// How much everything in the home takes on the disk, but for the copies that plans work in and what is only looked at.
+    /// Returns the disk usage of the home, without sandboxes and temporary folders.
     pub(crate) fn disk_bytes(&self) -> Result<u64, Error> {
         fn below(dir: &Path, top: &Path) -> io::Result<u64> {
             let mut sum = 0;
@@ -530,7 +529,7 @@ impl Home {
                 sum += match entry.metadata() {
                     Ok(metadata) if metadata.is_dir() => below(&entry.path(), top)?,
                     Ok(metadata) => metadata.blocks() * 512,
-                    // It went away while we looked.
+                    // Deleted concurrently.
                     Err(_) => 0,
                 };
             }
@@ -540,12 +539,12 @@ impl Home {
     }
 }
 
-/// What a stat cache relies on. What it vouches for is what this checkpoint holds, as long as it has this root; and was in these packs.
+/// Dependencies of a stat cache: the checkpoint that holds its content while it has this root, and the packs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Vouchers {
     pub(crate) checkpoint: CheckpointId,
     pub(crate) integrity: ObjectId,
-    /// With the lengths that they had.
+    /// Names and lengths.
     pub(crate) packs: Vec<(String, u64)>,
 }
 
@@ -554,10 +553,10 @@ fn pack_line(line: &str) -> Option<(String, u64)> {
     Some((name.to_owned(), len.parse().ok()?))
 }
 
-/// The first line of what is said about a stat cache.
+/// First line of a cache head file.
 const CACHE_FORMAT: &str = "safepoint stat cache 3";
 
-/// What is said about the blocks in a file.
+/// Returns the path of the head file of a block file.
 fn head_of(blocks: &Path) -> PathBuf {
     let mut name = blocks.as_os_str().to_owned();
     name.push(".head");
@@ -568,28 +567,28 @@ fn sum_of(text: &str) -> String {
     ObjectId::of(ObjectKind::Document, text.as_bytes()).to_string()
 }
 
-/// A stat cache whose blocks are written, and that counts once what it relies on is durable.
+/// Stat cache with written blocks. It is valid once its dependencies are durable.
 pub struct PendingCache {
     pub(crate) draft: CacheDraft,
     pub(crate) next: NextCache,
 }
 
-/// A stat cache that is being written.
+/// Stat cache in progress.
 pub(crate) struct CacheDraft {
     home: Arc<OwnedFd>,
     writer: Option<CacheWriter>,
     path: PathBuf,
-    /// Where it is until it is kept, if not behind the last one.
+    /// Temporary path, unless it appends to the last cache.
     fresh: Option<PathBuf>,
 }
 
 impl CacheDraft {
-    /// Where its blocks go.
+    /// Returns the writer for its blocks.
     pub(crate) fn writer(&self) -> Option<&CacheWriter> {
         self.writer.as_ref()
     }
 
-    /// Keeps it with what it relies on. It is not made durable: what a power cut leaves of it is noticed.
+    /// Keeps the cache with its dependencies. Does not sync: damage by a power cut is detected.
     pub(crate) fn keep(mut self, next: NextCache, vouchers: &Vouchers) -> io::Result<()> {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         let head = next.finish(writer)?;
@@ -610,13 +609,13 @@ impl CacheDraft {
 impl Drop for CacheDraft {
     fn drop(&mut self) {
         if let Some(fresh) = &self.fresh {
-            // It is only a cache; the next one is written over it.
+            // The next cache overwrites it.
             let _ = rustix::fs::unlinkat(&self.home, fresh, AtFlags::empty());
         }
     }
 }
 
-/// The same path with more letters at its end.
+/// Appends a suffix to a path.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -630,7 +629,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether a folder is a home, or may become one: nothing is in it but what a home begins with.
+/// Returns true if a folder is a home, or holds only entries of an empty home.
 fn is_or_becomes_a_home(dir: &OwnedFd) -> io::Result<bool> {
     for name in ["catalog.db", "store/format"] {
         if statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
@@ -646,7 +645,7 @@ fn is_or_becomes_a_home(dir: &OwnedFd) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Why nothing can be written in a home, if so: its mode, its owner, or a file system that is read-only.
+/// Returns the reason why a home is not writable, if any: mode, owner or a read-only file system.
 fn write_refused(dir: &OwnedFd) -> Option<Errno> {
     let may = |name: &str, right| match rustix::fs::accessat(dir, name, right, AtFlags::EACCESS) {
         Err(errno @ (Errno::ACCESS | Errno::ROFS | Errno::PERM)) => Some(errno),
@@ -746,7 +745,7 @@ mod tests {
         keep(draft, scan.cache.unwrap());
         let (read, cache) = home.read_cache(id, What::Files).unwrap();
         assert_eq!(read, vouchers);
-        // The next one goes on behind it, and one that is not kept leaves nothing.
+        // The next cache appends to it, and a dropped draft leaves nothing.
         drop(home.draft_cache(id, What::Files, None).unwrap());
         assert!(home.draft_cache(id, What::Files, Some(&cache)).unwrap().fresh.is_none());
         let names = fs::read_dir(folder.path().join("cache")).unwrap().count();

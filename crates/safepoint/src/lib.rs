@@ -1,7 +1,7 @@
 //! Checkpoints and rollback for the work of AI agents.
 //!
-//! A checkpoint is a named, immutable set of parts: files, plans, sessions, agents, git state. A rollback makes them equal to a checkpoint
-//! again: all of them or none, whatever happens meanwhile, and it is itself a record that can be undone.
+//! A checkpoint is a named, immutable set of parts: files, plans, sessions, agents, git state. A rollback
+//! restores all parts to a checkpoint, or none, even after a crash. It is a record that can be undone.
 //!
 //! ```
 //! use safepoint::{CheckpointManager, CreateOptions, RollbackOptions, Silent};
@@ -23,13 +23,14 @@
 //! # }
 //! ```
 //!
-//! Longer programs are in `examples/`: a rollback and its undo, a plan that is driven from outside, the memory of an agent. To keep state of
-//! your own in checkpoints, implement [`PartProvider`]; `crates/example-part` shows one.
+//! `examples/` has longer programs: a rollback and its undo, an externally driven plan, the memory of an
+//! agent. To keep your own state in checkpoints, implement [`PartProvider`]; see `crates/example-part`.
 //!
-//! A program that has a SQLite database of the workspace open must not capture that workspace in the same process: closing a file ends all POSIX locks that
-//! the process has on it, also those of SQLite ([howtocorrupt](https://sqlite.org/howtocorrupt.html), 2.2). Run the `safepoint` command instead.
+//! A process that has a SQLite database in the workspace open must not capture that workspace. Closing a file
+//! drops all POSIX locks of the process on it, including those of SQLite
+//! ([howtocorrupt](https://sqlite.org/howtocorrupt.html), 2.2). Run the `safepoint` command instead.
 //!
-//! This crate is the only place that orders effects across the rooms (store, catalog, workspace). It never prints and never
+//! Only this crate orders effects across the store, catalog and workspace crates. It never prints and never
 //! reads the environment.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests set up folders"))]

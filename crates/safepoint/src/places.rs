@@ -1,4 +1,4 @@
-//! Which folders a checkpoint is about, and what of each.
+//! Folders that a checkpoint covers, and the selected contents of each.
 
 use crate::agents::agent_path;
 use crate::checkpoint::create::Subject;
@@ -14,13 +14,13 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// A folder, and what of it.
+/// Folder and its selected contents.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     pub(crate) workspace: Workspace,
-    /// Only these names in it; everything where nothing is said.
+    /// Names to include, or everything if `None`.
     pub(crate) only: Option<Vec<OsString>>,
-    /// What is a place of its own, though it lies in this one.
+    /// Paths inside this folder that are separate places.
     pub(crate) leave: Vec<RelPath>,
 }
 
@@ -28,11 +28,11 @@ pub(crate) struct Place {
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     pub(crate) all: Vec<Place>,
-    /// Folders that are not there.
+    /// Folders that do not exist.
     pub(crate) missing: Vec<PathBuf>,
 }
 
-/// What of a folder is wanted, before it is known as a workspace.
+/// Selected contents of a folder, before it is known as a workspace.
 #[derive(Debug, Default)]
 struct Wanted {
     project: Option<Workspace>,
@@ -41,7 +41,7 @@ struct Wanted {
 }
 
 impl CheckpointManager {
-    /// The folders that belong to a subject.
+    /// Returns the folders of a subject.
     pub(crate) fn places(&self, subject: &Subject, agents: &[AgentRecord]) -> Result<Places, Error> {
         let mut wanted: BTreeMap<PathBuf, Wanted> = BTreeMap::new();
         if let Subject::Workspace(id) = subject {
@@ -63,7 +63,7 @@ impl CheckpointManager {
             own.names.get_or_insert_default().push(OsString::from(crate::ConfigFile::Home.name()));
         }
         for path in agents.iter().flat_map(|record| &record.agent.paths).map(agent_path) {
-            // What lies in a workspace that is taken as well comes with it.
+            // A path in an included workspace is covered by that workspace.
             let inside = |root: &PathBuf| path.starts_with(root);
             if wanted.iter().any(|(root, wanted)| wanted.project.is_some() && inside(root)) {
                 continue;
@@ -106,7 +106,7 @@ impl CheckpointManager {
         Ok(places)
     }
 
-    /// The workspaces that somebody works in: projects, and the sandboxes of plans that are not over.
+    /// Returns the workspaces in use: projects and the sandboxes of open plans.
     fn live_workspaces(&self) -> Result<Vec<Workspace>, Error> {
         let mut live = Vec::new();
         for workspace in self.workspaces()? {
@@ -127,7 +127,7 @@ impl CheckpointManager {
         Ok(live)
     }
 
-    /// What of the folders of a checkpoint is wanted, as its agents say.
+    /// Returns the place of one workspace of a checkpoint, as its agents declare it.
     pub(crate) fn place_for(
         &self,
         id: WorkspaceId,
@@ -167,7 +167,7 @@ impl CheckpointManager {
     }
 }
 
-/// The roots that lie in this one, as paths in it.
+/// Returns the other roots below this one, as relative paths.
 fn inner(root: &Path, roots: &[PathBuf]) -> Vec<RelPath> {
     let below = roots.iter().filter(|other| other.as_path() != root);
     below
@@ -177,7 +177,7 @@ fn inner(root: &Path, roots: &[PathBuf]) -> Vec<RelPath> {
 }
 
 impl Place {
-    /// The files of it, as a part.
+    /// Returns its files as a part.
     pub(crate) fn part<'m>(
         &'m self,
         manager: &'m CheckpointManager,
@@ -200,7 +200,7 @@ impl Place {
     }
 }
 
-/// A name as a pattern that means this name alone.
+/// Escapes a name as a pattern that matches only this name.
 fn escaped(name: &str) -> String {
     name.chars()
         .flat_map(|letter| {

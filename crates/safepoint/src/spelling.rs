@@ -1,18 +1,18 @@
-//! Words of somebody else's: the known one that was meant, and how to show them.
+//! Suggestions for misspelled words, and safe display of untrusted text.
 
-/// A word is shown, and compared, up to here.
+/// Number of characters of a word that are shown and compared.
 pub(crate) const SHOWN_CHARS_MAX: usize = 60;
 
-/// The known word that is most like this one, if one is.
+/// Returns the most similar known word, if any.
 pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let word: String = word.chars().take(SHOWN_CHARS_MAX).collect();
     let distance = |known: &str| strsim::damerau_levenshtein(&word, known);
-    // Half of the letters wrong is another word.
+    // With half of its letters wrong, it is another word.
     let alike = known.iter().copied().filter(|known| distance(known) * 2 <= known.chars().count());
     alike.min_by_key(|known| distance(known))
 }
 
-/// A text of somebody else's, fit for one line of a message.
+/// Escapes and shortens untrusted text to one line of a message.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).flat_map(char::escape_debug).collect();
     if text.chars().nth(SHOWN_CHARS_MAX).is_some() {
@@ -27,7 +27,7 @@ mod tests {
 
     #[test]
     fn the_nearest_word_is_one_that_is_like_it() {
-        // `risky` is as far away, and too short for that.
+        // `risky` is as distant, but too short.
         assert_eq!(nearest("retry", &["risky", "retries"]), Some("retries"));
         assert_eq!(nearest("zzz", &["title", "id"]), None);
         assert_eq!(nearest(&"title".repeat(100_000), &["title"]), None);

@@ -1,6 +1,6 @@
-//! A number of bytes as people write it: `10GiB`, `500 MB`.
+//! Parser for byte counts such as `10GiB` and `500 MB`.
 
-/// Every unit, and how many bytes it is.
+/// Units and their sizes in bytes.
 const UNITS: [(&str, u64); 9] = [
     ("B", 1),
     ("kB", 1_000),
@@ -13,7 +13,7 @@ const UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
 ];
 
-/// What a text means, or why it means nothing.
+/// Returns the number of bytes, or the reason why the text is invalid.
 pub(super) fn parse(text: &str) -> Result<u64, &'static str> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);

@@ -1,20 +1,20 @@
-//! What can be wrong with a file of settings. Each error names the file and, where there is one, the line.
+//! Configuration errors. Each error names the file and, if known, the line.
 
 use std::fmt;
 use std::io;
 use thiserror::Error;
 
-/// Which file.
+/// Configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigFile {
-    /// `config.toml` in Safepoint's home: the user's own.
+    /// `config.toml` in Safepoint's home, owned by the user.
     Home,
-    /// `.safepoint.toml` at the root of a workspace: whatever works there can write it.
+    /// `.safepoint.toml` at the root of a workspace, writable by any process there.
     Workspace,
 }
 
 impl ConfigFile {
-    /// The file's name.
+    /// Returns the file name.
     pub fn name(self) -> &'static str {
         match self {
             ConfigFile::Home => "config.toml",
@@ -29,99 +29,99 @@ impl fmt::Display for ConfigFile {
     }
 }
 
-/// Why a file of settings is not accepted.
+/// Reason to reject a configuration file.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Nobody knows this key.
+    /// The key is unknown.
     #[error("unknown key `{key}` in {file} line {line}: {}", advice(nearest.as_deref(), known))]
     UnknownKey {
-        /// Where.
+        /// File.
         file: ConfigFile,
-        /// Where in it, counted from one.
+        /// Line, counted from one.
         line: usize,
-        /// The key, made printable.
+        /// Key, made printable.
         key: String,
-        /// The known one that is most like it, if one is like it.
+        /// Most similar known key, if any.
         nearest: Option<String>,
-        /// The ones that are known there.
+        /// Known keys at this position.
         known: String,
     },
-    /// A key whose place is the user's own file.
+    /// The key is allowed only in the user's file.
     #[error(
         "`{key}` in {file} line {line} is refused: commands and limits are taken from config.toml in Safepoint's home alone, \
          because whatever works in the workspace can write this file"
     )]
     HomeOnly {
-        /// Where.
+        /// File.
         file: ConfigFile,
-        /// Where in it.
+        /// Line.
         line: usize,
-        /// The key.
+        /// Key.
         key: String,
     },
-    /// A value of another type.
+    /// The value has the wrong type.
     #[error("`{key}` in {file} line {line} is {found}: expected {expected}")]
     WrongType {
-        /// Where.
+        /// File.
         file: ConfigFile,
-        /// Where in it.
+        /// Line.
         line: usize,
-        /// The key.
+        /// Key.
         key: String,
-        /// What it is.
+        /// Type found.
         found: &'static str,
-        /// What it must be.
+        /// Type expected.
         expected: &'static str,
     },
-    /// A value that means nothing.
+    /// The value is invalid.
     #[error("`{key}` in {file} line {line}: {why}")]
     WrongValue {
-        /// Where.
+        /// File.
         file: ConfigFile,
-        /// Where in it.
+        /// Line.
         line: usize,
-        /// The key.
+        /// Key.
         key: String,
-        /// The rule that it breaks.
+        /// Rule that it breaks.
         why: String,
     },
-    /// It is not TOML.
+    /// The text is not TOML.
     #[error("{file} line {line} is not TOML: {why}")]
     Syntax {
-        /// Where.
+        /// File.
         file: ConfigFile,
-        /// Where in it.
+        /// Line.
         line: usize,
-        /// The rule that it breaks.
+        /// Rule that it breaks.
         why: String,
     },
-    /// Something else has the file's name.
+    /// The path is not a regular file.
     #[error("{file} is not a regular file; a link is not followed")]
     NotAFile {
-        /// Where.
+        /// File.
         file: ConfigFile,
     },
-    /// It is too long.
+    /// The file is too long.
     #[error("{file} is longer than {bytes_max} bytes")]
     TooLong {
-        /// Where.
+        /// File.
         file: ConfigFile,
-        /// How long it may be.
+        /// Maximum length.
         bytes_max: u64,
     },
-    /// It is not text.
+    /// The file is not UTF-8.
     #[error("{file} is not UTF-8")]
     NotUtf8 {
-        /// Where.
+        /// File.
         file: ConfigFile,
     },
-    /// The system does not give it.
+    /// The file cannot be read.
     #[error("cannot read {file}")]
     Read {
-        /// Where.
+        /// File.
         file: ConfigFile,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! From TOML to settings. Each key is looked at by hand, in the order of the lines, so that each complaint can name its line.
+//! Conversion of TOML to settings. Keys are checked in line order, so that each error can name its line.
 
 use super::error::{ConfigError, ConfigFile};
 use super::{HomeConfig, RetentionConfig, WorkspaceConfig, bytes};
@@ -12,12 +12,12 @@ use std::collections::BTreeSet;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A key that is known, and those below it where it is a table.
+/// Known key, and the keys below it if it is a table.
 pub(super) type Known = (&'static str, &'static [&'static str]);
 
 const RETENTION_KEYS: &[&str] = &["keep_last", "keep_within", "thin_daily_for"];
 const RETENTION: Known = ("retention", RETENTION_KEYS);
-/// Retention of what is not a checkpoint of a project.
+/// Retention tables of other scopes.
 const RETENTION_OF: [(Known, Scope); 3] = [
     (("retention_framework", RETENTION_KEYS), Scope::Framework),
     (("retention_agent", RETENTION_KEYS), Scope::Agent),
@@ -44,8 +44,8 @@ pub(super) const IN_HOME: &[Known] = &[
 /// Every key of `.safepoint.toml`.
 pub(super) const IN_WORKSPACE: &[Known] = &[("label", &[]), RETENTION, CAPTURE];
 
-/// Words by which somebody may try to name a command or a limit in a workspace. They are unknown anyway; the answer says why they
-/// always will be.
+/// Keys that would name a command or a limit in a workspace. They are unknown anyway; the error explains why
+/// they are refused.
 const HOME_ONLY: &[&str] = &[
     "sessions",
     "plans",
@@ -63,7 +63,7 @@ const HOME_ONLY: &[&str] = &[
     "hooks",
 ];
 
-/// A label longer than this is no name.
+/// Maximum length of a label.
 const LABEL_CHARS_MAX: usize = 200;
 
 /// Reads `config.toml`.
@@ -117,16 +117,16 @@ struct File<'t> {
     known: &'static [Known],
 }
 
-/// A key that is known, with its value.
+/// Known key with its value.
 struct Key<'f, 't> {
     file: &'f File<'t>,
-    /// With the table's name before it.
+    /// Key, prefixed with its table.
     path: String,
     value: Spanned<DeValue<'t>>,
 }
 
 impl<'t> File<'t> {
-    /// Every key with its value, tables opened, in the order of the lines.
+    /// Returns all keys with values, including those of tables, in line order.
     fn keys(&self) -> Result<Vec<Key<'_, 't>>, ConfigError> {
         let table = DeTable::parse(self.text).map_err(|error| ConfigError::Syntax {
             file: self.which,
@@ -158,7 +158,7 @@ impl<'t> File<'t> {
         Ok(keys)
     }
 
-    /// The line of a place in the text, counted from one.
+    /// Returns the line of an offset, counted from one.
     fn line(&self, offset: usize) -> usize {
         1 + self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
     }
@@ -182,7 +182,7 @@ impl<'t> File<'t> {
         ConfigError::UnknownKey { file, line, key, nearest, known: known.join(", ") }
     }
 
-    /// The full name of a key that is spelled right and stands in the wrong table.
+    /// Returns the full name of a correctly spelled key in the wrong table.
     fn elsewhere(&self, name: &str) -> Option<String> {
         self.known.iter().find_map(|(section, below)| match below {
             [] => (*section == name).then(|| name.to_owned()),
@@ -191,7 +191,7 @@ impl<'t> File<'t> {
     }
 }
 
-/// The entries of a table as the file has them.
+/// Returns the entries of a table in file order.
 fn in_order<K, V>(table: toml::map::Map<Spanned<K>, V>) -> Vec<(Spanned<K>, V)>
 where
     toml::map::Map<Spanned<K>, V>: IntoIterator<Item = (Spanned<K>, V)>,
@@ -201,7 +201,7 @@ where
     entries
 }
 
-/// What a value is, in words.
+/// Returns the name of a value's type.
 fn type_of(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",

@@ -79,7 +79,7 @@ fn an_unknown_key_is_refused_with_its_line_and_the_nearest_known_one() {
             "unknown key `retention.keep_lats` in .safepoint.toml line 2: did you mean `keep_last`?",
         ),
         ("lable = 'x'", "unknown key `lable` in .safepoint.toml line 1: did you mean `label`?"),
-        // In the wrong place.
+        // In the wrong table.
         (
             "excludes = ['x']",
             "unknown key `excludes` in .safepoint.toml line 1: did you mean `capture.excludes`?",
@@ -88,13 +88,13 @@ fn an_unknown_key_is_refused_with_its_line_and_the_nearest_known_one() {
             "[retention]\nlabel = 'x'",
             "unknown key `retention.label` in .safepoint.toml line 2: did you mean `label`?",
         ),
-        // Like nothing.
+        // Similar to no known key.
         ("zzz = 1", "unknown key `zzz` in .safepoint.toml line 1: known there are label, retention, capture"),
         (
             "[capture]\n\"\\u001b[31m\\n\" = 1",
             "unknown key `capture.\\u{1b}[31m\\n` in .safepoint.toml line 2: known there are excludes, git",
         ),
-        // The first line that is wrong is the one that is named.
+        // The first wrong line is reported.
         (
             "z = 1\na = 1\n",
             "unknown key `z` in .safepoint.toml line 1: known there are label, retention, capture",
@@ -194,7 +194,7 @@ fn a_workspace_may_keep_more_and_never_less() {
             "retention.thin_daily_for = 1d in .safepoint.toml would keep less than your own configuration: 30d holds",
         ]
     );
-    // The user alone may keep less than the default, and a workspace may then ask for more again.
+    // Only the user may go below the default; a workspace may then ask for more.
     let less = home("[retention]\nkeep_last = 0\nkeep_within = '1h'\nthin_daily_for = '1d'").unwrap();
     let config = Config { home: less, ..config };
     let effective = config.effective();
@@ -248,7 +248,7 @@ fn a_broken_workspace_file_is_refused_or_passed_over_and_said() {
         let error = load(home(), file, &[], Broken::Refused).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
     }
-    // The user's own file is theirs to mend.
+    // An error in the user's file is fatal.
     assert!(load(bytes("x"), Ok(SmallFile::Missing), &[], Broken::PassedOver).is_err());
 }
 
