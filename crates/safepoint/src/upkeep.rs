@@ -1,4 +1,4 @@
-//! UPKEEP: what is pinned, deleted, pruned and collected, and that the store stays within its cap.
+//! UPKEEP: pins, deletes, prunes and collects checkpoints, and keeps the store within its cap.
 
 pub(crate) mod mark;
 pub(crate) mod purge;
@@ -27,33 +27,33 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 const GIB: u64 = 1 << 30;
-/// The store is never larger than this unless somebody says so.
+/// Default cap of the store.
 const CAP_BYTES_DEFAULT: u64 = 10 * GIB;
-/// Nor than this part of the disk.
+/// Default cap as a fraction of the disk: a tenth.
 const CAP_PART_OF_DISK: u64 = 10;
 const PACK_BYTES_MIN: u64 = 512 * 1024;
-/// So many checkpoints deleted are worth a collection.
+/// Number of deleted checkpoints that triggers a collection.
 const DELETED_WORTH_COLLECTING: u64 = 32;
-/// A pack is emptied when so much of it is dead: less is not worth the copying.
+/// Percentage of dead bytes at which a pack is rewritten: less is not worth the copying.
 const DEAD_PERCENT_USUAL: u64 = 30;
-/// How long a collection waits for captures and readers that began before it.
+/// Time that a collection waits for earlier captures and readers.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How thoroughly to collect.
+/// Thoroughness of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Thoroughness {
-    /// What is worth the work.
+    /// Rewrites packs that are worth the work.
     #[default]
     Usual,
-    /// Everything that nobody needs, whatever it costs.
+    /// Removes everything unreferenced, at any cost.
     Everything,
 }
 
-/// A checkpoint, and what retention says of it.
+/// Checkpoint with its retention verdict.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Judged {
-    /// Which.
+    /// Checkpoint.
     pub checkpoint: Checkpoint,
     /// Whether it stays, and why.
     pub verdict: RetentionVerdict,
@@ -61,12 +61,12 @@ pub struct Judged {
     pub policy_of: Option<Scope>,
 }
 
-/// How much the home may take on the disk.
+/// Maximum disk usage of the home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cap {
-    /// It is never larger than this.
+    /// Maximum size.
     pub cap_bytes: u64,
-    /// Of that, what checkpoints may not use, so that recovery and collecting always can go on.
+    /// Part reserved for recovery and collection; checkpoints may not use it.
     pub headroom_bytes: u64,
 }
 
@@ -85,7 +85,7 @@ impl CheckpointManager {
     /// Pins a checkpoint, so that it is never pruned, or unpins it.
     ///
     /// # Errors
-    /// When there is none, or the catalog fails.
+    /// Fails if the checkpoint does not exist, or the catalog fails.
     pub fn pin(&self, id: CheckpointId, pinned: Pinned) -> Result<Checkpoint, Error> {
         let at = self.environment.now();
         let checkpoint = self.catalog.write(|transaction| {
@@ -96,16 +96,17 @@ impl CheckpointManager {
         Ok(checkpoint)
     }
 
-    /// Deletes checkpoints: all of them or none. The space that only they took is freed by the next collection. Their tags go with
-    /// them; [`CheckpointManager::delete_with`] tells where that did not work, and can leave them.
+    /// Deletes all given checkpoints or none, with their tags. The next collection frees their space.
+    /// [`CheckpointManager::delete_with`] can keep the tags, and reports tags that it could not remove.
     ///
     /// # Errors
-    /// When one does not exist or unfinished work needs it, or the catalog fails. Nothing is deleted then.
+    /// Fails if a checkpoint does not exist or is needed by unfinished work, or the catalog fails. Nothing is
+    /// deleted then.
     pub fn delete(&self, ids: &[CheckpointId]) -> Result<(), Error> {
         self.delete_with(ids, Tags::Removed).map(drop)
     }
 
-    /// Takes checkpoints off the record.
+    /// Removes checkpoints from the catalog.
     pub(crate) fn forget(&self, ids: &[CheckpointId]) -> Result<(), Error> {
         let at = self.environment.now();
         self.catalog.write::<(), Error>(|transaction| {
@@ -115,10 +116,10 @@ impl CheckpointManager {
         Ok(())
     }
 
-    /// Judges every checkpoint of a workspace by a policy, and deletes those that may go unless it is only to be shown.
+    /// Applies retention policies to a workspace's checkpoints. Deletes those not kept, unless in a dry run.
     ///
     /// # Errors
-    /// When the catalog fails.
+    /// Fails if the catalog fails.
     pub fn prune(
         &self,
         workspace: &Workspace,
@@ -128,11 +129,11 @@ impl CheckpointManager {
         self.prune_judged(Some(workspace), policies, dry_run)
     }
 
-    /// The same for every checkpoint of several folders: those of agents and of everything. They belong to no workspace, so that the
-    /// policies of the home hold for them.
+    /// Applies retention to multi-folder checkpoints: those of agents and of everything. They belong to no
+    /// workspace, so the home's policies apply.
     ///
     /// # Errors
-    /// When the catalog fails.
+    /// Fails if the catalog fails.
     pub fn prune_together(&self, policies: &Policies, dry_run: DryRun) -> Result<Vec<Judged>, Error> {
         self.prune_judged(None, policies, dry_run)
     }
@@ -166,8 +167,8 @@ impl CheckpointManager {
         Ok(judged)
     }
 
-    /// Deletes what may go, of a workspace or of what is taken together, and tells which. Comes after each checkpoint, so it must cost
-    /// nothing where nothing is old enough.
+    /// Deletes the checkpoints that retention does not keep and returns their ids. Runs after each
+    /// checkpoint, so it must be cheap if none is old enough.
     fn prune_unseen(
         &self,
         workspace: Option<&Workspace>,
@@ -186,7 +187,8 @@ impl CheckpointManager {
         Ok(dropped)
     }
 
-    /// What the policies say of each checkpoint, newest first. What has a policy of its own is judged by itself, and so is each plan.
+    /// Returns the verdict for each checkpoint, newest first. Each scope with its own policy is judged
+    /// separately, and so is each plan.
     fn verdicts(&self, workspace: Option<&Workspace>, policies: &Policies) -> Result<Vec<Said>, Error> {
         let now = self.environment.now();
         let needed = match workspace {
@@ -218,21 +220,21 @@ impl CheckpointManager {
         Ok(judged.collect())
     }
 
-    /// The policies that hold: everywhere, or in this workspace.
+    /// Returns the policies for a workspace, or the general policies.
     ///
     /// # Errors
-    /// When the configuration cannot be read.
+    /// Fails if the configuration cannot be read.
     pub fn policies(&self, workspace: Option<&Workspace>) -> Result<Policies, Error> {
         if let Some(policy) = self.settings.retention {
             return Ok(policy.into());
         }
-        // A workspace whose folder is gone has checkpoints all the same.
+        // A workspace whose folder is gone still has checkpoints.
         let root = workspace.and_then(|workspace| Root::open(workspace.root_path()).ok());
         let config = self.config_at(root.as_ref(), Broken::PassedOver)?;
         Ok(Policies { general: config.retention, of: config.retention_of })
     }
 
-    /// Deletes one that may go. That it is gone already, or that work began which needs it, is no failure.
+    /// Deletes a pruned checkpoint. Succeeds if it is already gone or newly needed.
     fn drop_pruned(&self, id: CheckpointId) -> Result<(), Error> {
         let at = self.environment.now();
         let dropped = self.catalog.write(|transaction| match transaction.checkpoint(id)? {
@@ -254,7 +256,7 @@ impl CheckpointManager {
         }
     }
 
-    /// What unfinished work and the next undo or redo need.
+    /// Returns the checkpoints that unfinished work and the next undo or redo need.
     fn needed(&self, workspace: &Workspace) -> Result<HashMap<CheckpointId, Needed>, Error> {
         let mut needed = HashMap::new();
         let history = self.catalog.rollbacks(workspace.id)?;
@@ -276,7 +278,7 @@ impl CheckpointManager {
         Ok(needed)
     }
 
-    /// The plans that are not over and work here: in the workspace, or in it as their sandbox.
+    /// Returns the open plans that use this workspace, directly or as their sandbox.
     fn plans_at_work(&self, workspace: &Workspace) -> Result<Vec<String>, Error> {
         let own = self.catalog.plans(Some(workspace.id))?;
         let own = own.into_iter().filter(|plan| !plan.state.is_over()).map(|plan| plan.id);
@@ -286,15 +288,16 @@ impl CheckpointManager {
         Ok(own.chain(here).collect())
     }
 
-    /// Frees the space of what no checkpoint needs any more.
+    /// Frees the space of unreferenced objects.
     ///
     /// # Errors
-    /// [`Error::CannotCollect`] when a checkpoint is damaged, so that what it needs is not known; or when store or catalog fail.
+    /// [`Error::CannotCollect`] if a damaged checkpoint hides its references; also fails if store or catalog
+    /// fail.
     pub fn collect(&self, how: Thoroughness, progress: &dyn Progress) -> Result<Collected, Error> {
         self.must_know_catalog()?;
         progress.begin(Activity::Collecting, None);
         self.write_records(Tombstones::Left)?;
-        // What is moved goes into packs of the size that suits the cap. Where that is not known, it is freed all the same.
+        // New packs get the size that suits the cap. If the cap is unknown, the collection still runs.
         let _ = self.renew_limits();
         let collecting = Collecting {
             dead_percent: if how == Thoroughness::Everything { 0 } else { DEAD_PERCENT_USUAL },
@@ -303,7 +306,7 @@ impl CheckpointManager {
         };
         let mut marker = Marker::new(self, progress);
         let collected = self.store.collect(&collecting, &mut |live| {
-            // By a catalog that lost its name meanwhile nothing may be judged.
+            // A catalog that was replaced concurrently must not decide what is dead.
             self.must_know_catalog()?;
             marker.mark(live)
         });
@@ -321,7 +324,7 @@ impl CheckpointManager {
                 transaction.note_collected(collected.freed_bytes, at)?;
                 Ok(transaction.forget_stale(&gone)?)
             })?;
-            // What voided records that are gone is dead only now.
+            // Tombstones of deleted records are dead only now.
             if dead_tombstones && how == Thoroughness::Everything {
                 let more = self.store.collect(&collecting, &mut |live| {
                     self.must_know_catalog()?;
@@ -335,8 +338,8 @@ impl CheckpointManager {
         Ok(collected)
     }
 
-    /// What comes after a checkpoint: what retention lets go goes, and now and then its space is freed. That this fails is told and
-    /// never makes the checkpoint fail.
+    /// Prunes after a checkpoint, and sometimes collects. A failure is reported and never fails the
+    /// checkpoint.
     pub(crate) fn tend(&self, workspace: Option<WorkspaceId>, progress: &dyn Progress) -> Tended {
         let mut tended = Tended::default();
         match self.prune_old(workspace) {
@@ -350,12 +353,12 @@ impl CheckpointManager {
         tended
     }
 
-    /// Prunes what is old, of a workspace or of what is taken together.
+    /// Prunes old checkpoints of a workspace, or of several folders.
     fn prune_old(&self, workspace: Option<WorkspaceId>) -> Result<Vec<CheckpointId>, Error> {
         let workspace = workspace.map(|id| self.workspace(id)).transpose()?;
         let policies = self.policies(workspace.as_ref())?;
         let mut pruned = self.prune_unseen(workspace.as_ref(), &policies)?;
-        // Nobody takes checkpoints in a sandbox that is gone.
+        // A removed sandbox gets no new checkpoints, so it is pruned here.
         let sandboxes = workspace.map(|workspace| self.catalog.sandboxes(workspace.id)).transpose()?;
         for (_, sandbox) in sandboxes.into_iter().flatten() {
             pruned.extend(self.prune_unseen(Some(&self.workspace(sandbox.workspace_id)?), &policies)?);
@@ -363,10 +366,10 @@ impl CheckpointManager {
         Ok(pruned)
     }
 
-    /// The cap that holds for this home.
+    /// Returns the cap of this home.
     ///
     /// # Errors
-    /// When the configuration is broken, or the disk cannot be asked for its size.
+    /// Fails if the configuration is invalid, or the disk size is unavailable.
     pub fn cap(&self) -> Result<Cap, Error> {
         let given = match self.settings.cap_bytes {
             Some(cap) => Some(cap),
@@ -379,7 +382,7 @@ impl CheckpointManager {
         Ok(Cap::new(cap_bytes))
     }
 
-    /// Tells the store how large it may become, which depends on how large everything else in the home is.
+    /// Updates the size limit of the store, which depends on the rest of the home.
     pub(crate) fn renew_limits(&self) -> Result<(), Error> {
         let cap = self.cap()?;
         let pack_total = self.store.pack_bytes()?;
@@ -389,8 +392,8 @@ impl CheckpointManager {
         Ok(())
     }
 
-    /// Does something that may run into the cap; if it does, makes what room it can, and does it once more. Gives, too, what was
-    /// pruned for it. What only shows something makes no room.
+    /// Runs `act`. If it hits the cap, makes room and runs it once more. Also returns the checkpoints pruned
+    /// for it. A dry run makes no room.
     pub(crate) fn within_cap<T>(
         &self,
         first: Option<WorkspaceId>,
@@ -408,10 +411,10 @@ impl CheckpointManager {
         }
     }
 
-    /// Makes room for what ran into the cap, first where it was to be. Gives what was pruned.
+    /// Makes room after `error`, starting with the workspace `first`. Returns the pruned checkpoints.
     ///
     /// # Errors
-    /// That there is no room to be had, or that nothing is to be pruned for what only shows something.
+    /// Fails if no room can be made, or in a dry run.
     pub(crate) fn make_room_for(
         &self,
         error: Error,
@@ -431,7 +434,7 @@ impl CheckpointManager {
         Ok(pruned)
     }
 
-    /// Prunes what may go, everywhere, and frees its space. Whatever of it fails, less room is made.
+    /// Prunes all workspaces and collects. Ignores failures: they only make less room.
     fn make_room(&self, first: Option<WorkspaceId>, progress: &dyn Progress) -> Vec<CheckpointId> {
         let mut pruned = Vec::new();
         let mut workspaces = self.catalog.workspaces().unwrap_or_default();
@@ -448,7 +451,7 @@ impl CheckpointManager {
         pruned
     }
 
-    /// Says how much was needed, and by how much that is too much.
+    /// Converts a cap error into one with the bytes needed and the excess.
     pub(crate) fn capped(&self, error: Error) -> Error {
         let (Some((needed_bytes, used_bytes, allowed_bytes)), Ok(cap)) = (cap_hit(&error), self.cap()) else {
             return error;
@@ -461,12 +464,12 @@ impl CheckpointManager {
 /// A checkpoint, what is said of it, and the scope whose own policy says so.
 type Said = (CheckpointId, RetentionVerdict, Option<Scope>);
 
-/// Which checkpoints stay.
+/// Retention policies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policies {
-    /// What holds for all that has no policy of its own.
+    /// Policy for scopes without their own.
     pub general: Policy,
-    /// What holds for some: of plans, for each by itself.
+    /// Policies by scope; that of plans applies to each plan separately.
     pub of: BTreeMap<Scope, Policy>,
 }
 
@@ -482,14 +485,14 @@ impl From<Policy> for Policies {
     }
 }
 
-/// What was done after a checkpoint.
+/// Result of the upkeep after a checkpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Tended {
     pub(crate) pruned: Vec<CheckpointId>,
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// Whether an error is, at its bottom, that the store may not become larger: what was needed, what is used, what is allowed.
+/// Returns the bytes needed, used and allowed if the error's root cause is the cap.
 pub(crate) fn cap_hit(error: &Error) -> Option<(u64, u64, u64)> {
     let mut next: Option<&(dyn std::error::Error + 'static)> = match error {
         Error::Store(error) => Some(error),

@@ -1,4 +1,4 @@
-//! MARK: every object that a checkpoint or another record needs.
+//! MARK: collects every object that a checkpoint or another record needs.
 
 use crate::parts::git;
 use crate::{CheckpointManager, Error};
@@ -14,7 +14,7 @@ use safepoint_planted::planted;
 use safepoint_workspace::WorkspaceError;
 use std::collections::HashSet;
 
-/// Visits what checkpoints need, each checkpoint once.
+/// Visitor of needed objects; visits each checkpoint once.
 pub(crate) struct Marker<'m> {
     manager: &'m CheckpointManager,
     progress: &'m dyn Progress,
@@ -26,7 +26,7 @@ impl<'m> Marker<'m> {
         Self { manager, progress, done: HashSet::new() }
     }
 
-    /// Adds everything that is needed and was not on record the last time.
+    /// Adds the objects of records, and of checkpoints new since the last call.
     pub(crate) fn mark(&mut self, live: &mut HashSet<ObjectId>) -> Result<(), Error> {
         let all = Filter { role: RoleFilter::Any, ..Filter::default() };
         for checkpoint in self.manager.catalog.checkpoints(&all)? {
@@ -49,10 +49,10 @@ impl<'m> Marker<'m> {
     }
 }
 
-/// Shows every object that a checkpoint needs. What is below an object for which `visit` says no is not looked at.
+/// Visits every object that a checkpoint needs. Skips the children of an object if `visit` returns false.
 ///
 /// # Errors
-/// When something that leads to others is missing or damaged, or somebody interrupts.
+/// Fails if an object with children is missing or damaged, or on interrupt.
 pub(crate) fn each_object(
     manager: &CheckpointManager,
     checkpoint: &Checkpoint,
@@ -88,7 +88,7 @@ pub(crate) fn each_object(
             trees.extend(files.tree());
         }
     }
-    // The state of an imported plan that is none here is kept without being a part.
+    // The state of an imported plan that does not exist here is kept outside the parts.
     if let Some(state) = checkpoint.state_snapshot {
         plan::document::objects(store, state, visit)?;
     }

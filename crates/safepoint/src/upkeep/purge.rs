@@ -1,4 +1,4 @@
-//! PURGE: takes paths out of every checkpoint of a workspace, for good.
+//! PURGE: removes paths permanently from every checkpoint of a workspace.
 
 use crate::checkpoint::create::files_part;
 use crate::checkpoint::records::tombstone;
@@ -16,17 +16,17 @@ use safepoint_model::{CheckpointId, ObjectId, ObjectKind, ObjectSink, Progress, 
 use safepoint_store::{Collected, Writer};
 use std::collections::HashMap;
 
-/// What a purge did.
+/// Result of a purge.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct PurgeReport {
-    /// The checkpoints that held one of the paths, and hold none of them now.
+    /// Checkpoints from which a path was removed.
     pub checkpoints: Vec<CheckpointId>,
-    /// What collecting freed afterwards.
+    /// Result of the collection afterwards.
     pub collected: Collected,
 }
 
-/// A files document without the paths, and what it lost: entries and bytes.
+/// Files document without the paths, and the entries and bytes removed.
 struct Rewritten {
     document: ObjectId,
     count: u64,
@@ -34,14 +34,16 @@ struct Rewritten {
 }
 
 impl CheckpointManager {
-    /// Takes these paths, with everything below them, out of every checkpoint of a workspace, and frees their bytes. The workspace
-    /// itself is not touched; what is still there will be in the next checkpoint unless it is excluded.
+    /// Removes these paths, and everything below them, from every checkpoint of a workspace and frees their
+    /// bytes. The workspace itself is unchanged; paths that still exist are in the next checkpoint unless
+    /// excluded.
     ///
-    /// The same bytes under another path stay, as do the names of the paths in the records of rollbacks.
+    /// The same bytes under another path stay, as do the path names in rollback records.
     ///
     /// # Errors
-    /// [`Error::NoPurge`] when no checkpoint holds any of the paths; [`Error::PurgeRoot`] when one of them is the workspace itself; when store or catalog fail. Unless it fails in collecting,
-    /// nothing has changed then.
+    /// [`Error::NoPurge`] if no checkpoint holds any of the paths; [`Error::PurgeRoot`] if a path is the
+    /// workspace root. Also fails if store or catalog fail. Nothing has changed then, unless the collection
+    /// failed.
     pub fn purge(
         &self,
         workspace: &Workspace,
@@ -90,7 +92,7 @@ impl CheckpointManager {
         if changed.is_empty() {
             return Err(Error::NoPurge { paths: paths.to_vec() });
         }
-        // The tombstone of what they held is durable before the catalog says that it is gone.
+        // The tombstone must be durable before the catalog records the removal.
         let voids: Vec<Void> =
             changed.iter().map(|(before, _)| (before.id, Some(before.integrity))).collect();
         let tombstone = tombstone(&self.catalog.head()?, &voids)?;
@@ -108,7 +110,7 @@ impl CheckpointManager {
     }
 }
 
-/// A files document without the paths; nothing where it has none of them.
+/// Rewrites a files document without the paths; `None` if it contains none of them.
 fn rewrite(writer: &Writer<'_>, id: ObjectId, paths: &[RelPath]) -> Result<Option<Rewritten>, Error> {
     let files = FilesDocument::load(writer, id)?;
     let mut root = files.root_entry();
@@ -119,7 +121,7 @@ fn rewrite(writer: &Writer<'_>, id: ObjectId, paths: &[RelPath]) -> Result<Optio
         if let Some((tree, taken)) = without(writer, tree, path)? {
             weigh(writer, path, &taken, &mut count, &mut bytes)?;
             root.node = Node::Directory(tree);
-            // So that a rollback to it does not take away what stands there now.
+            // A rollback to it must not remove the current file at this path.
             coverage.skipped.push(Skipped { path: path.clone(), why: Why::Purged });
         }
     }

@@ -1,7 +1,7 @@
-//! REBUILD: brings back into the catalog what records in the packs say and the catalog does not.
+//! REBUILD: restores catalog rows from the records in the packs.
 //!
-//! In: every record and tombstone of the store. Out: rows, in one transaction. Nothing that is on record is taken away; records of
-//! deleted checkpoints, and those from before a purge, do not count.
+//! Input: every record and tombstone of the store. Output: rows, in one transaction. Existing rows stay;
+//! records of deleted checkpoints, and those from before a purge, do not count.
 
 use crate::checkpoint::records::CatalogStanding;
 use crate::home::Home;
@@ -20,35 +20,35 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// What became of the catalog in a repair.
+/// Effect of a repair on the catalog.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Rebuilt {
-    /// How the catalog was found.
+    /// State of the catalog before the repair.
     pub found: CatalogStanding,
-    /// Checkpoints that are on record again.
+    /// Restored checkpoints.
     pub restored: Vec<CheckpointId>,
-    /// Checkpoints that have a record, and of which directories or documents are missing: they are not on record.
+    /// Checkpoints not restored because directories or documents are missing.
     pub incomplete: Vec<CheckpointId>,
     /// Records that only a newer program can read.
     pub unknown_records: u64,
-    /// Facts that the records do not hold, in words.
+    /// Facts that the records do not hold, as messages.
     pub unknown: Vec<String>,
-    /// The damaged catalog, where it was replaced.
+    /// Path of the damaged catalog, if it was replaced.
     pub kept_aside: Option<PathBuf>,
 }
 
-/// What no record holds.
+/// Facts that no record holds.
 const UNKNOWN: [&str; 3] = [
     "rollbacks from before the repair cannot be undone; roll back to their safety checkpoints instead",
     "runs of plans that were not finished, and changes of plans, sessions and agents after their last checkpoint, are not known",
     "a checkpoint that was deleted just before is back where its tombstone was lost; delete it again",
 ];
 
-/// The records of a store, those that count.
+/// Records and tombstones of a store.
 #[derive(Default)]
 struct Found {
-    /// By checkpoint, with the object where it lies in a pack.
+    /// Records by checkpoint, with the object if it is in a pack.
     records: HashMap<CheckpointId, (Record, Option<ObjectId>)>,
     deleted: HashSet<CheckpointId>,
     purged: HashSet<(CheckpointId, ObjectId)>,
@@ -77,14 +77,14 @@ impl Found {
     }
 }
 
-/// Everything that the transaction of a rebuild writes.
+/// Rows that a rebuild writes in its transaction.
 #[derive(Default)]
 struct Work {
-    /// Records in the order of commits.
+    /// Records in commit order.
     records: Vec<(Record, Option<ObjectId>)>,
-    /// Checkpoints from the first of these on, those on record too, in the order of commits.
+    /// All checkpoints from the first restored one on, in commit order.
     order: Vec<CheckpointId>,
-    /// Which workspace each recorded one is in the catalog.
+    /// Catalog workspace of each recorded workspace.
     homes: HashMap<WorkspaceId, WorkspaceId>,
     workspaces: BTreeMap<WorkspaceId, RecordedWorkspace>,
     plans: BTreeMap<String, (Plan, WorkspaceId, u64)>,
@@ -95,11 +95,12 @@ struct Work {
 }
 
 impl CheckpointManager {
-    /// Opens a home to repair it. A catalog that is too damaged to be opened, or whose pages are damaged, is kept aside, and a new one
-    /// with what the records say takes its place.
+    /// Opens a home for repair. A catalog that cannot be opened, or has damaged pages, is kept aside and
+    /// replaced by one built from the records.
     ///
     /// # Errors
-    /// As [`CheckpointManager::open_with`], damage of the catalog apart; and when the new catalog cannot be made.
+    /// As [`CheckpointManager::open_with`], except damage of the catalog; also fails if the new catalog
+    /// cannot be created.
     pub fn open_for_repair(
         home: &Path,
         settings: Settings,
@@ -112,7 +113,7 @@ impl CheckpointManager {
             let manager = Self::assemble(place, store, settings, environment)?;
             return Ok((manager, Rebuilt::default()));
         }
-        // Nobody collects by a catalog that is being replaced, and nobody commits to it.
+        // No process may collect by, or commit to, a catalog that is being replaced.
         let collector = store.hold_collector()?;
         let held = hold_file(&place.catalog());
         let draft = place.draft_catalog().map_err(|source| Error::Home { path: home.to_owned(), source })?;
@@ -145,8 +146,8 @@ impl CheckpointManager {
         Ok((manager, rebuilt))
     }
 
-    /// Opens a home whose catalog is damaged for an emergency: the checkpoint goes into a catalog that is deleted afterwards. Its record
-    /// is in the store, and `repair` brings it in.
+    /// Opens a home with a damaged catalog for an emergency checkpoint. The checkpoint goes into a temporary
+    /// catalog; its record is in the store, from which `repair` restores it.
     ///
     /// # Errors
     /// As [`CheckpointManager::open_with`].
@@ -164,7 +165,7 @@ impl CheckpointManager {
         let last = store.mark()?;
         let generation = last.as_ref().map_or(1, |mark| mark.generation) + 1;
         catalog.write::<(), Error>(|transaction| Ok(transaction.set_generation(generation)?))?;
-        // Whatever catalog is opened here next lacks this checkpoint until it is repaired.
+        // The next catalog lacks this checkpoint until a repair.
         let id = last.map_or_else(|| "unknown".to_owned(), |mark| mark.id);
         store.set_mark(&Mark { id, generation, seq: 0, hash: [0; 32] })?;
         let standing = Mutex::new(CatalogStanding::New);
@@ -172,7 +173,7 @@ impl CheckpointManager {
         Ok(Self { home: place, store, catalog, environment, settings, standing, recovered, _scratch })
     }
 
-    /// Brings back what the records say and the catalog does not, in one transaction.
+    /// Restores missing rows from the records, in one transaction.
     pub(crate) fn rebuild(&self, progress: &dyn Progress) -> Result<Rebuilt, Error> {
         let _using = self.store.using()?;
         let mut rebuilt = Rebuilt { found: self.catalog_standing(), ..Rebuilt::default() };
@@ -183,7 +184,7 @@ impl CheckpointManager {
             let _merged = self.hold_merged(&work)?;
             self.home.forget_last_without_access();
             self.catalog.write(|transaction| self.carry_rebuild(transaction, &work))?;
-            // A capture beside this may have noted it again.
+            // A concurrent capture may have recorded it again.
             self.home.forget_last_without_access();
             rebuilt.restored = work.records.iter().map(|(record, _)| record.checkpoint.id).collect();
             rebuilt.unknown = UNKNOWN.iter().map(|text| (*text).to_owned()).collect();
@@ -191,7 +192,7 @@ impl CheckpointManager {
         Ok(rebuilt)
     }
 
-    /// Holds the folders whose workspace becomes another one, so that nothing is captured for the first one meanwhile.
+    /// Locks the folders whose workspace is merged into another, so that no capture uses the old one.
     fn hold_merged(&self, work: &Work) -> Result<Vec<(Root, Lock)>, Error> {
         let mut held = Vec::new();
         for recorded in work.workspaces.values().filter(|it| work.homes.get(&it.id) == Some(&it.id)) {
@@ -241,7 +242,7 @@ impl CheckpointManager {
             .collect();
         all.sort_by_key(|(record, _)| (record.catalog.committed(), record.checkpoint.id));
         let mut work = Work::default();
-        // The first workspace that a folder was is the one that older checkpoints of several folders name.
+        // Older multi-folder checkpoints name the first workspace of a folder.
         let mut by_root: HashMap<RelPath, WorkspaceId> = HashMap::new();
         for workspace in all.iter().flat_map(|(record, _)| &record.workspaces) {
             let home = *by_root.entry(workspace.root.clone()).or_insert(workspace.id);
@@ -272,7 +273,7 @@ impl CheckpointManager {
         Ok(work)
     }
 
-    /// Reads what a checkpoint holds of plans, sessions and agents, and sees that nothing is missing that leads to others.
+    /// Loads plans, sessions and agents of a checkpoint, and checks that no directory or document is missing.
     fn load_parts(
         &self,
         record: &Record,
@@ -369,7 +370,7 @@ impl CheckpointManager {
         Ok(transaction.append_event(at, "catalog.rebuilt", "catalog", &payload)?)
     }
 
-    /// Registers a workspace as it was. One that took its folder meanwhile is merged into it.
+    /// Registers a workspace again. Merges it into the workspace that now has its folder, if any.
     fn restore_workspace(
         &self,
         transaction: &Transaction<'_>,
@@ -402,7 +403,7 @@ impl CheckpointManager {
     }
 }
 
-/// Whether the catalog cannot be opened because of damage, or its pages are damaged.
+/// Returns true if the catalog or its pages are damaged.
 fn is_damaged(path: &Path) -> Result<bool, Error> {
     match Catalog::open(path).and_then(|catalog| catalog.has_damaged_pages()) {
         Ok(damaged) => Ok(damaged),

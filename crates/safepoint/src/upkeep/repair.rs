@@ -1,4 +1,4 @@
-//! REPAIR: brings back what the packs, another copy or the workspaces still have, and says what is lost.
+//! REPAIR: recovers data from the packs, another copy or the workspaces, and reports losses.
 
 use crate::checkpoint::records::CatalogStanding;
 use crate::config::Broken;
@@ -12,42 +12,43 @@ use safepoint_store::{Depth, Health};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// What a repair did.
+/// Result of a repair.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Repair {
-    /// Objects that could not be read when it began.
+    /// Objects that were unreadable at the start.
     pub damaged_objects: u64,
-    /// Packs that were put aside, with what was damaged in them.
+    /// Packs moved to quarantine, with the damaged objects in them.
     pub quarantined: Vec<String>,
-    /// Where they are now.
+    /// Quarantine folder.
     pub quarantine: PathBuf,
-    /// Objects that were stored anew from workspaces.
+    /// Objects stored again from workspaces.
     pub stored_anew: u64,
-    /// Workspaces that could not be read for it, and why.
+    /// Workspaces that could not be read, with the reason.
     pub skipped: Vec<String>,
-    /// What is still missing or damaged: which path of which checkpoint.
+    /// Data still missing or damaged, by checkpoint and path.
     pub lost: Vec<DamagedPart>,
-    /// What is wrong with the catalog.
+    /// Catalog errors.
     pub errors: Vec<String>,
-    /// The checkpoints that can be restored whole.
+    /// Checkpoints that can be restored completely.
     pub restorable: Vec<CheckpointId>,
-    /// What became of the catalog.
+    /// Effect on the catalog.
     pub catalog: Rebuilt,
 }
 
 impl Repair {
-    /// Whether everything can be restored again.
+    /// Returns true if everything can be restored.
     pub fn is_whole(&self) -> bool {
         self.lost.is_empty() && self.errors.is_empty()
     }
 }
 
 impl CheckpointManager {
-    /// Rebuilds the index, takes what is damaged or missing from workspaces where it is still there, and puts damaged packs aside.
+    /// Rebuilds the index, stores missing and damaged objects again from workspaces, and quarantines damaged
+    /// packs.
     ///
     /// # Errors
-    /// When store or catalog fail as such; what is lost is in the result.
+    /// Fails if store or catalog fail; losses are in the result.
     pub fn repair(&self, progress: &dyn Progress) -> Result<Repair, Error> {
         let mut repair = Repair { quarantine: self.store.quarantine_dir(), ..Repair::default() };
         self.store.rebuild_index()?;
@@ -82,7 +83,7 @@ impl CheckpointManager {
         Ok(repair)
     }
 
-    /// Writes records again that are missing or damaged, and those that wait.
+    /// Rewrites missing and damaged records, and writes pending ones.
     fn renew_records(&self) -> Result<(), Error> {
         let mut lost = Vec::new();
         for (id, record) in self.catalog.records()? {
@@ -99,7 +100,7 @@ impl CheckpointManager {
         self.write_waiting()
     }
 
-    /// Reads a whole workspace, trusting no cache, and stores what the store does not have.
+    /// Reads a whole workspace without its cache, and stores missing objects.
     fn store_anew(&self, workspace: &Workspace, progress: &dyn Progress) -> Result<u64, Error> {
         let held = self.hold(workspace)?;
         self.recover_held(workspace, &held.root, progress)?;

@@ -1,4 +1,4 @@
-//! SPACE: what takes it, and what deleting would free.
+//! SPACE: disk usage, and the space that a deletion would free.
 
 use crate::upkeep::Cap;
 use crate::upkeep::mark::each_object;
@@ -9,50 +9,50 @@ use safepoint_model::{ObjectId, Progress};
 use safepoint_store::Usage;
 use std::collections::{HashMap, HashSet};
 
-/// Where the space is.
+/// Disk usage.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Space {
-    /// What everything in the home takes on the disk.
+    /// Disk usage of the home.
     pub home_bytes: u64,
-    /// What it may take.
+    /// Cap of the home.
     pub cap: Cap,
-    /// What the store holds.
+    /// Usage of the store.
     pub store: Usage,
-    /// Of the packs, what nobody needs: a thorough collection frees it. Of a damaged checkpoint only a part can be known, so that
-    /// this may be too much where there is one.
+    /// Unreferenced bytes in packs, freed by a thorough collection. An overestimate if a checkpoint is
+    /// damaged, because only a part of its references is known.
     pub dead_bytes: u64,
-    /// Of the packs, what several checkpoints need.
+    /// Bytes in packs that several checkpoints share.
     pub shared_bytes: u64,
-    /// By workspace.
+    /// Usage by workspace.
     pub workspaces: Vec<WorkspaceSpace>,
-    /// By checkpoint, newest first.
+    /// Usage by checkpoint, newest first.
     pub checkpoints: Vec<CheckpointSpace>,
 }
 
-/// What deleting all checkpoints of a workspace would free.
+/// Space that deleting all checkpoints of a workspace would free.
 #[derive(Debug, Clone)]
 pub struct WorkspaceSpace {
-    /// Which.
+    /// Workspace.
     pub workspace: Workspace,
-    /// How many checkpoints it has, those that Safepoint made for itself included.
+    /// Number of its checkpoints, including automatic ones.
     pub checkpoints: u64,
-    /// How much is needed by them alone.
+    /// Bytes that only they need.
     pub frees_bytes: u64,
 }
 
-/// What deleting a checkpoint would free.
+/// Space that deleting a checkpoint would free.
 #[derive(Debug, Clone)]
 pub struct CheckpointSpace {
-    /// Which.
+    /// Checkpoint.
     pub checkpoint: Checkpoint,
-    /// How much is needed by it alone.
+    /// Bytes that only it needs.
     pub frees_bytes: u64,
-    /// It is damaged, so that only a part could be counted.
+    /// True if it is damaged, so that the count is partial.
     pub damaged: bool,
 }
 
-/// Who needs an object.
+/// Owner of an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
     One(usize),
@@ -60,10 +60,10 @@ enum Owner {
 }
 
 impl CheckpointManager {
-    /// Looks at what every checkpoint needs, and counts.
+    /// Computes the disk usage from the objects of every checkpoint.
     ///
     /// # Errors
-    /// When store or catalog fail, or somebody interrupts.
+    /// Fails if store or catalog fail, or on interrupt.
     pub fn space(&self, progress: &dyn Progress) -> Result<Space, Error> {
         let _using = self.store.using()?;
         let all = Filter { role: RoleFilter::Any, ..Filter::default() };
@@ -115,7 +115,7 @@ impl CheckpointManager {
         })
     }
 
-    /// Who needs each object, where each checkpoint counts as one of the given groups; and which checkpoints are damaged.
+    /// Returns the owner of each object, by checkpoint group, and the damaged checkpoints.
     fn owners(
         &self,
         checkpoints: &[Checkpoint],
@@ -130,10 +130,10 @@ impl CheckpointManager {
                     owners.insert(id, Owner::One(*group));
                     true
                 }
-                // What is below it was visited for the same ones already, or belongs to several already.
+                // Its children have this owner or several already.
                 Some(Owner::Several) => false,
                 Some(Owner::One(other)) if other == group => false,
-                // Below it, everything now belongs to several, too.
+                // Its children now have several owners, too.
                 Some(Owner::One(_)) => {
                     owners.insert(id, Owner::Several);
                     true

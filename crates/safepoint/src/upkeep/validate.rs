@@ -1,4 +1,4 @@
-//! VALIDATE: whether what a checkpoint needs is there, and whether it is what was written.
+//! VALIDATE: checks that everything a checkpoint needs exists and is intact.
 
 use crate::parts::git;
 use crate::{CheckpointManager, Error};
@@ -16,52 +16,52 @@ use safepoint_store::{Depth, Health};
 use safepoint_workspace::WorkspaceError;
 use std::collections::{HashMap, HashSet};
 
-/// Something that a checkpoint needs and that is missing or damaged.
+/// Missing or damaged data of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DamagedPart {
-    /// Which checkpoint cannot be restored whole because of it.
+    /// Checkpoint that cannot be restored completely.
     pub checkpoint: Option<CheckpointId>,
-    /// Which path, where it is one path's.
+    /// Affected path, if there is one.
     pub path: Option<RelPath>,
-    /// Which object, where it is known.
+    /// Affected object, if known.
     pub object: Option<ObjectId>,
-    /// What is wrong.
+    /// Description of the damage.
     pub what: String,
 }
 
-/// What a validation found.
+/// Result of a validation.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Validation {
-    /// How many checkpoints were looked at.
+    /// Number of checkpoints checked.
     pub checkpoints: u64,
-    /// How many objects.
+    /// Number of objects checked.
     pub objects: u64,
-    /// How many bytes, as they are stored.
+    /// Number of stored bytes checked.
     pub bytes: u64,
-    /// Everything that is wrong with objects.
+    /// Damaged objects.
     pub damaged: Vec<DamagedPart>,
-    /// Everything that is wrong with the catalog.
+    /// Catalog errors.
     pub errors: Vec<String>,
-    /// The checkpoints that can be restored whole.
+    /// Checkpoints that can be restored completely.
     pub restorable: Vec<CheckpointId>,
-    /// Bytes that a killed writer left unfinished. They never counted; the next checkpoint removes them.
+    /// Bytes of a killed writer. They were never committed; the next checkpoint removes them.
     pub unfinished_bytes: u64,
 }
 
 impl Validation {
-    /// Whether nothing is wrong.
+    /// Returns true if no error was found.
     pub fn is_valid(&self) -> bool {
         self.damaged.is_empty() && self.errors.is_empty()
     }
 }
 
 impl CheckpointManager {
-    /// Checks one checkpoint, or every one with the whole store and the catalog.
+    /// Checks one checkpoint, or all checkpoints with the whole store and the catalog.
     ///
     /// # Errors
-    /// When store or catalog fail as such; damage is in the result.
+    /// Fails if store or catalog fail; damage is in the result.
     pub fn validate(
         &self,
         checkpoint: Option<&Checkpoint>,
@@ -78,13 +78,14 @@ impl CheckpointManager {
             }
             None => {
                 self.validate_store(depth, progress, &mut validation)?;
-                // Only now: a collection that runs waits for whoever uses the store, and the look at the store waits for it.
+                // Taken only now: a running collection waits for users of the store, and the store check
+                // waits for it.
                 let _using = self.store.using()?;
                 validation.errors.extend(self.catalog.check()?);
                 self.validate_records(&mut validation)?;
                 let all = Filter { role: RoleFilter::Any, ..Filter::default() };
                 for checkpoint in self.catalog.checkpoints(&all)? {
-                    // The store has just read every byte, if that was asked for; what is left is whether all is there.
+                    // The store check has just read every byte if requested; only presence is left to check.
                     self.validate_one(&checkpoint, Depth::Quick, &mut known, progress, &mut validation)?;
                 }
             }
@@ -93,24 +94,24 @@ impl CheckpointManager {
         Ok(validation)
     }
 
-    /// Looks the whole catalog over: its pages, its references and its rows. What is wrong is in the answer, in words; empty
-    /// means fine.
+    /// Checks the whole catalog: pages, references and rows. Returns the errors as messages.
     ///
     /// # Errors
-    /// When the catalog cannot be read for a reason other than damage.
+    /// Fails if the catalog cannot be read for a reason other than damage.
     pub fn check_catalog(&self) -> Result<Vec<String>, Error> {
         Ok(self.catalog.check()?)
     }
 
-    /// Follows the chain of events from the first.
+    /// Verifies the event chain from the start.
     ///
     /// # Errors
-    /// When the catalog cannot be read.
+    /// Fails if the catalog cannot be read.
     pub fn check_history(&self) -> Result<EventCheck, Error> {
         Ok(self.catalog.verify_events()?)
     }
 
-    /// Sees whether the records that the catalog names are in the store. A checkpoint without its record can still be restored.
+    /// Checks that the records named by the catalog are in the store. A checkpoint without its record can
+    /// still be restored.
     fn validate_records(&self, validation: &mut Validation) -> Result<(), Error> {
         let broken: HashSet<ObjectId> =
             validation.damaged.iter().filter_map(|damage| damage.object).collect();
@@ -183,15 +184,15 @@ impl CheckpointManager {
     }
 }
 
-/// A walk over everything that one checkpoint needs.
+/// Walk over everything that one checkpoint needs.
 struct Check<'a> {
     manager: &'a CheckpointManager,
     id: CheckpointId,
     depth: Depth,
-    /// Objects that were looked at already, for this checkpoint or another.
+    /// Objects checked already, for this checkpoint or another.
     known: &'a mut HashMap<ObjectId, Health>,
     progress: &'a dyn Progress,
-    /// Objects that a look at the whole store found damaged.
+    /// Objects that the store check found damaged.
     damaged_objects: HashSet<ObjectId>,
     found: Vec<DamagedPart>,
     counts: (u64, u64),
@@ -216,7 +217,7 @@ impl Check<'_> {
                 what: "the catalog lists other parts than the checkpoint was made of".to_owned(),
             });
         }
-        // The state of an imported plan that is none here is kept without being a part.
+        // The state of an imported plan that does not exist here is kept outside the parts.
         let is_part = |state: &ObjectId| manifest.parts.iter().any(|part| part.document == *state);
         if let Some(state) = checkpoint.state_snapshot.filter(|state| !is_part(state)) {
             self.plan(state)?;
@@ -239,7 +240,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// A plan with all its pages.
+    /// Checks a plan with all its pages.
     fn plan(&mut self, id: ObjectId) -> Result<(), Error> {
         let mut needed = Vec::new();
         let walked = plan::document::objects(&self.manager.store, id, &mut |id| {
@@ -251,14 +252,14 @@ impl Check<'_> {
             self.object(None, id)?;
         }
         match walked {
-            // What could not be read is among what was just looked at.
+            // The unreadable object was just reported.
             Err(_) if self.found.len() > found => Ok(()),
             Err(error) => self.report(None, error),
             Ok(()) => Ok(()),
         }
     }
 
-    /// The state of a repository: the document, its refs, its index.
+    /// Checks the git state of a repository: document, refs, index.
     fn git(&mut self, id: ObjectId) -> Result<(), Error> {
         if !self.object(None, id)? {
             return Ok(());
@@ -271,7 +272,7 @@ impl Check<'_> {
         contents.iter().try_for_each(|content| self.content(None, content))
     }
 
-    /// A part of another program: its document, and everything that it keeps.
+    /// Checks a part of another program: its document and contents.
     fn outside(&mut self, id: ObjectId) -> Result<(), Error> {
         if !self.object(None, id)? {
             return Ok(());
@@ -285,7 +286,7 @@ impl Check<'_> {
         }
     }
 
-    /// A session: its document alone.
+    /// Checks the document of a session.
     fn session(&mut self, id: ObjectId) -> Result<(), Error> {
         if !self.object(None, id)? {
             return Ok(());
@@ -308,13 +309,13 @@ impl Check<'_> {
         }
     }
 
-    /// One directory. A damaged one is reported once, and what is beside it is still looked at.
+    /// Checks one directory. Reports a damaged one once and goes on with its siblings.
     fn tree(&mut self, path: &RelPath, id: ObjectId) -> Result<(), Error> {
         let seen_intact = self.known.get(&id) == Some(&Health::Intact);
         if !self.object(Some(path), id)? {
             return Ok(());
         }
-        // Below a tree that was walked without a finding there is nothing new, whoever needs it.
+        // Below a tree that was walked without a finding, nothing new can be found.
         if seen_intact
             && self.depth == Depth::Quick
             && self.found.is_empty()
@@ -356,7 +357,7 @@ impl Check<'_> {
         }
     }
 
-    /// Looks at one object; says whether it can be used.
+    /// Checks an object; returns true if it is usable.
     fn object(&mut self, path: Option<&RelPath>, id: ObjectId) -> Result<bool, Error> {
         let health = match self.known.get(&id) {
             Some(health) => health.clone(),
