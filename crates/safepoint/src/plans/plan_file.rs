@@ -1,11 +1,11 @@
 //! Plan files: the text of a plan, in TOML or JSON.
 //!
-//! Comes in: bytes that anybody may have written. Goes out: a [`PlanSpec`] that keeps every rule of the model, or everything that is wrong
-//! with it, each problem with its line and column and what was meant. `docs/plan-files.md` lists every key, `docs/schemas/plan-file.json` is
-//! the same for machines.
+//! Input: untrusted bytes. Output: a [`PlanSpec`] that follows every rule of the model, or all problems, each
+//! with its line, column and a suggestion. `docs/plan-files.md` lists every key;
+//! `docs/schemas/plan-file.json` is its schema.
 //!
-//! Both notations become one tree of nodes that know their place; one reader turns that into a plan. No text makes it overflow
-//! the stack: each notation bounds how deep it nests before anything here walks it.
+//! Both formats become one tree of nodes with positions, and one reader turns it into a plan. No text
+//! overflows the stack: each parser bounds the nesting first.
 
 mod error;
 mod json;
@@ -18,10 +18,10 @@ pub use error::{Place, PlanFileError, PlanFileProblem, PlanProblemKind};
 use safepoint_model::plan::spec::PlanSpec;
 use std::fmt;
 
-/// A longer file is no plan.
+/// Maximum size of a plan file.
 pub const PLAN_FILE_BYTES_MAX: usize = 1024 * 1024;
 
-/// How a plan file is written.
+/// Format of a plan file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlanFormat {
     /// TOML.
@@ -39,22 +39,22 @@ impl fmt::Display for PlanFormat {
     }
 }
 
-/// What a plan file says.
+/// Parsed plan file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanFile {
-    /// The plan. It keeps every rule.
+    /// The plan, which follows every rule.
     pub spec: PlanSpec,
-    /// How it was written.
+    /// Format of the text.
     pub format: PlanFormat,
     /// Whether it says when checkpoints are taken.
     pub has_checkpoints: bool,
 }
 
 impl PlanFile {
-    /// Reads a plan file. Where no format is asked for, a text whose first character is `{` is JSON, and any other TOML.
+    /// Reads a plan file. Without a given format, a text that starts with `{` is JSON, and any other TOML.
     ///
     /// # Errors
-    /// When it is too long, not text, not of that format, or not a plan.
+    /// Fails if the file is too long, not UTF-8, not of that format, or not a plan.
     pub fn parse(bytes: &[u8], format: Option<PlanFormat>) -> Result<PlanFile, PlanFileError> {
         if bytes.len() > PLAN_FILE_BYTES_MAX {
             return Err(PlanFileError::TooLarge { bytes_max: PLAN_FILE_BYTES_MAX });
@@ -73,7 +73,7 @@ impl PlanFile {
     }
 }
 
-/// The text, without a byte order mark.
+/// Returns the text without a byte order mark.
 fn text_of(bytes: &[u8]) -> Result<&str, PlanFileError> {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
     std::str::from_utf8(bytes).map_err(|error| {

@@ -1,20 +1,20 @@
-//! What can be wrong with a plan file. Each problem names its line and column.
+//! Errors of plan files. Each problem names its line and column.
 
 use super::PlanFormat;
 use std::fmt;
 use thiserror::Error;
 
-/// A place in a text. Both are counted from one, columns in characters.
+/// Position in a text. Both count from one, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Which line.
+    /// Line.
     pub line: usize,
-    /// Which character of it.
+    /// Column.
     pub column: usize,
 }
 
 impl Place {
-    /// Of the character that begins at this byte.
+    /// Returns the position of a byte offset.
     pub(super) fn of(text: &str, offset: usize) -> Self {
         let before = text.get(..offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -29,42 +29,43 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why a plan file is not accepted.
+/// Reason to reject a plan file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PlanFileError {
-    /// It is too long.
+    /// The file is too long.
     #[error("the plan file is longer than {bytes_max} bytes")]
     TooLarge {
-        /// How long it may be.
+        /// Maximum length.
         bytes_max: usize,
     },
-    /// It is not text.
+    /// The file is not UTF-8.
     #[error("the plan file is not UTF-8, {place}")]
     NotUtf8 {
-        /// Of the first byte that is not.
+        /// Position of the first invalid byte.
         place: Place,
     },
-    /// It is neither the one nor the other.
+    /// The file has a syntax error.
     #[error("the plan file is not {format}, {place}: {why}")]
     Syntax {
-        /// What it was read as.
+        /// Expected format.
         format: PlanFormat,
-        /// Where.
+        /// Position.
         place: Place,
-        /// The rule that it breaks.
+        /// Rule that it breaks.
         why: String,
     },
-    /// It is written well, and no plan. The first problem is the message; see [`PlanFileError::others`].
+    /// The syntax is valid, but it is no plan. The first problem is the message; see
+    /// [`PlanFileError::others`].
     #[error("{}", .0.first().map(ToString::to_string).unwrap_or_default())]
     Wrong(
-        /// Each problem, in the order of the lines; at least one.
+        /// Problems in line order; at least one.
         Vec<PlanFileProblem>,
     ),
 }
 
 impl PlanFileError {
-    /// The problems that the message does not tell.
+    /// Returns the problems that the message omits.
     pub fn others(&self) -> &[PlanFileProblem] {
         match self {
             PlanFileError::Wrong(problems) => problems.get(1..).unwrap_or_default(),
@@ -73,60 +74,60 @@ impl PlanFileError {
     }
 }
 
-/// One thing that is wrong with a plan.
+/// Problem in a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanFileProblem {
-    /// Where.
+    /// Position.
     pub place: Place,
-    /// In which step, in names such as `api/handlers`; a step without a name is counted, such as `api/#2`.
+    /// Step by names such as `api/handlers`; an unnamed step is counted, such as `api/#2`.
     pub step: Option<String>,
-    /// The key, with its table before it, made printable.
+    /// Key, prefixed with its table, made printable.
     pub key: String,
-    /// What is wrong with it.
+    /// Kind of problem.
     pub kind: PlanProblemKind,
 }
 
-/// What is wrong with a key of a plan file.
+/// Kind of problem with a key of a plan file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanProblemKind {
-    /// Nobody knows it.
+    /// The key is unknown.
     Unknown {
-        /// The known one that was meant, if one is like it.
+        /// Most similar known key, if any.
         nearest: Option<String>,
-        /// The ones that are known there.
+        /// Known keys at this position.
         known: String,
     },
-    /// It has to be there and is not.
+    /// A required key is missing.
     Missing {
-        /// What to write.
+        /// Text to write.
         why: &'static str,
     },
-    /// It stands there twice.
+    /// The key or value is a duplicate.
     Twice {
-        /// Where it stands first.
+        /// Position of the first.
         first: Option<Place>,
-        /// What does.
+        /// Description of the duplicate.
         why: String,
     },
-    /// A value of another type.
+    /// The value has the wrong type.
     Type {
-        /// What it is.
+        /// Type found.
         found: &'static str,
-        /// What it must be.
+        /// Type expected.
         expected: &'static str,
     },
-    /// A word that is none of those that are allowed.
+    /// The word is not allowed.
     Word {
-        /// The word, made printable.
+        /// Word, made printable.
         given: String,
-        /// The one that was meant, if one is like it.
+        /// Most similar allowed word, if any.
         nearest: Option<String>,
-        /// Those that are allowed.
+        /// Allowed words.
         known: String,
     },
-    /// A value that breaks a rule.
+    /// The value breaks a rule.
     Value {
-        /// The rule.
+        /// Rule.
         why: String,
     },
 }

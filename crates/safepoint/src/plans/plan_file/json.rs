@@ -1,4 +1,5 @@
-//! JSON to nodes. `serde_json` judges the text; what it lets pass is walked again here for the places, and for keys that stand twice.
+//! Conversion of JSON to nodes. `serde_json` validates the text; a second walk adds positions and finds
+//! duplicate keys.
 
 use super::PlanFormat;
 use super::error::{Place, PlanFileError, PlanFileProblem, PlanProblemKind};
@@ -7,14 +8,14 @@ use crate::spelling::printable;
 use serde::de::IgnoredAny;
 use std::collections::HashMap;
 
-/// How deep lists and objects nest; as `serde_json` itself has it.
+/// Maximum nesting, as in `serde_json`.
 const DEPTH_MAX: usize = 128;
 
 pub(super) fn parse(text: &str) -> Result<Node, PlanFileError> {
-    // What is ignored is skipped without recursion, so this is safe at any depth.
+    // `IgnoredAny` skips values without recursion, so this is safe at any depth.
     serde_json::from_str::<IgnoredAny>(text).map_err(|error| {
         let line = text.split_inclusive('\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
-        // It counts columns in bytes, and the one before the first is 0.
+        // `serde_json` counts columns in bytes and starts before the first with 0.
         let before = line.as_bytes().get(..error.column().saturating_sub(1)).unwrap_or(line.as_bytes());
         let column = 1 + String::from_utf8_lossy(before).chars().count();
         syntax(Place { line: error.line().max(1), column }, &error)
@@ -29,14 +30,14 @@ fn syntax(place: Place, error: &serde_json::Error) -> PlanFileError {
     PlanFileError::Syntax { format: PlanFormat::Json, place, why }
 }
 
-/// A walk over a text that is known to be JSON.
+/// Walk over valid JSON.
 struct Walk<'t> {
     text: &'t str,
     at: usize,
 }
 
 impl<'t> Walk<'t> {
-    /// The next byte that means something. Commas and colons stand where they must, so they are passed over as space is.
+    /// Returns the next significant byte. The text is valid, so commas and colons are skipped like spaces.
     fn peek(&mut self) -> u8 {
         let bytes = self.text.as_bytes();
         while matches!(bytes.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r' | b',' | b':')) {
@@ -45,7 +46,7 @@ impl<'t> Walk<'t> {
         bytes.get(self.at).copied().unwrap_or(b']')
     }
 
-    /// The token from here to before `end`.
+    /// Returns the token from here up to `end`.
     fn token(&mut self, end: usize) -> &'t str {
         let token = self.text.get(self.at..end).unwrap_or_default();
         self.at = end.max(self.at + 1);
@@ -131,7 +132,7 @@ impl<'t> Walk<'t> {
         self.value(self.at + length)
     }
 
-    /// What skipping does not notice: half a surrogate pair, a number beyond all numbers.
+    /// Parses a token. Detects errors that skipping misses: half a surrogate pair, a number out of range.
     fn value<T: serde::de::DeserializeOwned>(&mut self, end: usize) -> Result<T, PlanFileError> {
         let at = self.at;
         let token = self.token(end);

@@ -1,8 +1,8 @@
-//! What both notations become: values that know their place in the text.
+//! Common tree of both formats: values with their position in the text.
 
 use serde_json::{Map, Number, Value};
 
-/// A value, and the byte where it begins.
+/// Value and its byte offset.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) at: usize,
@@ -15,19 +15,19 @@ pub(super) enum Shape {
     Bool(bool),
     Number(Number),
     Text(String),
-    /// TOML's dates and times. JSON has none: there they are texts.
+    /// Date or time in TOML; a string in JSON.
     Date(String),
-    /// What TOML can write and JSON cannot hold.
+    /// TOML value that JSON cannot represent.
     Unfit {
         found: &'static str,
         why: &'static str,
     },
     List(Vec<Node>),
-    /// In the order of the text.
+    /// Entries in text order.
     Table(Vec<Entry>),
 }
 
-/// A key, the byte where it begins, and its value.
+/// Key, its byte offset, and its value.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) at: usize,
@@ -36,7 +36,7 @@ pub(super) struct Entry {
 }
 
 impl Node {
-    /// What it is, in words.
+    /// Returns the name of its type.
     pub(super) fn type_word(&self) -> &'static str {
         match &self.shape {
             Shape::Null => "null",
@@ -51,13 +51,13 @@ impl Node {
         }
     }
 
-    /// The value under the first of these keys, where this is a table.
+    /// Returns the value of the first of these keys in a table.
     pub(super) fn get(&self, keys: &[&str]) -> Option<&Node> {
         let Shape::Table(entries) = &self.shape else { return None };
         entries.iter().find(|entry| keys.contains(&entry.key.as_str())).map(|entry| &entry.node)
     }
 
-    /// One of a list.
+    /// Returns an item of a list.
     pub(super) fn item(&self, index: usize) -> Option<&Node> {
         match &self.shape {
             Shape::List(items) => items.get(index),
@@ -65,7 +65,7 @@ impl Node {
         }
     }
 
-    /// As JSON; or the node that has no such form, and why.
+    /// Converts to JSON, or returns the node that JSON cannot represent, and why.
     pub(super) fn to_json(&self) -> Result<Value, (&Node, &'static str)> {
         Ok(match &self.shape {
             Shape::Null => Value::Null,

@@ -1,4 +1,5 @@
-//! Nodes to a plan. Each key is looked at by hand, in the order of the text, and every problem is kept, so that one reading tells them all.
+//! Conversion of nodes to a plan. Keys are checked in text order, and all problems are kept, so that one run
+//! reports them all.
 
 use super::PlanFormat;
 use super::error::{Place, PlanFileError, PlanFileProblem, PlanProblemKind};
@@ -12,13 +13,13 @@ use safepoint_model::{ModelError, Span};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// The keys of a plan.
+/// Keys of a plan.
 pub(super) const OF_PLAN: &[&str] = &["title", "id", "sandbox", "checkpoints", "steps", "context"];
-/// The keys of `[sandbox]`.
+/// Keys of `[sandbox]`.
 pub(super) const OF_SANDBOX: &[&str] = &["kind"];
-/// The keys of `[checkpoints]`.
+/// Keys of `[checkpoints]`.
 pub(super) const OF_CHECKPOINTS: &[&str] = &["on", "every", "every_steps"];
-/// The keys of a step.
+/// Keys of a step.
 pub(super) const OF_STEP: &[&str] = &[
     "id",
     "title",
@@ -35,10 +36,10 @@ pub(super) const OF_STEP: &[&str] = &[
     "env",
     "steps",
 ];
-/// `[[step]]` reads better in TOML, `"steps"` in JSON; both are understood in both.
+/// `[[step]]` reads better in TOML, `"steps"` in JSON; both formats accept both.
 const STEPS: &[&str] = &["steps", "step"];
 
-/// What other tools call the keys of a step.
+/// Names that other tools use for the keys of a step.
 const OTHER_WORDS: &[(&str, &str)] = &[
     ("command", "run"),
     ("cmd", "run"),
@@ -69,7 +70,7 @@ const EXPECTED_STEPS: &str = "a list of steps, each a table: [[step]] in TOML, \
 const EXPECTED_COMMAND: &str = "a command as a text, such as \"make test\"";
 const EXPECTED_TIME: &str = "a length of time such as \"10m\"";
 
-/// Reads a plan, and holds it against the rules.
+/// Reads a plan and checks the rules.
 pub(super) fn plan(text: &str, format: PlanFormat, root: &Node) -> Result<PlanSpec, PlanFileError> {
     let mut reader = Reader { text, format, problems: Vec::new(), path: Vec::new() };
     let spec = reader.plan(root);
@@ -89,7 +90,7 @@ struct Reader<'t> {
     text: &'t str,
     format: PlanFormat,
     problems: Vec<PlanFileProblem>,
-    /// The names of the step at hand and those around it.
+    /// Names of the current step and its ancestors.
     path: Vec<String>,
 }
 
@@ -124,7 +125,7 @@ impl Reader<'_> {
         self.report(at, key, PlanProblemKind::Twice { first, why: why.into() });
     }
 
-    /// A rule of the model, at the place in the text that breaks it.
+    /// Reports a broken rule of the model at its position in the text.
     fn broken_rule(&mut self, root: &Node, problem: SpecProblem) {
         let at = place_of(root, &problem.at, problem.key, problem.entry.as_deref());
         let key = match &problem.entry {
@@ -380,7 +381,7 @@ impl Reader<'_> {
     }
 }
 
-/// The full name of a key that is spelled right and stands in the wrong table.
+/// Returns the full name of a correctly spelled key in the wrong table.
 fn elsewhere(key: &str, known: &[&str]) -> Option<String> {
     let tables =
         [("", OF_PLAN), ("sandbox.", OF_SANDBOX), ("checkpoints.", OF_CHECKPOINTS), ("step.", OF_STEP)];
@@ -388,13 +389,13 @@ fn elsewhere(key: &str, known: &[&str]) -> Option<String> {
     Some(format!("{table}{key}"))
 }
 
-/// The key that another tool calls so.
+/// Returns our key for another tool's name.
 fn other_word<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     let (_, meant) = OTHER_WORDS.iter().find(|(other, _)| *other == key)?;
     known.iter().copied().find(|known| known == meant)
 }
 
-/// Where a key of a step, or of the plan, stands; as near to it as the text comes.
+/// Returns the offset of a key of a step or the plan, or of its nearest ancestor in the text.
 fn place_of(root: &Node, steps: &[usize], key: &str, entry: Option<&str>) -> usize {
     let mut node = root;
     for index in steps {

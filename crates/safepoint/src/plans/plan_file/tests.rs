@@ -16,7 +16,7 @@ fn parse(text: &str) -> Result<PlanSpec, String> {
     PlanFile::parse(text.as_bytes(), None).map(|file| file.spec).map_err(|error| all(&error).join("\n"))
 }
 
-/// Every problem.
+/// Returns all problems.
 fn all(error: &PlanFileError) -> Vec<String> {
     let others = error.others().iter().map(ToString::to_string);
     [error.to_string()].into_iter().chain(others).collect()
@@ -33,7 +33,7 @@ fn schema() -> jsonschema::Validator {
     jsonschema::options().offline().build(&schema).unwrap()
 }
 
-/// The text of every example, by its name.
+/// Returns the text of each example by name.
 fn examples() -> BTreeMap<String, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/plans");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -99,19 +99,19 @@ fn every_example_fits_the_schema_and_the_parser() {
         let value = node(&text).unwrap().to_json().unwrap();
         let wrong: Vec<String> = schema.iter_errors(&value).map(|error| error.to_string()).collect();
         assert_eq!(wrong, [""; 0], "{name}");
-        // What a plan is kept as is a plan file again.
+        // The stored form of a plan is a valid plan file.
         let canonical = document::encode(&file.spec).unwrap();
         assert_eq!(PlanFile::parse(&canonical, None).unwrap().spec, file.spec, "{name}");
         assert!(schema.is_valid(&serde_json::from_slice(&canonical).unwrap()), "{name}");
     }
 }
 
-/// Whether the schema can tell.
+/// Verdict of the schema.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Schema {
     Refuses,
     CannotSay,
-    /// It is not even a tree of values.
+    /// The text is not a tree of values.
     NeverSees,
 }
 use Schema::{CannotSay, NeverSees, Refuses};
@@ -295,7 +295,7 @@ fn bad_files() -> Vec<(&'static str, String, Schema)> {
             "`timeout` in step `a`, line 4, column 11: \"99999999w\" is not a duration: it is longer than ten thousand years; expected a value such as 30s, 90m, 36h, 7d or 2w",
             CannotSay,
         ),
-        // Twice.
+        // Duplicates.
         (
             "title = 'x'\n[[step]]\nid = 'a'\n[[step.step]]\nid = 'b'\n[[step.step]]\nid = 'b'",
             "`id` in step `a/b`, line 7, column 6: a sibling step has the same name, line 5, column 6",
@@ -331,7 +331,7 @@ fn bad_files() -> Vec<(&'static str, String, Schema)> {
             "`title`, line 2, column 2: it stands there already, line 1, column 2",
             NeverSees,
         ),
-        // Not even a tree.
+        // Syntax errors.
         (
             "title = x",
             "the plan file is not TOML, line 1, column 9: string values must be quoted, expected literal string",

@@ -1,4 +1,4 @@
-//! TOML to nodes. The parser bounds how deep keys and values nest.
+//! Conversion of TOML to nodes. The parser bounds the nesting of keys and values.
 
 use super::PlanFormat;
 use super::error::{Place, PlanFileError, PlanFileProblem, PlanProblemKind};
@@ -28,8 +28,9 @@ fn refused(text: &str, error: &Error) -> PlanFileError {
     PlanFileError::Syntax { format: PlanFormat::Toml, place, why: error.message().replace('\n', ", ") }
 }
 
-/// Where the key stands that a later one repeats: the last one before it that is spelled the same, and either has the same before it in its
-/// line or shares the line (an inline table). Of a table that is opened twice the parser keeps the later place, so its line is looked for.
+/// Returns the offset of the key that a later one repeats: the last equal key before it that has the same
+/// line prefix or shares the line (an inline table). For a table opened twice the parser keeps the later
+/// position, so its header line is searched.
 fn first_of(text: &str, at: usize, key: &str) -> Option<usize> {
     let line_start = |at: usize| text.get(..at).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
     let lead = |at: usize| text.get(line_start(at)..at).map(str::trim_start);
@@ -43,7 +44,7 @@ fn first_of(text: &str, at: usize, key: &str) -> Option<usize> {
     of_keys.max().or_else(|| header_before(text, line_start(at)))
 }
 
-/// Where the table is opened first that is opened again in this line.
+/// Returns the previous header of the table that this line opens again.
 fn header_before(text: &str, line_start: usize) -> Option<usize> {
     let name = |line: &str| {
         let line = line.trim_start();

@@ -1,4 +1,4 @@
-//! Random plans survive both notations.
+//! Random plans survive both formats.
 
 use super::*;
 use proptest::collection::{btree_map, btree_set, vec};
@@ -17,7 +17,7 @@ fn span() -> impl Strategy<Value = Option<Span>> {
     option::of((1..10_000_000u64).prop_map(Span::from_seconds))
 }
 
-/// Without null, which TOML does not have.
+/// Generates values without null, which TOML lacks.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         any::<bool>().prop_map(Value::from),
@@ -72,7 +72,7 @@ fn spec() -> impl Strategy<Value = PlanSpec> {
     )
 }
 
-/// A text as TOML writes it.
+/// Formats a string as TOML.
 fn quoted(text: &str) -> String {
     let escape = |char: char| match char {
         '"' | '\\' => format!("\\{char}"),
@@ -82,7 +82,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.chars().map(escape).collect::<String>())
 }
 
-/// A value in one line.
+/// Formats a value on one line.
 fn inline(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
@@ -95,7 +95,7 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// A plan as TOML, with its steps under headers.
+/// Formats a plan as TOML, with its steps under headers.
 fn to_toml(spec: &PlanSpec) -> String {
     let Value::Object(mut plan) = serde_json::to_value(spec).unwrap() else { panic!("no object") };
     let steps = plan.remove("steps");
@@ -132,7 +132,7 @@ proptest! {
         let _ = PlanFile::parse(text.as_bytes(), Some(format));
     }
 
-    /// What is walked is what was judged, also where a text is cut or changed.
+    /// The walk agrees with `serde_json`, even for cut or changed text.
     #[test]
     fn a_changed_byte_is_a_plan_or_an_error(at in 0..1000usize, byte in any::<u8>(), cut in any::<bool>()) {
         for text in examples().into_values() {
