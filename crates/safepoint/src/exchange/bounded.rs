@@ -1,11 +1,11 @@
-//! A list that is not believed to be short: reading it stops at a limit, so that a few bytes of JSON do not fill the memory.
+//! List with a length limit during parsing, so that a few bytes of JSON cannot fill the memory.
 
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// At most so many.
+/// List of at most `MAX` items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bounded<T, const MAX: usize>(pub(super) Vec<T>);
 

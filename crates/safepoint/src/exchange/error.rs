@@ -1,4 +1,4 @@
-//! What can be wrong with a layout.
+//! Errors of layouts.
 
 use safepoint_model::RelPath;
 use safepoint_model::checkpoint::Scope;
@@ -6,64 +6,64 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// A folder that is no layout, or not a sound one; or a checkpoint that cannot be one.
+/// Reason to reject a layout, or a checkpoint for one.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LayoutError {
     /// The folder cannot be opened.
     #[error("cannot open the folder {}", path.display())]
     Open {
-        /// Which.
+        /// Folder.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// There is nothing that says what the folder is.
+    /// The folder has no metadata.
     #[error("{} has no metadata.json in it", path.display())]
     NotALayout {
-        /// Which.
+        /// Folder.
         path: PathBuf,
     },
-    /// It is in a version that is not known here.
+    /// The version is unsupported.
     #[error("the layout has the version {found}, and {known} is what is known here")]
     Version {
-        /// What it says.
+        /// Version found.
         found: u64,
-        /// What is known.
+        /// Supported version.
         known: u32,
     },
-    /// A file in it cannot be read.
+    /// A file cannot be read.
     #[error("cannot read {file}")]
     Read {
-        /// Which.
+        /// File.
         file: RelPath,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// Something in it is not as it must be.
+    /// An entry is invalid.
     #[error("{file}: {why}")]
     Bad {
-        /// Which file or folder.
+        /// File or folder.
         file: RelPath,
-        /// What is wrong with it.
+        /// Reason.
         why: String,
     },
-    /// It is one of several folders where one of one workspace was wanted, or the other way round.
+    /// The layout spans several folders but one workspace was expected, or the reverse.
     #[error("it is a checkpoint of scope {scope}, and another sort was to be imported")]
     Scope {
-        /// Which.
+        /// Scope found.
         scope: Scope,
     },
-    /// It holds no files, or those of several workspaces.
+    /// The layout holds the files of no workspace or of several.
     #[error("it holds the files of {found} workspaces, and a checkpoint is made of one")]
     Workspaces {
-        /// How many.
+        /// Number of workspaces.
         found: usize,
     },
-    /// The checkpoint has more in it than a layout can hold.
+    /// The checkpoint exceeds a limit of layouts.
     #[error("the checkpoint is too large for a layout: {what}")]
     TooLarge {
-        /// Which limit it is.
+        /// Limit.
         what: &'static str,
     },
 }

@@ -1,5 +1,6 @@
-//! What of an imported checkpoint of several folders is of here. A part that is not keeps its content under a key that nothing here has, so
-//! that it is shown, validated and exported like any other, and never put back.
+//! Matching of an imported multi-folder checkpoint with this machine. A part without a match keeps its
+//! content under a key that no local part has. It is shown, validated and exported as usual, but never
+//! restored.
 
 use crate::agents::agent_path;
 use crate::rollback::RollbackOptions;
@@ -15,39 +16,40 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// No id and no name of an agent or a plan has a colon in it.
+/// Key prefix. No id and no agent or plan name contains a colon.
 const ELSEWHERE: &str = "elsewhere:";
 
-/// The key of a part that is of another place.
+/// Returns the key of a part from another machine.
 pub(super) fn elsewhere_key(key: &str) -> String {
     format!("{ELSEWHERE}{key}")
 }
 
-/// Whether a key says so.
+/// Returns true if the part is from another machine.
 pub(super) fn is_elsewhere(key: &str) -> bool {
     key.starts_with(ELSEWHERE)
 }
 
-/// The key that a part had in its own place.
+/// Returns the key that a part had on its own machine.
 pub(super) fn plain_key(key: &str) -> &str {
     key.strip_prefix(ELSEWHERE).unwrap_or(key)
 }
 
-/// Where a folder was.
+/// Returns the original path of a folder.
 pub(super) fn root_of(place: &Elsewhere) -> PathBuf {
     Path::new("/").join(OsStr::from_bytes(place.root.as_bytes()))
 }
 
-/// A folder of a layout: what it says, and what is in it.
+/// Folder of a layout, with its description and tree.
 pub(super) struct Folder<'a> {
     pub(super) id: WorkspaceId,
-    /// What the layout tells of it.
+    /// Description in the layout.
     pub(super) place: Option<&'a Elsewhere>,
     pub(super) tree: ObjectId,
 }
 
 impl CheckpointManager {
-    /// Why an agent of a layout is none here. An import brings no paths: with them a rollback would write where nobody meant it to.
+    /// Returns why an agent of a layout does not match, if so. An import adds no agent paths: they would let
+    /// a rollback write anywhere.
     pub(super) fn unfit_agent(&self, then: &Agent) -> Result<Option<String>, Error> {
         let name = &then.name;
         let Some(now) = self.catalog.agent(name)? else {
@@ -58,7 +60,7 @@ impl CheckpointManager {
         Ok((!same).then(|| format!("agent {name} has other paths here, and an import brings none")))
     }
 
-    /// The workspace here that a folder of a layout is; else why there is none. `agents` are those that fit.
+    /// Returns the local workspace of a layout's folder, or why none matches. `agents` are the matching ones.
     pub(super) fn fitting_folder(
         &self,
         folder: &Folder<'_>,
@@ -81,7 +83,7 @@ impl CheckpointManager {
                 let here = here.filter(|here| here.kind == WorkspaceKind::Project);
                 Ok(here.ok_or_else(|| format!("folder {shown} is not registered here")))
             }
-            // Settings name commands. Nobody knows the id of a home but whoever has been there.
+            // Settings name commands. Only a layout made from this home knows its id.
             PlaceKind::Home => {
                 let own = known.filter(|known| known.root_path() == self.home());
                 let own = own.filter(|known| known.kind == WorkspaceKind::Agent);
@@ -95,7 +97,7 @@ impl CheckpointManager {
         }
     }
 
-    /// A folder of agents is one here if these agents have it here, and holds nothing but theirs.
+    /// Matches a folder of agents if matching agents own it here and it contains only their files.
     fn agents_folder(
         &self,
         root: &Path,
@@ -117,7 +119,7 @@ impl CheckpointManager {
         if !whole && !holds_only(source, folder.tree, &names)? {
             return Ok(Err(format!("folder {shown} holds more than what is registered of its agents")));
         }
-        // A project would lose all that is not the agent's.
+        // A project would lose every file that is not the agent's.
         let at = self.catalog.workspace_at(root.as_os_str().as_bytes())?;
         if at.is_some_and(|at| at.kind == WorkspaceKind::Project) {
             return Ok(Err(format!("folder {shown} is a project here")));
@@ -130,10 +132,10 @@ impl CheckpointManager {
         }
     }
 
-    /// A checkpoint without what cannot go back here and need not; an error where something has to and cannot.
+    /// Returns a checkpoint without the optional parts from other machines.
     ///
     /// # Errors
-    /// When a part that is wanted is of another place.
+    /// Fails if a requested part is from another machine.
     pub(crate) fn only_of_here(
         &self,
         checkpoint: &Checkpoint,
@@ -156,7 +158,8 @@ impl CheckpointManager {
         }
     }
 
-    /// With what a part goes back, what it is, and how it is registered. Nothing is said of what need not go back.
+    /// Returns the kind that restores a part, its description, and the command to register it. The
+    /// description of an optional part is empty.
     fn told_of(&self, part: &PartRecord) -> Result<(PartKind, String, Option<String>), Error> {
         let key = plain_key(&part.key);
         let _using = self.store.using()?;
@@ -186,7 +189,7 @@ impl CheckpointManager {
                 (PartKind::Agent, format!("agent {key}"), Some(command))
             }
             PartKind::Plan => (PartKind::Plan, format!("plan {key}"), None),
-            // Nothing of these goes back unless it is asked for by name.
+            // Restored only if requested by name.
             PartKind::Session | PartKind::Git | PartKind::GitFolder | PartKind::Outside(_) => {
                 (part.kind, String::new(), None)
             }
@@ -194,7 +197,7 @@ impl CheckpointManager {
     }
 }
 
-/// A path as a shell reads it back.
+/// Quotes a path for a shell.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
@@ -204,7 +207,7 @@ fn quoted(path: &Path) -> String {
     }
 }
 
-/// Whether the top of a tree has no other names than these.
+/// Returns true if the root of a tree has only these names.
 fn holds_only(
     source: &dyn ObjectSource,
     tree: ObjectId,
@@ -213,7 +216,8 @@ fn holds_only(
     Ok(Tree::load(source, tree)?.entries().iter().all(|entry| names.contains(&entry.name)))
 }
 
-/// Whether a folder has something where another of the folders is: both would be put back, one over the other.
+/// Returns true if a folder has an entry at the path of another folder: a rollback would restore one over the
+/// other.
 pub(super) fn overlaps(
     source: &dyn ObjectSource,
     (outer, tree): (&Workspace, ObjectId),

@@ -1,7 +1,7 @@
-//! The state of a git repository in a layout: its document, beside it all refs as a list, and the index byte for byte.
+//! State of a git repository in a layout: its document, the list of refs, and the exact index.
 //!
-//! Nothing of it is put back unless somebody asks for it by name, and then only where the commit is in the repository. Names and digits are
-//! looked at all the same: whoever made the layout made them.
+//! It is restored only if requested by name, and only if the commit is in the repository. Names and digits
+//! are still checked: the layout is untrusted.
 
 use super::reading::{DOCUMENT, Reading};
 use super::rows::ContentRow;
@@ -12,18 +12,18 @@ use safepoint_model::content::Content;
 use safepoint_model::git::{GitDocument, GitRefs, GitTarget};
 use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource, RelPath, document};
 
-/// How the names of the two files beside the document end.
+/// Suffixes of the two files beside the document.
 pub(super) const REFS: &str = ".refs.json";
 pub(super) const INDEX: &str = ".index";
 
-/// The bytes of a repository's state.
+/// Serialized state of a repository.
 pub(super) struct State {
     pub(super) document: Vec<u8>,
     pub(super) refs: Vec<u8>,
     pub(super) index: Option<Vec<u8>>,
 }
 
-/// Reads a noted state. What a rollback was about to move is about the place where it was, and stays there.
+/// Loads a recorded state, without planned rollback moves, which concern only the original machine.
 pub(super) fn load(source: &dyn ObjectSource, id: ObjectId) -> Result<State, Error> {
     let state = GitDocument { moves: None, ..GitDocument::load(source, id)? };
     let index = state.index.map(|kept| -> Result<Vec<u8>, Error> {
@@ -38,7 +38,7 @@ pub(super) fn load(source: &dyn ObjectSource, id: ObjectId) -> Result<State, Err
     })
 }
 
-/// Reads the state of a repository from a layout, and keeps it as a part with this key.
+/// Imports the state of a repository as a part with this key.
 pub(super) fn take(
     reading: &mut Reading,
     row: &ContentRow,
@@ -101,7 +101,7 @@ fn take_index(
     sink: &dyn ObjectSink,
 ) -> Result<safepoint_model::git::KeptBytes, Error> {
     let bytes = reading.bytes(file, LIST_BYTES_MAX)?;
-    // Its first word, its version, and as many bytes as an empty one has (gitformat-index(5)).
+    // Signature, version, and minimum length (gitformat-index(5)).
     let version = bytes
         .get(4..8)
         .map(|version| version == [0, 0, 0, 2] || version == [0, 0, 0, 3] || version == [0, 0, 0, 4]);
@@ -116,7 +116,7 @@ fn is_id(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Whether git would take it as the full name of a ref (git-check-ref-format(1)).
+/// Returns true if git accepts it as a full ref name (git-check-ref-format(1)).
 fn is_ref(name: &RelPath) -> bool {
     let bytes = name.as_bytes();
     let has = |part: &[u8]| bytes.windows(part.len()).any(|window| window == part);

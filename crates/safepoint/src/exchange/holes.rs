@@ -1,7 +1,8 @@
-//! Files with holes in a layout: hashed, written and read by their data.
+//! Sparse files in a layout, hashed, written and read by their data.
 //!
-//! Their hash is over each block of 1 MiB, counted from the beginning of the file, that is not all zeros: its number as 8 bytes, little
-//! endian, and its bytes (the last block may be shorter). So it is the same whether the holes survived the way here or not.
+//! The hash covers each block of 1 MiB, counted from the start of the file, that is not all zeros: its number
+//! as 8 bytes, little endian, and its bytes (the last block may be shorter). So it does not depend on the
+//! holes on disk.
 
 use super::LayoutError;
 use super::reading::not_as_promised;
@@ -16,7 +17,7 @@ use std::ops::Range;
 
 const BLOCK_BYTES: usize = HOLE_BYTES as usize;
 
-/// The hash of a file with holes.
+/// Hash of a sparse file.
 #[derive(Default)]
 struct BlockHash {
     hash: blake3::Hasher,
@@ -46,7 +47,7 @@ impl BlockHash {
         }
     }
 
-    /// Ends the block if it is at least so long.
+    /// Ends the block if it has at least this length.
     fn end_if(&mut self, len: usize) {
         if self.block.len() >= len {
             if self.block.iter().any(|byte| *byte != 0) {
@@ -64,7 +65,7 @@ impl BlockHash {
     }
 }
 
-/// The row of a file with holes, which is written out where there is a file for it.
+/// Returns the row of a sparse file, and writes its content if a file is given.
 pub(super) fn row_of(
     source: &dyn ObjectSource,
     path: RelPath,
@@ -91,7 +92,7 @@ pub(super) fn row_of(
     Ok(HashRow { sparse: true, ..HashRow::of(path, content.size, &hash.finish()) })
 }
 
-/// A file with holes that is hashed while it is read.
+/// Sparse file that is hashed during the read.
 pub(super) struct HashedHoles<'a> {
     file: ForeignFile,
     row: &'a HashRow,
@@ -99,7 +100,7 @@ pub(super) struct HashedHoles<'a> {
     at: u64,
     progress: &'a dyn Progress,
     interrupted: bool,
-    /// It was not read from front to back.
+    /// True if it was not read front to back.
     broken: bool,
 }
 
@@ -108,7 +109,7 @@ impl<'a> HashedHoles<'a> {
         Self { file, row, hash: BlockHash::default(), at: 0, progress, interrupted: false, broken: false }
     }
 
-    /// Reads all of it, to compare it alone.
+    /// Reads and compares the whole file.
     pub(super) fn check(mut self, at: &RelPath) -> Result<(), Error> {
         let mut buffer = vec![0; BLOCK_BYTES];
         loop {
@@ -122,7 +123,7 @@ impl<'a> HashedHoles<'a> {
         }
     }
 
-    /// Why reading failed.
+    /// Returns the reason of a failed read.
     pub(super) fn explain(&self, at: &RelPath, source: io::Error) -> Error {
         match self.interrupted {
             true => WorkspaceError::Interrupted.into(),
@@ -130,7 +131,7 @@ impl<'a> HashedHoles<'a> {
         }
     }
 
-    /// Whether all that was read is what was promised.
+    /// Checks that the bytes read match the promise.
     pub(super) fn finish(self, at: &RelPath) -> Result<(), LayoutError> {
         let whole = !self.broken && self.at == self.row.size && self.file.size() == self.row.size;
         if whole && self.row.is(&self.hash.finish()) { Ok(()) } else { Err(not_as_promised(at)) }
@@ -143,7 +144,7 @@ impl Read for HashedHoles<'_> {
             self.interrupted = true;
             return Err(io::Error::other("interrupted"));
         }
-        // One byte more than promised tells that there is more.
+        // One extra byte detects a longer file.
         let left = self.row.size.saturating_add(1).saturating_sub(self.at);
         let len = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let came = self.file.read(&mut buffer[..len])?;

@@ -1,14 +1,14 @@
-//! Names of folders and files of a layout, from names that anybody chose.
+//! Folder and file names of a layout, from untrusted names.
 
 use safepoint_model::Timestamp;
 use safepoint_model::checkpoint::{Checkpoint, PartKind, Scope};
 
-/// So much of a name is kept.
+/// Maximum length of a name.
 const NAME_BYTES_MAX: usize = 100;
-/// So many of the same second get a number; then the id decides.
+/// Numbered names per second; the id follows.
 const NUMBERED_MAX: u32 = 10_000;
 
-/// A name that is one name on any file system and no option of any program.
+/// Returns a single name that is valid on any file system and is no command option.
 pub(super) fn safe(text: &str) -> String {
     let mut safe = String::new();
     for letter in text.chars() {
@@ -24,7 +24,7 @@ pub(super) fn safe(text: &str) -> String {
     safe
 }
 
-/// A moment as `YYYYMMDD_HHMMSS`, in UTC.
+/// Formats a time as `YYYYMMDD_HHMMSS`, in UTC.
 fn stamp(moment: Timestamp) -> String {
     let text = moment.to_string();
     let digits: String =
@@ -33,7 +33,7 @@ fn stamp(moment: Timestamp) -> String {
     format!("{day}_{time}")
 }
 
-/// The name that a checkpoint's folder has where nothing else has it.
+/// Returns the preferred folder name of a checkpoint.
 pub(super) fn base(checkpoint: &Checkpoint, workspace: Option<&str>) -> String {
     let stamp = stamp(checkpoint.created_at);
     let agent = || checkpoint.parts.iter().find(|part| part.kind == PartKind::Agent);
@@ -46,7 +46,7 @@ pub(super) fn base(checkpoint: &Checkpoint, workspace: Option<&str>) -> String {
     format!("{}_{stamp}", safe(name.unwrap_or("unnamed")))
 }
 
-/// Names to try in this order: two checkpoints of the same second never collide (R8.2).
+/// Returns names to try in order: checkpoints of the same second never collide (R8.2).
 pub(super) fn candidates(base: &str, checkpoint: &Checkpoint) -> impl Iterator<Item = String> {
     let numbered = (2..=NUMBERED_MAX).map({
         let base = base.to_owned();

@@ -1,5 +1,5 @@
-//! A layout that is being read: what its metadata promises, and what of that was found. Everything in it is hostile until its hash was
-//! compared, and its names are checked even then: whoever made the layout made the hashes, too.
+//! Open layout: the promises of its metadata, and the entries found. Everything is hostile until its hash is
+//! compared. Names are checked even then: the author of the layout also chose the hashes.
 
 use super::fit::is_elsewhere;
 use super::holes::HashedHoles;
@@ -18,25 +18,25 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Folders beside `files` are not nested deeper than this; copies of what agents have are.
+/// Maximum nesting of folders beside `files`, except copies of agent data.
 const DOCUMENTS_DEPTH_MAX: usize = 4;
 const COPIES_DEPTH_MAX: usize = COPY_DEPTH_MAX + 3;
 
-/// Looks whether a folder says that it is a layout which can be read here, and of what scope. Nothing but its metadata is looked at.
+/// Checks that a folder is a readable layout and returns its scope. Reads only its metadata.
 ///
 /// # Errors
-/// When it is none, or one of another version.
+/// Fails if it is no layout, or has another version.
 pub fn check_layout(dir: &Path) -> Result<Scope, Error> {
     Ok(Reading::open(dir)?.metadata.scope)
 }
 
-/// A layout, open.
+/// Open layout.
 pub(super) struct Reading {
     folder: Foreign,
     pub(super) metadata: Metadata,
-    /// What was promised and not found yet.
+    /// Promised files not found yet.
     hashes: HashMap<RelPath, HashRow>,
-    /// Documents that were compared already.
+    /// Documents compared already.
     asked: HashSet<RelPath>,
     bytes_left: u64,
 }
@@ -82,13 +82,13 @@ impl Reading {
         Ok(Self { folder, metadata, hashes, asked: HashSet::new(), bytes_left: CONTENT_BYTES_MAX })
     }
 
-    /// Parts of the checkpoint, as the metadata lists them.
+    /// Returns the parts of the checkpoint, as the metadata lists them.
     pub(super) fn contents(&self) -> Vec<ContentRow> {
         self.metadata.contents.0.clone()
     }
 
-    /// What the metadata promises of a file. It can be asked for once.
-    /// Holes do not count against what a layout may hold.
+    /// Returns the promised hash of a file, once per file. Holes do not count against the size limit of a
+    /// layout.
     pub(super) fn promised(&mut self, file: &RelPath, disk_bytes: u64) -> Result<HashRow, LayoutError> {
         let row = self.hashes.remove(file);
         let row = row.ok_or_else(|| LayoutError::bad(file, "metadata.json does not list it"))?;
@@ -100,8 +100,8 @@ impl Reading {
         Ok(row)
     }
 
-    /// Looks whether what lies with the agents is what goes back: whoever reads the one must not get the other. To be asked before anything
-    /// that was promised is taken.
+    /// Checks that the copies beside the agents equal the files that a rollback restores. A reader of one
+    /// must not get the other. Call before the first promise is taken.
     pub(super) fn check_copies(&self, agents: &[AgentRow]) -> Result<(), LayoutError> {
         let documents: HashSet<&RelPath> = self.metadata.contents.0.iter().map(|row| &row.path).collect();
         let mut copies = HashMap::new();
@@ -156,12 +156,12 @@ impl Reading {
         Ok(())
     }
 
-    /// The names in a folder of the layout.
+    /// Returns the names in a folder of the layout.
     pub(super) fn names(&self, at: &RelPath, names_max: usize) -> Result<Vec<Vec<u8>>, LayoutError> {
         listed(&self.folder(at)?, at, names_max)
     }
 
-    /// A folder of the layout, open.
+    /// Opens a folder of the layout.
     pub(super) fn folder(&self, at: &RelPath) -> Result<Foreign, LayoutError> {
         match self.entry(at)? {
             ForeignEntry::Folder(folder) => Ok(folder),
@@ -184,7 +184,7 @@ impl Reading {
         here.ok_or_else(|| LayoutError::bad(at, "it is the layout itself"))
     }
 
-    /// All bytes of a file, once their hash was compared.
+    /// Reads a file and compares its hash.
     pub(super) fn bytes(&mut self, file: &RelPath, bytes_max: u64) -> Result<Vec<u8>, LayoutError> {
         let row = self.promised(file, u64::MAX)?;
         let bytes = whole(file_of(self.entry(file)?, file)?, file, bytes_max)?;
@@ -195,7 +195,7 @@ impl Reading {
         Ok(bytes)
     }
 
-    /// A document.
+    /// Reads a document.
     pub(super) fn document<T: DeserializeOwned>(
         &mut self,
         file: &RelPath,
@@ -205,7 +205,7 @@ impl Reading {
         parse(file, &bytes)
     }
 
-    /// Looks at whatever was not looked at yet. What is left is which checkpoint it was, and when that was taken.
+    /// Checks everything not checked yet. Returns the original checkpoint and its time.
     pub(super) fn close(mut self, progress: &dyn Progress) -> Result<(CheckpointId, Timestamp), Error> {
         self.check_others(progress)?;
         let original = (self.metadata.id, self.metadata.created_at);
@@ -213,7 +213,8 @@ impl Reading {
         Ok(original)
     }
 
-    /// Compares whatever was not asked for, but for `files`, and refuses what is not part of a layout.
+    /// Compares the files not requested yet, except `files`, and refuses entries that are not part of a
+    /// layout.
     fn check_others(&mut self, progress: &dyn Progress) -> Result<(), Error> {
         let state = state_name(self.metadata.scope);
         let known = [METADATA, ENTRIES, FILES, state.as_str(), TASKS, MEMORY, AGENTS, WORKFLOWS];
@@ -241,7 +242,7 @@ impl Reading {
                         waiting.push((at.join(&name)?, depth + 1));
                     }
                 }
-                // What was asked for was compared then.
+                // Requested documents were compared then.
                 ForeignEntry::File(_) if self.asked.contains(&at) => {}
                 ForeignEntry::File(file) => {
                     let row = self.promised(&at, file.disk_bytes())?;
@@ -260,7 +261,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Nothing may be promised that was not found.
+    /// Fails if a promised file was not found.
     fn finish(self) -> Result<(), LayoutError> {
         match self.hashes.into_keys().min() {
             Some(file) => Err(LayoutError::bad(&file, "metadata.json lists it, and it is not there")),
@@ -269,7 +270,7 @@ impl Reading {
     }
 }
 
-/// How deep folders may be nested in one beside `files`.
+/// Returns the maximum nesting of a folder beside `files`.
 fn depth_max(at: &RelPath) -> usize {
     match at.names().next() {
         Some(first) if first == AGENTS.as_bytes() || first == MEMORY.as_bytes() => COPIES_DEPTH_MAX,
@@ -277,18 +278,18 @@ fn depth_max(at: &RelPath) -> usize {
     }
 }
 
-/// A path and every one above it, but for the layout itself.
+/// Returns a path and its ancestors, without the layout itself.
 fn at_and_above(file: &RelPath) -> impl Iterator<Item = RelPath> {
     std::iter::successors(Some(file.clone()), |path| path.split_last().map(|(above, _)| above))
         .filter(|path| !path.is_root())
 }
 
-/// How many names a path has below another one, which it is within.
+/// Returns the number of names of a path below an ancestor.
 fn depth_below(file: &RelPath, above: &RelPath) -> usize {
     file.names().count() - above.names().count()
 }
 
-/// A file that is hashed while it is read, so that what is kept and what is compared are the same bytes.
+/// File that is hashed during the read, so that stored and compared bytes are the same.
 pub(super) struct Hashed<'a> {
     file: io::Take<ForeignFile>,
     row: &'a HashRow,
@@ -300,12 +301,12 @@ pub(super) struct Hashed<'a> {
 
 impl<'a> Hashed<'a> {
     pub(super) fn new(file: ForeignFile, row: &'a HashRow, progress: &'a dyn Progress) -> Self {
-        // One byte more than promised tells that there is more, also of a file that grows meanwhile.
+        // One extra byte detects a longer file, even one that grows concurrently.
         let file = file.take(row.size.saturating_add(1));
         Self { file, row, hash: blake3::Hasher::new(), read: 0, progress, interrupted: false }
     }
 
-    /// Why reading failed.
+    /// Returns the reason of a failed read.
     pub(super) fn explain(&self, at: &RelPath, source: io::Error) -> Error {
         match self.interrupted {
             true => WorkspaceError::Interrupted.into(),
@@ -313,7 +314,7 @@ impl<'a> Hashed<'a> {
         }
     }
 
-    /// Whether all that was read is what was promised.
+    /// Checks that the bytes read match the promise.
     pub(super) fn finish(self, at: &RelPath) -> Result<(), LayoutError> {
         match self.read == self.row.size && self.row.is(&self.hash.finalize()) {
             true => Ok(()),
@@ -339,7 +340,7 @@ pub(super) fn not_as_promised(file: &RelPath) -> LayoutError {
     LayoutError::bad(file, "its bytes are not those that metadata.json lists")
 }
 
-/// What to say of something that is another thing than it has to be.
+/// Returns the error for an entry of the wrong type.
 fn not_a(wanted: &str, at: &RelPath, found: &ForeignEntry) -> LayoutError {
     let found = match found {
         ForeignEntry::File(_) => "a file",
@@ -364,7 +365,7 @@ fn whole(file: ForeignFile, at: &RelPath, bytes_max: u64) -> Result<Vec<u8>, Lay
     }
 }
 
-/// The names in a folder, if there are no more than so many.
+/// Returns the names in a folder, or fails above the maximum.
 pub(super) fn listed(folder: &Foreign, at: &RelPath, names_max: usize) -> Result<Vec<Vec<u8>>, LayoutError> {
     let names = folder.names(names_max).map_err(LayoutError::read(at))?;
     names.ok_or_else(|| LayoutError::bad(at, "more is in it than is listed"))
@@ -375,7 +376,7 @@ fn parse<T: DeserializeOwned>(file: &RelPath, bytes: &[u8]) -> Result<T, LayoutE
         .map_err(|error| LayoutError::bad(file, format!("it cannot be understood: {error}")))
 }
 
-/// A list is sorted by path, and so no path comes twice.
+/// Checks that a list is sorted by path without duplicates.
 pub(super) fn check_sorted<'p>(
     file: &RelPath,
     paths: impl Iterator<Item = &'p RelPath>,
@@ -390,5 +391,5 @@ pub(super) fn check_sorted<'p>(
     Ok(())
 }
 
-/// The limit for documents, under a shorter name.
+/// Size limit of documents.
 pub(super) const DOCUMENT: u64 = DOCUMENT_BYTES_MAX;

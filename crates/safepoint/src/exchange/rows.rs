@@ -1,4 +1,4 @@
-//! The shapes of `metadata.json`, `files.json` and the document about the whole, as they are written and read.
+//! Formats of `metadata.json`, `files.json` and the state document.
 
 use super::bounded::Bounded;
 use super::{ENTRIES_MAX, LayoutError};
@@ -15,21 +15,21 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use std::path::Path;
 
-/// More warnings than anybody reads.
+/// Maximum number of warnings.
 pub(super) const WARNINGS_MAX: usize = 1_000;
-/// A label, a warning, a key or the name of a folder is not longer than this.
+/// Maximum length of a label, a warning, a key or a folder name.
 pub(super) const TEXT_BYTES_MAX: usize = 4_096;
-/// More parts than any checkpoint has.
+/// Maximum number of parts.
 const PARTS_MAX: usize = 100_000;
 
-/// A file of the layout and the hash of its bytes.
+/// File of the layout with its hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HashRow {
     pub(super) path: RelPath,
     pub(super) size: u64,
     pub(super) blake3: String,
-    /// It has holes, and its hash is that of its data (see `holes.rs`).
+    /// True if the file has holes and the hash covers only its data (see `holes.rs`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) sparse: bool,
 }
@@ -39,19 +39,19 @@ impl HashRow {
         Self { path, size, blake3: hash.to_hex().to_string(), sparse: false }
     }
 
-    /// Whether both are about the same bytes.
+    /// Returns true if both describe the same bytes.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         (self.size, self.sparse) == (other.size, other.sparse)
             && blake3::Hash::from_hex(&other.blake3).is_ok_and(|hash| self.is(&hash))
     }
 
-    /// Whether this is the hash that the row names.
+    /// Returns true if this is the hash of the row.
     pub(super) fn is(&self, hash: &blake3::Hash) -> bool {
         blake3::Hash::from_hex(&self.blake3).is_ok_and(|named| named == *hash)
     }
 }
 
-/// A part of the checkpoint and where it lies.
+/// Part of the checkpoint with its path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ContentRow {
@@ -60,7 +60,7 @@ pub(super) struct ContentRow {
     pub(super) path: RelPath,
 }
 
-/// What a file system may not be able to keep of an entry.
+/// Attributes of an entry that a file system may not keep.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EntryRow {
@@ -79,7 +79,7 @@ pub(super) struct EntryRow {
     pub(super) xattrs: Vec<XattrRow>,
 }
 
-/// What an entry is.
+/// Type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum What {
@@ -88,7 +88,7 @@ pub(super) enum What {
     Symlink,
 }
 
-/// One extended attribute.
+/// Extended attribute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct XattrRow {
@@ -124,7 +124,7 @@ impl EntryRow {
     }
 }
 
-/// Bytes that are usually text: in JSON a string where they are, else `{"bytes": "<base64>"}`.
+/// Bytes that are usually text: a JSON string if valid UTF-8, else `{"bytes": "<base64>"}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Raw(pub(super) Vec<u8>);
 
@@ -153,14 +153,14 @@ impl<'de> Deserialize<'de> for Raw {
     }
 }
 
-/// What every version of `metadata.json` says.
+/// Fields in every version of `metadata.json`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Version {
     pub(super) format: u64,
     pub(super) layout: String,
 }
 
-/// As much of `metadata.json` as is taken over. What it says of git, sessions, pins and rollbacks is about another place.
+/// Imported fields of `metadata.json`. Its git, session, pin and rollback fields describe another machine.
 #[derive(Debug, Deserialize)]
 pub(super) struct Metadata {
     pub(super) id: CheckpointId,
@@ -185,7 +185,7 @@ pub(super) struct Entries {
     pub(super) entries: Bounded<EntryRow, ENTRIES_MAX>,
 }
 
-/// The document about the whole, as far as it is read back.
+/// Imported fields of the state document.
 #[derive(Debug, Deserialize)]
 pub(super) struct State {
     pub(super) files: Bounded<FilesState, PARTS_MAX>,
@@ -193,7 +193,7 @@ pub(super) struct State {
     pub(super) agents: Bounded<AgentRow, PARTS_MAX>,
 }
 
-/// What it says of an agent.
+/// Agent in the state document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AgentRow {
@@ -201,33 +201,33 @@ pub(super) struct AgentRow {
     pub(super) copies: Vec<CopyRow>,
 }
 
-/// A file or a folder of an agent that lies once more where people look for it.
+/// Second copy of an agent's file or folder, for readers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CopyRow {
     pub(super) kind: AgentPathKind,
-    /// Where the copy lies.
+    /// Path of the copy.
     pub(super) path: RelPath,
     /// Where what goes back lies; nothing where it lies here alone, and does not go back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) of: Option<RelPath>,
 }
 
-/// What it says of the files of one workspace.
+/// Files of one workspace in the state document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FilesState {
     pub(super) key: String,
-    /// Which workspace it was.
+    /// Original workspace.
     #[serde(default)]
     pub(super) workspace: Option<WorkspaceRow>,
     pub(super) path: RelPath,
-    /// For people; nobody believes them.
+    /// Informational and untrusted.
     pub(super) count: u64,
     pub(super) bytes: u64,
     pub(super) coverage: Coverage,
 }
 
-/// A workspace where the checkpoint was taken.
+/// Workspace on the original machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WorkspaceRow {
@@ -239,7 +239,7 @@ pub(super) struct WorkspaceRow {
 }
 
 impl WorkspaceRow {
-    /// One that is on record here; `home` is Safepoint's own.
+    /// Describes a local workspace; `home` is Safepoint's home.
     pub(super) fn of(workspace: &Workspace, home: &Path) -> Self {
         let kind = match workspace.kind {
             WorkspaceKind::Project => PlaceKind::Project,
@@ -250,13 +250,13 @@ impl WorkspaceRow {
         Self { id, name, root: Raw(workspace.root.clone()), kind }
     }
 
-    /// One that an import told of.
+    /// Describes a workspace known from an import.
     pub(super) fn elsewhere(id: WorkspaceId, place: &Elsewhere) -> Self {
         let root = Raw([b"/", place.root.as_bytes()].concat());
         Self { id, name: place.name.clone(), root, kind: place.kind }
     }
 
-    /// What is kept of it, once it makes sense.
+    /// Validates the row and returns its place.
     pub(super) fn place(&self, file: &RelPath) -> Result<Elsewhere, LayoutError> {
         let bad =
             || LayoutError::bad(file, "the folder of its files has no absolute path, or too long a name");
@@ -269,14 +269,14 @@ impl WorkspaceRow {
     }
 }
 
-/// A document for people and programs: fields, and at the end a list with a line for each item.
+/// Formats a document: fields, then a list with one line per item.
 pub(super) fn with_lines<T: Serialize>(
     fields: &Value,
     key: &str,
     items: &[T],
 ) -> Result<Vec<u8>, serde_json::Error> {
     let mut text = serde_json::to_vec_pretty(fields)?;
-    // Without the end of the object, which is a line of its own.
+    // Without the closing brace, which is on its own line.
     text.truncate(text.len().saturating_sub(2));
     text.extend_from_slice(format!(",\n  \"{key}\": [").as_bytes());
     for (at, item) in items.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Takes the files of a layout into the store: what is there and what `files.json` says of it must be the same, name by name.
+//! Import of a layout's files into the store: the folder and `files.json` must match entry by entry.
 
 use super::holes::HashedHoles;
 use super::reading::{Hashed, Reading, check_sorted, listed};
@@ -11,20 +11,20 @@ use safepoint_model::{ObjectError, ObjectKind, ObjectSink, Progress, RelPath};
 use safepoint_workspace::{Foreign, ForeignEntry, ForeignFile, OWN_FOLDER, WorkspaceError};
 use std::collections::HashMap;
 
-/// Set-user-id and set-group-id.
+/// Set-user-ID and set-group-ID bits.
 const SPECIAL_BITS: u16 = 0o6000;
 
-/// The files of a layout, in the store.
+/// Stored files of a layout.
 pub(super) struct Taken {
-    /// The root, without a name.
+    /// Root entry, without a name.
     pub(super) root: Entry,
     pub(super) count: u64,
     pub(super) bytes: u64,
-    /// Files that were to run with the rights of their owner, and do not any more.
+    /// Files that lost set-ID bits or capabilities.
     pub(super) disarmed: u64,
 }
 
-/// A directory that is being read.
+/// Directory in progress.
 struct Level {
     folder: Foreign,
     path: RelPath,
@@ -33,7 +33,7 @@ struct Level {
     entries: Vec<Entry>,
 }
 
-/// Takes everything at and below these folders of the layout, which are all that its files are in.
+/// Imports everything at and below these folders of the layout, which contain all its files.
 pub(super) fn take(
     reading: &mut Reading,
     roots: &[RelPath],
@@ -62,7 +62,7 @@ pub(super) fn take(
 
 struct Taking<'a> {
     reading: &'a mut Reading,
-    /// What is listed and was not found yet.
+    /// Listed entries not found yet.
     rows: HashMap<RelPath, EntryRow>,
     sink: &'a dyn ObjectSink,
     progress: &'a dyn Progress,
@@ -72,7 +72,7 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// Goes down and up again without recursion: how deep it goes is not ours to choose.
+    /// Walks without recursion, because the layout's author chooses the depth.
     fn all(&mut self, at: &RelPath) -> Result<Entry, Error> {
         let folder = self.reading.folder(at)?;
         let mut levels = vec![self.level(at.clone(), folder)?];
@@ -126,16 +126,16 @@ impl Taking<'_> {
         Ok(Level { folder, path, row, names, entries: Vec::new() })
     }
 
-    /// A directory of which everything was read.
+    /// Stores a completely read directory.
     fn directory(&mut self, level: Level) -> Result<Entry, Error> {
         let bad = |error: safepoint_model::ModelError| LayoutError::bad(&level.path, error.to_string());
         let bytes = Tree::new(level.entries).map_err(bad)?.encode();
-        // A mode or an attribute that no tree has would be damage for whoever reads it.
+        // A mode or attribute that no tree may have would count as damage later.
         Tree::decode(&bytes).map_err(bad)?;
         let tree = self.sink.put(ObjectKind::Tree, &bytes)?;
         let name = level.path.split_last().map(|(_, name)| name.to_vec()).unwrap_or_default();
         let entry = Entry { name, meta: level.row.meta()?, node: Node::Directory(tree) };
-        // The one above checks it among others; the root has none above.
+        // The parent checks its entries; the root has no parent.
         Tree::decode(&Tree::single(&entry)).map_err(bad)?;
         self.progress.advance(1, 0);
         Ok(entry)
@@ -148,7 +148,7 @@ impl Taking<'_> {
             meta.mode &= !SPECIAL_BITS;
             self.disarmed += 1;
         }
-        // What makes no sense is refused with the directory.
+        // An invalid capability is refused with the directory.
         let capability = meta.xattr(access::CAPABILITY);
         if capability.is_some_and(access::is_capability) && !gives_capability(&file, &meta) {
             meta = meta.without_capability();
@@ -170,7 +170,7 @@ impl Taking<'_> {
         Ok(Entry { name, meta, node: Node::File(content) })
     }
 
-    /// A file with holes. Where they did not survive the way here, they are made again.
+    /// Imports a sparse file. Holes lost in transfer are restored.
     fn sparse_file(
         &mut self,
         path: &RelPath,
@@ -200,7 +200,7 @@ impl Taking<'_> {
     }
 }
 
-/// What no capture ever holds does not come in by another door: a rollback would write where it never looks.
+/// Refuses folders that no capture includes: a rollback would write where captures never look.
 fn check_folder(path: &RelPath, name: &[u8], depth: usize) -> Result<(), LayoutError> {
     if name.eq_ignore_ascii_case(b".git") {
         return Err(LayoutError::bad(path, "git's own folder is never part of a checkpoint"));
@@ -214,21 +214,21 @@ fn check_folder(path: &RelPath, name: &[u8], depth: usize) -> Result<(), LayoutE
     Ok(())
 }
 
-/// Whether a file on the disk already has the capabilities that its row gives it, and the same owner. A row alone is nobody's word.
+/// Returns true if the file on disk already has the row's capabilities and owner. A row alone is not trusted.
 fn gives_capability(file: &ForeignFile, meta: &Meta) -> bool {
     is_own(file)
         && file.owner() == (meta.uid, meta.gid)
         && file.capability().as_deref() == meta.xattr(access::CAPABILITY)
 }
 
-/// Whether this user may vouch for a file.
+/// Returns true if the user is root or owns the file.
 fn is_own(file: &ForeignFile) -> bool {
     let user = rustix::process::geteuid();
     user.is_root() || file.owner().0 == user.as_raw()
 }
 
-/// Whether a file on the disk already is what its row says: one that runs with the rights of its owner, who is the same. A row alone is
-/// nobody's word: a rollback would lend the rights of whoever does it to whatever the layout holds.
+/// Returns true if the file on disk already has the set-ID bits and the owner of its row. A row alone is not
+/// trusted: a rollback would lend the rights of its user to any file in the layout.
 fn is_armed(file: &ForeignFile, meta: &Meta) -> bool {
     is_own(file)
         && file.mode() & SPECIAL_BITS == meta.mode & SPECIAL_BITS

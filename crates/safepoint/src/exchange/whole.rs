@@ -1,5 +1,5 @@
-//! IMPORT of a checkpoint of several folders: of an agent, or of everything. As hostile as any other; and since a rollback to it writes in
-//! many places, each part is looked at: is it of a folder, an agent, a plan that is here? What is not is kept, and never put back.
+//! IMPORT of a multi-folder checkpoint: of an agent, or of everything. A rollback to it writes in many
+//! folders, so each part must match a local folder, agent or plan. Other parts are kept, but never restored.
 
 use super::fit::{Folder, elsewhere_key, overlaps};
 use super::import::{ImportOptions, Imported, check_coverage, coverage_of, disarmed, rows_of};
@@ -21,7 +21,7 @@ use safepoint_store::Writer;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A folder of the layout, read.
+/// Imported folder of the layout.
 struct Read {
     row: ContentRow,
     id: WorkspaceId,
@@ -30,12 +30,12 @@ struct Read {
     taken: Taken,
 }
 
-/// What of a layout is not of here, in words.
+/// Parts of a layout without a local match, as messages.
 #[derive(Default)]
 struct Unfit {
-    /// Without these a rollback is refused.
+    /// Parts without which a rollback is refused.
     needed: Vec<String>,
-    /// These need not go back.
+    /// Optional parts.
     left: Vec<String>,
 }
 
@@ -48,10 +48,12 @@ impl Unfit {
 }
 
 impl CheckpointManager {
-    /// Makes a checkpoint of several folders out of a layout of an agent or of everything. Nothing but the record changes.
+    /// Creates a multi-folder checkpoint from a layout of an agent or of everything. Changes only the catalog
+    /// and the store.
     ///
     /// # Errors
-    /// When anything in the folder is not exactly as it says, or store or catalog fail; there is no checkpoint then.
+    /// Fails if the folder differs from its metadata, or store or catalog fail; no checkpoint is created
+    /// then.
     pub fn import_whole(
         &self,
         dir: &Path,
@@ -96,7 +98,7 @@ impl CheckpointManager {
         for row in rows_of(&reading, PartKind::Plan) {
             plans.push(plan::take(&mut reading, &row, &writer)?);
         }
-        // From here on nothing can be wrong with it any more, and what is registered is registered for something.
+        // The layout is valid from here on, so registrations are justified.
         let original = reading.close(progress)?;
         let mut unfit = Unfit::default();
         let fitting = self.keep_agents(agents, &mut checkpoint, &mut unfit, &writer)?;
@@ -129,7 +131,7 @@ impl CheckpointManager {
         Ok(Imported { missing: unfit.told(), ..imported })
     }
 
-    /// Agents become parts. Returned are those that are the same here.
+    /// Adds agents as parts. Returns those that match local agents.
     fn keep_agents(
         &self,
         agents: Vec<Agent>,
@@ -151,7 +153,7 @@ impl CheckpointManager {
         Ok(fitting)
     }
 
-    /// Folders become parts. Returned are the workspaces that they are here, by their keys in the layout.
+    /// Adds folders as parts. Returns the matching workspaces by their keys in the layout.
     fn keep_folders(
         &self,
         read: &[Read],
@@ -197,7 +199,7 @@ impl CheckpointManager {
     }
 }
 
-/// Why a folder cannot be the workspace that it was found to be: another one is it, or lies in what it holds.
+/// Returns why a folder cannot use its matching workspace, if so: another folder uses it or lies inside.
 fn in_the_way(
     found: &[Result<Workspace, String>],
     read: &[Read],
@@ -217,7 +219,7 @@ fn in_the_way(
     Ok(None)
 }
 
-/// The agents of a layout.
+/// Imports the agents of a layout.
 fn take_agents(reading: &mut Reading, scope: Scope) -> Result<Vec<Agent>, Error> {
     let mut agents = Vec::new();
     for row in rows_of(reading, PartKind::Agent) {
@@ -233,7 +235,7 @@ fn take_agents(reading: &mut Reading, scope: Scope) -> Result<Vec<Agent>, Error>
         if agent.format != Agent::FORMAT || !named {
             return Err(bad("it is not the agent that metadata.json lists").into());
         }
-        // The root of the system, or a path that comes twice, is what nobody can register.
+        // An agent with the file system root or a duplicate path cannot be registered.
         let mut paths: Vec<_> = agent.paths.iter().collect();
         paths.sort();
         if paths.windows(2).any(|two| two[0] == two[1]) || paths.iter().any(|path| path.path.is_root()) {
@@ -244,7 +246,7 @@ fn take_agents(reading: &mut Reading, scope: Scope) -> Result<Vec<Agent>, Error>
     Ok(agents)
 }
 
-/// The folders of a layout, all of what is in `files`.
+/// Imports the folders of a layout: all of `files`.
 fn take_folders(
     reading: &mut Reading,
     state: &State,
@@ -273,7 +275,7 @@ fn take_folders(
     Ok(read)
 }
 
-/// One folder is in `files`, several are in a folder each, and nothing else is there.
+/// Checks that `files` is the single folder itself, or contains exactly one folder per workspace.
 fn check_places(reading: &Reading, rows: &[ContentRow]) -> Result<(), LayoutError> {
     let files = path(FILES);
     match rows {
