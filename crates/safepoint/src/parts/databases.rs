@@ -1,8 +1,8 @@
-//! Copies of SQLite databases that are too large to be read while they are locked.
+//! Copies of SQLite databases that are too large to read under a lock.
 //!
-//! SQLite makes such a copy itself, through its backup API, in a process that does nothing else: the walk of a capture opens and closes files, and with
-//! any handle that a process closes it loses the POSIX locks by which SQLite reads (`docs/decisions/0016`). The library does not know which
-//! program that is: [`Settings::database_helper`](crate::Settings::database_helper) says it.
+//! SQLite makes such a copy through its backup API, in a separate process. The walk of a capture opens and
+//! closes files, and each close drops the POSIX locks by which SQLite reads (`docs/decisions/0016`).
+//! [`Settings::database_helper`](crate::Settings::database_helper) names the program to run.
 
 #![allow(clippy::disallowed_methods, reason = "this module starts the program that copies databases")]
 
@@ -24,18 +24,18 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Between two stretches a program that waits for a lock gets it.
+/// Pause between two steps, so that a waiting program gets its lock.
 const PAUSE: Duration = Duration::from_millis(1);
-/// So much is copied in one stretch, while nobody can commit to a database without a write-ahead log.
+/// Bytes copied per step; without a write-ahead log, no program can commit during a step.
 const STRETCH_BYTES: u64 = 32 << 20;
-/// A database to which others commit while it is copied is copied anew so often.
+/// Maximum restarts when other programs commit to the database during the copy.
 const RESTARTS_MAX: u32 = 20;
-/// How long SQLite waits for one lock.
+/// Time that SQLite waits for a lock.
 const BUSY_MAX: Duration = Duration::from_secs(2);
-/// Where the header has the versions for writing and reading: 2 where there is a write-ahead log.
+/// Header offset of the write and read versions: 2 with a write-ahead log.
 const VERSIONS_AT: u64 = 18;
 
-/// Keeps copies in the home's folder for what is only looked at.
+/// Makes copies in the home's scratch folder.
 pub(crate) struct Copies<'a> {
     pub(crate) home: &'a Home,
     pub(crate) held_max: Duration,
@@ -69,7 +69,7 @@ impl DatabaseCopies for Copies<'_> {
             .args(arguments)
             .arg(Path::new(".").join(name))
             .arg(&copy)
-            // The new process still has the handle when it enters the directory, whatever the directory is called by now.
+            // The handle stays valid for the new process, even if the directory was renamed.
             .current_dir(format!("/proc/self/fd/{}", dir.as_raw_fd()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -78,37 +78,39 @@ impl DatabaseCopies for Copies<'_> {
         if !status.success() {
             return Err(io::Error::other(format!("the program that copies databases failed: {status}")));
         }
-        // The folder goes, and the handle stays.
+        // The folder is deleted; the handle stays valid.
         File::open(&copy)
     }
 }
 
-/// Why a database was not copied.
+/// Reason why a database was not copied.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// SQLite failed.
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
-    /// A file could not be read or written.
+    /// A file cannot be read or written.
     #[error(transparent)]
     File(#[from] io::Error),
-    /// Others had it locked all the while.
+    /// Other programs kept it locked.
     #[error("other programs write to it all the time")]
     Busy,
 }
 
-/// Copies a database with SQLite's backup API, with everything that was committed to it, while programs go on writing to it. Neither the
-/// database nor what lies beside it is changed: a log stays as it is, and a journal of a writer that died is refused.
+/// Copies all committed data of a database with SQLite's backup API, while programs go on writing to it.
+/// Changes neither the database nor its side files: a log stays as it is, and a journal of a dead writer is
+/// refused.
 ///
-/// To be called in a process that does nothing else with the database.
+/// Call it in a process that does nothing else with the database.
 ///
 /// # Errors
-/// When it cannot be opened, others write to it all the time, or the copy cannot be written.
+/// Fails if the database cannot be opened, other programs write to it all the time, or the copy cannot be
+/// written.
 pub fn back_up_database(from: &Path, to: &Path) -> Result<(), BackupError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let source = Connection::open_with_flags(from, flags)?;
-    // Whoever closes a database last moves its log into it; that is not for us to do.
+    // The last connection to close checkpoints the log; a copy must not.
     source.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     source.busy_timeout(BUSY_MAX)?;
     let text = |pragma: &str| source.pragma_query_value(None, pragma, |row| row.get::<_, String>(0));
@@ -117,7 +119,7 @@ pub fn back_up_database(from: &Path, to: &Path) -> Result<(), BackupError> {
     let mut copy = Connection::open(to)?;
     copy.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")?;
     if has_log {
-        // With a log, readers keep nobody from committing, and see one moment for as long as they read.
+        // With a log, readers block no commit, and see one snapshot for the whole transaction.
         source.execute_batch("BEGIN")?;
         source.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     }
@@ -144,7 +146,7 @@ pub fn back_up_database(from: &Path, to: &Path) -> Result<(), BackupError> {
     }
     copy.close().map_err(|(_, error)| error)?;
     source.close().map_err(|(_, error)| error)?;
-    // A copy is made without a log; that the database has one is kept.
+    // The copy has no log; restore the database's log mode.
     let versions: [u8; 2] = if has_log { [2, 2] } else { [1, 1] };
     OpenOptions::new().write(true).open(to)?.write_all_at(&versions, VERSIONS_AT)?;
     Ok(())

@@ -1,4 +1,4 @@
-//! The files of a workspace, as a part.
+//! Files of a workspace, as a part.
 
 use crate::home::{CacheDraft, PendingCache};
 use crate::parts::databases::Copies;
@@ -23,7 +23,7 @@ use safepoint_workspace::{
     Sidecars, Snapshot, Stage, StageOptions, StatCache, Times, Waiting, What, database_family, plan, scan,
 };
 
-/// The files of one workspace that this process holds.
+/// Files of a workspace that this process has locked.
 pub(crate) struct FilesPart<'m> {
     pub(crate) manager: &'m CheckpointManager,
     pub(crate) root: &'m Root,
@@ -32,25 +32,25 @@ pub(crate) struct FilesPart<'m> {
     pub(crate) times: Times,
     /// Patterns to leave out of captures.
     excludes: Vec<String>,
-    /// Folders in it that are captured by themselves.
+    /// Folders in it that are captured separately.
     pub(crate) leave: Vec<RelPath>,
-    /// Paths that the rollback changed which is undone: rules do not leave them out. Sorted.
+    /// Sorted paths that the undone rollback changed: rules do not exclude them.
     pub(crate) covered: Vec<RelPath>,
-    /// Another home may have left it half old and half new.
+    /// True if another home may have left a mixture of two states.
     pub(crate) is_mixed: bool,
-    /// Whether somebody asked for this checkpoint: then it is worth a word that it holds nothing.
+    /// True if the user requested the checkpoint: an empty one then gets a warning.
     pub(crate) is_asked_for: bool,
-    /// What of it.
+    /// Selected kind of content.
     pub(crate) what: What,
-    /// What is to become of displaced files that may have a writer.
+    /// Treatment of displaced files that may have a writer.
     pub(crate) waiting: Waiting,
     /// Whether the checkpoint that a rollback goes to knows about ACLs and capabilities.
     pub(crate) access: CapturedAccess,
     /// What a rollback is about, where it is not about everything: other large files are not read for it.
     pub(crate) chosen: Vec<RelPath>,
-    /// What a chosen path means that is in neither state.
+    /// Treatment of a chosen path that is in neither state.
     pub(crate) absent: Absent,
-    /// The result of a plan that is taken over: it is compared with all of the project.
+    /// Result of a plan to apply: it is compared with the whole project.
     pub(crate) taking: Option<&'m Taking>,
 }
 
@@ -82,7 +82,7 @@ impl<'m> FilesPart<'m> {
         }
     }
 
-    /// The folder of the repository in it, all of it.
+    /// Returns its git folder, complete, as a part.
     pub(crate) fn git_folder(&self) -> FilesPart<'m> {
         let FilesPart { manager, root, workspace, capabilities, times, waiting, access, .. } = *self;
         let (chosen, absent) = (vec![git_folder()], Absent::Fine);
@@ -90,8 +90,8 @@ impl<'m> FilesPart<'m> {
         FilesPart { capabilities, times, waiting, access, chosen, absent, what: What::Git, ..part }
     }
 
-    /// Looks at the workspace, with the help of what the last capture saw. Of large files that are longer or shorter than in `keep` only
-    /// the size is told.
+    /// Scans the workspace with the last cache. Reports only the size of large files whose size differs from
+    /// `keep`.
     pub(crate) fn look<S: ObjectSink + ObjectSource>(
         &self,
         sink: &S,
@@ -102,7 +102,7 @@ impl<'m> FilesPart<'m> {
         self.scan_with((cache.as_ref(), None), sink, keep, (Sidecars::Needed, LargeFiles::InDoubt), progress)
     }
 
-    /// Reads the workspace into a sink, with the help of what the last capture saw.
+    /// Reads the workspace into a sink with the last cache.
     pub(crate) fn scan<S: ObjectSink + ObjectSource>(
         &self,
         sink: &S,
@@ -113,7 +113,7 @@ impl<'m> FilesPart<'m> {
         self.scan_with((cache.as_ref(), None), sink, keep, (Sidecars::Needed, LargeFiles::Read), progress)
     }
 
-    /// Reads the workspace as the capture before a rollback to `target` does, with all that it would displace.
+    /// Reads the workspace before a rollback to `target`, including everything it would displace.
     pub(crate) fn scan_before<S: ObjectSink + ObjectSource>(
         &self,
         sink: &S,
@@ -125,7 +125,7 @@ impl<'m> FilesPart<'m> {
         self.scan_with((cache.as_ref(), None), sink, target, wanted, progress)
     }
 
-    /// Reads the whole workspace into a sink, whatever the last capture saw.
+    /// Reads the whole workspace into a sink, without a cache.
     pub(crate) fn scan_afresh<S: ObjectSink + ObjectSource>(
         &self,
         sink: &S,
@@ -154,7 +154,7 @@ impl<'m> FilesPart<'m> {
             ScanOptions { excludes, cache, next, own, keep, covered, what, sidecars, copies, large };
         let mut scan = scan(self.root, sink, &options, progress)?;
         if self.is_mixed {
-            // What is stored may be a mixture of two states.
+            // The scan may contain a mixture of two states.
             scan.snapshot.coverage.unsettled.insert(0, RelPath::root());
             scan.warnings
                 .push("another Safepoint home began a rollback here and did not finish it".to_owned());
@@ -163,13 +163,13 @@ impl<'m> FilesPart<'m> {
     }
 }
 
-/// The workspace that a document describes.
+/// Returns the workspace state of a document.
 pub(crate) fn snapshot(source: &dyn ObjectSource, document: ObjectId) -> Result<Snapshot, ObjectError> {
     let document = FilesDocument::load(source, document)?;
     Ok(Snapshot { root: document.root_entry(), coverage: document.coverage(source)? })
 }
 
-/// Keeps what describes a workspace.
+/// Stores the document of a workspace state.
 pub(crate) fn keep_document(
     sink: &dyn ObjectSink,
     root: &Entry,
@@ -184,7 +184,7 @@ pub(crate) fn keep_document(
     document::store(sink, &document)
 }
 
-/// What the user should be told about a capture.
+/// Returns the warnings about a capture.
 fn warnings(scan: &Scan) -> Vec<String> {
     let coverage = &scan.snapshot.coverage;
     let unreadable = coverage
@@ -248,9 +248,9 @@ impl Part for FilesPart<'_> {
         Ok(captured)
     }
 
-    /// The files are what a workspace is at: a checkpoint of them is its head.
+    /// Makes the checkpoint the workspace's head.
     fn commit(&self, transaction: &Transaction<'_>, checkpoint: &Checkpoint) -> Result<(), Error> {
-        // What is kept before a rollback moves nothing.
+        // A safety checkpoint does not move the head.
         match checkpoint.role {
             Some(Role::Safety) => Ok(()),
             _ => Ok(transaction.set_head(self.workspace.id, checkpoint.id)?),
@@ -275,7 +275,7 @@ impl Part for FilesPart<'_> {
                 paths.extend(database_family(writer, &[base, donor], path)?);
             }
             let grafted = graft(writer, base, donor, &paths, self.absent)?;
-            // The chosen paths as they were, everything else as it is.
+            // The chosen paths from the target, everything else unchanged.
             target.root = Entry { node: Node::Directory(grafted), ..now.root.clone() };
         }
         let plan = plan(self.root, writer, &now, (&target, self.access), &self.capabilities)?;
@@ -296,7 +296,7 @@ impl Part for FilesPart<'_> {
     }
 }
 
-/// A rollback of a workspace's files, on its way.
+/// Rollback of a workspace's files in progress.
 struct FilesRollback<'p> {
     part: &'p FilesPart<'p>,
     steps: Vec<SwapStep>,

@@ -1,7 +1,7 @@
-//! The state of a git repository as a part of a checkpoint: HEAD, its branch, all refs, the index. Noted with every checkpoint of a
-//! workspace that is in one; put back only when asked for by name.
+//! Git state as a part of a checkpoint: HEAD, its branch, all refs, the index. Recorded with every checkpoint
+//! of a workspace in a repository; restored only if requested by name.
 //!
-//! What a rollback moves stands in its safety checkpoint before it is moved. So recovery can take it back, and an undo knows of it.
+//! The safety checkpoint records each move before it happens, so that recovery and undo can reverse it.
 
 use crate::checkpoint::git::in_words;
 use crate::parts::Nothing;
@@ -23,7 +23,7 @@ use safepoint_model::{
 use safepoint_store::Writer;
 use safepoint_workspace::{Ended, Finding};
 
-/// How much of a repository a checkpoint notes.
+/// Git state that a checkpoint records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GitCapture {
     /// Nothing.
@@ -31,19 +31,19 @@ pub enum GitCapture {
     /// HEAD, its branch, all refs and the index; no objects.
     #[default]
     State,
-    /// The same, and all of the repository's folder, where it lies in the workspace.
+    /// The same, and the whole git folder if it is in the workspace.
     Full,
 }
 
-/// Whether a rollback moves branch and index to the commit that a checkpoint is.
+/// Movement of branch and index to the commit of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GitReset {
-    /// It leaves them alone.
+    /// Branch and index stay.
     #[default]
     No,
-    /// It does, and the files stay as they are.
+    /// Branch and index move; the files stay.
     Mixed,
-    /// It does, and the files go along.
+    /// Branch, index and files move.
     Hard,
 }
 
@@ -51,26 +51,26 @@ pub enum GitReset {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GitMoved {
-    /// The branch that HEAD is on afterwards.
+    /// New branch of HEAD.
     pub branch: Option<String>,
-    /// The commit that HEAD was at.
+    /// Old commit of HEAD.
     pub from: Option<String>,
-    /// The commit that HEAD is at afterwards.
+    /// New commit of HEAD.
     pub to: Option<String>,
-    /// Whether the files went along.
+    /// True if the files moved, too.
     pub files: bool,
-    /// Whether all of the repository's folder was put back.
+    /// True if the whole git folder was restored.
     pub folder: bool,
     /// Uncommitted changes that it replaced, counted in words. The safety checkpoint holds them.
     pub uncommitted: Option<String>,
 }
 
-/// The part of a checkpoint that notes the state of a workspace's repository.
+/// Returns the git state part of a workspace in a checkpoint.
 pub(crate) fn git_part(checkpoint: &Checkpoint, workspace: WorkspaceId) -> Option<&PartRecord> {
     part_of(checkpoint, PartKind::Git, workspace)
 }
 
-/// The part of a checkpoint that holds all of a workspace's repository.
+/// Returns the git folder part of a workspace in a checkpoint.
 fn folder_part(checkpoint: &Checkpoint, workspace: WorkspaceId) -> Option<&PartRecord> {
     part_of(checkpoint, PartKind::GitFolder, workspace)
 }
@@ -80,12 +80,12 @@ fn part_of(checkpoint: &Checkpoint, kind: PartKind, workspace: WorkspaceId) -> O
     checkpoint.parts.iter().find(|part| part.kind == kind && part.key == key)
 }
 
-/// The folder of a repository, in the workspace it belongs to.
+/// Returns the path of the git folder in its workspace.
 pub(crate) fn git_folder() -> RelPath {
     RelPath::new(".git").unwrap_or_default()
 }
 
-/// Every object that a noted state needs, the document itself apart.
+/// Returns the objects that a recorded state needs, without the document itself.
 pub(crate) fn needed(
     source: &dyn ObjectSource,
     id: ObjectId,
@@ -94,27 +94,27 @@ pub(crate) fn needed(
     Ok((document.refs, document.contents().collect()))
 }
 
-/// A move of a repository on its way.
+/// Planned move of a repository.
 pub(crate) struct Moving {
     workspace: Workspace,
     a_move: Move,
-    /// Whether the files go along.
+    /// True if the files move, too.
     pub(crate) files: bool,
     uncommitted: Option<String>,
     why: String,
     seconds: i64,
 }
 
-/// What a rollback does to the repository of one workspace.
+/// Plan of a rollback for the repository of one workspace.
 pub(crate) enum GitPlan {
-    /// HEAD, branch and index move.
+    /// Moves HEAD, branch and index.
     Move(Box<Moving>),
-    /// All of its folder is put back: the document that describes it, and where HEAD was and is then.
+    /// Restores the whole folder from its document; with the old and new HEAD.
     Folder(ObjectId, GitMoved),
 }
 
 impl GitPlan {
-    /// Whether the files of the workspace go along.
+    /// Returns true if the files of the workspace move, too.
     pub(crate) fn takes_files(&self) -> bool {
         match self {
             GitPlan::Move(moving) => moving.files,
@@ -123,12 +123,12 @@ impl GitPlan {
     }
 }
 
-/// HEAD, branch, refs and index of the repository around a workspace, as a part.
+/// HEAD, branch, refs and index of a workspace's repository, as a part.
 pub(crate) struct GitPart<'m> {
     pub(crate) manager: &'m CheckpointManager,
     pub(crate) workspace: &'m Workspace,
     pub(crate) capture: GitCapture,
-    /// What a rollback moves in it.
+    /// Planned move of a rollback.
     pub(crate) moving: Option<Box<Moving>>,
 }
 
@@ -141,7 +141,7 @@ impl Part for GitPart<'_> {
         self.workspace.id.to_string()
     }
 
-    /// That the state cannot be read is a warning.
+    /// An unreadable state is only a warning.
     fn capture(&self, writer: &Writer<'_>, _: Option<ObjectId>, _: &dyn Progress) -> Result<Captured, Error> {
         let mut captured = Captured::default();
         if self.capture == GitCapture::None && self.moving.is_none() {
@@ -149,7 +149,7 @@ impl Part for GitPart<'_> {
         }
         let read = match Repository::around(self.workspace.root_path()) {
             Ok(Some(repository)) => read_state(&repository).map(|state| (repository, state)),
-            // What belongs to another folder says nothing about this one.
+            // The repository of another folder does not describe this one.
             Ok(None) | Err(GitError::Stranger { .. } | GitError::Bare { .. }) => return Ok(captured),
             Err(error) => Err(error),
         };
@@ -177,7 +177,7 @@ impl Part for GitPart<'_> {
         })
     }
 
-    /// What it moved stands in the safety checkpoint of the rollback.
+    /// The safety checkpoint of the rollback records the moves.
     fn resume<'p>(&'p self, left: Left) -> Result<Box<dyn Prepared + 'p>, Error> {
         let record = self.manager.catalog.rollback(left.rollback)?;
         let safety = record.and_then(|record| record.safety_checkpoint);
@@ -190,7 +190,7 @@ impl Part for GitPart<'_> {
     }
 }
 
-/// A move of branch, HEAD and index, on its way.
+/// Move of branch, HEAD and index in progress.
 struct GitRollback<'p> {
     moving: &'p Moving,
 }
@@ -212,7 +212,7 @@ impl Prepared for GitRollback<'_> {
     }
 }
 
-/// A move that a crash left half-way.
+/// Move interrupted by a crash.
 struct GitTakenUp<'p> {
     manager: &'p CheckpointManager,
     workspace: &'p Workspace,
@@ -233,11 +233,11 @@ impl Prepared for GitTakenUp<'_> {
     }
 }
 
-/// All of the folder of a workspace's repository, as a part.
+/// Whole git folder of a workspace, as a part.
 pub(crate) struct GitFolderPart<'m> {
     pub(crate) files: FilesPart<'m>,
     pub(crate) capture: GitCapture,
-    /// What a rollback makes of it: the document, and where HEAD was and is then.
+    /// Target document of a rollback, with the old and new HEAD.
     pub(crate) replaced: Option<(ObjectId, GitMoved)>,
 }
 
@@ -260,7 +260,7 @@ impl Part for GitFolderPart<'_> {
             return Ok(Captured::default());
         }
         let mut captured = self.files.capture(writer, None, progress)?;
-        // What is put in place of nothing is taken away again by an undo.
+        // An empty folder that a rollback fills is kept, so that an undo can empty it again.
         if captured.totals.count == 0 && self.replaced.is_none() {
             captured.document = None;
             if matches!(Repository::around(self.files.workspace.root_path()), Ok(Some(_))) {
@@ -269,7 +269,7 @@ impl Part for GitFolderPart<'_> {
                 captured.warnings.push(elsewhere.to_owned());
             }
         }
-        // The files of a checkpoint are those of the workspace.
+        // Totals count only the files of the workspace.
         captured.totals = Totals::default();
         captured.coverage = Coverage::default();
         Ok(captured)
@@ -291,7 +291,7 @@ impl Part for GitFolderPart<'_> {
     }
 }
 
-/// A rollback of a repository's folder: one of files, that tells what it means for git.
+/// Rollback of a git folder: a files rollback that reports its effect on git.
 struct GitFolderRollback<'p> {
     files: Box<dyn Prepared + 'p>,
     moved: Option<GitMoved>,
@@ -354,7 +354,7 @@ impl Moving {
 }
 
 impl CheckpointManager {
-    /// What a rollback is to do in the repository; nothing where that was not asked for.
+    /// Plans a rollback's changes to the repository; `None` if not requested.
     pub(crate) fn plan_git(
         &self,
         workspace: &Workspace,
@@ -444,7 +444,7 @@ impl CheckpointManager {
         }
     }
 
-    /// Where HEAD and the index were when a checkpoint was taken.
+    /// Returns the recorded HEAD and index of a checkpoint.
     fn noted(
         &self,
         checkpoint: &Checkpoint,
@@ -464,7 +464,7 @@ impl CheckpointManager {
         Ok((head, document.index.map(|kept| bytes_of(&self.store, kept)).transpose()?))
     }
 
-    /// What an undo moves back: what the rollback moved, unless somebody moved it since.
+    /// Plans an undo of the rollback's moves, unless git has moved since.
     fn plan_git_answer(
         &self,
         workspace: &Workspace,
@@ -482,7 +482,7 @@ impl CheckpointManager {
         }
     }
 
-    /// What the rollback behind a safety checkpoint moves in the repository.
+    /// Returns the repository moves of a rollback from its safety checkpoint.
     fn moves_of(&self, safety: &Checkpoint, workspace: WorkspaceId) -> Result<Option<GitMove>, Error> {
         let Some(part) = git_part(safety, workspace) else { return Ok(None) };
         Ok(GitDocument::load(&self.store, part.document)?.moves)

@@ -1,7 +1,8 @@
-//! Parts that another program brings, through [`Settings::parts`](crate::Settings::parts).
+//! Parts that another program provides through [`Settings::parts`](crate::Settings::parts).
 //!
-//! Without that program's code its parts stay in checkpoints: what they keep is named by their documents. A rollback leaves them alone and
-//! says so; one that a crash cut short and that included them is not mended without them.
+//! Without that program's code, its parts stay in checkpoints: their documents name their contents. A
+//! rollback skips them and reports it; an interrupted rollback that included them is not recovered without
+//! them.
 
 use crate::parts::part::{Captured, Left, Note, Outline, Part, Prepared, PutBack};
 use crate::{CheckpointManager, Error, Warning};
@@ -15,35 +16,35 @@ use safepoint_workspace::{Ended, Finding};
 use std::fmt;
 use std::path::Path;
 
-/// A kind of part that another program brings.
+/// Provider of a kind of part from another program.
 ///
-/// The document of such a part is an [`OutsideDocument`], so that its contents are kept and checked also where the program is missing.
-/// A part that is not there is captured as well, so that an undo can take it away again.
+/// The document of such a part is an [`OutsideDocument`], so that its contents are kept and checked even
+/// without the program. A missing part is captured, too, so that an undo can remove it again.
 pub trait PartProvider: fmt::Debug + Send + Sync {
-    /// The name of the kind.
+    /// Returns the name of the kind.
     fn kind(&self) -> OutsideKind;
 
-    /// The parts of this kind that a folder has. Names are short, and have no control characters.
+    /// Returns the parts of this kind in a folder. Names are short, without control characters.
     ///
     /// # Errors
-    /// When it cannot be found out: there is no checkpoint then.
+    /// Fails if the parts cannot be listed; no checkpoint is created then.
     fn find(&self, folder: &Path) -> Result<Vec<String>, Error>;
 
-    /// One of the parts, whether it is there or not.
+    /// Opens a part, even if it is missing.
     ///
     /// # Errors
-    /// When the name is none that this program knows.
+    /// Fails if the name is unknown.
     fn open(&self, folder: &Path, name: &str) -> Result<Box<dyn Part>, Error>;
 }
 
-/// A part of another program, under the name that checkpoints know it by.
+/// Part of another program, with its key in checkpoints.
 pub(crate) struct OutsidePart {
     inner: Box<dyn Part>,
     kind: OutsideKind,
     key: String,
 }
 
-/// The key of a part: the workspace that it belongs to, and its name there.
+/// Returns the key of a part: its workspace and its name there.
 fn key_of(workspace: &Workspace, name: &str) -> String {
     format!("{}:{name}", workspace.id)
 }
@@ -68,7 +69,7 @@ impl CheckpointManager {
         Ok(OutsidePart { inner, kind: provider.kind(), key: key_of(workspace, name) })
     }
 
-    /// The parts of other programs that a workspace has now.
+    /// Returns the current parts of other programs in a workspace.
     pub(crate) fn outside_found(&self, workspace: &Workspace) -> Result<Vec<OutsidePart>, Error> {
         let mut parts = Vec::new();
         for provider in &self.settings.parts {
@@ -79,8 +80,8 @@ impl CheckpointManager {
         Ok(parts)
     }
 
-    /// The parts of other programs that a rollback of a workspace captures, each with the document that it goes back to. What cannot go
-    /// back because its program is missing is told.
+    /// Returns the parts of other programs that a rollback captures, each with its target document. Warns
+    /// about parts whose program is missing.
     pub(crate) fn outside_to_go_back(
         &self,
         workspace: &Workspace,
@@ -111,10 +112,10 @@ impl CheckpointManager {
         Ok(going)
     }
 
-    /// The parts of other programs that a rollback on record includes, each with what it noted.
+    /// Returns the parts of other programs in a recorded rollback, each with its note.
     ///
     /// # Errors
-    /// [`Error::UnknownPart`] where the code of one is missing.
+    /// [`Error::UnknownPart`] if the code of a part is missing.
     pub(crate) fn outside_left(
         &self,
         workspace: &Workspace,
@@ -148,11 +149,11 @@ impl Part for OutsidePart {
         progress: &dyn Progress,
     ) -> Result<Captured, Error> {
         let mut captured = self.inner.capture(writer, target, progress)?;
-        // What cannot be read without the program would be lost by the next collection.
+        // The next collection would delete contents that only the program can list.
         if let Some(document) = captured.document {
             OutsideDocument::load(writer, document)?;
         }
-        // The files of a checkpoint are those of the workspace.
+        // Totals count only the files of the workspace.
         captured.totals = safepoint_model::checkpoint::Totals::default();
         Ok(captured)
     }
@@ -175,7 +176,7 @@ impl Part for OutsidePart {
     }
 }
 
-/// A rollback of a part of another program, on its way.
+/// Rollback in progress of a part of another program.
 struct OutsidePrepared<'p> {
     inner: Box<dyn Prepared + 'p>,
     part: &'p OutsidePart,

@@ -1,8 +1,9 @@
-//! A part: one thing that can be captured and put back. Files, git, plans, sessions and agents are parts; a program of your own can add more.
+//! Part: a unit of capture and rollback. Files, git, plans, sessions and agents are parts; other programs can
+//! add more.
 //!
-//! A checkpoint asks every part to [`Part::capture`] itself. A rollback asks each part that goes back the same questions in the same order:
-//! prepare, stage, intend, apply, and then either publish or undo; at the end settle and clear. After a crash, [`Part::resume`] takes up
-//! what is on record. So a new kind of part changes neither the checkpoint nor the rollback.
+//! A checkpoint calls [`Part::capture`] of every part. A rollback calls the same steps of each part in order:
+//! prepare, stage, intend, apply, then publish or undo, and finally settle and clear. After a crash,
+//! [`Part::resume`] continues from the record. A new kind of part changes neither checkpoints nor rollbacks.
 
 use crate::home::PendingCache;
 use crate::parts::git::GitMoved;
@@ -17,38 +18,38 @@ use safepoint_model::{ObjectId, Progress, RelPath, RollbackId};
 use safepoint_store::Writer;
 use safepoint_workspace::{Blocked, Ended, Finding, LostAccess};
 
-/// What a capture gave.
+/// Result of a capture.
 #[derive(Default)]
 pub struct Captured {
-    /// The document that describes it, in the writer. Nothing where there is nothing to keep.
+    /// Document in the writer that describes the part, or `None` if there is nothing to keep.
     pub document: Option<ObjectId>,
-    /// How many files and bytes it holds, where it holds any.
+    /// Number of files and bytes, if any.
     pub totals: Totals,
-    /// What it left out.
+    /// Omitted entries.
     pub coverage: Coverage,
-    /// What validation had to say.
+    /// Warnings of the validation.
     pub warnings: Vec<String>,
-    /// The next cache, to be kept once everything is durable.
+    /// Next cache, to be kept once everything is durable.
     pub cache: Option<PendingCache>,
 }
 
 impl Captured {
-    /// A document, and nothing to say about it.
+    /// Returns a result with a document only.
     pub fn document(document: ObjectId) -> Self {
         Self { document: Some(document), ..Self::default() }
     }
 }
 
-/// What a rollback of a part changes, or would change, in the files of a workspace.
+/// Changes of a part's rollback to the files of a workspace, done or planned.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outline {
-    /// Files and links that are put back or made.
+    /// Restored files and links.
     pub restored: u64,
-    /// Files and links that are taken away.
+    /// Removed files and links.
     pub removed: u64,
-    /// Every path that changes.
+    /// All changed paths.
     pub paths: Vec<ChangedPath>,
-    /// Paths of the checkpoint that cannot be put back now and stay as they are.
+    /// Paths of the checkpoint that cannot be restored now and stay unchanged.
     pub blocked: Vec<Blocked>,
     /// Access rights that cannot be restored.
     pub lost: Vec<LostAccess>,
@@ -64,36 +65,36 @@ impl Outline {
     }
 }
 
-/// What a rollback put back besides files.
+/// Restored state other than files.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum PutBack {
-    /// Branch, HEAD and index of a repository, or all of its folder.
+    /// Branch, HEAD and index of a repository, or its whole folder.
     Git(GitMoved),
-    /// A plan.
+    /// Plan.
     Plan {
-        /// Which.
+        /// Plan id.
         id: String,
-        /// What of it was taken back.
+        /// Undone progress.
         taken_back: TakenBack,
     },
-    /// A session, where that made a difference.
+    /// Session, if it changed.
     Session(SessionBack),
-    /// An agent.
+    /// Agent.
     Agent(String),
-    /// A part that another program brought.
+    /// Part of another program.
     Outside {
-        /// Its kind.
+        /// Kind.
         kind: PartKind,
-        /// Which one of its kind.
+        /// Key within the kind.
         key: String,
     },
 }
 
-/// What a crash left of one part.
+/// State of one part after a crash.
 #[derive(Debug, Clone)]
 pub struct Left {
-    /// The rollback that it belongs to.
+    /// Rollback of the part.
     pub rollback: RollbackId,
     /// The steps on record. They are those of the files.
     pub steps: Vec<SwapStep>,
@@ -101,18 +102,18 @@ pub struct Left {
     pub note: Vec<u8>,
 }
 
-/// One thing that can be captured and put back.
+/// Unit of capture and rollback.
 pub trait Part: Send + Sync {
-    /// What kind of thing it is.
+    /// Returns the kind.
     fn kind(&self) -> PartKind;
 
-    /// Which one of its kind.
+    /// Returns the key within the kind.
     fn key(&self) -> String;
 
-    /// Takes the present into the writer. `target` is the document that a rollback is about to go to, if one is.
+    /// Captures the current state into the writer. `target` is the target document of a rollback, if any.
     ///
     /// # Errors
-    /// When the present cannot be read or kept.
+    /// Fails if the current state cannot be read or stored.
     fn capture(
         &self,
         writer: &Writer<'_>,
@@ -120,21 +121,21 @@ pub trait Part: Send + Sync {
         progress: &dyn Progress,
     ) -> Result<Captured, Error>;
 
-    /// Fills in what a checkpoint says about itself because this part is in it.
+    /// Adds facts about the part to the checkpoint's description.
     fn describe(&self, _checkpoint: &mut Checkpoint) {}
 
-    /// Writes what belongs to the part into the transaction that puts a checkpoint on record.
+    /// Writes rows of the part in the transaction that commits a checkpoint.
     ///
     /// # Errors
-    /// When the part is not any more what was captured: there is no checkpoint then.
+    /// Fails if the part has changed since the capture; no checkpoint is created then.
     fn commit(&self, _transaction: &Transaction<'_>, _checkpoint: &Checkpoint) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Works out how to get from what was captured to the target. Nothing changes yet.
+    /// Plans the way from the captured state to the target. Changes nothing.
     ///
     /// # Errors
-    /// When it cannot be done: the reasons are in the error.
+    /// Fails if the rollback is impossible, with the reasons.
     fn prepare<'p>(
         &'p self,
         now: Option<ObjectId>,
@@ -142,30 +143,30 @@ pub trait Part: Send + Sync {
         writer: &Writer<'_>,
     ) -> Result<Box<dyn Prepared + 'p>, Error>;
 
-    /// Takes up a rollback that a crash left.
+    /// Continues a rollback after a crash.
     ///
     /// # Errors
-    /// When what it left cannot be opened.
+    /// Fails if the leftovers cannot be opened.
     fn resume<'p>(&'p self, left: Left) -> Result<Box<dyn Prepared + 'p>, Error>;
 }
 
-/// What is kept of a part with the intent of a rollback, so that a crash can be mended.
+/// Data of a part kept with the intent of a rollback, for crash recovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// The program that the part belongs to, as people know it. It is named where its code is missing.
+    /// Name of the part's program, reported if its code is missing.
     pub program: String,
-    /// What the part needs to put the old state back.
+    /// Data needed to restore the old state.
     pub bytes: Vec<u8>,
 }
 
-/// A rollback of one part, on its way. What a part has nothing to do for is left to the default.
+/// Rollback of one part in progress. Each default does nothing.
 pub trait Prepared {
-    /// What it changes in the files of a workspace.
+    /// Returns the changes to the files of a workspace.
     fn outline(&self) -> Option<&Outline> {
         None
     }
 
-    /// What it puts back besides files.
+    /// Returns the restored state other than files.
     fn put_back(&self) -> Option<PutBack> {
         None
     }
@@ -190,45 +191,47 @@ pub trait Prepared {
         None
     }
 
-    /// The same, with the part that it is about.
+    /// Returns that data with its part.
     #[doc(hidden)]
     fn part_note(&self) -> Option<PartNote> {
         None
     }
 
-    /// Writes what is new beside the old, durable.
+    /// Writes the new state durably beside the old.
     ///
     /// # Errors
-    /// Nothing has changed then.
+    /// On failure, nothing has changed.
     fn stage(&mut self, _rollback: RollbackId, _progress: &dyn Progress) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Checks, in the transaction that puts the intent on record, what may have changed since it was prepared.
+    /// Checks for changes since the preparation, in the transaction that records the intent.
     ///
     /// # Errors
-    /// When it cannot be done any more: nothing has changed then.
+    /// Fails if the rollback is no longer possible; nothing has changed then.
     fn intend(&self, _transaction: &Transaction<'_>) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Puts the new in place of the old, makes it durable and reads it back. Tells what somebody changed meanwhile.
+    /// Replaces the old state durably and verifies the new one. Returns the paths that other processes
+    /// changed.
     ///
     /// # Errors
-    /// Some of it may be done then: [`Prepared::undo`] comes next.
+    /// On failure, a part may be done: [`Prepared::undo`] follows.
     fn apply(&mut self, _progress: &dyn Progress) -> Result<Vec<RelPath>, Error> {
         Ok(Vec::new())
     }
 
-    /// Whatever of it lives in the catalog, in the transaction that commits everything.
+    /// Writes catalog rows in the transaction that commits everything.
     ///
     /// # Errors
-    /// When the catalog says no.
+    /// Fails if the catalog refuses.
     fn publish(&self, _transaction: &Transaction<'_>) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Puts the old back, whatever was done. May be asked more than once. Tells what could not be, and why, in words.
+    /// Restores the old state from any progress; safe to repeat. Returns messages about data that could not
+    /// be restored.
     ///
     /// # Errors
     /// When something cannot be put back; it can be tried again.
@@ -236,10 +239,10 @@ pub trait Prepared {
         Ok(Vec::new())
     }
 
-    /// Looks at what was displaced.
+    /// Checks the displaced files.
     ///
     /// # Errors
-    /// When it cannot be looked at.
+    /// Fails if they cannot be read.
     fn settle(
         &mut self,
         _ended: Ended,
@@ -249,10 +252,10 @@ pub trait Prepared {
         Ok(Vec::new())
     }
 
-    /// Deletes what settling allowed, once its findings are on record. Says whether nothing is left.
+    /// Deletes settled files once the findings are recorded. Returns true if none are left.
     ///
     /// # Errors
-    /// When something cannot be deleted; it can be tried again.
+    /// Fails if a file cannot be deleted; a retry is safe.
     fn clear(&mut self) -> Result<bool, Error> {
         Ok(true)
     }
