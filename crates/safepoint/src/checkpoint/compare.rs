@@ -1,4 +1,4 @@
-//! What differs between two checkpoints, or between one and the present. Nothing is stored for it.
+//! Differences between two checkpoints, or a checkpoint and the current state. Stores nothing.
 
 use crate::checkpoint::find::write_content;
 use crate::config::Broken;
@@ -15,21 +15,21 @@ use safepoint_store::Usage;
 use safepoint_store::Using;
 use safepoint_workspace::Root;
 
-/// What a checkpoint is compared with.
+/// State to compare a checkpoint with.
 #[derive(Debug, Clone)]
 pub enum Against {
     /// Another checkpoint.
     Checkpoint(Box<Checkpoint>),
-    /// The workspace as it is now.
+    /// Current state of the workspace.
     Present,
 }
 
-/// How much of what changed is read.
+/// Amount of changed content to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// All of it.
+    /// All content.
     All,
-    /// As much as it takes to tell that it changed.
+    /// Only content needed to detect a change.
     InDoubt,
 }
 
@@ -38,15 +38,16 @@ enum Reading {
 pub struct Comparison<'m> {
     manager: &'m CheckpointManager,
     present: Option<Root>,
-    /// Every path that differs.
+    /// Changed paths.
     pub changes: Vec<Change>,
-    /// What the newer side left out.
+    /// Entries that the newer side leaves out.
     pub coverage: Coverage,
-    /// What the checkpoint left out and the present would not: it is no change, since nobody knows what was there, and it is not covered.
+    /// Entries that the checkpoint left out and a new one would not: their old state is unknown, so they are
+    /// not changes.
     pub uncovered: Vec<Skipped>,
-    /// What it shows is not collected while it is looked at.
+    /// Guard that blocks the collection of the compared objects.
     pub(crate) _using: Using,
-    /// Settings and rules that could not be understood.
+    /// Invalid settings and rules.
     pub warnings: Vec<String>,
     /// Result of the recovery that ran first.
     pub recovered: Recovery,
@@ -55,43 +56,43 @@ pub struct Comparison<'m> {
 /// Answers "am I covered?".
 #[non_exhaustive]
 pub struct Status {
-    /// The checkpoint that the workspace was last captured as or made equal to.
+    /// Checkpoint that the workspace was last captured as or restored to.
     pub base: Option<Checkpoint>,
-    /// What changed since.
+    /// Changes since then.
     pub changes: Vec<Change>,
-    /// What a checkpoint taken now would leave out.
+    /// Entries that a checkpoint would leave out now.
     pub coverage: Coverage,
-    /// What is there, was left out of that checkpoint, and would not be now.
+    /// Existing entries that the checkpoint left out and a new one would not.
     pub uncovered: Vec<Skipped>,
-    /// Settings and rules that could not be understood.
+    /// Invalid settings and rules.
     pub warnings: Vec<String>,
-    /// How much the store holds.
+    /// Usage of the store.
     pub usage: Usage,
-    /// What was left by a crash, and is mended now.
+    /// Result of the crash recovery.
     pub recovery: Recovery,
 }
 
-/// What a checkpoint taken now would hold.
+/// Contents of a checkpoint if created now.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Survey {
-    /// Files, links and directories.
+    /// Number of files, links and directories.
     pub count: u64,
     /// Bytes in files.
     pub bytes: u64,
-    /// What it would leave out.
+    /// Entries that it would leave out.
     pub coverage: Coverage,
-    /// Settings and rules that could not be understood.
+    /// Invalid settings and rules.
     pub warnings: Vec<String>,
     /// Result of the recovery that ran first.
     pub recovered: Recovery,
 }
 
 impl CheckpointManager {
-    /// Looks at the workspace as a checkpoint would, and keeps nothing. Settings that a checkpoint would refuse are passed over, and told.
+    /// Scans the workspace like a checkpoint, but stores nothing. Ignores invalid settings and reports them.
     ///
     /// # Errors
-    /// When the workspace is busy or cannot be read.
+    /// Fails if the workspace is busy or cannot be read.
     pub fn survey(&self, workspace: &Workspace, progress: &dyn Progress) -> Result<Survey, Error> {
         let held = self.hold(workspace)?;
         let recovered = self.recover_held(workspace, &held.root, progress)?.refuse_foreign(workspace)?;
@@ -104,10 +105,10 @@ impl CheckpointManager {
         Ok(Survey { count: scan.count, bytes: scan.bytes, coverage, warnings, recovered })
     }
 
-    /// Compares a checkpoint with another one or with the present.
+    /// Compares a checkpoint with another one or the current state.
     ///
     /// # Errors
-    /// When one side cannot be read.
+    /// Fails if a side cannot be read.
     pub fn diff(
         &self,
         workspace: &Workspace,
@@ -156,7 +157,7 @@ impl CheckpointManager {
                 };
                 let changes = changes(&measurer, before.tree(), scan.snapshot.tree())?;
                 let coverage = scan.snapshot.coverage;
-                // What was left out then is unknown, not new.
+                // An entry left out then is unknown, not new.
                 let (unknown, changes): (Vec<Change>, Vec<Change>) =
                     changes.into_iter().partition(|change| before.coverage.leaves_out(&change.path));
                 let mut uncovered = before.coverage.skipped;
@@ -177,11 +178,11 @@ impl CheckpointManager {
         }
     }
 
-    /// What changed since the newest checkpoint, and whether everything is covered. A large file whose size tells that it changed is not
-    /// read ([`safepoint_model::content::Content::is_unread`]).
+    /// Returns the changes since the newest checkpoint and the coverage. Does not read a large file whose
+    /// size shows the change ([`safepoint_model::content::Content::is_unread`]).
     ///
     /// # Errors
-    /// When the workspace or the store cannot be read.
+    /// Fails if the workspace or the store cannot be read.
     pub fn status(&self, workspace: &Workspace, progress: &dyn Progress) -> Result<Status, Error> {
         // Recovery moves no head, so it runs once: here, or in the comparison.
         let head = self.workspace(workspace.id)?.head;
@@ -215,10 +216,10 @@ fn changes(
 }
 
 impl Comparison<'_> {
-    /// The content before, of a file or a link that is not longer than this.
+    /// Returns the old content of a file or link, unless it is longer.
     ///
     /// # Errors
-    /// When an object is missing or damaged.
+    /// Fails if an object is missing or damaged.
     pub fn old_bytes(&self, change: &Change, bytes_max: u64) -> Result<Option<Vec<u8>>, Error> {
         match change.old.as_ref().map(|entry| &entry.node) {
             Some(node) => self.stored(node, bytes_max),
@@ -226,10 +227,10 @@ impl Comparison<'_> {
         }
     }
 
-    /// The content after.
+    /// Returns the new content.
     ///
     /// # Errors
-    /// When an object is missing or damaged, or the file cannot be read any more.
+    /// Fails if an object is missing or damaged, or the file is no longer readable.
     pub fn new_bytes(&self, change: &Change, bytes_max: u64) -> Result<Option<Vec<u8>>, Error> {
         match (change.new.as_ref().map(|entry| &entry.node), &self.present) {
             (Some(Node::File(_)), Some(root)) => root.read_file(&change.path, bytes_max).map_err(|source| {

@@ -1,4 +1,4 @@
-//! Finding a checkpoint by what people call it, and looking into it.
+//! Lookup of checkpoints by reference, and access to their contents.
 
 use crate::checkpoint::create::files_part;
 use crate::error::Candidate;
@@ -17,7 +17,7 @@ use safepoint_model::{CheckpointId, ObjectError, ObjectSource, RelPath, Timestam
 use safepoint_workspace::Snapshot;
 use std::io::Write;
 
-/// Looks a reference up; anything but one result is an error that says so.
+/// Resolves a reference; fails unless it has exactly one match.
 pub(crate) fn one(
     catalog: &Catalog,
     workspace: Option<WorkspaceId>,
@@ -34,23 +34,23 @@ pub(crate) fn one(
     }
 }
 
-/// One entry of a checkpoint, with its path.
+/// Entry of a checkpoint with its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedEntry {
-    /// Where.
+    /// Path.
     pub path: RelPath,
-    /// What.
+    /// Entry.
     pub entry: Entry,
 }
 
-/// Everything in a checkpoint.
+/// All entries of a checkpoint.
 pub type Entries = Vec<ListedEntry>;
 
 impl CheckpointManager {
-    /// The checkpoint with this id.
+    /// Returns the checkpoint with this id.
     ///
     /// # Errors
-    /// When there is none.
+    /// Fails if it does not exist.
     pub fn checkpoint(&self, id: CheckpointId) -> Result<Checkpoint, Error> {
         self.catalog.checkpoint(id)?.ok_or_else(|| Error::NoCheckpoint { reference: id.to_string() })
     }
@@ -88,10 +88,10 @@ impl CheckpointManager {
         Ok(files::snapshot(&self.store, part.document)?)
     }
 
-    /// What a checkpoint left out; of one of several folders, in all of them.
+    /// Returns the entries that a checkpoint left out, over all its folders.
     ///
     /// # Errors
-    /// When it is one of a workspace and holds no files, or a document is missing or damaged.
+    /// Fails if a single-workspace checkpoint has no files, or a document is missing or damaged.
     pub fn coverage(&self, checkpoint: &Checkpoint) -> Result<Coverage, Error> {
         let _using = self.store.using()?;
         let mut all = match is_together(checkpoint) {
@@ -112,10 +112,10 @@ impl CheckpointManager {
         Ok(all)
     }
 
-    /// Every entry of a checkpoint, sorted by directory.
+    /// Returns all entries of a checkpoint, sorted by directory.
     ///
     /// # Errors
-    /// When it holds no files, or a tree is missing or damaged.
+    /// Fails if it has no files, or a tree is missing or damaged.
     pub fn entries(&self, checkpoint: &Checkpoint) -> Result<Entries, Error> {
         let _using = self.store.using()?;
         let mut entries = Vec::new();
@@ -128,10 +128,10 @@ impl CheckpointManager {
         Ok(entries)
     }
 
-    /// Writes a file as it was in a checkpoint. A link gives its target.
+    /// Writes a file's content from a checkpoint, or the target of a link.
     ///
     /// # Errors
-    /// When the path is not there or not a file, an object is missing or damaged, or the writer fails.
+    /// Fails if the path is missing or no file, an object is missing or damaged, or the writer fails.
     pub fn cat(&self, checkpoint: &Checkpoint, path: &RelPath, out: &mut dyn Write) -> Result<(), Error> {
         let _using = self.store.using()?;
         let tree = self.snapshot_of(checkpoint)?.tree();
@@ -148,10 +148,10 @@ impl CheckpointManager {
         }
     }
 
-    /// Every path that a rollback changed.
+    /// Returns the paths that a rollback changed.
     ///
     /// # Errors
-    /// When the list is missing or damaged.
+    /// Fails if the list is missing or damaged.
     pub fn changed_paths(&self, rollback: &Rollback) -> Result<Vec<ChangedPath>, Error> {
         let _using = self.store.using()?;
         match rollback.changed_paths {
@@ -161,7 +161,7 @@ impl CheckpointManager {
     }
 }
 
-/// Writes content piece by piece, each checked before it goes out.
+/// Writes content in pieces, each verified first.
 pub(crate) fn write_content(
     source: &dyn ObjectSource,
     content: &Content,

@@ -1,7 +1,8 @@
-//! RECORDS: each checkpoint's record as a document in the packs, and tombstones for what was deleted. They rebuild the catalog.
+//! RECORDS: checkpoint records in the packs, and tombstones of deleted ones. They rebuild the catalog.
 //!
-//! A record goes into the flush of its checkpoint. Where there is no flush (nothing else is new), it waits in a file of the store until
-//! the next one. The catalog knows which records lie in packs, so that what a crash left out is written later.
+//! A record is written in the flush of its checkpoint. Without a flush (no other new data), it waits in a
+//! file of the store for the next one. The catalog knows which records are in packs, so records lost in a
+//! crash are written later.
 
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{HistoryHead, PlanRecord, Transaction, Void};
@@ -13,25 +14,25 @@ use safepoint_model::{CheckpointId, ObjectError, ObjectId, ObjectKind, ObjectSin
 use safepoint_store::{Mark, Writer};
 use std::collections::BTreeSet;
 
-/// More records than this are written by a flush of their own: an upgrade writes one for each checkpoint.
+/// Number of records above which they get a separate flush: an upgrade writes one per checkpoint.
 const BACKLOG_MAX: u64 = 64;
-/// The file of waiting documents is tidied when it is larger than this.
+/// Size above which the file of pending documents is cleaned.
 const LATER_BYTES_MAX: u64 = 64 * 1024;
 
-/// Whether the store knows this catalog.
+/// Relation of the catalog to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CatalogStanding {
-    /// It is the catalog that belongs to the store.
+    /// The catalog belongs to the store.
     #[default]
     Known,
-    /// It is a new one: the store held checkpoints before it was made.
+    /// The catalog is new: the store had checkpoints before it.
     New,
-    /// It is an older copy: it lacks what was committed since.
+    /// The catalog is an older copy: it lacks later commits.
     Older,
 }
 
 impl CatalogStanding {
-    /// A word for programs.
+    /// Returns a word for programs.
     pub fn as_str(self) -> &'static str {
         match self {
             CatalogStanding::Known => "known",
@@ -41,14 +42,14 @@ impl CatalogStanding {
     }
 }
 
-/// Whether tombstones are written with the records that wait.
+/// Choice to write tombstones with pending records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tombstones {
     Written,
     Left,
 }
 
-/// What a flush stored beside a checkpoint, to be noted by the transaction that commits it.
+/// Documents that a flush stored beside a checkpoint, for the transaction that commits it.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     records: Vec<(Checkpoint, ObjectId)>,
@@ -56,7 +57,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// Notes it, after the checkpoint itself.
+    /// Records them after the checkpoint itself.
     pub(crate) fn note(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
         for (checkpoint, record) in &self.records {
             transaction.set_record(checkpoint, *record)?;
@@ -73,17 +74,17 @@ impl Stored {
 }
 
 impl CheckpointManager {
-    /// Whether the store knows the catalog. Where it does not, nothing is collected until `repair` has brought in what is missing, or
-    /// [`CheckpointManager::accept_catalog`] says that nothing is.
+    /// Returns the relation of the catalog to the store. Unless known, nothing is collected until `repair`
+    /// restores the missing rows or [`CheckpointManager::accept_catalog`] accepts the catalog.
     pub fn catalog_standing(&self) -> CatalogStanding {
         *self.standing.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Compares the catalog with what the store remembers of it. Costs the same however much is on record.
+    /// Compares the catalog with the store's mark, in constant time.
     pub(crate) fn recognise_catalog(&self) -> Result<(), Error> {
         let head = self.catalog.head()?;
         let standing = match self.store.mark()? {
-            // A store from before marks were kept, or a new one. A catalog without any history cannot have filled it.
+            // The store is new, or older than marks. A catalog without history cannot have filled it.
             None if head.seq > 0 || self.store.is_empty()? => {
                 self.take_for_own(&head);
                 CatalogStanding::Known
@@ -116,7 +117,7 @@ impl CheckpointManager {
         if mark.id != head.id {
             return Ok(CatalogStanding::New);
         }
-        // Read after the mark, so that a commit beside us is seen by both.
+        // Read after the mark, so that both include a concurrent commit.
         let same_history = mark.seq == 0 || self.catalog.event_hash(mark.seq)? == Some(mark.hash);
         Ok(match same_history && mark.generation == head.generation {
             true => CatalogStanding::Known,
@@ -130,7 +131,7 @@ impl CheckpointManager {
         if head.generation > last {
             return Ok(());
         }
-        // A home that cannot be written records nothing.
+        // A read-only home records nothing.
         let _ = self.catalog.write::<(), Error>(|transaction| Ok(transaction.set_generation(last + 1)?));
         Ok(())
     }
@@ -144,10 +145,10 @@ impl CheckpointManager {
         let _ = self.store.set_mark(&Mark { id, generation, seq, hash });
     }
 
-    /// Takes the catalog as it is for the one that belongs to the store. What it does not name may be collected from now on.
+    /// Accepts the catalog as the store's. Objects that it does not reference may then be collected.
     ///
     /// # Errors
-    /// When store or catalog fail.
+    /// Fails if store or catalog fail.
     pub fn accept_catalog(&self) -> Result<(), Error> {
         let HistoryHead { id, generation, seq, hash } = self.catalog.head()?;
         self.store.set_mark(&Mark { id: id.clone(), generation, seq, hash })?;
@@ -157,7 +158,7 @@ impl CheckpointManager {
         Ok(())
     }
 
-    /// Refuses what deletes objects while the store does not know the catalog.
+    /// Fails unless the store knows the catalog, before objects are deleted.
     pub(crate) fn must_know_catalog(&self) -> Result<(), Error> {
         match self.catalog_standing() {
             CatalogStanding::Known if self.catalog.is_current() => Ok(()),
@@ -166,8 +167,8 @@ impl CheckpointManager {
         }
     }
 
-    /// Ends a checkpoint's writer: its record, and what waits, go into the same flush. Sets how much the checkpoint added, its record
-    /// apart.
+    /// Finishes a checkpoint's writer: its record and pending documents go into the same flush. Sets the
+    /// bytes added, without the record.
     pub(crate) fn finish_with_record(
         &self,
         writer: Writer<'_>,
@@ -182,7 +183,7 @@ impl CheckpointManager {
         let may_wait =
             self.catalog_standing() == CatalogStanding::Known && self.store.later_bytes() < LATER_BYTES_MAX;
         if may_wait && writer.is_empty()? {
-            // Losing it costs a record that the next flush writes again.
+            // If lost, the next flush writes the record again.
             let _ = self.store.keep_for_later(&bytes);
         } else {
             stored.records.push((checkpoint.clone(), writer.put(ObjectKind::Document, &bytes)?));
@@ -237,14 +238,14 @@ impl CheckpointManager {
         Ok(())
     }
 
-    /// Writes every record and tombstone that waits, with a flush of its own. Nothing where nothing waits. May be killed and done again.
+    /// Flushes all pending records and tombstones, if any. Safe to kill and repeat.
     pub(crate) fn write_waiting(&self) -> Result<(), Error> {
         self.write_records(Tombstones::Written)
     }
 
-    /// The same, with or without the tombstones: a collection may make them needless.
+    /// Flushes pending records, with or without tombstones: a collection may make those unnecessary.
     pub(crate) fn write_records(&self, tombstones: Tombstones) -> Result<(), Error> {
-        // Nothing that is stored here is collected before the catalog names it.
+        // Objects stored here must not be collected before the catalog names them.
         let _using = self.store.using()?;
         let head = self.catalog.head()?;
         loop {
@@ -261,7 +262,7 @@ impl CheckpointManager {
             let before = self.catalog.unrecorded(1)?.first().map(|first| first.checkpoint.id);
             self.catalog.write(|transaction| stored.note(transaction))?;
             let after = self.catalog.unrecorded(1)?.first().map(|first| first.checkpoint.id);
-            // One that others change all the while is left to the next flush.
+            // A checkpoint that keeps changing is left to the next flush.
             if after.is_none() || after == before {
                 break;
             }
@@ -269,7 +270,7 @@ impl CheckpointManager {
         self.tidy_later()
     }
 
-    /// Forgets waiting documents that lie in a pack by now.
+    /// Removes pending documents that are in a pack now.
     pub(crate) fn tidy_later(&self) -> Result<(), Error> {
         let recorded: BTreeSet<_> = self.catalog.records()?.into_iter().map(|(id, _)| id).collect();
         let unwritten: BTreeSet<_> =
@@ -286,7 +287,8 @@ impl CheckpointManager {
         Ok(())
     }
 
-    /// Notes that checkpoints were deleted, until the next flush stores the tombstone. They are gone whether or not this succeeds.
+    /// Records deletions until the next flush stores the tombstone. The checkpoints are deleted even if this
+    /// fails.
     pub(crate) fn note_deleted(&self, ids: &[CheckpointId]) {
         let voids: Vec<Void> = ids.iter().map(|id| (*id, None)).collect();
         let bytes = self.catalog.head().map_err(Error::from).and_then(|head| tombstone(&head, &voids));
@@ -295,7 +297,7 @@ impl CheckpointManager {
         }
     }
 
-    /// Keeps the record of a checkpoint that changed, until the next flush stores it. Losing it costs what changed.
+    /// Keeps the record of a changed checkpoint until the next flush. A loss costs only the change.
     pub(crate) fn note_changed(&self, id: CheckpointId) {
         let changed = || -> Result<(), Error> {
             let head = self.catalog.head()?;
@@ -310,7 +312,7 @@ impl CheckpointManager {
         let _ = changed();
     }
 
-    /// The plans that a checkpoint on record holds.
+    /// Returns the plans of a recorded checkpoint.
     fn plans_of(&self, checkpoint: &Checkpoint) -> Result<Vec<RecordedPlan>, Error> {
         let mut plans = Vec::new();
         for part in checkpoint.parts.iter().filter(|part| part.kind == PartKind::Plan) {
@@ -326,7 +328,7 @@ impl CheckpointManager {
         Ok(plans)
     }
 
-    /// The record of a checkpoint, as bytes.
+    /// Encodes the record of a checkpoint.
     pub(crate) fn record(
         &self,
         checkpoint: &Checkpoint,
