@@ -1,4 +1,4 @@
-//! `cat`: a file as it was, byte for byte.
+//! `cat`: prints a file of a checkpoint, byte for byte.
 
 use crate::args::CatArgs;
 use crate::commands::Context;
@@ -20,7 +20,7 @@ pub(crate) fn run(context: &Context, args: &CatArgs) -> Result<Reply, Problem> {
         return Ok(Reply::done(json!({ "checkpoint": checkpoint.id, "path": path, "content": content })));
     }
     match manager.cat(&checkpoint, &path, &mut context.out.bytes()) {
-        // That the reader went away, or the output is full, is told once, at the end.
+        // A closed or full output is reported once, at the end.
         Err(_) if context.out.is_closed() => Ok(Reply::done(Value::Null)),
         result => Ok(result.map(|()| Reply::done(Value::Null))?),
     }

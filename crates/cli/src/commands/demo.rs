@@ -1,4 +1,5 @@
-//! `demo`: the story in a temporary folder, with real operations: a project, a checkpoint, a disaster, the way back; and a plan.
+//! `demo`: a tour in a temporary folder with real operations: a project, a checkpoint, a disaster, a
+//! rollback, and a plan.
 
 mod plan;
 mod project;
@@ -42,7 +43,7 @@ pub(crate) fn run(context: &Context, args: &DemoArgs) -> Result<Reply, Problem> 
     Ok(Reply::done(json!({ "steps": steps, "verified": same, "folder": kept })))
 }
 
-/// What is told, and what it is told with.
+/// State of the tour.
 struct Story<'a> {
     out: &'a Printer,
     manager: CheckpointManager,
@@ -52,7 +53,7 @@ struct Story<'a> {
 }
 
 impl Story<'_> {
-    /// Tells everything; says whether each comparison found what it should.
+    /// Runs the tour; returns true if each comparison succeeds.
     fn tell(&self) -> Result<bool, Problem> {
         let before = self.setting()?;
         let workspace = self.manager.register(self.project.root())?;
@@ -138,12 +139,12 @@ impl Story<'_> {
         Ok(after)
     }
 
-    /// Compares the folder with a picture of it, byte for byte, without asking Safepoint.
+    /// Compares the project with a picture, byte for byte, without Safepoint.
     fn compare(&self, question: &str, wanted: &Picture, when: &str) -> Result<bool, Problem> {
         self.compare_with(&self.project, question, wanted, when)
     }
 
-    /// The same, of any folder.
+    /// Compares any folder with a picture.
     fn compare_with(
         &self,
         project: &Project,
@@ -169,7 +170,7 @@ impl Story<'_> {
         self.began.replace(Instant::now());
     }
 
-    /// Ends a step and tells it.
+    /// Ends a step and prints it.
     fn step(&self, title: &str, lines: &[String]) {
         let ms = self.began.borrow().elapsed().as_secs_f64() * 1000.0;
         let number = self.steps.borrow().len() + 1;

@@ -1,4 +1,5 @@
-//! `diff`: what differs between a checkpoint and another one or the present, in the form that people know.
+//! `diff`: prints the differences between a checkpoint and another one or the current state, in unified
+//! format.
 
 use crate::args::DiffArgs;
 use crate::commands::{Context, recover};

@@ -1,7 +1,7 @@
-//! `doctor`: looks everything over that Safepoint relies on, and says what to do where something is not right.
+//! `doctor`: checks everything that Safepoint relies on, and suggests a fix for each problem.
 //!
-//! It changes nothing, with one exception that every command has: a home that is open to others is closed. So the home is looked at
-//! before it is opened.
+//! It changes nothing, with one exception common to all commands: a home open to other users is made private.
+//! So the home is checked before it is opened.
 
 mod home;
 mod place;
@@ -15,7 +15,7 @@ use safepoint::{CatalogStanding, CheckpointManager, Error, Failure};
 use serde::Serialize;
 use serde_json::json;
 
-/// How a check ended.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Health {
@@ -24,7 +24,7 @@ enum Health {
     Problem,
 }
 
-/// One thing that was looked at.
+/// Check with its result.
 #[derive(Debug, Serialize)]
 struct Check {
     name: &'static str,
@@ -46,7 +46,7 @@ impl Check {
         Self { name, status: Health::Problem, message: message.into(), hint: Some(hint.into()) }
     }
 
-    /// What the library could not do, as a finding.
+    /// Converts an error of the library into a failed check.
     fn failed(name: &'static str, error: &Error) -> Self {
         let Failure { message, causes, hints, .. } = Failure::from(error);
         let message = std::iter::once(message).chain(causes).collect::<Vec<_>>().join(": ");
@@ -59,13 +59,13 @@ impl Check {
     }
 }
 
-/// Fewer open files than this are too few for a deep tree.
+/// Minimum limit of open files for a deep tree.
 const OPEN_FILES_MIN: u64 = 1024;
 
 pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
     let surroundings = &context.surroundings;
     let mut checks = vec![home::private(&surroundings.home)];
-    // Where there is none yet, opening would make one.
+    // Opening would create a missing home.
     if surroundings.home.is_dir() {
         match surroundings.try_open(None) {
             Ok(manager) => {
@@ -84,7 +84,7 @@ pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
     Ok(Reply { data: json!({ "checks": checks }), exit, failure: None })
 }
 
-/// The home holds the store and the catalog, and they are opened in this order.
+/// Returns the failed check. The home, the store and the catalog are opened in this order.
 fn not_opened(error: &Error) -> Vec<Check> {
     match error {
         Error::Home { .. } => vec![Check::failed("home", error)],
@@ -128,7 +128,7 @@ fn catalog(manager: &CheckpointManager) -> Check {
     }
 }
 
-/// What is wrong where store and catalog do not belong together.
+/// Returns a problem if store and catalog do not match.
 fn standing(manager: &CheckpointManager) -> Option<Check> {
     let what = match manager.catalog_standing() {
         CatalogStanding::Known => return None,

@@ -1,4 +1,4 @@
-//! `gc`: frees the space of what no checkpoint needs any more.
+//! `gc`: frees the space of unreferenced objects.
 
 use crate::args::GcArgs;
 use crate::problem::Problem;
@@ -24,7 +24,7 @@ pub(crate) fn run(context: &Context, args: &GcArgs) -> Result<Reply, Problem> {
     Ok(Reply { data: json!({ "collected": value(&collected) }), exit, failure: None })
 }
 
-/// What a collection did, for programs.
+/// Returns the result of a collection as JSON.
 pub(crate) fn value(collected: &Collected) -> Value {
     json!({
         "outcome": match collected.outcome {
@@ -40,10 +40,10 @@ pub(crate) fn value(collected: &Collected) -> Value {
     })
 }
 
-/// Less than this is not worth a word.
+/// Minimum number of bytes to report.
 const WORTH_SAYING: u64 = 100_000;
 
-/// The same, for people.
+/// Prints the result of a collection.
 pub(crate) fn tell(out: &Printer, collected: &Collected, how: Thoroughness) {
     let objects = counted(collected.objects, "object", "objects");
     out.line(match (collected.objects, collected.freed_bytes) {

@@ -1,4 +1,4 @@
-//! `import`: a folder that `export` wrote becomes a checkpoint of the workspace around.
+//! `import`: creates a checkpoint in the current workspace from a folder of `export`.
 
 use crate::args::layout::ImportArgs;
 use crate::commands::Context;
@@ -19,7 +19,7 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Reply, Problem
     let manager = context.surroundings.open(None)?;
     let options =
         ImportOptions { label: args.label.clone().filter(|label| !label.is_empty()), pinned: args.pin };
-    // Looked at before a workspace is registered for it.
+    // Checked before a workspace is registered for it.
     let (workspace, mut imported) = match check_layout(&folder)? {
         Scope::Project | Scope::Workflow => {
             let workspace = create::workspace(context, &manager)?;
@@ -31,7 +31,7 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Reply, Problem
         }
     };
     if workspace.is_none() {
-        // What lies beside an agent's files is not ours to tell about.
+        // Skipped files beside an agent's files are irrelevant.
         imported.coverage.skipped.retain(create::is_lack);
     }
     let checkpoint = &imported.checkpoint;

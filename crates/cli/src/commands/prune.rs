@@ -1,4 +1,4 @@
-//! `prune`: retention, when somebody asks for it, and with the reason for each checkpoint.
+//! `prune`: applies retention on request, with the reason for each checkpoint.
 
 use crate::args::PruneArgs;
 use crate::commands::Context;
@@ -22,12 +22,13 @@ pub(crate) fn run(context: &Context, args: &PruneArgs) -> Result<Reply, Problem>
         thin_daily_for: args.thin_daily_for.unwrap_or(usual.thin_daily_for),
     };
     let dry_run = if args.dry_run { DryRun::Yes } else { DryRun::No };
-    // What is said now holds for all.
+    // A policy from options applies to all scopes.
     if policy != usual {
         policies = policy.into();
     }
     let judged = manager.prune(&workspace, &policies, dry_run)?;
-    // What is said now is about this workspace. Checkpoints of several folders are of no workspace, and judged as configured.
+    // Options apply to this workspace. Multi-folder checkpoints belong to none, and keep the configured
+    // policy.
     let together = manager.prune_together(&manager.policies(None)?, dry_run)?;
     let naming = Naming::new(&context.out, &manager, Some(&workspace))?;
     tell(&context.out, naming, &judged, &together, dry_run);
@@ -60,12 +61,12 @@ fn verdict(judged: &Judged) -> Value {
     })
 }
 
-/// The table of the configuration that the policy is in.
+/// Returns the configuration table of the policy.
 fn policy_name(judged: &Judged) -> String {
     judged.policy_of.map_or_else(|| "retention".to_owned(), |scope| format!("retention_{scope}"))
 }
 
-/// A dry run gives the reason for each; otherwise those that went are enough.
+/// Prints each reason in a dry run, otherwise only the pruned checkpoints.
 fn tell(out: &Printer, naming: Naming, judged: &[Judged], together: &[Judged], dry_run: DryRun) {
     let all = judged.len() + together.len();
     let dropped = judged.iter().chain(together).filter(|judged| !judged.verdict.is_keep()).count() as u64;

@@ -1,4 +1,4 @@
-//! `purge`: takes paths out of every checkpoint, for good.
+//! `purge`: permanently removes paths from every checkpoint.
 
 use crate::args::PurgeArgs;
 use crate::problem::Problem;

@@ -54,7 +54,7 @@ pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
     Ok(Reply { data, exit: exit::code(failure.kind), failure: Some(failure) })
 }
 
-/// What became of the catalog.
+/// Prints the effect on the catalog.
 fn tell_catalog(out: &Printer, catalog: &Rebuilt) {
     if let Some(aside) = &catalog.kept_aside {
         let aside = printable(&aside.display().to_string());

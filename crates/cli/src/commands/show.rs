@@ -1,4 +1,4 @@
-//! `show`: one checkpoint whole, with its files where asked for.
+//! `show`: prints one checkpoint, with its files on request.
 
 use crate::args::ShowArgs;
 use crate::commands::Context;
@@ -30,7 +30,7 @@ pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> 
     let folders = manager.folders_of(&checkpoint)?;
     let mut coverage = manager.coverage(&checkpoint)?;
     if checkpoint.workspace_id.is_none() {
-        // What lies beside an agent's files is not ours to tell about.
+        // Skipped files beside an agent's files are irrelevant.
         coverage.skipped.retain(is_lack);
     }
     let session = manager.session_of(&checkpoint)?;
@@ -111,7 +111,7 @@ pub(crate) fn facts(out: &Printer, checkpoint: &Checkpoint) {
     }
 }
 
-/// Everything there is to say, name by name.
+/// Returns all fields with their names.
 fn lines(out: &Printer, checkpoint: &Checkpoint) -> Vec<(&'static str, Option<String>)> {
     let text = |text: &Option<String>| text.as_deref().map(printable);
     let made = checkpoint.created_at;
@@ -142,7 +142,7 @@ fn lines(out: &Printer, checkpoint: &Checkpoint) -> Vec<(&'static str, Option<St
     ]
 }
 
-/// What a checkpoint of several folders is made of.
+/// Summarizes the parts of a multi-folder checkpoint.
 pub(crate) fn parts(checkpoint: &Checkpoint) -> Option<String> {
     let count = |kind| checkpoint.parts.iter().filter(|part| part.kind == kind).count() as u64;
     checkpoint.workspace_id.is_none().then(|| {
@@ -155,13 +155,13 @@ pub(crate) fn parts(checkpoint: &Checkpoint) -> Option<String> {
     })
 }
 
-/// The plan that it holds, and where that was.
+/// Returns its plan and the plan's progress.
 fn plan(checkpoint: &Checkpoint) -> Option<String> {
     let steps = counted(checkpoint.step_index?, "step", "steps");
     Some(format!("{}, {steps} done", printable(checkpoint.plan_id.as_deref()?)))
 }
 
-/// The counters that were set.
+/// Returns the counters that are set.
 fn counters(checkpoint: &Checkpoint) -> Option<String> {
     let Value::Object(counters) = json::value(checkpoint.progress) else { return None };
     let set: Vec<String> = counters

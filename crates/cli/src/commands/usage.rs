@@ -1,4 +1,4 @@
-//! `usage`: where the space is, and what deleting would free.
+//! `usage`: prints disk usage and the space that deletion would free.
 
 use crate::commands::Context;
 use crate::commands::create::{SHOWN_MAX, more};
@@ -66,7 +66,7 @@ fn tell(out: &Printer, naming: Naming, space: &Space) {
         out.line(format!("  {:>9}  {}  {held}", size(of.frees_bytes), out.colours.bold(root)));
     }
     let mut largest: Vec<&CheckpointSpace> = space.checkpoints.iter().collect();
-    // The order of those that free as much stays: the newest first.
+    // The sort is stable: equal ones stay newest first.
     largest.sort_by_key(|of| std::cmp::Reverse(of.frees_bytes));
     if !largest.is_empty() {
         out.line("What deleting one checkpoint would free, the largest first:");

@@ -1,4 +1,5 @@
-//! `validate`: whether checkpoints are whole, and which of them can be restored; without an id also the state of the workspace around.
+//! `validate`: checks checkpoints and lists the restorable ones; without an id, also checks the current
+//! workspace.
 
 mod state;
 
@@ -65,7 +66,7 @@ fn damage(validation: &Validation, wrong: Vec<String>, state: &State) -> Failure
     }
 }
 
-/// One finding, in words.
+/// Formats one finding.
 pub(crate) fn sentence(damage: &DamagedPart) -> String {
     let object = damage.object.map(|object| format!("object {object}: ")).unwrap_or_default();
     let path = damage.path.as_ref().map(|path| format!("{path}: ")).unwrap_or_default();
@@ -104,10 +105,10 @@ fn tell(out: &Printer, validation: &Validation, errors: &[String], depth: Depth)
     out.remark("Mend what can be mended: safepoint repair");
 }
 
-/// So many letters of a hash are enough for people.
+/// Length of a shortened hash.
 const HASH_LETTERS: usize = 12;
 
-/// Findings for people: what several checkpoints lack is one line.
+/// Formats findings: damage shared by several checkpoints is one line.
 fn grouped(damaged: &[DamagedPart]) -> Vec<String> {
     let mut groups: Vec<(&DamagedPart, u64)> = Vec::new();
     let mut known = HashMap::new();

@@ -1,4 +1,4 @@
-//! The second half of the story: a plan that works in a copy, a step that breaks things, and the way to a good end.
+//! Second half of the tour: a plan in a sandbox, a step that fails, its rollback, and a successful end.
 
 use super::Story;
 use super::project::{Picture, Project};
@@ -41,10 +41,10 @@ id = "ship"
 run = "echo 'Everything is cheaper now.' > NEWS.md"
 "#;
 
-/// The step that goes wrong.
+/// Step that fails.
 const BAD: &str = "api/check";
 
-/// Nobody watches: the story is told afterwards.
+/// Discards run events: the tour reports afterwards.
 struct Unseen;
 
 impl RunObserver for Unseen {}
@@ -53,7 +53,7 @@ type Verb =
     fn(&CheckpointManager, &str, &RunOptions, &dyn RunObserver, &dyn Progress) -> Result<RunReport, Error>;
 
 impl Story<'_> {
-    /// Tells it; says whether each comparison found what it should.
+    /// Runs it; returns true if each comparison succeeds.
     pub(super) fn tell_plan(&self, workspace: &Workspace) -> Result<bool, Problem> {
         let project = self.project.picture()?;
         let copy = self.run_so_far(workspace)?;
@@ -78,7 +78,7 @@ impl Story<'_> {
         Ok(same && untouched && landed)
     }
 
-    /// The plan begins, in a copy of the project.
+    /// Starts the plan in a copy of the project.
     fn run_so_far(&self, workspace: &Workspace) -> Result<Project, Problem> {
         self.begin();
         let file = PlanFile::parse(PLAN.as_bytes(), None).map_err(Error::from)?;
@@ -95,7 +95,7 @@ impl Story<'_> {
         Ok(Project::new(place.root_path()))
     }
 
-    /// A step breaks things. Gives the checkpoint that was taken before it.
+    /// Runs the step that fails. Returns the checkpoint before it.
     fn goes_wrong(&self) -> Result<Checkpoint, Problem> {
         self.drive("resume", CheckpointManager::resume_plan, None, RunOutcome::Failed)?;
         self.decide("What about the check?", "leave it out", None)?;
@@ -116,7 +116,7 @@ impl Story<'_> {
         before.ok_or_else(|| Problem::internal(format!("the demo has no checkpoint before {BAD}")))
     }
 
-    /// Plan and files go back together.
+    /// Rolls back the plan and its files together.
     fn goes_back(&self, copy: &Project, before: &Picture, to: &Checkpoint) -> Result<bool, Problem> {
         self.begin();
         let options = RollbackOptions::default();
@@ -144,7 +144,7 @@ impl Story<'_> {
         Ok(files && plan)
     }
 
-    /// What was wrong is mended, one more step is added, and the rest is done. Gives what the plan made.
+    /// Fixes the cause, adds a step, and runs the rest. Returns the result of the plan.
     fn comes_to_its_end(&self, copy: &Project) -> Result<Picture, Problem> {
         self.begin();
         copy.mend()?;
@@ -162,7 +162,7 @@ impl Story<'_> {
         copy.picture()
     }
 
-    /// Runs the plan as far as it goes, which is known beforehand.
+    /// Runs the plan to its expected outcome.
     fn drive(&self, name: &str, verb: Verb, until: Option<&str>, wanted: RunOutcome) -> Result<(), Problem> {
         self.begin();
         let options = RunOptions { until: until.map(str::to_owned), ..RunOptions::default() };

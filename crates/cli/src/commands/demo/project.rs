@@ -1,4 +1,4 @@
-//! The demo's project: how it is made, how it is wrecked, and what it looks like without Safepoint's eyes.
+//! Project of the demo: creates it, wrecks it, and reads it without Safepoint.
 
 #![allow(clippy::disallowed_methods, reason = "the demo makes and breaks a temporary folder of its own")]
 
@@ -11,7 +11,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Every path with its mode and its content: of a link the target, of a directory nothing.
+/// Every path with its mode and content: the target of a link, nothing for a directory.
 pub(super) type Picture = BTreeMap<PathBuf, (u32, Vec<u8>)>;
 
 pub(super) fn temporary_folder() -> Result<TempDir, Problem> {
@@ -74,14 +74,14 @@ impl Project {
         Ok(())
     }
 
-    /// Writes what a step of the plan misses.
+    /// Writes the file that a step of the plan needs.
     pub(super) fn mend(&self) -> Result<(), Problem> {
         let rules = self.root.join("src/discount/rules.rs");
         fs::write(rules, "// at most half the price\n")
             .map_err(|source| Problem::temporary_folder(&self.root, &source))
     }
 
-    /// What is there, read afresh; what checkpoints leave out is not looked at.
+    /// Reads the project anew, without the paths that checkpoints leave out.
     pub(super) fn picture(&self) -> Result<Picture, Problem> {
         let mut picture = Picture::new();
         look(&self.root, &self.root, &mut picture)

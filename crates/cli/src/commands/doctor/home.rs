@@ -1,4 +1,4 @@
-//! Safepoint's own folder: whose it is, who may read it, and how much room there is.
+//! Safepoint's home: owner, permissions and free space.
 
 use super::Check;
 use crate::render::terminal::{counted, size};
@@ -7,12 +7,12 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// With less than this a checkpoint of anything is in danger.
+/// Free space below which checkpoints may fail.
 const ROOM_BYTES_MIN: u64 = 64_000_000;
-/// With less than this it is time to think about it.
+/// Free space below which a warning is due.
 const ROOM_BYTES_LOW: u64 = 1_000_000_000;
 
-/// What is not as it should be below a folder.
+/// Problems below a folder.
 #[derive(Default)]
 struct Findings {
     entries: u64,
@@ -20,7 +20,7 @@ struct Findings {
     foreign: Vec<PathBuf>,
 }
 
-/// Whether the folder is this user's alone, with everything in it.
+/// Checks that the folder and its contents are private to this user.
 pub(super) fn private(home: &Path) -> Check {
     let top = match fs::metadata(home) {
         Ok(top) => top,
@@ -50,7 +50,7 @@ fn unreadable(home: &Path, error: &io::Error) -> Check {
 
 fn look(path: &Path, findings: &mut Findings) -> io::Result<()> {
     let facts = match fs::symlink_metadata(path) {
-        // Other commands come and go; their drafts too.
+        // Concurrent commands create and delete drafts.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
@@ -58,7 +58,7 @@ fn look(path: &Path, findings: &mut Findings) -> io::Result<()> {
     if facts.uid() != rustix::process::geteuid().as_raw() {
         findings.foreign.push(path.to_owned());
     }
-    // A link's mode says nothing.
+    // The mode of a link has no meaning.
     if !facts.is_symlink() && facts.mode() & 0o077 != 0 {
         findings.open.push(path.to_owned());
     }
@@ -114,14 +114,14 @@ fn is_or_are(paths: &[PathBuf]) -> &'static str {
     if paths.len() == 1 { "is" } else { "are" }
 }
 
-/// How much room there is where checkpoints are kept.
+/// Checks the free space of the home.
 pub(super) fn space(home: &Path) -> Check {
-    // Where there is no home yet, it will be made in the nearest folder above that is there.
+    // A missing home will be created in its nearest existing ancestor.
     let there = home.ancestors().find(|above| above.exists()).unwrap_or(home);
     room("home_space", there)
 }
 
-/// How much room there is on the disk of a folder.
+/// Checks the free space on the disk of a folder.
 pub(super) fn room(name: &'static str, folder: &Path) -> Check {
     match rustix::fs::statvfs(folder) {
         Ok(disk) => judge_room(name, folder, disk.f_bavail.saturating_mul(disk.f_frsize)),

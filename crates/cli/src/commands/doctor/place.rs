@@ -1,4 +1,4 @@
-//! The workspace around, its file system, what is unfinished in it, and the other workspaces.
+//! Current workspace, its file system, unfinished work, and the other workspaces.
 
 use super::home::room;
 use super::{Check, Health};
@@ -56,7 +56,7 @@ fn workspace_checks(manager: &CheckpointManager, workspace: &Workspace) -> Vec<C
     let own = own_folder(manager, workspace);
     let is_free = own.status != Health::Problem;
     checks.push(own);
-    // What stands in the way was just named.
+    // The obstacle was just reported.
     if is_free {
         match manager.capabilities(workspace) {
             Ok(found) => checks.extend(capabilities(found)),
@@ -68,7 +68,7 @@ fn workspace_checks(manager: &CheckpointManager, workspace: &Workspace) -> Vec<C
     checks
 }
 
-/// What has the name of Safepoint's own folder, or lies in it, and is not Safepoint's.
+/// Checks for foreign files in Safepoint's folder, or under its name.
 fn own_folder(manager: &CheckpointManager, workspace: &Workspace) -> Check {
     let name = "own_folder";
     let intruders = match manager.intruders(workspace) {
@@ -100,7 +100,7 @@ fn no_capabilities(error: &Error) -> Check {
     Check::failed("file_system", error)
 }
 
-/// One check for each thing that a rollback would like to have.
+/// Returns a check for each file system feature that rollback uses.
 fn capabilities(found: Capabilities) -> Vec<Check> {
     let all = Capabilities::default();
     let words = [
@@ -127,7 +127,7 @@ fn capabilities(found: Capabilities) -> Vec<Check> {
         .collect()
 }
 
-/// The settings of the home and of the workspace, if its folder is there.
+/// Checks the configuration of the home, and of the workspace if its folder exists.
 fn configuration(manager: &CheckpointManager, here: Option<&Workspace>) -> Check {
     let here = here.filter(|here| here.root_path().is_dir());
     match manager.config(here) {
@@ -159,7 +159,7 @@ fn unfinished(manager: &CheckpointManager, workspace: &Workspace) -> Check {
     Check::ok("unfinished", "nothing was left half done")
 }
 
-/// Workspaces whose folder is not there.
+/// Checks for workspaces whose folder is missing.
 fn others(manager: &CheckpointManager, here: Option<&Workspace>) -> Check {
     let all = match manager.workspaces() {
         Ok(all) => all,

@@ -1,6 +1,6 @@
-//! The state of a workspace: whether a checkpoint of it would be taken, what it would lack, and whether the tests pass.
+//! State of a workspace: obstacles to a checkpoint, entries it would lack, and the test result.
 //!
-//! Errors are what would make a checkpoint be refused. Everything else, failing tests too, is a warning.
+//! Errors are conditions that prevent a checkpoint. Everything else is a warning, including failing tests.
 
 use crate::checks;
 use crate::commands::Context;
@@ -15,26 +15,26 @@ use safepoint::{
 };
 use std::time::Duration;
 
-/// Of what failing tests printed, so many lines are shown: the last ones.
+/// Number of last output lines of failing tests to print.
 const LINES_MAX: usize = 20;
 
-/// What is known about a workspace.
+/// State of a workspace.
 #[derive(Default)]
 pub(super) struct State {
     failures: Vec<Failure>,
     pub(super) warnings: Vec<String>,
     pub(super) tests_passing: Option<bool>,
-    /// The repository around, where there is one that can be read.
+    /// Status of its repository, if readable.
     pub(super) git: Option<GitStatus>,
 }
 
 impl State {
-    /// Each in one line.
+    /// Returns each error as one line.
     pub(super) fn errors(&self) -> impl Iterator<Item = String> + '_ {
         self.failures.iter().map(in_one_line)
     }
 
-    /// What makes the whole a failure: the first that was found.
+    /// Returns the first failure, which fails the command.
     pub(super) fn into_failure(self) -> Option<Failure> {
         self.failures.into_iter().next()
     }
@@ -50,7 +50,7 @@ pub(super) fn look(
     let survey = survey(context, manager, workspace, &mut state)?;
     look_at_git(context, manager, workspace, &mut state)?;
     tell(&context.out, workspace, survey.as_ref(), &state);
-    // The command is the user's own: what the workspace's file says, or that it is broken, does not matter here.
+    // The test command is the user's, so the workspace's file does not matter, even if invalid.
     match manager.config(None).map(|config| config.test) {
         Ok(Some(test)) if workspace.root_path().is_dir() => {
             run_tests(context, workspace, &test, &mut state)?;
@@ -61,7 +61,7 @@ pub(super) fn look(
     Ok(state)
 }
 
-/// What a checkpoint would hold. Nothing where that cannot be found out.
+/// Returns the contents of a checkpoint if created now, or `None` if unknown.
 fn survey(
     context: &Context,
     manager: &CheckpointManager,
@@ -77,7 +77,7 @@ fn survey(
     let survey = match survey() {
         Ok(survey) => survey,
         Err(problem) if problem.failure.kind == FailureKind::Interrupted => return Err(problem),
-        // That says nothing about the state.
+        // A lock of another process does not describe the state.
         Err(problem) if problem.failure.kind == FailureKind::Busy => {
             state.warnings.push(format!("not looked at: {}", in_one_line(&problem.failure)));
             return Ok(None);
@@ -98,7 +98,7 @@ fn survey(
     Ok(Some(survey))
 }
 
-/// What the repository around says. That it cannot be read is no reason to refuse a checkpoint.
+/// Checks the repository. An unreadable one does not prevent a checkpoint.
 fn look_at_git(
     context: &Context,
     manager: &CheckpointManager,
@@ -116,7 +116,7 @@ fn look_at_git(
     Ok(())
 }
 
-/// The repository, in one line.
+/// Formats the repository status as one line.
 fn git_line(git: &GitStatus) -> String {
     let branch = git.branch.as_deref().map(printable).unwrap_or_default();
     let commit: String = git.commit.iter().flat_map(|sha| sha.chars().take(10)).collect();
