@@ -1,4 +1,4 @@
-//! What the process was started in: the directory, the home, the user, the clock. The only reader of the environment.
+//! Process context: directory, home, user, clock. The only reader of the environment.
 
 #![allow(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 
@@ -19,29 +19,29 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Where this process works and for whom.
+/// Directory, home and user of this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Surroundings {
-    /// The directory that commands are about, absolute; links are resolved as long as it exists.
+    /// Absolute directory that commands apply to; links are resolved if it exists.
     pub(crate) directory: PathBuf,
-    /// Safepoint's own folder.
+    /// Safepoint's home.
     pub(crate) home: PathBuf,
     /// The user's home directory.
     pub(crate) user_home: Option<PathBuf>,
-    /// The session that everything belongs to unless told otherwise.
+    /// Default session.
     pub(crate) session_id: Option<String>,
-    /// Who asks, unless a tool does.
+    /// User name, unless a tool makes the request.
     pub(crate) user: String,
-    /// What is to be done in the home.
+    /// Access to the home.
     pub(crate) access: Access,
-    /// Whose home may be written.
+    /// Owners whose home may be written.
     pub(crate) home_owner: HomeOwner,
-    /// How the catalog was found when the home was opened.
+    /// State of the catalog when the home was opened.
     pub(crate) standing: Arc<Mutex<CatalogStanding>>,
 }
 
 impl Surroundings {
-    /// Reads them. `typed` is what every command takes, `access` what this one does in the home.
+    /// Reads the context. `typed` are the global options, `access` is the command's access to the home.
     pub(crate) fn read(typed: &Global, access: Access) -> Result<Self, Problem> {
         let directory = typed.directory.as_deref();
         let started_in = started_in()?;
@@ -77,7 +77,7 @@ impl Surroundings {
         })
     }
 
-    /// What to warn of where the store does not know the catalog.
+    /// Returns a warning if the store does not know the catalog.
     pub(crate) fn catalog_warning(&self) -> Option<String> {
         let what = match *self.standing.lock().unwrap_or_else(PoisonError::into_inner) {
             CatalogStanding::Known => return None,
@@ -90,12 +90,12 @@ impl Surroundings {
         ))
     }
 
-    /// Remembers how the catalog is found now.
+    /// Records the current state of the catalog.
     pub(crate) fn note_standing(&self, manager: &CheckpointManager) {
         *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = manager.catalog_standing();
     }
 
-    /// Opens the home to repair it.
+    /// Opens the home for repair.
     pub(crate) fn open_for_repair(
         &self,
         progress: &dyn Progress,
@@ -104,18 +104,18 @@ impl Surroundings {
         Ok(CheckpointManager::open_for_repair(&self.home, self.settings(), environment, progress)?)
     }
 
-    /// Opens the home for an emergency, although its catalog is damaged.
+    /// Opens the home for an emergency checkpoint despite a damaged catalog.
     pub(crate) fn open_beside_catalog(&self) -> Result<CheckpointManager, Problem> {
         let environment = environment(self.user.clone());
         Ok(CheckpointManager::open_beside_catalog(&self.home, self.settings(), environment)?)
     }
 
-    /// Opens the home. `tool` is who asks, where a tool does.
+    /// Opens the home. `tool` makes the request, if given.
     pub(crate) fn open(&self, tool: Option<&str>) -> Result<CheckpointManager, Problem> {
         Ok(self.try_open(tool)?)
     }
 
-    /// The same, with the error as the library gave it.
+    /// Opens the home and returns the library's error.
     pub(crate) fn try_open(&self, tool: Option<&str>) -> Result<CheckpointManager, Error> {
         let agent = tool.map(str::to_owned).or_else(agent);
         let actor = match agent {
@@ -132,7 +132,7 @@ impl Surroundings {
             refused_roots: self.user_home.iter().cloned().collect(),
             capabilities: capabilities_left(),
             lock_wait: lock_wait().unwrap_or(Settings::default().lock_wait),
-            // What is no id is told where somebody asks for the session; a rollback does not fail for it.
+            // Session commands report an invalid id; a rollback does not fail for it.
             session_id: self.session_id.as_deref().and_then(|id| session_id(id).ok()),
             open_files: signals::files_at_start(),
             database_helper: crate::commands::database::helper(),
@@ -142,17 +142,17 @@ impl Surroundings {
         }
     }
 
-    /// The present, as records see it.
+    /// Returns the current time of records.
     pub(crate) fn now() -> Timestamp {
         fixed_now().unwrap_or_else(|| SystemEnvironment::default().now())
     }
 
-    /// The registered workspace around the directory. One whose folder is gone is still found, by its name.
+    /// Returns the registered workspace of the directory. Finds a missing folder by its path.
     pub(crate) fn workspace(&self, manager: &CheckpointManager) -> Result<Workspace, Problem> {
         self.workspace_if_any(manager)?.ok_or_else(|| self.explain_nowhere(manager))
     }
 
-    /// What to say when no workspace is registered: a store without records is what a lost catalog leaves.
+    /// Returns the error for an unregistered workspace. A store without records indicates a lost catalog.
     fn explain_nowhere(&self, manager: &CheckpointManager) -> Problem {
         let problem = Problem::from(Error::NoWorkspace { path: self.directory.clone() });
         let nothing_on_record = manager.workspaces().is_ok_and(|workspaces| workspaces.is_empty());
@@ -165,7 +165,7 @@ impl Surroundings {
         ))
     }
 
-    /// The same, where none is no failure.
+    /// Returns the workspace, or `None` if unregistered.
     pub(crate) fn workspace_if_any(&self, manager: &CheckpointManager) -> Result<Option<Workspace>, Problem> {
         if self.directory.is_dir() {
             return Ok(manager.workspace_around(&self.directory)?);
@@ -178,7 +178,7 @@ impl Surroundings {
             .cloned())
     }
 
-    /// What to say when the workspace's folder is gone: the checkpoints are not.
+    /// Adds hints to the error for a missing workspace folder, whose checkpoints still exist.
     pub(crate) fn explain_gone(&self, workspace: &Workspace, problem: Problem) -> Problem {
         let root = workspace.root_path();
         if problem.failure.code != "workspace_gone" || root.exists() {
@@ -193,12 +193,12 @@ impl Surroundings {
         ))
     }
 
-    /// A path that was typed, as an absolute one.
+    /// Converts a typed path to an absolute one.
     pub(crate) fn absolute(&self, given: &Path) -> PathBuf {
         lexical(&self.directory.join(given))
     }
 
-    /// A path that was typed, as a path inside the workspace.
+    /// Converts a typed path to one inside the workspace.
     pub(crate) fn path_in(&self, workspace: &Workspace, given: &OsStr) -> Result<RelPath, Problem> {
         let given = Path::new(given);
         let whole = lexical(&self.directory.join(given));
@@ -208,13 +208,13 @@ impl Surroundings {
         }
     }
 
-    /// The same for work that belongs to the session that was named, if one was.
+    /// Returns the context for a given session, if any.
     pub(crate) fn of_session(&self, given: Option<&str>) -> Result<Self, Problem> {
         let session_id = given.map(session_id).transpose()?.or_else(|| self.session_id.clone());
         Ok(Self { session_id, ..self.clone() })
     }
 
-    /// The session that was named, or the one of the environment, in UUID form.
+    /// Returns the given session or that of the environment, as a UUID.
     pub(crate) fn session(&self, given: Option<&str>) -> Result<Option<String>, Problem> {
         match given.or(self.session_id.as_deref()) {
             Some(id) => Ok(Some(session_id(id)?)),
@@ -223,7 +223,7 @@ impl Surroundings {
     }
 }
 
-/// A session's id in the one form that is kept: that of a UUID.
+/// Converts a session id to its stored form, a UUID.
 pub(crate) fn session_id(given: &str) -> Result<String, Problem> {
     Ok(given.parse::<SessionId>()?.to_uuid())
 }
@@ -248,7 +248,7 @@ fn variable(name: &str) -> Option<std::ffi::OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The current directory. One that was deleted is still what the shell calls it.
+/// Returns the current directory. For a deleted one, uses the shell's name.
 fn started_in() -> Result<PathBuf, Problem> {
     env::current_dir()
         .or_else(|_| variable("PWD").map(PathBuf::from).filter(|path| path.is_absolute()).ok_or(()))
@@ -265,7 +265,7 @@ fn data_directory(user_home: Option<&Path>) -> Option<PathBuf> {
     data.or_else(|| user_home.map(|home| home.join(".local/share"))).map(|data| data.join("safepoint"))
 }
 
-/// An absolute path without `.` and `..`, by its letters alone: what is typed may name a file that is gone.
+/// Removes `.` and `..` from an absolute path, lexically: a typed path may name a deleted file.
 fn lexical(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for component in path.components() {
@@ -279,24 +279,24 @@ fn lexical(path: &Path) -> PathBuf {
     clean
 }
 
-/// Whether colours are unwanted or would not show.
+/// Returns true if colours are unwanted or unsupported.
 pub(crate) fn colours_off() -> bool {
     variable("NO_COLOR").is_some() || variable("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// Whether the terminal understands more than lines.
+/// Returns true if the terminal supports cursor movement.
 pub(crate) fn can_move_the_cursor() -> bool {
     variable("TERM").is_some_and(|term| term != "dumb")
 }
 
-/// Whether the locale can show more than ASCII. The first of these variables that is set decides (locale(7)).
+/// Returns true if the locale supports Unicode. The first set variable decides (locale(7)).
 pub(crate) fn speaks_unicode() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable).unwrap_or_default();
     let locale = locale.to_string_lossy().to_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// For tests: the file system as if it could do less.
+/// Test hook: a file system with fewer features.
 fn capabilities_left() -> Capabilities {
     let mut left = Capabilities::default();
     let without = variable("SAFEPOINT_TEST_WITHOUT").unwrap_or_default();
@@ -311,7 +311,7 @@ fn capabilities_left() -> Capabilities {
     left
 }
 
-/// For tests: less patience with another Safepoint.
+/// Test hook: a shorter lock timeout.
 fn lock_wait() -> Option<Duration> {
     let millis = variable("SAFEPOINT_TEST_LOCK_WAIT_MS")?.to_string_lossy().parse().ok()?;
     Some(Duration::from_millis(millis))
@@ -336,7 +336,7 @@ fn environment(actor: String) -> Box<dyn Environment> {
     })
 }
 
-/// For tests: a clock that goes on by a second each time it is looked at, and ids that are the same in each run.
+/// Test hook: a clock that advances by a second per call, and reproducible ids.
 #[derive(Debug)]
 struct FixedEnvironment {
     micros: AtomicI64,

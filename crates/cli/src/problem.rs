@@ -1,10 +1,10 @@
-//! A failure on its way to whoever asked: the library's, or one of the command line's own.
+//! Failure for the caller: of the library, or of the command line itself.
 
 use safepoint::model::ModelError;
 use safepoint::{Error, Failure, FailureKind};
 use std::path::Path;
 
-/// The codes that the library does not know. `docs/errors.md` explains them too.
+/// Error codes unknown to the library. `docs/errors.md` explains them, too.
 pub(crate) const OWN_CODES: &[(&str, FailureKind)] = &[
     ("usage", FailureKind::Usage),
     ("not_available", FailureKind::Usage),
@@ -25,13 +25,13 @@ pub(crate) const OWN_CODES: &[(&str, FailureKind)] = &[
     ("internal", FailureKind::Internal),
 ];
 
-/// What went wrong, and whether anything is different now.
+/// Failure, and its effect.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) failure: Failure,
-    /// Whether "Nothing was changed." is true and worth saying.
+    /// True to print "Nothing was changed."
     pub(crate) nothing_changed: bool,
-    /// What was tried, for the sentence "cannot ...", where it is not what the command as a whole tries.
+    /// Attempted action for "cannot ...", if it differs from that of the command.
     pub(crate) attempt: Option<&'static str>,
 }
 
@@ -42,25 +42,25 @@ impl Problem {
         Self { failure, nothing_changed: true, attempt: None }
     }
 
-    /// What was typed cannot be meant.
+    /// Invalid arguments.
     pub(crate) fn usage(message: impl Into<String>, hint: &str) -> Self {
         Self::own("usage", FailureKind::Usage, message.into(), vec![hint.to_owned()])
     }
 
-    /// What was asked for is planned and not there.
+    /// Planned but missing feature.
     pub(crate) fn not_available(what: &str, hint: &str) -> Self {
         let message = format!("{what} is not available yet");
         Self::own("not_available", FailureKind::Usage, message, vec![hint.to_owned()])
     }
 
-    /// A path that was typed is not in the workspace.
+    /// Path outside the workspace.
     pub(crate) fn outside(given: &Path, root: &Path) -> Self {
         let message = format!("{given:?} is outside the workspace {}", root.display());
         let hint = "Paths are relative to the current directory, or to the one named with -C.".to_owned();
         Self::own("outside_workspace", FailureKind::Usage, message, vec![hint])
     }
 
-    /// The result could not be written out; what was asked for may well be done.
+    /// The result could not be written; the operation may still be done.
     pub(crate) fn output(cause: &std::io::Error) -> Self {
         let message = "cannot write the output".to_owned();
         let hint =
@@ -71,14 +71,14 @@ impl Problem {
         problem
     }
 
-    /// A plan knows nothing under a key.
+    /// Unknown key of a plan.
     pub(crate) fn no_key(plan: &str, key: &str) -> Self {
         let message = format!("plan {plan} knows nothing under {key:?}");
         let hint = "`safepoint plan show PLAN` shows what it knows.".to_owned();
         Self::own("no_key", FailureKind::NotFound, message, vec![hint])
     }
 
-    /// A step of a plan that was run failed; `place` is where it works.
+    /// Failed step of a plan; `place` is its folder.
     pub(crate) fn step_failed(plan: &str, step: &str, error: &str, place: &str) -> Self {
         let hints = vec![
             format!("Fix what is wrong in {place} and resume: safepoint plan resume {plan}"),
@@ -89,7 +89,7 @@ impl Problem {
         Self::own("step_failed", FailureKind::Failed, message, hints).silent_about_change()
     }
 
-    /// A plan was given up while it was run.
+    /// Plan cancelled during its run.
     pub(crate) fn cancelled(plan: &str) -> Self {
         let hint =
             format!("A rollback to one of its checkpoints brings it back: safepoint plan rollback {plan}");
@@ -97,7 +97,7 @@ impl Problem {
         Self::own("cancelled", FailureKind::Failed, message, vec![hint]).silent_about_change()
     }
 
-    /// A run of a plan was stopped.
+    /// Stopped run of a plan.
     pub(crate) fn run_stopped(plan: &str, step: Option<&str>) -> Self {
         let (message, hint) = match step {
             Some(step) => (
@@ -111,7 +111,7 @@ impl Problem {
         Self::own("interrupted", FailureKind::Interrupted, message, vec![hint]).silent_about_change()
     }
 
-    /// A file that was named could not be read.
+    /// Unreadable file.
     pub(crate) fn unreadable(path: &Path, cause: &std::io::Error) -> Self {
         let message = format!("cannot read {}", path.display());
         let hint = "Name a file that you may read, or - for standard input.".to_owned();
@@ -120,7 +120,7 @@ impl Problem {
         problem
     }
 
-    /// A file that was asked for could not be written.
+    /// File that cannot be written.
     pub(crate) fn not_written(path: &Path, cause: &std::io::Error) -> Self {
         let message = format!("cannot write {}", path.display());
         let hint = "Name a folder that you may write.".to_owned();
@@ -129,14 +129,14 @@ impl Problem {
         problem
     }
 
-    /// A file that was to be written is there already.
+    /// Output file that exists already.
     pub(crate) fn exists(path: &Path) -> Self {
         let message = format!("{} is there already", path.display());
         let hint = "Name another file, or replace this one with --force.".to_owned();
         Self::own("exists", FailureKind::Conflict, message, vec![hint])
     }
 
-    /// The demo has no place to happen in.
+    /// Unusable temporary folder of the demo.
     pub(crate) fn temporary_folder(path: &Path, cause: &std::io::Error) -> Self {
         let message = format!("cannot use the temporary folder {}", path.display());
         let hint = "Name a folder that you may write with TMPDIR.".to_owned();
@@ -145,7 +145,7 @@ impl Problem {
         problem
     }
 
-    /// Somebody was asked, and did not say yes.
+    /// Prompt that was not confirmed.
     pub(crate) fn declined() -> Self {
         let hint = "Answer y to go on, or give --yes.".to_owned();
         Self::own("declined", FailureKind::Failed, "you did not say yes".to_owned(), vec![hint])
@@ -163,12 +163,12 @@ impl Problem {
         Self::own("busy", FailureKind::Busy, message.to_owned(), vec![hint])
     }
 
-    /// Somebody asked to stop between two steps.
+    /// Interrupt between two steps.
     pub(crate) fn interrupted(hint: &str) -> Self {
         Self::own("interrupted", FailureKind::Interrupted, "interrupted".to_owned(), vec![hint.to_owned()])
     }
 
-    /// The program that was to run could not be started. The exit codes are those that shells give.
+    /// Program that cannot be started. The exit codes follow the shell.
     pub(crate) fn command(program: &std::ffi::OsStr, cause: &std::io::Error) -> Self {
         let hint = "Nothing was run. Is it spelled right, may you execute it, and is it in PATH?".to_owned();
         let (code, kind, message) = match cause.kind() {
@@ -186,7 +186,7 @@ impl Problem {
         problem
     }
 
-    /// A defect of Safepoint itself.
+    /// Bug in Safepoint.
     pub(crate) fn internal(message: String) -> Self {
         let hints = vec![
             "This is a defect of Safepoint. Whatever was half done, the next command finishes or undoes it."
@@ -196,7 +196,7 @@ impl Problem {
         Self { nothing_changed: false, ..Self::own("internal", FailureKind::Internal, message, hints) }
     }
 
-    /// The same with one more piece of advice.
+    /// Adds a hint.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.failure.hints.push(hint.into());
@@ -205,13 +205,13 @@ impl Problem {
 }
 
 impl Problem {
-    /// The same, as a failure of one step of the whole.
+    /// Names the step that failed.
     #[must_use]
     pub(crate) fn while_trying_to(self, attempt: &'static str) -> Self {
         Self { attempt: Some(attempt), ..self }
     }
 
-    /// The same where change was never in question.
+    /// Omits "Nothing was changed."
     #[must_use]
     pub(crate) fn silent_about_change(self) -> Self {
         Self { nothing_changed: false, ..self }

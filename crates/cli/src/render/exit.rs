@@ -1,19 +1,19 @@
-//! Exit codes, all in one place (design, section 8).
+//! Exit codes (design, section 8).
 
 use safepoint::model::RelPath;
 use safepoint::{Failure, FailureKind};
 
-/// Done.
+/// Success.
 pub(crate) const DONE: u8 = 0;
-/// Done in part; the problems are listed.
+/// Partial success; the problems are listed.
 pub(crate) const IN_PART: u8 = 3;
 
-/// The code of a rollback or recovery that left these displaced files waiting.
+/// Returns the code of a rollback or recovery that left these displaced files pending.
 pub(crate) fn of_waiting(waiting: &[RelPath]) -> u8 {
     if waiting.is_empty() { DONE } else { IN_PART }
 }
 
-/// The code of each kind of failure.
+/// Returns the code of a kind of failure.
 pub(crate) fn code(kind: FailureKind) -> u8 {
     match kind {
         FailureKind::Failed => 1,
@@ -27,10 +27,10 @@ pub(crate) fn code(kind: FailureKind) -> u8 {
     }
 }
 
-/// Failures that shells have a code for: whoever runs a program through Safepoint sees what the shell would have given.
+/// Failures with a shell exit code: a caller that runs a program through Safepoint sees the shell's code.
 const AS_SHELLS: &[(&str, u8)] = &[("command_not_found", 127), ("command_not_started", 126)];
 
-/// The code of a failure.
+/// Returns the code of a failure.
 pub(crate) fn of(failure: &Failure) -> u8 {
     let as_shells = AS_SHELLS.iter().find(|(code, _)| *code == failure.code);
     as_shells.map_or_else(|| code(failure.kind), |(_, exit)| *exit)
@@ -64,12 +64,12 @@ mod tests {
         row(kind).replace(&code(kind).to_string(), &of(&failure).to_string())
     }
 
-    /// Every `"code", Kind` of the library's table, and the command line's own.
+    /// Returns every `"code", Kind` of the library's table, and the command line's own.
     fn in_source() -> BTreeMap<String, String> {
         let mut found: BTreeMap<String, String> =
             OWN_CODES.iter().map(|(code, kind)| ((*code).to_owned(), own_row(code, *kind))).collect();
         let source = include_str!("../../../safepoint/src/failure.rs");
-        // What its tests say is not the table.
+        // Its tests are not part of the table.
         let source = source.split("#[cfg(test)]").next().unwrap_or(source);
         for piece in source.split('(').map(str::trim_start) {
             let Some((code, rest)) = piece.strip_prefix('"').and_then(|piece| piece.split_once("\",")) else {

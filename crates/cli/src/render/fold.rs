@@ -1,15 +1,15 @@
-//! Long lists of paths, made short: a folder that came or went whole is one line.
+//! Short form of path lists: a folder completely added or removed is one line.
 
 use safepoint::model::RelPath;
 
-/// One line: which item, and how many below it share its fate.
+/// Line with its item, and the number of items below it with the same change.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Folded {
     pub(crate) item: usize,
     pub(crate) below: u64,
 }
 
-/// Folds items, parents before children, that lie within one another and have the same fate.
+/// Folds nested items with the same change, parents before children.
 pub(crate) fn folded<'a, F: PartialEq>(items: impl Iterator<Item = (&'a RelPath, F)>) -> Vec<Folded> {
     let mut lines: Vec<Folded> = Vec::new();
     let mut top: Option<(&RelPath, F)> = None;
@@ -26,7 +26,7 @@ pub(crate) fn folded<'a, F: PartialEq>(items: impl Iterator<Item = (&'a RelPath,
 }
 
 impl Folded {
-    /// What follows the path: nothing, or how much is below it.
+    /// Returns the suffix of the path with the number of items below, if any.
     pub(crate) fn tail(&self) -> String {
         if self.below == 0 { String::new() } else { format!("/ and {} below it", self.below) }
     }

@@ -1,12 +1,12 @@
-//! Lines between things that come from one another, drawn beside a list of them, newest first.
+//! Graph of related items, drawn beside their list, newest first.
 //!
-//! In: each thing with the one that it came from. Out: for each the signs to its left, all of the same width. Each line has a column of
-//! its own, from a thing that nothing came from down to where it left another line.
+//! Input: each item with its parent. Output: the symbols to the left of each item, all of the same width.
+//! Each line has its own column, from an item without children down to its branch point.
 
 use std::collections::HashSet;
 use std::hash::Hash;
 
-/// The signs that are drawn with.
+/// Symbols of the graph.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Signs {
     pub(crate) line: char,
@@ -15,16 +15,16 @@ pub(crate) struct Signs {
     pub(crate) fork: char,
     pub(crate) joint: char,
     pub(crate) end: char,
-    /// A checkpoint that somebody asked for.
+    /// Checkpoint that the user requested.
     pub(crate) made: char,
-    /// One that Safepoint made for itself.
+    /// Automatic checkpoint.
     pub(crate) own: char,
-    /// Where the workspace is now.
+    /// Current state of the workspace.
     pub(crate) here: char,
     pub(crate) arrow: &'static str,
 }
 
-/// Where the locale knows them.
+/// Symbols for Unicode locales.
 pub(crate) const UNICODE: Signs = Signs {
     line: '│',
     across: '─',
@@ -38,7 +38,7 @@ pub(crate) const UNICODE: Signs = Signs {
     arrow: "→",
 };
 
-/// Everywhere else.
+/// Symbols for other locales.
 pub(crate) const ASCII: Signs = Signs {
     line: '|',
     across: '-',
@@ -52,7 +52,7 @@ pub(crate) const ASCII: Signs = Signs {
     arrow: "->",
 };
 
-/// One thing.
+/// Item.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Node<T> {
     pub(crate) id: T,
@@ -60,15 +60,15 @@ pub(crate) struct Node<T> {
     pub(crate) sign: char,
 }
 
-/// What stands to the left of one thing.
+/// Symbols to the left of one item.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Drawn {
-    /// A row of its own above it, where lines come together.
+    /// Separate row above it, where lines join.
     pub(crate) above: Option<String>,
     pub(crate) beside: String,
 }
 
-/// Draws.
+/// Draws the graph.
 pub(crate) fn draw<T: Copy + Eq + Hash>(nodes: &[Node<T>], signs: Signs) -> Vec<Drawn> {
     let listed: HashSet<T> = nodes.iter().map(|node| node.id).collect();
     let mut lanes: Vec<Option<T>> = Vec::new();
@@ -83,7 +83,7 @@ pub(crate) fn draw<T: Copy + Eq + Hash>(nodes: &[Node<T>], signs: Signs) -> Vec<
             Some(_) => (signs.line, ' '),
             None => (' ', ' '),
         });
-        // A line whose beginning is not listed ends here.
+        // A line whose parent is not listed ends here.
         lanes[at] = node.parent.filter(|parent| listed.contains(parent));
         while lanes.last().is_some_and(Option::is_none) {
             lanes.pop();
@@ -98,7 +98,7 @@ pub(crate) fn draw<T: Copy + Eq + Hash>(nodes: &[Node<T>], signs: Signs) -> Vec<
     drawn
 }
 
-/// The first lane that nobody uses.
+/// Returns the first free lane.
 fn free<T>(lanes: &mut Vec<Option<T>>) -> usize {
     lanes.iter().position(Option::is_none).unwrap_or_else(|| {
         lanes.push(None);
@@ -106,7 +106,7 @@ fn free<T>(lanes: &mut Vec<Option<T>>) -> usize {
     })
 }
 
-/// The row in which several lanes become the first of them.
+/// Returns the row in which several lanes join the first of them.
 fn come_together<T>(lanes: &[Option<T>], mine: &[usize], signs: Signs) -> String {
     let (first, last) = (mine.first().copied().unwrap_or(0), mine.last().copied().unwrap_or(0));
     let text = row(lanes.len(), |lane| {
@@ -124,7 +124,7 @@ fn come_together<T>(lanes: &[Option<T>], mine: &[usize], signs: Signs) -> String
     text.trim_end().to_owned()
 }
 
-/// A row of as many lanes: for each its sign and what follows it.
+/// Returns a row with the symbol and separator of each lane.
 fn row(lanes: usize, signs: impl Fn(usize) -> (char, char)) -> String {
     (0..lanes).flat_map(|lane| [signs(lane).0, signs(lane).1]).collect()
 }

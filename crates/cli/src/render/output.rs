@@ -1,8 +1,8 @@
-//! The one printer. Data goes to standard output, everything else to standard error; with `--json` standard output is one
-//! JSON value and nothing else.
+//! The only printer. Data goes to standard output, everything else to standard error; with `--json`, standard
+//! output is exactly one JSON value.
 //!
-//! Whatever is printed is made harmless here, whoever made the text: a line keeps only colours of our own, JSON has its unsafe characters
-//! escaped, bytes go as they are only where standard output is no terminal.
+//! All output is sanitized here: a line keeps only our own colours, JSON has its unsafe characters escaped,
+//! and raw bytes go only to a standard output that is no terminal.
 
 #![allow(clippy::print_stderr, reason = "this is the one place that prints")]
 
@@ -21,23 +21,23 @@ use std::io::{self, BufWriter, ErrorKind, IsTerminal, Stdout, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// What a verb gives back.
+/// Result of a command.
 pub(crate) struct Reply {
-    /// For programs.
+    /// JSON data.
     pub(crate) data: Value,
-    /// How the process ends.
+    /// Exit code.
     pub(crate) exit: u8,
-    /// A finding that makes the whole a failure although there is a result.
+    /// Finding that makes the command fail despite a result.
     pub(crate) failure: Option<Failure>,
 }
 
 impl Reply {
-    /// Everything went well.
+    /// Returns a success.
     pub(crate) fn done(data: Value) -> Self {
         Self { data, exit: exit::DONE, failure: None }
     }
 
-    /// The answer of whatever rolls back: with paths that could not be put back, or displaced files that wait, it was done in part.
+    /// Returns the result of a rollback. It is partial if paths were blocked or displaced files are pending.
     pub(crate) fn rolled_back(data: Value) -> Self {
         let is_empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
         let is_whole = |it: &Value| is_empty(&it["blocked"]) && is_empty(&it["waiting"]);
@@ -48,7 +48,7 @@ impl Reply {
     }
 }
 
-/// Every answer to a program.
+/// JSON envelope of every result.
 #[derive(Serialize)]
 struct Envelope<'a> {
     version: u32,
@@ -62,7 +62,7 @@ struct Envelope<'a> {
     timing: Value,
 }
 
-/// What the output is for.
+/// Form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Text,
@@ -71,16 +71,16 @@ enum Form {
     Json,
 }
 
-/// Whose standard output is.
+/// Owner of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Safepoint's own, for its answer.
+    /// Safepoint, for its result.
     Ours,
-    /// A program's that Safepoint runs.
+    /// The program that Safepoint runs.
     Lent,
 }
 
-/// Where a line of a patch is.
+/// Side of a line in a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Both,
@@ -88,7 +88,7 @@ pub(crate) enum Side {
     New,
 }
 
-/// Standard output, and why it can be written no more.
+/// Standard output, with its write error.
 struct Out {
     writer: BufWriter<Stdout>,
     failure: Option<io::Error>,
@@ -98,14 +98,14 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes everything that this process has to say, from whichever thread.
+/// Writes all output of this process, from any thread.
 pub(crate) struct Printer {
     form: Form,
     pub(crate) quiet: bool,
     /// Colours on standard output.
     pub(crate) colours: Colours,
     error_colours: Colours,
-    /// Whether standard output is a terminal, and so a person.
+    /// True if standard output is a terminal.
     pub(crate) terminal: bool,
     out: Mutex<Out>,
     messages: Mutex<Vec<Value>>,
@@ -120,7 +120,7 @@ impl Printer {
             Stage::Lent => io::stderr().is_terminal(),
         };
         let colours = |terminal: bool| match global.color {
-            // Escape sequences have no place inside JSON.
+            // JSON must not contain escape sequences.
             _ if json => Colours { on: false },
             ColorWhen::Always => Colours { on: true },
             ColorWhen::Never => Colours { on: false },
@@ -143,22 +143,22 @@ impl Printer {
         }
     }
 
-    /// Whether a program reads the answer.
+    /// Returns true if the result is JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.form == Form::Json
     }
 
-    /// Whether a progress bar makes sense.
+    /// Returns true if a progress bar is useful.
     pub(crate) fn is_watched(&self) -> bool {
         !self.is_json() && !self.quiet && io::stderr().is_terminal()
     }
 
-    /// How long it took so far.
+    /// Returns the time elapsed.
     pub(crate) fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// One line of the answer, for people.
+    /// Prints one line of text.
     pub(crate) fn line(&self, text: impl Display) {
         match self.form {
             Form::Text => {
@@ -170,19 +170,19 @@ impl Printer {
         }
     }
 
-    /// The same, left out with `--quiet`.
+    /// Prints a line unless `--quiet` is set.
     pub(crate) fn remark(&self, text: impl Display) {
         if !self.quiet {
             self.line(text);
         }
     }
 
-    /// Whether nobody reads the answer any more.
+    /// Returns true if the output is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.failed().is_some()
     }
 
-    /// How writing failed, if it did.
+    /// Returns the write error, if any.
     fn failed(&self) -> Option<ErrorKind> {
         held(&self.out).failure.as_ref().map(io::Error::kind)
     }
@@ -194,17 +194,18 @@ impl Printer {
         }
     }
 
-    /// What was written so far is seen now.
+    /// Flushes the output.
     pub(crate) fn flush(&self) {
         self.write(BufWriter::flush);
     }
 
-    /// Standard output for bytes: as they are for a program, made harmless on a terminal.
+    /// Returns standard output for bytes: raw for a program, sanitized on a terminal.
     pub(crate) fn bytes(&self) -> impl Write + '_ {
         Bytes { printer: self, open: Vec::new() }
     }
 
-    /// A line that another program printed, after a few words of ours: as it is for a program, with nothing but its colours on a terminal.
+    /// Prints a line of another program after a prefix: raw for a program, sanitized except for colours on a
+    /// terminal.
     pub(crate) fn quoted_line(&self, before: &str, line: &[u8]) {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let before = one_line(before, self.colours);
@@ -218,8 +219,8 @@ impl Printer {
         }
     }
 
-    /// A line of a file in a patch. To a program the bytes go as they are, so that the patch can be applied; on a terminal tabs stay, and
-    /// all else that is unsafe is spelled out.
+    /// Prints a line of a file in a patch. A program gets the raw bytes, so that the patch can be applied; on
+    /// a terminal, unsafe characters other than tabs are escaped.
     pub(crate) fn content_line(&self, side: Side, line: &str) {
         let shown = if self.terminal { content(line.as_bytes()) } else { line.to_owned() };
         let text = match side {
@@ -232,7 +233,7 @@ impl Printer {
         }
     }
 
-    /// What another program prints while standard output belongs to our answer. That nobody reads it is no reason to fail.
+    /// Prints output of another program on standard error. Ignores write errors.
     pub(crate) fn aside(&self, bytes: &[u8]) {
         if self.quiet {
             return;
@@ -247,7 +248,7 @@ impl Printer {
         };
     }
 
-    /// Something to know.
+    /// Prints an information.
     pub(crate) fn note(&self, text: impl Display) {
         self.message("info", &text.to_string());
         if !self.quiet {
@@ -256,7 +257,7 @@ impl Printer {
         }
     }
 
-    /// Something to heed.
+    /// Prints a warning.
     pub(crate) fn warn(&self, text: impl Display) {
         self.heed(None, &text.to_string());
     }
@@ -276,7 +277,7 @@ impl Printer {
         self.complain(&format!("{} {text}", self.error_colours.yellow("warning:")));
     }
 
-    /// A line that another program printed, for people alone.
+    /// Prints a line of another program as text only.
     pub(crate) fn quote(&self, line: &[u8]) {
         let words: Vec<String> = line.split(|byte| *byte == b'\t').map(printable_bytes).collect();
         self.complain(&format!("    {}", self.error_colours.dim(words.join("    "))));
@@ -286,12 +287,12 @@ impl Printer {
         held(&self.messages).push(json!({ "level": level, "text": text }));
     }
 
-    /// A line on standard error. That nobody reads it is no reason to fail.
+    /// Prints a line on standard error. Ignores write errors.
     fn complain(&self, text: &str) {
         let _ = writeln!(io::stderr(), "{}", one_line(text, self.error_colours));
     }
 
-    /// A question on standard error, with the lines that it is about above it. Whoever cannot see it will not answer it.
+    /// Prints a question on standard error, below its context. Without a reader there is no answer.
     pub(crate) fn ask(&self, about: &[String], question: &str) {
         self.flush();
         about.iter().for_each(|line| self.complain(line));
@@ -299,11 +300,11 @@ impl Printer {
         let _ = write!(errors, "{} ", one_line(question, self.error_colours)).and_then(|()| errors.flush());
     }
 
-    /// Ends the answer; gives the exit code.
+    /// Finishes the output and returns the exit code.
     pub(crate) fn finish(&self, command: &str, attempt: &str, result: &Result<Reply, Problem>) -> u8 {
         let code = match result {
             Ok(reply) => reply.exit,
-            // Whoever read the answer had enough; that is not a failure.
+            // The reader closed the pipe, which is no failure.
             Err(_) if self.failed() == Some(ErrorKind::BrokenPipe) => return exit::DONE,
             Err(problem) => exit::of(&problem.failure),
         };
@@ -351,7 +352,7 @@ impl Printer {
         });
     }
 
-    /// A failure, for people.
+    /// Prints a failure as text.
     pub(crate) fn tell(&self, attempt: &str, problem: &Problem) {
         let Failure { message, causes, hints, .. } = &problem.failure;
         let colours = self.error_colours;
@@ -370,12 +371,12 @@ impl Printer {
 
 struct Bytes<'p> {
     printer: &'p Printer,
-    /// The beginning of a letter whose end is not here yet.
+    /// Start of an incomplete character.
     open: Vec<u8>,
 }
 
 impl Bytes<'_> {
-    /// Writes for a terminal. A letter that two pieces share is shown once it is whole.
+    /// Writes for a terminal. A character split over two pieces is shown once complete.
     fn show(&mut self, bytes: &[u8]) {
         self.open.extend_from_slice(bytes);
         let end = self.open.utf8_chunks().last().map(|chunk| chunk.invalid()).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Changes as text: a unified diff that git and patch understand, or a count of lines.
+//! Changes as text: a unified diff for git and patch, or line counts.
 //!
-//! Bounded: what is long or not text is named, not shown.
+//! Bounded: long files and binary files are only named.
 
 use crate::problem::Problem;
 use crate::render::output::{Printer, Side};
@@ -13,9 +13,9 @@ use safepoint::model::tree::{Entry, Node};
 use similar::{ChangeTag, TextDiff};
 use std::time::Duration;
 
-/// Longer files are named only.
+/// Maximum size of a file to show.
 const SHOWN_BYTES_MAX: u64 = 1024 * 1024;
-/// Two files that have nothing in common are not compared to the last line.
+/// Time limit of a comparison; very different files are compared only roughly.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Both sides of a change, as far as they can be shown.
@@ -26,7 +26,7 @@ enum Sides {
     },
     Binary,
     TooLarge,
-    /// Directories, and files whose content is the same.
+    /// Directories, and files with equal content.
     Nothing,
 }
 
@@ -59,7 +59,7 @@ fn sides(comparison: &Comparison<'_>, change: &Change) -> Result<Sides, Problem>
     })
 }
 
-/// Every change, line by line.
+/// Line-by-line changes.
 pub(crate) struct Patch<'a> {
     pub(crate) comparison: &'a Comparison<'a>,
     pub(crate) out: &'a Printer,
@@ -78,10 +78,10 @@ impl Patch<'_> {
         Ok(())
     }
 
-    /// One change. `empty` says that nothing below it follows.
+    /// Prints a change. `empty` means that nothing below it follows.
     fn change(&self, change: &Change, empty: bool) -> Result<(), Problem> {
         if change.kind == ChangeKind::Type {
-            // As git has it: the one goes, the other comes. What is in a directory follows by itself.
+            // Like git: one removal and one addition. Directory contents follow as separate changes.
             let gone = Change { kind: ChangeKind::Removed, new: None, ..change.clone() };
             let come = Change { kind: ChangeKind::Added, old: None, ..change.clone() };
             self.change(&gone, empty)?;
@@ -112,7 +112,7 @@ impl Patch<'_> {
         self.out.line(self.out.colours.bold(text));
     }
 
-    /// What git says about types and permissions.
+    /// Prints types and permissions like git.
     fn modes(&self, change: &Change) {
         match (&change.old, &change.new) {
             (None, Some(new)) => self.title(format!("new file mode {}", git_mode(new))),
@@ -161,12 +161,12 @@ impl Patch<'_> {
     }
 }
 
-/// Lines as diff and patch have them: a carriage return is a letter.
+/// Splits lines like diff and patch: a carriage return is part of the line.
 fn lines_of(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// The path as git writes it: in quotes, with the escapes of C, where it holds something odd.
+/// Formats a path like git: quoted with C escapes if it has unusual characters.
 fn side(prefix: &str, path: &RelPath) -> String {
     let odd = |letter: char| is_unsafe(letter) || matches!(letter, '"' | '\\');
     match std::str::from_utf8(path.as_bytes()) {
@@ -196,7 +196,7 @@ fn git_mode(entry: &Entry) -> String {
     }
 }
 
-/// Lines that came and went, for each path.
+/// Added and removed lines by path.
 pub(crate) struct Stat {
     rows: Vec<(String, Lines)>,
 }
@@ -255,7 +255,7 @@ fn count(old: &str, new: &str) -> Lines {
     Lines::Counted { added: tagged(ChangeTag::Insert), removed: tagged(ChangeTag::Delete) }
 }
 
-/// At most 40 signs, in proportion.
+/// Returns a bar of at most 40 signs, in proportion.
 fn bar(added: u64, removed: u64) -> (String, String) {
     const SIGNS_MAX: u64 = 40;
     let all = added + removed;

@@ -1,4 +1,4 @@
-//! How things look to people: colours, sizes, times, progress bars.
+//! Text formats: colours, sizes, times, progress bars.
 
 mod harmless;
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use harmless::{content, for_shell, harmless, json_text, one_line, printable, printable_bytes};
 
-/// Colours, or none.
+/// Colour setting.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Colours {
     pub(crate) on: bool,
@@ -57,7 +57,7 @@ impl Colours {
     }
 }
 
-/// How long something took, as people say it.
+/// Formats a duration.
 pub(crate) fn took(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -68,7 +68,7 @@ pub(crate) fn took(time: Duration) -> String {
     }
 }
 
-/// The text, cut where it is longer than so many letters.
+/// Truncates a text to a number of characters.
 pub(crate) fn shortened(text: &str, letters_max: usize) -> String {
     if text.chars().count() <= letters_max {
         return text.to_owned();
@@ -78,17 +78,17 @@ pub(crate) fn shortened(text: &str, letters_max: usize) -> String {
     cut
 }
 
-/// `1 file`, `2 files`.
+/// Formats a count: `1 file`, `2 files`.
 pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// A number of bytes as people say it.
+/// Formats a number of bytes.
 pub(crate) fn size(bytes: u64) -> String {
     Bytes(bytes).to_string()
 }
 
-/// A moment as people say it.
+/// Formats the age of a time.
 pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
     let seconds = now.micros().saturating_sub(then.micros()) / 1_000_000;
     let (count, unit) = match seconds {
@@ -102,19 +102,19 @@ pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
     format!("{count} {unit}{} ago", if count == 1 { "" } else { "s" })
 }
 
-/// A moment to the second, in UTC.
+/// Formats a time to the second, in UTC.
 pub(crate) fn moment(then: Timestamp) -> String {
     let text: String = then.to_string().chars().take(19).collect();
     text.replace('T', " ") + "Z"
 }
 
-/// How wide the terminal is.
+/// Returns the width of the terminal.
 pub(crate) fn width() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stdout());
     size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 40).unwrap_or(80)
 }
 
-/// How large the terminal is that shows progress.
+/// Size of the terminal that shows progress.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Screen {
     pub(crate) rows: usize,
@@ -127,7 +127,7 @@ pub(crate) fn screen() -> Screen {
     Screen { rows: if rows >= 8 { rows } else { 24 }, columns: if columns >= 20 { columns } else { 80 } }
 }
 
-/// The text, cut so that it stays on one row. Letters beyond ASCII may be two columns wide, and so they count as two.
+/// Truncates a text to one row. Characters beyond ASCII may be wide, so they count as two columns.
 pub(crate) fn fitted(text: &str, columns: usize) -> String {
     let wide = |letter: char| if letter.is_ascii() { 1 } else { 2 };
     if text.chars().map(wide).sum::<usize>() <= columns {
@@ -142,10 +142,10 @@ pub(crate) fn fitted(text: &str, columns: usize) -> String {
     if columns == 0 { cut } else { cut + "…" }
 }
 
-/// Work shorter than this shows no bar.
+/// Minimum run time before a bar is shown.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Shows how far long work is, where somebody watches, and passes on the wish to stop.
+/// Shows progress on a terminal, and passes on interrupts.
 pub(crate) struct Bars {
     watched: bool,
     stop: Arc<AtomicBool>,
@@ -161,12 +161,12 @@ impl Bars {
         Self { watched, stop, deaf, started, bytes: AtomicU64::new(0), bar: Mutex::new(None) }
     }
 
-    /// Whether somebody looks on.
+    /// Returns true if progress is shown.
     pub(crate) fn is_watched(&self) -> bool {
         self.watched
     }
 
-    /// Forgets that somebody asked to stop: it was meant for another program.
+    /// Clears an interrupt that was meant for another program.
     pub(crate) fn forget_stop(&self) {
         self.stop.store(false, Ordering::Relaxed);
     }
@@ -181,7 +181,7 @@ impl Bars {
     }
 }
 
-/// What is being done.
+/// Returns the verb of an activity.
 pub(crate) fn verb(activity: Activity) -> &'static str {
     match activity {
         Activity::Scanning => "Reading the workspace",

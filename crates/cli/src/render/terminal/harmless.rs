@@ -1,24 +1,24 @@
-//! What others wrote, made harmless: nothing of it acts on a terminal or in a shell.
+//! Sanitization of untrusted text: none of it acts on a terminal or in a shell.
 
 use super::Colours;
 use safepoint::model::text;
 use std::borrow::Cow;
 
-/// Text of others, made harmless: what would act on a terminal is spelled out.
+/// Sanitizes text: escapes terminal control characters.
 pub(crate) fn printable(text: &str) -> String {
     text::printable(text).into_owned()
 }
 
-/// Bytes of others, made harmless.
+/// Sanitizes bytes.
 pub(crate) fn printable_bytes(bytes: &[u8]) -> String {
     let mut safe = String::with_capacity(bytes.len());
-    // Writing into a string cannot fail.
+    // Writing to a string cannot fail.
     let _ = text::write_printable(&mut safe, bytes);
     safe
 }
 
-/// One line as it is printed: only colours of our own stay, where colours are on. Every line that Safepoint prints goes through here, so
-/// that a command which prints text from outside as it is does no harm.
+/// Sanitizes a printed line: keeps only our own colours, if on. Every line that Safepoint prints passes
+/// through here, so that a command that prints untrusted text does no harm.
 pub(crate) fn one_line(line: &str, colours: Colours) -> Cow<'_, str> {
     if !line.chars().any(text::is_unsafe) {
         return Cow::Borrowed(line);
@@ -48,11 +48,11 @@ pub(crate) fn one_line(line: &str, colours: Colours) -> Cow<'_, str> {
 }
 
 const RESET: &str = "\u{1b}[0m";
-/// The sequences that [`Colours`] makes; a test compares.
+/// Escape sequences of [`Colours`]; a test compares them.
 const PALETTE: [&str; 8] =
     [RESET, "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m", "\u{1b}[34m", "\u{1b}[36m"];
 
-/// Content of a file for a terminal: lines and tabs stay, all else that is unsafe is spelled out.
+/// Sanitizes file content for a terminal: keeps lines and tabs, escapes other unsafe characters.
 pub(crate) fn content(bytes: &[u8]) -> String {
     let pieces = bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\t'));
     let shown = pieces.map(|piece| match piece.split_last() {
@@ -62,9 +62,9 @@ pub(crate) fn content(bytes: &[u8]) -> String {
     shown.collect()
 }
 
-/// JSON whose strings cannot act on a terminal either: the same value, with unsafe characters written as `\u` escapes.
+/// Escapes unsafe characters in JSON strings as `\u`: same value, but harmless on a terminal.
 pub(crate) fn json_text(json: &str) -> Cow<'_, str> {
-    // Outside of strings JSON is ASCII, and the only controls in it are ends of lines.
+    // Outside strings JSON is ASCII, and its only control characters are newlines.
     let odd = |letter: char| letter != '\n' && text::is_unsafe(letter);
     if !json.chars().any(odd) {
         return Cow::Borrowed(json);
@@ -80,8 +80,8 @@ pub(crate) fn json_text(json: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// One line that another program printed, made harmless: of what acts on a terminal only colours stay, where they are wanted. Of a line
-/// that was written over again and again the last state stays.
+/// Sanitizes a line of another program: keeps only colours, if on, and drops other escape sequences. Of a
+/// line overwritten by carriage returns, the last state stays.
 pub(crate) fn harmless(line: &[u8], colours: Colours) -> String {
     let text = String::from_utf8_lossy(line);
     let text = text.trim_end_matches(['\n', '\r']);
@@ -111,7 +111,7 @@ pub(crate) fn harmless(line: &[u8], colours: Colours) -> String {
     safe
 }
 
-/// Splits off the escape sequence that the text begins with (ECMA-48, and xterm's for titles and the like).
+/// Splits off a leading escape sequence (ECMA-48, and xterm's for titles and similar).
 fn escape_sequence(text: &str) -> (&str, &str) {
     let mut letters = text.char_indices().skip(1);
     let end = match letters.next() {
@@ -126,7 +126,7 @@ fn escape_sequence(text: &str) -> (&str, &str) {
     }
 }
 
-/// Whether a sequence does nothing but choose colours and the like.
+/// Returns true if a sequence only sets colours and similar attributes.
 fn is_colour(sequence: &str) -> bool {
     let inside = sequence.strip_prefix("\u{1b}[").and_then(|rest| rest.strip_suffix('m'));
     inside.is_some_and(|inside| {
@@ -134,7 +134,7 @@ fn is_colour(sequence: &str) -> bool {
     })
 }
 
-/// A word as it is typed in a shell.
+/// Quotes a word for a shell.
 pub(crate) fn for_shell(word: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "/._-+@%:,=".contains(letter);
     match !word.is_empty() && word.chars().all(plain) {
