@@ -1,4 +1,5 @@
-//! ACLs and capabilities: captured, put back, taken off again; and never more access than before where they cannot be kept.
+//! ACLs and capabilities: captured, restored and removed; never more access than before if they cannot be
+//! kept.
 
 use crate::bench::{Bench, open};
 use rustix::fs::XattrFlags;
@@ -30,7 +31,7 @@ fn remove(path: &Path, name: &str) {
     rustix::fs::removexattr(path, name).unwrap();
 }
 
-/// The ACL that `setfacl -m u:1234:USER,m::MASK` gives a file whose group has `group`.
+/// Returns the ACL that `setfacl -m u:1234:USER,m::MASK` gives a file whose group has `group`.
 fn acl(owner: u16, user: u16, group: u16, mask: u16, other: u16) -> Vec<u8> {
     let entries =
         [(1, owner, NO_ID), (2, user, 1234), (4, group, NO_ID), (0x10, mask, NO_ID), (0x20, other, NO_ID)];
@@ -43,14 +44,14 @@ fn acl(owner: u16, user: u16, group: u16, mask: u16, other: u16) -> Vec<u8> {
     value
 }
 
-/// `cap_net_bind_service=ep`.
+/// Returns `cap_net_bind_service=ep`.
 fn capability() -> Vec<u8> {
     let mut value = vec![0; 20];
     (value[0], value[3], value[5]) = (1, 2, 4);
     value
 }
 
-/// Whether ACLs can be set where the tests are; said aloud where not.
+/// Returns true if the file system of the tests supports ACLs; prints a message if not.
 fn has_acls(bench: &Bench) -> bool {
     let probe = bench.path("probe");
     fs::write(&probe, "").unwrap();
@@ -62,10 +63,10 @@ fn has_acls(bench: &Bench) -> bool {
     can
 }
 
-/// A mode and three attributes.
+/// Mode and three attributes.
 type Seen = (u32, [Option<Vec<u8>>; 3]);
 
-/// Mode and all three attributes of everything.
+/// Returns the mode and attributes of every entry.
 fn image(root: &Path) -> BTreeMap<PathBuf, Seen> {
     let mut image = BTreeMap::new();
     let mut left = vec![root.to_owned()];
@@ -80,7 +81,7 @@ fn image(root: &Path) -> BTreeMap<PathBuf, Seen> {
     image
 }
 
-/// Long enough for the stat cache to trust what was written.
+/// Waits until the stat cache trusts new files.
 fn let_time_pass() {
     std::thread::sleep(Duration::from_millis(70));
 }
@@ -154,7 +155,7 @@ fn acls_and_capabilities_go_back_forth_and_back_again() {
     assert_eq!(image(&bench.root()), before);
     let validation = bench.manager.validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
-    // Elsewhere, too.
+    // Also in another folder.
     let to = bench.home().join("elsewhere");
     bench.manager.write_files(&then, bench.workspace.id, &to, &Silent).unwrap();
     let there: Vec<_> = image(&to).into_values().collect();
@@ -172,7 +173,7 @@ fn an_acl_alone_is_a_change_and_goes_with_a_rollback() {
     let_time_pass();
     let then = bench.create();
     let before = image(&bench.root());
-    // The mode that is shown stays the same: only the ACL differs.
+    // The visible mode is unchanged: only the ACL differs.
     let mode = fs::metadata(bench.path("file")).unwrap().mode() as u16 & 7;
     assert_eq!(mode, 4);
     assert!(set(&bench.path("file"), ACCESS, &acl(6, 4, 0, 4, 4)));
@@ -202,7 +203,7 @@ fn what_is_put_back_inherits_nothing() {
     let_time_pass();
     let then = bench.create();
     let before = image(&bench.root());
-    // From here on everything that is made in the workspace gets an ACL.
+    // From here on, every new entry in the workspace gets an ACL.
     for folder in ["", "kept"] {
         assert!(set(&bench.path(folder), DEFAULT, &acl(7, 7, 7, 7, 7)));
     }
@@ -223,7 +224,7 @@ fn what_is_put_back_inherits_nothing() {
     }
 }
 
-/// A file system without ACLs, mounted for as long as this lives.
+/// File system without ACLs, mounted until drop.
 struct Plain(PathBuf);
 
 impl Plain {
@@ -271,10 +272,10 @@ fn where_no_acl_can_be_kept_the_group_gets_no_more_than_it_had() {
     assert_eq!(bench.read("shared"), "1");
     assert_eq!(fs::metadata(bench.path("shared")).unwrap().mode() & 0o777, 0o640);
     assert_eq!(fs::metadata(bench.path("folder")).unwrap().mode() & 0o777, 0o710);
-    // There is nothing left to do, whatever is tried again.
+    // A repetition changes nothing.
     let again = manager.rollback(&bench.workspace, then.id, &RollbackOptions::default(), &Silent).unwrap();
     assert!(again.outline().paths.is_empty(), "{:?}", again.outline());
-    // A mode alone goes back to the same.
+    // A changed mode is restored to the same state.
     fs::set_permissions(bench.path("shared"), fs::Permissions::from_mode(0o666)).unwrap();
     manager.rollback(&bench.workspace, then.id, &RollbackOptions::default(), &Silent).unwrap();
     assert_eq!(fs::metadata(bench.path("shared")).unwrap().mode() & 0o777, 0o640);
@@ -290,7 +291,7 @@ fn a_checkpoint_from_before_acls_were_captured_leaves_them_alone() {
     for name in ["edited", "same", "folder/file"] {
         bench.write(name, "1");
     }
-    // What a version that knew no ACLs kept of these: the mask as the rights of the group.
+    // A version without ACL support kept the mask as the group's rights.
     let with_acl = ["edited", "same", "folder"];
     for name in with_acl {
         fs::set_permissions(bench.path(name), fs::Permissions::from_mode(0o670)).unwrap();

@@ -1,4 +1,4 @@
-//! The workbench of these tests: a home, a project and a manager, in memory where the machine has such a place.
+//! Test bench: a home, a project and a manager, in memory if possible.
 
 use safepoint::model::CheckpointId;
 use safepoint::model::checkpoint::Checkpoint;
@@ -16,7 +16,7 @@ pub(crate) struct Bench {
     pub(crate) workspace: Workspace,
 }
 
-/// A temporary folder; in memory if possible, because the laws here are not about disks.
+/// Creates a temporary folder; in memory if possible, because these laws are not about disks.
 pub(crate) fn scratch() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
@@ -47,7 +47,7 @@ impl Bench {
         self.root().join(name)
     }
 
-    /// Writes a file, with the directories above it.
+    /// Writes a file and creates its parents.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
         fs::write(self.path(name), content).unwrap();
@@ -78,7 +78,7 @@ impl Bench {
         self.manager.undo(&self.workspace, &options, &Silent).unwrap()
     }
 
-    /// Recovers until nothing waits. A program that another test starts at this moment holds whatever is open until it runs.
+    /// Recovers until nothing is pending. A program started by another test holds open files until its exec.
     pub(crate) fn settle(&self) -> safepoint::Recovery {
         for _ in 0..200 {
             let recovery = self.manager.recover(&self.workspace, &Silent).unwrap();
@@ -90,7 +90,7 @@ impl Bench {
         panic!("something waits for ever")
     }
 
-    /// Gives up whatever waits.
+    /// Releases all pending files.
     pub(crate) fn release(&self) -> safepoint::Recovery {
         let stored = self.manager.store_waiting(&self.workspace, &Silent).unwrap();
         let released = self.manager.release(&self.workspace, stored, &Silent).unwrap();
@@ -102,13 +102,13 @@ impl Bench {
         self.manager.redo(&self.workspace, &RollbackOptions::default(), &Silent).unwrap()
     }
 
-    /// The project as a plain walk sees it.
+    /// Reads the project with a plain walk.
     pub(crate) fn image(&self) -> TreeImage {
         TreeImage::read(&self.root(), &[".git"]).unwrap()
     }
 }
 
-/// A search whose results nobody watches.
+/// Runs a search without watching its results.
 pub(crate) fn unwatched<T>(act: impl FnOnce(&mut SearchWatch<'_>) -> T) -> T {
     act(&mut SearchWatch { printed: &mut |_| (), probed: &mut |_| () })
 }
@@ -118,7 +118,7 @@ pub(crate) fn open(home: &Path, settings: Settings) -> CheckpointManager {
     CheckpointManager::open_with(home, settings, Box::new(environment)).unwrap()
 }
 
-/// Bytes that do not compress, other ones for each seed.
+/// Returns incompressible bytes that depend on the seed.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -130,7 +130,7 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     (0..len.div_ceil(8)).flat_map(|_| next()).take(len).collect()
 }
 
-/// Fails with what differs, not with two whole trees.
+/// Fails with the difference instead of two whole trees.
 #[track_caller]
 pub(crate) fn assert_same(now: &TreeImage, expected: &TreeImage) {
     let difference = now.difference(expected);

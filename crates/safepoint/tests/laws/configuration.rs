@@ -1,4 +1,4 @@
-//! What the two files of settings do, and what a hostile one cannot do.
+//! Effects of both configuration files, and the limits of a hostile one.
 
 use crate::bench::{Bench, assert_same};
 use safepoint::model::Span;
@@ -28,11 +28,11 @@ fn excludes_of_both_files_hold_and_coverage_says_so() {
     let survey = bench.manager.survey(&bench.workspace, &Silent).unwrap();
     let created = bench.manager.create(&bench.workspace, &CreateOptions::default(), &Silent).unwrap();
     let skipped: Vec<_> = created.coverage.skipped.iter().map(|it| (it.path.to_string(), it.why)).collect();
-    // The workspace cannot take back what its user leaves out.
+    // The workspace cannot include paths that its user excludes.
     let left_out = ["a.log", "a.tmp", "key.pem"].map(|name| (name.to_owned(), Why::Ignored));
     assert_eq!(skipped, left_out);
     assert_eq!(survey.coverage, created.coverage);
-    // The file itself is an ordinary one.
+    // The file itself is captured as usual.
     assert_eq!(created.checkpoint.files.count, 2);
     let diff = bench.manager.diff(&bench.workspace, &created.checkpoint, &Against::Present, &Silent).unwrap();
     assert!(diff.changes.is_empty());
@@ -61,7 +61,7 @@ fn a_checkpoint_is_refused_when_a_file_cannot_be_used() {
         assert_eq!((failure.code, failure.kind), ("bad_configuration", FailureKind::Usage));
         assert!(failure.message.contains(said) && !failure.hints.is_empty(), "{failure:?}");
         assert!(bench.manager.config(Some(&bench.workspace)).is_err());
-        // What only looks goes on and says so.
+        // A read-only command continues and reports it.
         let survey = bench.manager.survey(&bench.workspace, &Silent).unwrap();
         assert!(survey.warnings.iter().any(|warning| warning.contains(said)), "{:?}", survey.warnings);
         bench.manager.config(None).unwrap();
@@ -119,7 +119,7 @@ fn a_workspace_cannot_lower_retention() {
     assert_eq!(bench.manager.config(None).unwrap().warnings, [""; 0]);
 }
 
-/// Whatever stands in the file: the way back is open, both ways, and says what it passed over.
+/// With any content of the file, rollback and undo work and report the ignored file.
 #[test]
 fn no_workspace_file_stands_in_the_way_of_a_rollback() {
     let bench = Bench::new();

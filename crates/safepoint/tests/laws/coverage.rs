@@ -1,4 +1,4 @@
-//! What is captured, what is not, and that what is not is never touched.
+//! Captured and excluded paths; excluded paths are never changed.
 
 use crate::bench::{Bench, assert_same, open};
 use safepoint::model::coverage::Why;
@@ -177,7 +177,7 @@ fn a_nonsense_rule_is_told_with_the_checkpoint() {
     bench.write("x.log", "1");
     let checkpoint = bench.create();
     assert_eq!(checkpoint.warnings.len(), 1, "{:?}", checkpoint.warnings);
-    // A rule file that is a directory is none.
+    // A directory is not a rule file.
     fs::remove_file(bench.path(".safepointignore")).unwrap();
     fs::create_dir(bench.path(".safepointignore")).unwrap();
     let checkpoint = bench.create();
@@ -216,7 +216,7 @@ fn deep_nesting_beyond_path_max_comes_back() {
     let mut text = [0u8; 8];
     let length = rustix::io::read(&fd, &mut text).unwrap();
     assert_eq!(&text[..length], b"old");
-    // And all of it taken away and put back.
+    // Everything is removed and restored.
     let empty = {
         let other = Bench::new();
         other.create();

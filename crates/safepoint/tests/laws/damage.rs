@@ -1,4 +1,4 @@
-//! Wrong bytes are never restored, and one damaged byte never disables the rest.
+//! Wrong bytes are never restored, and one damaged byte never affects other data.
 
 use crate::bench::{Bench, assert_same, open, scratch};
 use safepoint::model::{CheckpointId, ObjectId};
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A project of three checkpoints that share little, with the plain copy of each.
+/// Creates a project with three mostly distinct checkpoints, and a plain copy of each.
 fn sample() -> (Bench, Vec<(CheckpointId, TreeImage)>) {
     let bench = Bench::new();
     let mut states = Vec::new();
@@ -36,7 +36,7 @@ fn every_single_byte_flip_is_detected_and_never_restored() {
     for pack in packs(&bench.home()) {
         let good = fs::read(&pack).unwrap();
         for at in 0..good.len() {
-            // A fresh home for each, because damage must be found without any memory of how it was.
+            // Each case uses a fresh home, because damage must be found without prior knowledge.
             let home = copy.path().join("home");
             let _ = fs::remove_dir_all(&home);
             safepoint_testkit::copy_tree(&bench.home(), &home).unwrap();
@@ -44,7 +44,7 @@ fn every_single_byte_flip_is_detected_and_never_restored() {
             bad[at] ^= 1 << (at % 8);
             fs::write(home.join("store/packs").join(pack.file_name().unwrap()), &bad).unwrap();
             if at % 2 == 0 {
-                // Half of them without the index, which is only a cache.
+                // Half of the cases lack the index, which is only a cache.
                 for name in ["index.db", "index.db-wal", "index.db-shm"] {
                     let _ = fs::remove_file(home.join("store").join(name));
                 }
@@ -63,7 +63,7 @@ fn every_single_byte_flip_is_detected_and_never_restored() {
     assert!(still_restored > flips, "one flip must not disable everything");
 }
 
-/// A checkpoint that a deep look calls whole is whole; a quick look never fails as such.
+/// A checkpoint that a deep check finds intact is intact; a quick check never fails.
 fn check_one_by_one(manager: &safepoint::CheckpointManager, states: &[(CheckpointId, TreeImage)]) {
     for (id, _) in states {
         let checkpoint = manager.checkpoint(*id).unwrap();
@@ -75,7 +75,7 @@ fn check_one_by_one(manager: &safepoint::CheckpointManager, states: &[(Checkpoin
     }
 }
 
-/// Each restore is exact or refused with nothing changed.
+/// Each restore is exact, or refused without changes.
 fn restore_all(
     bench: &Bench,
     manager: &safepoint::CheckpointManager,
@@ -113,7 +113,7 @@ fn a_lost_pack_is_reported_by_path_and_the_next_checkpoint_is_whole() {
     let error =
         manager.rollback(&bench.workspace, checkpoint.id, &RollbackOptions::default(), &Silent).unwrap_err();
     assert_eq!(Failure::from(&error).kind, FailureKind::Damaged);
-    // The stat cache must not vouch for objects that are gone.
+    // The stat cache must not vouch for missing objects.
     let image = bench.image();
     let second = manager.create(&bench.workspace, &Default::default(), &Silent).unwrap().checkpoint;
     assert!(manager.validate(Some(&second), Depth::Deep, &Silent).unwrap().is_valid());
@@ -132,7 +132,7 @@ fn validation_names_the_path_and_the_checkpoints_that_are_whole() {
     assert!(bench.manager.validate(Some(&first), Depth::Deep, &Silent).unwrap().is_valid());
     let pack = packs(&bench.home()).pop().unwrap();
     let mut bytes = fs::read(&pack).unwrap();
-    // The chunk is short and compresses to something that begins with its own first letters.
+    // The chunk is short, and its compressed form contains its first letters.
     let at = bytes.windows(5).position(|window| window == b"first").expect("stored as a literal");
     bytes[at] ^= 0x20;
     fs::write(&pack, bytes).unwrap();

@@ -1,4 +1,5 @@
-//! SQLite databases that programs write to while checkpoints are taken. The programs are processes of their own (this binary, run again), because locks are.
+//! SQLite databases with concurrent writers. The writers are separate processes (this binary), because locks
+//! belong to processes.
 
 #![allow(clippy::print_stdout, reason = "programs answer each other on standard output")]
 
@@ -22,12 +23,12 @@ use std::time::Duration;
 
 const ROLE: &str = "SAFEPOINT_TEST_WRITER";
 
-/// A process with a database open, which does what it is told or writes all the time.
+/// Process with an open database that runs commands or writes all the time.
 struct Writer {
     child: Child,
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    /// Where it notes the last row that it committed.
+    /// File with the last row that it committed.
     noted: PathBuf,
 }
 
@@ -59,7 +60,7 @@ impl Writer {
         u64::from_le_bytes(last)
     }
 
-    /// Waits until it has committed something more.
+    /// Waits for another commit.
     fn wait_for_more(&self) {
         let before = self.committed();
         for _ in 0..20_000 {
@@ -79,7 +80,7 @@ impl Writer {
         answer.trim().to_owned()
     }
 
-    /// Lets it close the database and end.
+    /// Lets it close the database and exit.
     fn end(mut self) {
         drop(self.orders.take());
         self.child.wait().unwrap();
@@ -87,7 +88,7 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// Kills it: the database stays as it is at this moment.
+    /// Kills it: the database stays as it is.
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -130,7 +131,7 @@ fn obey(path: &Path, mode: &str) {
     }
 }
 
-/// Transactions of one row in each of two tables, and now and then something rarer.
+/// Commits one row in each of two tables per transaction, and occasionally rarer changes.
 fn write_for_ever(path: &Path, mode: &str, fast: bool, noted: &File) {
     let mut connection = open(path, mode);
     connection
@@ -167,7 +168,7 @@ fn write_for_ever(path: &Path, mode: &str, fast: bool, noted: &File) {
             50 if mode == "wal" => drop(connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")),
             100 if mode == "wal" => drop(connection.execute_batch("PRAGMA wal_checkpoint(RESTART)")),
             150 => drop(connection.execute_batch("VACUUM")),
-            // The last one that closes it takes the log away.
+            // The last connection to close deletes the log.
             200 => {
                 drop(connection);
                 connection = open(path, mode);
@@ -205,7 +206,7 @@ fn integrity(connection: &Connection) -> String {
         .unwrap_or_else(|error| error.to_string())
 }
 
-/// What is wrong with a database that should hold all rows up to this one.
+/// Returns the error of a database that should hold all rows up to this one, if any.
 fn what_is_wrong(path: &Path, committed: u64) -> Option<String> {
     let connection = Connection::open(path).unwrap();
     let integrity = integrity(&connection);
@@ -259,7 +260,7 @@ fn a_database_that_a_program_writes_to_is_captured_whole() {
         }
     }
     eprintln!("{captures} captures of databases, none damaged, reported as unsettled: {unsettled:?}");
-    // Where the machine is too busy, a lock cannot be had in time. The full proof is for one that is not.
+    // On a busy machine a lock may time out. The full proof needs an idle one.
     let unsettled_max = if is_full() { 0 } else { captures / 2 };
     assert!(unsettled.len() <= unsettled_max, "{unsettled:?}");
 }
@@ -352,7 +353,7 @@ fn a_journal_whose_writer_died_is_captured_with_its_database() {
     let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
          INSERT INTO a SELECT i, randomblob(200) FROM n; INSERT INTO b SELECT * FROM a";
     assert_eq!(writer.run(&rows.replace('\n', " ")), "done");
-    // With so little memory, SQLite writes into the database before the end of the transaction.
+    // With so little memory, SQLite writes into the database before the transaction ends.
     let torn = "PRAGMA cache_size = 5; BEGIN; UPDATE a SET text = randomblob(200); UPDATE b SET text = 'x'";
     assert_eq!(writer.run(torn), "done");
     drop(writer);
@@ -370,7 +371,7 @@ fn a_journal_whose_writer_died_is_captured_with_its_database() {
     assert_eq!(torn_rows(&elsewhere.path().join("data")), 0);
     assert_eq!(what_is_wrong(&elsewhere.path().join("data"), 2000), None);
 
-    // A program plays it back; the rollback puts both back as they were, and the undo neither.
+    // A program plays the journal back; the rollback restores both files, and the undo neither.
     assert_eq!(what_is_wrong(&path, 2000), None);
     assert!(!bench.path("data-journal").exists());
     bench.rollback(created.checkpoint.id);
@@ -382,7 +383,7 @@ fn a_journal_whose_writer_died_is_captured_with_its_database() {
     assert_eq!(what_is_wrong(&path, 2000), None);
 }
 
-/// A database with some rows, in its log alone, and the process that made it.
+/// Creates a database whose rows are only in its log, and returns its process.
 fn with_rows(bench: &Bench, noted: &Path, rows: u64) -> Writer {
     let mut writer = Writer::start(&bench.path("data"), noted, "obey wal");
     let tables = "PRAGMA wal_autocheckpoint = 0; CREATE TABLE a (id INTEGER PRIMARY KEY, text); CREATE TABLE b (id, text)";
@@ -401,7 +402,7 @@ fn add_rows(writer: &mut Writer, rows: u64) {
 
 #[test]
 fn no_file_beside_a_replaced_database_is_of_another_moment() {
-    // The log, the index and the journal of later moments, left by a program that was killed.
+    // Log, index and journal of later states, left by a killed program.
     for last in ["log", "moved", "journal", "nothing"] {
         let bench = Bench::new();
         let noted = scratch();
@@ -464,13 +465,13 @@ fn a_rollback_under_an_open_connection_waits_and_loses_nothing() {
         assert_eq!(writer.run("CREATE TABLE t (x); INSERT INTO t VALUES (1)"), "done");
         let then = take(&bench).checkpoint;
         assert_eq!(writer.run("INSERT INTO t VALUES (2)"), "done");
-        // It is idle, and has the database open.
+        // The writer is idle with the database open.
         let restored =
             bench.manager.rollback(&bench.workspace, then.id, &RollbackOptions::default(), &Silent).unwrap();
         assert!(paths(&restored.waiting).contains(&"data".to_owned()), "{mode}: {:?}", restored.waiting);
-        // What it still commits, and moves into the database that it has open, is not seen in the one that was put back.
+        // Later commits of the writer into its open database do not appear in the restored one.
         let answer = writer.run("INSERT INTO t VALUES (3); PRAGMA wal_checkpoint(TRUNCATE)");
-        // With a journal, SQLite notices that the file is another one by now; with a log, it goes on in the old one.
+        // With a journal, SQLite notices the replaced file; with a log, it continues in the old one.
         assert_eq!(answer == "done", mode == "wal", "{answer}");
         {
             let connection = Connection::open(bench.path("data")).unwrap();
@@ -494,7 +495,7 @@ fn a_rollback_that_changes_nothing_of_a_database_leaves_its_files_alone() {
     assert_eq!(writer.run("CREATE TABLE t (x); PRAGMA wal_checkpoint(TRUNCATE)"), "done");
     writer.end();
     let then = take(&bench).checkpoint;
-    // Open again, with an empty log, an index, and nothing written.
+    // Open again, with an empty log, an index, and no writes.
     let mut writer = Writer::start(&bench.path("data"), &noted.path().join("noted"), "obey wal");
     assert_eq!(writer.run("SELECT 1 FROM t"), "done");
     assert!(bench.path("data-shm").exists());
@@ -518,7 +519,7 @@ fn the_program_that_copies() {
     }
 }
 
-/// Settings with a program that copies databases: this binary. What does not name a test is passed on by its runner as another filter.
+/// Returns settings that copy databases with this binary. Its test runner takes other arguments as filters.
 fn with_helper() -> Settings {
     let program = std::env::current_exe().unwrap().into_os_string();
     let arguments = ["--ignored", "--exact", "databases::the_program_that_copies"].map(OsString::from);
@@ -542,7 +543,7 @@ fn a_database_that_takes_too_long_is_copied_by_sqlite() {
         let log = ("data-wal".to_owned(), Why::DatabaseSidecar);
         assert_eq!(left_out(&created.coverage).contains(&log), mode == "wal");
         assert!(fs::read_dir(bench.home().join("scratch")).unwrap().next().is_none(), "nothing is left");
-        // Back to it, where the log of later lies; the capture before that is exact.
+        // Rolls back although a later log exists; the capture before that is exact.
         writer.wait_for_more();
         drop(writer);
         let later = bench.image();
@@ -584,7 +585,7 @@ fn a_large_database_is_copied_while_it_is_open_and_read_in_place_while_it_is_not
     writer.wait_for_more();
     let committed = writer.committed();
     let created = take(&bench);
-    // A machine that is too busy to copy it in time says so.
+    // A machine too busy to copy it in time reports it.
     if created.coverage.unsettled.is_empty() {
         let elsewhere = scratch();
         restore_elsewhere(&bench, &created.checkpoint, elsewhere.path());
@@ -605,7 +606,7 @@ fn a_log_that_was_moved_into_its_database_is_not_captured_with_the_old_one() {
     let again = take(&bench);
     assert_eq!(again.checkpoint.files.modified + again.checkpoint.files.added, 0);
     assert_eq!(left_out(&again.coverage), [("data-shm".to_owned(), Why::DatabaseSidecar)]);
-    // Played back and moved into the database by the next program, which takes the log away.
+    // The next program plays the log back into the database and deletes it.
     assert_eq!(what_is_wrong(&bench.path("data"), 6), None);
     assert!(!bench.path("data-wal").exists());
     let moved = take(&bench).checkpoint;
@@ -617,7 +618,7 @@ fn a_log_that_was_moved_into_its_database_is_not_captured_with_the_old_one() {
     }
 }
 
-/// Makes a file when a rollback begins to write what it will put in place: after it was planned.
+/// Creates a file when a rollback starts to stage: after the planning.
 #[derive(Debug)]
 struct MakesFile(PathBuf);
 
@@ -669,7 +670,7 @@ fn a_copy_in_which_candidates_are_tried_holds_live_databases_whole() {
             let (committed, seen) = (writer.committed(), outside.path().join(format!("seen{round}")));
             fs::create_dir(&seen).unwrap();
             let until = Until {
-                // An index that another process made is not for this one.
+                // The index of another process is not valid here.
                 command: format!("rm -f data.db-shm; cp data.db* {}", seen.display()),
                 from: None,
                 search: Search::Stepwise,

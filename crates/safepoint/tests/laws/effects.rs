@@ -1,4 +1,4 @@
-//! What steps did outside of the files is taken back by their own commands, or reported.
+//! External effects of steps are undone by their own commands, or reported.
 
 use crate::bench::{Bench, assert_same};
 use crate::runner::{plan, resume, run};
@@ -9,7 +9,7 @@ use safepoint::{
     RollbackOptions, Silent, Undone,
 };
 
-/// A plan whose steps leave a mark outside of the workspace.
+/// Creates a plan whose steps leave a mark outside the workspace.
 fn scene() -> (Bench, String) {
     let bench = Bench::new();
     let outside = bench.root().parent().unwrap().join("outside").to_str().unwrap().to_owned();
@@ -72,7 +72,7 @@ fn undo_commands_run_newest_first_before_the_files_change_and_each_once() {
     let again = bench.redo();
     assert!(again.undone.iter().all(|undone| !undone.ran), "{:?}", again.undone);
     assert_eq!(read(), "create\nfill\nundo fill broken\nundo create create broken\n");
-    // Done once more, it is undone once more.
+    // A repeated effect is undone again.
     resume(&bench);
     bench.manager.rollback_plan("work", first(&bench), &RollbackOptions::default(), &Silent).unwrap();
     assert!(read().ends_with("create\nfill\nundo fill broken\nundo create create broken\n"));
@@ -135,7 +135,7 @@ fn nothing_is_taken_back_for_a_rollback_that_cannot_be() {
     let (bench, outside) = scene();
     run(&bench);
     let to = first(&bench);
-    // Something that is never captured stands in the way of what the checkpoint holds.
+    // An uncaptured entry blocks a file of the checkpoint.
     bench.write("taken", "");
     let taken =
         bench.manager.checkpoint_plan("work", &CreateOptions::default(), &Silent).unwrap().checkpoint.id;

@@ -1,4 +1,4 @@
-//! The same laws on a file system that can do less, and what users are told about it.
+//! The same laws on a file system with fewer features, and the messages about it.
 
 use crate::bench::{Bench, assert_same};
 use safepoint::{Capabilities, Settings};
@@ -27,7 +27,7 @@ fn every_lack_has_a_way_that_works() {
         fs::remove_file(bench.path("link")).unwrap();
         let now = bench.image();
         let restored = bench.rollback(checkpoint.id);
-        // Without leases nothing may prove that no program writes to what was displaced.
+        // Without leases, possible writers to displaced files may be undetectable.
         assert!(leases || [0, 3].contains(&restored.waiting.len()), "{restored:?}");
         bench.release();
         assert_same(&bench.image(), &then);

@@ -1,4 +1,4 @@
-//! Checkpoints and rollbacks of everything, and of agents: all folders or none.
+//! Checkpoints and rollbacks of everything and of agents: all folders or none.
 
 use crate::bench::{Bench, assert_same, noise, unwatched};
 use crate::runner::{Unseen, plan};
@@ -16,7 +16,8 @@ use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Three workspaces, one of them inside of another; two agents, one with a folder and one with a file among others; a plan.
+/// Three workspaces, one inside another; two agents, one with a folder and one with a file among others; a
+/// plan.
 pub(crate) struct World {
     pub(crate) bench: Bench,
     pub(crate) others: Vec<Workspace>,
@@ -65,7 +66,7 @@ impl World {
         self.bench.manager.create(whole, &CreateOptions::default(), &Silent).unwrap()
     }
 
-    /// What goes wrong everywhere.
+    /// Breaks every folder.
     pub(crate) fn disaster(&self) {
         self.bench.write("main.rs", "broken");
         self.bench.write("junk/x", "junk");
@@ -100,7 +101,7 @@ fn everything_goes_back_together_and_so_does_the_undo() {
     assert!(created.checkpoint.warnings.is_empty(), "{:?}", created.checkpoint.warnings);
     let (then, plan_then) = (world.everything(), manager.plan("work").unwrap().plan);
     world.disaster();
-    // What is not the agent's is nobody's business.
+    // Files beside the agent's are ignored.
     put(world.agents.join("sibling"), "changed by somebody");
     let mut later = world.everything();
     let plan_later = manager.plan("work").unwrap().plan;
@@ -220,7 +221,7 @@ fn where_one_folder_cannot_nothing_changes_anywhere() {
     let manager = &world.bench.manager;
     let created = world.create(&Subject::Framework);
     world.disaster();
-    // What is never captured stands where the checkpoint has a file.
+    // An uncaptured socket is at the path of a checkpoint's file.
     let file = world.others[0].root_path().join("file");
     let _socket = std::os::unix::net::UnixListener::bind(&file).unwrap();
     let before: Vec<TreeImage> = vec![image(&world.bench.root()), image(&world.agents)];
@@ -230,7 +231,7 @@ fn where_one_folder_cannot_nothing_changes_anywhere() {
     assert_all(&[image(&world.bench.root()), image(&world.agents)], &before);
     assert_eq!(manager.agent("codex").unwrap().agent.settings["model"], "small");
     assert!(!world.bench.path(".safepoint").exists());
-    // That it was tried is on record in every folder.
+    // Every folder records the attempt.
     let refused = |workspace: &Workspace| {
         let all = manager.rollbacks(workspace).unwrap();
         let last = all.last().unwrap();
@@ -304,7 +305,7 @@ fn a_part_of_everything_goes_back_alone() {
     assert_eq!(world.bench.read("main.rs"), "broken");
     manager.rollback(None, created.checkpoint.id, &part(PartKind::Files), &Silent).unwrap();
     assert_eq!(world.bench.read("main.rs"), "fn main() {}");
-    // And chosen paths of one workspace.
+    // Also chosen paths of one workspace.
     world.disaster_again();
     let options = RollbackOptions { paths: vec!["main.rs".parse_path()], ..RollbackOptions::default() };
     manager.rollback(&world.bench.workspace, created.checkpoint.id, &options, &Silent).unwrap();
@@ -383,7 +384,7 @@ fn folders_that_are_gone_and_agents_that_are_odd_are_told() {
     assert!(manager.agent("codex").unwrap().agent.settings.is_empty());
     manager.remove_agent("codex").unwrap();
     assert_eq!(manager.agents().unwrap().len(), 1);
-    // An agent's folder is not somebody's project.
+    // The folder of an agent is not a project.
     assert_eq!(manager.workspace_around(&world.agents).unwrap(), None);
     assert_eq!(manager.workspaces().unwrap().len(), 3);
     let project = manager.register(&world.agents).unwrap();
@@ -413,13 +414,13 @@ fn what_is_taken_together_is_pruned_by_its_own_policy_and_each_plan_by_itself() 
     }
     let all = manager.list(&Filter::default()).unwrap();
     let count = |scope: Scope| all.iter().filter(|checkpoint| checkpoint.scope == scope).count();
-    // The newest of a project is also what the workspace stands on; what a plan would go back to stays as well.
+    // The newest of a project is also the workspace's head; the plan's rollback target stays as well.
     assert_eq!(count(Scope::Framework), 1, "{all:?}");
     assert_eq!(count(Scope::Project), 2);
     assert!((3..=4).contains(&count(Scope::Workflow)), "{}", count(Scope::Workflow));
 }
 
-/// A plan whose only step leaves a mark outside and knows how to take it back.
+/// Creates a plan whose only step leaves an external mark and can undo it.
 fn with_effects() -> (World, PathBuf) {
     let world = World::new();
     let outside = world.bench.root().parent().unwrap().join("outside");
@@ -453,7 +454,7 @@ fn what_steps_did_outside_is_undone_before_everything_goes_back() {
     assert_all(&world.everything(), &then);
     let undone: Vec<_> = restored.undone.iter().map(|it| (&*it.plan, &*it.step, it.ran)).collect();
     assert_eq!(undone, [("marks", "mark", true)]);
-    // Once is enough, and a rollback that could not be runs nothing.
+    // One run is enough, and a refused rollback runs nothing.
     manager.undo(&world.bench.workspace, &options, &Silent).unwrap();
     manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap();
     assert_eq!(read(), "done\nundone\n");
@@ -498,7 +499,7 @@ fn everything_is_tried_beside_its_folders_and_done_when_all_agree() {
         let options = RollbackOptions::default();
         manager.rollback_staged(here, to, &options, trial, &Silent).unwrap()
     };
-    // From one of its folders the command is in what that would be, with the others beside it.
+    // In one of its folders, the command runs in that folder's target, with the others beside it.
     let here = "grep -q 'fn main' main.rs && test -e $SAFEPOINT_TARGET/second/file";
     for (command, yes) in [("false", true), (here, false)] {
         assert!(matches!(staged(&world.bench.workspace, command, yes), StagedEnd::Left(_)), "{command}");
@@ -508,7 +509,7 @@ fn everything_is_tried_beside_its_folders_and_done_when_all_agree() {
     let StagedEnd::Done(restored, _) = end else { panic!("{end:?}") };
     assert_eq!(restored.record().strategy, Strategy::Staged);
     assert_all(&world.everything(), &then);
-    // From elsewhere it is where all of them are.
+    // Elsewhere, it runs in the parent of all target folders.
     let elsewhere = manager.register(&world.agents.parent().unwrap().join("outside")).map_err(drop);
     assert!(elsewhere.is_err(), "there is no such folder");
     fs::create_dir(world.agents.parent().unwrap().join("third")).unwrap();
@@ -563,7 +564,7 @@ fn everything_goes_back_step_by_step_to_the_newest_good_state() {
         assert!(none.restored.is_none());
         assert_all(&world.everything(), &before);
     }
-    // Those of one agent are a row of their own.
+    // Checkpoints of one agent form a separate series.
     let agent = world.create(&Subject::Agent("claude".to_owned())).checkpoint;
     let (command, search) = ("false".to_owned(), Search::Stepwise);
     let until = Until { command, from: Some(agent.id), search, place: TryIn::Copy, plan: None };

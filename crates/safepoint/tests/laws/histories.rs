@@ -1,4 +1,4 @@
-//! Random histories against a plain copy: a rollback to any checkpoint gives back exactly what was there.
+//! Random histories compared with a plain copy: a rollback to any checkpoint restores its exact state.
 
 use crate::bench::{Bench, assert_same};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What may happen to a project.
+/// Change of a project.
 #[derive(Debug, Clone)]
 pub(crate) enum Deed {
     Write { at: Spot, size: usize, seed: u8 },
@@ -32,7 +32,7 @@ pub(crate) enum Deed {
     Redo,
 }
 
-/// A place in the project: few names, so that deeds meet.
+/// Path in the project: few names, so that changes collide.
 #[derive(Debug, Clone)]
 pub(crate) struct Spot(Vec<usize>);
 
@@ -101,7 +101,7 @@ fn bytes(size: usize, seed: u8) -> Vec<u8> {
         .collect()
 }
 
-/// Does a deed that only touches files; what the file system refuses is not done, and that is fine.
+/// Applies a change of files; ignores changes that the file system refuses.
 pub(crate) fn touch(bench: &Bench, deed: &Deed) {
     let at = |spot: &Spot| spot.below(&bench.root());
     let _ = match deed {
@@ -128,7 +128,7 @@ pub(crate) fn touch(bench: &Bench, deed: &Deed) {
         Deed::Rename { from, to } => fs::rename(at(from), at(to)).ok(),
         Deed::Mode { at: spot, mode } => match fs::symlink_metadata(at(spot)) {
             Ok(metadata) if !metadata.is_symlink() => {
-                // Ordinary users must be able to go on working there.
+                // Ordinary users must keep access.
                 let mode = if metadata.is_dir() { mode | 0o700 } else { *mode };
                 fs::set_permissions(at(spot), Permissions::from_mode(mode)).ok()
             }
@@ -146,13 +146,13 @@ pub(crate) fn touch(bench: &Bench, deed: &Deed) {
     };
 }
 
-/// The history as the model sees it: checkpoints with the plain copy of what was there, and the two stacks.
+/// Model of the history: checkpoints with plain copies, and both stacks.
 #[derive(Default)]
 struct Model {
     checkpoints: Vec<(safepoint::model::CheckpointId, TreeImage)>,
     undo: Vec<TreeImage>,
     redo: Vec<TreeImage>,
-    /// The last thing undone was about one path, whose redo this model does not follow.
+    /// True if the last undo concerned one path, whose redo this model does not follow.
     redo_is_a_path: bool,
 }
 
@@ -185,7 +185,7 @@ fn run(bench: &Bench, model: &mut Model, deed: &Deed) {
             let (id, then) = &model.checkpoints[to % model.checkpoints.len()];
             let before = bench.image();
             if rollback_path(bench, *id, then, at) {
-                // Nothing else changed meanwhile, so taking it back gives the whole tree as it was.
+                // Nothing else changed, so an undo restores the whole tree.
                 bench.undo();
                 assert_same(&bench.image(), &before);
                 model.redo.clear();
@@ -196,7 +196,7 @@ fn run(bench: &Bench, model: &mut Model, deed: &Deed) {
     }
 }
 
-/// Puts one path back, and checks that it alone changed. Says whether there was such a path at all.
+/// Restores one path and checks that only it changed. Returns false if the path did not exist.
 fn rollback_path(bench: &Bench, id: safepoint::model::CheckpointId, then: &TreeImage, at: &Spot) -> bool {
     let chosen: Vec<u8> = at.below("".as_ref()).as_os_str().as_bytes().to_vec();
     let within = |path: &[u8]| path == chosen || path.starts_with(&[&chosen[..], b"/"].concat());
@@ -224,7 +224,7 @@ fn rollback_path(bench: &Bench, id: safepoint::model::CheckpointId, then: &TreeI
     true
 }
 
-/// How many histories; `PROPTEST_CASES` asks for more.
+/// Returns the number of histories; `PROPTEST_CASES` overrides it.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(48)
 }
@@ -241,7 +241,7 @@ proptest! {
         for deed in &deeds {
             run(&bench, &mut model, deed);
         }
-        // At the end every checkpoint is still there, whole, and can be gone to from any other.
+        // At the end every checkpoint is intact and reachable from any other.
         for (id, expected) in model.checkpoints.iter().rev() {
             bench.rollback(*id);
             assert_same(&bench.image(), expected);

@@ -1,4 +1,4 @@
-//! Folders that lie: every import of one is a clear error, and changes nothing.
+//! Hostile layouts: every import fails with a clear error and changes nothing.
 
 use crate::bench::{Bench, assert_same, scratch};
 use crate::layouts::{export, import, read_json};
@@ -12,7 +12,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A layout that can be spoiled, and the place where it is imported.
+/// Layout to corrupt, and the workspace that imports it.
 struct Scene {
     bench: Bench,
     out: tempfile::TempDir,
@@ -34,7 +34,7 @@ impl Scene {
         Self { bench, out, original }
     }
 
-    /// A layout as it should be.
+    /// Exports a valid layout.
     fn fresh(&self) -> PathBuf {
         export(&self.bench, &self.original, self.out.path())
     }
@@ -44,7 +44,7 @@ impl Scene {
         (self.bench.manager.list(&all).unwrap(), self.bench.manager.workspaces().unwrap().len())
     }
 
-    /// A layout that is spoiled so is refused, and nothing has changed.
+    /// Checks that this corruption is refused and nothing changed.
     #[track_caller]
     fn refuses(&self, code: &str, words: &str, spoil: impl FnOnce(&Path)) {
         let path = self.fresh();
@@ -68,7 +68,7 @@ impl Scene {
         assert_same(&self.bench.image(), &image);
     }
 
-    /// The same where the hashes are as they should be: whoever made the folder made them, too.
+    /// Checks a corruption with valid hashes, which an attacker can compute.
     #[track_caller]
     fn refuses_sealed(&self, words: &str, spoil: impl FnOnce(&Path)) {
         self.refuses("bad_layout", words, |path| {
@@ -77,13 +77,13 @@ impl Scene {
         });
     }
 
-    /// The same with a change in one of the documents.
+    /// Checks a change in one of the documents.
     #[track_caller]
     fn refuses_edited(&self, file: &str, words: &str, edit: impl FnOnce(&mut Value)) {
         self.refuses_sealed(words, |path| edit_json(&path.join(file), edit));
     }
 
-    /// The same with a change in the metadata.
+    /// Checks a change in the metadata.
     #[track_caller]
     fn refuses_metadata(&self, words: &str, edit: impl FnOnce(&mut Value)) {
         self.refuses("bad_layout", words, |path| edit_json(&path.join("metadata.json"), edit));
@@ -96,7 +96,7 @@ pub(crate) fn edit_json(path: &Path, edit: impl FnOnce(&mut Value)) {
     fs::write(path, value.to_string()).unwrap();
 }
 
-/// Makes the hashes those of what is there.
+/// Recomputes the hashes of a layout.
 pub(crate) fn seal(layout: &Path) {
     fn walk(layout: &Path, dir: &Path, rows: &mut Vec<(Vec<u8>, Value)>) {
         for entry in fs::read_dir(dir).unwrap() {
@@ -120,7 +120,7 @@ pub(crate) fn seal(layout: &Path) {
     edit_json(&layout.join("metadata.json"), |metadata| metadata["hashes"] = json!(rows));
 }
 
-/// Something else in the place of a file or a folder.
+/// Replaces a file or folder.
 fn replace(path: &Path, make: impl FnOnce(&Path)) {
     let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
     make(path);
@@ -202,7 +202,7 @@ fn no_path_leads_out() {
     scene.refuses_edited("files.json", "files.json: it cannot be understood", |list| {
         list["entries"][1]["path"] = bytes;
     });
-    // Where a part lies is not theirs to choose.
+    // The layout cannot choose the path of a part.
     for elsewhere in ["task_tool_state", "files/sub", "metadata.json"] {
         let path = scene.fresh();
         edit_json(&path.join("workflow_state.json"), |state| state["files"][0]["path"] = json!(elsewhere));
@@ -344,14 +344,14 @@ fn what_nobody_promised_is_refused() {
     scene.refuses_sealed("agent_memory/more.json: it belongs to no agent", |path| {
         fs::write(path.join("agent_memory/more.json"), "{}").unwrap();
     });
-    // One that is promised in its place is compared, and then left alone.
+    // A promised extra document in the right folder is compared and then ignored.
     let path = scene.fresh();
     fs::write(path.join("task_tool_state/more.json"), "not even JSON").unwrap();
     seal(&path);
     assert_eq!(import(&scene.bench, &path).unwrap().checkpoint.integrity, scene.original.integrity);
 }
 
-/// Adds a folder with a file in it to a layout, listed as it should be.
+/// Adds a correctly listed folder with a file to a layout.
 fn smuggle(layout: &Path, folder: &str) {
     fs::create_dir(layout.join("files").join(folder)).unwrap();
     fs::write(layout.join("files").join(folder).join("config"), "evil").unwrap();
@@ -474,7 +474,7 @@ fn attributes_that_no_file_has_are_refused() {
     ] {
         file("files", "xattrs", xattrs);
     }
-    // The root has no folder above that would look at it.
+    // The root has no parent directory that would check it.
     scene.refuses_edited("files.json", "files: ", |list| {
         row(&mut list["entries"], "files")["xattrs"] = json!([xattr("security.x", "")]);
     });
@@ -495,7 +495,7 @@ fn rights_are_not_lent_on_somebodys_word() {
         assert_eq!(entry.entry.meta.mode, 0o755);
         assert!(imported.warnings[0].contains("rights of their owner"), "{:?}", imported.warnings);
     }
-    // A file that has them already is as it was.
+    // A file that already has the bits keeps them.
     scene.bench.write("tool", "#!/bin/sh\n");
     fs::set_permissions(scene.bench.path("tool"), Permissions::from_mode(0o4755)).unwrap();
     let then = scene.bench.create();
@@ -550,7 +550,7 @@ fn texts_that_are_cut_or_nested_or_endless_are_refused() {
         metadata["warnings"] = json!(["x".repeat(5_000)]);
     });
     scene.refuses_metadata("more than 1000 items", |metadata| metadata["warnings"] = json!(vec![""; 1_001]));
-    // Longer than anybody writes, and only a hole.
+    // Too long, and only a hole.
     for name in ["metadata.json", "files.json", "workflow_state.json", "task_tool_state/work.json"] {
         scene.refuses("bad_layout", &format!("{name}: it is longer than"), |path| {
             let file = fs::File::options().write(true).open(path.join(name)).unwrap();
@@ -589,7 +589,7 @@ fn words_ids_and_hashes_that_are_none_are_refused() {
     scene.refuses("not_importable", "0 workspaces", |path| {
         edit_json(&path.join("metadata.json"), |metadata| metadata["contents"] = json!([]));
     });
-    // Another scope has its state elsewhere.
+    // The state document of another scope has another name.
     scene.refuses_metadata("project_state.json: metadata.json does not list it", |metadata| {
         metadata["scope"] = json!("project");
     });
@@ -648,7 +648,7 @@ fn what_changes_while_it_is_read_never_comes_in_half() {
     let then = scene.bench.create();
     let path = export(&scene.bench, &then, scene.out.path());
     let stop = AtomicBool::new(false);
-    // Judged when the writer has ended: a test that fails must not wait for it.
+    // Checked after the writer has ended: a failing test must not wait for it.
     let results: Vec<_> = std::thread::scope(|scope| {
         scope.spawn(|| {
             use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! Plans that work in a folder which somebody rolls back, whether the checkpoint holds them or not.
+//! Rollbacks of a folder in which plans run, with the plans inside or outside the checkpoint.
 
 use crate::bench::{Bench, unwatched};
 use crate::runner::{Unseen, plan};
@@ -87,7 +87,7 @@ fn a_checkpoint_of_the_folder_in_the_middle_of_a_plan_brings_the_plan_back_and_s
     assert_eq!((bench.read("file").as_str(), state()), ("1", StepState::Running));
     bench.manager.undo(&bench.workspace, &RollbackOptions::default(), &Silent).unwrap();
     assert_eq!((bench.read("file").as_str(), state()), ("2", StepState::Done));
-    // Only the files, if that is what was asked for; then the plan is named.
+    // A rollback of the files alone reports the plan.
     let files = RollbackOptions { parts: vec![PartKind::Files], ..RollbackOptions::default() };
     let done = bench.manager.rollback(&bench.workspace, middle.id, &files, &Silent).unwrap();
     assert_eq!((done.plans_left.as_slice(), state()), (&["work".to_owned()][..], StepState::Done));
@@ -108,7 +108,7 @@ fn a_plan_knows_that_its_files_went_back_without_it_until_they_return() {
     assert_eq!(left(), None);
     bench.redo();
     assert!(left().is_some());
-    // A plan that is over is nobody's business any more.
+    // A finished plan is ignored.
     bench
         .manager
         .change_plan("work", "over", |plan| plan.go(safepoint::model::plan::state::PlanState::Cancelled))

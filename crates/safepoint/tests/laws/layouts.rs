@@ -1,4 +1,4 @@
-//! A checkpoint as a folder: what is written is whole, what is read back is the same, and nothing else is touched.
+//! Checkpoints as folders: an export is complete, an import is equal, and nothing else changes.
 
 use crate::bench::{Bench, assert_same, noise, scratch};
 use crate::histories::{deed, touch};
@@ -34,12 +34,12 @@ pub(crate) fn read_json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// The document that speaks for every byte and every attribute of the files.
+/// Returns the document that covers every byte and attribute of the files.
 fn files(checkpoint: &Checkpoint) -> ObjectId {
     checkpoint.parts.iter().find(|part| part.kind == PartKind::Files).unwrap().document
 }
 
-/// Something of everything.
+/// Creates one entry of every type.
 fn furnish(bench: &Bench) {
     bench.write("notes.txt", "good\n");
     bench.write("src/deep/main.rs", "fn main() {}\n");
@@ -65,7 +65,7 @@ fn furnish(bench: &Bench) {
     let _ = xattr::set(bench.path("src"), "user.note", b"text");
 }
 
-/// What is in a folder, by name.
+/// Returns the names in a folder.
 pub(crate) fn names(dir: &Path) -> BTreeSet<String> {
     let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
     names.map(|name| name.to_string_lossy().into_owned()).collect()
@@ -103,11 +103,11 @@ fn a_checkpoint_comes_back_from_its_folder_the_same() {
     assert_eq!((again.phase, again.progress, again.created_at), (then.phase, then.progress, then.created_at));
     assert_eq!((again.files.count, again.files.bytes), (then.files.count, then.files.bytes));
     assert_eq!(again.source_tool.as_deref(), Some("import"));
-    // What is about the place where it was is not taken over.
+    // Facts about the original workspace are not imported.
     assert_eq!((again.pinned, &again.session_id, again.parent), (false, &None, None));
     assert_eq!(again.warnings, [""; 0]);
     assert_eq!(bench.manager.checkpoint(again.id).unwrap(), *again);
-    // The workspace stands where it stood, and a rollback goes there.
+    // The workspace's head stays, and a rollback to the import works.
     assert_eq!(bench.manager.workspace(bench.workspace.id).unwrap().head, Some(then.id));
     bench.write("notes2.txt", "bad");
     fs::remove_dir_all(bench.path("src")).unwrap();
@@ -140,7 +140,7 @@ fn the_folder_says_everything_and_says_it_readably() {
         assert_eq!(&metadata[key], value, "{key}");
     }
     assert_eq!((&metadata["format"], &metadata["layout"]), (&json!(1), &json!("tree")));
-    // Every other file is there with its hash, and no file is not.
+    // The hashes list exactly all other files.
     let mut listed = BTreeSet::new();
     for row in metadata["hashes"].as_array().unwrap() {
         let file: RelPath = serde_json::from_value(row["path"].clone()).unwrap();
@@ -176,7 +176,7 @@ fn a_folder_made_here_is_one_there() {
     assert_eq!(there.read("mine"), "other");
     there.rollback(imported.id);
     assert_same(&there.image(), &image);
-    // And from there on.
+    // And a second round trip.
     let second = import(&here, &export(&there, &imported, out.path())).unwrap().checkpoint;
     assert_eq!((files(&second), second.integrity), (files(&then), then.integrity));
 }
@@ -199,7 +199,7 @@ fn two_of_the_same_second_never_collide_and_nothing_is_overwritten() {
     let then = bench.create();
     let first = export(&bench, &then, out.path());
     let base = first.file_name().unwrap().to_str().unwrap().to_owned();
-    // Something that is nobody's export has the next name.
+    // A foreign file makes the export use the next name.
     fs::write(out.path().join(format!("project/{base}_2")), "mine").unwrap();
     fs::write(first.join("extra"), "mine").unwrap();
     let paths: BTreeSet<PathBuf> = (0..20).map(|_| export(&bench, &then, out.path())).collect();
@@ -255,7 +255,7 @@ fn a_project_with_a_strange_name_stays_in_its_place() {
     assert_eq!(names(out.path()), ["project".to_owned()].into());
 }
 
-/// Somebody who stops after so many looks.
+/// Interrupts after a number of checks.
 struct Impatient(AtomicU64);
 
 impl Progress for Impatient {
@@ -309,7 +309,7 @@ fn a_folder_that_cannot_be_written_is_told_and_left_alone() {
         assert!(failure.message.contains(dir.to_str().unwrap()) && !failure.causes.is_empty());
     }
     assert_eq!(names(out.path()), ["file".to_owned(), "project".to_owned()].into());
-    // Something that the store has lost is said, and nothing is left.
+    // An export of a lost object fails and leaves nothing.
     for pack in fs::read_dir(bench.home().join("store/packs")).unwrap() {
         fs::write(pack.unwrap().path(), "").unwrap();
     }
@@ -418,7 +418,7 @@ fn a_plan_that_is_not_there_is_kept_and_the_files_come_alone() {
     assert!(imported.warnings[0].contains("there is no plan \"work\" here"), "{:?}", imported.warnings);
     there.rollback(imported.id);
     assert_eq!(there.read("file"), "good");
-    // Nobody frees it, and it goes on with the files.
+    // A collection keeps it, and it is exported with the files.
     there.manager.collect(Thoroughness::Everything, &Silent).unwrap();
     let again = export(&there, &imported, out.path());
     assert!(again.starts_with(out.path().join("project")));
@@ -440,7 +440,7 @@ fn an_import_brings_no_commands() {
     let imported = import(&there, &path).unwrap().checkpoint;
     assert_eq!((imported.plan_id, imported.parts.len()), (None, 1));
     assert!(imported.warnings[0].contains("brings no commands"), "{:?}", imported.warnings);
-    // Nor does it go to a plan of another workspace, or to one that is over.
+    // It is not restored into a plan of another workspace, or into a finished one.
     let other = scratch();
     let workspace = here.manager.register(other.path()).unwrap();
     let options = ImportOptions::default();
@@ -457,7 +457,7 @@ fn parts_of_every_kind_have_their_place() {
     let agent = agent.unwrap().checkpoint.parts[0].document;
     let then = bench.create();
     let part = |kind, key: &str, document| PartRecord { kind, key: key.to_owned(), document };
-    // Names that no checkpoint has, since layouts are for whatever comes.
+    // Invalid names that no checkpoint has, for hostile layouts.
     let parts = vec![
         part(PartKind::Files, "first/../../x", files(&then)),
         part(PartKind::Files, "second", files(&then)),
@@ -504,12 +504,12 @@ fn parts_of_every_kind_have_their_place() {
         assert_eq!(fs::read(path.join("files/second/file")).unwrap(), b"1");
         let failure = Failure::from(&import(&bench, &path).unwrap_err());
         assert_eq!(failure.code, "not_importable", "{failure:?}");
-        // Keys that are none are not taken for any.
+        // Invalid keys are not accepted.
         let whole = bench.manager.import_whole(&path, &ImportOptions::default(), &Silent).unwrap_err();
         let expected = if scope == Scope::Project { "not_importable" } else { "bad_layout" };
         assert_eq!(Failure::from(&whole).code, expected, "{whole}");
     }
-    // With one workspace in it the files come back, and what else was there is told.
+    // With one workspace the files are imported, and other parts are reported.
     let parts = vec![parts[0].clone(), parts[2].clone(), parts[4].clone()];
     let checkpoint = Checkpoint { parts: parts.clone(), ..then.clone() };
     let imported = import(&bench, &export(&bench, &checkpoint, out.path())).unwrap().checkpoint;
@@ -518,7 +518,7 @@ fn parts_of_every_kind_have_their_place() {
     let none = Checkpoint { parts: Vec::new(), ..then.clone() };
     let failure = Failure::from(&import(&bench, &export(&bench, &none, out.path())).unwrap_err());
     assert_eq!(failure.code, "not_importable");
-    // The one folder of an agent is no state of a project.
+    // The single folder of an agent is no project state.
     for scope in [Scope::Agent, Scope::Framework] {
         let checkpoint = Checkpoint { scope, parts: parts.clone(), ..then.clone() };
         let failure = Failure::from(&import(&bench, &export(&bench, &checkpoint, out.path())).unwrap_err());
@@ -539,7 +539,7 @@ fn a_moment_that_is_yet_to_come_is_now() {
     assert_eq!(imported.original, later.id);
 }
 
-/// How many trees; `PROPTEST_CASES` asks for more.
+/// Returns the number of trees; `PROPTEST_CASES` overrides it.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(48)
 }

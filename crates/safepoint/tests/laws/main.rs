@@ -1,4 +1,4 @@
-//! The laws of the library, on real folders.
+//! Laws of the library, on real folders.
 
 #![allow(clippy::disallowed_methods, reason = "tests set up folders")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]

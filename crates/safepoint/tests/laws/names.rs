@@ -1,4 +1,4 @@
-//! Several names of one file, and the folders on the way to a chosen path.
+//! Hard links, and the parents of a chosen path.
 
 use crate::bench::{Bench, assert_same};
 use safepoint_testkit::TreeImage;
@@ -24,7 +24,7 @@ fn a_mode_put_back_leaves_the_files_other_names_alone() {
     fs::hard_link(bench.path("a"), &outside).unwrap();
     set_mode(&bench.path("a"), 0o755);
 
-    // Only `a` is put back: `b` keeps the mode that it has, and so does the name outside the workspace.
+    // Only `a` is restored: `b` and the name outside the workspace keep their mode.
     bench.restore_paths(then.id, &["a"]);
     assert_eq!(mode_of(&bench.path("a")), 0o644);
     assert_eq!(mode_of(&bench.path("b")), 0o755);
@@ -32,7 +32,7 @@ fn a_mode_put_back_leaves_the_files_other_names_alone() {
     bench.undo();
     assert_eq!(mode_of(&bench.path("a")), 0o755);
 
-    // Everything is put back: what goes away went as it was captured, so nothing is taken for an edit.
+    // Everything is restored: the removed files equal the capture, so none is taken for an edit.
     let restored = bench.rollback(then.id);
     assert!(restored.record().rescued.is_empty(), "{restored:?}");
     assert!(!bench.path("b").exists());
@@ -54,7 +54,7 @@ fn undo_takes_away_the_folders_that_a_chosen_path_needed() {
     bench.redo();
     assert_eq!(bench.read("deep/down/file"), "content");
 
-    // What somebody put there since stays, with the folder that holds it.
+    // A new file stays, with its folder.
     bench.write("deep/down/later", "mine");
     bench.undo();
     assert_eq!(bench.read("deep/down/later"), "mine");

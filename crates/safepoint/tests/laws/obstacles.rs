@@ -1,4 +1,4 @@
-//! What stands in the way is named, and then nothing has changed.
+//! Obstacles are reported, and then nothing has changed.
 
 use crate::bench::{Bench, ParsePath, assert_same};
 use safepoint::model::rollback::RollbackState;
@@ -25,7 +25,7 @@ fn a_socket_in_the_way_is_not_displaced() {
     let failure = refused(&bench, checkpoint.id, &RollbackOptions::default());
     assert_eq!((failure.code, failure.kind), ("obstructed", FailureKind::Conflict));
     assert!(failure.hints.iter().any(|hint| hint.contains("In the way: a: a socket")), "{failure:?}");
-    // A failed one is on record too.
+    // A failed rollback is recorded, too.
     let record = bench.manager.rollbacks(&bench.workspace).unwrap().pop().unwrap();
     assert_eq!((record.state, record.safety_checkpoint), (RollbackState::Refused, None));
     assert!(record.error.is_some());

@@ -1,4 +1,4 @@
-//! Plans and files go together: into a checkpoint, and back.
+//! Plans and files are captured and rolled back together.
 
 use crate::bench::{Bench, assert_same};
 use safepoint::model::checkpoint::PartKind;
@@ -81,7 +81,7 @@ fn a_rollback_brings_plan_and_files_back_together_and_so_does_its_undo() {
     let record = bench.manager.checkpoint(checkpoint).unwrap();
     assert_eq!(bench.manager.plan_at(checkpoint).unwrap(), then);
     assert_eq!(record.step_index, Some(1));
-    // The same state has the same hash.
+    // Equal states have equal hashes.
     let again = bench.manager.checkpoint(take(&bench)).unwrap();
     assert_eq!(again.state_hash, record.state_hash);
     let taken_back = restored.plans[0].1.clone();
@@ -99,7 +99,7 @@ fn a_rollback_brings_plan_and_files_back_together_and_so_does_its_undo() {
     bench.redo();
     assert_eq!(now(&bench).plan, then);
     assert_same(&bench.image(), &files);
-    // A path alone leaves the plan alone.
+    // A rollback of a path leaves the plan unchanged.
     bench.undo();
     bench.restore_paths(checkpoint, &["migrate"]);
     assert_eq!(now(&bench).plan, later);
@@ -139,7 +139,7 @@ fn milestones_take_checkpoints_by_themselves() {
     start("ship");
     let failed = bench.manager.fail_step("work", "ship", "no", &Silent).unwrap();
     assert_eq!(labels(failed), ["ship failed"]);
-    // What was taken before a step shows the step as not begun.
+    // The checkpoint before a step shows it as not started.
     let filter = safepoint::Filter { plan_id: Some("work".to_owned()), ..safepoint::Filter::default() };
     let listed = bench.manager.list(&filter).unwrap();
     let before = listed.iter().find(|it| it.label.as_deref() == Some("before ship")).unwrap();
@@ -291,7 +291,7 @@ fn correct_goes_back_to_the_last_clean_checkpoint() {
     let mut plan = now(&bench).plan;
     let said = plan.decisions.pop().unwrap();
     assert_eq!((plan, said.choice.as_str()), (then, "mind the lock"));
-    // The error is resolved by that: the next one decides.
+    // That resolves the error: the next one counts.
     run(&bench, "api/handlers");
     let later = take(&bench);
     fail(&bench, "api/docs");
@@ -300,7 +300,7 @@ fn correct_goes_back_to_the_last_clean_checkpoint() {
     let corrected =
         bench.manager.correct_by_revert("work", &again, &RollbackOptions::default(), &Silent).unwrap();
     assert_eq!((corrected.attempt, corrected.checkpoint), (2, Some(later)));
-    // And it is a rollback like any other.
+    // It is a rollback like any other.
     bench.undo();
     assert!(!now(&bench).plan.is_healthy());
     bench.manager.delete(&[early, clean, later]).unwrap();
@@ -363,7 +363,7 @@ fn correct_by_append_adds_a_step_and_changes_nothing_that_is_done() {
 
 #[test]
 fn a_plan_that_changed_while_it_was_captured_is_not_captured_half() {
-    // The state that is kept and the state that is on record are one: the checkpoint names the version that it holds.
+    // The stored and the recorded state agree: the checkpoint names the version that it holds.
     let bench = Bench::new();
     bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
     std::thread::scope(|threads| {

@@ -1,4 +1,4 @@
-//! What is purged is in no checkpoint, and nothing else is touched.
+//! Purged paths are in no checkpoint, and nothing else changes.
 
 use crate::bench::{Bench, ParsePath, assert_same};
 use safepoint::model::coverage::Why;
@@ -47,7 +47,7 @@ fn with_a_folder_goes_all_that_is_in_it() {
         assert_ne!(after.integrity, before.integrity);
     }
     assert_valid(&bench);
-    // It counts as left out: a rollback takes away nothing of what stands there now.
+    // It counts as left out: a rollback removes nothing at its path.
     bench.write("keys/new", "written later");
     bench.write("src/main", "changed");
     let image = bench.image();
@@ -83,7 +83,7 @@ fn what_is_purged_once_is_told_by_the_coverage_and_is_not_there_to_be_purged_aga
     assert_eq!(told[0].path, "keys/a".parse_path());
     let error = purge(&bench, &["keys/a"]).unwrap_err();
     assert_eq!(error.to_string(), "no checkpoint of this workspace holds \"keys/a\"");
-    // Nor does a path lead through a file.
+    // A path through a file does not match.
     let error = purge(&bench, &["src/main/below", "src/none"]).unwrap_err();
     assert_eq!(Failure::from(&error).kind, FailureKind::NotFound);
     assert_eq!(bench.manager.checkpoint(checkpoint.id).unwrap(), checkpoint);

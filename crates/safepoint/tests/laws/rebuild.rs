@@ -1,4 +1,4 @@
-//! The catalog is lost, old or damaged: nothing is collected by it, and the packs rebuild it.
+//! Lost, old and damaged catalogs: nothing is collected by them, and the packs rebuild them.
 
 use crate::bench::{Bench, assert_same, noise, open};
 use crate::framework::World;
@@ -21,7 +21,7 @@ fn lose_catalog(home: &Path) {
     }
 }
 
-/// Keeps a copy of the catalog, or puts it back.
+/// Copies the catalog.
 fn copy_catalog(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     lose_catalog(to);
@@ -32,7 +32,7 @@ fn copy_catalog(from: &Path, to: &Path) {
     }
 }
 
-/// All of it into the file: a log that is whole makes up for a damaged file.
+/// Moves the log into the file: an intact log would repair a damaged file.
 fn empty_log(home: &Path) {
     let catalog = safepoint_catalog::Catalog::open(&home.join("catalog.db")).unwrap();
     catalog.empty_log().unwrap();
@@ -74,7 +74,7 @@ fn here(manager: &CheckpointManager, root: &Path) -> Workspace {
     manager.workspace_around(root).unwrap().unwrap()
 }
 
-/// Everything that is listed is whole, and these restore exactly.
+/// Checks that all listed checkpoints are intact and these restore exactly.
 fn restores(manager: &CheckpointManager, root: &Path, images: &BTreeMap<CheckpointId, TreeImage>) {
     let validation = manager.validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
@@ -85,7 +85,7 @@ fn restores(manager: &CheckpointManager, root: &Path, images: &BTreeMap<Checkpoi
     }
 }
 
-/// Checkpoints with different content, the last of them without any change.
+/// Creates checkpoints with different content, the last without a change.
 fn some(bench: &Bench, rounds: u64) -> BTreeMap<CheckpointId, TreeImage> {
     let mut images = BTreeMap::new();
     for round in 0..rounds {
@@ -119,7 +119,7 @@ fn a_lost_catalog_is_noticed_and_nothing_is_collected() {
     let refused = manager.purge(&workspace, &[RelPath::new("new").unwrap()], &Silent);
     assert!(matches!(refused, Err(Error::OtherCatalog { .. })), "{refused:?}");
     drop(manager);
-    // It is noticed for as long as nothing was done about it.
+    // It is reported until it is repaired.
     let manager = open(&home, Settings::default());
     assert_eq!(manager.catalog_standing(), CatalogStanding::New);
     drop(manager);
@@ -145,13 +145,13 @@ fn an_older_catalog_is_noticed_also_after_it_was_used() {
     let mut images = some(&bench, 2);
     let (home, root, saved) = (bench.home(), bench.root(), bench.home().with_extension("saved"));
     copy_catalog(&home, &saved);
-    // One checkpoint is enough, whether or not anything changed in it.
+    // One checkpoint is enough, even without changes.
     images.insert(bench.create().id, bench.image());
     drop(bench.manager);
     copy_catalog(&saved, &home);
     let manager = open(&home, Settings::default());
     assert_eq!(manager.catalog_standing(), CatalogStanding::Older);
-    // It goes on until it is longer than the one that was lost.
+    // It continues until it is longer than the lost one.
     let workspace = here(&manager, &root);
     for round in 0..6 {
         fs::write(root.join("fork"), round.to_string()).unwrap();
@@ -259,7 +259,7 @@ fn tombstones_go_when_no_record_needs_them() {
     assert_eq!(dump.iter().filter(|document| document.contains("safepoint.record")).count(), 2);
 }
 
-/// Every document in the packs, by a reader of its own.
+/// Returns every document in the packs, with a separate reader.
 fn safepoint_store_documents(home: &Path) -> Vec<String> {
     let store = safepoint_store::Store::open(&home.join("store")).unwrap();
     let mut documents = Vec::new();
@@ -348,7 +348,7 @@ fn an_upgrade_writes_the_records_of_checkpoints_that_have_none() {
     let images = some(&bench, 70);
     let (home, root) = (bench.home(), bench.root());
     drop(bench.manager);
-    // As a program without records left it: rows without records, packs without them, no mark.
+    // State left by a program without records: no records, no mark.
     let catalog = rusqlite::Connection::open(home.join("catalog.db")).unwrap();
     catalog.execute_batch("UPDATE checkpoints SET record = NULL").unwrap();
     drop(catalog);

@@ -1,4 +1,4 @@
-//! What is on record: checkpoints, rollbacks, differences, and what people can ask about them.
+//! Records of checkpoints, rollbacks and differences, and queries on them.
 
 use crate::bench::{Bench, ParsePath, open};
 use safepoint::model::change::ChangeKind;
@@ -79,7 +79,7 @@ fn a_rollback_is_on_record_and_counted() {
         (Some(Role::Safety), Kind::Automatic, Reason::PreRiskyOperation)
     );
     assert_eq!(bench.manager.workspace(bench.workspace.id).unwrap().head, Some(checkpoint.id));
-    // `@` is what somebody asked for, not what a rollback made for itself.
+    // `@` is the last requested checkpoint, not a safety checkpoint.
     assert_eq!(bench.manager.get(Some(&bench.workspace), "@").unwrap().id, checkpoint.id);
     let undone = bench.undo().record().clone();
     assert_eq!((undone.verb, undone.answers), (Verb::Undo, Some(record.id)));
@@ -108,7 +108,7 @@ fn undo_and_redo_go_to_any_depth() {
         bench.redo();
         assert_eq!(bench.read("a"), text);
     }
-    // Edits made since are in the safety checkpoint of the undo, and come back with the redo.
+    // Later edits are in the safety checkpoint of the undo, and return with the redo.
     bench.write("a", "edited after");
     bench.undo();
     bench.redo();

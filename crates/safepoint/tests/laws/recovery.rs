@@ -1,4 +1,4 @@
-//! What a crash can leave, laid out by hand: cases that a loop over system calls cannot reach.
+//! Crash states built by hand: cases that a loop over system calls cannot reach.
 
 use crate::bench::{Bench, assert_same, open};
 use crate::framework::{World, assert_all};
@@ -41,7 +41,7 @@ fn what_an_unknown_rollback_displaced_is_never_deleted() {
     assert_eq!(fs::read_to_string(stage.join("0")).unwrap(), "somebody's only copy");
 }
 
-/// Makes a rollback that is under way, as the catalog sees it, by taking its commit back.
+/// Reverts the commit of a rollback in the catalog, so that it is in progress.
 fn reopen_as_applying(bench: &Bench, id: RollbackId) {
     let sql = rusqlite::Connection::open(bench.home().join("catalog.db")).unwrap();
     let changed =
@@ -60,7 +60,7 @@ fn a_rollback_whose_stage_was_deleted_is_undone_from_objects() {
     fs::remove_dir_all(bench.path("dir")).unwrap();
     let before = bench.image();
     let restored = bench.rollback(checkpoint.id);
-    // As if it had been killed before its commit, and somebody had then deleted .safepoint.
+    // As if killed before the commit, with .safepoint deleted afterwards.
     reopen_as_applying(&bench, restored.record().id);
     let fresh = open(&bench.home(), Settings::default());
     let recovery = fresh.recover(&bench.workspace, &Silent).unwrap();
@@ -83,7 +83,7 @@ fn rescued_edits_can_be_taken_out_one_by_one_only() {
     assert_eq!(restored.waiting.len(), 1, "{restored:?}");
     assert_eq!(restored.record().state, RollbackState::Done);
     std::io::Write::write_all(&mut open_file, b" and more").unwrap();
-    // Still open: it waits.
+    // Still open, so it is pending.
     let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
     assert_eq!((recovery.waiting.len(), recovery.rescued.len()), (1, 0));
     drop(open_file);
@@ -128,7 +128,7 @@ fn nothing_in_a_stage_is_deleted_before_it_is_stored() {
     let id = bench.rollback(checkpoint.id).record().id;
     let stage = bench.path(&format!(".safepoint/apply-{id}"));
     let slot = fs::read_dir(&stage).unwrap().next().unwrap().unwrap().path();
-    // Somebody finds the displaced folder and goes on working in it.
+    // A program continues to work in the displaced folder.
     rustix::fs::mknodat(
         rustix::fs::CWD,
         slot.join("fifo"),
@@ -192,7 +192,7 @@ fn a_settled_or_refused_rollback_leaves_nothing_to_trip_over() {
     let checkpoint = bench.create();
     bench.write("a", "2");
     let id = bench.rollback(checkpoint.id).record().id;
-    // The disk forgot that the stage was deleted.
+    // The disk lost the deletion of the stage.
     let stage = bench.path(&format!(".safepoint/apply-{id}"));
     fs::create_dir_all(&stage).unwrap();
     fs::write(stage.join("0"), "2").unwrap();
@@ -211,7 +211,7 @@ fn what_others_do_while_a_rollback_is_undone_is_respected() {
     fs::remove_dir_all(bench.path("dir")).unwrap();
     let restored = bench.rollback(checkpoint.id);
     reopen_as_applying(&bench, restored.record().id);
-    // After the crash, before the recovery: somebody edits what the rollback had put there, and makes what it had taken away.
+    // Between crash and recovery, the user edits a restored file and creates a removed one.
     bench.write("changed", "edited after the crash");
     bench.write("new", "made after the crash");
     bench.write("dir/gone", "edited too");
@@ -241,7 +241,7 @@ fn a_folder_that_is_no_folder_any_more_does_not_stop_the_recovery() {
         fs::set_permissions(bench.path("dir/mode"), fs::Permissions::from_mode(0o600)).unwrap();
         let restored = bench.rollback(checkpoint.id);
         reopen_as_applying(&bench, restored.record().id);
-        // After the crash, before the recovery.
+        // Between crash and recovery.
         fs::remove_dir_all(bench.path("dir")).unwrap();
         match replacement {
             "a file" => bench.write("dir", "a file"),
@@ -253,7 +253,7 @@ fn a_folder_that_is_no_folder_any_more_does_not_stop_the_recovery() {
         assert_eq!(bench.read("changed"), "2");
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
         assert_eq!(fs::read_to_string(outside.path().join("changed")).unwrap(), "alive");
-        // Everything can be had again.
+        // Everything can still be restored.
         bench.rollback(checkpoint.id);
         assert_eq!(bench.read("dir/gone"), "1");
     }
@@ -391,7 +391,7 @@ fn how_an_undone_or_refused_rollback_ended_is_on_record() {
     let refused = last();
     assert_eq!((refused.state, refused.safety_checkpoint), (RollbackState::Refused, None));
     assert!(refused.finished_at.is_some() && refused.error.is_some(), "{refused:?}");
-    // What is only shown is no attempt.
+    // A dry run is not recorded.
     let dry = RollbackOptions { dry_run: DryRun::Yes, ..options };
     bench.manager.rollback(&bench.workspace, checkpoint.id, &dry, &Silent).unwrap_err();
     assert_eq!(last().id, refused.id);

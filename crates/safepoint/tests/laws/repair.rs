@@ -1,4 +1,4 @@
-//! Repair takes what is still somewhere, and says what it could not look at.
+//! Repair uses every remaining copy, and reports what it could not read.
 
 use crate::bench::{Bench, noise, open};
 use safepoint::{CreateOptions, Depth, Settings, Silent};
@@ -9,7 +9,7 @@ fn packs(home: &Path) -> Vec<PathBuf> {
     fs::read_dir(home.join("store/packs")).unwrap().map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Changes a byte of where this content is stored.
+/// Changes a stored byte of this content.
 fn damage(bench: &Bench, content: &[u8]) {
     let part = &content[content.len() / 2..][..32];
     for pack in packs(&bench.home()) {

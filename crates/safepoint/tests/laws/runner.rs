@@ -1,4 +1,4 @@
-//! Plans that are run: steps as commands, stopped and taken up again.
+//! Plan runs: steps as commands, stopped and resumed.
 
 use crate::bench::{Bench, open};
 use safepoint::model::checkpoint::Kind;
@@ -14,17 +14,17 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Nobody watches.
+/// Discards events.
 pub(crate) struct Unseen;
 
 impl RunObserver for Unseen {}
 
-/// Writes down what happens, and stops when it is told to.
+/// Records events, and stops on request.
 #[derive(Default)]
 struct Watcher {
     seen: Mutex<Vec<String>>,
     stop: AtomicBool,
-    /// Stop as soon as this is printed.
+    /// Output at which to stop.
     stop_at: Option<&'static str>,
 }
 
@@ -57,7 +57,7 @@ impl RunObserver for Watcher {
     }
 }
 
-/// Records a plan that is written as TOML.
+/// Records a plan from TOML.
 pub(crate) fn plan(bench: &Bench, text: &str) -> PlanRecord {
     let file = PlanFile::parse(format!("title = 'Work'\nid = 'work'\n{text}").as_bytes(), None).unwrap();
     bench.manager.new_plan(&bench.workspace, &file.spec).unwrap()
@@ -120,7 +120,7 @@ fn steps_run_in_order_where_they_belong_and_know_what_they_are_part_of() {
     assert_eq!(report.checkpoints.len(), 3);
     let taken = bench.manager.checkpoint(report.checkpoints[0]).unwrap();
     assert_eq!((taken.kind, taken.session_id.as_deref()), (Kind::Workflow, Some("a-session")));
-    // What was printed is needed as long as the plan is, and no longer than that.
+    // Output is kept as long as the plan, and no longer.
     bench.manager.collect(Thoroughness::Everything, &Silent).unwrap();
     assert_eq!(printed("sub/two").unwrap(), "red large\noops\n");
 }
@@ -152,7 +152,7 @@ fn a_step_that_failed_is_the_next_one_and_what_is_done_never_runs_twice() {
     let again = bench.manager.run_plan("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
     assert_eq!(again.to_string(), "plan work is failed");
     assert_eq!(Failure::from(&again).hints, ["It has begun: safepoint plan resume PLAN"]);
-    // Mended from outside: it counts as done, and the rest follows.
+    // Fixed externally: it counts as done, and the rest follows.
     bench.manager.start_step("work", "two", &Silent).unwrap();
     bench.manager.finish_step("work", "two", None, &Silent).unwrap();
     assert_eq!(resume(&bench).outcome, RunOutcome::Done);
@@ -437,7 +437,7 @@ fn a_plan_that_is_run_is_not_run_twice_nor_changed_under_its_runner() {
         ] {
             assert!(matches!(refused, Err(Error::PlanRunning { .. })), "{refused:?}");
         }
-        // What a step itself says is taken.
+        // Changes by the step itself are accepted.
         others.set_output("work", "url", serde_json::json!("x")).unwrap();
         bench.write("go", "");
         assert_eq!(runner.join().unwrap().outcome, RunOutcome::Done);

@@ -1,4 +1,4 @@
-//! Plans that work in a copy, and how their result comes into the project.
+//! Plans in a sandbox, and the transfer of their result to the project.
 
 use crate::bench::{Bench, assert_same, open};
 use crate::runner::{Unseen, plan, resume, run};
@@ -78,7 +78,7 @@ fn a_copy_leaves_the_project_alone_until_it_is_applied_and_then_lands_whole() {
         assert!(matches!(error, Error::PlanApplied { .. } | Error::SandboxMissing { .. }), "{error}");
         assert_eq!(Failure::from(&error).kind, FailureKind::Conflict);
     }
-    // It was a rollback like any other, so it can be taken back; the plan stays closed.
+    // It was a rollback like any other, so it can be undone; the plan stays closed.
     let landed = bench.image();
     bench.undo();
     assert_same(&bench.image(), &before);
@@ -114,7 +114,7 @@ fn a_project_that_changed_is_refused_or_merged_where_nothing_conflicts() {
     );
     assert_eq!(bench.manager.plan("work").unwrap().plan.state, PlanState::Done);
     assert!(!bench.path("made").exists());
-    // The same change on both sides is no conflict; another one is.
+    // The same change on both sides is no conflict; different ones are.
     bench.write("made", "new\nmore\n");
     fs::remove_file(bench.path("gone")).unwrap();
     bench.write("kept", "mine\n");

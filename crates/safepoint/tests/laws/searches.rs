@@ -1,4 +1,4 @@
-//! Searches for the newest good state: what a probe sees, and that it leaves nothing behind.
+//! Searches for the newest good state: the view of a probe, and its clean-up.
 
 use crate::bench::{Bench, assert_same, unwatched};
 use crate::runner::{plan, run};
@@ -25,7 +25,7 @@ fn search(bench: &Bench, until: &Until) -> Progressed {
     })
 }
 
-/// Everything on record, for people.
+/// Formats all records.
 fn records(bench: &Bench) -> String {
     let manager = &bench.manager;
     let checkpoints = manager.list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap();
@@ -36,14 +36,14 @@ fn records(bench: &Bench) -> String {
     format!("{checkpoints:#?}\n{rollbacks:#?}\n{head:?}\n{plans:#?}\n{notes:#?}")
 }
 
-/// A folder outside of home and project.
+/// Returns a folder outside the home and project.
 fn outside(bench: &Bench) -> PathBuf {
     let path = bench.root().parent().unwrap().join("outside");
     fs::create_dir_all(&path).unwrap();
     path
 }
 
-/// Checkpoints 0 to 5, those below 3 good, and a present that is not.
+/// Creates checkpoints 0 to 5, of which those below 3 are good, and a bad current state.
 fn history(bench: &Bench) -> Vec<Checkpoint> {
     let made = (0..6)
         .map(|number| {
@@ -82,7 +82,7 @@ fn a_search_runs_no_undo_command_and_records_nothing_for_its_probes() {
         assert_eq!(records(&bench), before);
         assert_same(&bench.image(), &image);
     }
-    // The answer is a rollback like any other: its undo commands run, and it is one record.
+    // The result is a rollback like any other: its undo commands run, and it is one record.
     let count = bench.manager.rollbacks(&bench.workspace).unwrap().len();
     let found = search(&bench, &until("test ! -e file", Search::Stepwise));
     assert_eq!(found.restored.unwrap().undone.len(), 1);
@@ -126,7 +126,7 @@ fn the_workspace_is_untouched_while_a_search_runs() {
     assert_eq!(fs::read_dir(bench.home().join("scratch")).unwrap().count(), 0, "the copy is gone");
 }
 
-/// Copies what a probe sees to a folder of its own, then wrecks it.
+/// Copies the state that a probe sees to a separate folder, then wrecks it.
 fn photograph(bench: &Bench) -> (PathBuf, String) {
     let album = outside(bench).join("album");
     fs::create_dir_all(&album).unwrap();
@@ -161,7 +161,7 @@ fn each_probe_is_exactly_what_the_rollback_would_give_whatever_the_check_did_bef
             let _ = fs::remove_file(bench.path("gone"));
             let _ = fs::remove_dir_all(bench.path("extra"));
         }
-        // A path that is ignored in some checkpoints, captured in others, and ignored now.
+        // A path excluded in some checkpoints, captured in others, and excluded now.
         bench.write(".safepointignore", if number < 2 { "nothing\n" } else { "build/\n" });
         bench.write("build/out", format!("out {number}"));
         bench.write("build/old", "old");
@@ -233,7 +233,7 @@ fn a_current_state_that_passes_leaves_nothing_to_do() {
         assert_eq!(found.current.as_ref().map(safepoint::Verdict::is_passed), Some(true));
         assert_eq!(records(&bench), before);
     }
-    // Who names a checkpoint to begin with wants to go back at least that far.
+    // A given start checkpoint means a rollback at least that far.
     let head = bench.manager.workspace(bench.workspace.id).unwrap().head;
     let found = search(&bench, &Until { from: head, ..until("true", Search::Stepwise) });
     assert_eq!((found.current, found.restored.unwrap().record().to), (None, head.unwrap()));
@@ -376,7 +376,7 @@ fn what_a_check_changes_in_place_is_put_back_and_can_be_had_again() {
         assert!(!seen.contains("wrecked") && !seen.contains('w'), "each probe is exact: {seen}");
         bench.undo();
         assert_same(&bench.image(), &before);
-        // The edits were displaced by a rollback of its own, so that they can be had again.
+        // A separate rollback displaced the edits, so they can be restored.
         bench.undo();
         assert_eq!(bench.read("lock"), "wrecked\n");
     }
@@ -402,7 +402,7 @@ impl Dice {
 const NAMES: [&str; 8] = ["a", "d", "d/a", "d/e", "d/e/f", "x.log", "d/x.log", "keep"];
 const RULES: [&str; 6] = ["", "*.log\n", "d/\n", "d/e/\n", "a\n", "*.log\nd/e\n"];
 
-/// A few changes of a folder, as a script.
+/// Generates a script with a few changes of a folder.
 fn changes(dice: &mut Dice, count: usize) -> String {
     let mut script = String::new();
     for _ in 0..count {

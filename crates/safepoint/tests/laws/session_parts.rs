@@ -1,4 +1,4 @@
-//! The record of a session as a part of a checkpoint: it goes back with the files or not at all, and what was counted stays counted.
+//! Sessions as parts of a checkpoint: rolled back with the files or not at all; counters never decrease.
 
 use crate::bench::{Bench, open, scratch};
 use crate::layouts::export;
@@ -21,7 +21,7 @@ fn settings() -> Settings {
     Settings { session_id: Some(id().to_string()), ..Settings::default() }
 }
 
-/// A bench that works for a session which is planning.
+/// Creates a bench for a session in planning.
 fn bench() -> Bench {
     let bench = Bench::with(settings());
     let new = NewSession { request: "Add rate limiting".to_owned(), id: Some(id()), ..NewSession::default() };
@@ -41,7 +41,7 @@ fn session(bench: &Bench) -> Session {
     bench.manager.session(id()).unwrap()
 }
 
-/// The work goes on, and wrong.
+/// Continues the work with errors.
 fn go_wrong(bench: &Bench) {
     bench.write("file", "bad");
     bench.manager.transition_session(id(), SessionStatus::GeneratingTasks).unwrap();
@@ -54,7 +54,7 @@ fn go_wrong(bench: &Bench) {
     bench.manager.update_session(id(), changes).unwrap();
 }
 
-/// As far as it comes back.
+/// Returns the restorable state of a session.
 fn said(session: &Session) -> (String, SessionStatus, Option<SessionStatus>, Value, Value, bool) {
     (
         session.request.clone(),
@@ -87,7 +87,7 @@ fn a_session_goes_back_with_the_files_and_so_does_the_undo() {
     assert_eq!(kept.statistics, then.statistics);
     go_wrong(&bench);
     let later = session(&bench);
-    // A dry run tells, and does nothing.
+    // A dry run reports the change and does nothing.
     let dry = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
     let shown = bench.manager.rollback(&bench.workspace, checkpoint.id, &dry, &Silent).unwrap();
     let back = SessionBack { id: id(), from: SessionStatus::Failed, to: SessionStatus::Planning };
@@ -96,7 +96,7 @@ fn a_session_goes_back_with_the_files_and_so_does_the_undo() {
     assert_eq!(restored.sessions.first().copied(), Some(back));
     let now = session(&bench);
     assert_eq!((said(&now), bench.read("file").as_str()), (said(&then), "good"));
-    // What happened stays: when it began, and every count, the rollback's own among them.
+    // History stays: its start and all counters, including that of the rollback.
     assert_eq!(now.created_at, then.created_at);
     assert!(now.updated_at > later.updated_at);
     assert_eq!(now.statistics.checkpoints_created, later.statistics.checkpoints_created + 1);
@@ -105,7 +105,7 @@ fn a_session_goes_back_with_the_files_and_so_does_the_undo() {
     assert_eq!((written.len(), written[0].0.as_str()), (1, id().to_uuid().as_str()));
     assert_eq!((&written[0].1["from"], &written[0].1["to"]), (&json!("failed"), &json!("planning")));
     assert_eq!(written[0].1["rollback"], json!(restored.record().id));
-    // It can go on from there, and the undo brings back what was, also of that.
+    // It continues from there, and the undo restores the state before, including that change.
     bench.manager.transition_session(id(), SessionStatus::GeneratingTasks).unwrap();
     let undone = bench.undo();
     assert_eq!(undone.sessions.first().copied().unwrap().to, SessionStatus::Failed);
@@ -124,7 +124,7 @@ fn parts_go_back_alone() {
     let (then, checkpoint) = (session(&bench), bench.create());
     go_wrong(&bench);
     let later = session(&bench);
-    // The files without the session: neither the rollback nor its undo touches it.
+    // The files without the session: neither the rollback nor its undo changes it.
     bench.manager.rollback(&bench.workspace, checkpoint.id, &part(PartKind::Files), &Silent).unwrap();
     assert_eq!((said(&session(&bench)), bench.read("file").as_str()), (said(&later), "good"));
     set(&bench.manager, "model", json!("other"));
@@ -136,12 +136,12 @@ fn parts_go_back_alone() {
     bench.restore_paths(checkpoint.id, &["file"]);
     assert_eq!(session(&bench).status, SessionStatus::Failed);
     bench.undo();
-    // The session without the files, and its undo without them, too.
+    // The session without the files, and its undo, too.
     let restored =
         bench.manager.rollback(&bench.workspace, checkpoint.id, &part(PartKind::Session), &Silent).unwrap();
     assert!(restored.outline().paths.is_empty());
     assert_eq!((said(&session(&bench)), bench.read("file").as_str()), (said(&then), "bad"));
-    // Where the workspace stands did not move.
+    // The workspace's head did not move.
     assert_eq!(
         bench.manager.workspace(bench.workspace.id).unwrap().head,
         restored.record().safety_checkpoint
@@ -151,7 +151,7 @@ fn parts_go_back_alone() {
     assert_eq!((session(&bench).status, bench.read("file").as_str()), (SessionStatus::Failed, "newer"));
     bench.redo();
     assert_eq!((said(&session(&bench)), bench.read("file").as_str()), (said(&then), "newer"));
-    // Once more changes nothing, and says nothing.
+    // A repetition changes and reports nothing.
     let count = events(&bench).len();
     let again =
         bench.manager.rollback(&bench.workspace, checkpoint.id, &part(PartKind::Session), &Silent).unwrap();
@@ -171,7 +171,7 @@ fn an_undo_of_a_plan_alone_leaves_the_files() {
     assert_eq!(bench.read("file"), "newer");
 }
 
-/// Somebody who changes the session when something begins.
+/// Changes the session when an activity starts.
 struct Meddler {
     manager: CheckpointManager,
     when: Activity,
@@ -203,7 +203,7 @@ fn files_and_session_go_back_both_or_neither() {
         assert_eq!((now.status, bench.read("file").as_str()), (SessionStatus::Failed, "bad"), "{when:?}");
         assert_eq!((&now.configuration["meddled"], now.statistics.error_recoveries), (&json!(true), 0));
         assert!(events(&bench).is_empty());
-        // What is in the way of the files is in the way of the session.
+        // An obstacle of the files also blocks the session.
         fs::remove_file(bench.path("file")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(bench.path("file")).unwrap();
         bench.manager.rollback(&bench.workspace, checkpoint.id, &options, &Silent).unwrap_err();
@@ -216,7 +216,7 @@ fn a_session_is_left_alone_where_it_is_not_meant() {
     let bench = bench();
     let checkpoint = bench.create();
     go_wrong(&bench);
-    // Whoever works for another session does not move this one, unless it is asked for by name.
+    // A manager of another session does not move this one, unless requested by name.
     let other = Settings { session_id: Some(SessionId::from_bits(9).to_string()), ..Settings::default() };
     let manager = open(&bench.home(), other);
     let options = RollbackOptions::default();
@@ -227,11 +227,11 @@ fn a_session_is_left_alone_where_it_is_not_meant() {
     assert_eq!(session(&bench).status, SessionStatus::Planning);
     manager.undo(&bench.workspace, &options, &Silent).unwrap();
     assert_eq!(session(&bench).status, SessionStatus::Failed, "the undo takes back what was moved");
-    // Who works for none means what the checkpoint means.
+    // A manager without a session uses that of the checkpoint.
     let none = open(&bench.home(), Settings::default());
     none.rollback(&bench.workspace, checkpoint.id, &options, &Silent).unwrap();
     assert_eq!(session(&bench).status, SessionStatus::Planning);
-    // One that was deleted stays so.
+    // A deleted session stays deleted.
     bench.manager.delete_session(id()).unwrap();
     let restored = bench.rollback(checkpoint.id);
     assert!(matches!(restored.warnings[0], Warning::SessionMissing { .. }), "{:?}", restored.warnings);
@@ -239,7 +239,7 @@ fn a_session_is_left_alone_where_it_is_not_meant() {
     let error = bench.manager.rollback(&bench.workspace, checkpoint.id, &by_name, &Silent).unwrap_err();
     assert_eq!(Failure::from(&error).code, "no_session");
     assert!(matches!(bench.manager.session(id()), Err(Error::NoSession { .. })));
-    // And one that was never on record is no part.
+    // An unrecorded session is no part.
     let checkpoint = bench.create();
     assert_eq!(
         (checkpoint.session_id.as_deref(), checkpoint.parts.len()),

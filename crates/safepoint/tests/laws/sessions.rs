@@ -1,4 +1,4 @@
-//! Sessions: what happens is counted by itself, once, and only where it happens.
+//! Sessions: events are counted automatically, once, and only for their own session.
 
 use crate::bench::{Bench, open};
 use crate::runner::{Unseen, plan, run};
@@ -20,7 +20,7 @@ fn new(request: &str) -> NewSession {
     NewSession { request: request.to_owned(), id: Some(id()), ..NewSession::default() }
 }
 
-/// A bench whose manager works for a session that is on record.
+/// Creates a bench whose manager works for a recorded session.
 fn bench() -> Bench {
     let bench = Bench::with(Settings { session_id: Some(id().to_string()), ..Settings::default() });
     bench.manager.create_session(new("Add rate limiting")).unwrap();
@@ -81,7 +81,7 @@ fn what_may_not_be_is_refused_and_changes_nothing() {
     );
     let taken = bench.manager.create_session(new("Again")).unwrap_err();
     assert_eq!(Failure::from(&taken).code, "taken");
-    // The first change is good, the second is not: neither is made.
+    // The first change is valid, the second is not: neither is made.
     let changes = vec![SessionChange::Request("Else".into()), SessionChange::Request(" ".into())];
     let bad = bench.manager.update_session(id(), changes).unwrap_err();
     assert_eq!(Failure::from(&bad).code, "bad_input");
@@ -126,7 +126,7 @@ fn checkpoints_count_for_their_session_whichever_form_its_id_has() {
         assert_eq!(created.checkpoint.session_id, Some(id().to_uuid()));
     }
     assert_eq!(counted(&bench), Statistics { checkpoints_created: 4, ..Statistics::default() });
-    // One that nobody registered is as good, and counts for nobody.
+    // An unregistered session is valid, but counts nothing.
     let options = CreateOptions { session_id: Some("nobody's".into()), ..CreateOptions::default() };
     let created = bench.manager.create(&bench.workspace, &options, &Silent).unwrap();
     assert_eq!(created.checkpoint.session_id.as_deref(), Some("nobody's"));
@@ -161,7 +161,7 @@ fn a_rollback_that_was_done_counts_and_no_other_does() {
     // Each took a safety checkpoint, too.
     let expected = Statistics { checkpoints_created: 4, error_recoveries: 3, ..Statistics::default() };
     assert_eq!(counted(&bench), expected);
-    // Somebody who works for no session counts for none.
+    // A manager without a session counts for none.
     let other = open(&bench.home(), Settings::default());
     other.undo(&bench.workspace, &RollbackOptions::default(), &Silent).unwrap();
     assert_eq!(counted(&bench), expected);
@@ -178,7 +178,7 @@ fn steps_and_decisions_count_when_a_plan_is_driven_from_outside() {
     bench.manager.start_step("work", "b/c", &Silent).unwrap();
     bench.manager.fail_step("work", "b/c", "no", &Silent).unwrap();
     bench.manager.start_step("work", "b/c", &Silent).unwrap();
-    // It is the last of its subplan, which is done with it and is no task by itself.
+    // It is the last of its subplan, which ends with it and is no task itself.
     bench.manager.finish_step("work", "b/c", None, &Silent).unwrap();
     decide(&bench);
     let expected = Statistics {
@@ -189,7 +189,7 @@ fn steps_and_decisions_count_when_a_plan_is_driven_from_outside() {
         error_recoveries: 0,
     };
     assert_eq!(counted(&bench), expected);
-    // What is taken back was done all the same.
+    // Undone tasks still count as done.
     bench.manager.rollback_plan("work", before.checkpoint.id, &RollbackOptions::default(), &Silent).unwrap();
     bench.manager.start_step("work", "a", &Silent).unwrap();
     bench.manager.fail_step("work", "a", "no", &Silent).unwrap();
@@ -219,7 +219,7 @@ fn steps_count_when_a_plan_is_run() {
         "[checkpoints]\non = []\n[[step]]\nid = 'a'\nrun = 'true'\n[[step]]\nid = 'b'\nverify = 'test -e ok'\n[[step.step]]\nid = 'c'\nrun = 'true'\n[[step]]\nid = 'd'\nrun = 'test -e ok'\n",
     );
     run(&bench);
-    // Two are done, and the check of the subplan says no.
+    // Two are done, and the check of the subplan fails.
     let expected = Statistics { tasks_completed: 2, tasks_failed: 1, ..Statistics::default() };
     assert_eq!(counted(&bench), expected);
     bench.write("ok", "");

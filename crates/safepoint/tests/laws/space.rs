@@ -1,4 +1,4 @@
-//! Where the space is, what a collection frees of it, and the cap.
+//! Disk usage, the effect of a collection, and the cap.
 
 use crate::bench::{Bench, assert_same, noise, open};
 use safepoint::model::Span;
@@ -11,7 +11,7 @@ use std::fs;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Somebody who asks to stop when he has been asked so many times whether he does.
+/// Interrupts after a number of checks.
 struct StopsAfter(AtomicU64);
 
 impl Progress for StopsAfter {
@@ -20,7 +20,7 @@ impl Progress for StopsAfter {
     }
 }
 
-/// Changes a byte of where this is stored.
+/// Changes a stored byte of this content.
 pub(crate) fn damage(bench: &Bench, content: &[u8]) {
     let pack = fs::read_dir(bench.home().join("store/packs")).unwrap().next().unwrap().unwrap().path();
     let mut bytes = fs::read(&pack).unwrap();
@@ -48,7 +48,7 @@ fn after_a_thorough_collection_nothing_counts_as_dead() {
         bench.write(&format!("dir-{number}/small"), number.to_string());
         made.push(bench.create().id);
     }
-    // Records of rollbacks name objects too.
+    // Records of rollbacks reference objects, too.
     bench.rollback(made[3]);
     bench.undo();
     assert_eq!(bench.manager.space(&Silent).unwrap().dead_bytes, 0, "everything is needed");
@@ -73,14 +73,14 @@ fn a_damaged_checkpoint_is_counted_as_far_as_it_can_be_read_and_said() {
     let whole = bench.create();
     bench.write("a-name-that-is-nowhere-else", noise(2, 70_000));
     let broken = bench.create();
-    // In the tree, and nowhere else: a list of what was left out has nothing to say.
+    // The name is only in the tree, not in the list of omissions.
     damage(&bench, b"a-name-that-is-nowhere-else");
     let manager = open(&bench.home(), Settings::default());
     let space = manager.space(&Silent).unwrap();
     let of = |id| space.checkpoints.iter().find(|it| it.checkpoint.id == id).unwrap();
     assert!(of(broken.id).damaged && !of(whole.id).damaged);
     assert!(of(broken.id).frees_bytes < 70_000, "what is below cannot be known");
-    // As it is not known what it needs, nothing is freed, until it is gone.
+    // Its references are unknown, so nothing is freed until it is deleted.
     let error = manager.collect(Thoroughness::Everything, &Silent).unwrap_err();
     assert!(matches!(error, Error::CannotCollect { checkpoint, .. } if checkpoint == broken.id), "{error}");
     manager.delete(&[broken.id]).unwrap();
@@ -158,14 +158,14 @@ fn where_nothing_may_go_the_cap_refuses_and_says_by_how_much() {
         }
     };
     let Error::Capped { needed_bytes, over_bytes, cap_bytes } = error else { panic!("{error:?}") };
-    // What is needed at least: a segment of it may have found room before.
+    // A lower bound: one of its segments may have fitted before.
     assert!((100_000..1_100_000).contains(&needed_bytes) && over_bytes <= needed_bytes, "{error}");
     assert_eq!(cap_bytes, cap);
     let failure = Failure::from(&error);
     assert_eq!((failure.code, failure.kind, failure.hints.len()), ("capped", FailureKind::Failed, 2));
     assert_eq!(bench.manager.list(&Filter::default()).unwrap().len(), made.len(), "none was dropped for it");
     assert_valid(&bench);
-    // What somebody deletes makes room, without another word.
+    // A deletion makes room automatically.
     bench.manager.delete(&made[..2]).unwrap();
     create().unwrap();
     assert_valid(&bench);
@@ -211,7 +211,7 @@ fn what_an_unfinished_rollback_needs_is_not_pruned() {
     bench.write("file", "two");
     bench.write("other", "two");
     let two = bench.create();
-    // As long as somebody writes to what was displaced, the rollback is not over.
+    // While a program writes to a displaced file, the rollback is unfinished.
     let writer = fs::OpenOptions::new().append(true).open(bench.path("other")).unwrap();
     bench.rollback(one.id);
     for _ in 0..3 {
@@ -245,7 +245,7 @@ fn headroom_and_packs_are_as_large_as_suits_the_cap() {
     let bench = of(64 << 20);
     bench.write("file", noise(1, 5 << 20));
     bench.create();
-    // Of 2 MiB each.
+    // Packs of 2 MiB each.
     let packs = fs::read_dir(bench.home().join("store/packs")).unwrap().count();
     assert!((2..=4).contains(&packs), "{packs}");
     let bench = of(4 << 20);

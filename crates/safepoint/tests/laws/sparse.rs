@@ -1,4 +1,4 @@
-//! Files with holes: captured, compared and put back by their data; and large files that nobody has to read.
+//! Sparse files: captured, compared and restored by their data; and large files that need no read.
 
 use crate::bench::{Bench, ParsePath, noise};
 use safepoint::model::change::ChangeKind;
@@ -13,7 +13,7 @@ use std::path::Path;
 const MIB: u64 = 1 << 20;
 const HUGE: u64 = 15 << 40;
 
-/// Makes a file of this size with data at some places and holes everywhere else.
+/// Creates a file of this size with data at some offsets and holes elsewhere.
 fn lay_out(path: &Path, size: u64, data: &[(u64, &[u8])]) {
     let file = File::create(path).unwrap();
     file.set_len(size).unwrap();
@@ -37,7 +37,7 @@ fn changes(bench: &Bench) -> Vec<(ChangeKind, String)> {
     status.changes.iter().map(|change| (change.kind, change.path.to_string())).collect()
 }
 
-/// Takes so many bytes and then no more.
+/// Accepts a limited number of bytes.
 struct Limited(Vec<u8>, usize);
 
 impl Write for Limited {
@@ -56,7 +56,7 @@ impl Write for Limited {
     }
 }
 
-/// Whatever reads the holes does not come to an end.
+/// A reader of the holes would never finish.
 #[test]
 fn fifteen_terabytes_of_holes_go_through_everything() {
     let bench = Bench::new();
@@ -103,7 +103,7 @@ fn fifteen_terabytes_of_holes_go_through_everything() {
         .unwrap();
     let documents = |checkpoint: &safepoint::model::checkpoint::Checkpoint| checkpoint.parts[0].document;
     assert_eq!(documents(&imported.checkpoint), documents(&then));
-    // One byte of its data makes another file.
+    // A different data byte makes a different file.
     let file = exported.path.join("files/disk.img");
     File::options().write(true).open(&file).unwrap().write_all_at(b"M", 7 << 40).unwrap();
     let refused =
@@ -130,7 +130,7 @@ fn with_and_without_holes_equal_bytes_are_no_difference() {
     let nothing = bench.rollback(then.id);
     assert!(nothing.outline().paths.is_empty(), "{:?}", nothing.outline());
     assert!(disk_bytes(&bench.path("becomes-dense")) >= 20 * MIB, "it is as it was");
-    // Where one byte differs, the file differs.
+    // A different byte makes a different file.
     let mut other = dense.clone();
     other[2 * MIB as usize] = 1;
     bench.write("changes", &other);
@@ -193,18 +193,18 @@ fn a_rollback_of_a_path_does_not_read_large_files_elsewhere() {
     let left_out: Vec<(String, Why)> =
         coverage.skipped.iter().map(|skipped| (skipped.path.to_string(), skipped.why)).collect();
     assert!(left_out.contains(&("large".to_owned(), Why::NotChosen)), "{left_out:?}");
-    // A file that did not change is known from before, unless a program that another test started had it open then.
+    // An unchanged file is known from before, unless a program started by another test had it open then.
     assert!(left_out.iter().all(|(path, _)| path == "large" || path == "unchanged"), "{left_out:?}");
     assert!(safety.warnings.iter().any(|warning| warning.starts_with("large ")), "{:?}", safety.warnings);
-    // It is not covered, and status says so.
+    // It is not covered, and status reports it.
     let status = bench.manager.status(&bench.workspace, &Silent).unwrap();
     assert!(!status.uncovered.is_empty() || !status.changes.is_empty());
-    // Undo brings back all that the rollback displaced, and touches nothing else.
+    // Undo restores everything that the rollback displaced, and changes nothing else.
     bench.undo();
     assert!(fs::read(bench.path("chosen/large")).unwrap() == edited);
     assert_eq!((bench.read("chosen/small"), bench.read("small")), ("2".to_owned(), "2".to_owned()));
     assert!(fs::read(bench.path("large")).unwrap() == edited);
-    // Back to the safety checkpoint as a whole: what it does not hold stays.
+    // A full rollback to the safety checkpoint keeps files that it does not hold.
     bench.rollback(safety.id);
     assert!(fs::read(bench.path("large")).unwrap() == edited);
     bench.rollback(then.id);

@@ -1,4 +1,4 @@
-//! Rollbacks that are tried first, and rollbacks that look for what is good.
+//! Rollbacks that are staged first, and rollbacks that search for a good state.
 
 use crate::bench::{Bench, assert_same, unwatched};
 use safepoint::model::CheckpointId;
@@ -36,7 +36,7 @@ fn a_staged_rollback_is_tried_beside_the_workspace_and_done_when_all_agree() {
     bench.write("file", "bad");
     bench.write("new", "x");
     let before = bench.image();
-    // What the command sees is the target, in a folder of its own, and what it does there is nobody's loss.
+    // The command sees the target in a separate folder, and its changes there are discarded.
     let command =
         "cat file; [ ! -e new ] && [ -d empty ] && echo $SAFEPOINT_CHECKPOINT_ID && touch made && rm file";
     let (end, seen) = staged(&bench, then.id, Some(command), false);
@@ -91,7 +91,7 @@ fn a_staged_rollback_to_something_damaged_is_refused_before_anything_is_tried() 
     assert_eq!(bench.read("file"), "now");
 }
 
-/// States 0 to 9; those below this are good.
+/// Creates states 0 to 9, of which those below `good` are good.
 fn history(good: usize) -> (Bench, Vec<Checkpoint>) {
     let bench = Bench::new();
     let made = (0..10)

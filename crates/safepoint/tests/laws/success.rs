@@ -1,5 +1,5 @@
-//! Random checkpoints and rollbacks over all scopes and strategies, each result compared with a model that knows nothing of how it is
-//! done. CI does some hundred of them; `SAFEPOINT_PROOF=full` does 10,000.
+//! Random checkpoints and rollbacks over all scopes and strategies, each compared with an independent model.
+//! CI runs some hundred of them; `SAFEPOINT_PROOF=full` runs 10,000.
 
 use crate::bench::{Bench, unwatched};
 use crate::runner::plan;
@@ -14,21 +14,21 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-/// The files of a folder: names and contents.
+/// Names and contents of the files in a folder.
 type Files = BTreeMap<String, String>;
 
-/// Everything there is.
+/// Complete state.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct World {
     /// Two projects and an agent's memory.
     places: [Files; 3],
-    /// What the plan knows.
+    /// Context of the plan.
     context: Option<Value>,
-    /// What was set for the agent.
+    /// Setting of the agent.
     setting: Option<Value>,
 }
 
-/// What a checkpoint holds of it.
+/// Part of the state that a checkpoint holds.
 #[derive(Debug, Clone)]
 struct Kept {
     id: CheckpointId,
@@ -39,7 +39,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// The world after a return to this checkpoint, or to a part of it.
+    /// Returns the state after a rollback to this checkpoint, or to a part of it.
     fn over(&self, now: &World, part: Option<PartKind>) -> World {
         let mut then = now.clone();
         let wants = |kind| part.is_none_or(|part| part == kind);
@@ -96,7 +96,7 @@ impl Run {
         Self { bench, workspaces, roots, model, kept, dice: Dice(seed), done }
     }
 
-    /// What is really there.
+    /// Reads the actual state.
     fn look(&self) -> World {
         let read = |root: &PathBuf| -> Files {
             let mut files = Files::new();
@@ -122,7 +122,7 @@ impl Run {
         }
     }
 
-    /// Somebody works.
+    /// Makes random changes.
     fn change(&mut self) {
         for _ in 0..1 + self.dice.below(4) {
             match self.dice.below(8) {
@@ -182,7 +182,7 @@ impl Run {
         what
     }
 
-    /// A rollback by some strategy; says which. Whether it is right is seen afterwards.
+    /// Rolls back with a random strategy and returns its name. The caller checks the result.
     #[allow(clippy::too_many_lines, reason = "one arm per strategy")]
     fn go_back(&mut self) -> &'static str {
         let kept = self.kept[self.dice.below(self.kept.len())].clone();
@@ -229,7 +229,7 @@ impl Run {
                 manager.rollback(None, kept.id, &options, &Silent).unwrap();
                 let place = if kept.places.contains(&0) { Some(&self.workspaces[0]) } else { None };
                 match place {
-                    // There and back again: everything is as before.
+                    // Undo and redo: everything is as before.
                     Some(place) => {
                         manager.undo(place, &options, &Silent).unwrap();
                         self.model = before;
@@ -293,7 +293,7 @@ impl Run {
         }
     }
 
-    /// Back to the newest state in which a file says what it said in this one.
+    /// Rolls back to the newest state in which a file has the same content as in this one.
     fn progressive(&mut self, kept: &Kept, workspace: &Workspace) {
         let place = kept.places[0];
         let said = kept.world.places[place].get("f0").cloned().unwrap_or_default();
@@ -316,11 +316,11 @@ impl Run {
             unwatched(|watch| manager.rollback_until(workspace, &until, &options, watch, &Silent).unwrap());
         let newest = newest.unwrap();
         assert_eq!(found.restored.unwrap().record().to, newest.id);
-        // Others that it tried left nothing behind.
+        // Other candidates left nothing behind.
         self.model = newest.over(&self.model, None);
     }
 
-    /// Over several folders, from a checkpoint on, to the second that is looked at, if there are two.
+    /// Rolls back several folders, from a checkpoint on, to the second candidate if there are two.
     fn progressive_together(&mut self, kept: &Kept) {
         let manager = &self.bench.manager;
         let seen = self.bench.root().parent().unwrap().join("seen");

@@ -1,4 +1,4 @@
-//! Many at once: on one workspace, and on one store.
+//! Concurrent processes on one workspace and on one store.
 
 use crate::bench::{Bench, assert_same, open, scratch};
 use safepoint::{CreateOptions, RollbackOptions, Settings, Silent};
@@ -44,7 +44,7 @@ fn many_on_one_workspace_take_turns_and_nothing_is_half() {
     assert!(bench.manager.validate(None, safepoint::Depth::Deep, &Silent).unwrap().is_valid());
 }
 
-/// Whether all files of a checkpoint are the same object: everything was A, or everything was B.
+/// Returns true if all files of a checkpoint are the same object: all A or all B.
 fn is_uniform(
     manager: &safepoint::CheckpointManager,
     checkpoint: &safepoint::model::checkpoint::Checkpoint,

@@ -1,4 +1,4 @@
-//! Undo and redo are about what a rollback changed, whatever the rules leave out now.
+//! Undo and redo cover the changes of a rollback, whatever the rules exclude now.
 
 use crate::bench::{Bench, assert_same};
 use crate::framework::{World, assert_all, put};
@@ -10,7 +10,7 @@ use std::fs;
 
 const TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n";
 
-/// Undoes, redoes and undoes again: each time what was there comes back.
+/// Undoes, redoes and undoes again, and compares each state.
 #[track_caller]
 fn to_and_fro(bench: &Bench, before: &TreeImage) {
     let after = bench.image();
@@ -25,7 +25,7 @@ fn to_and_fro(bench: &Bench, before: &TreeImage) {
     assert_same(&bench.image(), before);
 }
 
-/// Rules that hide what a rollback puts back, written by this.
+/// Tests rules, written by `hide`, that exclude restored paths.
 fn hidden_by(hide: impl Fn(&Bench)) {
     for paths in [&[][..], &["src"], &["src/deep", "src/main.rs"]] {
         let bench = Bench::new();
@@ -72,7 +72,7 @@ fn undo_is_exact_where_rules_came_after_the_rollback() {
     let checkpoint = bench.create();
     fs::remove_dir_all(bench.path("src")).unwrap();
     bench.rollback(checkpoint.id);
-    // A tag in what came back: it was never captured, and stays with the folder that it is in. All else goes.
+    // A tag in a restored folder was never captured, so it stays with its folder. Everything else is removed.
     bench.write("src/deep/CACHEDIR.TAG", TAG);
     fs::write(bench.home().join("config.toml"), "[capture]\nexcludes = ['*.rs']\n").unwrap();
     bench.undo();
@@ -84,7 +84,7 @@ fn undo_is_exact_where_rules_came_after_the_rollback() {
 
 #[test]
 fn undo_is_exact_where_the_rollback_brings_or_takes_the_rules() {
-    // The rules come back with the files that they hide.
+    // The rules return with the files that they exclude.
     let bench = Bench::new();
     bench.write("kept.log", "1");
     let first = bench.create();
@@ -98,7 +98,7 @@ fn undo_is_exact_where_the_rollback_brings_or_takes_the_rules() {
     assert_eq!(bench.read("kept.log"), "1");
     assert!(!bench.path(".safepointignore").exists());
     to_and_fro(&bench, &before);
-    // And the other way round.
+    // And the reverse.
     fs::remove_file(bench.path(".safepointignore")).unwrap();
     bench.write("kept.log", "2");
     let before = bench.image();
@@ -149,7 +149,7 @@ fn undo_of_many_folders_is_exact_where_rules_hide_what_came_back() {
     }
 }
 
-/// Numbers that are the same at each run.
+/// Reproducible random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -210,7 +210,7 @@ fn undo_of_any_rollback_of_a_history_with_rules_is_exact() {
                     };
                     let options = RollbackOptions { paths, ..RollbackOptions::default() };
                     let before = bench.image();
-                    // What was never captured may be in the way; then nothing changed.
+                    // An uncaptured entry may block it; then nothing changed.
                     if bench.manager.rollback(&bench.workspace, to, &options, &Silent).is_err() {
                         assert_same(&bench.image(), &before);
                         continue;

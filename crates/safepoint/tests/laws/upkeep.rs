@@ -1,4 +1,4 @@
-//! Deleting, pruning, collecting, purging, repairing, and the cap.
+//! Deletion, pruning, collection, purge, repair, and the cap.
 
 use crate::bench::{Bench, assert_same, noise, open};
 use safepoint::model::plan::state::PlanState;
@@ -49,7 +49,7 @@ fn collecting_frees_what_no_checkpoint_needs_and_nothing_else() {
         assert_same(&bench.image(), &image);
     }
     assert!(matches!(bench.manager.checkpoint(gone.id), Err(Error::NoCheckpoint { .. })));
-    // The stat cache is as good as before: nothing has to be read again, and nothing that it vouches for is gone.
+    // The stat cache is still valid: nothing is read again, and no object that it vouches for is missing.
     let again = bench.create();
     assert_eq!(again.files.modified + again.files.added + again.files.removed, 0);
     bench.write("gone", noise(2, 3_000_000));
@@ -136,7 +136,7 @@ fn the_cap_holds_and_old_checkpoints_make_room() {
     assert_valid(&bench);
     let image = bench.image();
     let before = bench.manager.list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap().len();
-    // What does not fit is refused, says by how much, and leaves everything as it was.
+    // A file that does not fit is refused with the excess, and nothing changes.
     bench.write("huge", noise(99, 20_000_000));
     let error = bench.manager.create(&bench.workspace, &CreateOptions::default(), &Silent).unwrap_err();
     let Error::Capped { needed_bytes, over_bytes, cap_bytes } = error else { panic!("{error:?}") };
@@ -195,7 +195,7 @@ fn a_purged_path_is_in_no_checkpoint_and_no_byte_of_it_in_the_store() {
     assert_eq!(report.checkpoints.len(), 3, "two and the safety checkpoint");
     assert!(!grep(&bench.home(), CANARY), "a byte of it is still in the home");
     assert_valid(&bench);
-    // The workspace still has it, and a rollback neither brings it back nor takes it away.
+    // The workspace still has it, and a rollback neither restores nor removes it.
     assert_eq!(fs::read(bench.path("secrets/key")).unwrap(), CANARY);
     bench.rollback(two.id);
     assert_eq!(fs::read(bench.path("secrets/key")).unwrap(), CANARY);
@@ -224,7 +224,7 @@ fn repair_brings_back_what_the_workspace_still_has_and_names_what_is_lost() {
     bench.write("fine", "fine");
     let one = bench.create();
     fs::remove_file(bench.path("lost/for-good")).unwrap();
-    // A byte in the middle of each of the two large objects.
+    // Changes a byte in the middle of each of the two large objects.
     let pack = fs::read_dir(bench.home().join("store/packs")).unwrap().next().unwrap().unwrap().path();
     let mut bytes = fs::read(&pack).unwrap();
     for seed in [1, 2] {
@@ -243,14 +243,14 @@ fn repair_brings_back_what_the_workspace_still_has_and_names_what_is_lost() {
         repair.lost.iter().filter_map(|lost| Some(lost.path.as_ref()?.to_string())).collect();
     assert_eq!(lost, ["lost/for-good"]);
     assert!(repair.quarantine.join(pack.file_name().unwrap()).exists());
-    // What came back can be rolled back to; what is lost is refused before anything changes.
+    // Repaired content can be restored; lost content is refused before any change.
     fs::remove_file(bench.path("still-there")).unwrap();
     bench.restore_paths(one.id, &["still-there", "fine"]);
     assert_eq!(fs::read(bench.path("still-there")).unwrap(), noise(1, 100_000));
     let before = bench.image();
     assert!(bench.manager.rollback(&bench.workspace, one.id, &Default::default(), &Silent).is_err());
     assert_same(&bench.image(), &before);
-    // Nothing that a damaged checkpoint may need is collected; a file that only lacks its bytes does not hinder.
+    // Nothing that a damaged checkpoint may need is collected; a file without its bytes does not block.
     bench.manager.collect(Thoroughness::Everything, &Silent).unwrap();
     bench.manager.delete(&[one.id]).unwrap();
     bench.create();
@@ -276,7 +276,7 @@ fn collecting_goes_on_while_others_capture() {
             done
         });
         for round in 0..60u64 {
-            // The same few contents come and go, so that captures often need what was just condemned.
+            // The same few contents recur, so that captures often need objects that were just condemned.
             bench.write("a", noise(round % 3, 40_000));
             bench.write("b", noise(round % 5, 60_000));
             let checkpoint = bench.create();

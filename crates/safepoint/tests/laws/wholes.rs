@@ -1,4 +1,4 @@
-//! Checkpoints of several folders as a folder: they come back the same, are put back where all of it is registered, and nowhere else.
+//! Multi-folder checkpoints as layouts: they round-trip, and are restored only if everything is registered.
 
 use crate::bench::{Bench, scratch};
 use crate::framework::{World, assert_all, put};
@@ -27,7 +27,7 @@ fn go_back(manager: &CheckpointManager, checkpoint: &Checkpoint) -> Result<(), E
     manager.rollback(None, checkpoint.id, &RollbackOptions::default(), &Silent).map(drop)
 }
 
-/// Every file of a layout, but for the metadata, which names another checkpoint.
+/// Returns every file of a layout except the metadata, which names another checkpoint.
 fn contents(layout: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let image = TreeImage::read(layout, &["metadata.json"]).unwrap();
     let files = image.0.into_iter().filter(|(_, node)| matches!(node.content, Content::File { .. }));
@@ -131,7 +131,7 @@ fn what_agents_have_in_a_project_lies_with_the_project() {
     let imported = crate::layouts::import(&bench, &path).unwrap().checkpoint;
     assert_eq!((imported.integrity, imported.warnings.len()), (then.integrity, 0));
     assert_same_layout(&path, &export(&bench, &imported, out.path()));
-    // Who looks at the one must not get the other.
+    // A reader of the copy must not get different content.
     let evil = export(&bench, &then, out.path());
     fs::write(evil.join("agent_memory/claude/memory/notes.md"), "harmless").unwrap();
     seal(&evil);
@@ -152,7 +152,7 @@ fn an_agent_with_nothing_but_settings() {
     assert_eq!(again.integrity, created.checkpoint.integrity);
     assert_same_layout(&path, &export(&bench, &again, out.path()));
     let there = scratch();
-    // Also where nothing is registered at all.
+    // Even if nothing is registered.
     let empty = crate::bench::open(&there.path().join("home"), safepoint::Settings::default());
     let imported = import(&empty, &path).unwrap();
     assert_eq!(imported.missing[0], "agent bare is not registered here");
@@ -160,7 +160,7 @@ fn an_agent_with_nothing_but_settings() {
     assert_eq!(failure.code, "elsewhere", "it is told what is missing");
 }
 
-/// The same things at another home: nothing is registered there.
+/// The same folders with another home that has no registrations.
 struct Abroad {
     world: World,
     there: Bench,
@@ -189,7 +189,7 @@ impl Abroad {
         self.there.manager.list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap()
     }
 
-    /// A layout that is spoiled so is refused, and nothing has changed.
+    /// Checks that this corruption is refused and nothing changed.
     #[track_caller]
     fn refuses(&self, words: &str, spoil: impl FnOnce(&Path)) {
         let path = export(&self.world.bench, &self.then, self.out.path());
@@ -217,7 +217,7 @@ impl Abroad {
         self.refuses(words, |path| edit_json(&path.join("metadata.json"), edit));
     }
 
-    /// The layout with a change in it, imported where all is registered.
+    /// Imports a changed layout where everything is registered.
     fn imported(&self, spoil: impl FnOnce(&Path)) -> Imported {
         let path = export(&self.world.bench, &self.then, self.out.path());
         spoil(&path);
@@ -242,7 +242,7 @@ fn what_is_not_registered_is_kept_and_refused_with_what_to_do() {
     assert!(manager.validate(Some(&imported), Depth::Deep, &Silent).unwrap().is_valid());
     manager.collect(Thoroughness::Everything, &Silent).unwrap();
     assert!(manager.validate(None, Depth::Deep, &Silent).unwrap().is_valid());
-    // Exported again it is what it was, and from there it is whole in its own place.
+    // A second export is equal, and complete on its own machine.
     let second = export(&abroad.there, &imported, abroad.out.path());
     assert_same_layout(&abroad.path, &second);
     let home = import(&abroad.world.bench.manager, &second).unwrap();
@@ -270,7 +270,7 @@ fn where_all_is_registered_it_goes_back_also_elsewhere() {
     let manager = &abroad.there.manager;
     let image = abroad.world.everything();
     abroad.register();
-    // All but the plan, which is another one here.
+    // Everything but the plan, which is different here.
     abroad.world.disaster();
     let Imported { checkpoint: imported, missing, .. } = import(manager, &abroad.path).unwrap();
     let settings =
@@ -278,7 +278,7 @@ fn where_all_is_registered_it_goes_back_also_elsewhere() {
     assert_eq!(missing[..2], [settings, "there is no plan \"work\" here".to_owned()]);
     let failure = Failure::from(&go_back(manager, &imported).unwrap_err());
     assert!(failure.message.ends_with("holds what is not of here: plan work"), "{}", failure.message);
-    // Parts of it go back without the rest.
+    // Single parts can be restored without the rest.
     let part = |part| RollbackOptions { parts: vec![part], ..RollbackOptions::default() };
     manager.rollback(None, imported.id, &part(PartKind::Agent), &Silent).unwrap();
     assert_eq!(fs::read_to_string(abroad.world.agents.join("memory/notes.md")).unwrap(), "remember");
@@ -286,7 +286,7 @@ fn where_all_is_registered_it_goes_back_also_elsewhere() {
     assert_eq!(manager.agent("codex").unwrap().agent.settings["model"], "large");
     manager.rollback(None, imported.id, &part(PartKind::Files), &Silent).unwrap();
     assert_all(&abroad.world.everything(), &image);
-    // And all of it, once it is an export without plans.
+    // And everything, from an export without plans.
     let abroad = Abroad::new();
     let path = abroad.imported(|path| {
         edit_json(&path.join("metadata.json"), |metadata| {
@@ -305,7 +305,7 @@ fn where_all_is_registered_it_goes_back_also_elsewhere() {
     abroad.world.disaster();
     go_back(&abroad.there.manager, &whole.checkpoint).unwrap();
     assert_all(&abroad.world.everything(), &image);
-    // The redo goes to the same place.
+    // The redo restores the same folder.
     let workspace = abroad.there.manager.workspace_around(&abroad.world.bench.root()).unwrap().unwrap();
     let options = RollbackOptions::default();
     abroad.there.manager.undo(&workspace, &options, &Silent).unwrap();
@@ -322,14 +322,14 @@ fn an_import_brings_no_paths_and_writes_nowhere_else() {
         let failure = Failure::from(&go_back(&abroad.there.manager, &imported.checkpoint).unwrap_err());
         assert_eq!(failure.code, "elsewhere");
     };
-    // Another path for an agent, and with it the folder above, where somebody's keys may lie.
+    // Another path for an agent, and with it its parent folder, which may contain keys.
     let imported = abroad.imported(|path| {
         edit_json(&path.join("agent_configurations/codex.json"), |agent| {
             agent["paths"][0]["path"] = json!(abroad.world.agents.to_str().unwrap().trim_start_matches('/'));
         });
     });
     unfit("agent codex has other paths here", &imported);
-    // More in the folder than is the agent's.
+    // More files in the folder than the agent's.
     let imported = abroad.imported(|path| {
         let state = read_json(&path.join("framework_state.json"));
         let rows = state["files"].as_array().unwrap();
@@ -346,7 +346,7 @@ fn an_import_brings_no_paths_and_writes_nowhere_else() {
         });
     });
     unfit("holds more than what is registered of its agents", &imported);
-    // A folder that no agent has; one that is a project here; one that is not there.
+    // A folder of no agent; a folder that is a project here; a missing folder.
     let root = |name: &str, root: &Path| {
         let root = root.to_str().unwrap().to_owned();
         abroad.imported(|path| {
@@ -358,7 +358,7 @@ fn an_import_brings_no_paths_and_writes_nowhere_else() {
     unfit("no agent that is registered here has the folder /etc", &root("agents", Path::new("/etc")));
     abroad.there.manager.register(&abroad.world.agents.join("memory")).unwrap();
     unfit("is a project here", &root("memory", &abroad.world.agents.join("memory")));
-    // Two folders of the layout are one here, or one lies in what the other holds.
+    // Two folders of the layout are the same here, or one is inside the other.
     unfit("holds what lies in another of its folders", &root("second", &abroad.world.bench.root()));
     let imported = abroad.imported(|path| {
         edit_json(&path.join("framework_state.json"), |state| {
@@ -382,7 +382,7 @@ fn settings_of_safepoint_come_back_only_where_they_were() {
     let then = world.create(&Subject::Framework).checkpoint;
     let path = export(&world.bench, &then, out.path());
     fs::write(world.bench.home().join("config.toml"), "[retention]\nkeep_last = 9\n").unwrap();
-    // One that says it is of this home, and is not.
+    // A layout that falsely claims to be from this home.
     let evil = export(&world.bench, &then, out.path());
     let state = read_json(&evil.join("framework_state.json"));
     let row =
@@ -472,7 +472,7 @@ fn lists_of_folders_and_agents_that_lie_are_refused() {
         fs::remove_file(path.join(agent)).unwrap();
         symlink("/etc/passwd", path.join(agent)).unwrap();
     });
-    // Where a folder was.
+    // Original paths of a folder.
     for root in [
         json!("relative"),
         json!("/a/../b"),
@@ -492,7 +492,7 @@ fn lists_of_folders_and_agents_that_lie_are_refused() {
     abroad.refuses_state("is said to be left out, and is there", |state| {
         files_row(state, "second")["coverage"]["skipped"] = json!([{ "path": "file", "why": "ignored" }]);
     });
-    // Several agents are no agent.
+    // An agent layout has exactly one agent.
     abroad.refuses("is one of one agent", |path| {
         fs::rename(path.join("framework_state.json"), path.join("agent_state.json")).unwrap();
         seal(path);

@@ -1,5 +1,5 @@
-//! Editors write while rollbacks run: no byte that a writer was told was written is lost. It is in the tree, in a checkpoint (a
-//! safety checkpoint holds what stood there when the rollback began), or rescued.
+//! Editors write during rollbacks: no acknowledged byte is lost. It is in the tree, in a checkpoint (a safety
+//! checkpoint holds the state before the rollback), or rescued.
 
 use crate::bench::Bench;
 use safepoint::model::tree::Node;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// One line of a writer: unique, and long enough to be found again.
+/// Returns a line of a writer: unique, and long enough to be found.
 fn line(writer: &str, number: u64) -> String {
     format!("<{writer}:{number:06}>")
 }
@@ -20,13 +20,13 @@ fn line(writer: &str, number: u64) -> String {
 const LINES: u64 = 1500;
 const FILE_BYTES: u64 = 24 * LINES;
 
-/// What the writers were told was written, and in which order.
+/// Acknowledged lines in order.
 type Told = Mutex<Vec<String>>;
 
 fn in_place(path: &Path, number: u64, told: &Told) {
     let text = line("in-place", number);
     let Ok(file) = OpenOptions::new().write(true).open(path) else { return };
-    // Each line has a place of its own, so that a later line does not overwrite an earlier one.
+    // Each line has its own offset, so that later lines do not overwrite earlier ones.
     if file.write_all_at(text.as_bytes(), number * 24).is_ok() {
         told.lock().unwrap().push(text);
     }
@@ -34,7 +34,7 @@ fn in_place(path: &Path, number: u64, told: &Told) {
 
 fn truncate_and_write(path: &Path, number: u64, told: &Told) {
     let text = line("truncate", number);
-    // The writer itself destroys what was there: the last line alone is owed, or one that a rollback displaced.
+    // The writer overwrites its own file: only the last line, or a displaced one, must survive.
     if fs::write(path, &text).is_ok() {
         told.lock().unwrap().push(text);
     }
@@ -60,7 +60,7 @@ fn append_held(held: &mut Option<File>, path: &Path, number: u64, told: &Told) {
     }
 }
 
-/// Twenty lines through one shared mapping: stores that no system call sees.
+/// Writes twenty lines through one shared mapping: stores without system calls.
 #[allow(unsafe_code, reason = "a mapping is what is to be tested; nobody in this process shrinks the file")]
 fn mapped(path: &Path, numbers: std::ops::Range<u64>, told: &Told) {
     let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else { return };
@@ -79,7 +79,7 @@ fn mapped(path: &Path, numbers: std::ops::Range<u64>, told: &Told) {
     }
 }
 
-/// Every line that is anywhere: in the tree, in a checkpoint, among what was rescued.
+/// Returns every surviving line: in the tree, in a checkpoint, or rescued.
 fn everything(bench: &Bench) -> HashSet<String> {
     let mut all = Vec::new();
     let mut seen = HashSet::new();
@@ -148,7 +148,7 @@ fn no_byte_that_a_writer_was_told_was_written_is_lost() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    // All writers are gone now, so everything that was displaced settles.
+    // All writers have ended, so every displaced file settles.
     bench.settle();
     bench.create();
     let all = everything(&bench);
@@ -173,7 +173,7 @@ thread_local! {
     static HELD: std::cell::RefCell<Option<File>> = const { std::cell::RefCell::new(None) };
 }
 
-/// A writer that destroys its own earlier lines is owed the last one.
+/// Returns true if the line must survive: a writer that overwrites its own lines must keep only the last.
 fn is_owed(text: &String, last: &HashSet<&String>) -> bool {
     let destroys_its_own = text.starts_with("<truncate:") || text.starts_with("<rename:");
     !destroys_its_own || last.contains(text)
