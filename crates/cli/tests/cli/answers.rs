@@ -1,4 +1,4 @@
-//! Every command, plain.
+//! Plain output of every command.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;

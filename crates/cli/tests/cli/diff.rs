@@ -1,4 +1,4 @@
-//! Differences in the form that people and their tools know.
+//! Differences in unified format.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;

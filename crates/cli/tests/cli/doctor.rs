@@ -1,4 +1,4 @@
-//! `doctor`: everything that Safepoint relies on, looked over.
+//! `doctor`: checks of everything that Safepoint relies on.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-/// Status of a check by its name.
+/// Returns the status of a check by its name.
 fn status<'a>(value: &'a Value, name: &str) -> &'a str {
     let checks = value["data"]["checks"].as_array().unwrap();
     checks.iter().find(|check| check["name"] == name).unwrap()["status"].as_str().unwrap()
@@ -274,7 +274,7 @@ fn what_still_waits_is_told() {
     --- exit 0
     ");
     drop(junk);
-    // A program that another test starts at this moment may hold the file until it runs: then it is looked at again.
+    // A program started by another test may hold the file until its exec, so this retries.
     let told = (0..100).map(|_| sandbox.run(&["recover"])).find(|told| !told.contains("may be open"));
     assert!(told.is_some());
     assert_eq!(status(&sandbox.json(&["doctor", "--json"]), "unfinished"), "ok");
@@ -378,7 +378,7 @@ fn a_rollback_that_was_cut_short_is_a_problem_and_seen_in_the_graph() {
     sandbox.wreck();
     sandbox.run(&["rollback", "first"]);
     let catalog = rusqlite::Connection::open(sandbox.path("home/catalog.db")).unwrap();
-    // As a kill on the way leaves it, and as the way back leaves it.
+    // States after a kill during the rollback and during its undo.
     catalog.execute("UPDATE rollbacks SET state = 'applying'", []).unwrap();
     assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
     problem  unfinished        rollback 01KG9YV2300QJS22HDXJ4G4Q61 was cut short, or is still at work
@@ -403,7 +403,7 @@ fn a_rollback_that_was_cut_short_is_a_problem_and_seen_in_the_graph() {
 
 #[test]
 fn what_others_own_in_the_home_is_a_problem() {
-    // Only root can give things away.
+    // Only root can change owners.
     if !rustix::process::geteuid().is_root() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Values that are empty. `--path "$VARIABLE"` with nothing in the variable must not mean the whole workspace.
+//! Empty values. `--path "$VARIABLE"` with an empty variable must not mean the whole workspace.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
@@ -80,7 +80,7 @@ fn an_empty_name_is_an_error() {
         let told = sandbox.told(&output);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {told}");
     }
-    // An empty label is none: a checkpoint is worth more than its label.
+    // An empty label is ignored: a checkpoint matters more than its label.
     assert!(sandbox.run(&["create", "-m", ""]).contains("--- exit 0"));
 }
 

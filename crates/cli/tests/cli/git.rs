@@ -1,4 +1,4 @@
-//! Checkpoints and git. The real `git` is the judge of what was written; where it is not installed these tests say so and end.
+//! Checkpoints and git. The real `git` checks the results; without it, these tests print a message and end.
 
 mod session;
 mod whole;
@@ -13,7 +13,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A sandbox whose project is a repository with one commit.
+/// Sandbox whose project is a repository with one commit.
 struct Repository {
     sandbox: Sandbox,
 }
@@ -80,12 +80,12 @@ impl Repository {
         self.git_in(&self.path(""), args)
     }
 
-    /// Nothing about the repository is wrong, in git's eyes.
+    /// Checks the repository with `git fsck`.
     fn is_sound(&self) {
         self.git(&["fsck", "--full", "--strict"]);
     }
 
-    /// Everything that must not move: HEAD, index, branches.
+    /// Returns everything that must not move: HEAD, index, branches.
     fn place(&self) -> (Vec<u8>, Option<Vec<u8>>, String) {
         let read = |name: &str| fs::read(self.path(".git").join(name));
         let refs =
@@ -93,7 +93,7 @@ impl Repository {
         (read("HEAD").unwrap(), read("index").ok(), refs)
     }
 
-    /// Takes a checkpoint with a commit and gives its record.
+    /// Creates a checkpoint with a commit and returns its record.
     fn create(&self, more: &[&str]) -> Value {
         let args = [&["create", "--git", "--json"], more].concat();
         let answer = self.sandbox.json(&args);
@@ -241,7 +241,7 @@ fn the_branch_and_the_index_move_where_that_is_asked_for() {
     assert_eq!(repository.git(&["status", "--porcelain"]), "");
     assert!(repository.git(&["reflog", "-1"]).contains("safepoint: checkpoint"));
     repository.is_sound();
-    // Without a branch there is a commit and a tag, and that is said.
+    // Without a branch, it creates a commit and a tag, and reports that.
     repository.git(&["checkout", "-q", "--detach"]);
     let answer = repository.sandbox.json(&["create", "--git", "--commit-on-branch", "--json"]);
     assert_eq!(answer["exit_code"], 3);
@@ -410,7 +410,7 @@ fn a_worktree_shares_tags_and_keeps_its_own_branch() {
     assert_eq!(repository.git_in(&tree, &["status", "--porcelain"]), "");
     let (head, _, refs) = repository.place();
     assert_eq!((head, refs.lines().next()), (before.0, before.2.lines().next()), "main stayed");
-    // The main worktree was on a branch that the other one has now: it is not pulled away.
+    // The main worktree has the branch now: a rollback in the other one does not take it.
     repository.git_in(&tree, &["checkout", "-q", "--detach"]);
     repository.git(&["checkout", "-q", "side"]);
     let output = sandbox.output(&["-C", folder, "rollback", "@", "--part", "git", "--discard-uncommitted"]);
@@ -436,14 +436,14 @@ fn a_submodule_stays_a_submodule() {
     sandbox.write("a", "2\n");
     let sha = text(&repository.create(&[])["commit_sha"]).to_owned();
     assert!(repository.listed(&sha).contains(&"160000 sub".to_owned()));
-    // It moves on: the commit says where it is.
+    // After a commit in the submodule, the commit records its new position.
     sandbox.write("sub/inner", "2\n");
     repository.git_in(&repository.path("sub"), &["commit", "-q", "-a", "-m", "on"]);
     let at = repository.git_in(&repository.path("sub"), &["rev-parse", "HEAD"]);
     let sha = text(&repository.create(&[])["commit_sha"]).to_owned();
     assert_eq!(repository.git(&["rev-parse", &format!("{sha}:sub")]), at);
     repository.is_sound();
-    // In the submodule itself everything is as anywhere.
+    // In the submodule itself everything works as usual.
     sandbox.write("sub/inner", "3\n");
     let folder = repository.path("sub");
     sandbox.output(&["init", folder.to_str().unwrap()]);
@@ -509,7 +509,7 @@ fn a_commit_that_cannot_be_made_loses_no_checkpoint() {
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     assert_eq!(exit(&sandbox.output(&["show", "kept"])), 0);
     fs::remove_file(repository.path(".git/refs/tags")).unwrap();
-    // Damage is told, and never more than that.
+    // Damage is only reported.
     fs::write(repository.path(".git/index"), "DIRC nonsense").unwrap();
     let answer = sandbox.json(&["create", "--git", "--json"]);
     assert_eq!(answer["exit_code"], 3);
@@ -519,7 +519,7 @@ fn a_commit_that_cannot_be_made_loses_no_checkpoint() {
     assert_eq!(answer["exit_code"], 0);
     assert!(answer["messages"].to_string().contains("the state of git is not noted"), "{answer:#}");
     assert_eq!(exit(&sandbox.output(&["validate"])), 0);
-    // Outside of a repository, too.
+    // Also outside a repository.
     let folder = sandbox.path("elsewhere");
     fs::create_dir(&folder).unwrap();
     let answer = sandbox.json(&["-C", folder.to_str().unwrap(), "create", "--git", "--json"]);
@@ -586,7 +586,7 @@ fn the_form_for_programs_moves_branch_and_index_and_the_files_only_when_hard() {
         ("2\n".into(), String::new())
     );
     assert_eq!(repository.git(&["log", "--format=%H"]), format!("{sha}\n{first}"));
-    // Somebody commits after the rollback: the undo puts the files back and leaves git to them.
+    // After a new commit, the undo restores the files and leaves git unchanged.
     repository.git(&["commit", "-q", "--allow-empty", "-m", "mine"]);
     let mine = repository.git(&["rev-parse", "HEAD"]);
     let output = sandbox.output(&["undo"]);
@@ -749,7 +749,7 @@ fn states_of_git_are_validated_and_collected_as_everything_is() {
     assert_eq!(exit(&sandbox.output(&["undo"])), 0);
     assert_eq!(exit(&sandbox.output(&["rollback", "c2", "--part", "git", "--discard-uncommitted"])), 0);
     repository.is_sound();
-    // Nothing of git is noted where the configuration says so.
+    // Git state is not recorded if the configuration disables it.
     let noted = |sandbox: &Sandbox| {
         let answer = sandbox.json(&["create", "--json"]);
         let parts = answer["data"]["checkpoint"]["parts"].as_array().unwrap().clone();
@@ -785,7 +785,7 @@ fn the_state_of_git_is_in_an_export_and_comes_back_by_an_import() {
     assert_eq!(Some(fs::read(named(".index")).unwrap()), then.1);
     let refs = fs::read_to_string(named(".refs.json")).unwrap();
     assert!(refs.contains("refs/heads/main") && refs.contains("refs/tags/v1"), "{refs}");
-    // The index is committed, and the import knows it as it was.
+    // The index is committed, and the import has its old state.
     repository.git(&["commit", "-q", "-m", "two"]);
     let path = folder.to_str().unwrap();
     let imported = sandbox.json(&["import", path, "-m", "again", "--json"]);
@@ -797,14 +797,14 @@ fn the_state_of_git_is_in_an_export_and_comes_back_by_an_import() {
     assert_eq!(back["exit_code"], 0, "{back:#}");
     assert_eq!(repository.place(), then);
     repository.is_sound();
-    // And exported again, it is the same.
+    // A second export is equal.
     let exported = sandbox.json(&["export", "again", "../out", "--json"]);
     let second = PathBuf::from(text(&exported["data"]["export"]["path"])).join("task_tool_state");
     for name in &names {
         assert_eq!(fs::read(tasks.join(name)).unwrap(), fs::read(second.join(name)).unwrap(), "{name}");
     }
     let json = names.iter().find(|name| !name.ends_with(".refs.json") && name.ends_with(".json")).unwrap();
-    // What no repository has does not come in.
+    // An invalid git state is refused.
     let refuses = |words: &str, name: &Path, edit: &dyn Fn(&mut Value)| {
         let kept = (fs::read(name).unwrap(), fs::read(folder.join("metadata.json")).unwrap());
         let mut value: Value = serde_json::from_slice(&kept.0).unwrap();
@@ -843,7 +843,7 @@ fn the_state_of_git_is_in_an_export_and_comes_back_by_an_import() {
     assert!(told.contains("it is not there"), "{told}");
 }
 
-/// Makes the hash of a file of a layout the one that it has.
+/// Updates the hash of a file in a layout.
 fn reseal(layout: &Path, file: &Path) {
     let bytes = fs::read(file).unwrap();
     let mut metadata: Value =

@@ -1,4 +1,4 @@
-//! The help: short, friendly, with examples everywhere.
+//! Help: short, friendly, with examples everywhere.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;

@@ -1,4 +1,4 @@
-//! The shapes that programs rely on, whole.
+//! Complete JSON formats that programs rely on.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;

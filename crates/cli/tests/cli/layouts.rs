@@ -1,11 +1,11 @@
-//! `export` and `import`, as they are typed and answered.
+//! Input and output of `export` and `import`.
 
 use crate::sandbox::{Sandbox, name};
 use insta::assert_snapshot;
 use std::fs;
 use std::os::unix::fs::symlink;
 
-/// The one folder that an export wrote.
+/// Returns the only folder that an export wrote.
 fn only(sandbox: &Sandbox, below: &str) -> String {
     let mut folders = fs::read_dir(sandbox.path(below)).unwrap();
     let folder = folders.next().unwrap().unwrap().path();
@@ -56,7 +56,7 @@ fn where_nothing_is_registered_an_import_registers() {
     sandbox.run(&["export", "@", "../out"]);
     let folder = only(&sandbox, "out/project");
     fs::create_dir(sandbox.path("other")).unwrap();
-    // What is no layout registers nothing.
+    // An invalid layout registers nothing.
     let nothing = sandbox.run(&["-C", "../other", "import", "../out"]);
     assert_snapshot!(nothing, @r#"
     --- stderr
@@ -70,7 +70,7 @@ fn where_nothing_is_registered_an_import_registers() {
     assert!(told.contains("Registered $T/other as a workspace."), "{told}");
     sandbox.run(&["-C", "../other", "rollback", "@"]);
     assert_eq!(fs::read(sandbox.path("other/notes.txt")).unwrap(), b"good\n");
-    // A link to the folder is the user's own.
+    // A link to the folder is the user's choice.
     symlink(&folder, sandbox.path("link")).unwrap();
     assert!(sandbox.run(&["import", "../link"]).contains("--- exit 0"));
 }
@@ -261,7 +261,7 @@ fn everything_goes_out_and_comes_back_where_it_is_registered() {
     assert!(told.contains("agents put back: claude"), "{told}");
     assert_eq!(sandbox.read("../agent/memory/notes.md"), "remember");
     assert_eq!(sandbox.read("../other/file"), "other");
-    // In another home nothing of it is known, and it says what to do.
+    // In another home all of it is unknown, and hints name the fix.
     let there = sandbox.path("there").to_str().unwrap().to_owned();
     assert_snapshot!(sandbox.run(&["--home", &there, "import", &folder]), @r#"
     Imported 01KG9Z9PV0BBBTXBTJZTZ70R34 "all of it" of scope framework

@@ -1,9 +1,10 @@
-//! `list`: the table, and the history as a picture.
+//! `list`: the table and the history graph.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
 
-/// Two tries from one checkpoint, with rollbacks between them, an undo, and a rollback of one path.
+/// Creates two attempts from one checkpoint, with rollbacks between them, an undo, and a rollback of one
+/// path.
 fn with_history() -> Sandbox {
     let sandbox = Sandbox::with_checkpoint();
     sandbox.write("notes.txt", "first try\n");
@@ -51,7 +52,7 @@ fn the_graph_shows_where_each_rollback_went() {
     ○      01KG9YS9  8 minutes ago  first
     --- exit 0
     ");
-    // The first variable that is set decides.
+    // The first set variable decides.
     let mut plain = sandbox.command(&["list", "--graph"]);
     let plain = plain.env("LANG", "en_GB.UTF-8").env("LC_ALL", "C").output().unwrap();
     assert!(plain.stdout.is_ascii());

@@ -1,4 +1,4 @@
-//! The command line as its users meet it: what is printed, where, and the exit code, in a sealed environment.
+//! Command line from the user's view: output, streams and exit code, in an isolated environment.
 
 #![allow(clippy::disallowed_methods, reason = "tests set up folders and start the program")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]

@@ -1,4 +1,4 @@
-//! `man`: pages that say what `--help` says.
+//! `man`: pages with the contents of `--help`.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
@@ -178,7 +178,7 @@ fn every_command_has_a_page_and_every_page_has_examples() {
         let page = fs::read_to_string(file).unwrap();
         assert!(page.contains(".TH SAFEPOINT") && page.contains(".SH EXAMPLES\n.nf\n"), "{file}: {page}");
     }
-    // Once more over what is there.
+    // A second run overwrites the pages.
     assert_eq!(sandbox.json(&["man", "pages", "--json"])["data"]["files"], value["data"]["files"]);
     let page = String::from_utf8(sandbox.output(&["man"]).stdout).unwrap();
     assert_eq!(page, fs::read_to_string(files[0]).unwrap());

@@ -1,5 +1,5 @@
-//! Text from outside, in every answer: names, labels, titles, requests, keys, configuration, what was typed. None of it acts on a
-//! terminal, reorders a line or hides in it, on standard output or standard error, as text or as JSON.
+//! Untrusted text in every output: names, labels, titles, requests, keys, configuration, arguments. None of
+//! it acts on a terminal, reorders a line or hides in it, on either stream, as text or JSON.
 
 use crate::sandbox::{Sandbox, name};
 use safepoint_model::text::is_unsafe;
@@ -8,15 +8,16 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::symlink;
 
-/// One of each kind: C0, an escape sequence, DEL, C1, bidirectional controls and isolates, marks, zero width, separators, a tag.
+/// One of each kind: C0, an escape sequence, DEL, C1, bidirectional controls and isolates, marks, zero width,
+/// separators, a tag.
 const HOSTILE: &str = "h\u{1}\u{8}\u{1b}]0;title\u{7}\u{1b}[2J\r\u{7f}\u{85}\u{9b}31m\u{202e}\u{2066}\u{200e}\u{200f}\u{61c}\u{200b}\u{200d}\u{2060}\u{feff}\u{ad}\u{2028}\u{2029}\u{e0041}\nerror: done";
 
-/// The same as a name of a file, with raw bytes of C1.
+/// Returns the same as a file name, with raw C1 bytes.
 fn hostile_name() -> OsString {
     OsString::from_vec([HOSTILE.as_bytes(), b"\x9b2J\xff"].concat())
 }
 
-/// Checks that an answer holds nothing that acts, and no line that was forged.
+/// Checks that output has no control characters and no forged line.
 fn check_harmless(what: &str, bytes: &[u8]) {
     assert!(std::str::from_utf8(bytes).is_ok(), "{what}: {}", bytes.escape_ascii());
     let text = std::str::from_utf8(bytes).unwrap();
@@ -49,7 +50,7 @@ impl Hostile {
             let words: Vec<&OsStr> = form.iter().map(OsStr::new).chain(args.iter().copied()).collect();
             let output = self.sandbox.output(&words);
             let what = format!("{form:?} {args:?}");
-            // With -q a program gets the folder of an export byte for byte.
+            // With -q, a program gets the export folder byte for byte.
             if !(form == &["-q"] && args[0] == "export") {
                 check_harmless(&what, &output.stdout);
             }
@@ -123,7 +124,7 @@ fn names_and_labels_from_outside_never_act_on_a_terminal() {
     }
     hostile.run(&["rollback".as_ref(), at, "--path".as_ref(), &odd]);
     hostile.words(&["delete", "@", "--yes"]);
-    // Folders of such names: the workspace, the home.
+    // Folders with such names: the workspace and the home.
     let folder = hostile.sandbox.path("project").join(&odd).with_file_name(format!("work {HOSTILE}"));
     fs::create_dir(&folder).unwrap();
     for args in
@@ -227,7 +228,7 @@ fn errors_about_text_from_outside_never_act_on_a_terminal() {
         &["create", "--counter", HOSTILE],
         &["create", "--plan", HOSTILE],
         &["create", "--scope", "agent", "--agent", HOSTILE],
-        // What the command line itself is made of.
+        // Parts of the command line itself.
         &[HOSTILE],
         &["list", &option],
         &["list", &kind],
@@ -254,7 +255,7 @@ fn errors_about_text_from_outside_never_act_on_a_terminal() {
         hostile.words(&["emergency"]);
     }
     fs::remove_file(hostile.sandbox.path("project/.safepoint.toml")).unwrap();
-    // A branch may be called nearly anything.
+    // A branch may have nearly any name.
     let git = hostile.sandbox.path("project/.git");
     fs::create_dir_all(git.join("objects")).unwrap();
     fs::create_dir_all(git.join("refs/heads")).unwrap();

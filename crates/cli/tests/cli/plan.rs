@@ -1,4 +1,4 @@
-//! `plan`: driven from outside, step by step, and taken back.
+//! `plan`: externally driven, step by step, and rolled back.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
@@ -27,7 +27,7 @@ id = "docs"
 [[step]]
 id = "ship"
 "#;
-/// A project with a plan in it.
+/// Creates a project with a plan.
 pub(crate) fn planned() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("main.rs", "fn main() {}\n");
@@ -36,7 +36,7 @@ pub(crate) fn planned() -> Sandbox {
     sandbox
 }
 
-/// The first step is done, a decision made, the second step failed.
+/// Creates a plan with one step done, a decision made, and a failed second step.
 pub(crate) fn failed() -> (Sandbox, String) {
     let sandbox = planned();
     sandbox.run(&["plan", "step", "start", "limits", "migrate"]);
@@ -525,7 +525,7 @@ fn decisions_make_a_tree() {
       01KG9ZDC10QDPN1XB4FMHR0C4X  q c  superseded by rollback 01KG9ZF6M07EY98FZSZJCXX3R3
     --- exit 0
     "#);
-    // What came back is superseded no more.
+    // Restored decisions are not superseded.
     sandbox.run(&["undo"]);
     let tree = sandbox.json(&["plan", "tree", "limits", "--show-superseded", "--json"]);
     let decisions = tree["data"]["decisions"].as_array().unwrap();

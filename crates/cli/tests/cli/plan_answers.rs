@@ -1,4 +1,4 @@
-//! What programs get from the commands about plans.
+//! JSON output of the plan commands.
 
 use crate::plan::{failed, planned};
 use crate::sandbox::Sandbox;
@@ -245,7 +245,7 @@ fn the_answers_to_a_program() {
     "#);
 }
 
-/// What an answer holds, with plans and checkpoints by their names.
+/// Returns the output with plans and checkpoints by name.
 fn brief(sandbox: &Sandbox, line: &str) -> String {
     fn named(value: &mut Value) {
         match value {

@@ -1,4 +1,4 @@
-//! Checkpoints of a plan, and how it goes back with its files, is paused and given up.
+//! Checkpoints of a plan, its rollback with its files, pause and cancellation.
 
 use crate::plan::{failed, planned};
 use crate::sandbox::Sandbox;
@@ -277,7 +277,7 @@ fn a_step_stays_as_it_is_when_the_checkpoint_after_it_fails() {
     assert_eq!(shown["data"]["plan"]["steps"][0]["state"], "failed");
 }
 
-/// A plan with a subplan, driven to a failure; each command is a process of its own.
+/// A plan with a subplan, driven to a failure; each command is a separate process.
 #[test]
 fn the_whole_story() {
     let sandbox = planned();

@@ -1,4 +1,4 @@
-//! `plan correct`: back to the last clean checkpoint, to before a decision, or one more step.
+//! `plan correct`: rollback to the last clean checkpoint or before a decision, or one more step.
 
 use crate::plan::{failed, planned};
 use crate::plan_run::data;

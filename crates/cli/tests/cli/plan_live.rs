@@ -1,4 +1,4 @@
-//! The live view of a run, as somebody at a terminal sees it.
+//! Live view of a run on a terminal.
 
 use crate::plan_run::planned;
 use crate::sandbox::Sandbox;
@@ -12,7 +12,7 @@ fn live(sandbox: &Sandbox, args: &[&str]) -> Command {
     command
 }
 
-/// What was drawn, one after another, without times and ids.
+/// Returns the drawn frames, without times and ids.
 fn frames(seen: &str) -> Vec<String> {
     let times = Regex::new(r",? N ms|,? +\d+\.\d s").unwrap();
     let ids = Regex::new(r"checkpoint \w{10}").unwrap();

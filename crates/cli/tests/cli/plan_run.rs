@@ -1,4 +1,4 @@
-//! `plan run` and `plan resume`: steps as commands, stopped and taken up again.
+//! `plan run` and `plan resume`: steps as commands, stopped and resumed.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// A project with a plan of these steps.
+/// Creates a project with a plan of these steps.
 pub(crate) fn planned(steps: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("notes.txt", "good\n");
@@ -18,7 +18,7 @@ pub(crate) fn planned(steps: &str) -> Sandbox {
     sandbox
 }
 
-/// The answer to a command that goes well.
+/// Returns the data of a successful command.
 pub(crate) fn data(sandbox: &Sandbox, args: &[&str]) -> Value {
     let answer = sandbox.json(&[args, &["--json"]].concat());
     assert_eq!(answer["status"], "ok", "{answer:#}");
@@ -33,11 +33,11 @@ pub(crate) fn wait_for(path: &Path) {
     }
 }
 
-/// Begins a command and goes on once its step has made this file.
+/// Starts a command and waits until its step creates this file.
 pub(crate) fn begun(sandbox: &Sandbox, args: &[&str], sign: &str) -> Child {
     static BEGUN: AtomicU32 = AtomicU32::new(0);
     let mut command = sandbox.command(args);
-    // What a run leaves is found by its id, which must not be the same in tests that go on at the same time.
+    // A run's leftovers are found by its id, which must be unique among concurrent tests.
     let (tests, begun) = (u64::from(std::process::id()), BEGUN.fetch_add(1, Ordering::Relaxed));
     command.env("SAFEPOINT_TEST_SEED", (tests << 32 | u64::from(begun)).to_string());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -53,7 +53,7 @@ fn json_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Whether a process of this number runs, as far as it is not waited for.
+/// Returns true if a process with this id runs.
 fn lives(id: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", id.trim())).unwrap_or_default();
     status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
@@ -349,7 +349,7 @@ fn a_second_ctrl_c_does_not_wait_for_a_step_that_will_not_end() {
     std::thread::sleep(Duration::from_millis(300));
     send("INT", child.id());
     let told = sandbox.told(&child.wait_with_output().unwrap());
-    // One that is asked to end has two seconds for it.
+    // A process has two seconds to end after the request.
     assert!(beats() - before < 30, "it was not at once: {told}");
     assert!(told.contains("[?] long  stopped after ") && told.ends_with("--- exit 130\n"), "{told}");
     assert!(told.contains("checkpoint ") && told.contains("\"stopped during long\""), "{told}");
@@ -542,7 +542,7 @@ fn a_step_may_roll_its_files_back_and_the_plan_goes_on_and_knows() {
     assert_eq!((sandbox.read("made").as_str(), sandbox.read("notes.txt").as_str()), ("made\n", "good\n"));
     let log = sandbox.run(&["plan", "log", "work"]);
     assert!(log.contains("a step rolled the files back to checkpoint"), "{log}");
-    // It was the plan's own doing: nothing has to be said about it.
+    // The plan itself did it, so nothing is reported.
     let shown = sandbox.run(&["plan", "show", "work"]);
     assert!(!shown.contains("were rolled back"), "{shown}");
 }

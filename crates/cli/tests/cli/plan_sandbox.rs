@@ -1,4 +1,4 @@
-//! Plans that work in a copy, undo commands, and how a result is taken over.
+//! Plans in a sandbox, undo commands, and the transfer of a result.
 
 use crate::plan_run::{data, planned};
 use crate::sandbox::Sandbox;
@@ -16,7 +16,7 @@ const COPY: &str = "[sandbox]
     id = 'more'
     run = 'echo more >> made'";
 
-/// Where the plan works.
+/// Returns the folder of the plan.
 fn place(sandbox: &Sandbox) -> PathBuf {
     let plan = data(sandbox, &["plan", "show", "work"])["plan"].clone();
     PathBuf::from(plan["sandbox"]["path"].as_str().unwrap())

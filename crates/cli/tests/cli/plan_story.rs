@@ -1,4 +1,4 @@
-//! The whole story of a plan that goes wrong, each command in a process of its own.
+//! Complete story of a failing plan, each command in a separate process.
 
 use crate::plan_run::data;
 use crate::sandbox::Sandbox;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Twelve steps, two levels of subplans, and the eighth goes wrong as long as nobody mended it.
+/// Twelve steps and two levels of subplans; the eighth step fails until it is fixed.
 const PLAN: &str = "
     title = 'A large change'
     id = 'story'
@@ -57,7 +57,7 @@ const PLAN: &str = "
     run = 'echo 12 > f12'
 ";
 
-/// Every path below a folder, with its content.
+/// Returns every path below a folder with its content.
 fn picture(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut picture = BTreeMap::new();
     let mut look = vec![folder.to_owned()];
@@ -78,7 +78,7 @@ fn picture(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     picture
 }
 
-/// How far each step is.
+/// Returns the state of each step.
 fn states(plan: &Value) -> Vec<String> {
     let mut states = Vec::new();
     let mut look: Vec<&Value> = plan["steps"].as_array().unwrap().iter().rev().collect();
@@ -109,7 +109,7 @@ fn a_plan_goes_wrong_and_is_brought_to_its_end() {
     assert!(!place.join("f1").exists());
     assert_eq!(picture(&project), before, "the project is not touched");
 
-    // A fresh process lists where it can go back to, and goes.
+    // A fresh process lists the checkpoints and rolls back.
     let checkpoints = data(&sandbox, &["plan", "checkpoint", "list", "story"])["checkpoints"].clone();
     let labelled = |label: &str| {
         let found = checkpoints.as_array().unwrap().iter().find(|it| it["label"] == label);
@@ -141,7 +141,7 @@ fn a_plan_goes_wrong_and_is_brought_to_its_end() {
         ]
     );
 
-    // The same plan and the same files: the next checkpoint has the same state, and holds the same tree.
+    // Same plan and same files: the next checkpoint has the same state and tree.
     let again = data(&sandbox, &["plan", "checkpoint", "create", "story", "-m", "as before step 8"]);
     assert_eq!(again["checkpoint"]["state_hash"], to["state_hash"]);
     assert!(to["state_hash"].is_string());
@@ -151,7 +151,7 @@ fn a_plan_goes_wrong_and_is_brought_to_its_end() {
     let files = |id: &str| {
         let shown = data(&sandbox, &["-C", place.to_str().unwrap(), "show", id, "--files"]);
         let mut entries = shown["entries"].as_array().unwrap().clone();
-        // The hash of a folder knows the times in it, and files that were put back carry the present.
+        // The hash of a folder covers its times, and restored files have the current time.
         let folders = entries.iter_mut().filter(|it| it["type"] == "directory");
         folders.for_each(|folder| folder["hash"] = Value::Null);
         entries
@@ -163,7 +163,7 @@ fn a_plan_goes_wrong_and_is_brought_to_its_end() {
         assert_eq!(fs::read_to_string(place.join(name)).unwrap(), content, "{name}");
     }
 
-    // What was wrong is mended, one more step is added, and the rest is done.
+    // The cause is fixed, one more step is added, and the rest is done.
     fs::write(place.join("mended"), "").unwrap();
     data(
         &sandbox,
@@ -175,7 +175,7 @@ fn a_plan_goes_wrong_and_is_brought_to_its_end() {
     assert!(states(&resumed["plan"]).iter().all(|state| state.ends_with(" done")));
     assert_eq!(picture(&project), before, "the project is still not touched");
 
-    // The result lands in the project, whole; the plan is closed.
+    // The complete result is applied to the project; the plan is closed.
     let made = picture(&place);
     let applied = data(&sandbox, &["plan", "apply", "story"]);
     assert_eq!((&applied["plan"]["state"], &applied["kept"]), (&json!("applied"), &Value::Null));

@@ -1,17 +1,17 @@
-//! The page about requirements and the source say the same.
+//! Agreement of the requirements page with the source.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How many requirements each section has, from the first to the eighth.
+/// Number of requirements in each section, from the first to the eighth.
 const SECTIONS: [usize; 8] = [6, 7, 4, 4, 8, 9, 5, 2];
 
 fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every test that there is, by its name.
+/// Returns the names of all tests.
 fn tests() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut folders = vec![top().join("crates")];

@@ -1,4 +1,4 @@
-//! `run`: another program, covered. Its output, its terminal and its exit status are its own.
+//! `run`: another program under protection, with its own output, terminal and exit status.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
@@ -286,7 +286,7 @@ fn without_a_checkpoint_nothing_is_run() {
 #[test]
 fn a_rollback_that_fails_after_the_command_is_told_with_the_way_on() {
     let sandbox = Sandbox::with_checkpoint();
-    // What was never captured stands where a captured file has to go.
+    // An uncaptured FIFO blocks the path of a captured file.
     let script = "rm notes.txt; mkdir notes.txt; mkfifo notes.txt/pipe; exit 5";
     assert_snapshot!(sandbox.run(&["run", "--rollback-on-fail", "--", "sh", "-c", script]), @r#"
     --- stderr
@@ -314,7 +314,7 @@ fn the_command_runs_where_it_was_asked_for_with_the_limits_we_were_given() {
     assert_eq!(u64::from_str_radix(ignored, 16).unwrap() & 1, 1, "hang-ups were ignored before: {told}");
 }
 
-/// Starts a script under `run` and waits until it says that it is ready.
+/// Starts a script under `run` and waits until it is ready.
 fn started(sandbox: &Sandbox, flags: &[&str], script: &str) -> Child {
     let args = [&["run"], flags, &["--", "sh", "-c", script]].concat();
     let child = sandbox.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -380,7 +380,7 @@ fn a_command_that_catches_a_signal_ends_as_it_likes() {
     let sandbox = Sandbox::with_checkpoint();
     let child =
         started(&sandbox, &[], "trap 'echo caught; exit 4' TERM; touch ready; while :; do sleep 0.05; done");
-    // These would come from the terminal to the whole group; we alone do not heed them.
+    // A terminal would send these to the whole group; `run` alone ignores them.
     send("INT", &child);
     send("QUIT", &child);
     send("TERM", &child);

@@ -1,4 +1,4 @@
-//! A sealed place to run the program in: its own home, project, clock and ids.
+//! Isolated environment for the program: its own home, project, clock and ids.
 
 use regex_lite::Regex;
 use rustix::process::{Pid, Signal};
@@ -18,12 +18,12 @@ use tempfile::TempDir;
 pub(crate) struct Sandbox {
     folder: TempDir,
     runs: Cell<u32>,
-    /// How wide terminals are.
+    /// Width of terminals.
     pub(crate) columns: Cell<u16>,
 }
 
 impl Sandbox {
-    /// An empty project.
+    /// Creates an empty project.
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let sandbox = Self { folder, runs: Cell::new(0), columns: Cell::new(80) };
@@ -33,7 +33,7 @@ impl Sandbox {
         sandbox
     }
 
-    /// A project with a few files of every sort, and a checkpoint of it called "first".
+    /// Creates a project with files of every type, and its checkpoint "first".
     pub(crate) fn with_checkpoint() -> Self {
         let sandbox = Self::new();
         fs::create_dir_all(sandbox.path("project/src")).unwrap();
@@ -48,7 +48,7 @@ impl Sandbox {
         sandbox
     }
 
-    /// Something of everything goes wrong with the project.
+    /// Damages the project in every way.
     pub(crate) fn wreck(&self) {
         self.write("notes.txt", "bad\n");
         self.write("junk.log", "junk\n");
@@ -75,7 +75,7 @@ impl Sandbox {
         fs::read_to_string(self.path("project").join(name)).unwrap()
     }
 
-    /// The program, one minute after its last run, in the project.
+    /// Returns a command for the program, one minute after its last run, in the project.
     pub(crate) fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {
         let run = self.runs.get();
         self.runs.set(run + 1);
@@ -90,7 +90,7 @@ impl Sandbox {
             .env("SAFEPOINT_TEST_NOW", format!("2026-01-31T{:02}:{:02}:00Z", 12 + run / 60, run % 60))
             .env("SAFEPOINT_TEST_SEED", run.to_string())
             .current_dir(self.path("project"));
-        // Where coverage is measured, its file must not land in the project.
+        // A coverage file must not land in the project.
         if let Some(file) = std::env::var_os("LLVM_PROFILE_FILE") {
             command.env("LLVM_PROFILE_FILE", file);
         }
@@ -101,7 +101,7 @@ impl Sandbox {
         self.command(args).output().unwrap()
     }
 
-    /// Everything that a run gives, in one text, without what differs from run to run.
+    /// Returns the complete output of a run as text, without varying parts.
     pub(crate) fn run(&self, args: &[impl AsRef<OsStr>]) -> String {
         self.told(&self.output(args))
     }
@@ -117,17 +117,17 @@ impl Sandbox {
         told
     }
 
-    /// What a person sees on a terminal, of 80 columns unless told otherwise; escapes are shown as `^[`.
+    /// Returns the output on a terminal, of 80 columns by default; escapes are shown as `^[`.
     pub(crate) fn terminal(&self, command: Command) -> String {
         self.watched(command, &Person::Watches)
     }
 
-    /// The same, where the person types something.
+    /// Returns the output on a terminal with typed input.
     pub(crate) fn typed(&self, command: Command, text: &'static str) -> String {
         self.watched(command, &Person::Types(text))
     }
 
-    /// The same, where the person stops the program once this is on the screen.
+    /// Returns the output on a terminal, with an interrupt once this text appears.
     pub(crate) fn interrupted(&self, command: Command, sign: &'static str) -> String {
         self.watched(command, &Person::StopsAt(sign))
     }
@@ -151,7 +151,7 @@ impl Sandbox {
         let mut child = command.spawn().unwrap();
         drop(command);
         let (mut seen, mut near, mut piece) = (Vec::new(), fs::File::from(near), [0; 4096]);
-        // When the last writer is gone, reading fails.
+        // Reading fails once the last writer is gone.
         while let Ok(count @ 1..) = near.read(&mut piece) {
             seen.extend_from_slice(&piece[..count]);
             if matches!(person, Person::StopsAt(sign) if String::from_utf8_lossy(&seen).ends_with(&format!("{sign} ")))
@@ -163,7 +163,7 @@ impl Sandbox {
         self.steady(&String::from_utf8_lossy(&seen).replace("\r\n", "\n").replace('\u{1b}', "^["))
     }
 
-    /// The one JSON value on standard output.
+    /// Returns the JSON value on standard output.
     pub(crate) fn json(&self, args: &[impl AsRef<OsStr>]) -> Value {
         let output = self.output(args);
         let value: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -171,12 +171,12 @@ impl Sandbox {
         value
     }
 
-    /// The same as text that does not differ from run to run.
+    /// Returns the JSON as text without varying parts.
     pub(crate) fn json_text(&self, args: &[impl AsRef<OsStr>]) -> String {
         self.steady(&format!("{:#}", self.json(args)))
     }
 
-    /// Hides what depends on the machine or the moment.
+    /// Replaces parts that depend on the machine or the time.
     fn steady(&self, text: &str) -> String {
         let mut text = text.replace(self.folder.path().to_str().unwrap(), "$T");
         for (pattern, shown) in [
@@ -207,14 +207,14 @@ impl Sandbox {
     }
 }
 
-/// What somebody does at a terminal.
+/// Action of a user at a terminal.
 enum Person {
     Watches,
     Types(&'static str),
     StopsAt(&'static str),
 }
 
-/// A name of bytes.
+/// Returns a name from bytes.
 pub(crate) fn name(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }

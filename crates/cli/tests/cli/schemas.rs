@@ -1,4 +1,4 @@
-//! The published schemas, and every command's answer against its own.
+//! Published schemas, with the output of every command checked against its schema.
 
 use crate::sandbox::{Sandbox, name};
 use jsonschema::{Registry, Validator};
@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// What is not about one command.
+/// Schemas that belong to no command.
 const SHARED: [&str; 3] = ["envelope", "plan-file", "types"];
 
-/// Every schema that is published, by its name.
+/// Returns the published schemas by name.
 fn published() -> BTreeMap<String, Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -23,19 +23,19 @@ fn published() -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// Every command that there is, as the man pages know them.
+/// Returns all commands, as the man pages list them.
 fn commands(sandbox: &Sandbox) -> BTreeSet<String> {
     let answer = sandbox.json(&["man", "../pages", "--json"]);
     let files = answer["data"]["files"].as_array().unwrap().iter();
     let pages: BTreeSet<String> = files
         .filter_map(|file| file.as_str()?.rsplit_once("/safepoint-")?.1.strip_suffix(".1").map(str::to_owned))
         .collect();
-    // A group of commands does nothing by itself.
+    // A group of commands does nothing itself.
     let is_group = |page: &String| pages.iter().any(|other| other.starts_with(&format!("{page}-")));
     pages.iter().filter(|page| !is_group(page)).cloned().collect()
 }
 
-/// Validators of all schemas, and what they have seen.
+/// Validators of all schemas, and the outputs seen.
 struct Judge {
     validators: BTreeMap<String, Validator>,
     well: BTreeSet<String>,
@@ -68,7 +68,7 @@ impl Judge {
         validator.iter_errors(answer).map(|error| format!("{}: {error}", error.instance_path())).collect()
     }
 
-    /// The answer of one run fits the schema of its command.
+    /// Checks the output of a run against the schema of its command.
     fn see(&mut self, answer: &Value) {
         let command = &answer["command"].as_str().unwrap().replace(' ', "-");
         let wrong = self.wrong(command, answer);
@@ -78,7 +78,7 @@ impl Judge {
     }
 
     fn run(&mut self, sandbox: &Sandbox, line: &str) {
-        // A space that does not part words is written as one that does not break lines.
+        // A space inside a word is written as a non-breaking space.
         let words = line.split(' ').map(|word| word.replace('\u{a0}', " "));
         let args: Vec<String> = ["--json".to_owned()].into_iter().chain(words).collect();
         self.see(&sandbox.json(&args));
@@ -158,7 +158,7 @@ fn every_answer_fits_its_schema() {
     assert_eq!(judge.well, commands(&sandbox));
 }
 
-/// Agents, everything at once, and the strategies that ask a command.
+/// Runs commands on agents, on everything, and with strategies that use a check.
 fn wholes(judge: &mut Judge, sandbox: &Sandbox) {
     sandbox.write("../agent/memory/note", "remember");
     for line in [
@@ -207,7 +207,7 @@ fn wholes(judge: &mut Judge, sandbox: &Sandbox) {
     judge.run(sandbox, &format!("import {}", folder.display()));
 }
 
-/// Everything that a plan can be asked for.
+/// Runs every plan command.
 fn plans(judge: &mut Judge, sandbox: &Sandbox) {
     sandbox.write("plan.json", include_str!("../../../../docs/plans/from-an-agent.json"));
     for line in [
@@ -260,7 +260,7 @@ fn plans(judge: &mut Judge, sandbox: &Sandbox) {
     runs(judge, sandbox);
 }
 
-/// Every way in which a run can end, in a copy of the project.
+/// Runs plans in a sandbox to every possible end.
 fn runs(judge: &mut Judge, sandbox: &Sandbox) {
     sandbox.write(
         "copy.toml",
@@ -301,7 +301,7 @@ fn runs(judge: &mut Judge, sandbox: &Sandbox) {
     }
 }
 
-/// Everything that a session can be asked for.
+/// Runs every session command.
 fn sessions(judge: &mut Judge, sandbox: &Sandbox) {
     let id = "0193a6b4-8000-7000-8000-000000000001";
     for line in [
@@ -354,7 +354,7 @@ fn every_failure_fits_its_schema() {
         "export nothing ../out",
         "import missing",
         "create --counter x",
-        // What cannot go wrong can still be typed wrong.
+        // Commands that cannot fail can still have wrong arguments.
         "doctor --odd",
         "demo --odd",
         "completions odd",
@@ -408,7 +408,7 @@ fn every_failure_fits_its_schema() {
         judge.run(&nowhere, line);
     }
     assert_eq!(judge.failed, commands(&sandbox));
-    // Where no command was understood, the envelope alone holds.
+    // Without a recognized command, only the envelope applies.
     let answer = sandbox.json(&["--json", "rolback"]);
     assert_eq!(judge.wrong("envelope", &answer), [""; 0]);
 }
@@ -424,7 +424,7 @@ fn what_was_rescued_and_what_is_damaged_fits_too() {
     judge.run(&sandbox, "status");
     judge.run(&sandbox, "doctor");
     drop(junk);
-    // A program that another test starts at this moment may hold the file until it runs: then it is looked at again.
+    // A program started by another test may hold the file until its exec, so this retries.
     let rescued = (0..100).find_map(|_| {
         let answer = sandbox.json(&["recover", "--json"]);
         judge.see(&answer);

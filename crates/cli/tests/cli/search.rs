@@ -1,4 +1,4 @@
-//! `rollback --until`: what a search prints, and what a killed one leaves.
+//! `rollback --until`: the output of a search, and the leftovers of a killed one.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Checkpoints "number 0" to "number 3", and a present that is 9.
+/// Creates checkpoints "number 0" to "number 3", and a current state of 9.
 fn numbers() -> Sandbox {
     let sandbox = Sandbox::new();
     for number in 0..4 {
@@ -24,7 +24,7 @@ fn data(sandbox: &Sandbox, args: &[&str]) -> Value {
     sandbox.json(&[args, &["--json"]].concat())["data"].clone()
 }
 
-/// Every path below a folder, with all that tells that it was touched.
+/// Returns every path below a folder with its inode, times and mode.
 fn stamps(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut left = vec![folder.to_owned()];
@@ -44,7 +44,7 @@ fn scratch(sandbox: &Sandbox) -> usize {
     fs::read_dir(sandbox.path("home/scratch")).map_or(0, Iterator::count)
 }
 
-/// A search that is under way: its check has begun.
+/// Starts a search and waits until its check has started.
 fn begun(sandbox: &Sandbox, args: &[&str]) -> Child {
     let mark = sandbox.path("mark");
     let check = format!("echo touched > number; echo x > new; touch {}; sleep 5", mark.display());
@@ -159,8 +159,8 @@ fn who_interrupts_a_search_has_everything_as_it_was() {
     }
 }
 
-/// What the law promises: every file that the search had replaced is back after the next command. What the check itself wrote elsewhere is
-/// its own, and the state before it is a checkpoint.
+/// After the next command, every file that the search replaced is restored. Other files that the check wrote
+/// stay, and the state before it is a checkpoint.
 #[test]
 fn a_kill_during_a_search_in_place_is_put_right_by_the_next_command() {
     let sandbox = numbers();

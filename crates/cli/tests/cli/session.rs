@@ -1,4 +1,4 @@
-//! `session`: from the request to the report, and what was counted on the way; and the command lines of programs.
+//! `session`: from the request to the report, with its counters; and command lines of programs.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 
 const ID: &str = "0193a6b4-8000-7000-8000-000000000001";
 
-/// A project, and a session on record.
+/// Creates a project and a recorded session.
 fn with_session() -> Sandbox {
     let sandbox = Sandbox::with_checkpoint();
     let made = sandbox.json(&["session", "create", "Add rate limiting", "--session-id", ID, "--json"]);
@@ -20,20 +20,20 @@ fn session(sandbox: &Sandbox) -> Value {
     sandbox.json(&["session", "get", ID, "--json"])["data"]["session"].clone()
 }
 
-/// What is counted, without how long it took.
+/// Returns the counters, without durations.
 fn counted(sandbox: &Sandbox) -> Value {
     let mut counted = session(sandbox)["statistics"].clone();
     counted.as_object_mut().unwrap().remove("duration_ms").unwrap();
     counted
 }
 
-/// A run for the session, as the environment names it.
+/// Runs a command for the session of the environment.
 fn within(sandbox: &Sandbox, args: &[&str]) {
     let output = sandbox.command(args).env("SAFEPOINT_SESSION_ID", ID).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The message and the first hint of a failure, with its exit code.
+/// Returns the exit code, message and first hint of a failure.
 fn refused(sandbox: &Sandbox, args: &[&str]) -> (i64, String, String) {
     let answer = sandbox.json(&[args, &["--json"]].concat());
     let error = &answer["error"];
@@ -199,7 +199,7 @@ fn what_happens_is_counted_by_itself() {
         "tasks_completed": 1, "tasks_failed": 1, "decisions_made": 1, "checkpoints_created": 4, "error_recoveries": 2,
     });
     assert_eq!(counted(&sandbox), expected);
-    // Without the variable nothing belongs to the session, and one that is no id does not stand in the way of a rollback.
+    // Without the variable nothing belongs to the session, and an invalid id does not block a rollback.
     sandbox.run(&["create"]);
     let odd = sandbox.command(&["rollback", "first"]).env("SAFEPOINT_SESSION_ID", "../x").output().unwrap();
     assert_eq!(odd.status.code(), Some(0));
@@ -242,7 +242,7 @@ fn the_command_lines_of_programs_work_as_they_are_written() {
     });
     assert_eq!(counted(&sandbox), expected);
     run("validate");
-    // A checkpoint of another session is none of this one.
+    // A checkpoint of another session does not belong to this one.
     let other = sandbox.json(&["create", "--json"])["data"]["checkpoint"]["id"].clone();
     let other = other.as_str().unwrap();
     let (code, message, _) = refused(&sandbox, &["delete", "--session-id", ID, "--checkpoint-id", other]);
@@ -254,7 +254,7 @@ fn the_command_lines_of_programs_work_as_they_are_written() {
     run(&create);
     let newest = sandbox.json(&["show", "@", "--json"])["data"]["checkpoint"]["id"].clone();
     run(&format!("delete --session-id {ID} --checkpoint-id {}", newest.as_str().unwrap()));
-    // What is not named whole is asked about.
+    // Without a full id it needs a confirmation.
     run(&create);
     let (code, _, hint) = refused(&sandbox, &["delete", "--session-id", ID, "--checkpoint-id", "@"]);
     assert_eq!((code, hint.as_str()), (2, "If you mean it, say so with --yes."));
@@ -532,7 +532,7 @@ fn a_file_is_never_overwritten_silently() {
             (1, format!("cannot write {}", sandbox.path("project").join(place).display()))
         );
     }
-    // Nothing is left of what did not work out.
+    // A failed export leaves nothing.
     let names = fs::read_dir(sandbox.path("project")).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(names.into_iter().all(|name| !name.to_string_lossy().starts_with(".safepoint-export")));
 }
@@ -609,7 +609,7 @@ fn a_session_goes_back_with_the_rest_or_alone() {
         answer["data"]["rollback"]["session"],
         json!({ "session_id": ID, "from": "planning", "to": "failed" })
     );
-    // Also where nothing but the configuration differs.
+    // Also if only the configuration differs.
     sandbox.run(&["rollback", "planned", "--part", "session"]);
     sandbox.run(&["session", "update", ID, "configuration.model=\"small\""]);
     let told = sandbox.run(&["rollback", "planned", "--part", "session"]);

@@ -1,4 +1,4 @@
-//! What people see on a terminal.
+//! Output on a terminal.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
@@ -89,7 +89,7 @@ fn tables_fit_a_narrow_terminal() {
     sandbox.columns.set(60);
     for args in [&["list"][..], &["list", "--graph"], &["prune", "--dry-run"], &["usage"], &["rollback"]] {
         let seen = sandbox.terminal(sandbox.command(args));
-        // Subject sentences may wrap; rows of a table may not.
+        // Sentences may wrap; rows of a table may not.
         let rows: Vec<&str> =
             seen.lines().filter(|line| line.contains("ago") || line.contains("CHECK")).collect();
         assert!(rows.len() > 2, "{seen}");

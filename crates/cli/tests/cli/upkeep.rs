@@ -1,4 +1,4 @@
-//! Keeping house: deleting, pinning, pruning, freeing, purging, mending.
+//! Upkeep: delete, pin, prune, gc, purge, repair.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
@@ -247,7 +247,7 @@ fn what_a_checkpoint_pruned_is_said() {
 #[test]
 fn gc_frees_what_was_deleted() {
     let sandbox = Sandbox::with_checkpoint();
-    // Random enough not to be packed away.
+    // Random enough to be incompressible.
     let mut state = 1u64;
     let large: Vec<u8> = std::iter::repeat_with(|| {
         state ^= state << 13;
@@ -428,7 +428,7 @@ fn what_nobody_has_any_more_is_lost_and_said() {
     assert_eq!((&answer["error"]["code"], &answer["data"]["is_whole"]), (&"damaged".into(), &false.into()));
 }
 
-/// Bytes that do not compress.
+/// Returns incompressible bytes.
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = || {
@@ -440,13 +440,13 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
-/// A file of the store, to be locked as another Safepoint does.
+/// Opens a file of the store, to lock it like another Safepoint.
 fn lock_file(sandbox: &Sandbox, name: &str) -> fs::File {
     let path = sandbox.path("home/store").join(name);
     fs::File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap()
 }
 
-/// Changes a byte of where this content is stored.
+/// Changes a stored byte of this content.
 fn damage(sandbox: &Sandbox, content: &[u8]) {
     for pack in fs::read_dir(sandbox.path("home/store/packs")).unwrap() {
         let path = pack.unwrap().path();
@@ -491,7 +491,7 @@ fn gc_that_waits_for_somebody_can_be_stopped() {
     user.lock_shared().unwrap();
     let mut command = sandbox.command(&["gc"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // The turn is what it does before it waits.
+    // gc writes the epoch before it waits.
     while !sandbox.path("home/store/epoch").exists() && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -659,7 +659,7 @@ fn prune_also_judges_what_is_of_several_folders_by_its_own_policy() {
     sandbox.write("../agent/memory/notes.md", "remember");
     sandbox.run(&["agent", "register", "claude", "--memory", "../agent/memory"]);
     sandbox.run(&["create", "--scope", "agent", "--agent", "claude", "-m", "agent"]);
-    // The first of everything is pinned, or the second would let it go.
+    // The first multi-folder checkpoint is pinned, or the second would let it be pruned.
     sandbox.run(&["create", "--scope", "framework", "-m", "all 1", "--pin"]);
     let second = sandbox.json(&["create", "--scope", "framework", "-m", "all 2", "--pin", "--json"]);
     sandbox.run(&["create", "--scope", "framework", "-m", "all 3"]);
@@ -683,7 +683,7 @@ fn prune_also_judges_what_is_of_several_folders_by_its_own_policy() {
             })
             .collect()
     };
-    // Flags are about the workspace that one is in.
+    // Options apply to the current workspace.
     let flags =
         ["prune", "--dry-run", "--json", "--keep-last", "1", "--keep-within", "0s", "--thin-daily-for", "0s"];
     let answer = sandbox.json(&flags);

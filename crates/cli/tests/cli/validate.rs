@@ -1,4 +1,4 @@
-//! `validate` without an id: the state of the workspace around, and its tests.
+//! `validate` without an id: the state of the current workspace, and its tests.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// A project with a checkpoint, and a test command in the home's configuration.
+/// Creates a project with a checkpoint, and a test command in the home's configuration.
 fn with_tests(line: &str) -> Sandbox {
     let sandbox = Sandbox::with_checkpoint();
     configure(&sandbox, line);
@@ -148,7 +148,7 @@ fn a_workspace_cannot_name_a_test_command() {
     --- exit 1
     ");
     assert!(!sandbox.path("project/ran").exists());
-    // The user's own is run all the same: that file has no say in it.
+    // The user's command still runs: that file cannot change it.
     configure(&sandbox, "touch mine");
     let answer = sandbox.json(&["validate", "--json"]);
     assert_eq!(

@@ -1,4 +1,5 @@
-//! The way back is never blocked: names that Safepoint needs and others took, mounts over captured folders, folders that are empty.
+//! Rollback is never blocked: names that Safepoint needs and other programs took, mounts over captured
+//! folders, empty folders.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
@@ -7,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Runs the command that an answer names, as a user would who pastes it.
+/// Runs the command in a hint, as if the user pasted it.
 fn paste(told: &str, root: &Path) {
     let command = told.split("move it with: ").nth(1).and_then(|rest| rest.lines().next());
     assert!(command.is_some(), "no command in {told}");
@@ -29,7 +30,7 @@ fn a_name_that_others_took_is_named_with_the_command_that_frees_it() {
             _ => assert!(Command::new("mkfifo").arg(&own).status().unwrap().success()),
         }
         sandbox.wreck();
-        // Everything else goes on, and keeps it.
+        // Everything else works, and keeps it.
         for args in [&["status"][..], &["diff"], &["create"], &["list"], &["recover"], &["validate", "@"]] {
             let told = sandbox.run(args);
             assert!(told.ends_with("--- exit 0\n"), "{kind}: {args:?}: {told}");
@@ -85,7 +86,7 @@ fn what_lies_in_the_own_folder_and_is_not_ours_stops_no_rollback_and_stays() {
     let doctor = sandbox.run(&["doctor"]);
     assert!(doctor.contains("warning  own_folder") && doctor.contains("; 3 more"), "{doctor}");
     assert!(doctor.contains("mv -n -- ") && doctor.ends_with("--- exit 0\n"), "{doctor}");
-    // A note of somebody else's is not taken away with the folder.
+    // A foreign file is not removed with the folder.
     let sandbox = Sandbox::with_checkpoint();
     fs::create_dir(sandbox.path("project/.safepoint")).unwrap();
     sandbox.write(".safepoint/.gitignore", "mine\n");
@@ -133,7 +134,7 @@ fn a_checkpoint_that_holds_such_a_name_is_put_back_but_for_it() {
     assert_eq!(sandbox.read("notes.txt"), "bad\n");
 }
 
-/// Another file system, mounted until this is dropped.
+/// Another file system, mounted until drop.
 struct Mount(PathBuf);
 
 impl Mount {

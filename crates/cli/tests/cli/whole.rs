@@ -1,4 +1,4 @@
-//! Agents, checkpoints of everything, and rollbacks that ask a command first.
+//! Agents, checkpoints of everything, and rollbacks that run a check first.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
@@ -11,7 +11,7 @@ fn data(sandbox: &Sandbox, args: &[&str]) -> Value {
     answer["data"].clone()
 }
 
-/// Two projects and an agent.
+/// Creates two projects and an agent.
 fn world() -> Sandbox {
     let sandbox = Sandbox::with_checkpoint();
     sandbox.write("../other/file", "other");
@@ -201,7 +201,7 @@ fn everything_goes_back_together_from_any_of_its_folders() {
     ");
     assert_eq!(sandbox.read("../other/file"), "other");
     assert_eq!(sandbox.read("../agent/memory/notes.md"), "remember");
-    // The undo is one of all, wherever it is asked for.
+    // The undo covers all folders, from any of them.
     assert_snapshot!(sandbox.run(&["-C", "../other", "undo"]), @r"
     Went back together to 01KG9Z4FV8DVZ1ZPJQNYJ4YVV1 (undo)
       $T/project  2 put back, 1 removed

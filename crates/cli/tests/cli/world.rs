@@ -1,4 +1,4 @@
-//! The world outside: pipes, signals, full disks, folders that are gone, damage.
+//! External conditions: pipes, signals, full disks, missing folders, damage.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
@@ -127,7 +127,7 @@ fn a_folder_that_was_moved_is_recognised_and_its_checkpoints_follow() {
         created.contains("this folder seems to be $T/project, moved; to continue with its checkpoints: safepoint workspace move $T/project $T/renamed"),
         "{created}"
     );
-    // It was registered as new and has a checkpoint of its own now, which is not thrown away without a word.
+    // It is registered as new and has its own checkpoint, which is not discarded silently.
     assert_snapshot!(at(&["workspace", "move", "../project", "."]), @r#"
     --- stderr
     error: cannot move workspace "../project": cannot move the workspace: $T/renamed is registered and has checkpoints
@@ -267,7 +267,7 @@ fn what_cannot_be_read_makes_a_checkpoint_done_in_part() {
     sandbox.write("secret", "x");
     fs::set_permissions(sandbox.path("project/secret"), fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read(sandbox.path("project/secret")).is_ok() {
-        return; // The superuser reads everything.
+        return; // Root reads everything.
     }
     assert_snapshot!(sandbox.run(&["create", "-q"]), @"
     01KG9YV2300QJS22HDXJ4G4Q61
@@ -297,7 +297,7 @@ fn a_wish_to_stop_is_heard_before_anything_changes() {
     let sandbox = Sandbox::with_checkpoint();
     sandbox.wreck();
     for (signal, args) in [("INT", &["rollback", "@"][..]), ("TERM", &["create", "-m", "never"])] {
-        // While another holds the workspace the command waits, and so the signal comes in time.
+        // While another process locks the workspace the command waits, so the signal arrives in time.
         let folder = fs::File::open(sandbox.path("project")).unwrap();
         folder.lock().unwrap();
         let child = sandbox.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -315,7 +315,7 @@ fn a_wish_to_stop_is_heard_before_anything_changes() {
     assert_eq!(sandbox.json(&["list", "--json"])["data"]["checkpoints"].as_array().unwrap().len(), 1);
 }
 
-/// Waits until a process has its own answer to SIGTERM, the 15th bit of the mask that the kernel shows.
+/// Waits until a process handles SIGTERM, the 15th bit of the kernel's mask.
 fn wait_until_caught(id: u32) {
     loop {
         let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
@@ -358,7 +358,7 @@ fn what_a_program_still_writes_into_a_displaced_file_is_kept() {
     --- exit 0
     "#);
     drop(junk);
-    // A program that another test starts at this moment may hold the file until it runs: then it is looked at again.
+    // A program started by another test may hold the file until its exec, so this retries.
     let told = (0..100).map(|_| sandbox.run(&["recover"])).find(|told| !told.contains("may be open"));
     assert_snapshot!(told.unwrap(), @"
     Rollback 01KG9YV2300QJS22HDXJ4G4Q61 was done; what it left behind is cleared away.

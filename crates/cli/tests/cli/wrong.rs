@@ -1,4 +1,4 @@
-//! Wrong use: each is refused with a sentence, a hint, and its exit code, and changes nothing.
+//! Wrong use: each is refused with a message, a hint and its exit code, and changes nothing.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
@@ -394,7 +394,7 @@ fn settings_that_cannot_be_used() {
     warning: .safepoint.toml is passed over: `checks` in .safepoint.toml line 1 is refused: commands and limits are taken from config.toml in Safepoint's home alone, because whatever works in the workspace can write this file
     --- exit 0
     "#);
-    // The way back is open.
+    // Rollback still works.
     assert_snapshot!(sandbox.run(&["rollback", "first"]), @r#"
     Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 4 minutes ago
       0 files put back, 1 file removed, read back and verified, in N ms

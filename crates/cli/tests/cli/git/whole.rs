@@ -1,10 +1,10 @@
-//! Repositories that are kept whole, and those of several folders.
+//! Repositories that are captured completely, and those of several folders.
 
 use super::{Repository, assert_same, exit, text};
 use safepoint_testkit::TreeImage;
 use std::fs;
 
-/// Everything in the folder of the repository.
+/// Reads the whole git folder.
 fn folder(repository: &Repository) -> TreeImage {
     TreeImage::read(&repository.path(".git"), &[]).unwrap()
 }
@@ -21,7 +21,7 @@ fn full() -> Option<Repository> {
 fn a_repository_that_was_deleted_comes_back_whole() {
     let Some(repository) = full() else { return };
     let sandbox = &repository.sandbox;
-    // Rules are about files, not about a repository; and nothing in it is left out as a cache.
+    // Rules apply to files, not to a repository; and nothing in it is excluded as a cache.
     sandbox.write(".safepointignore", "objects\n*.lock\nrefs\n");
     sandbox.write(".git/odd/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n");
     repository.git(&["add", "-A"]);
@@ -38,7 +38,7 @@ fn a_repository_that_was_deleted_comes_back_whole() {
     assert_eq!(kinds, ["files", "git", "git_folder"]);
     fs::remove_dir_all(repository.path(".git")).unwrap();
     sandbox.write("a", "changed since\n");
-    // Files alone leave it alone, as ever.
+    // A rollback of the files leaves it unchanged.
     assert_eq!(exit(&sandbox.output(&["rollback", "whole", "--dry-run"])), 0);
     let output = sandbox.output(&["rollback", "whole", "--part", "git", "--dry-run"]);
     assert_eq!(exit(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
@@ -48,7 +48,7 @@ fn a_repository_that_was_deleted_comes_back_whole() {
     assert_eq!(sandbox.read("a"), "changed since\n");
     repository.is_sound();
     assert_eq!(repository.git(&["status", "--porcelain"]), " M a");
-    // There and back: before the rollback there was none.
+    // The undo removes it again, because it was missing before the rollback.
     assert_eq!(exit(&sandbox.output(&["undo"])), 0);
     assert!(!repository.path(".git").exists());
     assert_eq!(exit(&sandbox.output(&["redo"])), 0);
@@ -82,7 +82,7 @@ fn a_repository_goes_back_whole_with_history_that_was_rewritten() {
     assert_eq!(exit(&sandbox.output(&["undo"])), 0);
     assert_same(&folder(&repository), &rewritten);
     repository.is_sound();
-    // One that cannot be read any more is no obstacle.
+    // An unreadable repository is no obstacle.
     fs::write(repository.path(".git/HEAD"), "nonsense").unwrap();
     assert_eq!(exit(&sandbox.output(&["rollback", "whole", "--part", "git"])), 0);
     assert_same(&folder(&repository), &then);
@@ -122,7 +122,7 @@ fn repositories_are_noted_with_everything_and_go_back_together() {
         repository.git_in(&folder, &["commit", "-q", "-a", "-m", "two"]);
     }
     let later = heads();
-    // Files go back, branches stay, and that is said of each.
+    // Files roll back, branches stay, and each is reported.
     let output = sandbox.output(&["rollback", id]);
     assert_eq!(exit(&output), 0);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -140,7 +140,7 @@ fn repositories_are_noted_with_everything_and_go_back_together() {
     assert_eq!(exit(&sandbox.output(&["undo"])), 0);
     assert_eq!(heads(), later);
     assert_eq!(repository.git(&["status", "--porcelain"]), "");
-    // All of it, where all of it is kept.
+    // The whole folder, if it is captured.
     fs::write(sandbox.path("home/config.toml"), "[capture]\ngit = \"full\"\n").unwrap();
     let all = sandbox.json(&["create", "--scope", "framework", "-m", "all", "--json"]);
     let id = text(&all["data"]["checkpoint"]["id"]);
