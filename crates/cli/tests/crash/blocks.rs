@@ -1,7 +1,8 @@
-//! Power cuts on real disks: the binary works on ext4, xfs and btrfs, each request that reaches a disk is written down, and after a
-//! cut at any of them the kernel mounts what is left, the binary recovers, and the law must hold.
+//! Power cuts on real disks: the binary works on ext4, xfs and btrfs, and each disk request is recorded.
+//! After a cut at any of them the kernel mounts the rest, the binary recovers, and the law must hold.
 //!
-//! Run as root, with `cargo test -p safepoint-cli --test crash blocks -- --ignored --nocapture`. Elsewhere it reports what is missing.
+//! Run as root, with `cargo test -p safepoint-cli --test crash blocks -- --ignored --nocapture`. Elsewhere it
+//! reports what is missing.
 
 use crate::is_full;
 use crate::scene::{Act, Scene};
@@ -18,15 +19,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Cuts in the verb and in one recovery, for each recording.
+/// Cuts in the command and in one recovery, for each recording.
 const STATES: usize = 36;
 const STATES_IN_RECOVERY: usize = 8;
-/// Recoveries that are recorded, for each recording of a verb.
+/// Recorded recoveries for each recording of a command.
 const RECOVERIES: usize = 2;
-/// At least so many states, for each file system.
+/// Minimum number of states for each file system.
 const STATES_MIN: u64 = 1000;
 
-/// A verb whose disk loses power.
+/// Command whose disk loses power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verb {
     Scene(Act),
@@ -48,14 +49,14 @@ const VERBS: [Verb; 9] = [
     Verb::Repair,
 ];
 
-/// Where the home is, and who else writes the disk.
+/// Location of the home, and other writers of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// Workspace and home on one disk.
     One,
-    /// The same, and the kernel writes back at moments of its own.
+    /// Workspace and home on one disk, with background writeback.
     OneRestless,
-    /// The home on a disk of its own.
+    /// Home on a separate disk.
     Two,
 }
 
@@ -69,15 +70,15 @@ impl fmt::Display for Place {
     }
 }
 
-/// Whether the syncs of the binary take place.
+/// Handling of the binary's syncs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Syncs {
     Done,
-    /// They report success, and nothing happens.
+    /// Syncs report success and do nothing.
     Skipped,
 }
 
-/// What the verb works on, and the law.
+/// Setup of the command, and the law.
 enum Case {
     Scene(Box<Scene>),
     Yard { yard: Yard, verb: Verb, before: Vec<TreeImage>, listed: usize },
@@ -90,7 +91,7 @@ impl Case {
         }
         let yard = Yard::at(folder);
         if verb == Verb::Repair {
-            // Something to do for it: nothing is known of the packs.
+            // Gives repair work to do: without the index, no pack is known.
             for name in ["index.db", "index.db-wal", "index.db-shm"] {
                 let _ = fs::remove_file(yard.path("home/store").join(name));
             }
@@ -119,7 +120,7 @@ impl Case {
         }
     }
 
-    /// The law; with `must_be_new`, the verb had reported success. Returns whether it is done.
+    /// Checks the law; with `must_be_new`, the command had reported success. Returns true if it is done.
     fn law(&self, must_be_new: bool) -> Result<bool, String> {
         match self {
             Case::Scene(scene) => scene.law(must_be_new),
@@ -152,13 +153,13 @@ fn listed(yard: &Yard) -> usize {
     manager.list(&Filter { role: RoleFilter::Asked, ..Filter::default() }).unwrap().len()
 }
 
-/// Whether the newest checkpoint of the workspace has lost the path.
+/// Returns true if the newest checkpoint of the workspace has lost the path.
 fn is_purged(yard: &Yard) -> bool {
     let shown = run(&yard.program(&["cat", "@", "secret"]));
     shown.is_err()
 }
 
-/// Runs it to its end; an error if it does not report success.
+/// Runs a program to its end; fails unless it reports success.
 fn run(program: &Program) -> Result<(), String> {
     let mut command = Command::new(&program.exe);
     command.args(&program.args).env_clear().envs(program.env.iter().cloned()).current_dir(&program.cwd);
@@ -174,7 +175,7 @@ fn run(program: &Program) -> Result<(), String> {
     }
 }
 
-/// The kernel's own writing back, at no particular moments.
+/// Background writeback of the kernel, at random times.
 struct Background(Child);
 
 impl Background {
@@ -191,11 +192,11 @@ impl Drop for Background {
     }
 }
 
-/// What reached the disks while a program ran.
+/// Requests that reached the disks while a program ran.
 struct Recording {
     start: Vec<Media>,
     events: Vec<Event>,
-    /// Count of requests when the program reported success.
+    /// Number of requests when the program reported success.
     acknowledged: usize,
 }
 
@@ -226,13 +227,13 @@ impl Machine {
         (0..count).map(|disk| self.path(&format!("disk{disk}"))).collect()
     }
 
-    /// The second disk is mounted within the first.
+    /// Mounts the disks, the second within the first.
     fn mount(&self, images: &[PathBuf]) -> Mounts {
         let places = [self.path("mounted"), self.path("mounted/home")];
         Mounts::mount(self.filesystem, images, &places).unwrap()
     }
 
-    /// Makes the disks, and what the verb works on.
+    /// Creates the disks and the setup of the command.
     fn build(&self, verb: Verb) -> (Case, Vec<Media>) {
         let images = self.images();
         for image in &images {
@@ -259,7 +260,7 @@ impl Machine {
         match syncs {
             Syncs::Done => run(program).unwrap_or_else(|error| panic!("{error}")),
             Syncs::Skipped => {
-                // No error at all: the call reports success.
+                // Error number 0: the call reports success.
                 let skip = |call: &safepoint_testkit::Call| match call.name.contains("sync") {
                     true => Action::Fail(0),
                     false => Action::Go,
@@ -274,7 +275,7 @@ impl Machine {
         Recording { start: start.to_vec(), events: recorder.finish().unwrap(), acknowledged }
     }
 
-    /// Mounts what a cut left, recovers with the binary and looks at the law.
+    /// Mounts the state after a cut, recovers with the binary and checks the law.
     fn check(&self, case: &Case, left: &[Media], must_be_new: bool) -> Result<bool, String> {
         let images = self.images();
         for (media, image) in left.iter().zip(&images) {
@@ -295,7 +296,7 @@ impl Machine {
     }
 }
 
-/// What was tried, and what broke the law.
+/// Number of tries, and violations of the law.
 #[derive(Default)]
 struct Tried {
     states: u64,
@@ -343,7 +344,7 @@ fn spread<T>(all: &[T], count: usize) -> impl Iterator<Item = &T> {
     (1..=count).filter_map(move |it| all.get(all.len() * it / (count + 1)))
 }
 
-/// Cuts the power everywhere in the verb, and in some of the recoveries that follow.
+/// Cuts the power everywhere in the command, and in some of the following recoveries.
 fn cut_everywhere(machine: &Machine, verb: Verb, syncs: Syncs) -> Tried {
     let share = if is_full() { 10 } else { 1 };
     let (case, start) = machine.build(verb);
@@ -378,7 +379,7 @@ fn cut_everywhere(machine: &Machine, verb: Verb, syncs: Syncs) -> Tried {
         let again = machine.record(&cut.media(start, events), &case.recovery(), syncs);
         for second in cuts(&again.events, again.acknowledged, STATES_IN_RECOVERY * share, 11) {
             let left = second.media(&again.start, &again.events);
-            // What the first cut decided stands, wherever the second one comes.
+            // The outcome of the first cut stands, wherever the second one happens.
             let outcome = machine.check(&case, &left, *is_new).and_then(|now| match now == *is_new {
                 true => Ok(now),
                 false => Err("the recovery of an unfinished verb finished it".to_owned()),
@@ -398,7 +399,7 @@ fn cut_everywhere(machine: &Machine, verb: Verb, syncs: Syncs) -> Tried {
     tried
 }
 
-/// Whether the test can run here and now; it reports why not.
+/// Returns true if the test can run here; reports why not.
 fn is_ready(filesystem: Filesystem, test: &str) -> bool {
     if let Some(why) = missing(filesystem) {
         eprintln!("SKIPPED: {test}: {why}");
@@ -444,7 +445,7 @@ fn power_cuts_on_btrfs_leave_old_or_new() {
     check(Filesystem::Btrfs, "power_cuts_on_btrfs_leave_old_or_new");
 }
 
-/// The control: a binary whose syncs do nothing must be caught, or the cuts would prove nothing.
+/// Control: a binary whose syncs do nothing must be caught, or the cuts would prove nothing.
 fn check_without_syncs(filesystem: Filesystem, test: &str) {
     if !is_ready(filesystem, test) {
         return;
@@ -456,7 +457,7 @@ fn check_without_syncs(filesystem: Filesystem, test: &str) {
             let tried = cut_everywhere(&machine, verb, Syncs::Skipped);
             let caught = tried.broken.len();
             eprintln!("blocks: {} without syncs: {verb:?}, {place}: {tried}", filesystem.name());
-            // Syncs in the background can do what the binary left out.
+            // Background syncs can replace those that the binary skipped.
             let is_caught = caught > 0 || place == Place::OneRestless;
             assert!(is_caught, "{verb:?} on {} without syncs was not caught", filesystem.name());
             all.add(tried);

@@ -1,5 +1,5 @@
-//! A crowd: several processes at once on one home, doing whatever comes, some of them killed at random moments. Afterwards
-//! everything is whole, and what each worker believes is true.
+//! Crowd: several concurrent processes on one home with random operations, some killed at random. Afterwards
+//! everything is intact, and each worker's expectations hold.
 
 use safepoint::{CheckpointManager, Depth, Filter, Pinned, RoleFilter, RollbackOptions, Silent};
 use safepoint_testkit::TreeImage;
@@ -10,24 +10,24 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How many operations in all; with SAFEPOINT_PROOF=full ten thousand.
+/// Returns the total number of operations; ten thousand with SAFEPOINT_PROOF=full.
 fn operations() -> u64 {
     if std::env::var_os("SAFEPOINT_PROOF").is_some_and(|proof| proof == "full") { 10_000 } else { 400 }
 }
 
 const WORKERS: u64 = 4;
 
-/// What happened to operations.
+/// Outcomes of operations.
 #[derive(Default)]
 struct Counts {
     done: AtomicU64,
-    /// Ended by SIGKILL, on purpose.
+    /// Killed deliberately by SIGKILL.
     killed: AtomicU64,
-    /// Said no, for a reason that is one: somebody else was at work.
+    /// Refused for a valid reason, such as a lock of another process.
     refused: AtomicU64,
 }
 
-/// A generator that needs no crate: what matters is that it is the same at every run.
+/// Reproducible random generator.
 struct Dice(u64);
 
 impl Dice {
@@ -40,7 +40,7 @@ impl Dice {
     }
 }
 
-/// One who works in a workspace of their own and knows what every checkpoint of it must hold.
+/// Worker with its own workspace that knows the content of each of its checkpoints.
 struct Worker<'a> {
     home: &'a Path,
     project: PathBuf,
@@ -49,7 +49,7 @@ struct Worker<'a> {
     counts: &'a Counts,
 }
 
-/// How an operation ended.
+/// End of an operation.
 enum Ended {
     Done(String),
     Killed,
@@ -71,7 +71,7 @@ impl Worker<'_> {
             .unwrap()
     }
 
-    /// Runs the program; one time in four it is killed after a while.
+    /// Runs the program; kills it after a while, one time in four.
     fn operate(&mut self, args: &[&str]) -> Ended {
         let mut child = self.spawn(args);
         let doomed = self.dice.roll(4) == 0;
@@ -90,7 +90,7 @@ impl Worker<'_> {
                 self.counts.killed.fetch_add(1, Ordering::Relaxed);
                 Ended::Killed
             }
-            // Nothing to undo, a checkpoint that another operation deleted, a home that others are busy with.
+            // Nothing to undo, a checkpoint deleted by another operation, or a busy home.
             Some(10..=12) => {
                 self.counts.refused.fetch_add(1, Ordering::Relaxed);
                 Ended::Refused
@@ -106,7 +106,7 @@ impl Worker<'_> {
             match self.dice.roll(5) {
                 0 => drop(fs::remove_file(&name)),
                 _ => {
-                    // Few contents, shared by all, so that what one deletes another is just about to need.
+                    // Few contents, shared by all, so that one worker deletes what another is about to need.
                     let content =
                         vec![b'a' + self.dice.roll(8) as u8; 200 + 3_000 * self.dice.roll(4) as usize];
                     fs::write(&name, content).unwrap();
@@ -119,7 +119,7 @@ impl Worker<'_> {
         TreeImage::read(&self.project, &[".safepoint"]).unwrap()
     }
 
-    /// After a kill the next command finishes or undoes; then the state is one of those that it may be.
+    /// After a kill, the next command finishes or undoes; then the state is one of the allowed ones.
     fn settle(&mut self, allowed: &[TreeImage]) {
         let output = self.spawn(&["recover", "-q"]).wait_with_output().unwrap();
         assert!(output.status.success(), "recover: {}", String::from_utf8_lossy(&output.stderr));

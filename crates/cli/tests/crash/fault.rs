@@ -1,5 +1,5 @@
-//! Every state-changing call fails: once, and from then on. The verb may fail, but never leaves a mixture, and never says that it is
-//! done when it is not.
+//! Every state-changing call fails, once or permanently. The command may fail, but never leaves a mixture,
+//! and never reports false success.
 
 use crate::is_full;
 use crate::scene::{Act, Scene};
@@ -41,7 +41,8 @@ fn check(act: Act) {
     assert!(refused > tried / 4);
 }
 
-/// Which failures are tried at each point. What is made of the same protocol as a rollback takes two of them, unless all are asked for.
+/// Returns the failures to inject at each point. Commands with the protocol of a rollback get two of them,
+/// unless all are requested.
 fn failures(act: Act) -> Vec<(i32, Fail)> {
     let all = vec![
         (ENOSPC, Fail::Once),

@@ -1,4 +1,4 @@
-//! A rollback is killed, and somebody comes with another home: what is half old and half new is never taken for a state.
+//! A rollback is killed, and another home is used: a mixture of old and new is never taken for a state.
 
 use crate::scene::{Act, Scene};
 use safepoint_testkit::{End, TreeImage, kill_at};
@@ -22,7 +22,7 @@ fn is_armed(project: &Path) -> bool {
     own.flatten().any(|entry| entry.file_name().as_encoded_bytes().starts_with(b"apply-"))
 }
 
-/// Every fifth call of a rollback, or of an undo, is the last; then the other home tries everything.
+/// Kills a rollback or undo at every fifth call; then the other home tries everything.
 fn another_home_is_refused(act: Act) {
     let scene = Scene::new(act);
     let elsewhere = tempfile::tempdir().unwrap();
@@ -67,7 +67,7 @@ fn another_home_is_refused(act: Act) {
             );
             assert!(image(&scene.project()).difference(&left).is_empty(), "{args:?} after {end:?}");
         }
-        // What must be kept in any case is kept, and is not called whole.
+        // An emergency checkpoint is still created, but not reported as complete.
         let output = other(&scene, &home, &["emergency"]);
         assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
         armed += 1;

@@ -1,10 +1,10 @@
-//! SIGKILL at every state-changing system call, and once more at every one of the recovery that follows.
+//! SIGKILL at every state-changing system call, and again at every one of the following recovery.
 
 use crate::is_full;
 use crate::scene::{Act, Scene};
 use safepoint_testkit::{End, kill_at};
 
-/// What a loop tried.
+/// Number of tries of a loop.
 #[derive(Default)]
 struct Tried {
     points: u64,
@@ -36,8 +36,9 @@ fn killed_everywhere(scene: &Scene) -> Tried {
     tried
 }
 
-/// The recovery is killed at its calls as well; what it leaves must still be old or new. Neighbouring points of the verb leave much
-/// the same to do, so each takes another share of the recovery's points; with SAFEPOINT_PROOF=full each takes all.
+/// Kills the recovery at its calls, too; the result must still be old or new. Neighbouring points of the
+/// command leave similar work, so each takes another share of the recovery's points; with
+/// SAFEPOINT_PROOF=full each takes all.
 fn recover_killed_everywhere(scene: &Scene, verb_point: u64, first: &End, tried: &mut Tried) {
     let shares = if is_full() { 1 } else { 19 };
     for point in (1 + verb_point % shares..).step_by(shares as usize) {

@@ -1,6 +1,6 @@
-//! The same tool in the hands of an ordinary user: folders that forbid writing, folders that belong to somebody else.
+//! Use by an ordinary user: read-only folders, folders of another user.
 //!
-//! Tests that run as root start the binary as nobody; others are ordinary users already.
+//! As root, the tests start the binary as the user nobody; other users are ordinary already.
 
 use safepoint_testkit::TreeImage;
 use std::fs;
@@ -22,8 +22,8 @@ fn is_root() -> bool {
 impl User {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // By another process: a program that another thread starts meanwhile would inherit the open file, and one that is open for
-        // writing cannot be run (ETXTBSY).
+        // Copied by another process: a program started by another thread would inherit the open file, and a
+        // file open for writing cannot be run (ETXTBSY).
         let program = folder.path().join("safepoint");
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_safepoint")).arg(&program).status();
         assert!(copied.unwrap().success());
@@ -48,7 +48,7 @@ impl User {
         command.env("PATH", "/usr/bin:/bin").env("HOME", self.folder.path());
         command.env("SAFEPOINT_HOME", self.folder.path().join("home"));
         if std::env::var_os("LLVM_PROFILE_FILE").is_some() {
-            // Where nobody may write; brought to the others at the end.
+            // The user nobody can write there; collected at the end.
             command.env("LLVM_PROFILE_FILE", self.folder.path().join("nobody-%p.profraw"));
         }
         if is_root() {
@@ -112,7 +112,7 @@ fn folders_that_forbid_writing_are_rolled_back_exactly() {
     assert!(user.image().difference(&now).is_empty(), "{:#?}", user.image().difference(&now));
     user.succeeds(&["redo"]);
     assert!(user.image().difference(&then).is_empty());
-    // The workspace's own folder is where new content is prepared: it has to be writable.
+    // New content is staged in the workspace's folder, so it must be writable.
     user.shell("echo 3 > new; chmod 555 .");
     let (code, said) = user.safepoint(&["rollback", "@"]);
     assert_eq!(code, 12, "{said}");
@@ -139,7 +139,7 @@ fn what_may_not_be_read_is_said_and_what_stands_there_is_left_alone() {
 }
 
 impl User {
-    /// What can be seen without reading: names, types and modes.
+    /// Returns names and modes, which need no read access.
     fn image_as_root(&self) -> Vec<(PathBuf, u32)> {
         let mut found: Vec<_> = fs::read_dir(self.project())
             .unwrap()
@@ -157,7 +157,7 @@ fn what_was_displaced_and_may_not_be_read_stays_until_it_may() {
     user.shell("echo 1 > a");
     user.succeeds(&["create", "--kind", "manual"]);
     user.shell("mkdir d; echo 2 > d/held; echo 2 > a");
-    // As long as the shell has both open, they wait in the stage; there they lose the rights of their owner.
+    // While the shell has both open, they wait in the stage, where chmod removes the owner's access.
     user.shell(
         "exec 3>> d/held 4>> a; ../safepoint rollback @ --yes || [ $? = 3 ]; echo more >&3; echo more >&4
          for slot in .safepoint/apply-*/*; do if [ -d $slot ]; then chmod 300 $slot; else chmod 000 $slot; fi; done",
@@ -175,7 +175,7 @@ fn what_was_displaced_and_may_not_be_read_stays_until_it_may() {
 #[test]
 fn a_folder_of_somebody_else_is_not_touched() {
     if !is_root() {
-        // Only root can make a folder that belongs to somebody else.
+        // Only root can create a folder of another user.
         return;
     }
     let user = User::new();
@@ -235,7 +235,7 @@ fn get(path: &Path, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// Owner, user 1234, group, mask, others.
+/// Builds an ACL: owner, user 1234, group, mask, others.
 fn acl(permissions: [u16; 5]) -> Vec<u8> {
     let tags = [(1u16, u32::MAX), (2, 1234), (4, u32::MAX), (0x10, u32::MAX), (0x20, u32::MAX)];
     let mut value = 2u32.to_le_bytes().to_vec();
@@ -247,7 +247,7 @@ fn acl(permissions: [u16; 5]) -> Vec<u8> {
     value
 }
 
-/// Whether ACLs and capabilities can be set for the user; said aloud where not.
+/// Returns true if ACLs and capabilities can be set for the user; prints a message if not.
 fn can_give(user: &User) -> bool {
     let probe = user.folder.path().join("probe");
     fs::write(&probe, "").unwrap();
@@ -273,7 +273,7 @@ fn without_the_right_to_set_capabilities_all_else_goes_back() {
     set(&at("program"), CAPABILITY, &capability);
     user.succeeds(&["create", "-m", "then"]);
     let told = "cannot restore the capabilities of program";
-    // A write takes the capability away, and only root could give it again.
+    // A write removes the capability, and only root could restore it.
     user.shell("echo 2 > program; echo 2 > other");
     set(&at("plain"), CAPABILITY, &capability);
     let (code, said) = user.safepoint(&["rollback", "then", "--yes"]);
@@ -282,7 +282,7 @@ fn without_the_right_to_set_capabilities_all_else_goes_back() {
         assert_eq!(fs::read_to_string(at(name)).unwrap(), "1\n", "{name}");
         assert_eq!(get(&at(name), CAPABILITY), None, "{name}");
     }
-    // Nothing else is left to do, and trying it again says why.
+    // Nothing else is left to do, and a retry reports why.
     let (code, said) = user.safepoint(&["rollback", "then", "--yes"]);
     assert!(code == 0 && said.contains(told), "{code}: {said}");
     user.succeeds(&["undo", "--yes"]);
@@ -310,7 +310,7 @@ fn acls_go_back_in_the_hands_of_an_ordinary_user() {
     let before = image();
     user.shell("chmod 755 locked; echo 2 > locked/file; chmod 555 locked; echo 2 > mine; chmod 600 mine");
     let after = image();
-    // What belongs to another user cannot be put back, and is not in the way.
+    // A file of another user cannot be restored, and is no obstacle.
     let foreign = acl([6, 4, 4, 4, 4]);
     set(&at("roots"), ACCESS, &foreign);
     let (code, said) = user.safepoint(&["rollback", "then", "--yes"]);

@@ -1,4 +1,4 @@
-//! Power cuts on a simulated disk that forgets what was not synced, at every operation of every verb.
+//! Power cuts on a simulated disk that loses unsynced data, at every operation of every command.
 
 use crate::scene::{Act, Scene};
 use safepoint_testkit::{Disk, Op, Recording, every_cut, record};
@@ -15,7 +15,7 @@ fn recorded(scene: &Scene) -> (Disk, Recording) {
     (start, recording)
 }
 
-/// Cuts the power everywhere; says how many states held, or what broke the law first.
+/// Cuts the power everywhere; returns the number of states that held, or the first violation.
 fn cut_everywhere(scene: &Scene, start: &Disk, recording: &Recording) -> Result<(usize, u64, u64), String> {
     let (old, new) = (Cell::new(0), Cell::new(0));
     let states = every_cut(start, recording, RANDOM_STATES, 7, |cut| {
@@ -105,7 +105,7 @@ fn rollback_of_everything_after_a_power_cut_is_old_or_new_everywhere() {
     check(Act::RollbackTogether);
 }
 
-/// Leaves out every sync, one after the other, and sees which are missed: a suite that misses none of them would prove nothing.
+/// Omits each sync in turn and checks which are detected: a suite that detects none would prove nothing.
 #[test]
 fn a_left_out_sync_is_caught() {
     let mut report = Vec::new();
@@ -114,7 +114,7 @@ fn a_left_out_sync_is_caught() {
         let (start, recording) = recorded(&scene);
         let syncs: Vec<Op> = recording.ops.iter().filter(|op| op.is_sync()).cloned().collect();
         for (number, sync) in syncs.iter().enumerate() {
-            // With many files it is about the one sync of them all; the others are the same as with few.
+            // With many files only syncfs matters; the other syncs are the same as with few.
             if act == Act::RollbackMany && !matches!(sync, Op::Syncfs { .. }) {
                 continue;
             }
@@ -138,7 +138,8 @@ fn a_left_out_sync_is_caught() {
     assert!(all_syncfs_caught, "a rollback of many files that was not synced");
 }
 
-/// In the model, as on real file systems, a move is kept by a sync of either folder; so it takes leaving out all of them.
+/// In the model, as on real file systems, a sync of either folder keeps a move; so all of them must be
+/// omitted.
 #[test]
 fn leaving_out_all_syncs_of_folders_after_the_swaps_is_caught() {
     let scene = Scene::new(Act::Rollback);

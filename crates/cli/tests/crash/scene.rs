@@ -1,4 +1,4 @@
-//! A small project with a history, laid out anew for every point, and the law that must hold whatever happened.
+//! Small project with a history, recreated for every point, and the law that must always hold.
 
 use safepoint::model::CheckpointId;
 use safepoint::model::id::SessionId;
@@ -16,35 +16,35 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// The verb that is under test.
+/// Command under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
     Create,
     Rollback,
-    /// With so many files that the whole file system is synced at once.
+    /// Rollback of so many files that the whole file system is synced at once.
     RollbackMany,
     Undo,
-    /// Of a plan and the files it works on.
+    /// Rollback of a plan and its files.
     RollbackPlan,
-    /// The same, as a correction.
+    /// Rollback of a plan as a correction.
     CorrectPlan,
-    /// The result of a plan that worked in a copy.
+    /// Transfer of the result of a plan in a sandbox.
     ApplyPlan,
-    /// Of two workspaces, an agent and a plan, as one.
+    /// Rollback of two workspaces, an agent and a plan, as one.
     RollbackTogether,
     /// Of a workspace and the memory of an agent that is bound to it.
     RollbackBound,
     /// With branch and index of the repository around.
     HardReset,
-    /// Of all of the repository's folder, and nothing else.
+    /// Rollback of the whole git folder, and nothing else.
     RollbackRepository,
     /// Of all of the repository's folder, with the files.
     RollbackWithRepository,
     /// To the newest checkpoint that passes a check, tried in a copy.
     Search,
-    /// The same, tried in the workspace itself.
+    /// Rollback to the newest checkpoint that passes a check in the workspace itself.
     SearchInPlace,
-    /// A checkpoint in a home whose catalog an older version wrote.
+    /// Checkpoint in a home whose catalog an older version wrote.
     Migrate,
 }
 
@@ -53,7 +53,7 @@ impl Act {
         matches!(self, Act::RollbackPlan | Act::CorrectPlan | Act::RollbackTogether)
     }
 
-    /// What is laid out anew for every point.
+    /// Returns the folders to recreate for every point.
     fn folders(self) -> &'static [&'static str] {
         match self {
             Act::RollbackTogether | Act::RollbackBound => &["home", "project", "second", "agent"],
@@ -62,41 +62,41 @@ impl Act {
     }
 }
 
-/// How far the session is in the two states.
+/// Session status in both states.
 const SESSION: [SessionStatus; 2] = [SessionStatus::Planning, SessionStatus::Initializing];
-/// The other folders of a rollback of many.
+/// Other folders of a multi-folder rollback.
 const OTHERS: [&str; 2] = ["second", "agent"];
 
-/// What passes in the first state alone.
+/// Check that passes only in the first state.
 const CHECK: &str = "test -d empty";
 
-/// A project and a home, the same ones at every point.
+/// Project and home, the same at every point.
 pub(crate) struct Scene {
     folder: PathBuf,
-    /// Deletes the folder, where it is a temporary one.
+    /// Deletes a temporary folder on drop.
     _temporary: Option<tempfile::TempDir>,
     pub(crate) act: Act,
-    /// Capabilities that the binary is told to do without.
+    /// Capabilities that the binary must not use.
     without: &'static str,
-    /// Whether coverage, if it is measured, is measured in the binary too.
+    /// True to measure coverage in the binary, too, if enabled.
     pub(crate) profiled: bool,
     old: TreeImage,
     new: TreeImage,
-    /// The same of the other folders.
+    /// Old and new state of the other folders.
     others: Vec<[TreeImage; 2]>,
-    /// The plan in the two states, where it is about one.
+    /// Plan in both states, if involved.
     plans: Option<[Plan; 2]>,
-    /// The session, where it is about one.
+    /// Session, if involved.
     session: Option<SessionId>,
-    /// Where a rollback goes.
+    /// Target of a rollback.
     target: CheckpointId,
-    /// Checkpoints, and records of finished rollbacks, before the verb.
+    /// Checkpoints, and records of finished rollbacks, before the command.
     checkpoints: usize,
     rollbacks: usize,
 }
 
-/// Where an instrumented binary leaves its counts: in few files that it shares with others, or nowhere. By itself it would leave
-/// them in the workspace.
+/// Returns the coverage file of an instrumented binary: one of few shared files, or none. The default would
+/// be in the workspace.
 fn profile(wanted: bool) -> Option<(OsString, OsString)> {
     let asked = PathBuf::from(std::env::var_os("LLVM_PROFILE_FILE")?);
     let file = if wanted { asked.with_file_name("crash-%4m.profraw") } else { "/dev/null".into() };
@@ -108,7 +108,7 @@ fn put(root: &Path, name: &str, content: impl AsRef<[u8]>) {
     fs::write(root.join(name), content).unwrap();
 }
 
-/// The state that the first checkpoint holds.
+/// Creates the state of the first checkpoint.
 fn first_state(root: &Path) {
     put(root, "src/main.rs", "fn main() {}\n");
     put(root, "src/lib/deep.rs", "// deep\n".repeat(40));
@@ -119,7 +119,7 @@ fn first_state(root: &Path) {
     put(root, "thing", "a file");
 }
 
-/// What an agent made of it: an edit, a deletion, a new folder, a mode, another type, another target.
+/// Makes changes of an agent: an edit, a deletion, a new folder, a mode, another type, another target.
 fn second_state(root: &Path) {
     put(root, "src/main.rs", "fn main() { panic!() }\n");
     fs::remove_dir_all(root.join("src/lib")).unwrap();
@@ -146,7 +146,7 @@ fn step(id: &str, steps: Vec<StepSpec>) -> StepSpec {
     StepSpec { steps, ..StepSpec::new(id) }
 }
 
-/// A plan of which one step is done and one thing is decided.
+/// Creates a plan with one step done and one decision made.
 fn begin_plan(manager: &CheckpointManager, workspace: &Workspace) -> String {
     let steps = vec![step("one", vec![]), step("two", vec![step("a", vec![]), step("b", vec![])])];
     let checkpoints = Milestones::none();
@@ -158,7 +158,7 @@ fn begin_plan(manager: &CheckpointManager, workspace: &Workspace) -> String {
     PLAN.to_owned()
 }
 
-/// A plan that made the second state in a copy, and is done with it. Says how it was and will be.
+/// Runs a plan that makes the second state in a copy. Returns the plan before and after.
 fn work_in_copy(manager: &CheckpointManager, workspace: &Workspace) -> [Plan; 2] {
     let (steps, checkpoints) = (vec![step("one", vec![])], Milestones::none());
     let sandbox = SandboxKind::Copy;
@@ -172,7 +172,7 @@ fn work_in_copy(manager: &CheckpointManager, workspace: &Workspace) -> [Plan; 2]
     [done, applied]
 }
 
-/// What happened to it since: a decision, a subplan that was begun, a failure.
+/// Continues the plan: a decision, a started subplan, a failure.
 fn go_on_with_plan(manager: &CheckpointManager, id: &str) {
     decide(manager, "since");
     manager.start_step(id, "two/a", &Silent).unwrap();
@@ -184,7 +184,7 @@ fn decide(manager: &CheckpointManager, question: &str) {
     manager.decide(PLAN, NewDecision { question, choice, ..NewDecision::default() }).unwrap();
 }
 
-/// What somebody does to a repository who means no good.
+/// Damages a repository maliciously.
 fn break_repository(project: &Path) {
     let git = project.join(".git");
     fs::remove_dir_all(git.join("objects")).unwrap();
@@ -194,7 +194,7 @@ fn break_repository(project: &Path) {
     put(&git, "more/junk", "junk");
 }
 
-/// A repository as `git init` leaves it.
+/// Creates a repository as `git init` leaves it.
 fn make_repository(root: &Path) {
     for folder in [".git/objects/info", ".git/objects/pack", ".git/refs/heads", ".git/refs/tags"] {
         fs::create_dir_all(root.join(folder)).unwrap();
@@ -203,7 +203,7 @@ fn make_repository(root: &Path) {
     put(root, ".git/config", "[core]\n\trepositoryformatversion = 0\n");
 }
 
-/// How everything will be, found out by doing it; then it is as it was.
+/// Finds the final state by running the command, and restores everything.
 fn hard_reset(home: &Path, project: &Path, to: CheckpointId) -> TreeImage {
     let (home_kept, project_kept) = (home.with_extension("kept"), project.with_extension("kept"));
     copy_tree(home, &home_kept).unwrap();
@@ -223,10 +223,10 @@ fn hard_reset(home: &Path, project: &Path, to: CheckpointId) -> TreeImage {
     there
 }
 
-/// The oldest schema that can hold what these scenes have.
+/// Oldest schema that can hold these scenes.
 const OLD_SCHEMA: u32 = 1;
 
-/// Makes the catalog one of an older schema, with the rows that it had; no migration changes the meaning of a column.
+/// Converts the catalog to an older schema with its rows; no migration changes the meaning of a column.
 fn downgrade(home: &Path) {
     let (now, then) = (home.join("catalog.db"), home.join("older.db"));
     let migrations = Path::new(env!("CARGO_MANIFEST_DIR")).join("../catalog/migrations");
@@ -243,7 +243,7 @@ fn downgrade(home: &Path) {
         connection.execute_batch(&fs::read_to_string(file).unwrap()).unwrap();
     }
     connection.execute("ATTACH ?1 AS now", [now.to_str().unwrap()]).unwrap();
-    // The list of the migrations that were applied.
+    // The list of applied migrations.
     let (history,): (String,) = connection
         .query_row("SELECT sql FROM now.sqlite_schema WHERE name = 'refinery_schema_history'", (), |row| {
             Ok((row.get(0)?,))
@@ -262,7 +262,7 @@ fn downgrade(home: &Path) {
     }
     connection.execute("DELETE FROM main.refinery_schema_history WHERE version > ?1", [OLD_SCHEMA]).unwrap();
     drop(connection);
-    // An older version did not tell the store about the catalog, and kept no list of what to write later.
+    // An older version did not mark the catalog in the store, and had no pending documents.
     for name in ["catalog.db-wal", "catalog.db-shm", "store/catalog", "store/later"] {
         let _ = fs::remove_file(home.join(name));
     }
@@ -284,7 +284,7 @@ impl Scene {
         scene
     }
 
-    /// In this folder, which may be a mounted file system.
+    /// Creates the scene in this folder, which may be a mounted file system.
     #[allow(clippy::too_many_lines, reason = "the state before each act, in the order in which it is made")]
     pub(crate) fn at(folder: &Path, act: Act, without: &'static str) -> Self {
         let (home, project) = (folder.join("home"), folder.join("project"));
@@ -428,12 +428,12 @@ impl Scene {
         self.act.folders().iter().map(|name| self.folder.join(name)).collect()
     }
 
-    /// Everything as it was before the verb.
+    /// Restores the state before the command.
     pub(crate) fn reset(&self) {
         self.lay("before");
     }
 
-    /// Keeps everything as it is now under a name, to come back to.
+    /// Saves the current state under a name.
     pub(crate) fn keep(&self, name: &str) {
         for folder in self.act.folders() {
             let kept = self.folder.join(format!("{folder}.{name}"));
@@ -454,14 +454,14 @@ impl Scene {
         let mut env: Vec<(OsString, OsString)> = vec![
             ("SAFEPOINT_HOME".into(), self.home().into()),
             ("HOME".into(), self.folder.clone().into()),
-            // One thread: the calls come in the same order at every run.
+            // One thread: the calls have the same order in every run.
             ("RAYON_NUM_THREADS".into(), "1".into()),
         ];
         if !self.without.is_empty() {
             env.push(("SAFEPOINT_TEST_WITHOUT".into(), self.without.into()));
         }
         env.extend(profile(self.profiled));
-        // A bug that is planted here is planted there.
+        // A planted bug applies to the program, too.
         let planted = std::env::var_os("SAFEPOINT_PLANTED");
         env.extend(planted.map(|bug| (OsString::from("SAFEPOINT_PLANTED"), bug)));
         let exe = PathBuf::from(env!("CARGO_BIN_EXE_safepoint"));
@@ -499,8 +499,9 @@ impl Scene {
         (manager, workspace)
     }
 
-    /// The law: exactly old or exactly new, files and database together, and every checkpoint whole. With `must_be_new` only the
-    /// new will do: the verb had said that it was done. Returns what broke it.
+    /// Checks the law: exactly old or exactly new, files and database together, and every checkpoint intact.
+    /// With `must_be_new` only the new state is valid: the command had reported success. Returns the
+    /// violation.
     pub(crate) fn law(&self, must_be_new: bool) -> Result<bool, String> {
         let failed = |error: safepoint::Error| format!("{error}: {error:?}");
         let manager = CheckpointManager::open(&self.home()).map_err(failed)?;
@@ -512,7 +513,7 @@ impl Scene {
             return Err(format!("the store does not know its catalog: {:?}", manager.catalog_standing()));
         }
         let mut recovery = manager.recover(&workspace, &Silent).map_err(failed)?;
-        // A program that another test starts at this moment may hold a file until it runs: then it is looked at again.
+        // A program started by another test may hold a file until its exec, so this retries.
         for _ in 0..100 {
             if recovery.waiting.is_empty() {
                 break;
@@ -575,7 +576,7 @@ impl Scene {
         Ok(is_new)
     }
 
-    /// Which state the database takes for the true one.
+    /// Returns true if the database records the new state.
     fn is_new(&self, manager: &CheckpointManager, workspace: &Workspace) -> Result<bool, safepoint::Error> {
         let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
         if matches!(self.act, Act::Create | Act::Migrate) {
@@ -592,7 +593,7 @@ impl Scene {
         }))
     }
 
-    /// Life goes on: the verb works now, and everything can be gone back to.
+    /// Checks that the command works now, and every checkpoint is reachable.
     pub(crate) fn goes_on(&self) {
         let (manager, workspace) = self.open();
         let filter = Filter { role: RoleFilter::Any, workspace: Some(workspace.id), ..Filter::default() };

@@ -1,5 +1,5 @@
-//! Pruning, collecting, purging and repairing, killed at every state-changing system call, with captures running beside them.
-//! Whatever is listed afterwards restores exactly.
+//! Prune, gc, purge and repair, killed at every state-changing system call, with concurrent captures. Every
+//! checkpoint listed afterwards restores exactly.
 
 use safepoint::{
     CheckpointManager, CreateOptions, Depth, Filter, RoleFilter, RollbackOptions, Silent, Workspace,
@@ -11,12 +11,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A home with two workspaces: one whose old checkpoints are in the way, and one in which somebody captures meanwhile.
+/// Home with two workspaces: one with old checkpoints, and one with concurrent captures.
 pub(crate) struct Yard {
     folder: PathBuf,
-    /// Deletes the folder, where it is a temporary one.
+    /// Deletes a temporary folder on drop.
     _temporary: Option<tempfile::TempDir>,
-    /// What each checkpoint must hold. After a purge, what it holds without the path will do as well.
+    /// Valid contents of each checkpoint. After a purge, its content without the path is valid, too.
     images: BTreeMap<String, Vec<TreeImage>>,
 }
 
@@ -44,7 +44,7 @@ impl Yard {
         yard
     }
 
-    /// In this folder, which may be a mounted file system.
+    /// Creates the yard in this folder, which may be a mounted file system.
     pub(crate) fn at(folder: &Path) -> Self {
         let mut yard = Self { folder: folder.to_owned(), _temporary: None, images: BTreeMap::new() };
         let manager = CheckpointManager::open(&yard.path("home")).unwrap();
@@ -65,7 +65,7 @@ impl Yard {
         }
         let old = manager.workspace_around(&yard.path("old")).unwrap().unwrap();
         let all = manager.list(&Filter { workspace: Some(old.id), ..Filter::default() }).unwrap();
-        // Half of what is stored is dead now, which is enough for it to be collected.
+        // Half of the store is dead now, which is enough for a collection.
         manager.delete(&all[2..].iter().map(|old| old.id).collect::<Vec<_>>()).unwrap();
         yard
     }
@@ -100,7 +100,8 @@ impl Yard {
         Program { exe, args, env: self.environment(), cwd: self.path("old") }
     }
 
-    /// Somebody captures in the other workspace just what the deleted checkpoints held: it is stored, and nobody needs it yet.
+    /// Captures the content of the deleted checkpoints in the other workspace: it is stored, but still
+    /// unreferenced.
     fn capture(&self, round: u64) -> (String, TreeImage) {
         let deleted = if round % 4 < 2 { 0 } else { 2 };
         fs::write(self.path("busy").join("big"), noise(deleted, 30_000)).unwrap();
@@ -115,7 +116,8 @@ impl Yard {
         (String::from_utf8(output.stdout).unwrap().trim().to_owned(), image)
     }
 
-    /// The law: everything is valid, and every checkpoint that is listed restores exactly. Says how many there are.
+    /// Checks the law: everything is valid, and every listed checkpoint restores exactly. Returns their
+    /// number.
     pub(crate) fn law(&self, captured: Option<&(String, TreeImage)>) -> usize {
         let manager = CheckpointManager::open(&self.path("home")).unwrap();
         let validation = manager.validate(None, Depth::Deep, &Silent).unwrap();
@@ -144,7 +146,7 @@ impl Yard {
         name: &str,
         captured: Option<&(String, TreeImage)>,
     ) {
-        // Nothing of what stands there helps.
+        // The current files must not help.
         for entry in fs::read_dir(self.path(name)).unwrap() {
             fs::remove_file(entry.unwrap().path()).unwrap();
         }
@@ -173,10 +175,10 @@ fn killed_everywhere(what: &str, args: &[&str]) {
             break;
         }
         points += 1;
-        // What was begun can be done, and done again.
+        // The interrupted command can be finished and repeated.
         if point % 8 == 1 {
             yard.reset();
-            // With nobody beside it there may be fewer calls than that.
+            // Without a concurrent capture there may be fewer calls.
             let end = kill_at(&yard.program(args), point).unwrap();
             assert!(matches!(end, End::Killed { .. }) || end.is_success(), "{end:?}");
             for _ in 0..2 {
@@ -212,7 +214,7 @@ fn repairing_killed_anywhere_loses_nothing() {
     killed_everywhere("repair", &["repair"]);
 }
 
-/// How a home is before the command that is killed.
+/// State of a home before the killed command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     /// The catalog was deleted.
@@ -245,7 +247,7 @@ impl Yard {
     }
 }
 
-/// Kills a command everywhere; after one that is not killed, everything that was listed is listed and restores exactly.
+/// Kills a command everywhere; after a complete run, all checkpoints are listed again and restore exactly.
 fn rebuilt_everywhere(what: &str, before: Before, args: &[&str]) {
     let yard = Yard::new();
     let listed =
@@ -259,7 +261,7 @@ fn rebuilt_everywhere(what: &str, before: Before, args: &[&str]) {
         assert!(killed || end.is_success(), "{end:?}");
         if point % 3 == 1 || !killed {
             if before == Before::Old {
-                // The records alone are enough now.
+                // The records alone are sufficient now.
                 let (_, end) = safepoint_testkit::calls(&yard.program(args)).unwrap();
                 assert!(end.is_success(), "{end:?}");
                 yard.prepare(Before::Lost);

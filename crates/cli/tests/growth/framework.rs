@@ -1,4 +1,4 @@
-//! What a checkpoint of everything costs: 50 workspaces of 1,000 files, 20 agents and 30 plans.
+//! Cost of a checkpoint of everything: 50 workspaces of 1,000 files, 20 agents and 30 plans.
 
 use safepoint::model::checkpoint::PartKind;
 use safepoint::model::plan::spec::{Milestones, PlanSpec, StepSpec};

@@ -1,5 +1,5 @@
-//! What checkpoints cost on the disk, and that the cap holds: a tree of 10,000 files, 200 checkpoints of ten edits each, then 1,000
-//! more under a cap. Takes minutes, so it is run by name:
+//! Disk usage of checkpoints and the cap: a tree of 10,000 files, 200 checkpoints of ten edits each, then
+//! 1,000 more under a cap. Takes minutes, so it is run by name:
 //!
 //! `cargo test --release -p safepoint-cli --test growth -- --ignored --nocapture`
 
@@ -26,7 +26,7 @@ const EDITS: u64 = 10;
 const GROWING: u64 = 200;
 const CAPPED: u64 = 1_000;
 
-/// Xorshift: the same tree and the same edits in each run.
+/// Xorshift generator: the same tree and edits in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -37,7 +37,7 @@ impl Dice {
         self.0 % end
     }
 
-    /// A line of words that do not repeat much: it compresses as source code does.
+    /// Returns a line of mostly distinct words: it compresses like source code.
     fn line(&mut self) -> String {
         let words: Vec<String> =
             (0..3 + self.below(8)).map(|_| format!("w{:x}", self.below(3_000))).collect();
@@ -66,7 +66,7 @@ impl Ground {
         ground
     }
 
-    /// A hundred folders, ten by ten, of a hundred files each.
+    /// Returns the path of a file: a hundred folders, ten by ten, of a hundred files each.
     fn file(&self, number: u64) -> PathBuf {
         let (group, folder) = (number / 1_000, number / 100 % 10);
         self.folder.path().join(format!("project/group{group}/part{folder}/file{}.txt", number % 100))
@@ -76,7 +76,7 @@ impl Ground {
         self.folder.path().join("home")
     }
 
-    /// Appends a line to some files; gives what they hold now.
+    /// Appends a line to some files; returns their new contents.
     fn edit(&mut self) -> Vec<Vec<u8>> {
         (0..EDITS)
             .map(|_| {
@@ -101,7 +101,7 @@ impl Ground {
     }
 }
 
-/// What a folder takes on the disk, as du(1) counts it. What is gone by the time that it is looked at takes nothing.
+/// Returns the disk usage of a folder, like du(1). Files deleted concurrently count as nothing.
 fn disk_bytes(path: &Path) -> u64 {
     let Ok(about) = fs::symlink_metadata(path) else { return 0 };
     let below =
@@ -192,7 +192,7 @@ fn growth_is_what_changed_and_the_cap_holds() {
     println!("the home after each: at most {}", kb(largest));
     let seen = watch.end();
     println!("at any moment: at most {} seen ({})", kb(seen.all()), seen.said());
-    // The files are not looked at in one instant: one pack may have been seen under two names.
+    // The files are not read at one instant: a pack may be seen under two names.
     assert!(seen.all() <= cap + cap / 32, "{} of {cap}", seen.all());
     times("time of a checkpoint", took);
     let (answer, time) = ground.run(&["validate", "--deep"]);
@@ -201,7 +201,7 @@ fn growth_is_what_changed_and_the_cap_holds() {
     assert_eq!(refused, 0);
 }
 
-/// Where the space of a home is.
+/// Disk usage of a home by part.
 #[derive(Debug, Clone, Copy, Default)]
 struct Parts {
     packs: u64,
@@ -232,7 +232,7 @@ impl Parts {
     }
 }
 
-/// Looks all the while how large the home is.
+/// Monitors the size of the home.
 struct Watch {
     over: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<Parts>,

@@ -1,4 +1,5 @@
-//! What checkpoints of a large plan cost: 1,000 steps and 10,000 decisions, 1,000 checkpoints with one change between each two.
+//! Cost of checkpoints of a large plan: 1,000 steps and 10,000 decisions, 1,000 checkpoints with one change
+//! between them.
 
 use safepoint::model::id::DecisionId;
 use safepoint::model::plan::spec::{Milestones, PlanSpec, StepSpec};
@@ -54,7 +55,7 @@ fn a_checkpoint_of_a_large_plan_costs_what_changed() {
         ..PlanSpec::new("Large")
     };
     manager.new_plan(&workspace, &spec).unwrap();
-    // In one transaction: the way there is not what is measured.
+    // In one transaction: the setup is not measured.
     manager
         .change_plan("large", "test", |plan| {
             for number in 0..DECISIONS {

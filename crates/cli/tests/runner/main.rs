@@ -1,6 +1,6 @@
-//! The runner of a plan, killed at random moments: what was done is not done again, and of the rest it is said.
+//! Plan runner killed at random moments: finished steps are not repeated, and the rest is reported.
 //!
-//! A suite of its own: it starts programs all the time, and one that is just being started holds whatever is open.
+//! A separate suite: it starts programs all the time, and a starting program holds all open files.
 
 #![allow(clippy::disallowed_methods, reason = "tests set up folders and start the program")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
@@ -13,12 +13,12 @@ use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// So many with SAFEPOINT_PROOF=full.
+/// Number of kills with SAFEPOINT_PROOF=full.
 const MOMENTS_FULL: u64 = 200;
 const MOMENTS: u64 = 60;
 const STEPS: usize = 6;
 
-/// Steps that add a line to a file, some below others and two side by side.
+/// Creates steps that append a line to a file, some nested and two parallel.
 fn plan() -> String {
     let mut text = "title = 'Lines'\nid = 'lines'\n".to_owned();
     let run = |number: usize| format!("run = 'sleep 0.00{number}; echo {number} >> lines'\n");
@@ -55,7 +55,7 @@ fn lines(folder: &Path) -> Vec<usize> {
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-/// One more of a series that looks random and is the same in each run.
+/// Returns the next number of a reproducible random series.
 fn next(seed: &mut u64) -> u64 {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;
@@ -89,7 +89,7 @@ fn a_runner_killed_at_any_moment_does_nothing_twice_and_says_what_it_does_not_kn
         }
         let ended = runner.try_wait().unwrap().is_some();
         if ended {
-            // The moments are spread over the time that a run takes.
+            // The kills are spread over the duration of a run.
             longest = longest.min(since.elapsed());
         }
         runner.kill().unwrap();
@@ -97,7 +97,7 @@ fn a_runner_killed_at_any_moment_does_nothing_twice_and_says_what_it_does_not_kn
 
         let state = manager.plan("lines").unwrap().plan.state;
         if state == PlanState::Ready {
-            // It had not begun.
+            // It had not started.
             assert_eq!(lines(folder), Vec::<usize>::new(), "moment {moment}");
             let run = command(folder, &["plan", "run", "lines"]).status().unwrap();
             assert!(run.success());
@@ -110,8 +110,8 @@ fn a_runner_killed_at_any_moment_does_nothing_twice_and_says_what_it_does_not_kn
                 Some(12) => {
                     interrupted += 1;
                     assert!(told.contains("step_interrupted"), "moment {moment}: {told}");
-                    // Whoever knows how far it came says so. Two that ran side by side may have come differently far: then each is
-                    // told by itself.
+                    // The user reports its progress. Two parallel steps may differ: then each is reported
+                    // separately.
                     let plan = manager.plan("lines").unwrap().plan;
                     let open: Vec<String> = plan
                         .steps

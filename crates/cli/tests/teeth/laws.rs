@@ -1,4 +1,5 @@
-//! The laws that notice planted bugs. Each is the short form of a loop or a law elsewhere: few points, few files, the same oracle.
+//! Laws that detect planted bugs. Each is a short form of another loop or law: few points, few files, the
+//! same oracle.
 
 use crate::scene::{Act, Scene};
 use crate::world::{World, noise};
@@ -15,7 +16,7 @@ const EIO: i32 = 5;
 
 // ---- Power.
 
-/// The next checkpoint of the same files is whole, whatever the index says is stored.
+/// Checks that the next checkpoint of the same files is intact, whatever the index claims.
 fn goes_on(scene: &Scene) -> Result<(), String> {
     let failed = |error: safepoint::Error| error.to_string();
     let (manager, workspace) = scene.open();
@@ -32,7 +33,7 @@ fn power(act: Act) {
     assert!(recording.end.is_success(), "{:?}", recording.end);
     let count = recording.ops.len();
     every_cut(&start, &recording, 0, 7, |cut| {
-        // What a sync was to keep is missed right after it and at the end; of the rest every fifth operation is enough.
+        // A lost sync shows right after it and at the end; of the rest, every fifth operation is enough.
         let (last_ones, synced) = (count - cut.done < 8, cut.after.is_some_and(Op::is_sync));
         if !(last_ones || synced || cut.done % if act == Act::Create { 2 } else { 5 } == 0) {
             return Ok(());
@@ -127,7 +128,7 @@ fn a_tail_of_a_killed_writer_is_durable_before_it_is_indexed() {
 
 // ---- Kills and faults.
 
-/// The calls that change places in the workspace.
+/// Returns the calls that rename or exchange entries in the workspace.
 fn swaps(calls: &[Call]) -> Vec<u64> {
     calls.iter().filter(|call| is_swap(call)).map(|call| call.index).collect()
 }
@@ -155,8 +156,8 @@ fn rollback_killed_anywhere_is_old_or_new() {
     killed(Act::Rollback, 3);
 }
 
-/// Fails the call with this number, from zero, among those that are meant. Gives the exit code and the call, if it came to that. By
-/// their order alone calls are not the same in each run: the cache is kept by a thread of its own.
+/// Fails the call with this number, from zero, among the selected ones. Returns the exit code and the failed
+/// call, if any. Call order alone varies between runs, because a separate thread writes the cache.
 fn fail_one(program: &Program, meant: fn(&Call) -> bool, number: usize) -> (i32, Option<Call>) {
     let (mut seen, mut failed) = (0, None);
     let end = drive(program, |call| {
@@ -178,7 +179,7 @@ fn is_swap(call: &Call) -> bool {
     call.name.starts_with("rename") && !call.detail.contains("robe-") && !call.detail.contains("stage-")
 }
 
-/// A sync that counts: not of the index, which is a cache.
+/// Returns true for a sync that matters: not of the index, which is a cache.
 fn is_sync(call: &Call) -> bool {
     call.name.contains("sync") && !call.detail.contains("index.db")
 }
@@ -207,7 +208,7 @@ fn a_failed_sync_is_never_success() {
                 break;
             };
             let is_new = scene.law(code == 0).unwrap_or_else(|broken| panic!("{call}: {broken}"));
-            // After the commit the catalog settles the record and moves its log: the verb is done all the same.
+            // After the commit the catalog settles the record and moves its log: the command is still done.
             let of_catalog = call.detail.contains("catalog.db") || call.detail.ends_with("home\"");
             assert!(code != 0 || (of_catalog && is_new), "{call} failed, and the verb succeeded");
         }
@@ -243,7 +244,7 @@ fn a_flipped_byte_is_never_given_out() {
     world.create();
     let pack = fs::read_dir(world.path("home/store/packs")).unwrap().next().unwrap().unwrap().path();
     let bytes = fs::read(&pack).unwrap();
-    // What does not compress is stored as it is.
+    // Incompressible content is stored literally.
     let at = bytes.windows(good.len()).position(|window| window == good).expect("it is stored as it is");
     for offset in [0, good.len() / 2, good.len() - 1] {
         let mut damaged = bytes.clone();
@@ -328,7 +329,7 @@ fn what_an_unfinished_rollback_needs_is_not_deleted() {
 fn an_applied_plan_is_not_rolled_back() {
     let world = World::new();
     world.write("file", "1");
-    // Without a copy of its own: where there was one, that it is gone would be a reason, too.
+    // Without a sandbox: a missing one would also be a reason.
     let plan = "title = \"t\"\nid = \"p\"\n[[step]]\nid = \"a\"\nrun = \"echo 2 > file\"\n";
     world.write("../plan.toml", plan);
     world.run(&["plan", "new", "../plan.toml"]);
@@ -407,7 +408,7 @@ fn a_workspace_that_another_process_holds_is_busy() {
 
 // ---- The protocol of a rollback.
 
-/// A rollback that puts back `file` ("good"), and puts back `gone`, which was deleted.
+/// Prepares a rollback that restores `file` ("good") and the deleted `gone`.
 fn wrecked() -> World {
     let world = World::new();
     world.write("file", "good\n");
@@ -418,7 +419,7 @@ fn wrecked() -> World {
     world
 }
 
-/// Runs a rollback; `meddle` is called once, right before the first call that changes places and whose detail has this text.
+/// Runs a rollback; calls `meddle` once, right before the first swap whose detail contains this text.
 fn meddled(world: &World, text: &str, meddle: impl Fn() + Sync) -> (i32, String) {
     let mut done = false;
     let end = drive(&world.program(&["rollback", "@"]), |call| {
@@ -433,7 +434,7 @@ fn meddled(world: &World, text: &str, meddle: impl Fn() + Sync) -> (i32, String)
     (code, String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
 }
 
-/// The files in the stage that is applied.
+/// Returns the files in the active stage.
 fn slots(world: &World) -> Vec<std::path::PathBuf> {
     let own = world.path("project/.safepoint");
     let stages = fs::read_dir(own).unwrap().map(|entry| entry.unwrap().path());
@@ -459,7 +460,7 @@ fn a_disk_that_changes_what_was_staged_is_noticed() {
     assert_eq!(world.read("file"), "bad\n", "{told}");
 }
 
-/// Whether these bytes are kept somewhere: in the workspace, or in a checkpoint.
+/// Returns true if these bytes are in the workspace or in a checkpoint.
 fn is_kept(world: &World, bytes: &str) -> bool {
     world.output(&["recover"]);
     let project = fs::read_dir(world.path("project")).unwrap().map(|entry| entry.unwrap().path());
@@ -602,7 +603,7 @@ fn a_stage_that_is_not_known_is_left_alone() {
 
 // ---- Collecting and retention.
 
-/// A checkpoint of bytes that nothing else has; it is deleted, so that they are dead.
+/// Creates and deletes a checkpoint of unique bytes, so that they are dead.
 fn with_dead_bytes() -> (World, Vec<u8>) {
     let world = World::new();
     let dead = noise(9, 200_000);
@@ -614,13 +615,13 @@ fn with_dead_bytes() -> (World, Vec<u8>) {
     (world, dead)
 }
 
-/// A capture finds the dead bytes stored, and collecting comes while it is under way: when it is about to put itself on record. Gives
-/// whether collecting ended before the capture was let go on, within this time.
+/// Captures the stored dead bytes, and collects while the capture is about to commit. Returns true if the
+/// collection ended within this time, before the capture went on.
 fn capture_beside_collecting(wait: Duration) -> (World, bool) {
     let (world, dead) = with_dead_bytes();
     world.write("file", &dead);
     let (go, ended) = (world.path("go"), world.path("ended"));
-    // Who traces waits for every child of this process, so that files tell how far collecting is.
+    // The tracer waits for every child of this process, so files signal the progress of the collection.
     let collect = world.program(&["gc", "--thorough"]);
     let script = "until [ -e \"$1\" ]; do sleep 0.02; done; \"$3\" gc --thorough; touch \"$2\"";
     let mut shell = std::process::Command::new("sh");
@@ -640,12 +641,12 @@ fn capture_beside_collecting(wait: Duration) -> (World, bool) {
     assert!(end.is_success(), "{end:?}");
     let ended_first = ended_first.expect("the commit was seen");
     assert!(appears(&ended, Duration::from_secs(50)), "collecting never ended");
-    // Who traced may have waited for it already.
+    // The tracer may have reaped it already.
     let _ = shell.wait();
     (world, ended_first)
 }
 
-/// Whether a file is there within this time.
+/// Returns true if a file appears within this time.
 fn appears(path: &std::path::Path, wait: Duration) -> bool {
     let until = Instant::now() + wait;
     while !path.exists() && Instant::now() < until {
@@ -736,7 +737,7 @@ fn checkpoints_are_whole_after_collecting() {
     world.run(&["rollback", "@"]);
 }
 
-/// Whether a checkpoint is still listed.
+/// Returns true if a checkpoint is still listed.
 fn is_listed(world: &World, id: &str) -> bool {
     let listed = world.json(&["list", "--all"]);
     listed["data"]["checkpoints"].as_array().unwrap().iter().any(|checkpoint| checkpoint["id"] == id)
@@ -766,7 +767,7 @@ fn the_newest_is_not_pruned() {
     let first = world.create();
     world.write("file", "2");
     let second = world.create();
-    // The workspace stands on the first, so that only its age speaks for the second.
+    // The first is the workspace's head, so that only its age protects the second.
     world.run(&["rollback", &first]);
     world.run(&NOTHING_KEPT);
     assert!(is_listed(&world, &second), "the newest was pruned");

@@ -1,8 +1,9 @@
-//! Teeth: bugs that are planted in the product, and the test that notices each.
+//! Teeth: bugs planted in the product, and the test that detects each.
 //!
-//! The laws in `laws.rs` are ordinary tests: each passes with the product as it is. For each row of the table the test of that row is
-//! run once more, in a process of its own, with the bug planted in it and in every `safepoint` that it starts; it has to fail. A bug that
-//! is not noticed, a name that is in the code and not in the table, and one that is in the table and not in the code are failures.
+//! The laws in `laws.rs` are ordinary tests: each passes with the unchanged product. For each row of the
+//! table, its test runs again in a separate process, with the bug planted in it and in every `safepoint` that
+//! it starts; it must fail. An undetected bug, and a name that is only in the code or only in the table, are
+//! failures.
 //!
 //! Bugs can be planted in debug builds only: `crates/planted`.
 
@@ -20,7 +21,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Mutex;
 
-/// Planted bug, and the law that notices it.
+/// Planted bug, and the law that detects it.
 const TABLE: &[(&str, &str)] = &[
     // The store.
     ("store-pack-not-synced", "create_after_a_power_cut_is_there_or_not"),
@@ -82,7 +83,7 @@ const TABLE: &[(&str, &str)] = &[
     ("prune-takes-the-newest", "the_newest_is_not_pruned"),
 ];
 
-/// Runs one law in a process of its own, with a bug planted.
+/// Runs one law in a separate process, with a bug planted.
 fn with_bug(bug: &str, law: &str) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", &format!("laws::{law}"), "--test-threads", "1"]);

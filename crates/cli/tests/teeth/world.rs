@@ -1,4 +1,4 @@
-//! A home and a project to try a law in, and the program.
+//! Home and project to test a law in, and the program.
 
 use safepoint_testkit::Program;
 use serde_json::Value;
@@ -11,7 +11,7 @@ pub(crate) struct World {
     folder: tempfile::TempDir,
 }
 
-/// The planted bug goes to every program that is started.
+/// Returns the planted bug for every program that is started.
 pub(crate) fn planted() -> Option<(OsString, OsString)> {
     let bug = std::env::var_os(safepoint_planted::VARIABLE)?;
     Some((safepoint_planted::VARIABLE.into(), bug))
@@ -64,7 +64,7 @@ impl World {
         self.command(args).output().unwrap()
     }
 
-    /// Runs a command that has to succeed; gives what it printed.
+    /// Runs a command that must succeed; returns its output.
     pub(crate) fn run(&self, args: &[&str]) -> String {
         let output = self.output(args);
         let told = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -76,13 +76,13 @@ impl World {
         self.output(args).status.code().unwrap()
     }
 
-    /// The answer to a program, and whether it succeeded does not matter.
+    /// Returns the JSON output of a command, even of a failed one.
     pub(crate) fn json(&self, args: &[&str]) -> Value {
         let output = self.output(&[args, &["--json"]].concat());
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// A checkpoint; gives its id.
+    /// Creates a checkpoint; returns its id.
     pub(crate) fn create(&self) -> String {
         self.run(&["create", "-q", "--kind", "manual"]).trim().to_owned()
     }
@@ -91,7 +91,7 @@ impl World {
         self.code(&["validate", "@", "--deep"]) == 0
     }
 
-    /// Everything that is on record is whole.
+    /// Checks that every recorded checkpoint is intact.
     pub(crate) fn check_whole(&self) {
         for checkpoint in self.json(&["list", "--all"])["data"]["checkpoints"].as_array().unwrap() {
             let id = checkpoint["id"].as_str().unwrap();
@@ -101,7 +101,7 @@ impl World {
     }
 }
 
-/// Bytes that do not compress.
+/// Returns incompressible bytes.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {

@@ -1,4 +1,4 @@
-//! Files that do not hold still while they are read.
+//! Files that change while they are read.
 
 use crate::place::{Answer, Place, assert_same, noise};
 use safepoint_testkit::tree::Content;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const ROUNDS: u64 = 8;
 const LARGE: usize = 2 << 20;
 
-/// Takes checkpoints while `disturb` is called again and again, and looks with `check` at what each of them holds.
+/// Creates checkpoints while `disturb` runs repeatedly, and verifies each with `check`.
 fn while_it_changes(
     prepare: impl Fn(&Place),
     disturb: impl Fn(&Place, u64) + Sync,
@@ -36,7 +36,7 @@ fn while_it_changes(
     let settled = place.create();
     let then = place.image();
     for answer in &answers {
-        // Done, or done in part and said which part.
+        // Success, or partial success with a list of the rest.
         assert!([0, 3].contains(&answer.exit), "{} {} {}", answer.what, answer.exit, answer.errors);
         let coverage = &answer.data()["checkpoint"]["coverage"];
         let told =
@@ -66,10 +66,10 @@ fn files_that_change_while_they_are_read() {
             file.write_all_at(&number.to_le_bytes(), number % LARGE as u64).unwrap();
         },
         |place, answer| {
-            // Numbers were only ever written over others, except by the very last bytes.
+            // Numbers only overwrote others, except in the very last bytes.
             let size = fs::metadata(place.file("busy")).unwrap().len();
             assert!((LARGE as u64..LARGE as u64 + 8).contains(&size), "{size}");
-            // A file that nobody lets in peace is said to be unsettled, and that is exit 3.
+            // A file that keeps changing is reported as unsettled, with exit code 3.
             assert_eq!(answer.exit == 3, is_unsettled(answer), "{:#}", answer.json);
         },
     );
@@ -87,7 +87,7 @@ fn files_that_grow_while_they_are_read() {
             }
         },
         |place, _| {
-            // What is kept is the beginning of the log, line by line as it was written.
+            // The captured log is a prefix, line by line.
             let log = place.read("log");
             for (number, line) in log.lines().enumerate() {
                 assert!(format!("{number:015}").starts_with(line), "{number}: {line}");
@@ -131,7 +131,7 @@ fn files_that_are_replaced_while_they_are_read() {
             fs::rename(place.path("fresh"), place.file("replaced")).unwrap();
         },
         |place, _| {
-            // One of the versions, whole: never the head of one with the tail of another.
+            // One complete version: never the start of one with the end of another.
             let content = fs::read(place.file("replaced")).unwrap();
             assert!(content.len() == LARGE && content.iter().all(|byte| *byte == content[0]));
         },
@@ -177,7 +177,7 @@ fn folders_that_are_renamed_while_they_are_read() {
             |place, number| {
                 let [a, z, t] = ["a", "z", "m/n/t"].map(|name| place.file(name));
                 match (round, number % 2) {
-                    // One that goes to and fro, and two that change places.
+                    // One path that moves back and forth, and two that are exchanged.
                     (0 | 1, 0) => fs::rename(&a, &t).unwrap(),
                     (0 | 1, _) => fs::rename(&t, &a).unwrap(),
                     _ => {

@@ -1,9 +1,9 @@
-//! A clock that jumps.
+//! Jumping clock.
 
 use crate::place::{Answer, Place, assert_same};
 use serde_json::Value;
 
-/// Runs a command when the clock shows this.
+/// Runs a command at this time.
 fn at(place: &Place, when: &str, args: &[&str]) -> Value {
     let args = [&["--json"], args].concat();
     let mut command = place.command(&args);
@@ -23,14 +23,14 @@ fn a_clock_that_jumps_backwards() {
         at(&place, day, &["create", "-m", &format!("state {number}")]);
         images.push(place.image());
     }
-    // The order is that of the commits, whatever the clock said.
+    // Checkpoints are in commit order, whatever the clock.
     let labels = ["state 3", "state 2", "state 1", "state 0"];
     assert_eq!(place.labels(), labels);
     for (back, label) in labels.iter().enumerate() {
         let shown = at(&place, days[1], &["show", &format!("@~{back}")]);
         assert_eq!(shown["checkpoint"]["label"], *label);
     }
-    // Rollbacks at ever earlier times; each is undone in the order in which they were done.
+    // Rollbacks at ever earlier times; undo follows the order of execution.
     at(&place, "2026-01-03T00:00:00Z", &["rollback", "state 0"]);
     at(&place, "2026-01-02T00:00:00Z", &["rollback", "state 1"]);
     at(&place, "2026-01-01T00:00:00Z", &["rollback", "state 2"]);
@@ -49,7 +49,7 @@ fn a_clock_that_jumps_backwards() {
     }
     let status = at(&place, "1990-01-01T00:00:00Z", &["status"]);
     assert_eq!(status["changes"].as_array().map(Vec::len), Some(0), "{status:#}");
-    // In text too, a checkpoint of the future is no reason to fail.
+    // In text, too, a checkpoint of the future is no reason to fail.
     for args in [&["list"][..], &["status"], &["show", "@"], &["rollback"]] {
         let mut command = place.command(args);
         let output = command.env("SAFEPOINT_TEST_NOW", "1990-01-01T00:00:00Z").output().unwrap();
@@ -76,7 +76,7 @@ fn files_from_the_future_and_from_before_time() {
     }
     let id = place.create();
     let then = place.image();
-    // The same length and the same stamp: only the content tells.
+    // Same length and same times: only the content differs.
     for (name, time) in times {
         place.write(name, "2");
         date(name, time);

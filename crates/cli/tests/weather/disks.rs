@@ -1,4 +1,4 @@
-//! Disks that are full.
+//! Full disks.
 
 use crate::place::{Answer, Place, assert_same, noise, skip};
 use safepoint_testkit::TreeImage;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A small file system of its own, until it is dropped.
+/// Small separate file system, mounted until drop.
 pub(crate) struct Mount {
     folder: TempDir,
 }
@@ -18,7 +18,7 @@ fn succeeds(program: &str, args: &[&str]) -> bool {
 }
 
 impl Mount {
-    /// In memory. Nothing where this user may not mount.
+    /// Mounts one in memory. Returns `None` without permission to mount.
     pub(crate) fn memory(size: &str) -> Option<Self> {
         let mount = Self { folder: tempfile::tempdir().unwrap() };
         fs::create_dir(mount.path()).unwrap();
@@ -26,18 +26,18 @@ impl Mount {
         succeeds("mount", &["-t", "tmpfs", "-o", &options, "none", mount.path().to_str()?]).then_some(mount)
     }
 
-    /// A real one in a file.
+    /// Mounts an ext4 image.
     pub(crate) fn ext4(bytes: u64) -> Option<Self> {
         Self::of("ext4", bytes)
     }
 
-    /// One of this kind in a file. Nothing where there is no program that makes one.
+    /// Mounts an image of this type. Returns `None` without the program to create it.
     pub(crate) fn of(kind: &str, bytes: u64) -> Option<Self> {
         let options: &[&str] = if kind == "ext4" { &["-q", "-m", "0"] } else { &["-q"] };
         Self::looped(kind, bytes, options)
     }
 
-    /// A small one that writes nothing in place: even a page that a file has already takes room when it is written again.
+    /// Mounts a small copy-on-write file system: even an overwritten page needs space.
     pub(crate) fn small_btrfs(bytes: u64) -> Option<Self> {
         Self::looped("btrfs", bytes, &["-q", "--mixed"])
     }
@@ -53,7 +53,7 @@ impl Mount {
         made.then_some(mount)
     }
 
-    /// A layer over an empty folder, as containers have it.
+    /// Mounts an overlay over an empty folder, as in containers.
     pub(crate) fn overlay() -> Option<Self> {
         let mount = Self { folder: tempfile::tempdir().unwrap() };
         let folder = |name: &str| mount.folder.path().join(name).to_str().unwrap().to_owned();
@@ -63,7 +63,7 @@ impl Mount {
         succeeds("mount", &["-t", "overlay", "overlay", "-o", &options, &folder("mounted")]).then_some(mount)
     }
 
-    /// A folder seen from another place, where nothing can be written.
+    /// Mounts a read-only view of a folder.
     pub(crate) fn read_only_view(folder: &Path) -> Option<Self> {
         let mount = Self { folder: tempfile::tempdir().unwrap() };
         fs::create_dir(mount.path()).unwrap();
@@ -85,12 +85,12 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Lazily: a program that is just ending may still be there.
+        // Lazily: an exiting program may still use it.
         succeeds("umount", &["-l", self.path().to_str().unwrap()]);
     }
 }
 
-/// Takes all room but this much.
+/// Fills the disk except for this much.
 pub(crate) fn fill(path: &Path, spare: u64) {
     let mut file = fs::File::create(path).unwrap();
     let mut length = 0;
@@ -103,7 +103,7 @@ pub(crate) fn fill(path: &Path, spare: u64) {
         file.seek(std::io::SeekFrom::Start(length)).unwrap();
     }
     let _ = file.sync_all();
-    // Where space is promised before it is taken, the last bytes may not be there.
+    // With delayed allocation, the last bytes may be missing.
     let on_disk = fs::metadata(path).unwrap().len();
     file.set_len(on_disk.saturating_sub(spare)).unwrap();
     let _ = file.sync_all();
@@ -133,7 +133,7 @@ fn is_done_or_full(answer: &Answer) -> bool {
     false
 }
 
-/// The disk is to be full before the cap is reached, which is a tenth of it.
+/// Lifts the cap, a tenth of the disk, so that the disk is full before it.
 pub(crate) fn lift_the_cap(home: &Path) {
     fs::write(home.join("config.toml"), "[store]\ncap = \"1TiB\"\n").unwrap();
 }
@@ -157,12 +157,12 @@ fn at_every_level(disk: &str, mount: &Mount, levels: &[u64]) {
         taken += usize::from(created);
         assert_eq!(place.labels().len(), taken, "{spare} spare: {}\n{:#}", answer.errors, answer.json);
         let rolled_back = is_done_or_full(&place.run(&["rollback", &first]));
-        // What could not be cleared away may still be in Safepoint's own folder, for the next command.
+        // Leftovers may still be in Safepoint's folder, for the next command.
         let found = TreeImage::read(&place.project(), &[".safepoint"]).unwrap();
         assert_same(&found, if rolled_back { &then } else { &now });
         counts[usize::from(!created)] += 1;
         counts[2 + usize::from(!rolled_back)] += 1;
-        // With room again, everything works.
+        // With space again, everything works.
         let _ = fs::remove_file(&filler);
         place.run(&["recover"]).succeeds();
         assert_same(&place.image(), if rolled_back { &then } else { &now });
@@ -202,7 +202,7 @@ fn a_real_disk_that_is_full_at_any_moment() {
     at_every_level("ext4", &mount, &levels);
 }
 
-/// The project on one disk and the home on another; either may be the full one.
+/// Project and home on separate disks; either may be full.
 #[test]
 fn a_home_on_a_full_disk_of_its_own() {
     let Some(mount) = Mount::memory("8m") else {
@@ -214,7 +214,7 @@ fn a_home_on_a_full_disk_of_its_own() {
         let args = [&["--json"], args].concat();
         Answer::of(&args, &place.command(&args).env("SAFEPOINT_HOME", &home).output().unwrap())
     };
-    // Not even room for a home.
+    // No space even for a home.
     let filler = mount.path().join("filler");
     place.write("file", "1");
     fill(&filler, 0);
@@ -241,7 +241,7 @@ fn a_home_on_a_full_disk_of_its_own() {
     }
 }
 
-/// What counts is what it takes on disk, not how long it is.
+/// Disk usage counts, not the length.
 #[test]
 fn a_sparse_file_that_is_longer_than_the_disk() {
     let Some(mount) = Mount::memory("8m") else {
@@ -263,7 +263,7 @@ fn a_sparse_file_that_is_longer_than_the_disk() {
     assert_same(&place.image(), &then);
     run(&["undo", "--yes"]).succeeds();
     assert_same(&place.image(), &now);
-    // What is really too much is refused before anything is written, and says how much it takes.
+    // A file that is really too large is refused before any write, with the space it needs.
     place.write("too much", noise(2, 5 << 20));
     run(&["create", "--kind", "manual"]).succeeds();
     fs::remove_file(place.file("too much")).unwrap();

@@ -1,4 +1,4 @@
-//! Things in a folder that are not plain files of their own.
+//! Entries that are not plain separate files.
 
 use crate::place::{Place, assert_same, is_root, noise, skip};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -43,7 +43,7 @@ fn files_without_read_permission() {
     assert_eq!(answer.exit, 3, "{}", answer.errors);
     let skipped = answer.data()["checkpoint"]["coverage"]["skipped"].to_string();
     assert!(skipped.contains("secret") && skipped.contains("shut"), "{skipped}");
-    // What cannot be read cannot be kept, so it is not displaced.
+    // An unreadable file cannot be captured, so it is not displaced.
     let refused = place.run(&["rollback", &first]);
     refused.fails(12, "obstructed");
     let mode = |name: &str| fs::symlink_metadata(place.file(name)).unwrap().permissions().mode() & 0o777;
@@ -64,14 +64,14 @@ fn hard_links() {
     fs::hard_link(place.file("a"), place.path("outside")).unwrap();
     let id = place.create();
     let then = place.image();
-    // Written through one name, seen under all three.
+    // Written through one name, visible under all three.
     fs::write(place.file("b"), "2").unwrap();
     set_mode(&place.file("a"), 0o600);
     place.goes_to_and_fro(&id, &then);
     let outside = place.path("outside");
     assert_eq!(fs::read_to_string(&outside).unwrap(), "2", "a name outside of the workspace is not ours");
     assert_eq!(fs::metadata(&outside).unwrap().permissions().mode() & 0o777, 0o600);
-    // A link in the store's own place of work: names of one file in both directions.
+    // Hard links across the old and the new state, in both directions.
     fs::remove_file(place.file("b")).unwrap();
     fs::hard_link(place.file("a"), place.file("c")).unwrap();
     place.goes_to_and_fro(&id, &then);
@@ -122,13 +122,13 @@ fn sparse_files() {
     assert_same(&place.image(), &then);
     for (name, were) in before {
         let are = blocks(&place.file(name));
-        // A block at each end of each piece of data is what rounding may cost.
+        // Rounding may cost a block at each end of each data range.
         eprintln!("{name}: {were} bytes on disk before, {are} after");
         assert!(are <= were + (64 << 10), "{name}: {were} bytes on disk before, {are} after");
     }
 }
 
-/// Mostly holes, so that it is quick to lay out; to Safepoint every byte of it is a byte to read and to write.
+/// Mostly holes, so that its creation is fast; Safepoint must read and write every byte.
 #[test]
 fn a_file_of_5_gb_in_bounded_memory() {
     const SIZE: u64 = 5 << 30;
@@ -175,11 +175,11 @@ fn sockets_and_fifos() {
     assert!(skipped.contains("socket") && skipped.contains("fifo"), "{skipped}");
     let id = answer.succeeds()["checkpoint"]["id"].as_str().unwrap().to_owned();
     let then = place.image();
-    // They stay where they are, whatever comes and goes around them.
+    // They stay in place, whatever changes around them.
     place.write("file", "2");
     place.write("new", "2");
     place.goes_to_and_fro(&id, &then);
-    // One that came later is not deleted, and one that stands in the way is not displaced.
+    // A later one is not deleted, and one at a needed path is not displaced.
     fs::remove_file(place.file("file")).unwrap();
     mknodat(CWD, place.file("file"), FileType::Fifo, Mode::RUSR, 0).unwrap();
     let refused = place.refuses(&["rollback", &id], 12, "obstructed");
@@ -223,7 +223,7 @@ fn set_uid_bits() {
     let then = place.image();
     let mode = |name: &str| fs::metadata(place.file(name)).unwrap().permissions().mode() & 0o7777;
     assert_eq!((mode("suid"), mode("sgid"), mode("shared")), (0o4755, 0o2755, 0o2775));
-    // Gone, edited (which clears the bit), and set where it was not: a bit that an agent sets does not survive.
+    // Deleted, edited (which clears the bit), and newly set: a bit that an agent sets does not survive.
     place.shell("rm suid; echo 2 > sgid; chmod 4755 plain; chmod 755 shared; echo 2 > sticky");
     place.goes_to_and_fro(&id, &then);
     assert_eq!((mode("suid"), mode("sgid"), mode("shared")), (0o4755, 0o2755, 0o2775));
@@ -242,7 +242,7 @@ fn nested_git_repositories() {
     place.write("file", "2");
     place.write("vendor/lib/code", "2");
     place.write("vendor/lib/new", "2");
-    // git went on meanwhile; that is git's.
+    // Concurrent changes of git stay.
     place.write(".git/HEAD", "ref: refs/heads/other\n");
     place.write("vendor/lib/.git/HEAD", "ref: refs/heads/other\n");
     place.write("clone/.git/HEAD", "precious\n");
@@ -260,7 +260,7 @@ fn nested_git_repositories() {
     }
     place.run(&["undo", "--yes"]).succeeds();
     assert_eq!((place.read("clone/code"), place.read("vendor/lib/new")), ("2".to_owned(), "2".to_owned()));
-    // A folder that holds a repository is not replaced by a file.
+    // A folder with a repository is not replaced by a file.
     fs::rename(place.file("file"), place.path("aside")).unwrap();
     place.write("file/.git/HEAD", "precious\n");
     place.refuses(&["rollback", &id], 12, "obstructed");
@@ -269,8 +269,8 @@ fn nested_git_repositories() {
 #[test]
 fn submodules_and_worktrees() {
     let place = Place::new();
-    // There `.git` is a file that names the real one. It is part of the files, as git itself sees it: without it the folder is no
-    // repository any more.
+    // There `.git` is a file that names the real one. It is captured as a file, because without it the folder
+    // is no repository.
     place.write(".git/modules/lib/HEAD", "ref: refs/heads/main\n");
     place.write("lib/.git", "gitdir: ../.git/modules/lib\n");
     place.write("lib/code", "1");
@@ -282,7 +282,7 @@ fn submodules_and_worktrees() {
     place.write("worktree/code", "2");
     place.goes_to_and_fro(&id, &then);
     assert_eq!(place.read("lib/.git"), "gitdir: ../.git/modules/lib\n");
-    // A workspace that is a worktree itself.
+    // A workspace that is itself a worktree.
     let place = Place::new();
     place.write(".git", "gitdir: /elsewhere/.git/worktrees/x\n");
     place.write("code", "1");
@@ -312,7 +312,7 @@ fn a_file_system_without_exchange() {
         let run = |args: &[&str]| {
             let output = place.command(args).env("SAFEPOINT_TEST_WITHOUT", without).output().unwrap();
             let told = String::from_utf8_lossy(&output.stderr).into_owned();
-            // Without leases nothing may prove that no program writes to what was displaced.
+            // Without leases, possible writers to displaced files may be undetectable.
             let waits = without.contains("leases") && told.contains("may be open");
             assert_eq!(output.status.code(), Some(if waits { 3 } else { 0 }), "{told}");
             if waits {

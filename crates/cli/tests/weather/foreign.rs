@@ -1,6 +1,7 @@
-//! Files of other users, about whose writers the kernel does not answer everybody.
+//! Files of other users, whose writers the kernel does not report to everyone.
 //!
-//! Takes root: files are given to another user, and the program runs as a third one, or as root without capabilities.
+//! Needs root: files are given to another user, and the program runs as a third user, or as root without
+//! capabilities.
 
 use crate::disks::Mount;
 use crate::place::{Answer, Place, is_root, skip};
@@ -12,17 +13,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Whose the files are.
+/// Owner of the files.
 const OWNER: u32 = 1001;
 
-/// Who runs the program.
+/// User that runs the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Who {
-    /// Somebody who is neither root nor the owner.
+    /// Neither root nor the owner.
     Another,
-    /// Root, as in a container.
+    /// Root without leases, as in a container.
     WithoutLease,
-    /// Root that may not act as another user either.
+    /// Root without leases and without setuid.
     WithoutLeaseAndSetuid,
 }
 
@@ -38,7 +39,7 @@ impl Scene {
         Self { who, place: if who == Who::Another { Place::ordinary() } else { Place::new() } }
     }
 
-    /// The same on a file system that is mounted somewhere.
+    /// Creates the scene on a mounted file system.
     fn at(who: Who, base: &Path) -> Self {
         let place = Place::at(base);
         if who == Who::Another {
@@ -49,7 +50,7 @@ impl Scene {
         Self { who, place }
     }
 
-    /// A file that is not of whoever runs the program.
+    /// Writes a file of another user.
     fn write(&self, name: &str, content: &str) -> PathBuf {
         self.place.write(name, content);
         let path = self.place.file(name);
@@ -61,7 +62,7 @@ impl Scene {
         path
     }
 
-    /// The program, as whoever it is here.
+    /// Returns a command for the program as the selected user.
     fn command(&self, args: &[&str]) -> Command {
         let plain = self.place.command(args);
         let caps = match self.who {
@@ -91,12 +92,12 @@ impl Scene {
         (data["checkpoint"]["id"].as_str().unwrap().to_owned(), warnings)
     }
 
-    /// A file as a checkpoint has it.
+    /// Returns a file's content in a checkpoint.
     fn cat(&self, id: &str, name: &str) -> String {
         String::from_utf8(self.command(&["cat", id, name]).output().unwrap().stdout).unwrap()
     }
 
-    /// Every version of a file that is kept anywhere: in the tree or in a checkpoint.
+    /// Returns every version of a file in the tree or in a checkpoint.
     fn everything(&self, name: &str) -> String {
         let mut all = fs::read_to_string(self.place.file(name)).unwrap_or_default();
         let data = self.run(&["list", "-n", "1000"]).succeeds();
@@ -106,7 +107,7 @@ impl Scene {
         all
     }
 
-    /// The displaced files that are kept.
+    /// Returns the kept displaced files.
     fn displaced(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         for stage in fs::read_dir(self.place.file(".safepoint")).into_iter().flatten() {
@@ -148,7 +149,7 @@ fn a_displaced_file_of_another_user_that_is_open_loses_no_line() {
         assert_eq!(answer.exit, 3, "{who:?}: {}\n{:#}", answer.errors, answer.json);
         assert_eq!(waiting(&answer, "rollback"), ["log"], "{who:?}");
         assert_eq!(fs::read_to_string(&log).unwrap(), "line 1\n", "{who:?}");
-        // The writer was told that these were written.
+        // These writes were acknowledged.
         writeln!(writer, "line 3").unwrap();
         let answer = scene.run(&["recover"]);
         assert_eq!((answer.exit, waiting(&answer, "recovery")), (3, vec!["log".to_owned()]), "{who:?}");
@@ -163,7 +164,7 @@ fn a_displaced_file_of_another_user_that_is_open_loses_no_line() {
                 answer.json
             );
         } else if answer.exit == 3 {
-            // Nothing proves that no process has it open: it goes on waiting.
+            // Another process may have it open: it stays pending.
             assert_eq!(waiting(&answer, "recovery"), ["log"], "{who:?}");
             assert_eq!(
                 fs::read_to_string(&scene.displaced()[0]).unwrap(),
@@ -198,7 +199,7 @@ fn a_displaced_file_waits_where_its_writers_cannot_be_ruled_out() {
     let answer = scene.run(&["undo", "--yes"]);
     assert_eq!((answer.exit, scene.place.read("dir/theirs").as_str()), (0, "2"), "{}", answer.errors);
     assert_eq!(scene.displaced().len(), 1);
-    // Nothing is deleted that was not agreed to.
+    // Nothing is deleted without consent.
     let refused = scene.run(&["recover", "--release"]);
     refused.fails(2, "usage");
     assert!(refused.errors.contains("--yes"), "{}", refused.errors);
@@ -235,7 +236,7 @@ fn a_new_boot_ends_the_waiting() {
     let record = records().pop().unwrap();
     assert!(record.to_string_lossy().contains(&boot), "{record:?}");
     assert_eq!(scene.run(&["recover"]).exit, 3, "the boot is the same");
-    // What a program wrote at last, before the power went.
+    // A last write of a program before the power cut.
     fs::write(&displaced, "2 and more").unwrap();
     let earlier = "0".repeat(31) + "1";
     let sum = blake3::hash(earlier.as_bytes()).to_hex();
@@ -248,7 +249,7 @@ fn a_new_boot_ends_the_waiting() {
     assert!(!scene.place.file(".safepoint").exists());
 }
 
-/// A file of another user, mapped by this process, which no program but a kernel sees.
+/// Mapping of another user's file, visible only to the kernel.
 struct Mapped {
     area: memmap2::MmapMut,
 }
@@ -257,7 +258,7 @@ impl Mapped {
     #[allow(unsafe_code, reason = "a mapping is what is to be tested; nobody shortens the file")]
     fn new(path: &Path) -> Self {
         let file = File::options().read(true).write(true).open(path).unwrap();
-        // SAFETY: the file is as long as the mapping for as long as the test runs.
+        // SAFETY: the file is as long as the mapping while the test runs.
         Self { area: unsafe { memmap2::MmapMut::map_mut(&file) }.unwrap() }
     }
 
@@ -266,7 +267,7 @@ impl Mapped {
     }
 }
 
-/// File systems to try; nothing of one that cannot be mounted here.
+/// Returns the file systems to try; `None` if one cannot be mounted here.
 fn mounts() -> Vec<(&'static str, Option<Mount>)> {
     vec![
         ("tmpfs", Mount::memory("64m")),
@@ -297,7 +298,7 @@ fn a_store_through_a_mapping_of_another_users_file_is_captured() {
             scenes.push((who, kind, scene, mapped, mount));
         }
     }
-    // Until stamps are old enough to be believed, and before the kernel writes the pages back by itself.
+    // Waits until times are old enough to be trusted, but less than the kernel's writeback.
     std::thread::sleep(Duration::from_secs(3));
     for (who, kind, scene, mapped, _mount) in &mut scenes {
         for letter in [b'b', b'c'] {
@@ -306,7 +307,7 @@ fn a_store_through_a_mapping_of_another_users_file_is_captured() {
             let (id, _) = scene.create();
             let text = scene.cat(&id, "mapped");
             assert_eq!(text.as_bytes()[0], letter, "{who:?} on {kind}: the store is not in the checkpoint");
-            // Where nothing shows whether a file changes it is read each time, and that is told.
+            // If nothing reveals changes, the file is read each time, and that is reported.
             let told = warnings.iter().any(|text| text.contains("reads them again"));
             assert_eq!(
                 told,

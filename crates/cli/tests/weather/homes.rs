@@ -1,11 +1,11 @@
-//! Safepoint's own folder: missing, cut short, of a newer version, or somebody else's.
+//! Safepoint's home: missing, truncated, of a newer version, or of another user.
 
 use crate::place::{NOBODY, Place, assert_same, is_root, name, skip};
 use std::fs;
 use std::os::unix::fs::chown;
 use std::path::PathBuf;
 
-/// Two checkpoints, and an edit that neither has.
+/// Creates two checkpoints, and an edit that neither has.
 fn place() -> (Place, String) {
     let place = Place::new();
     place.write("file", "1");
@@ -31,7 +31,7 @@ fn a_home_that_is_missing() {
     fs::remove_dir_all(place.path("home")).unwrap();
     place.refuses(&["rollback", &id], 10, "no_workspace");
     place.refuses(&["status"], 10, "no_workspace");
-    // A new beginning.
+    // A new start.
     place.create();
     let then = place.image();
     place.write("file", "4");
@@ -50,7 +50,7 @@ fn a_home_that_cannot_be_made() {
     }
     let long = "x".repeat(300);
     place.refuses(&["--home", &long, "create"], 1, "home");
-    // An odd name is a name like others.
+    // An unusual name works as usual.
     let odd = name(b"caf\xe9 \n");
     let output = place
         .command(&["create", "--kind", "manual"])
@@ -68,7 +68,7 @@ fn a_store_that_is_missing() {
     assert!(answer.errors.contains("Nothing was changed."), "{}", answer.errors);
     let answer = place.run(&["validate", "--deep"]);
     assert_eq!(answer.exit, 13, "{}", answer.errors);
-    // The next checkpoint is whole, and can be gone back to.
+    // The next checkpoint is intact, and a rollback to it works.
     let next = place.create();
     let then = place.image();
     place.write("file", "4");
@@ -126,7 +126,7 @@ fn an_index_that_is_missing_or_cut_short() {
             }
             Some(keep) => fs::File::options().write(true).open(index).unwrap().set_len(keep).unwrap(),
         }
-        // It is a cache: the packs alone make it again.
+        // It is a cache: the packs alone rebuild it.
         place.rollback(&id);
         assert_eq!(place.read("file"), "1");
         place.is_whole();
@@ -143,7 +143,7 @@ fn remove_catalog(place: &Place) {
 fn a_catalog_that_is_missing() {
     let (place, id) = place();
     remove_catalog(&place);
-    // Nothing is on record any more. That the store holds data all the same is said.
+    // All records are lost, but the remaining data in the store is reported.
     let answer = place.refuses(&["rollback", &id], 10, "no_workspace");
     assert!(answer.errors.contains("catalog.db was lost"), "{}", answer.errors);
     let next = place.create();
@@ -162,7 +162,7 @@ fn a_catalog_that_is_cut_short() {
         let before = place.image();
         let catalog = place.path("home/catalog.db");
         if !with_log {
-            // All of it in the one file, as after a copy.
+            // Everything in the one file, as after a copy.
             let connection = rusqlite::Connection::open(&catalog).unwrap();
             let _: i64 =
                 connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0)).unwrap();
@@ -181,7 +181,7 @@ fn a_catalog_that_is_cut_short() {
         match answer.exit {
             // The log had everything.
             0 => assert_eq!(place.read("file"), "1"),
-            // A file without a whole page is a new one to SQLite, as if it were missing; see above.
+            // SQLite treats a file without a whole page as new, as if it were missing; see above.
             10 => {
                 assert!(keep < 512 && !with_log);
                 answer.fails(10, "no_workspace");
@@ -277,7 +277,7 @@ fn a_home_of_somebody_else() {
         ("home/catalog.db", Some("catalog")),
         ("home/store/format", Some("store")),
         ("home/store/packs", Some("store")),
-        // The packs alone are enough to look.
+        // The packs alone are sufficient to read.
         ("home/store/index.db", None),
     ] {
         chown(place.path(path), Some(0), Some(0)).unwrap();
@@ -295,7 +295,7 @@ fn a_home_of_somebody_else() {
         }
         chown(place.path(path), Some(NOBODY), Some(NOBODY)).unwrap();
     }
-    // A pack that cannot be read is not one that is gone.
+    // An unreadable pack is not a missing one.
     for pack in packs(&place) {
         chown(pack, Some(0), Some(0)).unwrap();
     }

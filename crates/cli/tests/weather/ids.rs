@@ -1,4 +1,4 @@
-//! Names of checkpoints that name none, nothing, or several.
+//! Checkpoint references that match nothing or several, or are invalid.
 
 use crate::place::Place;
 use std::ffi::OsString;
@@ -41,7 +41,7 @@ fn malformed_ids() {
         place.refuses(&["rollback", malformed], 2, "bad_input");
         place.refuses(&["show", malformed], 2, "bad_input");
     }
-    // What is no id may still be a label, so these are only unknown.
+    // An invalid id may still be a label, so these are only unknown.
     let long = "x".repeat(100_000);
     for odd in ["../../etc/passwd", "a\nb", "\u{1b}[31mred", "%s%n", "' OR 1=1 --", "@@", "é", long.as_str()]
     {

@@ -1,4 +1,4 @@
-//! Folders for others in bad weather: full and read-only disks, many at once, kills, and users who are not root.
+//! Export and import under faults: full and read-only disks, concurrent runs, kills, and ordinary users.
 
 use crate::disks::{Mount, fill, lift_the_cap};
 use crate::place::{NOBODY, Place, assert_same, is_root, noise, skip};
@@ -77,7 +77,7 @@ fn an_import_into_a_full_home_makes_no_checkpoint() {
         if answer.exit == 0 {
             done += 1;
             expected += 1;
-            // So that the next one has to be stored again.
+            // So that the next one must be stored again.
             let id = answer.succeeds()["checkpoint"]["id"].as_str().unwrap().to_owned();
             place.run(&["--yes", "delete", &id]).succeeds();
             place.run(&["gc", "--thorough"]).succeeds();
@@ -127,12 +127,12 @@ fn somebody_who_is_not_root_gets_the_same_back() {
         let path = folder(&place.run(&["export", &id, place.path("out").to_str().unwrap()]).succeeds());
         (id, created, place.run(&["import", path.to_str().unwrap()]).succeeds()["checkpoint"].clone())
     };
-    // Most files are root's here: whose they are is told by the list, as their user cannot give them away.
+    // Most files are root's here: the list records the owners, as the user cannot change them.
     let (id, created, imported) = to_and_fro();
     assert_eq!(imported["integrity"], created["integrity"]);
     assert_eq!(imported["warnings"], serde_json::json!([]));
     if is_root() {
-        // One that lends the rights of root is root's to write, and nobody else's word is taken for it.
+        // A set-user-ID file of root: an import by another user drops the bit.
         place.write("roots", "#!/bin/sh\n");
         fs::set_permissions(place.file("roots"), fs::Permissions::from_mode(0o4755)).unwrap();
         let (_, _, imported) = to_and_fro();
@@ -144,7 +144,7 @@ fn somebody_who_is_not_root_gets_the_same_back() {
         };
         assert_eq!((mode("roots"), mode("tool")), ("0755".into(), "4755".into()));
     }
-    // A folder that may not be written is told.
+    // A read-only folder is reported.
     fs::create_dir(place.path("closed")).unwrap();
     fs::set_permissions(place.path("closed"), fs::Permissions::from_mode(0o555)).unwrap();
     place.run(&["export", &id, place.path("closed").to_str().unwrap()]).fails(1, "not_written");
@@ -191,7 +191,7 @@ fn an_export_that_is_killed_never_looks_whole() {
             let path = out.join("project").join(&name);
             if name.starts_with(".unfinished-") {
                 killed += 1;
-                // Between the last byte and the name everything is there.
+                // Between the last byte and the rename, everything exists.
                 let answer = place.run(&["import", path.to_str().unwrap()]);
                 if answer.exit == 0 {
                     nameless += 1;
@@ -217,7 +217,7 @@ fn an_export_that_is_stopped_leaves_nothing() {
     let id = place.create();
     let out = place.path("new/out");
     let args = ["--json", "export", &id, out.to_str().unwrap()];
-    // How long one takes here and now.
+    // Measures the duration of one run.
     let since = Instant::now();
     assert!(place.command(&args).output().unwrap().status.success());
     let whole = since.elapsed();

@@ -1,4 +1,4 @@
-//! Symbolic links: data to keep, never a way to go.
+//! Symbolic links: captured as data, never followed.
 
 use crate::place::{Place, assert_same};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A folder outside of the project, with names that are also in it. Nothing in it may ever change.
+/// Creates a folder outside the project, with names that are also in it. Nothing in it may ever change.
 fn canary(place: &Place) -> TreeImage {
     let outside = place.path("canary");
     for name in ["file", "only here", "deep/file"] {
@@ -30,7 +30,7 @@ fn links_that_point_out() {
     symlink("nowhere", place.file("dangling")).unwrap();
     let id = place.create();
     let then = place.image();
-    // Folders stand where links were, and links where files were.
+    // Folders replace links, and links replace files.
     for name in ["absolute", "relative", "to a file", "root", "dangling"] {
         fs::remove_file(place.file(name)).unwrap();
         place.write(format!("{name}/file"), "a folder now");
@@ -38,7 +38,7 @@ fn links_that_point_out() {
     fs::remove_file(place.file("file")).unwrap();
     symlink("../canary/file", place.file("file")).unwrap();
     place.goes_to_and_fro(&id, &then);
-    // A path that was typed does not lead through a link either.
+    // A typed path does not lead through a link either.
     place.refuses(&["rollback", &id, "--path", "relative/file"], 10, "no_path");
     place.refuses(&["cat", &id, "relative/file"], 10, "no_path");
     assert_same(&TreeImage::read(&place.path("canary"), &[]).unwrap(), &alive);
@@ -73,13 +73,13 @@ fn a_link_in_place_of_a_directory_before_the_rollback() {
     let then = place.image();
     fs::rename(place.file("dir"), place.path("aside")).unwrap();
     symlink("../canary", place.file("dir")).unwrap();
-    // Below a link there is nothing of ours: neither to be read nor to be written.
+    // Nothing below a link is captured: it is neither read nor written.
     place.refuses(&["rollback", &id, "--path", "dir/file"], 12, "blocked_path");
     place.goes_to_and_fro(&id, &then);
     assert_same(&TreeImage::read(&place.path("canary"), &[]).unwrap(), &alive);
 }
 
-/// Two states of a project with a folder in a folder, and links to the canary that wait outside.
+/// Creates two states of a project with nested folders, and links to the canary outside.
 fn two_states(place: &Place) -> Vec<(String, TreeImage)> {
     let mut states = Vec::new();
     for state in ["one", "two"] {
@@ -97,7 +97,7 @@ fn two_states(place: &Place) -> Vec<(String, TreeImage)> {
     states
 }
 
-/// Somebody exchanges this path of the project with a link to a folder outside, again and again, while rollbacks run.
+/// Exchanges this path of the project repeatedly with a link to an outside folder, while rollbacks run.
 fn under_attack(path: &str, pause_micros_max: u64) {
     let place = Place::new();
     let alive = canary(&place);
@@ -109,7 +109,7 @@ fn under_attack(path: &str, pause_micros_max: u64) {
         threads.spawn(|| {
             let mut pause = 1;
             while !done.load(Ordering::Relaxed) {
-                // Where the rollback has just moved the directory away, there is nothing to exchange.
+                // While the rollback has the directory moved away, there is nothing to exchange.
                 if renameat_with(CWD, place.file(path), CWD, &link, RenameFlags::EXCHANGE).is_ok() {
                     swaps.fetch_add(1, Ordering::Relaxed);
                 }
@@ -122,7 +122,7 @@ fn under_attack(path: &str, pause_micros_max: u64) {
         let mut ends = BTreeMap::new();
         for round in 0..20 {
             let answer = place.run(&["rollback", &states[round % 2].0]);
-            // Whatever it met: an end that is meant, and words for it.
+            // Whatever it met: a defined exit code with a message.
             assert!([0, 1, 3, 10, 12].contains(&answer.exit), "{} {}", answer.exit, answer.errors);
             let code = match answer.exit {
                 0 | 3 => "done",
@@ -138,8 +138,8 @@ fn under_attack(path: &str, pause_micros_max: u64) {
     eprintln!("{path} swapped {swaps} times; the rollbacks ended with {ends:?}");
     assert!(swaps > 20, "{swaps}");
     if path == ".safepoint" && fs::read_link(place.file(path)).is_ok() {
-        // Where a rollback is unfinished, what stands in the way is named; it is not taken away unasked, and what it
-        // displaced is put back by hand.
+        // An unfinished rollback names its obstacle; it does not remove it unasked, and the displaced entry
+        // is restored by hand.
         let answer = place.run(&["recover"]);
         if answer.exit != 0 {
             let code = answer.is_a_clear_error();
@@ -149,7 +149,7 @@ fn under_attack(path: &str, pause_micros_max: u64) {
         assert!(fs::read_link(place.file(path)).is_ok());
         renameat_with(CWD, place.file(path), CWD, &link, RenameFlags::EXCHANGE).unwrap();
     }
-    // Afterwards, whatever stands there now: everything can be had again, and nothing went out.
+    // Afterwards, in any state: everything can be restored, and nothing was written outside.
     place.run(&["recover"]).succeeds();
     for (id, then) in &states {
         place.rollback(id);
@@ -171,7 +171,7 @@ fn a_directory_far_below_that_is_swapped_with_a_link_while_rollbacks_run() {
     under_attack("dir/deep", 0);
 }
 
-/// Safepoint's own folder is no safer place to hide a link in.
+/// A link in Safepoint's own folder is not followed either.
 #[test]
 fn the_own_folder_that_is_swapped_with_a_link_while_rollbacks_run() {
     under_attack(".safepoint", 0);

@@ -1,7 +1,7 @@
-//! Bad input and bad weather, met as a user meets it: through the real program, in real folders.
+//! Bad input and faults from the user's view: the real program in real folders.
 //!
-//! Whatever happens, a command ends well, or with an exit code, a sentence and advice; and then every file is exactly as it was.
-//! `docs/weather.md` lists the tests by what they are about.
+//! Every command succeeds, or fails with an exit code, a message and a hint; then every file is exactly as
+//! before. `docs/weather.md` lists the tests by subject.
 
 #![allow(clippy::disallowed_methods, reason = "tests set up folders and start the program")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "tests")]

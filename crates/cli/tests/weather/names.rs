@@ -1,4 +1,4 @@
-//! Names that are hard to write down.
+//! Unusual names.
 
 use crate::place::{Place, assert_same, name};
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
@@ -8,7 +8,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Files and folders of these names: captured, edited, put back whole and one by one, and read from the checkpoint.
+/// Captures, edits and restores files and folders of these names, all and one by one, and reads them from the
+/// checkpoint.
 fn comes_back(names: &[&[u8]]) {
     let place = Place::new();
     for bytes in names {
@@ -36,7 +37,7 @@ fn comes_back(names: &[&[u8]]) {
         assert_eq!(fs::read(place.file(name(bytes))).unwrap(), b"changed");
     }
     place.goes_to_and_fro(&id, &then);
-    // In text, nothing that a terminal would obey.
+    // Text output has no terminal control characters.
     for args in [&["show", "@", "--files"][..], &["diff", "@"], &["status"], &["list"]] {
         let output = place.command(args).output().unwrap();
         assert_eq!(output.status.code(), Some(0));
@@ -82,7 +83,7 @@ fn names_that_differ_only_in_case() {
 
 #[test]
 fn names_that_differ_only_in_unicode_form() {
-    // The same letters to the eye: one composed, one decomposed, one by a sign of its own.
+    // Names that look the same: composed, decomposed, and as a dedicated character.
     comes_back(&[
         "caf\u{e9}".as_bytes(),
         "cafe\u{301}".as_bytes(),
@@ -124,13 +125,13 @@ fn paths_deeper_than_path_max() {
     }
     put(&here, "old");
     let id = place.create();
-    // One file far below changes.
+    // One deeply nested file changes.
     put(&here, "new!");
     place.rollback(&id);
     assert_eq!(leaf(&bottom()), b"old");
     place.run(&["undo", "--yes"]).succeeds();
     assert_eq!(leaf(&bottom()), b"new!");
-    // All of it goes, and comes back.
+    // Everything is removed and restored.
     rustix::fs::renameat(&root, name.as_str(), rustix::fs::CWD, place.path("aside")).unwrap();
     let bare = place.image();
     place.rollback(&id);

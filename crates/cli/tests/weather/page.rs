@@ -1,4 +1,4 @@
-//! The page about all of this, and the tests: each names the other.
+//! Agreement of the page about faults with the tests.
 
 use std::collections::BTreeSet;
 use std::fs;

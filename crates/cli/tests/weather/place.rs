@@ -1,4 +1,4 @@
-//! Where a test happens: a project, a home, and the program run in between; and what an answer must look like.
+//! Environment of a test: a project, a home and the program; and the required form of its output.
 
 use safepoint_testkit::TreeImage;
 use serde_json::Value;
@@ -17,17 +17,17 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Says loudly that a test did not happen here.
+/// Prints that a test was skipped.
 pub(crate) fn skip(test: &str, why: &str) {
     eprintln!("SKIPPED {test}: {why}");
 }
 
-/// A name of bytes.
+/// Returns a name from bytes.
 pub(crate) fn name(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
-/// Bytes that do not compress and do not repeat, the same for the same seed.
+/// Returns incompressible bytes, the same for the same seed.
 pub(crate) fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut noise = Vec::with_capacity(bytes + 8);
@@ -49,23 +49,23 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// An empty project.
+    /// Creates an empty project.
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self { _folder: Some(folder), ..Self::on(&PathBuf::new()) }.settled()
     }
 
-    /// The same on a file system that is mounted somewhere.
+    /// Creates an empty project on a mounted file system.
     pub(crate) fn at(base: &Path) -> Self {
         Self::on(base).settled()
     }
 
-    /// The same in the hands of somebody who is not root.
+    /// Creates an empty project for an ordinary user.
     pub(crate) fn ordinary() -> Self {
         let mut place = Self::new();
         place.program = place.path("safepoint");
-        // By another process: a program that another thread starts meanwhile would inherit the open file, and one that is open for
-        // writing cannot be run (ETXTBSY).
+        // Copied by another process: a program started by another thread would inherit the open file, and a
+        // file open for writing cannot be run (ETXTBSY).
         let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_safepoint")).arg(&place.program).status();
         assert!(copied.unwrap().success());
         fs::set_permissions(&place.base, fs::Permissions::from_mode(0o755)).unwrap();
@@ -93,7 +93,7 @@ impl Place {
         self
     }
 
-    /// Whether the program runs as somebody who is not root.
+    /// Returns true if the program runs as an ordinary user.
     pub(crate) fn is_ordinary(&self) -> bool {
         self.user.is_some()
     }
@@ -120,19 +120,19 @@ impl Place {
         fs::read_to_string(self.file(name)).unwrap()
     }
 
-    /// Everything in the project; nothing of Safepoint's own may be left there either.
+    /// Reads everything in the project; no leftovers of Safepoint may be there either.
     pub(crate) fn image(&self) -> TreeImage {
         TreeImage::read(&self.project(), &[]).unwrap()
     }
 
-    /// The program, in the project.
+    /// Returns a command for the program in the project.
     pub(crate) fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(args).env_clear().current_dir(self.project());
         command.env("HOME", self.path("user")).env("USER", "tester").env("NO_COLOR", "1");
         command.env("SAFEPOINT_HOME", self.path("home"));
         if let Some(file) = std::env::var_os("LLVM_PROFILE_FILE") {
-            // Who is not root could not write there; those counters are lost.
+            // An ordinary user cannot write there; those counters are lost.
             let nowhere = self.user.map(|_| "/dev/null".into());
             command.env("LLVM_PROFILE_FILE", nowhere.unwrap_or(file));
         }
@@ -148,7 +148,7 @@ impl Place {
         Answer::of(&args, &self.command(&args).output().unwrap())
     }
 
-    /// A shell, as whoever runs the program here.
+    /// Runs a shell script as the program's user.
     pub(crate) fn shell(&self, script: &str) {
         let mut command = Command::new("/bin/sh");
         command.args(["-ec", script]).current_dir(self.project());
@@ -159,7 +159,7 @@ impl Place {
         assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Takes a checkpoint; gives its id.
+    /// Creates a checkpoint; returns its id.
     #[track_caller]
     pub(crate) fn create(&self) -> String {
         let data = self.run(&["create", "--kind", "manual"]).succeeds();
@@ -171,7 +171,7 @@ impl Place {
         self.run(&["rollback", to]).succeeds()
     }
 
-    /// Refused: by this exit code and this word, with advice, and nothing is different.
+    /// Checks a refusal: this exit code and error code, with a hint and without changes.
     #[track_caller]
     pub(crate) fn refuses(&self, args: &[impl AsRef<OsStr>], exit: i32, code: &str) -> Answer {
         let before = self.image();
@@ -181,7 +181,7 @@ impl Place {
         answer
     }
 
-    /// From here to the checkpoint and back and again to it: each time exactly.
+    /// Rolls back, undoes and rolls back again, and compares each state.
     #[track_caller]
     pub(crate) fn goes_to_and_fro(&self, id: &str, then: &TreeImage) {
         let now = self.image();
@@ -193,14 +193,14 @@ impl Place {
         assert_same(&self.image(), then);
     }
 
-    /// Every byte of every checkpoint reads back.
+    /// Checks that every byte of every checkpoint is readable.
     #[track_caller]
     pub(crate) fn is_whole(&self) {
         let data = self.run(&["validate", "--deep"]).succeeds();
         assert_eq!(data["is_valid"], true, "{data:#}");
     }
 
-    /// Labels of the checkpoints that somebody took, newest first.
+    /// Returns the labels of requested checkpoints, newest first.
     #[track_caller]
     pub(crate) fn labels(&self) -> Vec<String> {
         let data = self.run(&["list", "-n", "1000"]).succeeds();
@@ -215,10 +215,10 @@ pub(crate) fn assert_same(now: &TreeImage, expected: &TreeImage) {
     assert!(difference.is_empty(), "not as expected: {difference:#?}");
 }
 
-/// What the program said, and how it ended.
+/// Output of the program, and its end.
 pub(crate) struct Answer {
     pub(crate) what: String,
-    /// As a shell has it: 128 and the signal where one ended it.
+    /// Exit code as in a shell: 128 plus the signal that ended it.
     pub(crate) exit: i32,
     pub(crate) json: Value,
     pub(crate) errors: String,
@@ -242,7 +242,7 @@ impl Answer {
         self.json["data"].clone()
     }
 
-    /// The code of the error, of one that is as every error must be: what was tried, what is wrong, what to do next.
+    /// Returns the error code after checking the form of the error: the attempt, the reason, a hint.
     #[track_caller]
     pub(crate) fn is_a_clear_error(&self) -> &str {
         let Self { what, errors, json, .. } = self;

@@ -1,4 +1,4 @@
-//! Workspaces that are gone, moved, forbidden, or no workspaces at all.
+//! Workspaces that are missing, moved or forbidden, and folders that are no workspaces.
 
 use crate::disks::Mount;
 use crate::place::{Answer, Place, assert_same, is_root, skip};
@@ -14,7 +14,7 @@ fn place() -> (Place, String) {
     (place, id)
 }
 
-/// Asks about the project from outside of it.
+/// Runs a command on the project from outside.
 fn from_outside(place: &Place, args: &[&str]) -> Answer {
     let project = place.project();
     let args = [&["--json", "-C", project.to_str().unwrap()], args].concat();
@@ -58,13 +58,13 @@ fn a_workspace_that_was_moved() {
     there(&["rollback", "@"]).fails(10, "no_workspace");
     there(&["status"]).fails(10, "no_workspace");
     from_outside(&place, &["rollback", "@"]).fails(10, "workspace_gone");
-    // A link at the old place is not the workspace: nothing happens behind it.
+    // A link at the old path is not the workspace: nothing is written through it.
     symlink(&elsewhere, place.project()).unwrap();
     let answer = place.run(&["rollback", &id]);
     answer.fails(10, "no_workspace");
     fs::remove_file(place.project()).unwrap();
     assert_same(&TreeImage::read(&elsewhere, &[]).unwrap(), &now);
-    // A new life at the new place does not disturb the old one.
+    // A new workspace at the new path does not affect the old one.
     there(&["create", "-m", "here now"]).succeeds();
     there(&["rollback", &id]).fails(12, "other_workspace");
     assert_same(&TreeImage::read(&elsewhere, &[]).unwrap(), &now);
@@ -81,7 +81,7 @@ fn a_workspace_that_is_read_only() {
     let id = place.create();
     place.shell("echo 2 > notes; echo 2 > new; chmod 555 .");
     place.refuses(&["rollback", &id], 12, "obstructed");
-    // To look and to take a checkpoint, nothing has to be written there.
+    // Status and checkpoints write nothing there.
     place.run(&["status"]).succeeds();
     let later = place.create();
     place.shell("chmod 755 .");
@@ -121,7 +121,7 @@ fn a_workspace_on_a_read_only_file_system() {
 fn a_workspace_that_is_a_file() {
     let (place, _) = place();
     let before = place.image();
-    // Below a workspace, a file is a place in that workspace; elsewhere it is nothing.
+    // A file in a workspace selects that workspace; elsewhere it is invalid.
     place.run(&["-C", "notes", "create"]).succeeds();
     fs::write(place.path("lone"), "a file").unwrap();
     for args in [
@@ -137,7 +137,7 @@ fn a_workspace_that_is_a_file() {
         answer.is_a_clear_error();
         assert_same(&place.image(), &before);
     }
-    // And one whose folder became a file.
+    // Also a workspace whose folder became a file.
     let project = place.project();
     fs::rename(&project, place.path("aside")).unwrap();
     fs::write(&project, "a file").unwrap();
@@ -161,7 +161,7 @@ fn the_home_directory_is_no_workspace() {
     let home = home.to_str().unwrap();
     place.refuses(&["-C", home, "create"], 12, "refused_root");
     place.refuses(&["init", home], 12, "refused_root");
-    // Nor under another name of the same folder, nor Safepoint's own.
+    // Neither another name of the same folder, nor Safepoint's home.
     symlink(home, place.path("link")).unwrap();
     place.refuses(&["-C", place.path("link").to_str().unwrap(), "create"], 12, "refused_root");
     place.refuses(&["-C", place.path("home").to_str().unwrap(), "create"], 12, "refused_root");
@@ -181,17 +181,17 @@ fn a_workspace_nested_in_another() {
     let then = place.image();
     place.write("notes", "3");
     place.write("inner/file", "3");
-    // The inner one puts back what is its own.
+    // The inner one restores its own files.
     inner(&["rollback", "@"]);
     assert_eq!((place.read("inner/file"), place.read("notes")), ("1".to_owned(), "3".to_owned()));
-    // The outer one holds the inner one's files too; both stay workspaces of their own.
+    // The outer one contains the inner files, too; both stay separate workspaces.
     place.goes_to_and_fro(&both, &then);
     assert_eq!(place.read("inner/file"), "2");
     inner(&["rollback", "@"]);
     assert_eq!(place.read("inner/file"), "1");
     let refused = place.run(&["-C", "inner", "rollback", &outer]);
     refused.fails(12, "other_workspace");
-    // The inner folder goes with a rollback to the time before it, and comes back with the undo.
+    // A rollback to an earlier time removes the inner folder, and the undo restores it.
     place.rollback(&outer);
     assert!(!place.file("inner").exists());
     place.run(&["undo", "--yes"]).succeeds();

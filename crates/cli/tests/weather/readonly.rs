@@ -1,4 +1,4 @@
-//! Homes that cannot be written: everything in them can still be read, and built elsewhere.
+//! Read-only homes: everything in them can still be read, and restored elsewhere.
 
 use crate::disks::Mount;
 use crate::place::{Answer, Place, assert_same, is_root, skip};
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Two checkpoints, an edit that neither has, and what the project was at the first.
+/// Creates two checkpoints and an edit that neither has; returns the first state of the project.
 fn filled(place: &Place) -> (String, TreeImage) {
     place.write("file", "1\n");
     place.write("deep/er/file", "deep\n");
@@ -20,7 +20,7 @@ fn filled(place: &Place) -> (String, TreeImage) {
     (id, then)
 }
 
-/// Everything that is only looked at, and the way back into another folder.
+/// Runs all read-only commands, and restores into another folder.
 #[track_caller]
 fn gives_everything_back(place: &Place, home: &Path, id: &str, then: &TreeImage) {
     let before = contents(home);
@@ -72,7 +72,7 @@ fn gives_everything_back(place: &Place, home: &Path, id: &str, then: &TreeImage)
     assert_eq!(contents(home), before, "not a byte of the home is another");
 }
 
-/// Every file of a home with its bytes.
+/// Returns every file of a home with its bytes.
 fn contents(home: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     fn below(folder: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -104,7 +104,7 @@ fn a_home_without_the_right_to_write_gives_everything_back() {
     assert_same(&place.image(), &then);
 }
 
-/// The same as `filled` where the test is not whoever runs the program.
+/// Creates the same as `filled` through the program's user.
 fn filled_by_shell(place: &Place) -> (String, TreeImage) {
     place.shell(
         "echo 1 > file; mkdir -p deep/er empty; echo deep > deep/er/file; ln -s file link; chmod 640 file",
@@ -138,7 +138,7 @@ fn a_home_of_another_user_that_may_be_read_gives_everything_back() {
 #[test]
 fn a_home_on_a_read_only_file_system_gives_everything_back() {
     let name = "a_home_on_a_read_only_file_system_gives_everything_back";
-    // With all that SQLite keeps beside its files; after a copy that left the shared memory out; with everything in one file.
+    // With all side files of SQLite; after a copy without the shared memory; with everything in one file.
     for without in [&[][..], &["-shm"], &["-shm", "-wal"]] {
         let Some(mount) = Mount::ext4(64 << 20) else {
             return skip(name, "it takes mkfs.ext4 and the right to mount");
@@ -168,7 +168,7 @@ fn a_home_on_a_read_only_file_system_gives_everything_back() {
     }
 }
 
-/// What SQLite calls immutable would show an old state here: somebody writes it through the other mount.
+/// SQLite's immutable mode would show an old state here: the other mount is written.
 #[test]
 fn a_home_that_is_mounted_read_only_beside_its_writer_shows_what_is_written() {
     let name = "a_home_that_is_mounted_read_only_beside_its_writer_shows_what_is_written";
@@ -185,7 +185,7 @@ fn a_home_that_is_mounted_read_only_beside_its_writer_shows_what_is_written() {
     }
 }
 
-/// Who can write the home recovers it; who only looks is told that the workspace may be half old and half new.
+/// A user with write access recovers the home; a reader is told that the workspace may be a mixture.
 #[test]
 fn a_rollback_that_is_half_done_is_reported_where_it_cannot_be_undone() {
     let name = "a_rollback_that_is_half_done_is_reported_where_it_cannot_be_undone";
@@ -256,7 +256,7 @@ fn a_checkpoint_is_built_in_a_new_or_an_empty_folder_and_nowhere_else() {
     place.run(&["rollback", &id, "--to", "file"]).is_a_clear_error();
     place.run(&["rollback", &id, "--to", "../link", "--path", "file"]).fails(2, "usage");
     assert_same(&place.image(), &now);
-    // Damage leaves nothing half built.
+    // Damage leaves no partial result.
     for pack in fs::read_dir(place.path("home/store/packs")).unwrap() {
         fs::write(pack.unwrap().path(), "").unwrap();
     }

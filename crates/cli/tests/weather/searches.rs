@@ -1,4 +1,4 @@
-//! Searches on other file systems, without room, and in the hands of an ordinary user.
+//! Searches on other file systems, without space, and by an ordinary user.
 
 use crate::disks::{Mount, lift_the_cap};
 use crate::place::{Place, assert_same, noise, skip};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// A good checkpoint, a bad one, and a file that no checkpoint holds.
+/// Creates a good checkpoint, a bad one, and a file that no checkpoint holds.
 fn scene(place: &Place, ignored_bytes: usize, home: &[&str]) {
     if home.is_empty() {
         place.run(&["init"]).succeeds();
@@ -23,7 +23,7 @@ fn scene(place: &Place, ignored_bytes: usize, home: &[&str]) {
     place.write("state", "present");
 }
 
-/// Folders of searches that are beside the project.
+/// Returns the number of search folders beside the project.
 fn beside(place: &Place) -> usize {
     let names = fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().file_name());
     names.filter(|name| name.to_string_lossy().starts_with(".safepoint-search-")).count()
@@ -78,7 +78,7 @@ fn a_search_on_another_file_system_than_the_home_copies_beside_the_workspace() {
     assert!(pwd.lines().all(|line| Path::new(line).starts_with(mount.path())), "{pwd}");
     assert_same(&place.image(), &before);
     assert_eq!((beside(&place), fs::read_dir(away.path().join("scratch")).unwrap().count()), (0, 0));
-    // Killed, it is swept by the next command.
+    // The next command cleans up after a killed one.
     let check = format!("touch {seen}; sleep 3");
     let mut child = place
         .command(&[&home[..], &["rollback", "--until", &check]].concat())

@@ -1,4 +1,4 @@
-//! Readers that go away, and people who press Ctrl-C.
+//! Closed pipes and Ctrl-C.
 
 use crate::place::{Answer, Place, assert_same};
 use rustix::process::{Pid, Signal, kill_process};
@@ -23,7 +23,7 @@ fn a_broken_pipe() {
     let then = place.image();
     many(&place, 2_000, "two");
     let mut count = 1;
-    // The reader leaves after a few bytes, or before the first.
+    // The reader closes the pipe after a few bytes, or before the first.
     for (bytes, args) in [
         (4, &["cat", "@", "large"][..]),
         (0, &["cat", "@", "large"]),
@@ -45,7 +45,7 @@ fn a_broken_pipe() {
         count += usize::from(args.contains(&"create"));
         assert_eq!(place.labels().len(), count, "{args:?}");
     }
-    // What was asked for happens, whoever reads of it.
+    // The operation is completed, even without a reader.
     let mut child =
         place.command(&["rollback", &first]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop((child.stdout.take(), child.stderr.take()));
@@ -71,17 +71,17 @@ fn a_standard_output_that_is_closed() {
     place.is_whole();
 }
 
-/// Runs a command and presses Ctrl-C after a while.
+/// Runs a command and sends Ctrl-C after a while.
 fn interrupted(place: &Place, args: &[&str], after: Duration) -> Answer {
     let args = [&["--json"], args].concat();
     let child = place.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(after);
-    // It is not waited for yet, so the id is still its own.
+    // It is not reaped yet, so the process id is still its own.
     let _ = kill_process(Pid::from_child(&child), Signal::INT);
     Answer::of(&args, &child.wait_with_output().unwrap())
 }
 
-/// Delays that are spread over the time that a command takes.
+/// Returns delays spread over the duration of a command.
 fn delays(whole: Duration) -> impl Iterator<Item = Duration> {
     const POINTS: u32 = 16;
     (0..POINTS).map(move |point| whole * point / (POINTS - 2))

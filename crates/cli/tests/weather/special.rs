@@ -1,4 +1,4 @@
-//! FIFOs, devices and made-up files where a file or a folder is expected: no command hangs.
+//! FIFOs, devices and virtual files in place of a file or folder: no command hangs.
 
 use crate::place::{Answer, Place, assert_same, is_root, skip};
 use std::fs;
@@ -6,9 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// With this much patience a command that has not ended hangs.
+/// Seconds after which a command counts as hanging.
 const PATIENCE: &str = "40";
-/// What `timeout` ends with then.
+/// Exit code of `timeout` after a kill.
 const HANGS: i32 = 137;
 
 fn place() -> (Place, String) {
@@ -25,7 +25,7 @@ fn make_fifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// Runs it with the patience that a user has.
+/// Runs a command with this timeout.
 #[track_caller]
 fn ends(place: &Place, args: &[&str]) -> Answer {
     let args = [&["--json"], args].concat();
@@ -93,7 +93,7 @@ fn a_fifo_in_the_place_of_a_file_of_the_home_is_an_error() {
     }
 }
 
-/// Caches and locks are not worth a failure, or are one.
+/// A FIFO in place of a pack or cache is ignored.
 #[test]
 fn a_fifo_among_packs_caches_and_locks_does_not_hang() {
     let (place, id) = place();
@@ -167,7 +167,7 @@ fn a_fifo_in_the_place_of_an_agent_does_not_hang() {
         assert!([0, 3].contains(&answer.exit), "{args:?} {}", answer.errors);
     }
     ends(&place, &["rollback", "@"]);
-    // A place that became a device since.
+    // A path that is now a device.
     if !is_root() {
         return skip("a_fifo_in_the_place_of_an_agent_does_not_hang: a device", "only root can make one");
     }
@@ -243,7 +243,7 @@ fn a_fifo_inside_a_repository_does_not_hang() {
     }
 }
 
-/// `<(...)` of a shell is a FIFO, and is waited for.
+/// The shell's `<(...)` is a FIFO, which is read to its end.
 #[test]
 fn a_plan_from_a_fifo_is_read() {
     let (place, _) = place();

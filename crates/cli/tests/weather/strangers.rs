@@ -1,4 +1,4 @@
-//! Homes that are not ours, links inside a home, and homes inside a workspace.
+//! Homes of other users, links inside a home, and homes inside a workspace.
 
 use crate::place::{Answer, NOBODY, Place, assert_same, is_root, skip};
 use safepoint_testkit::TreeImage;
@@ -18,7 +18,7 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o7777
 }
 
-/// Gives a folder with everything in it to a user.
+/// Gives a folder and its contents to a user.
 fn give(path: &Path, user: u32) {
     std::os::unix::fs::lchown(path, Some(user), Some(user)).unwrap();
     if fs::symlink_metadata(path).unwrap().is_dir() {
@@ -26,7 +26,7 @@ fn give(path: &Path, user: u32) {
     }
 }
 
-/// As root, whatever user the place is for.
+/// Runs a command as root, whatever the user of the place.
 fn as_root(place: &Place, args: &[&str]) -> Answer {
     let args = [&["--json"], args].concat();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_safepoint"));
@@ -103,7 +103,7 @@ fn a_file_of_a_home_that_is_a_link_is_not_followed() {
     }
 }
 
-/// The attack that was found: as root, in the home of a user who can do what he likes there.
+/// An attack that was found: root uses the home of a user, who controls its contents.
 #[test]
 fn root_does_not_write_through_the_home_of_a_user() {
     if !is_root() {
@@ -152,12 +152,12 @@ fn sudo_with_the_home_of_a_user_is_refused_with_what_to_do() {
         assert!(hints.contains("--allow-other-owner"), "{hints}");
         assert_same(&TreeImage::read(&home, &[]).unwrap(), &before);
     }
-    // To look writes nothing.
+    // A read-only command writes nothing.
     as_root(&place, &["list"]).succeeds();
     assert_same(&TreeImage::read(&home, &[]).unwrap(), &before);
 }
 
-/// A volume of a container: it belongs to whoever made it.
+/// A container volume belongs to its creator.
 #[test]
 fn a_home_of_another_owner_is_used_where_it_is_named_and_allowed() {
     if !is_root() {
@@ -189,7 +189,7 @@ fn a_home_of_another_owner_is_used_where_it_is_named_and_allowed() {
     place.rollback(&id);
     assert_eq!(place.read("file"), "1\n");
     place.is_whole();
-    // A home that is made there belongs to whoever made it, and one of root is not used by others without a word.
+    // A new home there belongs to its creator, and a home of root is not used by others without an option.
     fs::create_dir(place.path("volume")).unwrap();
     fs::set_permissions(place.path("volume"), fs::Permissions::from_mode(0o777)).unwrap();
     let volume = place.path("volume");
@@ -215,7 +215,7 @@ fn a_level_of_a_home_that_belongs_to_a_third_is_refused() {
     }
 }
 
-/// The home of another project that lies in this one.
+/// Home of another project inside this one.
 #[test]
 fn another_home_inside_a_workspace_is_never_captured_nor_rolled_back() {
     let (place, id) = place();
@@ -238,7 +238,7 @@ fn another_home_inside_a_workspace_is_never_captured_nor_rolled_back() {
         "{created:#}"
     );
     let later = created["checkpoint"]["id"].as_str().unwrap();
-    // Acknowledged there after ours was taken.
+    // Acknowledged there after our checkpoint.
     there(&["create", "-m", "two"]).succeeds();
     let before = TreeImage::read(&inner, &[]).unwrap();
     for to in [later, &id, later] {
@@ -284,7 +284,7 @@ fn a_folder_that_became_a_home_since_is_left_as_it_is() {
     assert_same(&TreeImage::read(&inner, &[]).unwrap(), &before);
 }
 
-/// Killed while it was made: the store's format is not in place yet.
+/// Killed during its creation: the store's format file is still missing.
 #[test]
 fn a_home_that_is_being_made_inside_a_workspace_is_not_captured() {
     let place = Place::new();
@@ -292,7 +292,7 @@ fn a_home_that_is_being_made_inside_a_workspace_is_not_captured() {
     place.write("home/store/format.01KG9YS9V3Q8N0T4B5C6D7E8F9", "safepoint store 1\n");
     let created = place.run(&["create", "--kind", "manual"]).succeeds();
     assert!(created.to_string().contains("other_home"), "{created:#}");
-    // A folder that only looks a little like one is a folder.
+    // A folder that only resembles a home is captured.
     let place = Place::new();
     place.write("home/store/format", "png\n");
     place.write("home/catalog.db", "x");
@@ -321,7 +321,7 @@ fn a_workspace_inside_a_home_is_refused() {
     }
 }
 
-/// A folder that holds other things does not become a home by a slip of the keyboard, and its mode stays.
+/// A folder with other files does not become a home by a typing error, and its mode stays.
 #[test]
 fn a_folder_full_of_other_things_is_not_made_a_home() {
     let (place, _) = place();
@@ -332,7 +332,7 @@ fn a_folder_full_of_other_things_is_not_made_a_home() {
     place.refuses(&["--home", folder.to_str().unwrap(), "create"], 1, "home");
     assert_eq!(mode(&folder), 0o755);
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
-    // One with its settings in it is the beginning of one.
+    // A folder with only a configuration file is the beginning of a home.
     fs::remove_file(folder.join("letter")).unwrap();
     fs::write(folder.join("config.toml"), "").unwrap();
     place.run(&["--home", folder.to_str().unwrap(), "create"]).succeeds();

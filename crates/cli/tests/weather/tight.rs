@@ -1,4 +1,4 @@
-//! Disks with little room: no file is mapped that a full disk could take away, and what is full is called full.
+//! Disks with little space: no mapped file can fail on a full disk, and a full disk is reported as such.
 
 use crate::disks::{Mount, fill, lift_the_cap};
 use crate::place::{Answer, Place, assert_same, noise, skip};
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Takes all room, in large pieces and then in small ones, which can be given back.
+/// Fills the disk with large and then small pieces, which can be freed again.
 fn fill_in_pieces(folder: &Path) {
     fs::create_dir_all(folder).unwrap();
     for (size, bytes) in [("large", 4 << 20), ("small", 64 << 10)] {
@@ -32,7 +32,7 @@ fn free_pieces(folder: &Path, count: usize) {
     synced();
 }
 
-/// Even a page that a file has takes room here when it is written again, which ended processes (SIGBUS).
+/// Here even an overwritten page needs space, which killed processes (SIGBUS).
 #[test]
 fn a_disk_that_writes_nothing_in_place_and_is_full_at_any_moment() {
     let name = "a_disk_that_writes_nothing_in_place_and_is_full_at_any_moment";
@@ -87,7 +87,7 @@ fn a_disk_that_writes_nothing_in_place_and_is_full_at_any_moment() {
         synced();
         place.run(&["recover"]).succeeds();
         assert_same(&place.image(), &is);
-        // The next writer cuts off what the one before it could not finish.
+        // The next writer truncates the unfinished data of the previous one.
         place.create();
         place.is_whole();
     }
@@ -112,7 +112,7 @@ fn a_home_with_little_room_maps_no_file() {
     for name in ["catalog.db-shm", "store/index.db-shm"] {
         assert!(!place.path("home").join(name).exists(), "{name}");
     }
-    // With room again everything is as ever.
+    // With space again everything works as usual.
     assert!(
         Command::new("mount").args(["-o", "remount,size=256m"]).arg(mount.path()).status().unwrap().success()
     );
@@ -230,7 +230,7 @@ fn a_limit_on_the_length_of_files_is_an_error_and_not_a_signal() {
     assert!(refused > 6, "{refused}");
     place.rollback(&id);
     place.is_whole();
-    // A program that is started gets what it would get without us.
+    // A child program gets the original signal dispositions.
     let script = "grep -E 'SigIgn|SigCgt' /proc/self/status";
     let output = place.command(&["run", "--", "/bin/sh", "-c", script]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -261,7 +261,7 @@ fn a_full_disk_of_any_sort_is_called_full() {
         let answer = run(&["create", "--kind", "manual"]);
         answer.fails(1, "disk_full");
         assert!(!answer.errors.contains("disk I/O error"), "{}", answer.errors);
-        // To look works.
+        // Read-only commands work.
         run(&["list"]).succeeds();
         run(&["status"]).succeeds();
     }
