@@ -696,8 +696,8 @@ mod tests {
         fs::write(one.path().join("file"), "x").unwrap();
         fs::create_dir(folder.path().join("scratch/dead")).unwrap();
         let two = home.make_scratch("two").unwrap();
-        assert!(one.path().join("file").exists(), "it is in use");
-        assert!(!folder.path().join("scratch/dead").exists(), "nobody has it");
+        assert!(one.path().join("file").exists(), "the folder is in use");
+        assert!(!folder.path().join("scratch/dead").exists(), "no process uses it");
         let path = two.path().to_owned();
         drop(two);
         assert!(!path.exists() && home.make_scratch("one").is_err());
@@ -715,7 +715,7 @@ mod tests {
         home.make_empty_sandbox("p", &path).unwrap();
         let before = home.disk_bytes().unwrap();
         fs::write(path.join("large"), vec![1; 100_000]).unwrap();
-        assert_eq!(home.disk_bytes().unwrap(), before, "copies are not what the cap is about");
+        assert_eq!(home.disk_bytes().unwrap(), before, "copies do not count");
     }
 
     #[test]

@@ -96,7 +96,7 @@ mod tests {
                 let cells: Vec<&str> = rest.split(" | ").collect();
                 assert!(
                     cells.len() == 4 && cells[2].len() > 9 && cells[3].len() > 9,
-                    "{code} is not explained"
+                    "{code} is undocumented"
                 );
                 (code.to_owned(), format!("{} {}", cells[0], cells[1]))
             })

@@ -174,7 +174,7 @@ fn before_the_first_checkpoint_there_is_little_to_look_at() {
     Nothing is wrong; 1 warning.
     --- exit 0
     ");
-    assert!(!sandbox.path("home").exists(), "a look makes nothing");
+    assert!(!sandbox.path("home").exists(), "doctor creates nothing");
     sandbox.run(&["init"]);
     let mut command = sandbox.command(&["doctor", "-q"]);
     let output = command.current_dir(sandbox.path("user")).output().unwrap();
@@ -206,7 +206,7 @@ fn a_home_that_others_can_read_is_told() {
     1 problem, 0 warnings.
     --- exit 3
     ");
-    assert_eq!(status(&sandbox.json(&["doctor", "--json"]), "home"), "ok", "every command closes it");
+    assert_eq!(status(&sandbox.json(&["doctor", "--json"]), "home"), "ok", "every command makes it private");
 }
 
 #[test]

@@ -251,7 +251,7 @@ fn the_branch_and_the_index_move_where_that_is_asked_for() {
     );
     assert!(answer["data"]["checkpoint"]["commit_sha"].is_string());
     let output = repository.sandbox.output(&["create", "--commit-on-branch"]);
-    assert_eq!(exit(&output), 2, "it wants --git");
+    assert_eq!(exit(&output), 2, "--git is required");
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn odd_names_and_large_files_are_there_byte_for_byte() {
     fs::create_dir(repository.path(".GIT")).unwrap();
     fs::write(repository.path(".GIT/config"), "[core]").unwrap();
     let answer = repository.sandbox.json(&["create", "--git", "--json"]);
-    assert_eq!(answer["exit_code"], 3, "what git refuses is said");
+    assert_eq!(answer["exit_code"], 3, "a path that git refuses is reported");
     assert!(answer["messages"].to_string().contains("not in the commit: .GIT"), "{answer:#}");
     repository.is_sound();
     let sha = text(&answer["data"]["checkpoint"]["commit_sha"]);
@@ -409,7 +409,7 @@ fn a_worktree_shares_tags_and_keeps_its_own_branch() {
     assert_eq!(repository.git_in(&tree, &["rev-parse", "side"]), sha);
     assert_eq!(repository.git_in(&tree, &["status", "--porcelain"]), "");
     let (head, _, refs) = repository.place();
-    assert_eq!((head, refs.lines().next()), (before.0, before.2.lines().next()), "main stayed");
+    assert_eq!((head, refs.lines().next()), (before.0, before.2.lines().next()), "main did not move");
     // The main worktree has the branch now: a rollback in the other one does not take it.
     repository.git_in(&tree, &["checkout", "-q", "--detach"]);
     repository.git(&["checkout", "-q", "side"]);
@@ -542,7 +542,7 @@ fn deleting_takes_the_tag_along_unless_told_not_to() {
     let third = repository.create(&[]);
     repository.git(&["tag", "-f", text(&third["tags"][0]), "main"]);
     let output = sandbox.output(&["delete", text(&third["id"]), "--yes"]);
-    assert_eq!(exit(&output), 3, "a tag that somebody moved is theirs");
+    assert_eq!(exit(&output), 3, "a moved tag stays");
     assert!(String::from_utf8_lossy(&output.stderr).contains("is left in the repository"));
     assert_eq!(tags().lines().count(), 2);
     repository.is_sound();

@@ -280,7 +280,7 @@ fn a_file_is_written_as_it_is_to_a_program_and_harmless_to_a_terminal() {
     let bytes = [HOSTILE.as_bytes(), "\ttab caf\u{e9}\n".as_bytes(), b"\x9b2J\xff"].concat();
     sandbox.write("file", &bytes);
     sandbox.run(&["create"]);
-    assert_eq!(sandbox.output(&["cat", "@", "file"]).stdout, bytes, "a program gets the bytes");
+    assert_eq!(sandbox.output(&["cat", "@", "file"]).stdout, bytes, "a program gets the raw bytes");
     let seen = sandbox.terminal(sandbox.command(&["cat", "@", "file"]));
     check_harmless("cat", seen.replace(['\t'], "").replace("\nerror: done", "").as_bytes());
     assert!(seen.contains("caf\u{e9}\n") && seen.ends_with("\\x9b2J\\xff"), "{seen}");

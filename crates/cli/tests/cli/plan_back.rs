@@ -315,7 +315,7 @@ fn the_whole_story() {
     let back = json!({"decisions_superseded": 1, "subplans_invalidated": 1, "state": "running"});
     assert_eq!(rolled["rollback"]["plan"], back);
     let again = ok(&["plan", "checkpoint", "create", "limits", "-m", "again"]);
-    assert_eq!(again["checkpoint"]["state_hash"], taken["state_hash"], "the same state has the same hash");
+    assert_eq!(again["checkpoint"]["state_hash"], taken["state_hash"], "equal states have equal hashes");
     assert_eq!(again["checkpoint"]["files"]["modified"], 0);
     assert_eq!(ok(&["plan", "checkpoint", "show", "limits", "again"])["state"], then);
     assert_eq!(ok(&["diff", "before api/handlers"])["changes"], json!([]));

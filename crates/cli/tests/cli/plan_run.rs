@@ -350,7 +350,7 @@ fn a_second_ctrl_c_does_not_wait_for_a_step_that_will_not_end() {
     send("INT", child.id());
     let told = sandbox.told(&child.wait_with_output().unwrap());
     // A process has two seconds to end after the request.
-    assert!(beats() - before < 30, "it was not at once: {told}");
+    assert!(beats() - before < 30, "the stop was delayed: {told}");
     assert!(told.contains("[?] long  stopped after ") && told.ends_with("--- exit 130\n"), "{told}");
     assert!(told.contains("checkpoint ") && told.contains("\"stopped during long\""), "{told}");
     assert!(told.contains("plan resume work --interrupted rerun|done|fail"), "{told}");
@@ -363,9 +363,9 @@ fn a_run_that_was_killed_leaves_nothing_running_and_nobody_guesses() {
     let pid = sandbox.read("pid");
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(lives(&pid), "its step goes on");
+    assert!(lives(&pid), "its step still runs");
     let output = sandbox.output(&["plan", "resume", "work", "--json"]);
-    assert!(!lives(&pid), "it was ended");
+    assert!(!lives(&pid), "the step was ended");
     let value = json_of(&output);
     assert_eq!(output.status.code(), Some(12));
     assert_eq!((&value["error"]["code"], &value["data"]), (&json!("step_interrupted"), &Value::Null));

@@ -276,7 +276,7 @@ fn undo_commands_are_told() {
     Take it back with: safepoint undo
     --- exit 0
     ");
-    assert_eq!(outside(), "create\nfill\nundo fill\nundo create\n", "nothing was done since");
+    assert_eq!(outside(), "create\nfill\nundo fill\nundo create\n", "no step ran since");
     let log = sandbox.run(&["plan", "log", "work"]);
     assert!(log.contains("undo command of step fill was run: echo undo fill"), "{log}");
 }

@@ -107,7 +107,7 @@ fn a_plan_goes_wrong_and_is_brought_to_its_end() {
     let place = PathBuf::from(failed["data"]["plan"]["sandbox"]["path"].as_str().unwrap());
     assert_eq!(fs::read_to_string(place.join("deep/f3")).unwrap(), "junk\n");
     assert!(!place.join("f1").exists());
-    assert_eq!(picture(&project), before, "the project is not touched");
+    assert_eq!(picture(&project), before, "the project is unchanged");
 
     // A fresh process lists the checkpoints and rolls back.
     let checkpoints = data(&sandbox, &["plan", "checkpoint", "list", "story"])["checkpoints"].clone();
@@ -173,7 +173,7 @@ fn a_plan_goes_wrong_and_is_brought_to_its_end() {
     assert_eq!(resumed["run"]["outcome"], "done");
     assert_eq!(resumed["run"]["done"], json!(["test/s8", "test/s9", "s10", "s11", "s12", "clear-up"]));
     assert!(states(&resumed["plan"]).iter().all(|state| state.ends_with(" done")));
-    assert_eq!(picture(&project), before, "the project is still not touched");
+    assert_eq!(picture(&project), before, "the project is still unchanged");
 
     // The complete result is applied to the project; the plan is closed.
     let made = picture(&place);

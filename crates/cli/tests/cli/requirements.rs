@@ -49,10 +49,10 @@ fn every_requirement_is_on_the_page_and_every_name_on_the_page_is_a_test() {
         let named: Vec<&str> = cells[4].split(", ").map(|name| name.trim_matches('`')).collect();
         assert!(!named.is_empty());
         for name in named {
-            assert!(tests.contains(name), "{}: {name} is no test", cells[1]);
+            assert!(tests.contains(name), "{}: {name} is not a test", cells[1]);
         }
         for path in cells[3].split('`').filter(|word| word.starts_with("crates/")) {
-            assert!(top().join(path).exists(), "{}: {path} is not there", cells[1]);
+            assert!(top().join(path).exists(), "{}: {path} is missing", cells[1]);
         }
     }
     let all: Vec<String> = (1..)

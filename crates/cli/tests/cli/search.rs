@@ -138,9 +138,9 @@ fn a_kill_during_a_search_leaves_the_workspace_untouched_and_the_next_command_sw
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(stamps(&sandbox.path("project")), before);
-    assert_eq!(scratch(&sandbox), 1, "the copy is still there");
+    assert_eq!(scratch(&sandbox), 1, "the copy still exists");
     assert_eq!(sandbox.output(&["status"]).status.code(), Some(0));
-    assert_eq!(scratch(&sandbox), 0, "the next command swept it");
+    assert_eq!(scratch(&sandbox), 0, "the next command deleted it");
     assert_eq!(stamps(&sandbox.path("project")), before);
     assert_eq!(data(&sandbox, &["list"])["checkpoints"], kept["checkpoints"]);
     assert_eq!(sandbox.output(&["undo"]).status.code(), Some(10));
@@ -155,7 +155,7 @@ fn who_interrupts_a_search_has_everything_as_it_was() {
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{}", sandbox.told(&output));
         assert_eq!((sandbox.read("number").as_str(), scratch(&sandbox)), ("9", 0));
-        assert!(!sandbox.path("project/new").exists(), "what the check made is gone, too");
+        assert!(!sandbox.path("project/new").exists(), "the files of the check are gone, too");
     }
 }
 
@@ -169,10 +169,10 @@ fn a_kill_during_a_search_in_place_is_put_right_by_the_next_command() {
     child.wait().unwrap();
     assert_eq!(sandbox.read("number"), "touched\n", "the probe is still in place");
     assert_eq!(sandbox.output(&["status"]).status.code(), Some(0));
-    assert_eq!(sandbox.read("number"), "9", "recovery put it back");
+    assert_eq!(sandbox.read("number"), "9", "recovery restored it");
     assert!(!sandbox.path("project/.safepoint").exists());
     assert_eq!(sandbox.output(&["undo"]).status.code(), Some(10), "there is nothing to undo");
-    assert_eq!(sandbox.read("new"), "x\n", "what the check made is its own");
+    assert_eq!(sandbox.read("new"), "x\n", "the files of the check stay");
     let all = data(&sandbox, &["list", "--all"]);
     let labels = all["checkpoints"].as_array().unwrap().iter().map(|it| it["label"].as_str().unwrap());
     let before = labels.filter(|label| *label == "before a search in place").count();

@@ -331,7 +331,7 @@ fn purge_takes_a_secret_out_of_everything() {
         let holds = |bytes: Vec<u8>| bytes.windows(canary.len()).any(|window| window == canary.as_bytes());
         packs.into_iter().any(|pack| holds(fs::read(pack.unwrap().path()).unwrap()))
     };
-    assert!(in_store(), "small files are stored as they are");
+    assert!(in_store(), "small files are stored literally");
     assert_snapshot!(sandbox.run(&["purge", ".env"]), @"
     --- stderr
     error: cannot purge: this cannot be taken back, and there is no terminal to ask on
@@ -346,7 +346,7 @@ fn purge_takes_a_secret_out_of_everything() {
     --- exit 0
     "#);
     assert!(!in_store());
-    assert_eq!(sandbox.read(".env"), canary, "the workspace is not touched");
+    assert_eq!(sandbox.read(".env"), canary, "the workspace is unchanged");
     assert_snapshot!(sandbox.run(&["cat", "with a secret", ".env"]), @r#"
     --- stderr
     error: cannot write out ".env": .env is not in checkpoint 01KG9YV2300QJS22HDXJ4G4Q61
@@ -503,11 +503,7 @@ fn gc_that_waits_for_somebody_can_be_stopped() {
     --- exit 3
     ");
     drop(user);
-    assert_eq!(
-        sandbox.json(&["gc", "--json"])["data"]["collected"]["packs"],
-        1,
-        "nothing stood in the way any more"
-    );
+    assert_eq!(sandbox.json(&["gc", "--json"])["data"]["collected"]["packs"], 1, "the lock was released");
 }
 
 #[test]

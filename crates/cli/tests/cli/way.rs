@@ -177,7 +177,7 @@ fn a_mount_over_a_captured_folder_blocks_that_folder_and_not_the_rest() {
     "#);
     assert_eq!(sandbox.read("notes.txt"), "good\n");
     assert!(!sandbox.path("project/junk.log").exists());
-    assert_eq!(sandbox.read("src/theirs"), "theirs\n", "what is mounted is not touched");
+    assert_eq!(sandbox.read("src/theirs"), "theirs\n", "the mounted files are unchanged");
     let answer = sandbox.json(&["rollback", "first", "--json"]);
     assert_eq!(
         (&answer["exit_code"], &answer["data"]["rollback"]["blocked"][0]["path"]),
@@ -219,7 +219,7 @@ fn a_mount_over_a_file_or_in_a_folder_that_was_a_file_blocks_that_path_alone() {
     assert_eq!((answer["exit_code"].as_u64(), blocked), (Some(3), vec!["run.sh", "which"]), "{answer}");
     assert_eq!(sandbox.read("notes.txt"), "good\n");
     assert_eq!(sandbox.read("run.sh"), "theirs\n");
-    assert_eq!(sandbox.read("which/more"), "new\n", "a folder with a mount in it stays whole");
+    assert_eq!(sandbox.read("which/more"), "new\n", "a folder with a mount stays complete");
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn check(act: Act, without: &'static str) {
         "kill -9: {act:?} {without}: {} points, and {} in the recoveries that followed: {} old, {} new, 0 mixtures",
         tried.points, tried.in_recovery, tried.old, tried.new
     );
-    assert!(tried.points > 10 && tried.old > 0 && tried.new > 0, "the loop must have seen both outcomes");
+    assert!(tried.points > 10 && tried.old > 0 && tried.new > 0, "the loop must see both outcomes");
 }
 
 #[test]

@@ -155,7 +155,7 @@ fn leaving_out_all_syncs_of_folders_after_the_swaps_is_caught() {
     };
     let planted = recording.without(of_swaps);
     assert!(planted.ops.len() + 4 <= recording.ops.len());
-    assert!(cut_everywhere(&scene, &start, &planted).is_err(), "names that were never synced must be missed");
+    assert!(cut_everywhere(&scene, &start, &planted).is_err(), "a loss of unsynced names must be detected");
 }
 
 fn describe(op: &Op) -> String {

@@ -129,7 +129,7 @@ impl Yard {
                 Filter { workspace: Some(workspace.id), role: RoleFilter::Asked, ..Filter::default() };
             let listed = manager.list(&filter).unwrap();
             let is_listed = |id: &str| listed.iter().any(|it| it.id.to_string() == id);
-            assert!(name == "old" || captured.is_none_or(|it| is_listed(&it.0)), "it was promised");
+            assert!(name == "old" || captured.is_none_or(|it| is_listed(&it.0)), "checkpoint lost");
             for checkpoint in listed {
                 self.restores(&manager, &workspace, checkpoint.id, name, captured);
                 count += 1;
@@ -155,7 +155,7 @@ impl Yard {
         let known = self.images.get(&id.to_string());
         let fits = known.is_some_and(|images| images.contains(&now))
             || captured.is_some_and(|captured| id.to_string() == captured.0 && now == captured.1);
-        assert!(fits, "checkpoint {id} of {name} is not what it was");
+        assert!(fits, "checkpoint {id} of {name} differs");
     }
 }
 

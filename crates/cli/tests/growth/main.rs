@@ -161,7 +161,7 @@ fn growth_is_what_changed_and_the_cap_holds() {
         Parts::of(&home).said()
     );
     times("time of a checkpoint", took);
-    assert!(pack_growth < 3 * compressed, "far more was stored than changed");
+    assert!(pack_growth < 3 * compressed, "much more was stored than changed");
 
     let cap = first_disk + growth / 2;
     let settings = format!(

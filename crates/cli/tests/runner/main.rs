@@ -136,7 +136,7 @@ fn a_runner_killed_at_any_moment_does_nothing_twice_and_says_what_it_does_not_kn
         }
         let mut found = lines(folder);
         found.sort_unstable();
-        assert_eq!(found, (0..STEPS).collect::<Vec<_>>(), "moment {moment}: each line once");
+        assert_eq!(found, (0..STEPS).collect::<Vec<_>>(), "moment {moment}: each line must occur once");
         assert_eq!(manager.plan("lines").unwrap().plan.state, PlanState::Done, "moment {moment}");
         let validation = manager.validate(None, Depth::Quick, &Silent).unwrap();
         assert!(validation.is_valid(), "moment {moment}: {:?}", validation.errors);
@@ -145,5 +145,5 @@ fn a_runner_killed_at_any_moment_does_nothing_twice_and_says_what_it_does_not_kn
         "runner killed at {moments} moments: {interrupted} times a step was interrupted and said so, {between} times it was \
          between steps, {finished} times it had ended; every line was there exactly once"
     );
-    assert!(interrupted > 10 && between > 0, "the moments must have met both");
+    assert!(interrupted > 10 && between > 0, "the kills must hit both cases");
 }

@@ -210,7 +210,7 @@ fn a_failed_sync_is_never_success() {
             let is_new = scene.law(code == 0).unwrap_or_else(|broken| panic!("{call}: {broken}"));
             // After the commit the catalog settles the record and moves its log: the command is still done.
             let of_catalog = call.detail.contains("catalog.db") || call.detail.ends_with("home\"");
-            assert!(code != 0 || (of_catalog && is_new), "{call} failed, and the verb succeeded");
+            assert!(code != 0 || (of_catalog && is_new), "{call} failed, but the command succeeded");
         }
     }
 }
@@ -245,13 +245,13 @@ fn a_flipped_byte_is_never_given_out() {
     let pack = fs::read_dir(world.path("home/store/packs")).unwrap().next().unwrap().unwrap().path();
     let bytes = fs::read(&pack).unwrap();
     // Incompressible content is stored literally.
-    let at = bytes.windows(good.len()).position(|window| window == good).expect("it is stored as it is");
+    let at = bytes.windows(good.len()).position(|window| window == good).expect("stored literally");
     for offset in [0, good.len() / 2, good.len() - 1] {
         let mut damaged = bytes.clone();
         damaged[at + offset] ^= 1;
         fs::write(&pack, &damaged).unwrap();
         let output = world.output(&["cat", "@", "file"]);
-        assert!(!output.status.success(), "byte {offset} is wrong, and was given out");
+        assert!(!output.status.success(), "wrong byte {offset} was returned");
         assert_ne!(world.code(&["validate", "@", "--deep"]), 0);
     }
 }
@@ -391,7 +391,7 @@ fn a_file_that_never_holds_still_is_unsettled() {
         over.store(true, std::sync::atomic::Ordering::Relaxed);
         code
     });
-    assert_eq!(code, 3, "it changed all the while, and that was not reported");
+    assert_eq!(code, 3, "a concurrent change was not reported");
 }
 
 #[test]
@@ -640,7 +640,7 @@ fn capture_beside_collecting(wait: Duration) -> (World, bool) {
     let end = end.unwrap();
     assert!(end.is_success(), "{end:?}");
     let ended_first = ended_first.expect("the commit was seen");
-    assert!(appears(&ended, Duration::from_secs(50)), "collecting never ended");
+    assert!(appears(&ended, Duration::from_secs(50)), "the collection never ended");
     // The tracer may have reaped it already.
     let _ = shell.wait();
     (world, ended_first)
@@ -658,7 +658,7 @@ fn appears(path: &std::path::Path, wait: Duration) -> bool {
 #[test]
 fn a_capture_that_is_under_way_keeps_what_it_found() {
     let (world, ended_first) = capture_beside_collecting(Duration::from_millis(1500));
-    assert!(!ended_first, "collecting did not wait");
+    assert!(!ended_first, "the collection did not wait");
     world.check_whole();
 }
 
@@ -756,8 +756,8 @@ fn what_is_pinned_is_not_pruned() {
     }
     world.run(&["pin", &ids[0]]);
     world.run(&NOTHING_KEPT);
-    assert!(is_listed(&world, &ids[0]), "the pinned one was pruned");
-    assert!(!is_listed(&world, &ids[1]), "nothing was pruned at all");
+    assert!(is_listed(&world, &ids[0]), "the pinned checkpoint was pruned");
+    assert!(!is_listed(&world, &ids[1]), "nothing was pruned");
 }
 
 #[test]
@@ -770,7 +770,7 @@ fn the_newest_is_not_pruned() {
     // The first is the workspace's head, so that only its age protects the second.
     world.run(&["rollback", &first]);
     world.run(&NOTHING_KEPT);
-    assert!(is_listed(&world, &second), "the newest was pruned");
+    assert!(is_listed(&world, &second), "the newest checkpoint was pruned");
 }
 
 #[test]

@@ -159,10 +159,7 @@ fn files_that_turn_into_folders_and_links_while_they_are_read() {
         |place, answer| {
             let id = answer.data()["checkpoint"]["id"].as_str().unwrap();
             let shown = place.run(&["show", id, "--files"]).succeeds();
-            assert!(
-                !shown["entries"].to_string().contains("secret"),
-                "what lies behind a link is not captured"
-            );
+            assert!(!shown["entries"].to_string().contains("secret"), "the target of a link is not captured");
             assert_eq!(fs::read_to_string(place.path("outside/secret")).unwrap(), "secret");
         },
     );

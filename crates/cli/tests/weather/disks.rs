@@ -129,7 +129,7 @@ fn is_done_or_full(answer: &Answer) -> bool {
     let code = answer.is_a_clear_error();
     assert!(["disk_full", "rollback_failed"].contains(&code), "{}\n{:#}", answer.errors, answer.json);
     let error = answer.json["error"].to_string();
-    assert!(error.contains("full") || error.contains("free"), "it says that the disk is full: {error}");
+    assert!(error.contains("full") || error.contains("free"), "the full disk is reported: {error}");
     false
 }
 
@@ -172,8 +172,8 @@ fn at_every_level(disk: &str, mount: &Mount, levels: &[u64]) {
     eprintln!(
         "{disk}: create done {created} times and refused {no_create} times, rollback {rolled_back} and {no_rollback}"
     );
-    assert!(no_create > 0 && no_rollback > 0, "it was never full");
-    assert!(created > 0 && rolled_back > 0, "it was always full");
+    assert!(no_create > 0 && no_rollback > 0, "the disk was never full");
+    assert!(created > 0 && rolled_back > 0, "the disk was always full");
     edit(&place, 1_000);
     let last = place.create();
     let now = place.image();

@@ -69,7 +69,7 @@ fn hard_links() {
     set_mode(&place.file("a"), 0o600);
     place.goes_to_and_fro(&id, &then);
     let outside = place.path("outside");
-    assert_eq!(fs::read_to_string(&outside).unwrap(), "2", "a name outside of the workspace is not ours");
+    assert_eq!(fs::read_to_string(&outside).unwrap(), "2", "a name outside the workspace stays");
     assert_eq!(fs::metadata(&outside).unwrap().permissions().mode() & 0o777, 0o600);
     // Hard links across the old and the new state, in both directions.
     fs::remove_file(place.file("b")).unwrap();
@@ -318,7 +318,7 @@ fn a_file_system_without_exchange() {
             if waits {
                 place.run(&["--yes", "recover", "--release"]).succeeds();
             }
-            assert!(told.contains("warning: "), "users are told what this file system lacks: {told}");
+            assert!(told.contains("warning: "), "missing features are reported: {told}");
         };
         run(&["rollback", &id]);
         assert_same(&place.image(), &then);

@@ -65,6 +65,6 @@ fn ambiguous_ids() {
         let hints = answer.json["error"]["hints"].to_string();
         let listed = place.run(&["list"]).succeeds();
         let newest = listed["checkpoints"][0]["id"].as_str().unwrap();
-        assert!(hints.contains(newest), "the candidates are named: {hints}");
+        assert!(hints.contains(newest), "the candidates are listed: {hints}");
     }
 }

@@ -51,7 +51,7 @@ fn an_export_onto_a_full_disk_is_whole_or_gone() {
             answer.fails(1, "disk_full");
             full += 1;
         }
-        assert_eq!(names(&mount.path()), BTreeSet::new(), "{spare} spare: something is left");
+        assert_eq!(names(&mount.path()), BTreeSet::new(), "{spare} spare: leftovers");
     }
     eprintln!("exports onto a full disk: {done} whole, {full} gone");
     assert!(done > 0 && full > 0);
@@ -206,7 +206,7 @@ fn an_export_that_is_killed_never_looks_whole() {
         }
     }
     eprintln!("exports that were killed: {killed} unfinished ({nameless} but for the name), {whole} whole");
-    assert!(killed > 0, "none was killed on its way");
+    assert!(killed > 0, "none was killed during the run");
 }
 
 #[test]
@@ -249,5 +249,5 @@ fn an_export_that_is_stopped_leaves_nothing() {
         );
     }
     eprintln!("exports that were stopped: {stopped}");
-    assert!(stopped > 0, "none was stopped on its way");
+    assert!(stopped > 0, "none was stopped during the run");
 }

@@ -212,7 +212,7 @@ impl Place {
 #[track_caller]
 pub(crate) fn assert_same(now: &TreeImage, expected: &TreeImage) {
     let difference = expected.difference(now);
-    assert!(difference.is_empty(), "not as expected: {difference:#?}");
+    assert!(difference.is_empty(), "unexpected state: {difference:#?}");
 }
 
 /// Output of the program, and its end.
@@ -246,15 +246,15 @@ impl Answer {
     #[track_caller]
     pub(crate) fn is_a_clear_error(&self) -> &str {
         let Self { what, errors, json, .. } = self;
-        assert!(errors.contains("error: cannot "), "what was tried? {what}\n{errors}\n{json:#}");
+        assert!(errors.contains("error: cannot "), "missing attempt: {what}\n{errors}\n{json:#}");
         let error = &json["error"];
         assert!(
             error["message"].as_str().is_some_and(|it| !it.is_empty()),
-            "what is wrong? {what}\n{json:#}"
+            "missing reason: {what}\n{json:#}"
         );
         let hints = error["hints"].as_array().unwrap();
         let useful = |hint: &Value| hint.as_str().is_some_and(|hint| !hint.is_empty());
-        assert!(!hints.is_empty() && hints.iter().all(useful), "what to do next? {what}\n{json:#}");
+        assert!(!hints.is_empty() && hints.iter().all(useful), "missing hint: {what}\n{json:#}");
         assert_eq!((&json["status"], &json["exit_code"]), (&"error".into(), &self.exit.into()), "{what}");
         error["code"].as_str().unwrap()
     }

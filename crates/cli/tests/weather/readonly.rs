@@ -69,7 +69,7 @@ fn gives_everything_back(place: &Place, home: &Path, id: &str, then: &TreeImage)
         }
     }
     assert_same(&place.image(), &now);
-    assert_eq!(contents(home), before, "not a byte of the home is another");
+    assert_eq!(contents(home), before, "the home is unchanged");
 }
 
 /// Returns every file of a home with its bytes.

@@ -112,7 +112,7 @@ fn ctrl_c_at_any_moment_of_a_create() {
         let done = is_old_or_new(&interrupted(&place, &["create", "--kind", "manual"], delay));
         taken += usize::from(done);
         left += usize::from(!done);
-        assert_eq!(place.labels().len(), taken, "there if it said so, else not");
+        assert_eq!(place.labels().len(), taken, "it exists exactly if reported");
         assert_same(&place.image(), &now);
     }
     eprintln!("Ctrl-C during create, spread over {whole:?}: {left} stopped, {} done", taken - 2);

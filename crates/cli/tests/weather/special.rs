@@ -45,8 +45,8 @@ fn ends(place: &Place, args: &[&str]) -> Answer {
     }
     command.process_group(0);
     let answer = Answer::of(&args, &command.output().unwrap());
-    assert_ne!(answer.exit, HANGS, "it hangs: {args:?}");
-    assert!(answer.exit < 128, "a signal: {args:?} {}", answer.errors);
+    assert_ne!(answer.exit, HANGS, "hangs: {args:?}");
+    assert!(answer.exit < 128, "killed by a signal: {args:?} {}", answer.errors);
     answer
 }
 

@@ -271,7 +271,7 @@ fn a_folder_that_became_a_home_since_is_left_as_it_is() {
     there(&["create", "--kind", "manual"]).succeeds();
     let before = TreeImage::read(&inner, &[]).unwrap();
     let back = place.rollback(&id);
-    assert_eq!(place.read("file"), "1", "the rest is rolled back");
+    assert_eq!(place.read("file"), "1", "other files are rolled back");
     assert_same(&TreeImage::read(&inner, &[]).unwrap(), &before);
     let kept = back["rollback"]["changed_paths"]
         .as_array()

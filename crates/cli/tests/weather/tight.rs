@@ -64,7 +64,7 @@ fn a_disk_that_writes_nothing_in_place_and_is_full_at_any_moment() {
             &["list"],
         ] {
             let answer = place.run(args);
-            assert!(answer.exit < 128, "a signal: {round} {args:?} {}", answer.errors);
+            assert!(answer.exit < 128, "killed by a signal: {round} {args:?} {}", answer.errors);
             match answer.exit {
                 0 => done += 1,
                 // There is nothing to undo where the rollback did not happen.
@@ -159,9 +159,9 @@ fn processes_in_a_home_with_little_room_take_turns() {
     assert_eq!(
         listed["checkpoints"].as_array().unwrap().len(),
         done + 1,
-        "each that was acknowledged is there"
+        "every acknowledged checkpoint exists"
     );
-    assert!(done > 12, "they took turns: {done} of 24");
+    assert!(done > 12, "{done} of 24 succeeded");
     place.is_whole();
 }
 
@@ -214,7 +214,7 @@ fn a_limit_on_the_length_of_files_is_an_error_and_not_a_signal() {
             let now = place.image();
             let answer = limited(bytes, args);
             eprintln!("{bytes} {args:?}: exit {} {}", answer.exit, answer.errors);
-            assert!(answer.exit < 128, "a signal: {bytes} {args:?}");
+            assert!(answer.exit < 128, "killed by a signal: {bytes} {args:?}");
             if answer.exit != 0 {
                 let code = answer.is_a_clear_error();
                 let error = answer.json["error"].to_string();

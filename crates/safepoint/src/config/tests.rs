@@ -276,7 +276,7 @@ fn the_page_about_configuration_knows_every_key_and_its_examples_are_understood(
         let keys = below.iter().map(|key| format!("| `{section}.{key}` |"));
         let keys: Vec<String> =
             if below.is_empty() { vec![format!("| `{section}` |")] } else { keys.collect() };
-        keys.iter().for_each(|key| assert!(page.contains(key), "{key} is not explained"));
+        keys.iter().for_each(|key| assert!(page.contains(key), "{key} is undocumented"));
     }
     let examples: Vec<&str> =
         page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();

@@ -211,7 +211,7 @@ fn what_is_put_back_inherits_nothing() {
     fs::remove_dir_all(bench.path("folder")).unwrap();
     fs::remove_file(bench.path("kept/file")).unwrap();
     fs::create_dir(bench.path("new")).unwrap();
-    assert!(get(&bench.path("new"), ACCESS).is_some(), "it inherits");
+    assert!(get(&bench.path("new"), ACCESS).is_some(), "it inherits the ACL");
     let middle = bench.create();
     let between = image(&bench.root());
     bench.rollback(then.id);
@@ -307,7 +307,7 @@ fn a_checkpoint_from_before_acls_were_captured_leaves_them_alone() {
     let before = image(&bench.root());
     bench.rollback(then.id);
     assert_eq!(bench.read("edited"), "1");
-    assert_eq!(image(&bench.root()), before, "nobody got more access");
+    assert_eq!(image(&bench.root()), before, "no user gained access");
     // A mode of that time goes into the mask.
     fs::set_permissions(bench.path("same"), fs::Permissions::from_mode(0o640)).unwrap();
     bench.rollback(then.id);

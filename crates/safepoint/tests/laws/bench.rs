@@ -87,7 +87,7 @@ impl Bench {
             }
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        panic!("something waits for ever")
+        panic!("a file stays pending")
     }
 
     /// Releases all pending files.

@@ -82,8 +82,8 @@ fn rules_that_changed_since_neither_hide_nor_delete() {
     bench.write("build/y", "new, and excluded all its life");
     bench.create();
     bench.rollback(then.id);
-    assert_eq!(bench.read("build/x"), "1", "what the checkpoint holds comes back, excluded or not");
-    assert_eq!(bench.read("secrets/key"), "k", "what was not captured then is not deleted now");
+    assert_eq!(bench.read("build/x"), "1", "captured files are restored, even if excluded");
+    assert_eq!(bench.read("secrets/key"), "k", "an uncaptured file is not deleted");
     assert_eq!(bench.read("build/y"), "new, and excluded all its life");
     fs::remove_file(bench.path("build/y")).unwrap();
     assert_same(&bench.image(), &image);

@@ -51,7 +51,7 @@ fn every_single_byte_flip_is_detected_and_never_restored() {
             }
             let manager = open(&home, Settings::default());
             let validation = manager.validate(None, Depth::Deep, &Silent).unwrap();
-            assert!(!validation.is_valid(), "byte {at} of {} was flipped and nobody noticed", good.len());
+            assert!(!validation.is_valid(), "flipped byte {at} of {} was not detected", good.len());
             check_one_by_one(&manager, &states);
             still_restored += restore_all(&bench, &manager, &states, at);
             flips += 1;

@@ -69,7 +69,7 @@ impl Writer {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        panic!("the other process does not commit any more");
+        panic!("the other process stopped committing");
     }
 
     /// Runs SQL in the other process.
@@ -538,11 +538,11 @@ fn a_database_that_takes_too_long_is_copied_by_sqlite() {
         assert_eq!(created.coverage.unsettled, [], "{mode}");
         let elsewhere = scratch();
         restore_elsewhere(&bench, &created.checkpoint, elsewhere.path());
-        assert!(!elsewhere.path().join("data-wal").exists(), "what the log holds is in the copy");
+        assert!(!elsewhere.path().join("data-wal").exists(), "the copy includes the log");
         assert_eq!(what_is_wrong(&elsewhere.path().join("data"), committed), None, "{mode}");
         let log = ("data-wal".to_owned(), Why::DatabaseSidecar);
         assert_eq!(left_out(&created.coverage).contains(&log), mode == "wal");
-        assert!(fs::read_dir(bench.home().join("scratch")).unwrap().next().is_none(), "nothing is left");
+        assert!(fs::read_dir(bench.home().join("scratch")).unwrap().next().is_none(), "leftovers");
         // Rolls back although a later log exists; the capture before that is exact.
         writer.wait_for_more();
         drop(writer);

@@ -511,7 +511,7 @@ fn everything_is_tried_beside_its_folders_and_done_when_all_agree() {
     assert_all(&world.everything(), &then);
     // Elsewhere, it runs in the parent of all target folders.
     let elsewhere = manager.register(&world.agents.parent().unwrap().join("outside")).map_err(drop);
-    assert!(elsewhere.is_err(), "there is no such folder");
+    assert!(elsewhere.is_err(), "the folder does not exist");
     fs::create_dir(world.agents.parent().unwrap().join("third")).unwrap();
     let third = manager.register(&world.agents.parent().unwrap().join("third")).unwrap();
     assert!(matches!(

@@ -62,7 +62,7 @@ impl Scene {
         let failure = Failure::from(&error);
         let told = format!("{} {}", failure.message, failure.causes.join(" "));
         assert_eq!(failure.code, code, "{told}");
-        assert!(told.contains(words), "{told:?} says nothing of {words:?}");
+        assert!(told.contains(words), "{told:?} lacks {words:?}");
         assert!(!failure.hints.is_empty());
         assert_eq!(self.records(), records);
         assert_same(&self.bench.image(), &image);

@@ -17,7 +17,7 @@ const WAITS: &str = "[[step]]
 fn wait_for(bench: &Bench, name: &str) {
     let since = Instant::now();
     while !bench.path(name).exists() {
-        assert!(since.elapsed() < Duration::from_secs(30), "{name} does not come");
+        assert!(since.elapsed() < Duration::from_secs(30), "{name} does not appear");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -98,7 +98,7 @@ fn a_checkpoint_comes_back_from_its_folder_the_same() {
     assert_eq!((imported.original, imported.original_created_at), (then.id, then.created_at));
     assert_eq!(imported.coverage, created.coverage);
     assert_ne!(again.id, then.id);
-    assert_eq!(again.size_bytes, 0, "all of it was there");
+    assert_eq!(again.size_bytes, 0, "everything was stored already");
     assert_eq!((&again.label, again.kind, again.reason), (&then.label, then.kind, then.reason));
     assert_eq!((again.phase, again.progress, again.created_at), (then.phase, then.progress, then.created_at));
     assert_eq!((again.files.count, again.files.bytes), (then.files.count, then.files.bytes));

@@ -76,7 +76,7 @@ fn a_rollback_brings_plan_and_files_back_together_and_so_does_its_undo() {
     assert_eq!(later.state, PlanState::Failed);
 
     let restored = back(&bench, checkpoint);
-    assert_eq!(now(&bench).plan, then, "the plan is as it was, to the last field");
+    assert_eq!(now(&bench).plan, then, "every field of the plan is restored");
     assert_same(&bench.image(), &files);
     let record = bench.manager.checkpoint(checkpoint).unwrap();
     assert_eq!(bench.manager.plan_at(checkpoint).unwrap(), then);
@@ -146,7 +146,7 @@ fn milestones_take_checkpoints_by_themselves() {
     let then = bench.manager.plan_at(before.id).unwrap();
     assert_eq!(then.steps.last().unwrap().state, StepState::Pending);
     back(&bench, before.id);
-    assert_eq!(start("ship"), ["before ship"], "and it can go on from there");
+    assert_eq!(start("ship"), ["before ship"], "the plan can continue");
 }
 
 #[test]

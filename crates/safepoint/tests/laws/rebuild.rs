@@ -129,8 +129,8 @@ fn a_lost_catalog_is_noticed_and_nothing_is_collected() {
     assert_eq!(all(&manager).len(), 6);
     let listed =
         manager.list(&Filter { workspace: Some(here(&manager, &root).id), ..Filter::default() }).unwrap();
-    assert_eq!(listed.len(), 6, "what was there before and since is of one workspace");
-    assert_eq!(listed[0].id, since, "the newest is the one that was taken last");
+    assert_eq!(listed.len(), 6, "old and new checkpoints share one workspace");
+    assert_eq!(listed[0].id, since, "the newest is the last created");
     assert!(images.keys().chain([&since]).all(|id| listed.iter().any(|one| one.id == *id)));
     restores(&manager, &root, &images);
     manager.collect(Thoroughness::Everything, &Silent).unwrap();
@@ -233,7 +233,7 @@ fn what_was_deleted_or_purged_does_not_come_back() {
         let mut back = repair.catalog.restored.clone();
         back.reverse();
         assert_eq!(back, before, "flushed {flushed}, collected {collected}");
-        assert!(manager.checkpoint(ids[3]).unwrap().pinned, "what changed since is in the record, too");
+        assert!(manager.checkpoint(ids[3]).unwrap().pinned, "the record includes later changes");
         let workspace = here(&manager, &root);
         fs::write(root.join("secret"), "public").unwrap();
         for id in before {
@@ -282,7 +282,7 @@ fn a_damaged_catalog_is_kept_aside_and_rebuilt() {
         fs::write(home.join("catalog.db"), &bytes).unwrap();
         let (manager, repair) = repaired(&home);
         let aside = repair.catalog.kept_aside.unwrap();
-        assert_eq!(fs::read(&aside).unwrap(), bytes, "nothing of the damaged one is lost");
+        assert_eq!(fs::read(&aside).unwrap(), bytes, "the damaged catalog is kept");
         assert_eq!(repair.catalog.restored.len(), images.len() + 1, "{damage:?}");
         let safety = manager.list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap();
         assert!(safety.iter().any(|one| one.role == Some(Role::Safety)));
@@ -394,7 +394,7 @@ fn a_process_whose_catalog_was_replaced_commits_nothing() {
     lose_catalog(&bench.home());
     bench.write("file", "into the void");
     let refused = bench.manager.create(&bench.workspace, &CreateOptions::default(), &Silent);
-    let Err(error) = refused else { panic!("acknowledged a checkpoint that nobody will find") };
+    let Err(error) = refused else { panic!("acknowledged a lost checkpoint") };
     assert_eq!(safepoint::Failure::from(&error).code, "catalog_replaced");
     assert!(bench.manager.collect(Thoroughness::Everything, &Silent).is_err());
 }

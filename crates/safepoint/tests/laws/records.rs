@@ -154,12 +154,12 @@ fn a_difference_tells_each_path_and_gives_the_bytes() {
         };
         assert_eq!(bytes(0), (Some(b"old\n".to_vec()), Some(b"new\n".to_vec())));
         assert_eq!(bytes(1), (Some(b"x".to_vec()), None));
-        assert_eq!(bytes(2), (None, None), "longer than asked for");
+        assert_eq!(bytes(2), (None, None), "longer than the limit");
         assert_eq!(bytes(3), (Some(b"target".to_vec()), Some(b"elsewhere".to_vec())));
     };
     let objects = bench.manager.usage().unwrap().objects;
     check(&Against::Present);
-    assert_eq!(bench.manager.usage().unwrap().objects, objects, "a look stores nothing");
+    assert_eq!(bench.manager.usage().unwrap().objects, objects, "a diff stores nothing");
     check(&Against::Checkpoint(Box::new(bench.create())));
 }
 

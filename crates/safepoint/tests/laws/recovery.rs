@@ -275,7 +275,7 @@ fn what_is_written_between_storing_and_deleting_is_stored_again() {
     log.write_all(b"2").unwrap();
     let stored = bench.manager.store_waiting(&bench.workspace, &Silent).unwrap();
     assert_eq!((stored.recovery.waiting.len(), stored.recovery.rescued.len()), (2, 2), "{stored:?}");
-    assert!(bench.path(".safepoint").exists(), "nothing is deleted before the user agreed");
+    assert!(bench.path(".safepoint").exists(), "nothing is deleted without consent");
     log.write_all(b"3").unwrap();
     let released = bench.manager.release(&bench.workspace, stored, &Silent).unwrap();
     assert_eq!((released.waiting.len(), released.released.len()), (0, 2), "{released:?}");

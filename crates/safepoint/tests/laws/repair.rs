@@ -74,7 +74,7 @@ fn a_pack_that_cannot_be_put_aside_now_is_put_aside_the_next_time() {
     let manager = open(&bench.home(), Settings::default());
     let repair = manager.repair(&Silent).unwrap();
     assert_eq!((repair.damaged_objects, repair.quarantined.len()), (1, 0));
-    assert!(repair.is_whole(), "what the workspace has is stored anew all the same: {repair:?}");
+    assert!(repair.is_whole(), "the workspace's content is stored again: {repair:?}");
     drop(held);
     assert_eq!(manager.repair(&Silent).unwrap().quarantined.len(), 1);
     assert!(manager.validate(None, Depth::Deep, &Silent).unwrap().is_valid());

@@ -82,7 +82,7 @@ fn now(bench: &Bench) -> Plan {
 fn wait_for(what: impl Fn() -> bool) {
     let since = Instant::now();
     while !what() {
-        assert!(since.elapsed() < Duration::from_secs(30), "it never happened");
+        assert!(since.elapsed() < Duration::from_secs(30), "timed out");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -158,7 +158,7 @@ fn a_step_that_failed_is_the_next_one_and_what_is_done_never_runs_twice() {
     assert_eq!(resume(&bench).outcome, RunOutcome::Done);
     assert_eq!(bench.read("log"), "one\ntwo\nthree\n");
     let report = resume(&bench);
-    assert_eq!((report.outcome, report.done.len()), (RunOutcome::Done, 0), "there is nothing left to do");
+    assert_eq!((report.outcome, report.done.len()), (RunOutcome::Done, 0), "nothing left to do");
     bench.manager.apply_plan("work", safepoint::Merge::Refused, &Silent).unwrap();
     let over = bench.manager.resume_plan("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
     assert!(matches!(over, Error::Plan(_)), "{over}");
@@ -322,7 +322,7 @@ fn a_step_without_a_command_waits_for_somebody_outside() {
     bench.manager.start_step("work", "think", &Silent).unwrap();
     let report = resume(&bench);
     assert_eq!((report.outcome, report.step.as_deref()), (RunOutcome::Waiting, Some("think")));
-    assert_eq!(states(&now(&bench))[1], "think running", "it goes on outside");
+    assert_eq!(states(&now(&bench))[1], "think running", "it continues externally");
     bench.manager.finish_step("work", "think", None, &Silent).unwrap();
     assert_eq!(resume(&bench).outcome, RunOutcome::Done);
     assert_eq!(bench.read("log"), "three\n");
@@ -380,7 +380,7 @@ fn who_stops_a_run_gets_a_checkpoint_and_says_later_what_becomes_of_the_step() {
     let error = bench.manager.resume_plan("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
     assert!(matches!(&error, Error::StepInterrupted { steps, .. } if steps == &["long"]), "{error}");
     assert_eq!(Failure::from(&error).kind, FailureKind::Conflict);
-    assert_eq!(states(&now(&bench)), ["long interrupted", "next pending"], "nothing went on");
+    assert_eq!(states(&now(&bench)), ["long interrupted", "next pending"], "nothing continued");
     let said = |said| RunOptions { interrupted: Some(said), ..RunOptions::default() };
     let report = bench.manager.resume_plan("work", &said(Interrupted::Fail), &Unseen, &Silent).unwrap();
     assert_eq!((report.outcome, report.step.as_deref()), (RunOutcome::Failed, Some("long")));
@@ -566,7 +566,7 @@ fn an_emergency_puts_up_with_what_would_refuse_another_checkpoint() {
     let options = CreateOptions::emergency("now");
     let created = bench.manager.create(&bench.workspace, &options, &Silent).unwrap().checkpoint;
     assert_eq!((created.kind, created.files.count), (Kind::Emergency, 2));
-    assert!(!created.warnings.is_empty(), "it says what it passed over");
+    assert!(!created.warnings.is_empty(), "the ignored file is reported");
 }
 
 #[test]

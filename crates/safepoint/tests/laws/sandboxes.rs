@@ -53,11 +53,7 @@ fn a_copy_leaves_the_project_alone_until_it_is_applied_and_then_lands_whole() {
     assert_same(&bench.image(), &before);
     let sandbox = place(&bench);
     assert_eq!(fs::read_to_string(sandbox.join("made")).unwrap(), "new\nmore\n");
-    assert_eq!(
-        fs::read_to_string(sandbox.join(".git/HEAD")).unwrap(),
-        "ref\n",
-        "programs find what they need"
-    );
+    assert_eq!(fs::read_to_string(sandbox.join(".git/HEAD")).unwrap(), "ref\n", "the copy includes .git");
     let checkpoint = bench.manager.checkpoint(first(&bench)).unwrap();
     let record = bench.manager.plan("work").unwrap();
     assert_eq!(checkpoint.sandbox_ref, record.plan.sandbox.id);
@@ -168,7 +164,7 @@ fn a_sandbox_that_is_gone_is_told_also_to_a_fresh_process_and_made_again_from_a_
     let again = RollbackOptions { missing_sandbox: Missing::MadeAgain, ..options };
     let show = RollbackOptions { dry_run: safepoint::DryRun::Yes, ..again.clone() };
     fresh.rollback_plan("work", checkpoint, &show, &Silent).unwrap();
-    assert!(!sandbox.exists(), "a dry run makes nothing");
+    assert!(!sandbox.exists(), "a dry run creates nothing");
     fresh.rollback_plan("work", checkpoint, &again, &Silent).unwrap();
     assert_eq!(fs::read_to_string(sandbox.join("gone")).unwrap(), "gone\n");
     assert_eq!(resume(&bench).outcome, RunOutcome::Done);
@@ -187,8 +183,8 @@ fn a_sandbox_with_commits_of_its_own_is_kept_and_told() {
     assert_eq!((path, sandbox.exists()), (sandbox, true));
     assert!(why.contains(".git"), "{why}");
     bench.create();
-    assert!(place(&bench).exists(), "nor does any later command take it away");
-    assert!(!bench.path(".git/refs").exists(), "the project's .git is not touched");
+    assert!(place(&bench).exists(), "later commands keep it");
+    assert!(!bench.path(".git/refs").exists(), "the project's .git is unchanged");
 }
 
 #[test]
@@ -208,7 +204,7 @@ fn a_plan_is_applied_when_it_is_done_and_not_before() {
     assert!(matches!(apply(&bench, Merge::Refused), Err(Error::Plan(_))));
     assert!(!bench.home().join("sandboxes").exists(), "nothing was copied for it");
     bench.manager.start_step("work", "edit", &Silent).unwrap();
-    assert!(place(&bench).join("gone").exists(), "who drives it from outside finds the copy, too");
+    assert!(place(&bench).join("gone").exists(), "an external driver finds the copy");
     assert!(matches!(apply(&bench, Merge::Refused), Err(Error::Plan(_))));
 }
 
@@ -254,5 +250,5 @@ fn retention_keeps_what_plans_need_and_prunes_the_rest_also_of_sandboxes_that_ar
     apply(&bench, Merge::Refused).unwrap();
     bench.create();
     let left = bench.manager.list(&of_place).unwrap();
-    assert_eq!(left.len(), 1, "the newest stays, as everywhere: {left:?}");
+    assert_eq!(left.len(), 1, "the newest stays: {left:?}");
 }

@@ -226,7 +226,7 @@ fn a_session_is_left_alone_where_it_is_not_meant() {
     manager.rollback(&bench.workspace, checkpoint.id, &part(PartKind::Session), &Silent).unwrap();
     assert_eq!(session(&bench).status, SessionStatus::Planning);
     manager.undo(&bench.workspace, &options, &Silent).unwrap();
-    assert_eq!(session(&bench).status, SessionStatus::Failed, "the undo takes back what was moved");
+    assert_eq!(session(&bench).status, SessionStatus::Failed, "the undo restores the status");
     // A manager without a session uses that of the checkpoint.
     let none = open(&bench.home(), Settings::default());
     none.rollback(&bench.workspace, checkpoint.id, &options, &Silent).unwrap();

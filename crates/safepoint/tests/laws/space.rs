@@ -59,7 +59,7 @@ fn after_a_thorough_collection_nothing_counts_as_dead() {
     assert_eq!((collected.outcome, collected.dead_bytes), (Outcome::Done, 0));
     assert!(
         (dead..dead + 3_000).contains(&collected.freed_bytes),
-        "{dead}, and segments became one: {collected:?}"
+        "{dead} dead, segments merged: {collected:?}"
     );
     assert_eq!(bench.manager.space(&Silent).unwrap().dead_bytes, 0);
     assert_eq!(bench.manager.collect(Thoroughness::Everything, &Silent).unwrap(), Collected::default());
@@ -79,7 +79,7 @@ fn a_damaged_checkpoint_is_counted_as_far_as_it_can_be_read_and_said() {
     let space = manager.space(&Silent).unwrap();
     let of = |id| space.checkpoints.iter().find(|it| it.checkpoint.id == id).unwrap();
     assert!(of(broken.id).damaged && !of(whole.id).damaged);
-    assert!(of(broken.id).frees_bytes < 70_000, "what is below cannot be known");
+    assert!(of(broken.id).frees_bytes < 70_000, "the entries below are unknown");
     // Its references are unknown, so nothing is freed until it is deleted.
     let error = manager.collect(Thoroughness::Everything, &Silent).unwrap_err();
     assert!(matches!(error, Error::CannotCollect { checkpoint, .. } if checkpoint == broken.id), "{error}");
@@ -137,7 +137,7 @@ fn when_many_were_deleted_the_next_checkpoint_frees_their_space() {
         bench.create();
     }
     let bytes = bench.manager.usage().unwrap().pack_bytes;
-    assert!(bytes < 15 * 20_000, "{bytes}: nobody collected");
+    assert!(bytes < 15 * 20_000, "{bytes}: not collected");
     assert!(bytes > 5 * 20_000, "{bytes}: collected after each");
     assert_eq!(bench.manager.list(&Filter::default()).unwrap().len(), 1);
     assert_valid(&bench);
@@ -163,7 +163,7 @@ fn where_nothing_may_go_the_cap_refuses_and_says_by_how_much() {
     assert_eq!(cap_bytes, cap);
     let failure = Failure::from(&error);
     assert_eq!((failure.code, failure.kind, failure.hints.len()), ("capped", FailureKind::Failed, 2));
-    assert_eq!(bench.manager.list(&Filter::default()).unwrap().len(), made.len(), "none was dropped for it");
+    assert_eq!(bench.manager.list(&Filter::default()).unwrap().len(), made.len(), "none was pruned for it");
     assert_valid(&bench);
     // A deletion makes room automatically.
     bench.manager.delete(&made[..2]).unwrap();
@@ -180,7 +180,7 @@ fn without_a_word_the_cap_is_a_part_of_the_disk_and_never_huge() {
     fs::write(bench.home().join("config.toml"), "[store]\ncap = \"3 GiB\"\n").unwrap();
     assert_eq!(open(&bench.home(), Settings::default()).cap().unwrap().cap_bytes, 3 << 30);
     let given = Settings { cap_bytes: Some(1 << 20), ..Settings::default() };
-    assert_eq!(open(&bench.home(), given).cap().unwrap().cap_bytes, 1 << 20, "who calls has the last word");
+    assert_eq!(open(&bench.home(), given).cap().unwrap().cap_bytes, 1 << 20, "settings of the caller win");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_checkpoint_is_taken_even_where_no_space_can_be_freed() {
         warned += told.count();
     }
     assert!(warned > 0);
-    assert_eq!(manager.list(&Filter::default()).unwrap().len(), 2, "the last and the pinned one");
+    assert_eq!(manager.list(&Filter::default()).unwrap().len(), 2, "the last and the pinned checkpoint");
 }
 
 #[test]

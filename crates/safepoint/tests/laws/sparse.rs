@@ -129,7 +129,7 @@ fn with_and_without_holes_equal_bytes_are_no_difference() {
     assert_eq!(changes(&bench), []);
     let nothing = bench.rollback(then.id);
     assert!(nothing.outline().paths.is_empty(), "{:?}", nothing.outline());
-    assert!(disk_bytes(&bench.path("becomes-dense")) >= 20 * MIB, "it is as it was");
+    assert!(disk_bytes(&bench.path("becomes-dense")) >= 20 * MIB, "the file stays dense");
     // A different byte makes a different file.
     let mut other = dense.clone();
     other[2 * MIB as usize] = 1;
@@ -158,7 +158,7 @@ fn a_large_file_whose_size_tells_is_not_read_by_status() {
     assert_eq!(told, [("grows".to_owned(), ChangeKind::Modified), ("new".to_owned(), ChangeKind::Added)]);
     for change in &status.changes {
         let Some(Node::File(content)) = change.new.as_ref().map(|entry| &entry.node) else {
-            panic!("a file")
+            panic!("not a file")
         };
         assert!(content.is_unread(), "{change:?}");
         assert_eq!(content.size, fs::metadata(bench.path(&change.path.to_string())).unwrap().len());

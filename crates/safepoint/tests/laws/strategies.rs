@@ -44,7 +44,7 @@ fn a_staged_rollback_is_tried_beside_the_workspace_and_done_when_all_agree() {
     assert!(left.check.unwrap().is_passed());
     assert_eq!(seen, ["filenew".to_owned(), format!("good{}\n", then.id)]);
     assert_same(&bench.image(), &before);
-    assert_eq!(fs::read_dir(bench.home().join("scratch")).unwrap().count(), 0, "nothing is left of it");
+    assert_eq!(fs::read_dir(bench.home().join("scratch")).unwrap().count(), 0, "leftovers");
     let (end, _) = staged(&bench, then.id, Some(command), true);
     let StagedEnd::Done(restored, _) = end else { panic!("{end:?}") };
     assert_eq!(restored.record().strategy, Strategy::Staged);
@@ -62,12 +62,12 @@ fn a_staged_rollback_whose_command_fails_changes_nothing() {
     let (end, seen) = staged(&bench, then.id, Some("echo no; exit 3"), true);
     let StagedEnd::Left(left) = end else { panic!("{end:?}") };
     assert_eq!(left.check.unwrap().failure.as_deref(), Some("exit status 3: no"));
-    assert_eq!((seen.len(), bench.read("file").as_str()), (1, "bad"), "nobody was asked");
+    assert_eq!((seen.len(), bench.read("file").as_str()), (1, "bad"), "no prompt");
     let mut agreed = |_: &Staged| true;
     let trial = Trial { command: None, agreed: &mut agreed, printed: &mut |_| () };
     let options = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
     let end = bench.manager.rollback_staged(&bench.workspace, then.id, &options, trial, &Silent).unwrap();
-    assert!(matches!(end, StagedEnd::Left(_)), "a dry run ends before");
+    assert!(matches!(end, StagedEnd::Left(_)), "a dry run ends earlier");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_staged_rollback_to_something_damaged_is_refused_before_anything_is_tried() 
         bytes[middle] ^= 1;
         fs::write(pack.path(), bytes).unwrap();
     }
-    let mut agreed = |_: &Staged| panic!("nobody is asked");
+    let mut agreed = |_: &Staged| panic!("unexpected prompt");
     let trial = Trial { command: Some("true"), agreed: &mut agreed, printed: &mut |_| () };
     let options = RollbackOptions::default();
     let error =
@@ -149,7 +149,7 @@ fn a_progressive_rollback_that_finds_nothing_leaves_everything_as_it_was() {
         assert_same(&bench.image(), &before);
     }
     let bench = Bench::new();
-    assert!(until(&bench, Search::Bisect, None).restored.is_none(), "there is nothing to go back to");
+    assert!(until(&bench, Search::Bisect, None).restored.is_none(), "no candidate");
     let (other, _) = history(1);
     let elsewhere = Until {
         command: "true".to_owned(),
@@ -182,7 +182,7 @@ fn who_stops_a_progressive_rollback_has_everything_as_it_was() {
         let options = RollbackOptions::default();
         let mut watch = SearchWatch {
             printed: &mut |_: &[u8]| stopped.0.store(true, Ordering::SeqCst),
-            probed: &mut |_| panic!("nothing is known yet"),
+            probed: &mut |_| panic!("unexpected probe"),
         };
         let error = bench
             .manager

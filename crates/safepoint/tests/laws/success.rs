@@ -333,7 +333,7 @@ impl Run {
         let found =
             unwatched(|watch| manager.rollback_until(here, &until, &options, watch, &Silent).unwrap());
         let Some(restored) = found.restored else {
-            assert_eq!(found.tried.len(), 1, "there is no second one, and everything is as it was");
+            assert_eq!(found.tried.len(), 1, "no second candidate, and nothing changed");
             return;
         };
         assert_eq!((found.tried.len(), restored.to), (2, found.tried[1].checkpoint));

@@ -27,7 +27,7 @@ fn many_on_one_workspace_take_turns_and_nothing_is_half() {
                     if (worker + round) % 3 == 0 {
                         let taken =
                             manager.create(&bench.workspace, &CreateOptions::default(), &Silent).unwrap();
-                        assert!(is_uniform(&manager, &taken.checkpoint), "a checkpoint of a mixture");
+                        assert!(is_uniform(&manager, &taken.checkpoint), "the checkpoint is a mixture");
                     } else {
                         let to = if (worker + round) % 2 == 0 { all_a.id } else { all_b.id };
                         manager.rollback(&bench.workspace, to, &RollbackOptions::default(), &Silent).unwrap();

@@ -84,7 +84,7 @@ fn retention_drops_what_may_go_and_says_why() {
     }
     let left: Vec<_> = bench.manager.list(&Filter::default()).unwrap().iter().map(|it| it.id).collect();
     let expected: Vec<_> = [5, 4, 3, 0].iter().map(|at: &usize| made[*at].checkpoint.id).collect();
-    assert_eq!(left, expected, "the last three, and the pinned one");
+    assert_eq!(left, expected, "the last three and the pinned checkpoint");
     assert_eq!(made[5].pruned, [made[2].checkpoint.id]);
     let shown = bench
         .manager
@@ -174,7 +174,7 @@ fn what_was_pruned_to_make_room_is_told_and_a_dry_run_prunes_nothing() {
     let _ = bench.manager.rollback(&bench.workspace, first, &dry, &Silent);
     assert_eq!(count(&bench), 8);
     let created = bench.manager.create(&bench.workspace, &CreateOptions::default(), &Silent).unwrap();
-    assert_eq!(created.pruned.len(), 9 - count(&bench), "what went is what is told");
+    assert_eq!(created.pruned.len(), 9 - count(&bench), "the report lists the pruned ones");
     assert_valid(&bench);
 }
 
@@ -189,11 +189,11 @@ fn a_purged_path_is_in_no_checkpoint_and_no_byte_of_it_in_the_store() {
     bench.write("code", "fn main() { 1 }");
     let two = bench.create();
     bench.rollback(one.id);
-    assert!(grep(&bench.home(), CANARY), "the search finds it while it is there");
+    assert!(grep(&bench.home(), CANARY), "the search finds existing bytes");
     let path = RelPath::new("secrets/key").unwrap();
     let report = bench.manager.purge(&bench.workspace, std::slice::from_ref(&path), &Silent).unwrap();
     assert_eq!(report.checkpoints.len(), 3, "two and the safety checkpoint");
-    assert!(!grep(&bench.home(), CANARY), "a byte of it is still in the home");
+    assert!(!grep(&bench.home(), CANARY), "the home still contains the bytes");
     assert_valid(&bench);
     // The workspace still has it, and a rollback neither restores nor removes it.
     assert_eq!(fs::read(bench.path("secrets/key")).unwrap(), CANARY);

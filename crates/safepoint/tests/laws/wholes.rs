@@ -157,7 +157,7 @@ fn an_agent_with_nothing_but_settings() {
     let imported = import(&empty, &path).unwrap();
     assert_eq!(imported.missing[0], "agent bare is not registered here");
     let failure = Failure::from(&go_back(&empty, &imported.checkpoint).unwrap_err());
-    assert_eq!(failure.code, "elsewhere", "it is told what is missing");
+    assert_eq!(failure.code, "elsewhere", "missing parts are reported");
 }
 
 /// The same folders with another home that has no registrations.
@@ -200,7 +200,7 @@ impl Abroad {
             Err(error) => error,
         };
         assert_eq!(Failure::from(&error).code, "bad_layout", "{error}");
-        assert!(error.to_string().contains(words), "{error} says nothing of {words:?}");
+        assert!(error.to_string().contains(words), "{error} lacks {words:?}");
         assert_eq!(self.records(), before);
     }
 

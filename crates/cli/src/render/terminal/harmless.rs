@@ -159,7 +159,7 @@ mod tests {
             on.blue("x"),
             on.cyan("x"),
         ] {
-            assert_eq!(one_line(&painted, on), painted, "a colour that is not in the palette");
+            assert_eq!(one_line(&painted, on), painted, "a colour is missing from the palette");
         }
         assert_eq!(one_line("a\u{1b}[31mb\u{1b}[8mc", on), "a\u{1b}[31mb\\u{1b}[8mc\u{1b}[0m");
         assert_eq!(one_line("a\u{1b}[31mb\n\u{202e}", off), "a\\u{1b}[31mb\\n\\u{202e}");

@@ -42,7 +42,7 @@ fn a_repository_that_was_deleted_comes_back_whole() {
     assert_eq!(exit(&sandbox.output(&["rollback", "whole", "--dry-run"])), 0);
     let output = sandbox.output(&["rollback", "whole", "--part", "git", "--dry-run"]);
     assert_eq!(exit(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(!repository.path(".git").exists(), "a dry run");
+    assert!(!repository.path(".git").exists(), "a dry run changes nothing");
     assert_eq!(exit(&sandbox.output(&["rollback", "whole", "--part", "git"])), 0);
     assert_same(&folder(&repository), &then);
     assert_eq!(sandbox.read("a"), "changed since\n");
@@ -56,7 +56,7 @@ fn a_repository_that_was_deleted_comes_back_whole() {
     assert_eq!(exit(&sandbox.output(&["delete", "whole", "--yes"])), 0);
     assert_eq!(exit(&sandbox.output(&["gc", "--thorough"])), 0);
     assert_eq!(exit(&sandbox.output(&["validate", "--deep"])), 0);
-    assert_eq!(exit(&sandbox.output(&["undo"])), 0, "what an undo needs is kept");
+    assert_eq!(exit(&sandbox.output(&["undo"])), 0, "the state for an undo is kept");
     assert!(!repository.path(".git").exists());
 }
 

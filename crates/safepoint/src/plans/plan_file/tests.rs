@@ -478,13 +478,13 @@ fn the_page_about_plan_files_knows_every_key_and_its_examples_are_understood() {
     ];
     for (section, keys) in sections {
         for key in keys {
-            assert!(page.contains(&format!("| `{section}{key}` |")), "{section}{key} is not explained");
+            assert!(page.contains(&format!("| `{section}{key}` |")), "{section}{key} is undocumented");
         }
     }
     let words = Milestone::ALL.iter().map(|word| word.as_str());
     let words = words.chain(OnInterrupt::ALL.iter().map(|word| word.as_str()));
     for word in words.chain(SandboxKind::ALL.iter().map(|word| word.as_str())) {
-        assert!(page.contains(&format!("`{word}`")), "{word} is not explained");
+        assert!(page.contains(&format!("`{word}`")), "{word} is undocumented");
     }
     let mut seen = 0;
     for fence in ["```toml\n", "```json\n"] {

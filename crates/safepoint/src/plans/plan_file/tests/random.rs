@@ -97,7 +97,7 @@ fn inline(value: &Value) -> String {
 
 /// Formats a plan as TOML, with its steps under headers.
 fn to_toml(spec: &PlanSpec) -> String {
-    let Value::Object(mut plan) = serde_json::to_value(spec).unwrap() else { panic!("no object") };
+    let Value::Object(mut plan) = serde_json::to_value(spec).unwrap() else { panic!("not an object") };
     let steps = plan.remove("steps");
     let mut text: String = plan.iter().map(|(key, value)| format!("{key} = {}\n", inline(value))).collect();
     write_steps(&mut text, "step", steps.as_ref());
