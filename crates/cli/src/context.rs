@@ -30,7 +30,7 @@ pub(crate) struct Surroundings {
     pub(crate) user_home: Option<PathBuf>,
     /// Default session.
     pub(crate) session_id: Option<String>,
-    /// User name, unless a tool makes the request.
+    /// User, unless a tool asks.
     pub(crate) user: String,
     /// Access to the home.
     pub(crate) access: Access,
@@ -142,7 +142,7 @@ impl Surroundings {
         }
     }
 
-    /// Returns the current time of records.
+    /// Current time of records.
     pub(crate) fn now() -> Timestamp {
         fixed_now().unwrap_or_else(|| SystemEnvironment::default().now())
     }
@@ -165,7 +165,7 @@ impl Surroundings {
         ))
     }
 
-    /// Returns the workspace, or `None` if unregistered.
+    /// Workspace, or `None` if unregistered.
     pub(crate) fn workspace_if_any(&self, manager: &CheckpointManager) -> Result<Option<Workspace>, Problem> {
         if self.directory.is_dir() {
             return Ok(manager.workspace_around(&self.directory)?);
@@ -178,7 +178,7 @@ impl Surroundings {
             .cloned())
     }
 
-    /// Adds hints to the error for a missing workspace folder, whose checkpoints still exist.
+    /// Adds hints if the workspace folder is missing: its checkpoints still exist.
     pub(crate) fn explain_gone(&self, workspace: &Workspace, problem: Problem) -> Problem {
         let root = workspace.root_path();
         if problem.failure.code != "workspace_gone" || root.exists() {

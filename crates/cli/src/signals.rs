@@ -63,7 +63,7 @@ impl Presses {
         Self { pressed, count: AtomicUsize::new(0) }
     }
 
-    /// Returns the count; must be polled.
+    /// Count; must be polled.
     pub(crate) fn count(&self) -> usize {
         let new = usize::from(self.pressed.swap(false, Ordering::SeqCst));
         self.count.fetch_add(new, Ordering::SeqCst) + new

@@ -31,9 +31,9 @@ const TEST_TIMEOUT: Span = Span::from_seconds(600);
 /// Contents of both files, before they are merged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Config {
-    /// The user's configuration.
+    /// User's part.
     pub home: HomeConfig,
-    /// The workspace's configuration.
+    /// Workspace's part.
     pub workspace: WorkspaceConfig,
 }
 
@@ -152,9 +152,9 @@ pub struct Effective {
 /// Treatment of an invalid workspace file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// Fail.
+    /// Fails.
     Refused,
-    /// Ignore the file and report it. For commands that only read or roll back: otherwise one wrong line,
+    /// Ignores it with a warning. For commands that only read or roll back: otherwise one wrong line,
     /// which any process in the workspace can write, would block rollback. Without its excludes, a capture
     /// holds more, never less.
     PassedOver,
@@ -255,7 +255,7 @@ pub(crate) fn load(
     }
 }
 
-/// Returns the text of a file, or an empty text if it is missing.
+/// Text of a file, or an empty text if it is missing.
 fn text_of(file: SmallFile, which: ConfigFile) -> Result<String, ConfigError> {
     match file {
         SmallFile::Missing => Ok(String::new()),

@@ -5,24 +5,24 @@ use std::time::{Duration, SystemTime};
 
 /// External inputs of records.
 pub trait Environment: Send + Sync {
-    /// Returns the current time.
+    /// Current time.
     fn now(&self) -> Timestamp;
     /// Returns unique random bits; the low 80 are used.
     fn random_bits(&self) -> u128;
-    /// Returns the user or tool that made the request.
+    /// Requesting user or tool.
     fn actor(&self) -> String;
 
-    /// Returns a new id that starts with the time, so ids sort by time.
+    /// New id, time first, so that ids sort by time.
     fn new_id(&self) -> u128 {
         let millis = u128::from(self.now().micros().max(0).unsigned_abs() / 1000);
         (millis & ((1 << 48) - 1)) << 80 | (self.random_bits() & ((1 << 80) - 1))
     }
 }
 
-/// Environment of the real system.
+/// Real system.
 #[derive(Debug, Clone)]
 pub struct SystemEnvironment {
-    /// User or tool that made the request.
+    /// Requesting user or tool.
     pub actor: String,
 }
 

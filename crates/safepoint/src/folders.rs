@@ -22,7 +22,7 @@ pub struct HeldFolder {
     pub workspace_id: Option<WorkspaceId>,
     /// Path, now or formerly, or `None` if unknown.
     pub root: Option<String>,
-    /// Number of files, links and directories.
+    /// Number of entries.
     pub count: u64,
     /// Bytes in files.
     pub bytes: u64,

@@ -29,10 +29,10 @@ use std::time::{Duration, Instant};
 /// Access to a home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Access {
-    /// Read and write. A home that is not writable, or has another owner, is refused.
+    /// Write access. A home that is read-only or not ours is refused.
     #[default]
     Write,
-    /// Read. A writable home is recovered as usual; in any other, nothing is written.
+    /// Read access. A writable home is recovered as usual; in any other, nothing is written.
     Read,
 }
 
@@ -58,7 +58,7 @@ const RUNS: &str = "runs";
 pub(crate) enum Share {
     /// Exclusive.
     Alone,
-    /// Shared with processes that do not run the plan.
+    /// Shared with others.
     WithOthers,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct PlanLock {
     _file: fs::File,
 }
 
-/// Folder of temporary read-only copies.
+/// Folder of temporary folders.
 const SCRATCH: &str = "scratch";
 
 /// Name prefix of a scratch folder outside the home, and the note in the home with its path.
@@ -171,7 +171,7 @@ fn open_file(home: &OwnedFd, name: &Path, flags: OFlags) -> io::Result<File> {
     }
 }
 
-/// Opens a file in a home for writing and creates it if missing.
+/// Opens a file for writing, or creates it.
 fn make_file(home: &OwnedFd, name: &Path, flags: OFlags) -> io::Result<File> {
     let file = open_file(home, name, flags | OFlags::WRONLY | OFlags::CREATE)?;
     hand_over(&file, &fstat(home)?)?;
@@ -307,7 +307,7 @@ impl Home {
         }
     }
 
-    /// Returns the path of a workspace's stat cache, relative to the home.
+    /// Path of a workspace's stat cache, relative to the home.
     fn cache_path(workspace: WorkspaceId, what: What) -> PathBuf {
         let kind = match what {
             What::Files => "stat",
@@ -382,7 +382,7 @@ impl Home {
         Some(CacheDraft { home: self.dir.clone(), writer, path, fresh: Some(fresh) })
     }
 
-    /// Returns the path of a plan's sandbox, named after the project because programs print it.
+    /// Path of a plan's sandbox, named after the project because programs print it.
     pub(crate) fn sandbox(&self, plan: &str, project: &str) -> PathBuf {
         let plain = !project.is_empty() && !project.contains('/') && project != "." && project != "..";
         self.sandbox_folder(plan).join(if plain { project } else { "project" })
@@ -556,7 +556,7 @@ fn pack_line(line: &str) -> Option<(String, u64)> {
 /// First line of a cache head file.
 const CACHE_FORMAT: &str = "safepoint stat cache 3";
 
-/// Returns the path of the head file of a block file.
+/// Path of the head file of a block file.
 fn head_of(blocks: &Path) -> PathBuf {
     let mut name = blocks.as_os_str().to_owned();
     name.push(".head");
@@ -583,7 +583,7 @@ pub(crate) struct CacheDraft {
 }
 
 impl CacheDraft {
-    /// Returns the writer for its blocks.
+    /// Writer for its blocks.
     pub(crate) fn writer(&self) -> Option<&CacheWriter> {
         self.writer.as_ref()
     }

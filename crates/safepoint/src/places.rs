@@ -1,4 +1,4 @@
-//! Folders that a checkpoint covers, and the selected contents of each.
+//! Folders of a checkpoint, and the selected contents.
 
 use crate::agents::agent_path;
 use crate::checkpoint::create::Subject;
@@ -127,7 +127,7 @@ impl CheckpointManager {
         Ok(live)
     }
 
-    /// Returns the place of one workspace of a checkpoint, as its agents declare it.
+    /// Place of one workspace of a checkpoint, as its agents declare it.
     pub(crate) fn place_for(
         &self,
         id: WorkspaceId,
@@ -167,7 +167,7 @@ impl CheckpointManager {
     }
 }
 
-/// Returns the other roots below this one, as relative paths.
+/// Other roots below this one, as relative paths.
 fn inner(root: &Path, roots: &[PathBuf]) -> Vec<RelPath> {
     let below = roots.iter().filter(|other| other.as_path() != root);
     below
@@ -200,7 +200,7 @@ impl Place {
     }
 }
 
-/// Escapes a name as a pattern that matches only this name.
+/// Pattern that matches only this name.
 fn escaped(name: &str) -> String {
     name.chars()
         .flat_map(|letter| {

@@ -1,13 +1,13 @@
 //! Suggestions for misspelled words, and safe display of untrusted text.
 
-/// Number of characters of a word that are shown and compared.
+/// Maximum length shown and compared.
 pub(crate) const SHOWN_CHARS_MAX: usize = 60;
 
 /// Returns the most similar known word, if any.
 pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let word: String = word.chars().take(SHOWN_CHARS_MAX).collect();
     let distance = |known: &str| strsim::damerau_levenshtein(&word, known);
-    // With half of its letters wrong, it is another word.
+    // Half of the letters must match.
     let alike = known.iter().copied().filter(|known| distance(known) * 2 <= known.chars().count());
     alike.min_by_key(|known| distance(known))
 }

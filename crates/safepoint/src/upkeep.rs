@@ -29,12 +29,12 @@ use std::time::Duration;
 const GIB: u64 = 1 << 30;
 /// Default cap of the store.
 const CAP_BYTES_DEFAULT: u64 = 10 * GIB;
-/// Default cap as a fraction of the disk: a tenth.
+/// Divisor of the disk size.
 const CAP_PART_OF_DISK: u64 = 10;
 const PACK_BYTES_MIN: u64 = 512 * 1024;
 /// Number of deleted checkpoints that triggers a collection.
 const DELETED_WORTH_COLLECTING: u64 = 32;
-/// Percentage of dead bytes at which a pack is rewritten: less is not worth the copying.
+/// Dead percentage at which a pack is rewritten: less is not worth it.
 const DEAD_PERCENT_USUAL: u64 = 30;
 /// Time that a collection waits for earlier captures and readers.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -42,10 +42,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Thoroughness of a collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Thoroughness {
-    /// Rewrites packs that are worth the work.
+    /// Only worthwhile packs.
     #[default]
     Usual,
-    /// Removes everything unreferenced, at any cost.
+    /// Everything unreferenced, at any cost.
     Everything,
 }
 
@@ -85,7 +85,7 @@ impl CheckpointManager {
     /// Pins a checkpoint, so that it is never pruned, or unpins it.
     ///
     /// # Errors
-    /// Fails if the checkpoint does not exist, or the catalog fails.
+    /// Fails if it is missing, or the catalog fails.
     pub fn pin(&self, id: CheckpointId, pinned: Pinned) -> Result<Checkpoint, Error> {
         let at = self.environment.now();
         let checkpoint = self.catalog.write(|transaction| {
@@ -100,8 +100,7 @@ impl CheckpointManager {
     /// [`CheckpointManager::delete_with`] can keep the tags, and reports tags that it could not remove.
     ///
     /// # Errors
-    /// Fails if a checkpoint does not exist or is needed by unfinished work, or the catalog fails. Nothing is
-    /// deleted then.
+    /// Fails if one is missing or needed by unfinished work, or the catalog fails. Nothing is deleted then.
     pub fn delete(&self, ids: &[CheckpointId]) -> Result<(), Error> {
         self.delete_with(ids, Tags::Removed).map(drop)
     }
@@ -220,7 +219,7 @@ impl CheckpointManager {
         Ok(judged.collect())
     }
 
-    /// Returns the policies for a workspace, or the general policies.
+    /// Policies for a workspace, or the general policies.
     ///
     /// # Errors
     /// Fails if the configuration cannot be read.
@@ -256,7 +255,7 @@ impl CheckpointManager {
         }
     }
 
-    /// Returns the checkpoints that unfinished work and the next undo or redo need.
+    /// Needs of unfinished work and the next undo or redo.
     fn needed(&self, workspace: &Workspace) -> Result<HashMap<CheckpointId, Needed>, Error> {
         let mut needed = HashMap::new();
         let history = self.catalog.rollbacks(workspace.id)?;
@@ -358,7 +357,7 @@ impl CheckpointManager {
         let workspace = workspace.map(|id| self.workspace(id)).transpose()?;
         let policies = self.policies(workspace.as_ref())?;
         let mut pruned = self.prune_unseen(workspace.as_ref(), &policies)?;
-        // A removed sandbox gets no new checkpoints, so it is pruned here.
+        // A removed sandbox gets no more checkpoints.
         let sandboxes = workspace.map(|workspace| self.catalog.sandboxes(workspace.id)).transpose()?;
         for (_, sandbox) in sandboxes.into_iter().flatten() {
             pruned.extend(self.prune_unseen(Some(&self.workspace(sandbox.workspace_id)?), &policies)?);
@@ -469,7 +468,7 @@ type Said = (CheckpointId, RetentionVerdict, Option<Scope>);
 pub struct Policies {
     /// Policy for scopes without their own.
     pub general: Policy,
-    /// Policies by scope; that of plans applies to each plan separately.
+    /// Policies by scope; plans are judged separately.
     pub of: BTreeMap<Scope, Policy>,
 }
 

@@ -1,4 +1,4 @@
-//! `cat`: prints a file of a checkpoint, byte for byte.
+//! `cat`: prints a file of a checkpoint.
 
 use crate::args::CatArgs;
 use crate::commands::Context;

@@ -144,7 +144,7 @@ impl Story<'_> {
         self.compare_with(&self.project, question, wanted, when)
     }
 
-    /// Compares any folder with a picture.
+    /// Compares any folder.
     fn compare_with(
         &self,
         project: &Project,

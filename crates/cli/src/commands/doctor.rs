@@ -46,7 +46,7 @@ impl Check {
         Self { name, status: Health::Problem, message: message.into(), hint: Some(hint.into()) }
     }
 
-    /// Converts an error of the library into a failed check.
+    /// Converts an error to a failed check.
     fn failed(name: &'static str, error: &Error) -> Self {
         let Failure { message, causes, hints, .. } = Failure::from(error);
         let message = std::iter::once(message).chain(causes).collect::<Vec<_>>().join(": ");
@@ -84,7 +84,7 @@ pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
     Ok(Reply { data: json!({ "checks": checks }), exit, failure: None })
 }
 
-/// Returns the failed check. The home, the store and the catalog are opened in this order.
+/// Failed check. The home, the store and the catalog are opened in this order.
 fn not_opened(error: &Error) -> Vec<Check> {
     match error {
         Error::Home { .. } => vec![Check::failed("home", error)],

@@ -24,7 +24,7 @@ pub(crate) fn run(context: &Context, args: &GcArgs) -> Result<Reply, Problem> {
     Ok(Reply { data: json!({ "collected": value(&collected) }), exit, failure: None })
 }
 
-/// Returns the result of a collection as JSON.
+/// Result of a collection as JSON.
 pub(crate) fn value(collected: &Collected) -> Value {
     json!({
         "outcome": match collected.outcome {
@@ -43,7 +43,7 @@ pub(crate) fn value(collected: &Collected) -> Value {
 /// Minimum number of bytes to report.
 const WORTH_SAYING: u64 = 100_000;
 
-/// Prints the result of a collection.
+/// Prints the result.
 pub(crate) fn tell(out: &Printer, collected: &Collected, how: Thoroughness) {
     let objects = counted(collected.objects, "object", "objects");
     out.line(match (collected.objects, collected.freed_bytes) {

@@ -22,7 +22,7 @@ pub(crate) fn run(context: &Context, args: &PruneArgs) -> Result<Reply, Problem>
         thin_daily_for: args.thin_daily_for.unwrap_or(usual.thin_daily_for),
     };
     let dry_run = if args.dry_run { DryRun::Yes } else { DryRun::No };
-    // A policy from options applies to all scopes.
+    // Options apply to all scopes.
     if policy != usual {
         policies = policy.into();
     }

@@ -161,7 +161,7 @@ fn plan(checkpoint: &Checkpoint) -> Option<String> {
     Some(format!("{}, {steps} done", printable(checkpoint.plan_id.as_deref()?)))
 }
 
-/// Returns the counters that are set.
+/// Counters that are set.
 fn counters(checkpoint: &Checkpoint) -> Option<String> {
     let Value::Object(counters) = json::value(checkpoint.progress) else { return None };
     let set: Vec<String> = counters

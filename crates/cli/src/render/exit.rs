@@ -8,12 +8,12 @@ pub(crate) const DONE: u8 = 0;
 /// Partial success; the problems are listed.
 pub(crate) const IN_PART: u8 = 3;
 
-/// Returns the code of a rollback or recovery that left these displaced files pending.
+/// Code of a rollback or recovery that left these displaced files pending.
 pub(crate) fn of_waiting(waiting: &[RelPath]) -> u8 {
     if waiting.is_empty() { DONE } else { IN_PART }
 }
 
-/// Returns the code of a kind of failure.
+/// Code of a kind of failure.
 pub(crate) fn code(kind: FailureKind) -> u8 {
     match kind {
         FailureKind::Failed => 1,
@@ -30,7 +30,7 @@ pub(crate) fn code(kind: FailureKind) -> u8 {
 /// Failures with a shell exit code: a caller that runs a program through Safepoint sees the shell's code.
 const AS_SHELLS: &[(&str, u8)] = &[("command_not_found", 127), ("command_not_started", 126)];
 
-/// Returns the code of a failure.
+/// Code of a failure.
 pub(crate) fn of(failure: &Failure) -> u8 {
     let as_shells = AS_SHELLS.iter().find(|(code, _)| *code == failure.code);
     as_shells.map_or_else(|| code(failure.kind), |(_, exit)| *exit)

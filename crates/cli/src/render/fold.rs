@@ -2,7 +2,7 @@
 
 use safepoint::model::RelPath;
 
-/// Line with its item, and the number of items below it with the same change.
+/// Line: its item, and the number of folded items below it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Folded {
     pub(crate) item: usize,
@@ -26,7 +26,7 @@ pub(crate) fn folded<'a, F: PartialEq>(items: impl Iterator<Item = (&'a RelPath,
 }
 
 impl Folded {
-    /// Returns the suffix of the path with the number of items below, if any.
+    /// Suffix of the path with the number of items below, if any.
     pub(crate) fn tail(&self) -> String {
         if self.below == 0 { String::new() } else { format!("/ and {} below it", self.below) }
     }

@@ -24,7 +24,7 @@ pub(crate) struct Signs {
     pub(crate) arrow: &'static str,
 }
 
-/// Symbols for Unicode locales.
+/// Unicode symbols.
 pub(crate) const UNICODE: Signs = Signs {
     line: '│',
     across: '─',
@@ -38,7 +38,7 @@ pub(crate) const UNICODE: Signs = Signs {
     arrow: "→",
 };
 
-/// Symbols for other locales.
+/// ASCII symbols.
 pub(crate) const ASCII: Signs = Signs {
     line: '|',
     across: '-',
@@ -68,7 +68,6 @@ pub(crate) struct Drawn {
     pub(crate) beside: String,
 }
 
-/// Draws the graph.
 pub(crate) fn draw<T: Copy + Eq + Hash>(nodes: &[Node<T>], signs: Signs) -> Vec<Drawn> {
     let listed: HashSet<T> = nodes.iter().map(|node| node.id).collect();
     let mut lanes: Vec<Option<T>> = Vec::new();
@@ -106,7 +105,7 @@ fn free<T>(lanes: &mut Vec<Option<T>>) -> usize {
     })
 }
 
-/// Returns the row in which several lanes join the first of them.
+/// Row in which several lanes join the first of them.
 fn come_together<T>(lanes: &[Option<T>], mine: &[usize], signs: Signs) -> String {
     let (first, last) = (mine.first().copied().unwrap_or(0), mine.last().copied().unwrap_or(0));
     let text = row(lanes.len(), |lane| {

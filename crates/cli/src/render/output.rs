@@ -153,7 +153,7 @@ impl Printer {
         !self.is_json() && !self.quiet && io::stderr().is_terminal()
     }
 
-    /// Returns the time elapsed.
+    /// Time elapsed.
     pub(crate) fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -182,7 +182,7 @@ impl Printer {
         self.failed().is_some()
     }
 
-    /// Returns the write error, if any.
+    /// Write error, if any.
     fn failed(&self) -> Option<ErrorKind> {
         held(&self.out).failure.as_ref().map(io::Error::kind)
     }
@@ -300,7 +300,7 @@ impl Printer {
         let _ = write!(errors, "{} ", one_line(question, self.error_colours)).and_then(|()| errors.flush());
     }
 
-    /// Finishes the output and returns the exit code.
+    /// Finishes; returns the exit code.
     pub(crate) fn finish(&self, command: &str, attempt: &str, result: &Result<Reply, Problem>) -> u8 {
         let code = match result {
             Ok(reply) => reply.exit,

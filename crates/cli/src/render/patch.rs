@@ -255,7 +255,7 @@ fn count(old: &str, new: &str) -> Lines {
     Lines::Counted { added: tagged(ChangeTag::Insert), removed: tagged(ChangeTag::Delete) }
 }
 
-/// Returns a bar of at most 40 signs, in proportion.
+/// Bar of at most 40 signs.
 fn bar(added: u64, removed: u64) -> (String, String) {
     const SIGNS_MAX: u64 = 40;
     let all = added + removed;

@@ -78,7 +78,7 @@ pub(crate) fn shortened(text: &str, letters_max: usize) -> String {
     cut
 }
 
-/// Formats a count: `1 file`, `2 files`.
+/// `1 file`, `2 files`.
 pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
@@ -108,7 +108,7 @@ pub(crate) fn moment(then: Timestamp) -> String {
     text.replace('T', " ") + "Z"
 }
 
-/// Returns the width of the terminal.
+/// Width of the terminal.
 pub(crate) fn width() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stdout());
     size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 40).unwrap_or(80)
@@ -181,7 +181,7 @@ impl Bars {
     }
 }
 
-/// Returns the verb of an activity.
+/// Verb of an activity.
 pub(crate) fn verb(activity: Activity) -> &'static str {
     match activity {
         Activity::Scanning => "Reading the workspace",

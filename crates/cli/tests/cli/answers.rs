@@ -1,4 +1,4 @@
-//! Plain output of every command.
+//! Plain text output.
 
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;

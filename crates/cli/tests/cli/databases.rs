@@ -48,7 +48,7 @@ fn a_rollback_under_an_open_connection_says_so() {
     let told = sandbox.run(&["rollback", "one"]);
     assert!(told.contains("data is or may be open for writing in another program"), "{told}");
     assert!(told.ends_with("--- exit 3\n"), "{told}");
-    // The connection continues in the old file.
+    // It still uses the old file.
     connection.execute_batch("INSERT INTO t VALUES (3)").unwrap();
     fs::create_dir(sandbox.path("copy")).unwrap();
     for name in ["data", "data-wal"] {

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-/// Returns the status of a check by its name.
+/// Status of a check by its name.
 fn status<'a>(value: &'a Value, name: &str) -> &'a str {
     let checks = value["data"]["checks"].as_array().unwrap();
     checks.iter().find(|check| check["name"] == name).unwrap()["status"].as_str().unwrap()

@@ -93,7 +93,7 @@ impl Repository {
         (read("HEAD").unwrap(), read("index").ok(), refs)
     }
 
-    /// Creates a checkpoint with a commit and returns its record.
+    /// Creates a commit checkpoint; returns its record.
     fn create(&self, more: &[&str]) -> Value {
         let args = [&["create", "--git", "--json"], more].concat();
         let answer = self.sandbox.json(&args);
@@ -436,7 +436,7 @@ fn a_submodule_stays_a_submodule() {
     sandbox.write("a", "2\n");
     let sha = text(&repository.create(&[])["commit_sha"]).to_owned();
     assert!(repository.listed(&sha).contains(&"160000 sub".to_owned()));
-    // After a commit in the submodule, the commit records its new position.
+    // The commit records the submodule's HEAD.
     sandbox.write("sub/inner", "2\n");
     repository.git_in(&repository.path("sub"), &["commit", "-q", "-a", "-m", "on"]);
     let at = repository.git_in(&repository.path("sub"), &["rev-parse", "HEAD"]);

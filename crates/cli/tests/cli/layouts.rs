@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use std::fs;
 use std::os::unix::fs::symlink;
 
-/// Returns the only folder that an export wrote.
+/// Only folder that an export wrote.
 fn only(sandbox: &Sandbox, below: &str) -> String {
     let mut folders = fs::read_dir(sandbox.path(below)).unwrap();
     let folder = folders.next().unwrap().unwrap().path();

@@ -3,7 +3,7 @@
 use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
 
-/// Creates two attempts from one checkpoint, with rollbacks between them, an undo, and a rollback of one
+/// Two attempts from one checkpoint, with rollbacks between them, an undo, and a path rollback.
 /// path.
 fn with_history() -> Sandbox {
     let sandbox = Sandbox::with_checkpoint();

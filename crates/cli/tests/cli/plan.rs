@@ -27,7 +27,7 @@ id = "docs"
 [[step]]
 id = "ship"
 "#;
-/// Creates a project with a plan.
+/// Project with a plan.
 pub(crate) fn planned() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("main.rs", "fn main() {}\n");
@@ -36,7 +36,7 @@ pub(crate) fn planned() -> Sandbox {
     sandbox
 }
 
-/// Creates a plan with one step done, a decision made, and a failed second step.
+/// Plan with one step done, a decision made, and a failed second step.
 pub(crate) fn failed() -> (Sandbox, String) {
     let sandbox = planned();
     sandbox.run(&["plan", "step", "start", "limits", "migrate"]);

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Creates a project with a plan of these steps.
+/// Project with a plan of these steps.
 pub(crate) fn planned(steps: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("notes.txt", "good\n");
@@ -18,7 +18,7 @@ pub(crate) fn planned(steps: &str) -> Sandbox {
     sandbox
 }
 
-/// Returns the data of a successful command.
+/// Data of a successful command.
 pub(crate) fn data(sandbox: &Sandbox, args: &[&str]) -> Value {
     let answer = sandbox.json(&[args, &["--json"]].concat());
     assert_eq!(answer["status"], "ok", "{answer:#}");

@@ -16,7 +16,7 @@ const COPY: &str = "[sandbox]
     id = 'more'
     run = 'echo more >> made'";
 
-/// Returns the folder of the plan.
+/// Folder of the plan.
 fn place(sandbox: &Sandbox) -> PathBuf {
     let plan = data(sandbox, &["plan", "show", "work"])["plan"].clone();
     PathBuf::from(plan["sandbox"]["path"].as_str().unwrap())

@@ -78,7 +78,7 @@ fn picture(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     picture
 }
 
-/// Returns the state of each step.
+/// State of each step.
 fn states(plan: &Value) -> Vec<String> {
     let mut states = Vec::new();
     let mut look: Vec<&Value> = plan["steps"].as_array().unwrap().iter().rev().collect();

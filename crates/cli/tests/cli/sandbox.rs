@@ -23,7 +23,7 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// Creates an empty project.
+    /// Empty project.
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let sandbox = Self { folder, runs: Cell::new(0), columns: Cell::new(80) };
@@ -75,7 +75,7 @@ impl Sandbox {
         fs::read_to_string(self.path("project").join(name)).unwrap()
     }
 
-    /// Returns a command for the program, one minute after its last run, in the project.
+    /// Command in the project, one minute after the last run.
     pub(crate) fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {
         let run = self.runs.get();
         self.runs.set(run + 1);
@@ -122,12 +122,12 @@ impl Sandbox {
         self.watched(command, &Person::Watches)
     }
 
-    /// Returns the output on a terminal with typed input.
+    /// Output on a terminal with typed input.
     pub(crate) fn typed(&self, command: Command, text: &'static str) -> String {
         self.watched(command, &Person::Types(text))
     }
 
-    /// Returns the output on a terminal, with an interrupt once this text appears.
+    /// Output on a terminal, with an interrupt once this text appears.
     pub(crate) fn interrupted(&self, command: Command, sign: &'static str) -> String {
         self.watched(command, &Person::StopsAt(sign))
     }
@@ -163,7 +163,7 @@ impl Sandbox {
         self.steady(&String::from_utf8_lossy(&seen).replace("\r\n", "\n").replace('\u{1b}', "^["))
     }
 
-    /// Returns the JSON value on standard output.
+    /// JSON value on standard output.
     pub(crate) fn json(&self, args: &[impl AsRef<OsStr>]) -> Value {
         let output = self.output(args);
         let value: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -214,7 +214,7 @@ enum Person {
     StopsAt(&'static str),
 }
 
-/// Returns a name from bytes.
+/// Name from bytes.
 pub(crate) fn name(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }

@@ -1,4 +1,4 @@
-//! Published schemas, with the output of every command checked against its schema.
+//! Published schemas, and the output of every command.
 
 use crate::sandbox::{Sandbox, name};
 use jsonschema::{Registry, Validator};
@@ -158,7 +158,7 @@ fn every_answer_fits_its_schema() {
     assert_eq!(judge.well, commands(&sandbox));
 }
 
-/// Runs commands on agents, on everything, and with strategies that use a check.
+/// Agents, everything at once, and strategies with a check.
 fn wholes(judge: &mut Judge, sandbox: &Sandbox) {
     sandbox.write("../agent/memory/note", "remember");
     for line in [
@@ -354,7 +354,7 @@ fn every_failure_fits_its_schema() {
         "export nothing ../out",
         "import missing",
         "create --counter x",
-        // Commands that cannot fail can still have wrong arguments.
+        // Commands that cannot fail can be mistyped.
         "doctor --odd",
         "demo --odd",
         "completions odd",

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Creates checkpoints "number 0" to "number 3", and a current state of 9.
+/// Checkpoints "number 0" to "number 3", and a current state of 9.
 fn numbers() -> Sandbox {
     let sandbox = Sandbox::new();
     for number in 0..4 {

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 
 const ID: &str = "0193a6b4-8000-7000-8000-000000000001";
 
-/// Creates a project and a recorded session.
+/// Project and a recorded session.
 fn with_session() -> Sandbox {
     let sandbox = Sandbox::with_checkpoint();
     let made = sandbox.json(&["session", "create", "Add rate limiting", "--session-id", ID, "--json"]);

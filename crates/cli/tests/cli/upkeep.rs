@@ -655,7 +655,7 @@ fn prune_also_judges_what_is_of_several_folders_by_its_own_policy() {
     sandbox.write("../agent/memory/notes.md", "remember");
     sandbox.run(&["agent", "register", "claude", "--memory", "../agent/memory"]);
     sandbox.run(&["create", "--scope", "agent", "--agent", "claude", "-m", "agent"]);
-    // The first multi-folder checkpoint is pinned, or the second would let it be pruned.
+    // The first is pinned, or the second would let it be pruned.
     sandbox.run(&["create", "--scope", "framework", "-m", "all 1", "--pin"]);
     let second = sandbox.json(&["create", "--scope", "framework", "-m", "all 2", "--pin", "--json"]);
     sandbox.run(&["create", "--scope", "framework", "-m", "all 3"]);

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// Creates a project with a checkpoint, and a test command in the home's configuration.
+/// Project with a checkpoint, and a test command in the home's configuration.
 fn with_tests(line: &str) -> Sandbox {
     let sandbox = Sandbox::with_checkpoint();
     configure(&sandbox, line);

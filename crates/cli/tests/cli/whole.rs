@@ -11,7 +11,7 @@ fn data(sandbox: &Sandbox, args: &[&str]) -> Value {
     answer["data"].clone()
 }
 
-/// Creates two projects and an agent.
+/// Two projects and an agent.
 fn world() -> Sandbox {
     let sandbox = Sandbox::with_checkpoint();
     sandbox.write("../other/file", "other");

@@ -120,7 +120,7 @@ impl Case {
         }
     }
 
-    /// Checks the law; with `must_be_new`, the command had reported success. Returns true if it is done.
+    /// Checks the law; `must_be_new` follows a success. Returns true if it is done.
     fn law(&self, must_be_new: bool) -> Result<bool, String> {
         match self {
             Case::Scene(scene) => scene.law(must_be_new),
@@ -192,7 +192,7 @@ impl Drop for Background {
     }
 }
 
-/// Requests that reached the disks while a program ran.
+/// Disk requests while a program ran.
 struct Recording {
     start: Vec<Media>,
     events: Vec<Event>,
@@ -233,7 +233,7 @@ impl Machine {
         Mounts::mount(self.filesystem, images, &places).unwrap()
     }
 
-    /// Creates the disks and the setup of the command.
+    /// Builds the disks and the setup.
     fn build(&self, verb: Verb) -> (Case, Vec<Media>) {
         let images = self.images();
         for image in &images {

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Returns the total number of operations; ten thousand with SAFEPOINT_PROOF=full.
+/// Total number of operations; ten thousand with SAFEPOINT_PROOF=full.
 fn operations() -> u64 {
     if std::env::var_os("SAFEPOINT_PROOF").is_some_and(|proof| proof == "full") { 10_000 } else { 400 }
 }
@@ -119,7 +119,7 @@ impl Worker<'_> {
         TreeImage::read(&self.project, &[".safepoint"]).unwrap()
     }
 
-    /// After a kill, the next command finishes or undoes; then the state is one of the allowed ones.
+    /// Recovers after a kill and checks that the state is an allowed one.
     fn settle(&mut self, allowed: &[TreeImage]) {
         let output = self.spawn(&["recover", "-q"]).wait_with_output().unwrap();
         assert!(output.status.success(), "recover: {}", String::from_utf8_lossy(&output.stderr));

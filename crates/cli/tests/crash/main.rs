@@ -15,8 +15,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests set up folders")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
-/// Returns the distance between points. A search is many rollbacks in a row, so neighbouring points are
-/// similar. With SAFEPOINT_PROOF=full each is tried.
+/// Step between points. A search is many rollbacks, so neighbours are similar. SAFEPOINT_PROOF=full tries
+/// each.
 fn stride(act: scene::Act) -> usize {
     match act {
         scene::Act::Search | scene::Act::SearchInPlace if !is_full() => 5,

@@ -235,7 +235,7 @@ fn get(path: &Path, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// Builds an ACL: owner, user 1234, group, mask, others.
+/// ACL with a named user.
 fn acl(permissions: [u16; 5]) -> Vec<u8> {
     let tags = [(1u16, u32::MAX), (2, 1234), (4, u32::MAX), (0x10, u32::MAX), (0x20, u32::MAX)];
     let mut value = 2u32.to_le_bytes().to_vec();
@@ -247,7 +247,7 @@ fn acl(permissions: [u16; 5]) -> Vec<u8> {
     value
 }
 
-/// Returns true if ACLs and capabilities can be set for the user; prints a message if not.
+/// Returns true if the user can get ACLs and capabilities; else prints so.
 fn can_give(user: &User) -> bool {
     let probe = user.folder.path().join("probe");
     fs::write(&probe, "").unwrap();

@@ -26,7 +26,7 @@ pub(crate) enum Act {
     Undo,
     /// Rollback of a plan and its files.
     RollbackPlan,
-    /// Rollback of a plan as a correction.
+    /// Correction of a plan.
     CorrectPlan,
     /// Transfer of the result of a plan in a sandbox.
     ApplyPlan,
@@ -42,7 +42,7 @@ pub(crate) enum Act {
     RollbackWithRepository,
     /// To the newest checkpoint that passes a check, tried in a copy.
     Search,
-    /// Rollback to the newest checkpoint that passes a check in the workspace itself.
+    /// The same search in the workspace itself.
     SearchInPlace,
     /// Checkpoint in a home whose catalog an older version wrote.
     Migrate,
@@ -53,7 +53,7 @@ impl Act {
         matches!(self, Act::RollbackPlan | Act::CorrectPlan | Act::RollbackTogether)
     }
 
-    /// Returns the folders to recreate for every point.
+    /// Folders to recreate for every point.
     fn folders(self) -> &'static [&'static str] {
         match self {
             Act::RollbackTogether | Act::RollbackBound => &["home", "project", "second", "agent"],
@@ -82,7 +82,7 @@ pub(crate) struct Scene {
     pub(crate) profiled: bool,
     old: TreeImage,
     new: TreeImage,
-    /// Old and new state of the other folders.
+    /// Both states of the others.
     others: Vec<[TreeImage; 2]>,
     /// Plan in both states, if involved.
     plans: Option<[Plan; 2]>,
@@ -194,7 +194,7 @@ fn break_repository(project: &Path) {
     put(&git, "more/junk", "junk");
 }
 
-/// Creates a repository as `git init` leaves it.
+/// Creates a repository like `git init`.
 fn make_repository(root: &Path) {
     for folder in [".git/objects/info", ".git/objects/pack", ".git/refs/heads", ".git/refs/tags"] {
         fs::create_dir_all(root.join(folder)).unwrap();
@@ -284,7 +284,7 @@ impl Scene {
         scene
     }
 
-    /// Creates the scene in this folder, which may be a mounted file system.
+    /// Scene in this folder, which may be a mount point.
     #[allow(clippy::too_many_lines, reason = "the state before each act, in the order in which it is made")]
     pub(crate) fn at(folder: &Path, act: Act, without: &'static str) -> Self {
         let (home, project) = (folder.join("home"), folder.join("project"));
@@ -499,7 +499,7 @@ impl Scene {
         (manager, workspace)
     }
 
-    /// Checks the law: exactly old or exactly new, files and database together, and every checkpoint intact.
+    /// Law: exactly old or exactly new, files and database together, and every checkpoint intact.
     /// With `must_be_new` only the new state is valid: the command had reported success. Returns the
     /// violation.
     pub(crate) fn law(&self, must_be_new: bool) -> Result<bool, String> {

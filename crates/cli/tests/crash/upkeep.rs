@@ -44,7 +44,7 @@ impl Yard {
         yard
     }
 
-    /// Creates the yard in this folder, which may be a mounted file system.
+    /// Yard in this folder, which may be a mount point.
     pub(crate) fn at(folder: &Path) -> Self {
         let mut yard = Self { folder: folder.to_owned(), _temporary: None, images: BTreeMap::new() };
         let manager = CheckpointManager::open(&yard.path("home")).unwrap();
@@ -175,7 +175,7 @@ fn killed_everywhere(what: &str, args: &[&str]) {
             break;
         }
         points += 1;
-        // The interrupted command can be finished and repeated.
+        // It can be finished and repeated.
         if point % 8 == 1 {
             yard.reset();
             // Without a concurrent capture there may be fewer calls.

@@ -66,7 +66,7 @@ impl Ground {
         ground
     }
 
-    /// Returns the path of a file: a hundred folders, ten by ten, of a hundred files each.
+    /// Path of a file in one of a hundred folders.
     fn file(&self, number: u64) -> PathBuf {
         let (group, folder) = (number / 1_000, number / 100 % 10);
         self.folder.path().join(format!("project/group{group}/part{folder}/file{}.txt", number % 100))

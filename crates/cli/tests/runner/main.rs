@@ -18,7 +18,7 @@ const MOMENTS_FULL: u64 = 200;
 const MOMENTS: u64 = 60;
 const STEPS: usize = 6;
 
-/// Creates steps that append a line to a file, some nested and two parallel.
+/// Steps that append a line to a file, some nested and two parallel.
 fn plan() -> String {
     let mut text = "title = 'Lines'\nid = 'lines'\n".to_owned();
     let run = |number: usize| format!("run = 'sleep 0.00{number}; echo {number} >> lines'\n");

@@ -128,7 +128,7 @@ fn a_tail_of_a_killed_writer_is_durable_before_it_is_indexed() {
 
 // ---- Kills and faults.
 
-/// Returns the calls that rename or exchange entries in the workspace.
+/// Calls that exchange or rename entries.
 fn swaps(calls: &[Call]) -> Vec<u64> {
     calls.iter().filter(|call| is_swap(call)).map(|call| call.index).collect()
 }
@@ -179,7 +179,7 @@ fn is_swap(call: &Call) -> bool {
     call.name.starts_with("rename") && !call.detail.contains("robe-") && !call.detail.contains("stage-")
 }
 
-/// Returns true for a sync that matters: not of the index, which is a cache.
+/// Returns true unless it syncs the index, a cache.
 fn is_sync(call: &Call) -> bool {
     call.name.contains("sync") && !call.detail.contains("index.db")
 }

@@ -11,7 +11,7 @@ pub(crate) struct World {
     folder: tempfile::TempDir,
 }
 
-/// Returns the planted bug for every program that is started.
+/// Planted bug for every program that is started.
 pub(crate) fn planted() -> Option<(OsString, OsString)> {
     let bug = std::env::var_os(safepoint_planted::VARIABLE)?;
     Some((safepoint_planted::VARIABLE.into(), bug))
@@ -82,7 +82,7 @@ impl World {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Creates a checkpoint; returns its id.
+    /// Creates a checkpoint.
     pub(crate) fn create(&self) -> String {
         self.run(&["create", "-q", "--kind", "manual"]).trim().to_owned()
     }
@@ -91,7 +91,7 @@ impl World {
         self.code(&["validate", "@", "--deep"]) == 0
     }
 
-    /// Checks that every recorded checkpoint is intact.
+    /// Checks every checkpoint.
     pub(crate) fn check_whole(&self) {
         for checkpoint in self.json(&["list", "--all"])["data"]["checkpoints"].as_array().unwrap() {
             let id = checkpoint["id"].as_str().unwrap();

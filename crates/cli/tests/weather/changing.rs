@@ -36,7 +36,7 @@ fn while_it_changes(
     let settled = place.create();
     let then = place.image();
     for answer in &answers {
-        // Success, or partial success with a list of the rest.
+        // Success, or reported partial success.
         assert!([0, 3].contains(&answer.exit), "{} {} {}", answer.what, answer.exit, answer.errors);
         let coverage = &answer.data()["checkpoint"]["coverage"];
         let told =
@@ -174,7 +174,7 @@ fn folders_that_are_renamed_while_they_are_read() {
             |place, number| {
                 let [a, z, t] = ["a", "z", "m/n/t"].map(|name| place.file(name));
                 match (round, number % 2) {
-                    // One path that moves back and forth, and two that are exchanged.
+                    // One path that moves, and two that are exchanged.
                     (0 | 1, 0) => fs::rename(&a, &t).unwrap(),
                     (0 | 1, _) => fs::rename(&t, &a).unwrap(),
                     _ => {

@@ -18,7 +18,7 @@ fn succeeds(program: &str, args: &[&str]) -> bool {
 }
 
 impl Mount {
-    /// Mounts one in memory. Returns `None` without permission to mount.
+    /// Mounts a tmpfs, or `None` without permission.
     pub(crate) fn memory(size: &str) -> Option<Self> {
         let mount = Self { folder: tempfile::tempdir().unwrap() };
         fs::create_dir(mount.path()).unwrap();

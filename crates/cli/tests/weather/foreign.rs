@@ -21,7 +21,7 @@ const OWNER: u32 = 1001;
 enum Who {
     /// Neither root nor the owner.
     Another,
-    /// Root without leases, as in a container.
+    /// Root without leases.
     WithoutLease,
     /// Root without leases and without setuid.
     WithoutLeaseAndSetuid,
@@ -62,7 +62,7 @@ impl Scene {
         path
     }
 
-    /// Returns a command for the program as the selected user.
+    /// Command as the selected user.
     fn command(&self, args: &[&str]) -> Command {
         let plain = self.place.command(args);
         let caps = match self.who {
@@ -92,7 +92,7 @@ impl Scene {
         (data["checkpoint"]["id"].as_str().unwrap().to_owned(), warnings)
     }
 
-    /// Returns a file's content in a checkpoint.
+    /// A file in a checkpoint.
     fn cat(&self, id: &str, name: &str) -> String {
         String::from_utf8(self.command(&["cat", id, name]).output().unwrap().stdout).unwrap()
     }
@@ -267,7 +267,7 @@ impl Mapped {
     }
 }
 
-/// Returns the file systems to try; `None` if one cannot be mounted here.
+/// File systems to try; `None` if one cannot be mounted here.
 fn mounts() -> Vec<(&'static str, Option<Mount>)> {
     vec![
         ("tmpfs", Mount::memory("64m")),

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::path::PathBuf;
 
-/// Creates two checkpoints, and an edit that neither has.
+/// Two checkpoints, and an edit that neither has.
 fn place() -> (Place, String) {
     let place = Place::new();
     place.write("file", "1");

@@ -1,4 +1,4 @@
-//! Checkpoint references that match nothing or several, or are invalid.
+//! Unknown, ambiguous and invalid references.
 
 use crate::place::Place;
 use std::ffi::OsString;

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Creates a folder outside the project, with names that are also in it. Nothing in it may ever change.
+/// Folder outside the project, with names that are also in it. Nothing in it may ever change.
 fn canary(place: &Place) -> TreeImage {
     let outside = place.path("canary");
     for name in ["file", "only here", "deep/file"] {

@@ -22,7 +22,7 @@ pub(crate) fn skip(test: &str, why: &str) {
     eprintln!("SKIPPED {test}: {why}");
 }
 
-/// Returns a name from bytes.
+/// Name from bytes.
 pub(crate) fn name(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
@@ -49,7 +49,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Creates an empty project.
+    /// Empty project.
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self { _folder: Some(folder), ..Self::on(&PathBuf::new()) }.settled()
@@ -125,7 +125,7 @@ impl Place {
         TreeImage::read(&self.project(), &[]).unwrap()
     }
 
-    /// Returns a command for the program in the project.
+    /// Command in the project.
     pub(crate) fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(args).env_clear().current_dir(self.project());
@@ -159,7 +159,7 @@ impl Place {
         assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Creates a checkpoint; returns its id.
+    /// Creates a checkpoint.
     #[track_caller]
     pub(crate) fn create(&self) -> String {
         let data = self.run(&["create", "--kind", "manual"]).succeeds();
@@ -193,7 +193,7 @@ impl Place {
         assert_same(&self.image(), then);
     }
 
-    /// Checks that every byte of every checkpoint is readable.
+    /// Checks every byte of every checkpoint.
     #[track_caller]
     pub(crate) fn is_whole(&self) {
         let data = self.run(&["validate", "--deep"]).succeeds();

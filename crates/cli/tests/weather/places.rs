@@ -1,4 +1,4 @@
-//! Workspaces that are missing, moved or forbidden, and folders that are no workspaces.
+//! Missing, moved, forbidden and invalid workspaces.
 
 use crate::disks::Mount;
 use crate::place::{Answer, Place, assert_same, is_root, skip};
@@ -137,7 +137,7 @@ fn a_workspace_that_is_a_file() {
         answer.is_a_clear_error();
         assert_same(&place.image(), &before);
     }
-    // Also a workspace whose folder became a file.
+    // Also a folder that became a file.
     let project = place.project();
     fs::rename(&project, place.path("aside")).unwrap();
     fs::write(&project, "a file").unwrap();

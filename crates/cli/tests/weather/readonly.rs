@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Creates two checkpoints and an edit that neither has; returns the first state of the project.
+/// Makes two checkpoints and an edit that neither has; returns the first state.
 fn filled(place: &Place) -> (String, TreeImage) {
     place.write("file", "1\n");
     place.write("deep/er/file", "deep\n");

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Creates a good checkpoint, a bad one, and a file that no checkpoint holds.
+/// Makes a good and a bad checkpoint, and an uncaptured file.
 fn scene(place: &Place, ignored_bytes: usize, home: &[&str]) {
     if home.is_empty() {
         place.run(&["init"]).succeeds();
@@ -23,7 +23,7 @@ fn scene(place: &Place, ignored_bytes: usize, home: &[&str]) {
     place.write("state", "present");
 }
 
-/// Returns the number of search folders beside the project.
+/// Number of search folders beside the project.
 fn beside(place: &Place) -> usize {
     let names = fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().file_name());
     names.filter(|name| name.to_string_lossy().starts_with(".safepoint-search-")).count()

@@ -23,7 +23,7 @@ fn a_broken_pipe() {
     let then = place.image();
     many(&place, 2_000, "two");
     let mut count = 1;
-    // The reader closes the pipe after a few bytes, or before the first.
+    // The reader ends after a few bytes, or before any.
     for (bytes, args) in [
         (4, &["cat", "@", "large"][..]),
         (0, &["cat", "@", "large"]),

@@ -26,7 +26,7 @@ fn give(path: &Path, user: u32) {
     }
 }
 
-/// Runs a command as root, whatever the user of the place.
+/// Runs a command as root.
 fn as_root(place: &Place, args: &[&str]) -> Answer {
     let args = [&["--json"], args].concat();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_safepoint"));
@@ -152,7 +152,7 @@ fn sudo_with_the_home_of_a_user_is_refused_with_what_to_do() {
         assert!(hints.contains("--allow-other-owner"), "{hints}");
         assert_same(&TreeImage::read(&home, &[]).unwrap(), &before);
     }
-    // A read-only command writes nothing.
+    // Reading writes nothing.
     as_root(&place, &["list"]).succeeds();
     assert_same(&TreeImage::read(&home, &[]).unwrap(), &before);
 }
@@ -332,7 +332,7 @@ fn a_folder_full_of_other_things_is_not_made_a_home() {
     place.refuses(&["--home", folder.to_str().unwrap(), "create"], 1, "home");
     assert_eq!(mode(&folder), 0o755);
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
-    // A folder with only a configuration file is the beginning of a home.
+    // With only a configuration file it may become one.
     fs::remove_file(folder.join("letter")).unwrap();
     fs::write(folder.join("config.toml"), "").unwrap();
     place.run(&["--home", folder.to_str().unwrap(), "create"]).succeeds();

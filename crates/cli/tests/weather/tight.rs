@@ -261,7 +261,7 @@ fn a_full_disk_of_any_sort_is_called_full() {
         let answer = run(&["create", "--kind", "manual"]);
         answer.fails(1, "disk_full");
         assert!(!answer.errors.contains("disk I/O error"), "{}", answer.errors);
-        // Read-only commands work.
+        // Reading works.
         run(&["list"]).succeeds();
         run(&["status"]).succeeds();
     }

@@ -40,7 +40,7 @@ pub struct Comparison<'m> {
     present: Option<Root>,
     /// Changed paths.
     pub changes: Vec<Change>,
-    /// Entries that the newer side leaves out.
+    /// Omissions of the newer side.
     pub coverage: Coverage,
     /// Entries that the checkpoint left out and a new one would not: their old state is unknown, so they are
     /// not changes.
@@ -76,7 +76,7 @@ pub struct Status {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Survey {
-    /// Number of files, links and directories.
+    /// Number of entries.
     pub count: u64,
     /// Bytes in files.
     pub bytes: u64,
@@ -227,7 +227,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Returns the new content.
+    /// New content.
     ///
     /// # Errors
     /// Fails if an object is missing or damaged, or the file is no longer readable.

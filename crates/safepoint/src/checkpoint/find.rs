@@ -47,7 +47,7 @@ pub struct ListedEntry {
 pub type Entries = Vec<ListedEntry>;
 
 impl CheckpointManager {
-    /// Returns the checkpoint with this id.
+    /// Checkpoint with this id.
     ///
     /// # Errors
     /// Fails if it does not exist.
@@ -148,7 +148,7 @@ impl CheckpointManager {
         }
     }
 
-    /// Returns the paths that a rollback changed.
+    /// Paths that a rollback changed.
     ///
     /// # Errors
     /// Fails if the list is missing or damaged.

@@ -243,7 +243,7 @@ impl CheckpointManager {
         self.write_records(Tombstones::Written)
     }
 
-    /// Flushes pending records, with or without tombstones: a collection may make those unnecessary.
+    /// Flushes pending records. A collection may make tombstones unnecessary.
     pub(crate) fn write_records(&self, tombstones: Tombstones) -> Result<(), Error> {
         // Objects stored here must not be collected before the catalog names them.
         let _using = self.store.using()?;

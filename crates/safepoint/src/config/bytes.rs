@@ -13,7 +13,7 @@ const UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
 ];
 
-/// Returns the number of bytes, or the reason why the text is invalid.
+/// Number of bytes, or the reason to refuse.
 pub(super) fn parse(text: &str) -> Result<u64, &'static str> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);

@@ -14,7 +14,7 @@ pub enum ConfigFile {
 }
 
 impl ConfigFile {
-    /// Returns the file name.
+    /// File name.
     pub fn name(self) -> &'static str {
         match self {
             ConfigFile::Home => "config.toml",

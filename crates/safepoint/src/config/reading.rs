@@ -191,7 +191,7 @@ impl<'t> File<'t> {
     }
 }
 
-/// Returns the entries of a table in file order.
+/// Entries of a table in file order.
 fn in_order<K, V>(table: toml::map::Map<Spanned<K>, V>) -> Vec<(Spanned<K>, V)>
 where
     toml::map::Map<Spanned<K>, V>: IntoIterator<Item = (Spanned<K>, V)>,
@@ -201,7 +201,7 @@ where
     entries
 }
 
-/// Returns the name of a value's type.
+/// Name of a value's type.
 fn type_of(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",

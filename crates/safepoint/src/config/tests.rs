@@ -88,7 +88,7 @@ fn an_unknown_key_is_refused_with_its_line_and_the_nearest_known_one() {
             "[retention]\nlabel = 'x'",
             "unknown key `retention.label` in .safepoint.toml line 2: did you mean `label`?",
         ),
-        // Similar to no known key.
+        // No match.
         ("zzz = 1", "unknown key `zzz` in .safepoint.toml line 1: known there are label, retention, capture"),
         (
             "[capture]\n\"\\u001b[31m\\n\" = 1",

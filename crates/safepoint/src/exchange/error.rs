@@ -57,7 +57,7 @@ pub enum LayoutError {
     /// The layout holds the files of no workspace or of several.
     #[error("it holds the files of {found} workspaces, and a checkpoint is made of one")]
     Workspaces {
-        /// Number of workspaces.
+        /// Count.
         found: usize,
     },
     /// The checkpoint exceeds a limit of layouts.

@@ -19,22 +19,22 @@ use std::path::{Path, PathBuf};
 /// Key prefix. No id and no agent or plan name contains a colon.
 const ELSEWHERE: &str = "elsewhere:";
 
-/// Returns the key of a part from another machine.
+/// Key of a part from another machine.
 pub(super) fn elsewhere_key(key: &str) -> String {
     format!("{ELSEWHERE}{key}")
 }
 
-/// Returns true if the part is from another machine.
+/// Returns true for such a key.
 pub(super) fn is_elsewhere(key: &str) -> bool {
     key.starts_with(ELSEWHERE)
 }
 
-/// Returns the key that a part had on its own machine.
+/// Key that a part had on its own machine.
 pub(super) fn plain_key(key: &str) -> &str {
     key.strip_prefix(ELSEWHERE).unwrap_or(key)
 }
 
-/// Returns the original path of a folder.
+/// Original path of a folder.
 pub(super) fn root_of(place: &Elsewhere) -> PathBuf {
     Path::new("/").join(OsStr::from_bytes(place.root.as_bytes()))
 }
@@ -60,7 +60,7 @@ impl CheckpointManager {
         Ok((!same).then(|| format!("agent {name} has other paths here, and an import brings none")))
     }
 
-    /// Returns the local workspace of a layout's folder, or why none matches. `agents` are the matching ones.
+    /// Local workspace of a layout's folder, or why none matches. `agents` are the matching ones.
     pub(super) fn fitting_folder(
         &self,
         folder: &Folder<'_>,
@@ -158,8 +158,8 @@ impl CheckpointManager {
         }
     }
 
-    /// Returns the kind that restores a part, its description, and the command to register it. The
-    /// description of an optional part is empty.
+    /// Returns a part's kind, description and registration command. The description of an optional part is
+    /// empty.
     fn told_of(&self, part: &PartRecord) -> Result<(PartKind, String, Option<String>), Error> {
         let key = plain_key(&part.key);
         let _using = self.store.using()?;

@@ -123,7 +123,7 @@ impl<'a> HashedHoles<'a> {
         }
     }
 
-    /// Returns the reason of a failed read.
+    /// Reason of a failed read.
     pub(super) fn explain(&self, at: &RelPath, source: io::Error) -> Error {
         match self.interrupted {
             true => WorkspaceError::Interrupted.into(),

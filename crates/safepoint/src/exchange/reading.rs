@@ -82,7 +82,7 @@ impl Reading {
         Ok(Self { folder, metadata, hashes, asked: HashSet::new(), bytes_left: CONTENT_BYTES_MAX })
     }
 
-    /// Returns the parts of the checkpoint, as the metadata lists them.
+    /// Parts of the checkpoint, as the metadata lists them.
     pub(super) fn contents(&self) -> Vec<ContentRow> {
         self.metadata.contents.0.clone()
     }
@@ -156,7 +156,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Returns the names in a folder of the layout.
+    /// Names in a folder of the layout.
     pub(super) fn names(&self, at: &RelPath, names_max: usize) -> Result<Vec<Vec<u8>>, LayoutError> {
         listed(&self.folder(at)?, at, names_max)
     }
@@ -213,7 +213,7 @@ impl Reading {
         Ok(original)
     }
 
-    /// Compares the files not requested yet, except `files`, and refuses entries that are not part of a
+    /// Compares the remaining files, except `files`, and refuses unknown entries.
     /// layout.
     fn check_others(&mut self, progress: &dyn Progress) -> Result<(), Error> {
         let state = state_name(self.metadata.scope);
@@ -270,7 +270,7 @@ impl Reading {
     }
 }
 
-/// Returns the maximum nesting of a folder beside `files`.
+/// Maximum nesting of a folder beside `files`.
 fn depth_max(at: &RelPath) -> usize {
     match at.names().next() {
         Some(first) if first == AGENTS.as_bytes() || first == MEMORY.as_bytes() => COPIES_DEPTH_MAX,
@@ -306,7 +306,7 @@ impl<'a> Hashed<'a> {
         Self { file, row, hash: blake3::Hasher::new(), read: 0, progress, interrupted: false }
     }
 
-    /// Returns the reason of a failed read.
+    /// Reason of a failed read.
     pub(super) fn explain(&self, at: &RelPath, source: io::Error) -> Error {
         match self.interrupted {
             true => WorkspaceError::Interrupted.into(),
@@ -365,7 +365,7 @@ fn whole(file: ForeignFile, at: &RelPath, bytes_max: u64) -> Result<Vec<u8>, Lay
     }
 }
 
-/// Returns the names in a folder, or fails above the maximum.
+/// Lists a folder, or fails above the maximum.
 pub(super) fn listed(folder: &Foreign, at: &RelPath, names_max: usize) -> Result<Vec<Vec<u8>>, LayoutError> {
     let names = folder.names(names_max).map_err(LayoutError::read(at))?;
     names.ok_or_else(|| LayoutError::bad(at, "more is in it than is listed"))

@@ -29,7 +29,7 @@ pub(super) struct HashRow {
     pub(super) path: RelPath,
     pub(super) size: u64,
     pub(super) blake3: String,
-    /// True if the file has holes and the hash covers only its data (see `holes.rs`).
+    /// True for a sparse file, hashed by its data (see `holes.rs`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) sparse: bool,
 }
@@ -250,7 +250,7 @@ impl WorkspaceRow {
         Self { id, name, root: Raw(workspace.root.clone()), kind }
     }
 
-    /// Describes a workspace known from an import.
+    /// Row of an imported workspace.
     pub(super) fn elsewhere(id: WorkspaceId, place: &Elsewhere) -> Self {
         let root = Raw([b"/", place.root.as_bytes()].concat());
         Self { id, name: place.name.clone(), root, kind: place.kind }

@@ -221,7 +221,7 @@ fn gives_capability(file: &ForeignFile, meta: &Meta) -> bool {
         && file.capability().as_deref() == meta.xattr(access::CAPABILITY)
 }
 
-/// Returns true if the user is root or owns the file.
+/// Returns true for root and the owner.
 fn is_own(file: &ForeignFile) -> bool {
     let user = rustix::process::geteuid();
     user.is_root() || file.owner().0 == user.as_raw()

@@ -30,7 +30,7 @@ struct Read {
     taken: Taken,
 }
 
-/// Parts of a layout without a local match, as messages.
+/// Parts without a local match, as messages.
 #[derive(Default)]
 struct Unfit {
     /// Parts without which a rollback is refused.
@@ -275,7 +275,7 @@ fn take_folders(
     Ok(read)
 }
 
-/// Checks that `files` is the single folder itself, or contains exactly one folder per workspace.
+/// Checks that `files` is one folder, or contains exactly one per workspace.
 fn check_places(reading: &Reading, rows: &[ContentRow]) -> Result<(), LayoutError> {
     let files = path(FILES);
     match rows {

@@ -101,11 +101,10 @@ pub enum BackupError {
 /// Changes neither the database nor its side files: a log stays as it is, and a journal of a dead writer is
 /// refused.
 ///
-/// Call it in a process that does nothing else with the database.
+/// Needs a process that does nothing else with the database.
 ///
 /// # Errors
-/// Fails if the database cannot be opened, other programs write to it all the time, or the copy cannot be
-/// written.
+/// Fails if it cannot be opened, stays busy, or the copy cannot be written.
 pub fn back_up_database(from: &Path, to: &Path) -> Result<(), BackupError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;

@@ -40,7 +40,7 @@ pub(crate) struct FilesPart<'m> {
     pub(crate) is_mixed: bool,
     /// True if the user requested the checkpoint: an empty one then gets a warning.
     pub(crate) is_asked_for: bool,
-    /// Selected kind of content.
+    /// Content kind.
     pub(crate) what: What,
     /// Treatment of displaced files that may have a writer.
     pub(crate) waiting: Waiting,
@@ -163,7 +163,7 @@ impl<'m> FilesPart<'m> {
     }
 }
 
-/// Returns the workspace state of a document.
+/// Workspace state of a document.
 pub(crate) fn snapshot(source: &dyn ObjectSource, document: ObjectId) -> Result<Snapshot, ObjectError> {
     let document = FilesDocument::load(source, document)?;
     Ok(Snapshot { root: document.root_entry(), coverage: document.coverage(source)? })

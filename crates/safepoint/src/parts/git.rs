@@ -85,7 +85,7 @@ pub(crate) fn git_folder() -> RelPath {
     RelPath::new(".git").unwrap_or_default()
 }
 
-/// Returns the objects that a recorded state needs, without the document itself.
+/// Objects that a recorded state needs, without the document itself.
 pub(crate) fn needed(
     source: &dyn ObjectSource,
     id: ObjectId,
@@ -114,7 +114,7 @@ pub(crate) enum GitPlan {
 }
 
 impl GitPlan {
-    /// Returns true if the files of the workspace move, too.
+    /// Returns true if the files move, too.
     pub(crate) fn takes_files(&self) -> bool {
         match self {
             GitPlan::Move(moving) => moving.files,
@@ -260,7 +260,7 @@ impl Part for GitFolderPart<'_> {
             return Ok(Captured::default());
         }
         let mut captured = self.files.capture(writer, None, progress)?;
-        // An empty folder that a rollback fills is kept, so that an undo can empty it again.
+        // An undo must empty a folder that a rollback fills.
         if captured.totals.count == 0 && self.replaced.is_none() {
             captured.document = None;
             if matches!(Repository::around(self.files.workspace.root_path()), Ok(Some(_))) {
@@ -482,7 +482,7 @@ impl CheckpointManager {
         }
     }
 
-    /// Returns the repository moves of a rollback from its safety checkpoint.
+    /// Repository moves of a rollback from its safety checkpoint.
     fn moves_of(&self, safety: &Checkpoint, workspace: WorkspaceId) -> Result<Option<GitMove>, Error> {
         let Some(part) = git_part(safety, workspace) else { return Ok(None) };
         Ok(GitDocument::load(&self.store, part.document)?.moves)

@@ -21,13 +21,13 @@ use std::path::Path;
 /// The document of such a part is an [`OutsideDocument`], so that its contents are kept and checked even
 /// without the program. A missing part is captured, too, so that an undo can remove it again.
 pub trait PartProvider: fmt::Debug + Send + Sync {
-    /// Returns the name of the kind.
+    /// Name of the kind.
     fn kind(&self) -> OutsideKind;
 
     /// Returns the parts of this kind in a folder. Names are short, without control characters.
     ///
     /// # Errors
-    /// Fails if the parts cannot be listed; no checkpoint is created then.
+    /// Fails if the listing fails; then no checkpoint is created.
     fn find(&self, folder: &Path) -> Result<Vec<String>, Error>;
 
     /// Opens a part, even if it is missing.
@@ -69,7 +69,7 @@ impl CheckpointManager {
         Ok(OutsidePart { inner, kind: provider.kind(), key: key_of(workspace, name) })
     }
 
-    /// Returns the current parts of other programs in a workspace.
+    /// Current parts of other programs in a workspace.
     pub(crate) fn outside_found(&self, workspace: &Workspace) -> Result<Vec<OutsidePart>, Error> {
         let mut parts = Vec::new();
         for provider in &self.settings.parts {

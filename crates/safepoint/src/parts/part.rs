@@ -107,13 +107,13 @@ pub trait Part: Send + Sync {
     /// Returns the kind.
     fn kind(&self) -> PartKind;
 
-    /// Returns the key within the kind.
+    /// Key within the kind.
     fn key(&self) -> String;
 
     /// Captures the current state into the writer. `target` is the target document of a rollback, if any.
     ///
     /// # Errors
-    /// Fails if the current state cannot be read or stored.
+    /// Fails if it cannot be read or stored.
     fn capture(
         &self,
         writer: &Writer<'_>,
@@ -161,12 +161,12 @@ pub struct Note {
 
 /// Rollback of one part in progress. Each default does nothing.
 pub trait Prepared {
-    /// Returns the changes to the files of a workspace.
+    /// Changes to the files of a workspace.
     fn outline(&self) -> Option<&Outline> {
         None
     }
 
-    /// Returns the restored state other than files.
+    /// Restored state other than files.
     fn put_back(&self) -> Option<PutBack> {
         None
     }
@@ -208,7 +208,7 @@ pub trait Prepared {
     /// Checks for changes since the preparation, in the transaction that records the intent.
     ///
     /// # Errors
-    /// Fails if the rollback is no longer possible; nothing has changed then.
+    /// Fails if no longer possible; nothing has changed then.
     fn intend(&self, _transaction: &Transaction<'_>) -> Result<(), Error> {
         Ok(())
     }

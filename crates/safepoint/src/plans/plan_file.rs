@@ -54,7 +54,7 @@ impl PlanFile {
     /// Reads a plan file. Without a given format, a text that starts with `{` is JSON, and any other TOML.
     ///
     /// # Errors
-    /// Fails if the file is too long, not UTF-8, not of that format, or not a plan.
+    /// Fails if it is too long, not UTF-8, of another format, or no plan.
     pub fn parse(bytes: &[u8], format: Option<PlanFormat>) -> Result<PlanFile, PlanFileError> {
         if bytes.len() > PLAN_FILE_BYTES_MAX {
             return Err(PlanFileError::TooLarge { bytes_max: PLAN_FILE_BYTES_MAX });
@@ -73,7 +73,7 @@ impl PlanFile {
     }
 }
 
-/// Returns the text without a byte order mark.
+/// Text without a byte order mark.
 fn text_of(bytes: &[u8]) -> Result<&str, PlanFileError> {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
     std::str::from_utf8(bytes).map_err(|error| {

@@ -1,4 +1,4 @@
-//! MARK: collects every object that a checkpoint or another record needs.
+//! MARK: collects the objects that any record needs.
 
 use crate::parts::git;
 use crate::{CheckpointManager, Error};

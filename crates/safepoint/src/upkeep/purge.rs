@@ -110,7 +110,7 @@ impl CheckpointManager {
     }
 }
 
-/// Rewrites a files document without the paths; `None` if it contains none of them.
+/// Removes the paths from a files document; `None` if it has none.
 fn rewrite(writer: &Writer<'_>, id: ObjectId, paths: &[RelPath]) -> Result<Option<Rewritten>, Error> {
     let files = FilesDocument::load(writer, id)?;
     let mut root = files.root_entry();

@@ -24,7 +24,7 @@ use std::sync::Mutex;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Rebuilt {
-    /// State of the catalog before the repair.
+    /// Catalog before the repair.
     pub found: CatalogStanding,
     /// Restored checkpoints.
     pub restored: Vec<CheckpointId>,
@@ -99,8 +99,7 @@ impl CheckpointManager {
     /// replaced by one built from the records.
     ///
     /// # Errors
-    /// As [`CheckpointManager::open_with`], except damage of the catalog; also fails if the new catalog
-    /// cannot be created.
+    /// As [`CheckpointManager::open_with`], except for catalog damage; or the new catalog cannot be created.
     pub fn open_for_repair(
         home: &Path,
         settings: Settings,

@@ -1,4 +1,4 @@
-//! SPACE: disk usage, and the space that a deletion would free.
+//! SPACE: disk usage, and effects of deletion.
 
 use crate::upkeep::Cap;
 use crate::upkeep::mark::each_object;
@@ -60,7 +60,7 @@ enum Owner {
 }
 
 impl CheckpointManager {
-    /// Computes the disk usage from the objects of every checkpoint.
+    /// Computes the usage of every checkpoint.
     ///
     /// # Errors
     /// Fails if store or catalog fail, or on interrupt.

@@ -26,7 +26,7 @@ pub struct DamagedPart {
     pub path: Option<RelPath>,
     /// Affected object, if known.
     pub object: Option<ObjectId>,
-    /// Description of the damage.
+    /// Damage.
     pub what: String,
 }
 
@@ -34,11 +34,11 @@ pub struct DamagedPart {
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Validation {
-    /// Number of checkpoints checked.
+    /// Checkpoints checked.
     pub checkpoints: u64,
-    /// Number of objects checked.
+    /// Objects checked.
     pub objects: u64,
-    /// Number of stored bytes checked.
+    /// Stored bytes checked.
     pub bytes: u64,
     /// Damaged objects.
     pub damaged: Vec<DamagedPart>,
@@ -51,7 +51,7 @@ pub struct Validation {
 }
 
 impl Validation {
-    /// Returns true if no error was found.
+    /// Returns true if valid.
     pub fn is_valid(&self) -> bool {
         self.damaged.is_empty() && self.errors.is_empty()
     }

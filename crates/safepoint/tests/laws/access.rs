@@ -31,7 +31,7 @@ fn remove(path: &Path, name: &str) {
     rustix::fs::removexattr(path, name).unwrap();
 }
 
-/// Returns the ACL that `setfacl -m u:1234:USER,m::MASK` gives a file whose group has `group`.
+/// ACL that `setfacl -m u:1234:USER,m::MASK` gives a file whose group has `group`.
 fn acl(owner: u16, user: u16, group: u16, mask: u16, other: u16) -> Vec<u8> {
     let entries =
         [(1, owner, NO_ID), (2, user, 1234), (4, group, NO_ID), (0x10, mask, NO_ID), (0x20, other, NO_ID)];
@@ -51,7 +51,7 @@ fn capability() -> Vec<u8> {
     value
 }
 
-/// Returns true if the file system of the tests supports ACLs; prints a message if not.
+/// Returns true if the file system keeps ACLs; else prints so.
 fn has_acls(bench: &Bench) -> bool {
     let probe = bench.path("probe");
     fs::write(&probe, "").unwrap();
@@ -66,7 +66,7 @@ fn has_acls(bench: &Bench) -> bool {
 /// Mode and three attributes.
 type Seen = (u32, [Option<Vec<u8>>; 3]);
 
-/// Returns the mode and attributes of every entry.
+/// Mode and attributes of every entry.
 fn image(root: &Path) -> BTreeMap<PathBuf, Seen> {
     let mut image = BTreeMap::new();
     let mut left = vec![root.to_owned()];
@@ -275,7 +275,7 @@ fn where_no_acl_can_be_kept_the_group_gets_no_more_than_it_had() {
     // A repetition changes nothing.
     let again = manager.rollback(&bench.workspace, then.id, &RollbackOptions::default(), &Silent).unwrap();
     assert!(again.outline().paths.is_empty(), "{:?}", again.outline());
-    // A changed mode is restored to the same state.
+    // A mode alone is restored, too.
     fs::set_permissions(bench.path("shared"), fs::Permissions::from_mode(0o666)).unwrap();
     manager.rollback(&bench.workspace, then.id, &RollbackOptions::default(), &Silent).unwrap();
     assert_eq!(fs::metadata(bench.path("shared")).unwrap().mode() & 0o777, 0o640);

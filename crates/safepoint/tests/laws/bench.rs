@@ -16,7 +16,7 @@ pub(crate) struct Bench {
     pub(crate) workspace: Workspace,
 }
 
-/// Creates a temporary folder; in memory if possible, because these laws are not about disks.
+/// Temporary folder; in memory if possible, because these laws are not about disks.
 pub(crate) fn scratch() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }

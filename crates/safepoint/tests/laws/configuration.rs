@@ -61,7 +61,7 @@ fn a_checkpoint_is_refused_when_a_file_cannot_be_used() {
         assert_eq!((failure.code, failure.kind), ("bad_configuration", FailureKind::Usage));
         assert!(failure.message.contains(said) && !failure.hints.is_empty(), "{failure:?}");
         assert!(bench.manager.config(Some(&bench.workspace)).is_err());
-        // A read-only command continues and reports it.
+        // Reading continues with a warning.
         let survey = bench.manager.survey(&bench.workspace, &Silent).unwrap();
         assert!(survey.warnings.iter().any(|warning| warning.contains(said)), "{:?}", survey.warnings);
         bench.manager.config(None).unwrap();

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Creates a project with three mostly distinct checkpoints, and a plain copy of each.
+/// Project with three mostly distinct checkpoints, and a plain copy of each.
 fn sample() -> (Bench, Vec<(CheckpointId, TreeImage)>) {
     let bench = Bench::new();
     let mut states = Vec::new();

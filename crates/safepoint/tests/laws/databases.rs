@@ -206,7 +206,7 @@ fn integrity(connection: &Connection) -> String {
         .unwrap_or_else(|error| error.to_string())
 }
 
-/// Returns the error of a database that should hold all rows up to this one, if any.
+/// Error of a database that should hold all rows up to this one, if any.
 fn what_is_wrong(path: &Path, committed: u64) -> Option<String> {
     let connection = Connection::open(path).unwrap();
     let integrity = integrity(&connection);
@@ -383,7 +383,7 @@ fn a_journal_whose_writer_died_is_captured_with_its_database() {
     assert_eq!(what_is_wrong(&path, 2000), None);
 }
 
-/// Creates a database whose rows are only in its log, and returns its process.
+/// Starts a process whose rows are only in the database's log.
 fn with_rows(bench: &Bench, noted: &Path, rows: u64) -> Writer {
     let mut writer = Writer::start(&bench.path("data"), noted, "obey wal");
     let tables = "PRAGMA wal_autocheckpoint = 0; CREATE TABLE a (id INTEGER PRIMARY KEY, text); CREATE TABLE b (id, text)";

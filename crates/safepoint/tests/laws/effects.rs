@@ -9,7 +9,7 @@ use safepoint::{
     RollbackOptions, Silent, Undone,
 };
 
-/// Creates a plan whose steps leave a mark outside the workspace.
+/// Plan whose steps leave a mark outside the workspace.
 fn scene() -> (Bench, String) {
     let bench = Bench::new();
     let outside = bench.root().parent().unwrap().join("outside").to_str().unwrap().to_owned();

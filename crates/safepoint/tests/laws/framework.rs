@@ -509,7 +509,7 @@ fn everything_is_tried_beside_its_folders_and_done_when_all_agree() {
     let StagedEnd::Done(restored, _) = end else { panic!("{end:?}") };
     assert_eq!(restored.record().strategy, Strategy::Staged);
     assert_all(&world.everything(), &then);
-    // Elsewhere, it runs in the parent of all target folders.
+    // Elsewhere, it runs beside all targets.
     let elsewhere = manager.register(&world.agents.parent().unwrap().join("outside")).map_err(drop);
     assert!(elsewhere.is_err(), "the folder does not exist");
     fs::create_dir(world.agents.parent().unwrap().join("third")).unwrap();

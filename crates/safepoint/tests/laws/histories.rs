@@ -224,7 +224,7 @@ fn rollback_path(bench: &Bench, id: safepoint::model::CheckpointId, then: &TreeI
     true
 }
 
-/// Returns the number of histories; `PROPTEST_CASES` overrides it.
+/// Number of histories; `PROPTEST_CASES` overrides it.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(48)
 }

@@ -589,7 +589,7 @@ fn words_ids_and_hashes_that_are_none_are_refused() {
     scene.refuses("not_importable", "0 workspaces", |path| {
         edit_json(&path.join("metadata.json"), |metadata| metadata["contents"] = json!([]));
     });
-    // The state document of another scope has another name.
+    // Another scope has another document.
     scene.refuses_metadata("project_state.json: metadata.json does not list it", |metadata| {
         metadata["scope"] = json!("project");
     });

@@ -39,7 +39,7 @@ fn files(checkpoint: &Checkpoint) -> ObjectId {
     checkpoint.parts.iter().find(|part| part.kind == PartKind::Files).unwrap().document
 }
 
-/// Creates one entry of every type.
+/// Adds an entry of every type.
 fn furnish(bench: &Bench) {
     bench.write("notes.txt", "good\n");
     bench.write("src/deep/main.rs", "fn main() {}\n");
@@ -65,7 +65,7 @@ fn furnish(bench: &Bench) {
     let _ = xattr::set(bench.path("src"), "user.note", b"text");
 }
 
-/// Returns the names in a folder.
+/// Names in a folder.
 pub(crate) fn names(dir: &Path) -> BTreeSet<String> {
     let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
     names.map(|name| name.to_string_lossy().into_owned()).collect()
@@ -418,7 +418,7 @@ fn a_plan_that_is_not_there_is_kept_and_the_files_come_alone() {
     assert!(imported.warnings[0].contains("there is no plan \"work\" here"), "{:?}", imported.warnings);
     there.rollback(imported.id);
     assert_eq!(there.read("file"), "good");
-    // A collection keeps it, and it is exported with the files.
+    // A collection keeps it, and so does an export.
     there.manager.collect(Thoroughness::Everything, &Silent).unwrap();
     let again = export(&there, &imported, out.path());
     assert!(again.starts_with(out.path().join("project")));
@@ -539,7 +539,7 @@ fn a_moment_that_is_yet_to_come_is_now() {
     assert_eq!(imported.original, later.id);
 }
 
-/// Returns the number of trees; `PROPTEST_CASES` overrides it.
+/// Number of trees; `PROPTEST_CASES` overrides it.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(48)
 }

@@ -99,7 +99,7 @@ fn a_rollback_brings_plan_and_files_back_together_and_so_does_its_undo() {
     bench.redo();
     assert_eq!(now(&bench).plan, then);
     assert_same(&bench.image(), &files);
-    // A rollback of a path leaves the plan unchanged.
+    // A path does not affect the plan.
     bench.undo();
     bench.restore_paths(checkpoint, &["migrate"]);
     assert_eq!(now(&bench).plan, later);

@@ -74,7 +74,7 @@ fn here(manager: &CheckpointManager, root: &Path) -> Workspace {
     manager.workspace_around(root).unwrap().unwrap()
 }
 
-/// Checks that all listed checkpoints are intact and these restore exactly.
+/// Checks that all are intact and these restore exactly.
 fn restores(manager: &CheckpointManager, root: &Path, images: &BTreeMap<CheckpointId, TreeImage>) {
     let validation = manager.validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");

@@ -36,14 +36,14 @@ fn records(bench: &Bench) -> String {
     format!("{checkpoints:#?}\n{rollbacks:#?}\n{head:?}\n{plans:#?}\n{notes:#?}")
 }
 
-/// Returns a folder outside the home and project.
+/// Folder outside home and project.
 fn outside(bench: &Bench) -> PathBuf {
     let path = bench.root().parent().unwrap().join("outside");
     fs::create_dir_all(&path).unwrap();
     path
 }
 
-/// Creates checkpoints 0 to 5, of which those below 3 are good, and a bad current state.
+/// Checkpoints 0 to 5, good below 3, and a bad current state.
 fn history(bench: &Bench) -> Vec<Checkpoint> {
     let made = (0..6)
         .map(|number| {
@@ -402,7 +402,7 @@ impl Dice {
 const NAMES: [&str; 8] = ["a", "d", "d/a", "d/e", "d/e/f", "x.log", "d/x.log", "keep"];
 const RULES: [&str; 6] = ["", "*.log\n", "d/\n", "d/e/\n", "a\n", "*.log\nd/e\n"];
 
-/// Generates a script with a few changes of a folder.
+/// Script with changes of a folder.
 fn changes(dice: &mut Dice, count: usize) -> String {
     let mut script = String::new();
     for _ in 0..count {

@@ -54,7 +54,7 @@ fn go_wrong(bench: &Bench) {
     bench.manager.update_session(id(), changes).unwrap();
 }
 
-/// Returns the restorable state of a session.
+/// Restorable state of a session.
 fn said(session: &Session) -> (String, SessionStatus, Option<SessionStatus>, Value, Value, bool) {
     (
         session.request.clone(),
@@ -87,7 +87,7 @@ fn a_session_goes_back_with_the_files_and_so_does_the_undo() {
     assert_eq!(kept.statistics, then.statistics);
     go_wrong(&bench);
     let later = session(&bench);
-    // A dry run reports the change and does nothing.
+    // A dry run changes nothing.
     let dry = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
     let shown = bench.manager.rollback(&bench.workspace, checkpoint.id, &dry, &Silent).unwrap();
     let back = SessionBack { id: id(), from: SessionStatus::Failed, to: SessionStatus::Planning };
@@ -105,7 +105,7 @@ fn a_session_goes_back_with_the_files_and_so_does_the_undo() {
     assert_eq!((written.len(), written[0].0.as_str()), (1, id().to_uuid().as_str()));
     assert_eq!((&written[0].1["from"], &written[0].1["to"]), (&json!("failed"), &json!("planning")));
     assert_eq!(written[0].1["rollback"], json!(restored.record().id));
-    // It continues from there, and the undo restores the state before, including that change.
+    // It can continue, and the undo also reverts that change.
     bench.manager.transition_session(id(), SessionStatus::GeneratingTasks).unwrap();
     let undone = bench.undo();
     assert_eq!(undone.sessions.first().copied().unwrap().to, SessionStatus::Failed);

@@ -91,7 +91,7 @@ fn a_staged_rollback_to_something_damaged_is_refused_before_anything_is_tried() 
     assert_eq!(bench.read("file"), "now");
 }
 
-/// Creates states 0 to 9, of which those below `good` are good.
+/// States 0 to 9, good below `good`.
 fn history(good: usize) -> (Bench, Vec<Checkpoint>) {
     let bench = Bench::new();
     let made = (0..10)

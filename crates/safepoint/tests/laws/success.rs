@@ -28,7 +28,7 @@ struct World {
     setting: Option<Value>,
 }
 
-/// Part of the state that a checkpoint holds.
+/// State in a checkpoint.
 #[derive(Debug, Clone)]
 struct Kept {
     id: CheckpointId,
@@ -39,7 +39,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// Returns the state after a rollback to this checkpoint, or to a part of it.
+    /// State after a rollback to this checkpoint, or to a part of it.
     fn over(&self, now: &World, part: Option<PartKind>) -> World {
         let mut then = now.clone();
         let wants = |kind| part.is_none_or(|part| part == kind);
@@ -293,7 +293,7 @@ impl Run {
         }
     }
 
-    /// Rolls back to the newest state in which a file has the same content as in this one.
+    /// Rolls back to the newest state with the same content of a file.
     fn progressive(&mut self, kept: &Kept, workspace: &Workspace) {
         let place = kept.places[0];
         let said = kept.world.places[place].get("f0").cloned().unwrap_or_default();

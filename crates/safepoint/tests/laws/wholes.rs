@@ -278,7 +278,7 @@ fn where_all_is_registered_it_goes_back_also_elsewhere() {
     assert_eq!(missing[..2], [settings, "there is no plan \"work\" here".to_owned()]);
     let failure = Failure::from(&go_back(manager, &imported).unwrap_err());
     assert!(failure.message.ends_with("holds what is not of here: plan work"), "{}", failure.message);
-    // Single parts can be restored without the rest.
+    // Single parts can be restored.
     let part = |part| RollbackOptions { parts: vec![part], ..RollbackOptions::default() };
     manager.rollback(None, imported.id, &part(PartKind::Agent), &Silent).unwrap();
     assert_eq!(fs::read_to_string(abroad.world.agents.join("memory/notes.md")).unwrap(), "remember");
@@ -492,7 +492,7 @@ fn lists_of_folders_and_agents_that_lie_are_refused() {
     abroad.refuses_state("is said to be left out, and is there", |state| {
         files_row(state, "second")["coverage"]["skipped"] = json!([{ "path": "file", "why": "ignored" }]);
     });
-    // An agent layout has exactly one agent.
+    // Exactly one agent is valid.
     abroad.refuses("is one of one agent", |path| {
         fs::rename(path.join("framework_state.json"), path.join("agent_state.json")).unwrap();
         seal(path);

@@ -173,7 +173,7 @@ thread_local! {
     static HELD: std::cell::RefCell<Option<File>> = const { std::cell::RefCell::new(None) };
 }
 
-/// Returns true if the line must survive: a writer that overwrites its own lines must keep only the last.
+/// Returns true unless the writer itself overwrote the line.
 fn is_owed(text: &String, last: &HashSet<&String>) -> bool {
     let destroys_its_own = text.starts_with("<truncate:") || text.starts_with("<rename:");
     !destroys_its_own || last.contains(text)

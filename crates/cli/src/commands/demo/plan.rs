@@ -116,7 +116,7 @@ impl Story<'_> {
         before.ok_or_else(|| Problem::internal(format!("the demo has no checkpoint before {BAD}")))
     }
 
-    /// Rolls back the plan and its files together.
+    /// Rolls back plan and files.
     fn goes_back(&self, copy: &Project, before: &Picture, to: &Checkpoint) -> Result<bool, Problem> {
         self.begin();
         let options = RollbackOptions::default();

@@ -127,7 +127,7 @@ fn capabilities(found: Capabilities) -> Vec<Check> {
         .collect()
 }
 
-/// Checks the configuration of the home, and of the workspace if its folder exists.
+/// Checks the configuration of the home and an existing workspace.
 fn configuration(manager: &CheckpointManager, here: Option<&Workspace>) -> Check {
     let here = here.filter(|here| here.root_path().is_dir());
     match manager.config(here) {
@@ -159,7 +159,7 @@ fn unfinished(manager: &CheckpointManager, workspace: &Workspace) -> Check {
     Check::ok("unfinished", "nothing was left half done")
 }
 
-/// Checks for workspaces whose folder is missing.
+/// Workspaces without a folder.
 fn others(manager: &CheckpointManager, here: Option<&Workspace>) -> Check {
     let all = match manager.workspaces() {
         Ok(all) => all,

@@ -29,7 +29,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Returns each error as one line.
+    /// Lines of errors.
     pub(super) fn errors(&self) -> impl Iterator<Item = String> + '_ {
         self.failures.iter().map(in_one_line)
     }
@@ -61,7 +61,7 @@ pub(super) fn look(
     Ok(state)
 }
 
-/// Returns the contents of a checkpoint if created now, or `None` if unknown.
+/// Contents of a checkpoint if created now, or `None` if unknown.
 fn survey(
     context: &Context,
     manager: &CheckpointManager,
@@ -77,7 +77,7 @@ fn survey(
     let survey = match survey() {
         Ok(survey) => survey,
         Err(problem) if problem.failure.kind == FailureKind::Interrupted => return Err(problem),
-        // A lock of another process does not describe the state.
+        // A lock is no error of the state.
         Err(problem) if problem.failure.kind == FailureKind::Busy => {
             state.warnings.push(format!("not looked at: {}", in_one_line(&problem.failure)));
             return Ok(None);
@@ -116,7 +116,7 @@ fn look_at_git(
     Ok(())
 }
 
-/// Formats the repository status as one line.
+/// Repository status line.
 fn git_line(git: &GitStatus) -> String {
     let branch = git.branch.as_deref().map(printable).unwrap_or_default();
     let commit: String = git.commit.iter().flat_map(|sha| sha.chars().take(10)).collect();

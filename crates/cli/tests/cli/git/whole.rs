@@ -1,4 +1,4 @@
-//! Repositories that are captured completely, and those of several folders.
+//! Complete repositories, and those of several folders.
 
 use super::{Repository, assert_same, exit, text};
 use safepoint_testkit::TreeImage;
@@ -48,7 +48,7 @@ fn a_repository_that_was_deleted_comes_back_whole() {
     assert_eq!(sandbox.read("a"), "changed since\n");
     repository.is_sound();
     assert_eq!(repository.git(&["status", "--porcelain"]), " M a");
-    // The undo removes it again, because it was missing before the rollback.
+    // The undo removes it: it was missing before.
     assert_eq!(exit(&sandbox.output(&["undo"])), 0);
     assert!(!repository.path(".git").exists());
     assert_eq!(exit(&sandbox.output(&["redo"])), 0);

@@ -102,11 +102,11 @@ pub enum PlanProblemKind {
         /// Text to write.
         why: &'static str,
     },
-    /// The key or value is a duplicate.
+    /// It is a duplicate.
     Twice {
         /// Position of the first.
         first: Option<Place>,
-        /// Description of the duplicate.
+        /// Reason.
         why: String,
     },
     /// The value has the wrong type.

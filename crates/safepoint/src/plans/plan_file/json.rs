@@ -1,4 +1,4 @@
-//! Conversion of JSON to nodes. `serde_json` validates the text; a second walk adds positions and finds
+//! Nodes from JSON. `serde_json` validates the text; a second walk adds positions and finds
 //! duplicate keys.
 
 use super::PlanFormat;
@@ -15,7 +15,7 @@ pub(super) fn parse(text: &str) -> Result<Node, PlanFileError> {
     // `IgnoredAny` skips values without recursion, so this is safe at any depth.
     serde_json::from_str::<IgnoredAny>(text).map_err(|error| {
         let line = text.split_inclusive('\n').nth(error.line().saturating_sub(1)).unwrap_or_default();
-        // `serde_json` counts columns in bytes and starts before the first with 0.
+        // Columns count bytes, and the one before the first is 0.
         let before = line.as_bytes().get(..error.column().saturating_sub(1)).unwrap_or(line.as_bytes());
         let column = 1 + String::from_utf8_lossy(before).chars().count();
         syntax(Place { line: error.line().max(1), column }, &error)
@@ -46,7 +46,7 @@ impl<'t> Walk<'t> {
         bytes.get(self.at).copied().unwrap_or(b']')
     }
 
-    /// Returns the token from here up to `end`.
+    /// Token from here up to `end`.
     fn token(&mut self, end: usize) -> &'t str {
         let token = self.text.get(self.at..end).unwrap_or_default();
         self.at = end.max(self.at + 1);
@@ -132,7 +132,7 @@ impl<'t> Walk<'t> {
         self.value(self.at + length)
     }
 
-    /// Parses a token. Detects errors that skipping misses: half a surrogate pair, a number out of range.
+    /// Parses a token. Skipping misses half a surrogate pair and a number out of range.
     fn value<T: serde::de::DeserializeOwned>(&mut self, end: usize) -> Result<T, PlanFileError> {
         let at = self.at;
         let token = self.token(end);

@@ -36,7 +36,7 @@ pub(super) struct Entry {
 }
 
 impl Node {
-    /// Returns the name of its type.
+    /// Name of its type.
     pub(super) fn type_word(&self) -> &'static str {
         match &self.shape {
             Shape::Null => "null",
@@ -57,7 +57,7 @@ impl Node {
         entries.iter().find(|entry| keys.contains(&entry.key.as_str())).map(|entry| &entry.node)
     }
 
-    /// Returns an item of a list.
+    /// Item of a list.
     pub(super) fn item(&self, index: usize) -> Option<&Node> {
         match &self.shape {
             Shape::List(items) => items.get(index),
@@ -65,7 +65,7 @@ impl Node {
         }
     }
 
-    /// Converts to JSON, or returns the node that JSON cannot represent, and why.
+    /// Converts to JSON; fails with the unfit node and why.
     pub(super) fn to_json(&self) -> Result<Value, (&Node, &'static str)> {
         Ok(match &self.shape {
             Shape::Null => Value::Null,

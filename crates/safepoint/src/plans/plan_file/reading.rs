@@ -39,7 +39,7 @@ pub(super) const OF_STEP: &[&str] = &[
 /// `[[step]]` reads better in TOML, `"steps"` in JSON; both formats accept both.
 const STEPS: &[&str] = &["steps", "step"];
 
-/// Names that other tools use for the keys of a step.
+/// Keys of a step in other tools.
 const OTHER_WORDS: &[(&str, &str)] = &[
     ("command", "run"),
     ("cmd", "run"),
@@ -395,7 +395,7 @@ fn other_word<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     known.iter().copied().find(|known| known == meant)
 }
 
-/// Returns the offset of a key of a step or the plan, or of its nearest ancestor in the text.
+/// Offset of a key of a step or the plan, or of its nearest ancestor in the text.
 fn place_of(root: &Node, steps: &[usize], key: &str, entry: Option<&str>) -> usize {
     let mut node = root;
     for index in steps {

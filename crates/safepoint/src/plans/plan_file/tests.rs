@@ -33,7 +33,7 @@ fn schema() -> jsonschema::Validator {
     jsonschema::options().offline().build(&schema).unwrap()
 }
 
-/// Returns the text of each example by name.
+/// Text of each example by name.
 fn examples() -> BTreeMap<String, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/plans");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

@@ -1,4 +1,4 @@
-//! Conversion of TOML to nodes. The parser bounds the nesting of keys and values.
+//! Nodes from TOML. The parser bounds the nesting.
 
 use super::PlanFormat;
 use super::error::{Place, PlanFileError, PlanFileProblem, PlanProblemKind};
@@ -44,7 +44,7 @@ fn first_of(text: &str, at: usize, key: &str) -> Option<usize> {
     of_keys.max().or_else(|| header_before(text, line_start(at)))
 }
 
-/// Returns the previous header of the table that this line opens again.
+/// Previous header of the table that this line opens again.
 fn header_before(text: &str, line_start: usize) -> Option<usize> {
     let name = |line: &str| {
         let line = line.trim_start();

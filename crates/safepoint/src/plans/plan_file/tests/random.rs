@@ -17,7 +17,7 @@ fn span() -> impl Strategy<Value = Option<Span>> {
     option::of((1..10_000_000u64).prop_map(Span::from_seconds))
 }
 
-/// Generates values without null, which TOML lacks.
+/// Values without null: TOML has none.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         any::<bool>().prop_map(Value::from),
