@@ -1,5 +1,7 @@
 //! Reference of all commands, `docs/cli.md`: built from the argument table and compared with the page.
 
+#![allow(clippy::disallowed_methods, reason = "a test that can write the page")]
+
 use crate::args::Arguments;
 use clap::{Arg, Command, CommandFactory};
 use std::fmt::Write;

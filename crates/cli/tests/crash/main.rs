@@ -1,9 +1,9 @@
 //! Crash safety of the real binary, by loops over every point instead of examples.
 //!
 //! - `kill`: SIGKILL at every state-changing system call of a command, and again at every one of the
-//! recovery.
+//!   recovery.
 //! - `power`: records every command, replays it on a simulated disk without unsynced data, cut at every
-//! operation.
+//!   operation.
 //! - `fault`: every state-changing call fails, once or permanently.
 //! - `foreign`: a command is killed, and another home is used.
 //! - `upkeep`: prune, gc, purge and repair, killed everywhere, with concurrent captures.
