@@ -18,7 +18,7 @@ use std::any::TypeId;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// A parser for one of the model's words, with the list of them in the help.
+/// Parser for a word type of the model, with its values in the help.
 macro_rules! words {
     ($type:ty) => {
         PossibleValuesParser::new(<$type>::ALL.iter().map(|word| word.as_str()))
@@ -28,13 +28,13 @@ macro_rules! words {
 
 pub(crate) use words;
 
-/// Reads which part is meant. A repository is one thing to people, however much of it was kept.
+/// Parser for a part. A repository is one part to users, whether its state or its folder was captured.
 fn chosen_part() -> impl TypedValueParser<Value = PartKind> {
     let words = PartKind::ALL.iter().filter(|kind| **kind != PartKind::GitFolder);
     PossibleValuesParser::new(words.map(|word| word.as_str())).try_map(|word| word.parse::<PartKind>())
 }
 
-/// Reads a number as people write one.
+/// Parser for a whole number.
 fn count(text: &str) -> Result<u64, &'static str> {
     text.parse().map_err(|_| "expected a whole number, such as 20")
 }
@@ -53,10 +53,10 @@ const HOW_TO_NAME: &str = "A checkpoint is named by its id, the first 4 or more 
     after_help = "\
 Examples:
   safepoint create -m \"before the refactoring\"   take a checkpoint of this project
-  safepoint status                               what changed since
-  safepoint rollback @                           go back to the newest checkpoint
-  safepoint undo                                 take that back
-  safepoint demo                                 see it all happen in a temporary folder"
+  safepoint status                               show changes since then
+  safepoint rollback @                           roll back to the newest checkpoint
+  safepoint undo                                 undo the rollback
+  safepoint demo                                 see it in a temporary folder"
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -105,7 +105,7 @@ fn not_empty(arg: Arg) -> Arg {
     }
 }
 
-/// When to use colours.
+/// Use of colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum ColorWhen {
     /// On a terminal.
@@ -117,23 +117,23 @@ pub(crate) enum ColorWhen {
     Never,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Everywhere")]
 pub(crate) struct Global {
-    /// Answer as JSON on standard output.
+    /// Print the result as JSON on standard output.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Say only what was asked for.
+    /// Print only the result.
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
     /// Work in this directory.
     #[arg(short = 'C', global = true, value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
-    /// Where the checkpoints are kept [default: $SAFEPOINT_HOME or the XDG data directory].
+    /// Home directory of Safepoint [default: $SAFEPOINT_HOME or the XDG data directory].
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) home: Option<PathBuf>,
-    /// Write a home of another user, such as a volume of a container; needs --home.
+    /// Allow a home that another user owns, such as a container volume; needs --home.
     #[arg(long, global = true)]
     pub(crate) allow_other_owner: bool,
     /// Show no progress bars.
@@ -142,15 +142,15 @@ pub(crate) struct Global {
     /// Use colours.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
     pub(crate) color: ColorWhen,
-    /// Answer yes to whatever is asked.
+    /// Skip confirmation prompts.
     #[arg(long, global = true)]
     pub(crate) yes: bool,
 }
 
-/// Everything that can be done.
+/// All commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Register a folder, and show what a checkpoint of it will hold.
+    /// Register a folder and show what a checkpoint of it contains.
     #[command(after_help = "Examples:\n  safepoint init\n  safepoint init ~/projects/shop")]
     Init(InitArgs),
     /// Take a checkpoint.
@@ -164,7 +164,7 @@ Examples:
   safepoint create -m \"tests pass\"
   safepoint create --reason pre_risky_operation --counter tests_passing=42 --pin
   safepoint create --git -m \"tests pass\"    a git commit and a tag, too
-  id=$(safepoint create -q)        with -q, the id is all that is printed"
+  id=$(safepoint create -q)        with -q, only the id is printed"
     )]
     Create(CreateArgs),
     /// List checkpoints, newest first.
@@ -176,34 +176,34 @@ Examples:
     /// Show one checkpoint.
     #[command(visible_alias = "get", after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint show @\n  safepoint show \"tests pass\" --files"))]
     Show(ShowArgs),
-    /// Write out a file as it was.
+    /// Print a file from a checkpoint.
     #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint cat @ src/main.rs\n  safepoint cat @~3 notes.txt > notes.old"))]
     Cat(CatArgs),
-    /// Show what differs between a checkpoint and another one, or the present.
-    #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint diff                  what changed since the position\n  safepoint diff @~1 @ --stat\n  safepoint diff @ -- src docs    only these paths"))]
+    /// Compare a checkpoint with another one or with the current state.
+    #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint diff                  show changes since then the position\n  safepoint diff @~1 @ --stat\n  safepoint diff @ -- src docs    only these paths"))]
     Diff(DiffArgs),
-    /// Make the workspace equal to a checkpoint again: all of it, or the paths you choose.
+    /// Restore the workspace, or chosen paths, from a checkpoint.
     #[command(visible_aliases = ["restore", "rewind"], after_help = format!("{HOW_TO_NAME}\nAn argument that names no checkpoint is a path; after -- everything is. Paths alone go back to @.\nThe current state is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       choose on a terminal, else list\n  safepoint rollback src/main.rs           one file, from the newest checkpoint\n  safepoint rollback \"10 minutes ago\"\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path\n  safepoint rollback @ --to ../then        build it in another folder\n  safepoint rollback @ --hard-reset        a commit: branch, index and files\n  safepoint rollback @ --verify \"make test\"       try it beside the workspace first\n  safepoint rollback --until \"make test\"          back to the newest that passes\n  safepoint rollback --until \"make test\" --bisect --dry-run   only show it"))]
     Rollback(RollbackArgs),
-    /// Take a checkpoint, then run a command; with --rollback-on-fail, go back if it fails.
+    /// Take a checkpoint, then run a command; roll back if it fails, on request.
     #[command(
         override_usage = "safepoint run [OPTIONS] -- <CMD>...",
         after_help = "The command has your terminal, and its exit status is passed on. What Safepoint itself says goes to standard error.\n\nExamples:\n  safepoint run -- make migrate\n  safepoint run --rollback-on-fail -- ./upgrade.sh --all\n  safepoint run -m \"before the agent\" -- agent --task tasks.md"
     )]
     Run(RunArgs),
-    /// Plans: what is to be done, what is done and decided, and the way back, files and plan together.
+    /// Run plans; roll back files and plan state together.
     #[command(
         subcommand,
         after_help = "Examples:\n  safepoint plan new plan.toml\n  safepoint plan run limits\n  safepoint plan rollback limits @    the plan and its files, both or neither"
     )]
     Plan(plan::PlanCommand),
-    /// Sessions: what somebody asked for, how far it is, and what was counted on the way.
+    /// Track a request, its status and its checkpoints.
     #[command(
         subcommand,
         after_help = "Examples:\n  safepoint session create \"Add rate limiting\"\n  safepoint session transition ID planning\n  safepoint session export ID log.json"
     )]
     Session(session::SessionCommand),
-    /// Agents: whose configuration and memory checkpoints keep.
+    /// Register agents, whose configuration and memory are captured.
     #[command(
         subcommand,
         after_help = "Examples:\n  safepoint agent register claude --config ~/.claude/settings.json --memory ~/.claude/projects\n  safepoint create --scope agent --agent claude"
@@ -215,9 +215,9 @@ Examples:
         after_help = "Examples:\n  safepoint workspace list\n  safepoint workspace move ~/old ~/new\n  safepoint workspace forget ~/finished"
     )]
     Workspace(workspace::WorkspaceCommand),
-    /// Take a checkpoint now, whatever is wrong, and say what it missed.
+    /// Take a checkpoint despite errors, and report what it misses.
     #[command(
-        after_help = "Settings that cannot be understood are passed over, and nothing is tidied up after it.\n\nExamples:\n  safepoint emergency\n  safepoint emergency -m \"the agent went wild\""
+        after_help = "Invalid settings are ignored, and nothing is pruned afterwards.\n\nExamples:\n  safepoint emergency\n  safepoint emergency -m \"the agent went wild\""
     )]
     Emergency(EmergencyArgs),
     /// Undo the last rollback; repeat to undo earlier ones.
@@ -225,46 +225,46 @@ Examples:
         after_help = "Where files changed since the last rollback, it shows them and asks; without a terminal it needs --yes.\n\nExamples:\n  safepoint undo --dry-run\n  safepoint undo\n  safepoint undo src/main.rs    this path alone"
     )]
     Undo(UndoArgs),
-    /// Do the rollback again that was last undone.
+    /// Redo the rollback that was undone last.
     #[command(after_help = "Examples:\n  safepoint redo")]
     Redo(AgainArgs),
     /// Delete checkpoints.
     #[command(visible_alias = "rm", after_help = format!("{HOW_TO_NAME}\nIt asks first; without a terminal it wants --yes.\n\nExamples:\n  safepoint delete @~3\n  safepoint delete 01KG9YS9 01KG9YV2 --yes"))]
     Delete(DeleteArgs),
-    /// Keep a checkpoint for good: it is never pruned.
+    /// Protect a checkpoint from pruning.
     #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint pin \"tests pass\""))]
     Pin(OneArgs),
-    /// Let a checkpoint be pruned again.
+    /// Allow pruning of a checkpoint again.
     #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint unpin \"tests pass\""))]
     Unpin(OneArgs),
-    /// Delete checkpoints that are old and not needed, as each `create` does by itself.
+    /// Delete checkpoints by the retention policy, as each `create` does.
     #[command(
         after_help = "Pinned ones, the newest, where the workspace is, and what an undo or unfinished work needs always stay.\n\nExamples:\n  safepoint prune --dry-run                            which would go, and why\n  safepoint prune --keep-last 20 --keep-within 2d --thin-daily-for 14d"
     )]
     Prune(PruneArgs),
-    /// Free the space of what no checkpoint needs any more.
+    /// Collect garbage: free the space of deleted checkpoints.
     #[command(after_help = "Examples:\n  safepoint gc\n  safepoint gc --thorough")]
     Gc(GcArgs),
-    /// Show where the space is, by workspace and by checkpoint.
+    /// Show disk usage by workspace and by checkpoint.
     #[command(after_help = "Examples:\n  safepoint usage\n  safepoint usage --json")]
     Usage,
-    /// Take a path out of every checkpoint, for good: a secret, or something huge.
+    /// Remove a path from every checkpoint, such as a secret or a huge file.
     #[command(
         after_help = "The workspace itself is not touched. It asks first; without a terminal it wants --yes.\n\nExamples:\n  safepoint purge .env\n  safepoint purge data/dump.sql secrets --yes"
     )]
     Purge(PurgeArgs),
-    /// Mend what is damaged as far as that can be done, and say what is lost.
+    /// Repair damage as far as possible, and report what is lost.
     #[command(after_help = "Examples:\n  safepoint repair\n  safepoint repair --json")]
     Repair,
-    /// Write a checkpoint as a folder that others can read.
+    /// Export a checkpoint as a folder of plain files.
     #[command(after_help = format!("{HOW_TO_NAME}\nNothing that is there is overwritten: the folder gets a name of its own, which is printed.\n\nExamples:\n  safepoint export @ ~/exports\n  folder=$(safepoint export -q \"tests pass\" /tmp)    with -q, the folder is all that is printed"))]
     Export(layout::ExportArgs),
-    /// Make a checkpoint of a folder that `export` wrote.
+    /// Import a folder that `export` wrote.
     #[command(
         after_help = "Every byte is compared with its hash, and nothing in the folder is trusted or run. The workspace itself is not touched.\n\nExamples:\n  safepoint import ~/exports/project/shop_20260131_120000\n  safepoint import shop_20260131_120000 -m \"from the other machine\""
     )]
     Import(layout::ImportArgs),
-    /// Check that all is whole: checkpoints, store, workspace.
+    /// Verify checkpoints, store and workspace.
     #[command(
         visible_alias = "verify",
         after_help = "Without an ID it also tells whether the workspace is ready for a checkpoint, and whether its tests pass:\nthe command is `[checks] test` in config.toml of Safepoint's home.\n\nExamples:\n  safepoint validate           is everything there?\n  safepoint validate --deep    read every byte\n  safepoint validate @"
@@ -276,20 +276,20 @@ Examples:
     /// Show rollbacks, undos, redos and corrections, newest first.
     #[command(after_help = "Examples:\n  safepoint history\n  safepoint history -n 5 --json")]
     History(HistoryArgs),
-    /// Say whether the workspace is covered, what changed, and what is left out.
+    /// Show changes since the position, and what is not captured.
     #[command(after_help = "Examples:\n  safepoint status\n  safepoint -C ~/projects/shop status")]
     Status,
-    /// Finish or undo what a crash left. Work on a workspace begins with it anyway.
+    /// Finish or undo work that a crash interrupted; other commands do so first.
     #[command(
         after_help = "Ends with 3 while displaced files wait for the programs that have, or may have, them open.\n\nExamples:\n  safepoint recover\n  safepoint recover --release    store what waits as a checkpoint, ask, then delete it"
     )]
     Recover(RecoverArgs),
-    /// Look everything over that Safepoint relies on, and say what to do.
+    /// Check this machine, and show how to fix problems.
     #[command(
         after_help = "Ends with 0 when nothing is wrong (warnings may be), with 3 when something is.\n\nExamples:\n  safepoint doctor\n  safepoint doctor --json"
     )]
     Doctor,
-    /// Tell the story in a temporary folder: a project, a disaster, and the way back.
+    /// Show a disaster and its rollback in a temporary folder.
     #[command(
         after_help = "Examples:\n  safepoint demo\n  safepoint demo --keep    leave the folder for you to look at"
     )]
@@ -313,7 +313,7 @@ Examples:
 }
 
 impl Command {
-    /// The command that a longer spelling means.
+    /// Returns the command behind a longer spelling.
     fn plain(self) -> Self {
         match self {
             Command::Checkpoint(CheckpointCommand::Create(args)) => Command::Create(args),
@@ -340,10 +340,10 @@ pub(crate) enum CheckpointCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
-    /// The folder [default: the current directory].
+    /// Folder to register [default: the current directory].
     #[arg(value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
-    /// Take even `/` or the home directory.
+    /// Accept even `/` or the home directory.
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -362,7 +362,7 @@ pub(crate) struct CreateArgs {
         allow_hyphen_values = true
     )]
     label: Option<String>,
-    /// Add nothing where nothing changed, whatever else is given.
+    /// Add no checkpoint if nothing changed, despite other options.
     #[arg(long)]
     pub(crate) if_changed: bool,
     /// Kind to record [default: manual].
@@ -371,40 +371,40 @@ pub(crate) struct CreateArgs {
     /// Reason to record [default: manual].
     #[arg(long, visible_alias = "checkpoint-type", value_parser = words!(Reason))]
     pub(crate) reason: Option<Reason>,
-    /// Where in the work.
+    /// Phase of the work to record.
     #[arg(long, value_parser = words!(Phase))]
     pub(crate) phase: Option<Phase>,
-    /// What to take: this workspace, one agent, one plan with its files, or everything.
+    /// Scope: this workspace, one agent, one plan with its files, or everything.
     #[arg(long, value_parser = words!(Scope), default_value = "project")]
     pub(crate) scope: Scope,
-    /// Which agent, with --scope agent.
+    /// Agent to capture, with --scope agent.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
-    /// Which plan, with --scope workflow.
+    /// Plan to capture, with --scope workflow.
     #[arg(long, value_name = "ID")]
     pub(crate) plan: Option<String>,
-    /// The session it belongs to [default: $SAFEPOINT_SESSION_ID].
+    /// Session to record [default: $SAFEPOINT_SESSION_ID].
     #[arg(long, value_name = "ID")]
     pub(crate) session_id: Option<String>,
-    /// The tool that asks.
+    /// Name of the calling tool to record.
     #[arg(long, value_name = "NAME")]
     pub(crate) source_tool: Option<String>,
-    /// Never prune it.
+    /// Protect it from pruning.
     #[arg(long)]
     pub(crate) pin: bool,
-    /// Make it a git commit, too, with the tag checkpoint-ID. Branch, index and HEAD stay as they are.
+    /// Also make a git commit with the tag checkpoint-ID; branch, index and HEAD stay.
     #[arg(long)]
     pub(crate) git: bool,
-    /// With --git: move the branch and the index to that commit.
+    /// With --git: also move the branch and the index to that commit.
     #[arg(long, requires = "git")]
     pub(crate) commit_on_branch: bool,
-    /// How far the work is, such as tests_passing=42. Can be given again.
+    /// Counter to record, such as tests_passing=42; repeatable.
     #[arg(long = "counter", value_name = "NAME=NUMBER")]
     pub(crate) counters: Vec<String>,
 }
 
 impl CreateArgs {
-    /// The label, if one was given. An empty one is none.
+    /// Returns the label, if it is not empty.
     pub(crate) fn label(&self) -> Option<&str> {
         self.label.as_deref().or(self.text.as_deref()).filter(|label| !label.is_empty())
     }
@@ -424,67 +424,67 @@ impl CreateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct EmergencyArgs {
-    /// What is going on.
+    /// Text to record as the label.
     #[arg(short = 'm', long = "message", value_name = "TEXT")]
     pub(crate) message: Option<String>,
 }
 
-/// How a list is printed.
+/// Format of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputForm {
-    /// For people.
+    /// Text.
     Pretty,
-    /// For programs, as with --json.
+    /// JSON, as with --json.
     Json,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// At most so many; where nothing is said, 100 for people and all for programs.
+    /// Show at most COUNT checkpoints [default: 100, or all with --json].
     #[arg(short = 'n', value_name = "COUNT", value_parser = count, allow_negative_numbers = true)]
     pub(crate) limit: Option<u64>,
-    /// Only those of this plan.
+    /// Only checkpoints of this plan.
     #[arg(long, value_name = "ID")]
     pub(crate) plan: Option<String>,
-    /// Only those of this session.
+    /// Only checkpoints of this session.
     #[arg(long, value_name = "ID")]
     pub(crate) session_id: Option<String>,
-    /// Only those of this kind.
+    /// Only checkpoints of this kind.
     #[arg(long, value_parser = words!(Kind))]
     pub(crate) kind: Option<Kind>,
-    /// Only those of this scope.
+    /// Only checkpoints of this scope.
     #[arg(long, value_parser = words!(Scope))]
     pub(crate) scope: Option<Scope>,
-    /// Those of all workspaces.
+    /// Include all workspaces.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Show safety checkpoints, too, which rollbacks take.
+    /// Include the safety checkpoints that rollbacks take.
     #[arg(long)]
     pub(crate) all_roles: bool,
-    /// Draw how they came about: branches, rollbacks, undo and redo.
+    /// Draw the history: branches, rollbacks, undo and redo.
     #[arg(long, conflicts_with = "all")]
     pub(crate) graph: bool,
-    /// For people or for programs.
+    /// Output format.
     #[arg(long, value_name = "FORM")]
     pub(crate) output: Option<OutputForm>,
 }
 
-/// Which checkpoint.
+/// Name of a checkpoint.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
-    /// The checkpoint.
+    /// Checkpoint.
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
-    /// The same, for programs; it may begin with a hyphen.
+    /// Checkpoint, for scripts; it may begin with a hyphen.
     #[arg(long, value_name = "ID", conflicts_with = "id", allow_hyphen_values = true)]
     pub(crate) checkpoint_id: Option<String>,
-    /// Refuse a checkpoint of another session.
+    /// Fail if the checkpoint belongs to another session.
     #[arg(long, value_name = "ID")]
     pub(crate) session_id: Option<String>,
 }
 
 impl Which {
-    /// What was typed, whichever way.
+    /// Returns the name as typed, by either option.
     pub(crate) fn given(&self) -> Option<&str> {
         self.id.as_deref().or(self.checkpoint_id.as_deref())
     }
@@ -494,31 +494,31 @@ impl Which {
 pub(crate) struct ShowArgs {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// List every file that it holds.
+    /// List every file in it.
     #[arg(long)]
     pub(crate) files: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CatArgs {
-    /// The checkpoint.
+    /// Checkpoint.
     pub(crate) id: String,
-    /// The file.
+    /// File.
     pub(crate) path: OsString,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// The old side [default: @here, the position].
+    /// Old side [default: @here, the position].
     #[arg(value_name = "A")]
     pub(crate) old: Option<String>,
-    /// The new side [default: the present].
+    /// New side [default: the current state].
     #[arg(value_name = "B")]
     pub(crate) new: Option<String>,
-    /// Count lines in place of showing them.
+    /// Show line counts only.
     #[arg(long, conflicts_with = "name_only")]
     pub(crate) stat: bool,
-    /// Only the names of what differs.
+    /// Show changed names only.
     #[arg(long)]
     pub(crate) name_only: bool,
     /// Only these paths.
@@ -528,45 +528,45 @@ pub(crate) struct DiffArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RollbackArgs {
-    /// The checkpoint, then paths; a first argument that names no checkpoint is a path.
+    /// Checkpoint, then paths; a first argument that names no checkpoint is a path.
     #[arg(value_name = "CHECKPOINT|PATH")]
     pub(crate) words: Vec<OsString>,
-    /// The checkpoint, for programs; it may begin with a hyphen.
+    /// Checkpoint, for scripts; it may begin with a hyphen.
     #[arg(long, value_name = "ID", allow_hyphen_values = true)]
     pub(crate) checkpoint_id: Option<String>,
-    /// Refuse a checkpoint of another session.
+    /// Fail if the checkpoint belongs to another session.
     #[arg(long, value_name = "ID")]
     pub(crate) session_id: Option<String>,
-    /// The checkpoint that the words name, once they are understood.
+    /// Checkpoint that the arguments name, once they are resolved.
     #[arg(skip)]
     pub(crate) given: Option<String>,
-    /// How: at once; tried beside the workspace first; only what is chosen; or back until a command passes.
+    /// Strategy: immediate, staged (tried first), selective, or progressive (a search).
     #[arg(long, value_parser = words!(Strategy))]
     pub(crate) strategy: Option<Strategy>,
-    /// Only this path. Can be given again.
+    /// Only this path; repeatable.
     #[arg(long = "path", value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
-    /// Only this part: files, plan, agent, session (its record), or git (its branch, HEAD and index).
+    /// Only this part: files, plan, agent, session, or git (branch, HEAD, index); repeatable.
     #[arg(long = "part", value_name = "PART", value_parser = chosen_part(), hide_possible_values = true)]
     pub(crate) parts: Vec<PartKind>,
-    /// With several folders: refuse where a plan was applied or a folder is missing.
+    /// With several folders: fail if a plan was applied or a folder is missing.
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Show what would happen, and change nothing.
+    /// Show the effects without changing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Give restored files the time they had; otherwise it is the present, so that build tools notice.
+    /// Restore modification times [default: now, so that build tools notice].
     #[arg(long)]
     pub(crate) keep_times: bool,
     #[command(flatten)]
     pub(crate) undo_commands: UndoCommandArgs,
-    /// Build the files of the checkpoint in this new or empty folder; the workspace stays as it is.
+    /// Build the files in this new or empty folder; the workspace is not changed.
     #[arg(long, value_name = "DIR", conflicts_with_all = [
         "strategy", "paths", "parts", "strict", "dry_run", "keep_times", "skip_failed_undo", "no_undo_commands", "verify", "until",
         "hard_reset", "mixed", "after",
     ])]
     pub(crate) to: Option<PathBuf>,
-    /// Build the target beside the workspace, run this there, show the difference, and ask.
+    /// Build the target beside the workspace, run CMD there, show the changes, and ask.
     #[arg(long, value_name = "CMD")]
     pub(crate) verify: Option<String>,
     /// Roll back to the newest checkpoint where CMD passes, tried in a copy.
@@ -578,10 +578,10 @@ pub(crate) struct RollbackArgs {
     /// With --until: try in the workspace itself, where CMD needs its path.
     #[arg(long, requires = "until", conflicts_with = "dry_run")]
     pub(crate) in_place: bool,
-    /// Set the git branch, the index and the files to the checkpoint; uncommitted work goes into the safety checkpoint.
+    /// Set git branch, index and files; uncommitted work goes into the safety checkpoint.
     #[arg(long)]
     pub(crate) hard_reset: bool,
-    /// Set the git branch and the index to the checkpoint; the files stay.
+    /// Set git branch and index to the checkpoint; the files stay.
     #[arg(long, conflicts_with = "hard_reset")]
     pub(crate) mixed: bool,
     /// Accepted and ignored: the safety checkpoint always keeps uncommitted work.
@@ -593,7 +593,7 @@ pub(crate) struct RollbackArgs {
 }
 
 impl RollbackArgs {
-    /// The checkpoint as it was typed, as far as that is known.
+    /// Returns the checkpoint as typed, if known.
     pub(crate) fn typed(&self) -> Option<String> {
         let given = self.given.as_ref().or(self.checkpoint_id.as_ref()).cloned();
         given.or_else(|| self.words.first().map(|word| word.to_string_lossy().into_owned()))
@@ -602,18 +602,18 @@ impl RollbackArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// If the command fails, make the workspace as it was before. What it left is kept: `safepoint undo` brings it back.
+    /// If CMD fails, roll back; `safepoint undo` restores what it left.
     #[arg(long)]
     pub(crate) rollback_on_fail: bool,
-    /// What to call the checkpoint [default: "before" and the command].
+    /// Label of the checkpoint [default: "before" and the command].
     #[arg(short = 'm', long = "label", value_name = "LABEL", allow_hyphen_values = true)]
     pub(crate) label: Option<String>,
-    /// The command and its arguments.
+    /// Command and its arguments.
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,
 }
 
-/// What undo takes.
+/// Options of undo.
 #[derive(Debug, Args)]
 pub(crate) struct UndoArgs {
     /// Only these paths.
@@ -623,26 +623,26 @@ pub(crate) struct UndoArgs {
     pub(crate) again: AgainArgs,
 }
 
-/// What undo and redo take.
+/// Options of undo and redo.
 #[derive(Debug, Args)]
 pub(crate) struct AgainArgs {
-    /// Show what would happen, and change nothing.
+    /// Show the effects without changing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Give restored files the time they had.
+    /// Restore modification times.
     #[arg(long)]
     pub(crate) keep_times: bool,
     #[command(flatten)]
     pub(crate) undo_commands: UndoCommandArgs,
 }
 
-/// What becomes of the undo commands of a plan's steps.
+/// Treatment of the undo commands of a plan's steps.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct UndoCommandArgs {
-    /// Where a plan goes back: go on where an undo command of a step fails, and report it.
+    /// Continue if an undo command of a plan's step fails, and report it.
     #[arg(long)]
     skip_failed_undo: bool,
-    /// Where a plan goes back: run no undo command of its steps, and report what they would have undone.
+    /// Run no undo command of a plan's steps, and report each.
     #[arg(long, conflicts_with = "skip_failed_undo")]
     no_undo_commands: bool,
 }
@@ -659,71 +659,71 @@ impl UndoCommandArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
-    /// The checkpoints.
+    /// Checkpoints.
     #[arg(value_name = "ID")]
     pub(crate) ids: Vec<String>,
-    /// The same, for programs: a whole id that comes with --session-id is not asked about.
+    /// Checkpoint, for scripts: a whole id with --session-id needs no confirmation.
     #[arg(long, value_name = "ID", conflicts_with = "ids")]
     pub(crate) checkpoint_id: Option<String>,
-    /// Refuse a checkpoint of another session.
+    /// Fail if the checkpoint belongs to another session.
     #[arg(long, value_name = "ID")]
     pub(crate) session_id: Option<String>,
-    /// Leave the git tags that name them.
+    /// Keep their git tags.
     #[arg(long)]
     pub(crate) keep_tag: bool,
 }
 
-/// One checkpoint, by its name.
+/// Name of one checkpoint.
 #[derive(Debug, Args)]
 pub(crate) struct OneArgs {
-    /// The checkpoint.
+    /// Checkpoint.
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PruneArgs {
-    /// Show which would go and why, and change nothing.
+    /// Show which would be deleted and why, without changing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Keep this many of the last ones [default: as configured, else 100].
+    /// Keep the last COUNT checkpoints [default: as configured, else 100].
     #[arg(long, value_name = "COUNT", value_parser = count, allow_negative_numbers = true)]
     pub(crate) keep_last: Option<u64>,
-    /// Keep everything younger than this, such as 36h or 7d [default: as configured, else 7d].
+    /// Keep checkpoints younger than this, such as 36h [default: as configured, else 7d].
     #[arg(long, value_name = "TIME")]
     pub(crate) keep_within: Option<Span>,
-    /// Keep one of each day until it is this old [default: as configured, else 30d].
+    /// Keep one checkpoint a day up to this age [default: as configured, else 30d].
     #[arg(long, value_name = "TIME")]
     pub(crate) thin_daily_for: Option<Span>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GcArgs {
-    /// Free everything, also where it is hardly worth the work.
+    /// Reclaim all dead space, also in packs with little of it.
     #[arg(long)]
     pub(crate) thorough: bool,
-    /// Delete what a new or older catalog does not list
+    /// Delete objects that a new or older catalog does not list.
     #[arg(long)]
     pub(crate) accept_catalog: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RecoverArgs {
-    /// Store displaced files that wait for other programs, then delete them.
+    /// Store displaced files that other programs may have open, then delete them.
     #[arg(long)]
     pub(crate) release: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PurgeArgs {
-    /// The paths, with everything below them.
+    /// Paths, with everything below them.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
-    /// The checkpoint [default: all of them, the store, and the workspace].
+    /// Checkpoint [default: all of them, the store, and the workspace].
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
     /// Read every byte.
@@ -733,10 +733,10 @@ pub(crate) struct ValidateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SummaryArgs {
-    /// Only those of this session.
+    /// Only checkpoints of this session.
     #[arg(long, value_name = "ID")]
     pub(crate) session_id: Option<String>,
-    /// Only those of this plan.
+    /// Only checkpoints of this plan.
     #[arg(long, value_name = "ID")]
     pub(crate) plan: Option<String>,
 }
@@ -750,7 +750,7 @@ pub(crate) struct HistoryArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Leave the folder there.
+    /// Keep the folder.
     #[arg(long)]
     pub(crate) keep: bool,
 }
@@ -764,6 +764,6 @@ pub(crate) struct ManArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// Which shell.
+    /// Shell.
     pub(crate) shell: clap_complete::Shell,
 }

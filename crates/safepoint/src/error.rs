@@ -40,7 +40,7 @@ fn some(paths: &[RelPath]) -> String {
 
 /// A checkpoint that an ambiguous name could mean.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidate {
+pub struct NamedCandidate {
     /// Its id.
     pub id: CheckpointId,
     /// Time of its creation.
@@ -49,7 +49,7 @@ pub struct Candidate {
     pub label: Option<String>,
 }
 
-impl From<&Checkpoint> for Candidate {
+impl From<&Checkpoint> for NamedCandidate {
     fn from(checkpoint: &Checkpoint) -> Self {
         Self { id: checkpoint.id, created_at: checkpoint.created_at, label: checkpoint.label.clone() }
     }
@@ -136,7 +136,7 @@ pub enum Error {
         /// What was asked for.
         reference: String,
         /// Some of them, newest first.
-        candidates: Vec<Candidate>,
+        candidates: Vec<NamedCandidate>,
     },
     /// The checkpoint is one of another workspace.
     #[error("checkpoint {checkpoint} belongs to another workspace")]

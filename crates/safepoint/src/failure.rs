@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::config::ConfigError;
-use crate::error::{Candidate, Wish};
+use crate::error::{NamedCandidate, Wish};
 use crate::exchange::LayoutError;
 use safepoint_catalog::CatalogError;
 use safepoint_git::GitError;
@@ -589,7 +589,7 @@ fn classify_object(error: &ObjectError) -> Row {
 }
 
 /// A line that can be pasted: the id, and a comment for the shell.
-fn candidate(candidate: &Candidate) -> String {
+fn candidate(candidate: &NamedCandidate) -> String {
     let time: String = candidate.created_at.to_string().chars().take(19).collect();
     let label = candidate.label.as_ref().map(|label| format!(" \"{label}\"")).unwrap_or_default();
     format!("{}  # {}Z{label}", candidate.id, time.replace('T', " "))

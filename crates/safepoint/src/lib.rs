@@ -58,7 +58,7 @@ mod workspaces;
 
 pub use agents::agent_path;
 pub use checkpoint::compare::{Against, Comparison, Status, Survey};
-pub use checkpoint::create::{CreateOptions, Created, Subject, Unchanged, Urgency};
+pub use checkpoint::create::{CreateOptions, Created, IfUnchanged, Subject, Urgency};
 pub use checkpoint::find::{Entries, ListedEntry};
 pub use checkpoint::git::{GitCommit, GitStatus, Tags};
 pub use checkpoint::records::CatalogStanding;
@@ -67,7 +67,7 @@ pub use config::{
     WorkspaceConfig,
 };
 pub use environment::{Environment, SystemEnvironment};
-pub use error::{Candidate, Error, Wish};
+pub use error::{Error, NamedCandidate, Wish};
 pub use exchange::{Exported, ImportOptions, Imported, Layout, LayoutError, OutsideMemory, check_layout};
 pub use failure::{Failure, FailureKind};
 pub use folders::{HeldFolder, within};

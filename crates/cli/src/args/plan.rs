@@ -11,15 +11,15 @@ use std::path::PathBuf;
 const HOW_TO_NAME: &str = "A checkpoint is named by its id, the first 4 or more letters of it, its label, \
     @ (the newest of the plan) or @~2 (two before the newest).";
 
-/// Reads which part of a plan is meant.
+/// Parser for a part of a plan.
 fn plan_part() -> impl TypedValueParser<Value = PartKind> {
     PossibleValuesParser::new(["plan", "files"]).try_map(|word| word.parse::<PartKind>())
 }
 
-/// What can be done with plans.
+/// Commands about plans.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PlanCommand {
-    /// Record a plan: from a file, or an empty one with a title.
+    /// Record a plan from a file, or an empty one with a title.
     #[command(
         after_help = "The file is TOML or JSON; docs/plan-files.md lists every key.\n\nExamples:\n  safepoint plan new plan.toml\n  safepoint plan new --title \"Add rate limiting\" --id limits\n  agent --plan | safepoint plan new -\n  safepoint plan new plan.toml --milestones before_risky,on_error --every 10m"
     )]
@@ -27,7 +27,7 @@ pub(crate) enum PlanCommand {
     /// List the plans of this workspace, newest first.
     #[command(after_help = "Examples:\n  safepoint plan list\n  safepoint plan list --all --json")]
     List(PlanListArgs),
-    /// Show a plan: where it is, its steps, what it knows and what it gave.
+    /// Show the state, steps, context and outputs of a plan.
     #[command(after_help = "Examples:\n  safepoint plan show limits\n  safepoint plan show limits --json")]
     Show(PlanArgs),
     /// Draw the steps and the decisions of a plan as trees.
@@ -35,22 +35,22 @@ pub(crate) enum PlanCommand {
         after_help = "Examples:\n  safepoint plan tree limits\n  safepoint plan tree limits --show-superseded    also what rollbacks took back"
     )]
     Tree(TreeArgs),
-    /// Tell what happened to a plan, oldest first; or write out what a step printed last.
+    /// Show the events of a plan, oldest first, or the last output of a step.
     #[command(
         after_help = "Examples:\n  safepoint plan log limits\n  safepoint plan log limits api/handlers    what that step printed"
     )]
     Log(LogArgs),
-    /// Run the steps of a plan that has not begun, to its end or until one fails.
+    /// Run a plan to its end or until a step fails.
     #[command(
         after_help = "A step without a command waits for somebody outside: say `safepoint plan step finish` when it is done.\nCtrl-C stops the run and keeps what there is as a checkpoint; a second one stops it at once.\nEnds with 0 when the plan is done, paused or waits, with 1 when a step failed, with 130 when it was stopped.\n\nExamples:\n  safepoint plan run limits\n  safepoint plan run limits --until api    stop once this step or subplan is done"
     )]
     Run(RunArgs),
-    /// Go on with a plan that stopped. What is done is not done again.
+    /// Resume a plan that stopped; finished steps are not repeated.
     #[command(
         after_help = "A step that was under way when its run was stopped or died is interrupted: nobody knows how far it came.\nOn a terminal it asks; --interrupted and `on_interrupt` in the plan file answer beforehand. Without a terminal the step's\n`verify` decides (done if it passes, run again if it fails), and a step with `idempotent = true` runs again.\n\nExamples:\n  safepoint plan resume limits\n  safepoint plan resume limits --interrupted rerun"
     )]
     Resume(ResumeArgs),
-    /// Say that a step begins, is done or failed; or add one.
+    /// Report that a step started, finished or failed; or add one.
     #[command(
         subcommand,
         after_help = "Examples:\n  safepoint plan step start limits api/handlers\n  safepoint plan step finish limits api/handlers --output '{\"files\": 3}'"
@@ -61,13 +61,13 @@ pub(crate) enum PlanCommand {
         after_help = "With -q, the id of the decision is all that is printed.\n\nExamples:\n  safepoint plan decide limits --question \"Which store?\" --choice redis --alternative memory --why \"It is there.\"\n  safepoint plan decide limits --question \"Which client?\" --choice fred --parent 01KG9YS9EGCQT0DH2X3200JHAF"
     )]
     Decide(DecideArgs),
-    /// Set, get or forget what a plan knows.
+    /// Set, get or unset a context key of a plan.
     #[command(
         subcommand,
         after_help = "Examples:\n  safepoint plan context set limits database '\"postgres\"'\n  safepoint plan context get limits database"
     )]
     Context(ContextCommand),
-    /// Set what a plan gives.
+    /// Set an output of a plan.
     #[command(
         subcommand,
         after_help = "Examples:\n  safepoint plan output set limits url '\"http://localhost:8080\"'"
@@ -79,10 +79,10 @@ pub(crate) enum PlanCommand {
         after_help = "Examples:\n  safepoint plan checkpoint create limits -m \"tests pass\"\n  safepoint plan checkpoint list limits"
     )]
     Checkpoint(CheckpointCommand),
-    /// Put a plan and its files back to a checkpoint of it: both or neither.
+    /// Roll back a plan and its files to a checkpoint, both or neither.
     #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back, plan and files.\nUndo commands of steps that are taken back run before anything changes, newest first.\n\nExamples:\n  safepoint plan rollback limits                choose where to go; without a terminal, list it\n  safepoint plan rollback limits @ --dry-run    show what would happen\n  safepoint plan rollback limits \"before api/handlers\""))]
     Rollback(PlanRollbackArgs),
-    /// Correct a plan that went wrong: go back, or add, retry, skip or edit a step.
+    /// Correct a failed plan: revert, or add, retry, skip or edit a step.
     #[command(after_help = "\
 The last clean checkpoint is the newest whole one from before the first unresolved error.
 With --decision: back to before that decision; what depends on it is superseded, the rest stays.
@@ -94,60 +94,60 @@ Examples:
   safepoint plan correct limits --mode retry --run \"make migrate FORCE=1\"
   safepoint plan correct limits --mode skip --reason \"done by hand\"")]
     Correct(CorrectArgs),
-    /// Stop a plan that is under way, to go on later.
+    /// Pause a running plan.
     #[command(after_help = "Examples:\n  safepoint plan pause limits")]
     Pause(PlanArgs),
-    /// Give a plan up.
+    /// Cancel a plan.
     #[command(after_help = "Examples:\n  safepoint plan cancel limits")]
     Cancel(PlanArgs),
-    /// Take over the result of a plan whose steps are all done. It is not rolled back any more.
+    /// Apply the result of a finished plan to the project; this ends the plan.
     #[command(
         after_help = "What a plan made in a copy comes into the project: all of it or nothing, and `safepoint undo` takes it back.\n\nExamples:\n  safepoint plan apply limits\n  safepoint plan apply limits --merge    also where the project changed meanwhile"
     )]
     Apply(ApplyArgs),
 }
 
-/// What happens to a step.
+/// Events of a step.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StepCommand {
-    /// A step begins. Checkpoints that are due before it are taken first.
+    /// Report that a step starts; takes checkpoints that are due before it.
     #[command(after_help = "Examples:\n  safepoint plan step start limits api/handlers")]
     Start(StepArgs),
-    /// A step is done. Checkpoints that are due after it are taken.
+    /// Report that a step finished; takes checkpoints that are due after it.
     #[command(
         after_help = "Examples:\n  safepoint plan step finish limits migrate\n  safepoint plan step finish limits migrate --output '{\"tables\": 3}'"
     )]
     Finish(FinishArgs),
-    /// A step failed. Why is kept for the record.
+    /// Report that a step failed, with the reason.
     #[command(after_help = "Examples:\n  safepoint plan step fail limits migrate --error \"2 tests fail\"")]
     Fail(FailArgs),
-    /// Add a step behind those that are there.
+    /// Add a step after the existing ones.
     #[command(
         after_help = "Examples:\n  safepoint plan step add limits ship --title \"Ship it\"\n  safepoint plan step add limits docs --below api --run \"make docs\""
     )]
     Add(AddArgs),
 }
 
-/// What a plan knows.
+/// Context of a plan.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ContextCommand {
-    /// Set what the plan knows under a key.
+    /// Set a context key.
     #[command(
         after_help = "Examples:\n  safepoint plan context set limits rate 100\n  safepoint plan context set limits database '\"postgres\"'"
     )]
     Set(ValueArgs),
-    /// Print what the plan knows under a key.
+    /// Print a context key.
     #[command(after_help = "Examples:\n  safepoint plan context get limits rate")]
     Get(KeyArgs),
-    /// Forget what the plan knows under a key.
+    /// Unset a context key.
     #[command(after_help = "Examples:\n  safepoint plan context unset limits rate")]
     Unset(KeyArgs),
 }
 
-/// What a plan gives.
+/// Outputs of a plan.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OutputCommand {
-    /// Set what the plan gives under a key.
+    /// Set an output key.
     #[command(after_help = "Examples:\n  safepoint plan output set limits url '\"http://localhost:8080\"'")]
     Set(ValueArgs),
 }
@@ -155,7 +155,7 @@ pub(crate) enum OutputCommand {
 /// Checkpoints of a plan.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CheckpointCommand {
-    /// Take a checkpoint of the plan and of its files, at one moment.
+    /// Take a checkpoint of the plan and its files.
     #[command(
         after_help = "Examples:\n  safepoint plan checkpoint create limits -m \"tests pass\"\n  safepoint plan checkpoint create limits --pin"
     )]
@@ -163,7 +163,7 @@ pub(crate) enum CheckpointCommand {
     /// List the checkpoints of the plan, newest first.
     #[command(after_help = "Examples:\n  safepoint plan checkpoint list limits")]
     List(PlanArgs),
-    /// Show a checkpoint, and the plan as it was.
+    /// Show a checkpoint and the plan state in it.
     #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint plan checkpoint show limits @\n  safepoint plan checkpoint show limits @ --json    with the whole state"))]
     Show(CheckpointShowArgs),
     /// Delete checkpoints of the plan.
@@ -173,13 +173,13 @@ pub(crate) enum CheckpointCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct NewArgs {
-    /// The plan file; - reads it from standard input.
+    /// Plan file; - reads standard input.
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// What people call it [default: as the file says].
+    /// Title [default: from the file].
     #[arg(long, value_name = "TITLE", required_unless_present = "file", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) title: Option<String>,
-    /// What it is named by [default: as the file says, or made up].
+    /// Id [default: from the file, or generated].
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
     /// Take checkpoints at these comma-separated moments; an empty text turns them off.
@@ -195,7 +195,7 @@ pub(crate) struct NewArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanListArgs {
-    /// Those of all workspaces.
+    /// Include all workspaces.
     #[arg(long)]
     pub(crate) all: bool,
 }
@@ -203,7 +203,7 @@ pub(crate) struct PlanListArgs {
 /// One plan.
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
-    /// The plan.
+    /// Plan.
     #[arg(value_name = "PLAN")]
     pub(crate) plan: String,
 }
@@ -212,7 +212,7 @@ pub(crate) struct PlanArgs {
 pub(crate) struct LogArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
-    /// The step whose output is wanted, such as api/handlers.
+    /// Step whose output to print, such as api/handlers.
     #[arg(value_name = "STEP")]
     pub(crate) step: Option<String>,
 }
@@ -221,19 +221,19 @@ pub(crate) struct LogArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
-    /// Stop once this step or subplan is done.
+    /// Stop after this step or subplan.
     #[arg(long, value_name = "STEP")]
     pub(crate) until: Option<String>,
 }
 
-/// What becomes of a step that was interrupted.
+/// Treatment of an interrupted step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WhenInterrupted {
-    /// It runs again.
+    /// Run it again.
     Rerun,
-    /// It had been done.
+    /// Count it as done.
     Done,
-    /// It failed.
+    /// Count it as failed.
     Fail,
 }
 
@@ -241,7 +241,7 @@ pub(crate) enum WhenInterrupted {
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,
-    /// What becomes of steps that were interrupted.
+    /// Treatment of interrupted steps.
     #[arg(long, value_name = "WHAT")]
     pub(crate) interrupted: Option<WhenInterrupted>,
 }
@@ -250,7 +250,7 @@ pub(crate) struct ResumeArgs {
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
-    /// Keep what changed in the project since the copy was made, where the plan changed something else.
+    /// Keep changes of the project to paths that the plan did not change.
     #[arg(long)]
     pub(crate) merge: bool,
 }
@@ -259,7 +259,7 @@ pub(crate) struct ApplyArgs {
 pub(crate) struct TreeArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
-    /// Also decisions that a rollback took back.
+    /// Include decisions that a rollback superseded.
     #[arg(long)]
     pub(crate) show_superseded: bool,
 }
@@ -269,7 +269,7 @@ pub(crate) struct TreeArgs {
 pub(crate) struct StepArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
-    /// The step, with the steps above it, such as api/handlers.
+    /// Path of the step, such as api/handlers.
     #[arg(value_name = "STEP")]
     pub(crate) step: String,
 }
@@ -278,7 +278,7 @@ pub(crate) struct StepArgs {
 pub(crate) struct FinishArgs {
     #[command(flatten)]
     pub(crate) step: StepArgs,
-    /// What it gave back.
+    /// Output of the step.
     #[arg(long, value_name = "JSON", allow_negative_numbers = true)]
     pub(crate) output: Option<String>,
 }
@@ -287,7 +287,7 @@ pub(crate) struct FinishArgs {
 pub(crate) struct FailArgs {
     #[command(flatten)]
     pub(crate) step: StepArgs,
-    /// Why.
+    /// Reason.
     #[arg(long, value_name = "TEXT", default_value = "no reason was given")]
     pub(crate) error: String,
 }
@@ -296,16 +296,16 @@ pub(crate) struct FailArgs {
 pub(crate) struct AddArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
-    /// Its name among those beside it.
+    /// Name of the step, unique among its siblings.
     #[arg(value_name = "STEP")]
     pub(crate) step: String,
-    /// What people call it.
+    /// Title.
     #[arg(long, value_name = "TITLE")]
     pub(crate) title: Option<String>,
-    /// The command that does it.
+    /// Command of the step.
     #[arg(long, value_name = "CMD")]
     pub(crate) run: Option<String>,
-    /// The step that it becomes a part of [default: none, it comes last in the plan].
+    /// Parent step [default: none; the step comes last in the plan].
     #[arg(long, value_name = "STEP")]
     pub(crate) below: Option<String>,
 }
@@ -314,25 +314,25 @@ pub(crate) struct AddArgs {
 pub(crate) struct DecideArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
-    /// What was asked.
+    /// Question.
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) question: String,
-    /// What was chosen.
+    /// Choice.
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) choice: String,
-    /// Why.
+    /// Reason.
     #[arg(long, value_name = "TEXT")]
     pub(crate) why: Option<String>,
-    /// What else could have been. Can be given again.
+    /// Alternative; repeatable.
     #[arg(long = "alternative", value_name = "TEXT")]
     pub(crate) alternatives: Vec<String>,
-    /// The decision that led to this one.
+    /// Decision that led to this one.
     #[arg(long, value_name = "ID")]
     pub(crate) parent: Option<String>,
-    /// Another decision that this one depends on. Can be given again.
+    /// Decision that this one depends on; repeatable.
     #[arg(long, value_name = "ID")]
     pub(crate) depends_on: Vec<String>,
-    /// The step during which it is made.
+    /// Step during which it is made.
     #[arg(long, value_name = "STEP")]
     pub(crate) step: Option<String>,
 }
@@ -341,7 +341,7 @@ pub(crate) struct DecideArgs {
 pub(crate) struct KeyArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
-    /// The key.
+    /// Key.
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
 }
@@ -350,7 +350,7 @@ pub(crate) struct KeyArgs {
 pub(crate) struct ValueArgs {
     #[command(flatten)]
     pub(crate) key: KeyArgs,
-    /// The value.
+    /// Value.
     #[arg(value_name = "JSON", allow_negative_numbers = true)]
     pub(crate) value: String,
 }
@@ -359,10 +359,10 @@ pub(crate) struct ValueArgs {
 pub(crate) struct CheckpointCreateArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
-    /// What to call it.
+    /// Label.
     #[arg(short = 'm', long = "label", value_name = "LABEL")]
     pub(crate) label: Option<String>,
-    /// Never prune it.
+    /// Protect it from pruning.
     #[arg(long)]
     pub(crate) pin: bool,
 }
@@ -371,7 +371,7 @@ pub(crate) struct CheckpointCreateArgs {
 pub(crate) struct CheckpointShowArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
-    /// The checkpoint.
+    /// Checkpoint.
     #[arg(value_name = "CHECKPOINT")]
     pub(crate) checkpoint: String,
 }
@@ -380,21 +380,21 @@ pub(crate) struct CheckpointShowArgs {
 pub(crate) struct CheckpointDeleteArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
-    /// The checkpoints.
+    /// Checkpoints.
     #[arg(value_name = "CHECKPOINT", required = true)]
     pub(crate) checkpoints: Vec<String>,
 }
 
-/// How a plan is corrected.
+/// Mode of a correction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CorrectMode {
-    /// Go back.
+    /// Roll back.
     Revert,
     /// Add a step, before the failed one.
     Append,
     /// Give the failed step another command.
     Retry,
-    /// Leave the failed step out.
+    /// Skip the failed step.
     Skip,
     /// Change the failed step.
     Edit,
@@ -404,13 +404,13 @@ pub(crate) enum CorrectMode {
 pub(crate) struct CorrectArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
-    /// Go back; add a step; or retry, skip or edit the failed one.
+    /// Roll back; add a step; or retry, skip or edit the failed one.
     #[arg(long)]
     pub(crate) mode: CorrectMode,
-    /// Go back to before this decision.
+    /// Roll back to before this decision.
     #[arg(long, value_name = "ID")]
     pub(crate) decision: Option<String>,
-    /// What to bear in mind the next time. Kept as a decision.
+    /// Guidance for the next attempt, kept as a decision.
     #[arg(long, value_name = "TEXT")]
     pub(crate) guidance: Option<String>,
     /// Title of the new step, or another title with --mode edit.
@@ -437,7 +437,7 @@ pub(crate) struct CorrectArgs {
     /// Reason to skip the step.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// Show what would happen, and change nothing.
+    /// Show the effects without changing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -448,27 +448,27 @@ pub(crate) struct CorrectArgs {
 pub(crate) struct PlanRollbackArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
-    /// The checkpoint.
+    /// Checkpoint.
     #[arg(value_name = "CHECKPOINT")]
     pub(crate) checkpoint: Option<String>,
-    /// Show what would happen, and change nothing.
+    /// Show the effects without changing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Give restored files the time they had; otherwise it is the present, so that build tools notice.
+    /// Restore modification times [default: now, so that build tools notice].
     #[arg(long)]
     pub(crate) keep_times: bool,
     #[command(flatten)]
     pub(crate) undo_commands: UndoCommandArgs,
-    /// Where the copy that the plan works in is gone, make it again.
+    /// Create the sandbox of the plan again if it is missing.
     #[arg(long)]
     pub(crate) recreate_sandbox: bool,
     /// Strategy; --part implies selective, --verify staged, --until progressive.
     #[arg(long, value_parser = words!(Strategy))]
     pub(crate) strategy: Option<Strategy>,
-    /// Only this part: plan or files. Can be given again.
+    /// Only this part: plan or files; repeatable.
     #[arg(long = "part", value_name = "PART", value_parser = plan_part(), hide_possible_values = true)]
     pub(crate) parts: Vec<PartKind>,
-    /// Build the target beside the files, run this there, show the difference, and ask.
+    /// Build the target beside the files, run CMD there, show the changes, and ask.
     #[arg(long, value_name = "CMD", conflicts_with = "until")]
     pub(crate) verify: Option<String>,
     /// Roll back to the plan's newest checkpoint where CMD passes, tried in a copy.

@@ -6,15 +6,15 @@ use clap::{Args, Subcommand};
 use safepoint::model::session::SessionStatus;
 use std::path::PathBuf;
 
-/// What can be done with sessions.
+/// Commands about sessions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
-    /// Record a session: what somebody asked for.
+    /// Record a session with its request.
     #[command(
         after_help = "With -q, the id is all that is printed.\n\nExamples:\n  safepoint session create \"Add rate limiting\"\n  export SAFEPOINT_SESSION_ID=$(safepoint session create -q \"Add rate limiting\")\n  safepoint session create \"Add rate limiting\" --session-id 7d9f3c1e-5b1a-4c62-9f0e-2a6f1c3b4d5e"
     )]
     Create(CreateArgs),
-    /// Show a session: how far it is, and what was counted.
+    /// Show the status and counts of a session.
     #[command(
         after_help = "Examples:\n  safepoint session get 7d9f3c1e-5b1a-4c62-9f0e-2a6f1c3b4d5e\n  safepoint session get $SAFEPOINT_SESSION_ID --json"
     )]
@@ -24,12 +24,12 @@ pub(crate) enum SessionCommand {
         after_help = "Examples:\n  safepoint session list\n  safepoint session list --status paused -n 5"
     )]
     List(ListArgs),
-    /// Change what a session serves, its configuration or its git context.
+    /// Change the request, configuration, git context or counts of a session.
     #[command(
         after_help = "What can be set: request=TEXT, configuration=JSON, configuration.KEY=JSON, git_context=JSON,\ntasks_completed=NUMBER, tasks_failed=NUMBER, decisions_made=NUMBER (in all, or +1 for one more).\n\nExamples:\n  safepoint session update ID request=\"Add rate limiting per user\"\n  safepoint session update ID configuration.limits.rate=100 configuration.model='\"large\"'\n  safepoint session update ID git_context='{\"branch\": \"main\"}'"
     )]
     Update(UpdateArgs),
-    /// Say how far a session is.
+    /// Change the status of a session.
     #[command(after_help = "\
 It goes forward: initializing, planning, generating_tasks, implementing, validating, generating_report, completed.
 From validating it may go back to implementing. Until it is over it may fail, or pause and go on where it paused.
@@ -38,12 +38,12 @@ Examples:
   safepoint session transition ID planning
   safepoint session transition ID paused")]
     Transition(TransitionArgs),
-    /// Forget a session. Its checkpoints stay.
+    /// Delete a session; its checkpoints stay.
     #[command(
         after_help = "It asks first; without a terminal it wants --yes.\n\nExamples:\n  safepoint session delete 7d9f3c1e-5b1a-4c62-9f0e-2a6f1c3b4d5e --yes"
     )]
     Delete(OneArgs),
-    /// Write the log of a session as JSON: its record, its checkpoints, and sums over them.
+    /// Export the log of a session as JSON.
     #[command(
         after_help = "Examples:\n  safepoint session export ID\n  safepoint session export ID log.json\n  safepoint session export ID log.json --force    over an older one"
     )]
@@ -52,34 +52,34 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
-    /// What somebody asked for.
+    /// Request of the user.
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) request: String,
-    /// Its id, a UUID or a ULID [default: a new one].
+    /// Id, a UUID or a ULID [default: generated].
     #[arg(long, value_name = "ID")]
     pub(crate) session_id: Option<String>,
-    /// How it works: an object of your own.
+    /// Configuration as a JSON object.
     #[arg(long, value_name = "JSON")]
     pub(crate) configuration: Option<String>,
-    /// Where it works in git: an object of your own.
+    /// Git context as a JSON object.
     #[arg(long, value_name = "JSON")]
     pub(crate) git_context: Option<String>,
 }
 
-/// One session, by its id.
+/// Id of one session.
 #[derive(Debug, Args)]
 pub(crate) struct OneArgs {
-    /// The session.
+    /// Session.
     #[arg(value_name = "ID")]
     pub(crate) id: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only those of this status.
+    /// Only sessions of this status.
     #[arg(long, value_parser = words!(SessionStatus))]
     pub(crate) status: Option<SessionStatus>,
-    /// At most so many.
+    /// Show at most COUNT sessions.
     #[arg(short = 'n', value_name = "COUNT", value_parser = count, allow_negative_numbers = true)]
     pub(crate) limit: Option<u64>,
 }
@@ -88,7 +88,7 @@ pub(crate) struct ListArgs {
 pub(crate) struct UpdateArgs {
     #[command(flatten)]
     pub(crate) session: OneArgs,
-    /// What to set. All of it, or nothing.
+    /// Fields to set; all or none are changed.
     #[arg(value_name = "KEY=VALUE", required = true)]
     pub(crate) changes: Vec<String>,
 }
@@ -97,7 +97,7 @@ pub(crate) struct UpdateArgs {
 pub(crate) struct TransitionArgs {
     #[command(flatten)]
     pub(crate) session: OneArgs,
-    /// How far it is now.
+    /// New status.
     #[arg(value_name = "STATUS", value_parser = words!(SessionStatus))]
     pub(crate) status: SessionStatus,
 }
@@ -106,10 +106,10 @@ pub(crate) struct TransitionArgs {
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) session: OneArgs,
-    /// The file [default: standard output].
+    /// File to write [default: standard output].
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Replace the file if it is there.
+    /// Replace an existing file.
     #[arg(long, requires = "file")]
     pub(crate) force: bool,
 }

@@ -11,7 +11,7 @@ use crate::render::warning;
 use crate::{commands::Context, commands::recover, commands::validate, render::exit};
 use safepoint::model::checkpoint::{Checkpoint, Counters, PartKind, Scope};
 use safepoint::model::coverage::{Coverage, Skipped};
-use safepoint::{CheckpointManager, CreateOptions, Created, GitCommit, Subject, Unchanged, Workspace};
+use safepoint::{CheckpointManager, CreateOptions, Created, GitCommit, IfUnchanged, Subject, Workspace};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -127,7 +127,7 @@ fn options(context: &Context, args: &CreateArgs) -> Result<CreateOptions, Proble
             (true, false) => GitCommit::Tag,
             (true, true) => GitCommit::Branch,
         },
-        unchanged: if args.if_changed || args.is_plain() { Unchanged::Reused } else { Unchanged::Added },
+        unchanged: if args.if_changed || args.is_plain() { IfUnchanged::Reused } else { IfUnchanged::Added },
         ..defaults
     })
 }

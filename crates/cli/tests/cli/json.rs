@@ -68,8 +68,8 @@ fn create() {
           "workspace_id": "01KG9YS7G0000E485875XHVKDF"
         },
         "pruned": [],
-        "unchanged": false,
         "tests_passing": null,
+        "unchanged": false,
         "workspace": {
           "created_at": "2026-01-31T12:00:01.000000Z",
           "head": null,

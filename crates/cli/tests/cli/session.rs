@@ -488,6 +488,7 @@ fn the_log_is_what_is_on_record() {
     let same = sandbox.json(&["summary", "--session-id", ID, "--json"])["data"]["summary"].clone();
     assert_eq!(same["checkpoints_by_reason"], summary["checkpoints_by_reason"]);
     // What Safepoint makes for itself is counted apart.
+    sandbox.write("notes.txt", "late");
     sandbox.run(&["rollback", first.as_str().unwrap(), "--session-id", ID]);
     let log = sandbox.json(&["session", "export", ID, "--json"])["data"]["log"].clone();
     let summary = &log["summary"];

@@ -289,6 +289,7 @@ fn the_tests_run_before_a_checkpoint_where_that_is_configured() {
     let create = |test: &str| {
         let config = format!("[checks]\ntest = '{test}'\nbefore_create = true\n");
         std::fs::write(sandbox.path("home/config.toml"), config).unwrap();
+        sandbox.write("notes.txt", test);
         sandbox.json(&["create", "--json"])
     };
     let good = create("true");

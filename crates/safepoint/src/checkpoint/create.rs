@@ -57,12 +57,12 @@ pub struct CreateOptions {
     /// Warnings that are kept with it.
     pub warnings: Vec<String>,
     /// Result where the position of the workspace holds the same state already.
-    pub unchanged: Unchanged,
+    pub unchanged: IfUnchanged,
 }
 
 /// Result of a checkpoint of a workspace whose state is that of its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Unchanged {
+pub enum IfUnchanged {
     /// One more checkpoint.
     #[default]
     Added,
@@ -94,7 +94,7 @@ impl Default for CreateOptions {
             progress: Counters::default(),
             urgency: Urgency::Ordinary,
             git: GitCommit::No,
-            unchanged: Unchanged::Added,
+            unchanged: IfUnchanged::Added,
             warnings: Vec::new(),
         }
     }
@@ -358,7 +358,7 @@ impl CheckpointManager {
         captured: &Checkpoint,
         source: &dyn ObjectSource,
     ) -> Result<Option<Checkpoint>, Error> {
-        if options.unchanged == Unchanged::Added || subject.alone().is_none() || options.plan_id.is_some() {
+        if options.unchanged == IfUnchanged::Added || subject.alone().is_none() || options.plan_id.is_some() {
             return Ok(None);
         }
         let Some(here) = captured.parent.map(|id| self.catalog.checkpoint(id)).transpose()?.flatten() else {

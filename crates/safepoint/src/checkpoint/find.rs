@@ -1,7 +1,7 @@
 //! Lookup of checkpoints by reference, and access to their contents.
 
 use crate::checkpoint::create::files_part;
-use crate::error::Candidate;
+use crate::error::NamedCandidate;
 use crate::folders::{is_together, within};
 use crate::parts::files;
 use crate::{CheckpointManager, Error};
@@ -29,7 +29,7 @@ pub(crate) fn one(
         Resolved::None => Err(Error::NoCheckpoint { reference: text.to_owned() }),
         Resolved::Ambiguous(several) => Err(Error::Ambiguous {
             reference: text.to_owned(),
-            candidates: several.iter().map(Candidate::from).collect(),
+            candidates: several.iter().map(NamedCandidate::from).collect(),
         }),
     }
 }

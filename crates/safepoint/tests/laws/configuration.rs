@@ -58,7 +58,7 @@ fn a_checkpoint_is_refused_when_a_file_cannot_be_used() {
     let file = bench.path(".safepoint.toml");
     let check = |said: &str| {
         let failure = refusal(&bench);
-        assert_eq!((failure.code, failure.kind), ("bad_configuration", FailureKind::Usage));
+        assert_eq!((failure.code, failure.kind), ("bad_configuration", FailureKind::Failed));
         assert!(failure.message.contains(said) && !failure.hints.is_empty(), "{failure:?}");
         assert!(bench.manager.config(Some(&bench.workspace)).is_err());
         // Reading continues with a warning.

@@ -4,7 +4,7 @@ use crate::bench::{Bench, assert_same};
 use crate::framework::{World, assert_all, put};
 use safepoint::model::CheckpointId;
 use safepoint::model::rollback::RollbackState;
-use safepoint::{CreateOptions, Error, RollbackOptions, Settings, Silent, Subject, Unchanged};
+use safepoint::{CreateOptions, Error, IfUnchanged, RollbackOptions, Settings, Silent, Subject};
 use safepoint_testkit::TreeImage;
 use std::fs;
 
@@ -290,7 +290,7 @@ fn a_state_that_the_position_holds_is_not_added_again_where_that_is_asked_for() 
     let bench = Bench::new();
     bench.write("a", "1");
     let first = bench.create();
-    let options = CreateOptions { unchanged: Unchanged::Reused, ..CreateOptions::default() };
+    let options = CreateOptions { unchanged: IfUnchanged::Reused, ..CreateOptions::default() };
     let create = || bench.manager.create(&bench.workspace, &options, &Silent).unwrap();
     let again = create();
     assert!(again.unchanged && again.checkpoint.id == first.id);

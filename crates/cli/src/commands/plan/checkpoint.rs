@@ -15,7 +15,7 @@ use crate::{
 };
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::reference::Reference;
-use safepoint::{Candidate, CreateOptions, Error, Filter, RoleFilter};
+use safepoint::{CreateOptions, Error, Filter, NamedCandidate, RoleFilter};
 use serde_json::{Value, json};
 
 pub(crate) fn run(context: &Context, command: &CheckpointCommand) -> Result<Reply, Problem> {
@@ -130,7 +130,7 @@ pub(crate) fn find(opened: &Opened, given: &str) -> Result<Checkpoint, Problem> 
             match (same.pop(), same.as_slice()) {
                 (Some(only), []) => Ok(only),
                 (last, newer) => {
-                    let candidates = newer.iter().chain(&last).map(Candidate::from).collect();
+                    let candidates = newer.iter().chain(&last).map(NamedCandidate::from).collect();
                     Err(Error::Ambiguous { reference: given.to_owned(), candidates }.into())
                 }
             }
