@@ -50,7 +50,7 @@ fn a_clock_that_jumps_backwards() {
     let status = at(&place, "1990-01-01T00:00:00Z", &["status"]);
     assert_eq!(status["changes"].as_array().map(Vec::len), Some(0), "{status:#}");
     // In text, too, a checkpoint of the future is no reason to fail.
-    for args in [&["list"][..], &["status"], &["show", "@"], &["rollback"]] {
+    for args in [&["list"][..], &["status"], &["show", "@"], &["rollback", "@", "--dry-run"]] {
         let mut command = place.command(args);
         let output = command.env("SAFEPOINT_TEST_NOW", "1990-01-01T00:00:00Z").output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
