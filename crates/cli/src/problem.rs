@@ -82,7 +82,7 @@ impl Problem {
     pub(crate) fn step_failed(plan: &str, step: &str, error: &str, place: &str) -> Self {
         let hints = vec![
             format!("Fix what is wrong in {place} and resume: safepoint plan resume {plan}"),
-            format!("Or go back to before the first error: safepoint plan correct {plan} --mode revert"),
+            format!("Or roll back to before the first error: safepoint plan correct {plan} --mode revert"),
             format!("Or to any checkpoint: safepoint plan rollback {plan}"),
         ];
         let message = format!("step {step} failed: {error}");
@@ -93,7 +93,7 @@ impl Problem {
     pub(crate) fn cancelled(plan: &str) -> Self {
         let hint =
             format!("A rollback to one of its checkpoints brings it back: safepoint plan rollback {plan}");
-        let message = "it was cancelled meanwhile".to_owned();
+        let message = "it was cancelled during the run".to_owned();
         Self::own("cancelled", FailureKind::Failed, message, vec![hint]).silent_about_change()
     }
 

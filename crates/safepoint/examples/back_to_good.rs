@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     fs::write(&file, "fn main() { oops")?;
     let done = manager.rollback(&workspace, good.id, &RollbackOptions::default(), &Silent)?;
-    println!("{} file put back, verified: {}", done.outline().restored, done.verified);
+    println!("{} file restored, verified: {}", done.outline().restored, done.verified);
     assert_eq!(fs::read_to_string(&file)?, "fn main() {}\n");
 
     manager.undo(&workspace, &RollbackOptions::default(), &Silent)?;

@@ -249,7 +249,7 @@ pub(crate) fn load(
         }
         (Err(error), Broken::Refused) => Err(error),
         (Err(error), Broken::PassedOver) => {
-            let passed_over = Some(format!("{} is passed over: {error}", ConfigFile::Workspace));
+            let passed_over = Some(format!("{} is ignored: {error}", ConfigFile::Workspace));
             Ok(Effective { passed_over, ..config.effective() })
         }
     }

@@ -231,7 +231,7 @@ pub enum Error {
         name: String,
     },
     /// A checkpoint of many folders is not gone back to in one of them.
-    #[error("checkpoint {checkpoint} is one of several folders, which go back together")]
+    #[error("checkpoint {checkpoint} spans several folders and must be rolled back as a whole")]
     GoesTogether {
         /// Which.
         checkpoint: CheckpointId,
@@ -319,7 +319,7 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Another command answered the rollback first.
-    #[error("rollback {rollback} was undone or redone by another command meanwhile")]
+    #[error("rollback {rollback} was undone or redone by another command at the same time")]
     AnsweredMeanwhile {
         /// Which.
         rollback: RollbackId,
@@ -415,7 +415,7 @@ pub enum Error {
         paths: Vec<RelPath>,
     },
     /// There is no clean checkpoint to go back to.
-    #[error("plan {id} has no clean checkpoint to go back to")]
+    #[error("plan {id} has no clean checkpoint")]
     NoneClean {
         /// Which.
         id: String,
@@ -464,7 +464,7 @@ pub enum Error {
         source: Box<Error>,
     },
     /// A rollback failed on the way, and putting everything back failed too.
-    #[error("rollback {rollback} failed, and not everything could be put back yet")]
+    #[error("rollback {rollback} failed, and not everything is restored yet")]
     Unfinished {
         /// Which.
         rollback: RollbackId,

@@ -285,7 +285,7 @@ fn classify(error: &Error) -> Row {
             &["Choose another checkpoint, or let it be found: safepoint rollback --until CMD"],
         ),
         Error::NonePassed { .. } => {
-            ("none_passed", Failed, &["Everything is as it was. Does the command pass anywhere?"])
+            ("none_passed", Failed, &["Nothing was changed. Check that the command can pass."])
         }
         Error::NoRoomToTry { .. } => (
             "no_room_to_try",
@@ -300,7 +300,7 @@ fn classify(error: &Error) -> Row {
                 "Run that program in this workspace: it undoes the rollback. Until then nothing here is changed.",
             ],
         ),
-        Error::Part { .. } => ("part", Failed, &["See the cause; everything is as it was."]),
+        Error::Part { .. } => ("part", Failed, &["See the cause. Nothing was changed."]),
         Error::AnsweredMeanwhile { .. } => {
             ("busy", Busy, &["Try again: `safepoint status` shows the last rollback."])
         }
@@ -429,7 +429,7 @@ fn classify_layout(error: &LayoutError) -> Row {
         LayoutError::Bad { .. } => (
             "bad_layout",
             Damaged,
-            &["Somebody changed the folder, or it was not copied whole. Export it again where it came from."],
+            &["The folder was changed, or it was not copied completely. Export it again where it came from."],
         ),
         LayoutError::Scope { .. } | LayoutError::Workspaces { .. } => (
             "not_importable",

@@ -42,12 +42,12 @@ pub(crate) enum PlanCommand {
     Log(LogArgs),
     /// Run a plan to its end or until a step fails.
     #[command(
-        after_help = "A step without a command waits for somebody outside: say `safepoint plan step finish` when it is done.\nCtrl-C stops the run and keeps what there is as a checkpoint; a second one stops it at once.\nEnds with 0 when the plan is done, paused or waits, with 1 when a step failed, with 130 when it was stopped.\n\nExamples:\n  safepoint plan run limits\n  safepoint plan run limits --until api    stop once this step or subplan is done"
+        after_help = "A step without a command waits for `safepoint plan step finish`.\nCtrl-C stops the run and keeps what there is as a checkpoint; a second one stops it at once.\nEnds with 0 when the plan is done, paused or waits, with 1 when a step failed, with 130 when it was stopped.\n\nExamples:\n  safepoint plan run limits\n  safepoint plan run limits --until api    stop once this step or subplan is done"
     )]
     Run(RunArgs),
     /// Resume a plan that stopped; finished steps are not repeated.
     #[command(
-        after_help = "A step that was under way when its run was stopped or died is interrupted: nobody knows how far it came.\nOn a terminal it asks; --interrupted and `on_interrupt` in the plan file answer beforehand. Without a terminal the step's\n`verify` decides (done if it passes, run again if it fails), and a step with `idempotent = true` runs again.\n\nExamples:\n  safepoint plan resume limits\n  safepoint plan resume limits --interrupted rerun"
+        after_help = "A step that was under way when its run was stopped or died is interrupted: its progress is unknown.\nOn a terminal it asks; --interrupted and `on_interrupt` in the plan file answer beforehand. Without a terminal the step's\n`verify` decides (done if it passes, run again if it fails), and a step with `idempotent = true` runs again.\n\nExamples:\n  safepoint plan resume limits\n  safepoint plan resume limits --interrupted rerun"
     )]
     Resume(ResumeArgs),
     /// Report that a step started, finished or failed; or add one.
@@ -80,7 +80,7 @@ pub(crate) enum PlanCommand {
     )]
     Checkpoint(CheckpointCommand),
     /// Roll back a plan and its files to a checkpoint, both or neither.
-    #[command(after_help = format!("{HOW_TO_NAME}\nThe present is kept first, so that `safepoint undo` brings it back, plan and files.\nUndo commands of steps that are taken back run before anything changes, newest first.\n\nExamples:\n  safepoint plan rollback limits                choose where to go; without a terminal, list it\n  safepoint plan rollback limits @ --dry-run    show what would happen\n  safepoint plan rollback limits \"before api/handlers\""))]
+    #[command(after_help = format!("{HOW_TO_NAME}\nThe current state is kept first, so that `safepoint undo` brings it back, plan and files.\nUndo commands of steps that are taken back run before anything changes, newest first.\n\nExamples:\n  safepoint plan rollback limits                choose where to go; without a terminal, list it\n  safepoint plan rollback limits @ --dry-run    show what would happen\n  safepoint plan rollback limits \"before api/handlers\""))]
     Rollback(PlanRollbackArgs),
     /// Correct a failed plan: revert, or add, retry, skip or edit a step.
     #[command(after_help = "\

@@ -64,7 +64,7 @@ impl Story<'_> {
         self.step(
             "safepoint rollback @",
             &[format!(
-                "{} put back, {} removed: all or nothing, on disk, and read back",
+                "{} restored, {} removed: all or nothing, on disk, and read back",
                 counted(back.outline().restored, "file", "files"),
                 back.outline().removed
             )],
@@ -72,10 +72,7 @@ impl Story<'_> {
         let restored = self.compare("Is it really the same?", &before, "before the disaster")?;
         self.begin();
         self.manager.undo(&workspace, &RollbackOptions::default(), &Silent)?;
-        self.step(
-            "safepoint undo",
-            &["the rollback is taken back: the present had been kept first".to_owned()],
-        );
+        self.step("safepoint undo", &["the rollback is undone: the state before it was kept".to_owned()]);
         let undone = self.compare("Is the mess back, every byte of it?", &after, "in the mess")?;
         self.begin();
         self.manager.redo(&workspace, &RollbackOptions::default(), &Silent)?;
@@ -190,7 +187,7 @@ fn farewell(out: &Printer, kept: Option<&Path>) {
     out.line("");
     match kept {
         Some(path) => out.line(format!("The folder is still there: {}", path.display())),
-        None => out.line("The temporary folder is gone again."),
+        None => out.line("The temporary folder was deleted."),
     }
     out.line("Now yours. In a project of your own, type:");
     out.line(format!("    {}", out.colours.cyan("safepoint create -m \"before I start\"")));

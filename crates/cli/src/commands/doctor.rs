@@ -152,7 +152,7 @@ fn history(manager: &CheckpointManager) -> Check {
             Some(event) => Check::problem(
                 "history",
                 format!("the chain is broken at event {}: {}", event.seq, event.why),
-                "Somebody or something changed the catalog behind Safepoint's back. `safepoint validate --deep` shows what can be trusted.",
+                "Another program changed the catalog. `safepoint validate --deep` shows what can be trusted.",
             ),
         },
         Err(error) => Check::failed("history", &error),

@@ -51,11 +51,11 @@ pub(crate) fn tell(out: &Printer, collected: &Collected, how: Thoroughness) {
         (_, freed) => format!("Freed {}: {objects} that no checkpoint needed.", size(freed)),
     });
     if collected.outcome != Outcome::Done {
-        out.warn("not everything could be freed: somebody used the store all the while, or you asked to stop. Run `safepoint gc` again");
+        out.warn("not everything could be freed: other processes used the store, or you asked to stop. Run `safepoint gc` again");
     }
     if collected.packs_left > 0 {
         let packs = counted(collected.packs_left, "pack was", "packs were");
-        out.warn(format!("{packs} left as before: somebody writes there, or something there is damaged"));
+        out.warn(format!("{packs} left as before: another process writes to them, or they are damaged"));
     }
     if collected.dead_bytes >= WORTH_SAYING && how == Thoroughness::Usual {
         out.remark(format!(

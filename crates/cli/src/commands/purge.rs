@@ -28,7 +28,7 @@ pub(crate) fn run(context: &Context, args: &PurgeArgs) -> Result<Reply, Problem>
     let count = counted(report.checkpoints.len() as u64, "checkpoint", "checkpoints");
     out.line(format!("Took {named} out of {count}."));
     gc::tell(out, &report.collected, Thoroughness::Everything);
-    out.remark("The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.");
+    out.remark("The workspace is not changed. Keep it out of the next checkpoint with .safepointignore.");
     let freed = report.collected.outcome == Outcome::Done && report.collected.packs_left == 0;
     if !freed {
         out.warn("no checkpoint leads to them any more, but bytes may still be in the store: run `safepoint gc --thorough`, and before it `safepoint repair` where something is damaged");

@@ -74,7 +74,7 @@ fn release(
 }
 
 fn undone(id: RollbackId) -> String {
-    format!("Rollback {id} was cut short; it is undone, and everything is as it was before it.")
+    format!("Rollback {id} was cut short; it is undone; everything is restored as before it.")
 }
 
 /// Says what recovery did by the way, if it is worth knowing.

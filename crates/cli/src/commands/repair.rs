@@ -44,7 +44,7 @@ pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
     let failure = Failure {
         code: "damaged",
         kind: FailureKind::Damaged,
-        message: format!("{} could not be mended", counted(errors.len() as u64, "thing", "things")),
+        message: format!("{} could not be repaired", counted(errors.len() as u64, "thing", "things")),
         causes: errors,
         hints: vec![format!(
             "{} can be restored whole; delete those that are of no use any more.",
@@ -91,7 +91,7 @@ fn tell(out: &Printer, repair: &Repair, errors: &[String]) {
         let packs = counted(repair.quarantined.len() as u64, "pack", "packs");
         let place = printable(&repair.quarantine.display().to_string());
         out.line(format!("{packs} with damage put aside in {place}."));
-        out.remark("It counts towards the cap; delete it when you are sure that nobody needs it any more.");
+        out.remark("It counts towards the cap; delete it when it is no longer needed.");
     }
     let whole = counted(repair.restorable.len() as u64, "checkpoint", "checkpoints");
     if errors.is_empty() {

@@ -127,9 +127,8 @@ impl Verdict {
                 format!("{} everything but {lacks} is in {name}, {age}.", colours.yellow("Partly covered:"))
             }
             Verdict::Changed => {
-                let count = counted(changes.len() as u64, "path", "paths");
-                let verdict = format!("Covered up to {age}:");
-                format!("{} {count} changed since {name}:", colours.yellow(verdict))
+                let count = counted(changes.len() as u64, "change", "changes");
+                format!("{} since {name}, {age}, not in a checkpoint:", colours.yellow(count))
             }
             Verdict::Never => {
                 format!("{} no checkpoint yet; `safepoint create` takes one.", colours.red("Not covered:"))

@@ -102,7 +102,7 @@ fn tell(out: &Printer, validation: &Validation, errors: &[String], depth: Depth)
         "{whole} of {} can still be restored whole.",
         counted(validation.checkpoints, "checkpoint", "checkpoints")
     ));
-    out.remark("Mend what can be mended: safepoint repair");
+    out.remark("Repair the damage: safepoint repair");
 }
 
 /// Length of a shortened hash.

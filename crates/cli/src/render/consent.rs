@@ -26,10 +26,7 @@ pub(crate) fn ask_about(context: &Context, about: &[String], question: &str) -> 
         return Ok(());
     }
     if !can_ask(context) {
-        return Err(Problem::usage(
-            "this cannot be taken back, and there is no terminal to ask on",
-            "If you mean it, say so with --yes.",
-        ));
+        return Err(Problem::usage("cannot ask for confirmation: no terminal", "Confirm with --yes."));
     }
     match typed(context, about, &format!("{question} [y/N]"))?.to_lowercase().as_str() {
         "y" | "yes" => Ok(()),

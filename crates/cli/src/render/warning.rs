@@ -45,11 +45,11 @@ pub(crate) fn text(warning: &Warning) -> String {
         }
         Warning::FolderNotRecovered { why, .. } => why.message.clone(),
         Warning::OtherSession { session } => format!(
-            "session {} of the checkpoint is left as it is, since this is another one; --part session puts it back",
+            "session {} of the checkpoint is left as it is, because this is another one; --part session restores it",
             session.to_uuid()
         ),
         Warning::SessionMissing { session } => {
-            format!("session {} is not on record any more, and is not put back", session.to_uuid())
+            format!("session {} is no longer recorded and is not restored", session.to_uuid())
         }
         Warning::PartNotRegistered { kind, name, program } => format!(
             "{kind} {name} stays as it is: only {program} can put it back, and that is not part of this program"
@@ -72,10 +72,10 @@ pub(crate) fn text(warning: &Warning) -> String {
 fn in_git(warning: &Warning) -> String {
     match warning {
         Warning::GitMovedByOthers { refs } => {
-            format!("another program moved {} in git meanwhile; it stays so", refs.join(", "))
+            format!("another program moved {} in git during the rollback; it stays so", refs.join(", "))
         }
         Warning::GitNotMoved { why } => format!("git is left as it is: {}", in_one_line(why)),
-        Warning::GitMovedSinceRollback => "git was moved since that rollback and is left as it is".to_owned(),
+        Warning::GitMovedSinceRollback => "git was moved since that rollback and is not changed".to_owned(),
         Warning::GitMovedSinceCheckpoint { then, now } => format!(
             "git is left as it is: HEAD was {} when the checkpoint was taken, and is {} now",
             place(then),

@@ -231,7 +231,7 @@ fn status_answers_whether_one_is_covered() {
     "#);
     sandbox.wreck();
     assert_snapshot!(sandbox.run(&["status"]), @r#"
-    Covered up to 1 minute ago: 3 paths changed since 01KG9YS9EGCQT0DH2X3200JHAF "first":
+    3 changes since 01KG9YS9EGCQT0DH2X3200JHAF "first", 1 minute ago, not in a checkpoint:
         + junk.log
         ~ notes.txt
         - src/main.rs
@@ -323,13 +323,13 @@ fn the_demo_tells_its_story_and_leaves_nothing_behind() {
           + tmp_3.log
 
      5  safepoint rollback @ N ms
-        28 files put back, 3 removed: all or nothing, on disk, and read back
+        28 files restored, 3 removed: all or nothing, on disk, and read back
 
      6  Is it really the same? N ms
         yes: 41 files and folders, 47.7 kB and every mode as before the disaster
 
      7  safepoint undo N ms
-        the rollback is taken back: the present had been kept first
+        the rollback is undone: the state before it was kept
 
      8  Is the mess back, every byte of it? N ms
         yes: 16 files and folders, 24.0 kB and every mode as in the mess
@@ -371,7 +371,7 @@ fn the_demo_tells_its_story_and_leaves_nothing_behind() {
         01KG9YT8PGCD6DTZ01TKTM0WK9  before settings
 
     19  safepoint plan rollback discount "before api/check" N ms
-        18 files put back, 1 decision superseded: both or neither
+        18 files restored, 1 decision superseded: both or neither
 
     20  Is the copy as before that step? N ms
         yes: 43 files and folders, 47.8 kB and every mode as before it
@@ -392,12 +392,12 @@ fn the_demo_tells_its_story_and_leaves_nothing_behind() {
         yes: 41 files and folders, 47.7 kB and every mode as before the plan
 
     25  safepoint plan apply discount N ms
-        5 files into the project, all or nothing; the copy is gone
+        5 files into the project, all or nothing; the sandbox is deleted
 
     26  Is the result in the project, every byte of it? N ms
         yes: 45 files and folders, 47.8 kB and every mode as the plan made them
 
-    The temporary folder is gone again.
+    The temporary folder was deleted.
     Now yours. In a project of your own, type:
         safepoint create -m "before I start"
         safepoint status

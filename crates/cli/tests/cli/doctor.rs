@@ -366,7 +366,7 @@ fn a_catalog_that_was_tampered_with_is_told_with_the_place() {
     problem  catalog           2 things are wrong, the first: event 2: its content was changed
                                hint: `safepoint validate --deep` shows which checkpoints are still whole. Keep a copy of the home before you go on.
     problem  history           the chain is broken at event 2: its content was changed
-                               hint: Somebody or something changed the catalog behind Safepoint's back. `safepoint validate --deep` shows what can be trusted.
+                               hint: Another program changed the catalog. `safepoint validate --deep` shows what can be trusted.
     2 problems, 0 warnings.
     --- exit 3
     ");
@@ -382,7 +382,7 @@ fn a_rollback_that_was_cut_short_is_a_problem_and_seen_in_the_graph() {
     catalog.execute("UPDATE rollbacks SET state = 'applying'", []).unwrap();
     assert_snapshot!(sandbox.run(&["doctor", "-q"]), @"
     problem  unfinished        rollback 01KG9YV2300QJS22HDXJ4G4Q61 was cut short, or is still at work
-                               hint: `safepoint recover` puts everything back as it was before it; the next command would do so too.
+                               hint: `safepoint recover` restores the state before it; the next command would do so too.
     1 problem, 0 warnings.
     --- exit 3
     ");
@@ -394,7 +394,7 @@ fn a_rollback_that_was_cut_short_is_a_problem_and_seen_in_the_graph() {
     ");
     catalog.execute("UPDATE rollbacks SET state = 'aborted'", []).unwrap();
     assert_snapshot!(sandbox.run(&["list", "--graph"]), @"
-    .  01KG9YV4  2 minutes ago  rollback -> 01KG9YS9 first (failed; everything was put back)
+    .  01KG9YV4  2 minutes ago  rollback -> 01KG9YS9 first (failed; everything was restored)
     *  01KG9YS9  3 minutes ago  first
     * is where the workspace is now
     --- exit 0

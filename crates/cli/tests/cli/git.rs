@@ -199,19 +199,19 @@ fn what_people_see() {
     "#);
     assert_snapshot!(sandbox.run(&["rollback", "@", "--hard-reset"]), @r#"
     Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "second state", taken 2 minutes ago
-      0 files put back, 0 files removed, read back and verified, in N ms
+      0 files restored, 0 files removed, read back and verified, in N ms
       git: branch main, from fd479daa84 to 23c8493ab3, with index and files
       uncommitted changes (1 modified) are in the safety checkpoint 01KG9YYT6RN64SSTZ8MV851Q81
-    Take it back with: safepoint undo
+    Undo it with: safepoint undo
     --- exit 0
     "#);
     repository.git(&["commit", "-q", "--allow-empty", "-m", "another"]);
     sandbox.write("a", "3\n");
     assert_snapshot!(sandbox.run(&["rollback", "@"]), @r#"
     Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "second state", taken 3 minutes ago
-      1 file put back, 0 files removed, read back and verified, in N ms
+      1 file restored, 0 files removed, read back and verified, in N ms
         ~ a  restored
-    Take it back with: safepoint undo
+    Undo it with: safepoint undo
     --- stderr
     warning: git is left as it is: HEAD was main at fd479daa84 when the checkpoint was taken, and is main at 769e29c85c now
     --- exit 0
@@ -219,7 +219,7 @@ fn what_people_see() {
     assert_snapshot!(sandbox.run(&["rollback", "@", "--part", "git"]), @r#"
     Rolled back git to 01KG9YS9EGCQT0DH2X3200JHAF "second state", taken 4 minutes ago
       git: branch main, from 769e29c85c to fd479daa84, with the index; the files stay as they are
-    Take it back with: safepoint undo
+    Undo it with: safepoint undo
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&["delete", "second state", "--yes"]), @r#"

@@ -11,40 +11,38 @@ fn the_first_page() {
     Usage: safepoint [OPTIONS] <COMMAND>
 
     Commands:
-      init         Register a folder, and show what a checkpoint of it will hold
+      init         Register a folder and show what a checkpoint of it contains
       create       Take a checkpoint [alias: save]
       list         List checkpoints, newest first [aliases: log, ls]
       show         Show one checkpoint [alias: get]
-      cat          Write out a file as it was
-      diff         Show what differs between a checkpoint and another one, or the present
-      rollback     Make the workspace equal to a checkpoint again: all of it, or the paths you choose
-                   [aliases: restore, rewind]
-      run          Take a checkpoint, then run a command; with --rollback-on-fail, go back if it fails
-      plan         Plans: what is to be done, what is done and decided, and the way back, files and plan
-                   together
-      session      Sessions: what somebody asked for, how far it is, and what was counted on the way
-      agent        Agents: whose configuration and memory checkpoints keep
+      cat          Print a file from a checkpoint
+      diff         Compare a checkpoint with another one or with the current state
+      rollback     Restore the workspace, or chosen paths, from a checkpoint [aliases: restore, rewind]
+      run          Take a checkpoint, then run a command; roll back if it fails, on request
+      plan         Run plans; roll back files and plan state together
+      session      Track a request, its status and its checkpoints
+      agent        Register agents, whose configuration and memory are captured
       workspace    List, move and forget registered folders
-      emergency    Take a checkpoint now, whatever is wrong, and say what it missed
+      emergency    Take a checkpoint despite errors, and report what it misses
       undo         Undo the last rollback; repeat to undo earlier ones
-      redo         Do the rollback again that was last undone
+      redo         Redo the rollback that was undone last
       delete       Delete checkpoints [alias: rm]
-      pin          Keep a checkpoint for good: it is never pruned
-      unpin        Let a checkpoint be pruned again
-      prune        Delete checkpoints that are old and not needed, as each `create` does by itself
-      gc           Free the space of what no checkpoint needs any more
-      usage        Show where the space is, by workspace and by checkpoint
-      purge        Take a path out of every checkpoint, for good: a secret, or something huge
-      repair       Mend what is damaged as far as that can be done, and say what is lost
-      export       Write a checkpoint as a folder that others can read
-      import       Make a checkpoint of a folder that `export` wrote
-      validate     Check that all is whole: checkpoints, store, workspace [alias: verify]
+      pin          Protect a checkpoint from pruning
+      unpin        Allow pruning of a checkpoint again
+      prune        Delete checkpoints by the retention policy, as each `create` does
+      gc           Collect garbage: free the space of deleted checkpoints
+      usage        Show disk usage by workspace and by checkpoint
+      purge        Remove a path from every checkpoint, such as a secret or a huge file
+      repair       Repair damage as far as possible, and report what is lost
+      export       Export a checkpoint as a folder of plain files
+      import       Import a folder that `export` wrote
+      validate     Verify checkpoints, store and workspace [alias: verify]
       summary      Count checkpoints, by kind and by reason
       history      Show rollbacks, undos, redos and corrections, newest first
-      status       Say whether the workspace is covered, what changed, and what is left out
-      recover      Finish or undo what a crash left. Work on a workspace begins with it anyway
-      doctor       Look everything over that Safepoint relies on, and say what to do
-      demo         Tell the story in a temporary folder: a project, a disaster, and the way back
+      status       Show changes since the position, and what is not captured
+      recover      Finish or undo work that a crash interrupted; other commands do so first
+      doctor       Check this machine, and show how to fix problems
+      demo         Show a disaster and its rollback in a temporary folder
       completions  Print a completion script for your shell
       man          Show the man page of a command, or write all pages into a folder
       version      Print the version
@@ -59,19 +57,19 @@ fn the_first_page() {
 
     Everywhere:
           --json
-              Answer as JSON on standard output
+              Print the result as JSON on standard output
 
       -q, --quiet
-              Say only what was asked for
+              Print only the result
 
       -C <DIR>
               Work in this directory
 
           --home <DIR>
-              Where the checkpoints are kept [default: $SAFEPOINT_HOME or the XDG data directory]
+              Home directory of Safepoint [default: $SAFEPOINT_HOME or the XDG data directory]
 
           --allow-other-owner
-              Write a home of another user, such as a volume of a container; needs --home
+              Allow a home that another user owns, such as a container volume; needs --home
 
           --no-progress
               Show no progress bars
@@ -85,14 +83,14 @@ fn the_first_page() {
               - never:  Never
 
           --yes
-              Answer yes to whatever is asked
+              Skip confirmation prompts
 
     Examples:
       safepoint create -m "before the refactoring"   take a checkpoint of this project
-      safepoint status                               what changed since
-      safepoint rollback @                           go back to the newest checkpoint
-      safepoint undo                                 take that back
-      safepoint demo                                 see it all happen in a temporary folder
+      safepoint status                               show changes since then
+      safepoint rollback @                           roll back to the newest checkpoint
+      safepoint undo                                 undo the rollback
+      safepoint demo                                 see it in a temporary folder
     --- exit 0
     "#);
 }
@@ -169,56 +167,50 @@ fn every_command_has_examples_and_no_long_lines() {
 #[test]
 fn rollback_explains_how_a_checkpoint_is_named() {
     assert_snapshot!(Sandbox::new().run(&["rollback", "-h"]), @r#"
-    Make the workspace equal to a checkpoint again: all of it, or the paths you choose
+    Restore the workspace, or chosen paths, from a checkpoint
 
     Usage: safepoint rollback [OPTIONS] [CHECKPOINT|PATH]... [-- <PATH>...]
 
     Arguments:
-      [CHECKPOINT|PATH]...  The checkpoint, then paths; a first argument that names no checkpoint is a
-                            path
+      [CHECKPOINT|PATH]...  Checkpoint, then paths; a first argument that names no checkpoint is a path
       [PATH]...             Only these paths
 
     Options:
-          --checkpoint-id <ID>   The checkpoint, for programs; it may begin with a hyphen
-          --session-id <ID>      Refuse a checkpoint of another session
-          --strategy <STRATEGY>  How: at once; tried beside the workspace first; only what is chosen; or
-                                 back until a command passes [possible values: immediate, staged,
-                                 selective, progressive]
-          --path <PATH>          Only this path. Can be given again
-          --part <PART>          Only this part: files, plan, agent, session (its record), or git (its
-                                 branch, HEAD and index)
-          --strict               With several folders: refuse where a plan was applied or a folder is
-                                 missing
-          --dry-run              Show what would happen, and change nothing
-          --keep-times           Give restored files the time they had; otherwise it is the present, so
-                                 that build tools notice
-          --skip-failed-undo     Where a plan goes back: go on where an undo command of a step fails,
-                                 and report it
-          --no-undo-commands     Where a plan goes back: run no undo command of its steps, and report
-                                 what they would have undone
-          --to <DIR>             Build the files of the checkpoint in this new or empty folder; the
-                                 workspace stays as it is
-          --verify <CMD>         Build the target beside the workspace, run this there, show the
-                                 difference, and ask
+          --checkpoint-id <ID>   Checkpoint, for scripts; it may begin with a hyphen
+          --session-id <ID>      Fail if the checkpoint belongs to another session
+          --strategy <STRATEGY>  Strategy: immediate, staged (tried first), selective, or progressive (a
+                                 search) [possible values: immediate, staged, selective, progressive]
+          --path <PATH>          Only this path; repeatable
+          --part <PART>          Only this part: files, plan, agent, session, or git (branch, HEAD,
+                                 index); repeatable
+          --strict               With several folders: fail if a plan was applied or a folder is missing
+          --dry-run              Show the effects without changing anything
+          --keep-times           Restore modification times [default: now, so that build tools notice]
+          --skip-failed-undo     Continue if an undo command of a plan's step fails, and report it
+          --no-undo-commands     Run no undo command of a plan's steps, and report each
+          --to <DIR>             Build the files in this new or empty folder; the workspace is not
+                                 changed
+          --verify <CMD>         Build the target beside the workspace, run CMD there, show the changes,
+                                 and ask
           --until <CMD>          Roll back to the newest checkpoint where CMD passes, tried in a copy
           --bisect               With --until: binary search; checkpoints older than a good one are good
           --in-place             With --until: try in the workspace itself, where CMD needs its path
-          --hard-reset           Set the git branch, the index and the files to the checkpoint;
-                                 uncommitted work goes into the safety checkpoint
-          --mixed                Set the git branch and the index to the checkpoint; the files stay
+          --hard-reset           Set git branch, index and files; uncommitted work goes into the safety
+                                 checkpoint
+          --mixed                Set git branch and index to the checkpoint; the files stay
       -h, --help                 Print help (see more with '--help')
 
     Everywhere:
-          --json               Answer as JSON on standard output
-      -q, --quiet              Say only what was asked for
+          --json               Print the result as JSON on standard output
+      -q, --quiet              Print only the result
       -C <DIR>                 Work in this directory
-          --home <DIR>         Where the checkpoints are kept [default: $SAFEPOINT_HOME or the XDG data
+          --home <DIR>         Home directory of Safepoint [default: $SAFEPOINT_HOME or the XDG data
                                directory]
-          --allow-other-owner  Write a home of another user, such as a volume of a container; needs
+          --allow-other-owner  Allow a home that another user owns, such as a container volume; needs
                                --home
           --no-progress        Show no progress bars
           --color <WHEN>       Use colours [possible values: auto, always, never]
-          --yes                Answer yes to whatever is asked
+          --yes                Skip confirmation prompts
 
     A checkpoint is named by its id, the first 4 or more letters of it, its label, a time such as "10
     minutes ago" or 14:30, or :3 (row 3 of the last `list` on this terminal).

@@ -104,7 +104,7 @@ fn what_is_wrong_with_a_folder_is_named() {
     --- stderr
     error: cannot import "$T/out/project/project_20260131_120003": files/notes.txt: its bytes are not those that metadata.json lists
     Nothing was changed.
-    hint: Somebody changed the folder, or it was not copied whole. Export it again where it came from.
+    hint: The folder was changed, or it was not copied completely. Export it again where it came from.
     --- exit 13
     "#);
     let path = format!("{folder}/metadata.json");
@@ -258,7 +258,7 @@ fn everything_goes_out_and_comes_back_where_it_is_registered() {
     sandbox.write("../agent/memory/notes.md", "forgotten");
     sandbox.write("../other/file", "broken");
     let told = sandbox.run(&["rollback", &again]);
-    assert!(told.contains("agents put back: claude"), "{told}");
+    assert!(told.contains("agents restored: claude"), "{told}");
     assert_eq!(sandbox.read("../agent/memory/notes.md"), "remember");
     assert_eq!(sandbox.read("../other/file"), "other");
     // In another home all of it is unknown, and hints name the fix.
@@ -296,6 +296,6 @@ fn everything_goes_out_and_comes_back_where_it_is_registered() {
     let whole = id(&["--home", &there, "import", &folder]);
     sandbox.write("../agent/memory/notes.md", "forgotten");
     let told = sandbox.run(&["--home", &there, "rollback", &whole]);
-    assert!(told.contains("agents put back: claude"), "{told}");
+    assert!(told.contains("agents restored: claude"), "{told}");
     assert_eq!(sandbox.read("../agent/memory/notes.md"), "remember");
 }

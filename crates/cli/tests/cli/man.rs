@@ -103,16 +103,16 @@ fn a_page_of_a_command() {
     .SH OPTIONS
     .TP
     \fB\-\-dry\-run\fR
-    Show what would happen, and change nothing
+    Show the effects without changing anything
     .TP
     \fB\-\-keep\-times\fR
-    Give restored files the time they had
+    Restore modification times
     .TP
     \fB\-\-skip\-failed\-undo\fR
-    Where a plan goes back: go on where an undo command of a step fails, and report it
+    Continue if an undo command of a plan\*(Aqs step fails, and report it
     .TP
     \fB\-\-no\-undo\-commands\fR
-    Where a plan goes back: run no undo command of its steps, and report what they would have undone
+    Run no undo command of a plan\*(Aqs steps, and report each
     .TP
     \fB\-h\fR, \fB\-\-help\fR
     Print help (see a summary with \*(Aq\-h\*(Aq)
@@ -122,19 +122,19 @@ fn a_page_of_a_command() {
     .SH EVERYWHERE
     .TP
     \fB\-\-json\fR
-    Answer as JSON on standard output
+    Print the result as JSON on standard output
     .TP
     \fB\-q\fR, \fB\-\-quiet\fR
-    Say only what was asked for
+    Print only the result
     .TP
     \fB\-C\fR \fI<DIR>\fR
     Work in this directory
     .TP
     \fB\-\-home\fR \fI<DIR>\fR
-    Where the checkpoints are kept [default: $SAFEPOINT_HOME or the XDG data directory]
+    Home directory of Safepoint [default: $SAFEPOINT_HOME or the XDG data directory]
     .TP
     \fB\-\-allow\-other\-owner\fR
-    Write a home of another user, such as a volume of a container; needs \-\-home
+    Allow a home that another user owns, such as a container volume; needs \-\-home
     .TP
     \fB\-\-no\-progress\fR
     Show no progress bars
@@ -155,7 +155,7 @@ fn a_page_of_a_command() {
     .RE
     .TP
     \fB\-\-yes\fR
-    Answer yes to whatever is asked
+    Skip confirmation prompts
     .SH NOTES
     Where files changed since the last rollback, it shows them and asks; without a terminal it needs \-\-yes.
     .SH EXAMPLES

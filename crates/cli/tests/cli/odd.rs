@@ -71,7 +71,7 @@ fn odd_names_print_safely() {
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&["status"]), @r#"
-    Covered up to 2 minutes ago: 4 paths changed since 01KG9YS9EGCQT0DH2X3200JHAF "a\u{1b}[31m label":
+    4 changes since 01KG9YS9EGCQT0DH2X3200JHAF "a\u{1b}[31m label", 2 minutes ago, not in a checkpoint:
         ~ -dash
         ~ caf\xe9
         ~ esc\u{1b}[31m
@@ -83,12 +83,12 @@ fn odd_names_print_safely() {
     "#);
     assert_snapshot!(sandbox.run(&["rollback", "@"]), @r#"
     Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "a\u{1b}[31m label", taken 3 minutes ago
-      4 files put back, 0 files removed, read back and verified, in N ms
+      4 files restored, 0 files removed, read back and verified, in N ms
         ~ -dash  restored
         ~ caf\xe9  restored
         ~ esc\u{1b}[31m  restored
         ~ new\nline  restored
-    Take it back with: safepoint undo
+    Undo it with: safepoint undo
     --- exit 0
     "#);
 }

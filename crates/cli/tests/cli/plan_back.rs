@@ -81,9 +81,9 @@ fn checkpoints_of_a_plan() {
     "#);
     assert_snapshot!(sandbox.run(&["plan", "checkpoint", "delete", "limits", "@"]), @"
     --- stderr
-    error: cannot delete: this cannot be taken back, and there is no terminal to ask on
+    error: cannot delete: cannot ask for confirmation: no terminal
     Nothing was changed.
-    hint: If you mean it, say so with --yes.
+    hint: Confirm with --yes.
     --- exit 2
     ");
     assert_snapshot!(sandbox.run(&["plan", "checkpoint", "delete", "limits", "@~1", "@~1", "--yes"]), @"
@@ -133,21 +133,21 @@ fn there_and_back() {
     ");
     assert_snapshot!(sandbox.run(&["plan", "rollback", "limits", "before api/handlers", "--dry-run"]), @r#"
     Would roll back to 01KG9Z2CF08QE660SV1JHRKGTT "before api/handlers", taken 4 minutes ago
-      2 files put back, 0 files removed; a dry run: nothing was changed
-      plan limits would be running again; 1 decision superseded; 1 subplan invalidated; step taken back: api/handlers
+      2 files restored, 0 files removed; a dry run: nothing was changed
+      plan limits would be running again; 1 decision superseded; 1 subplan invalidated; step undone: api/handlers
       no undo command, so what it did outside of the files would stay: api/handlers
         ~ main.rs  restored
-        + table.sql  put back
+        + table.sql  created
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&["plan", "rollback", "limits", "before api/handlers"]), @r#"
     Rolled back to 01KG9Z2CF08QE660SV1JHRKGTT "before api/handlers", taken 5 minutes ago
-      2 files put back, 0 files removed, read back and verified, in N ms
-      plan limits is running again; 1 decision superseded; 1 subplan invalidated; step taken back: api/handlers
+      2 files restored, 0 files removed, read back and verified, in N ms
+      plan limits is running again; 1 decision superseded; 1 subplan invalidated; step undone: api/handlers
       no undo command, so what it did outside of the files stays: api/handlers
         ~ main.rs  restored
-        + table.sql  put back
-    Take it back with: safepoint undo
+        + table.sql  created
+    Undo it with: safepoint undo
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&["plan", "show", "limits"]), @r#"
@@ -166,7 +166,7 @@ fn there_and_back() {
     "#);
     assert_snapshot!(sandbox.run(&["undo"]), @"
     Undid the last rollback: everything is as just before it
-      1 file put back, 1 file removed, read back and verified, in N ms
+      1 file restored, 1 file removed, read back and verified, in N ms
       plan limits is failed again
         ~ main.rs  restored
         - table.sql  removed
@@ -175,21 +175,21 @@ fn there_and_back() {
     ");
     assert_snapshot!(sandbox.run(&["redo"]), @"
     Redid the rollback that was undone: everything is as after it
-      2 files put back, 0 files removed, read back and verified, in N ms
-      plan limits is running again; 1 decision superseded; 1 subplan invalidated; step taken back: api/handlers
+      2 files restored, 0 files removed, read back and verified, in N ms
+      plan limits is running again; 1 decision superseded; 1 subplan invalidated; step undone: api/handlers
       no undo command, so what it did outside of the files stays: api/handlers
         ~ main.rs  restored
-        + table.sql  put back
-    Take it back with: safepoint undo
+        + table.sql  created
+    Undo it with: safepoint undo
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["plan", "rollback", "limits", "@"]), @r#"
     Rolled back to 01KG9Z62M8VWA67JZ1WHCK43EQ "api/handlers failed", taken 7 minutes ago
-      1 file put back, 1 file removed, read back and verified, in N ms
+      1 file restored, 1 file removed, read back and verified, in N ms
       plan limits is failed again
         ~ main.rs  restored
         - table.sql  removed
-    Take it back with: safepoint undo
+    Undo it with: safepoint undo
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&["plan", "rollback", "nothing", "@"]), @r#"
@@ -208,9 +208,9 @@ fn where_only_the_plan_differs_it_is_rolled_back_all_the_same() {
     sandbox.run(&["plan", "context", "set", "limits", "key", "1"]);
     assert_snapshot!(sandbox.run(&["plan", "rollback", "limits", "good"]), @r#"
     Rolled back to 01KG9YV2300QJS22HDXJ4G4Q61 "good", taken 1 minute ago
-      0 files put back, 0 files removed, read back and verified, in N ms
+      0 files restored, 0 files removed, read back and verified, in N ms
       plan limits is ready again
-    Take it back with: safepoint undo
+    Undo it with: safepoint undo
     --- exit 0
     "#);
     let knows = || sandbox.json(&["plan", "show", "limits", "--json"])["data"]["plan"]["context"].clone();

@@ -200,7 +200,7 @@ fn a_failure_says_which_step_and_the_ways_on() {
     --- stderr
     error: cannot finish plan "work": step two failed: exit status 1: it broke
     hint: Fix what is wrong in $T/project and resume: safepoint plan resume work
-    hint: Or go back to before the first error: safepoint plan correct work --mode revert
+    hint: Or roll back to before the first error: safepoint plan correct work --mode revert
     hint: Or to any checkpoint: safepoint plan rollback work
     --- exit 1
     "#);
@@ -438,7 +438,8 @@ fn on_a_terminal_it_asks_what_becomes_of_an_interrupted_step() {
     child.wait_with_output().unwrap();
     let resume = || sandbox.command(&["plan", "resume", "work", "--no-progress"]);
     assert_snapshot!(sandbox.typed(resume(), "\n"), @r#"
-    Nobody knows how far long came. Run it again (r), was it done (d), did it fail (f), or leave it (Enter)? error: cannot go on with plan "work": step long was interrupted; its progress is unknown
+
+    Step long was interrupted; its progress is unknown. Run it again (r), count it as done (d), count it as failed (f), or leave it (Enter)? error: cannot go on with plan "work": step long was interrupted; its progress is unknown
     Nothing was changed.
     hint: `verify`, `idempotent` or `on_interrupt` in the plan file answers beforehand.
     hint: Run it again: safepoint plan resume work --interrupted rerun
@@ -447,7 +448,7 @@ fn on_a_terminal_it_asks_what_becomes_of_an_interrupted_step() {
     "#);
     assert_snapshot!(sandbox.typed(resume(), "d\n"), @r#"
     d
-    Nobody knows how far long came. Run it again (r), was it done (d), did it fail (f), or leave it (Enter)?     checkpoint 01KG9YYV60N64SSTZ8MV851Q81 "before next"
+    Step long was interrupted; its progress is unknown. Run it again (r), count it as done (d), count it as failed (f), or leave it (Enter)?     checkpoint 01KG9YYV60N64SSTZ8MV851Q81 "before next"
     [>] next
     [x] next  done in N ms
     Plan work "Some work" is done, 2 of 2 steps done

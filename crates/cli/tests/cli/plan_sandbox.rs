@@ -64,7 +64,7 @@ fn a_copy_is_made_worked_in_and_taken_over() {
     Took over what the plan made, 01KG9Z9PV0BBBTXBTJZTZ70R34 "result of plan work", taken just now
       1 file written, 0 files removed, read back and verified, in N ms
         + made  new
-    Take it back with: safepoint undo
+    Undo it with: safepoint undo
     Applied plan work: its result stays, and it is not rolled back any more.
     The copy that it worked in was removed.
     --- exit 0
@@ -74,7 +74,7 @@ fn a_copy_is_made_worked_in_and_taken_over() {
     assert_eq!(state(&sandbox), "applied");
     assert_snapshot!(sandbox.run(&["undo"]), @"
     Undid the last rollback: the chosen paths are as just before it
-      0 files put back, 1 file removed, read back and verified, in N ms
+      0 files restored, 1 file removed, read back and verified, in N ms
         - made  removed
     Do it again with: safepoint redo
     --- exit 0
@@ -152,12 +152,12 @@ fn a_rollback_happens_where_the_plan_works() {
     ");
     assert_snapshot!(sandbox.run(&["plan", "rollback", "work", "@~1"]), @r#"
     Rolled back to 01KG9YVBVGGNTMJ5RRVRTQWFD8 "before edit", taken 2 minutes ago
-      1 file put back, 1 file removed, read back and verified, in N ms
-      plan work is running again; steps taken back: more, edit
+      1 file restored, 1 file removed, read back and verified, in N ms
+      plan work is running again; steps undone: more, edit
       no undo command, so what it did outside of the files stays: more, edit
         - made  removed
         ~ notes.txt  restored
-    Take it back with: safepoint -C $T/home/sandboxes/work/project undo
+    Undo it with: safepoint -C $T/home/sandboxes/work/project undo
     --- exit 0
     "#);
     assert!(!folder.join("made").exists());
@@ -198,7 +198,7 @@ fn a_copy_that_is_gone_is_made_again_only_when_asked_for() {
     }
     let told = sandbox.run(&["plan", "show", "work"]);
     assert!(
-        told.contains("a copy that is gone; a rollback with --recreate-sandbox makes it again"),
+        told.contains("a sandbox that is missing; a rollback with --recreate-sandbox creates it again"),
         "{told}"
     );
     let back = sandbox.output(&["plan", "rollback", "work", "@", "--recreate-sandbox"]);
@@ -243,8 +243,8 @@ fn undo_commands_are_told() {
     let outside = || fs::read_to_string(sandbox.path("outside")).unwrap();
     assert_snapshot!(sandbox.run(&["plan", "rollback", "work", "before create", "--dry-run"]), @r#"
     Would roll back to 01KG9YV41GXHKZH4X2XVXK4NAY "before create", taken 57 seconds ago
-      0 files put back, 1 file removed; a dry run: nothing was changed
-      plan work would be running again; steps taken back: quiet, fill, create
+      0 files restored, 1 file removed; a dry run: nothing was changed
+      plan work would be running again; steps undone: quiet, fill, create
       undo command that would run, step fill: echo undo fill >> ../outside
       undo command that would run, step create: echo undo create >> ../outside
       no undo command, so what it did outside of the files would stay: quiet
@@ -267,13 +267,13 @@ fn undo_commands_are_told() {
     sandbox.run(&["undo"]);
     assert_snapshot!(sandbox.run(&["redo"]), @"
     Redid the rollback that was undone: everything is as after it
-      0 files put back, 1 file removed, read back and verified, in N ms
-      plan work is running again; steps taken back: quiet, fill, create
+      0 files restored, 1 file removed, read back and verified, in N ms
+      plan work is running again; steps undone: quiet, fill, create
       undo command that had been run before, step fill: echo undo fill >> ../outside
       undo command that had been run before, step create: echo undo create >> ../outside
       no undo command, so what it did outside of the files stays: quiet
         - file  removed
-    Take it back with: safepoint undo
+    Undo it with: safepoint undo
     --- exit 0
     ");
     assert_eq!(outside(), "create\nfill\nundo fill\nundo create\n", "no step ran since");
@@ -343,8 +343,8 @@ fn on_a_terminal_a_checkpoint_is_chosen_from_a_list() {
       1  01KG9YVBVGS45Q3ETMV38G3DDS  1 minute ago  workflow     1  dbac5bf5  before b
       2  01KG9YV41GXHKZH4X2XVXK4NAY  1 minute ago  workflow     0  20bdc8e3  before a
     Go back to which? A number, an id, or Enter for none: Would roll back to 01KG9YVBVGS45Q3ETMV38G3DDS "before b", taken 1 minute ago
-      0 files put back, 1 file removed; a dry run: nothing was changed
-      plan work would be running again; step taken back: b
+      0 files restored, 1 file removed; a dry run: nothing was changed
+      plan work would be running again; step undone: b
       no undo command, so what it did outside of the files would stay: b
         - b  removed
     Do this? [y/N] error: cannot roll plan "work" back: you did not say yes

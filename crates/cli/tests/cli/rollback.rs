@@ -34,20 +34,20 @@ fn there_and_back_again() {
     sandbox.wreck();
     assert_snapshot!(sandbox.run(&["rollback", "first", "--dry-run"]), @r#"
     Would roll back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 57 seconds ago
-      2 files put back, 1 file removed; a dry run: nothing was changed
+      2 files restored, 1 file removed; a dry run: nothing was changed
         - junk.log  removed
         ~ notes.txt  restored
-        + src/main.rs  put back
+        + src/main.rs  created
     --- exit 0
     "#);
     assert_eq!(sandbox.read("notes.txt"), "bad\n");
     assert_snapshot!(sandbox.run(&["rollback", "first"]), @r#"
     Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 1 minute ago
-      2 files put back, 1 file removed, read back and verified, in N ms
+      2 files restored, 1 file removed, read back and verified, in N ms
         - junk.log  removed
         ~ notes.txt  restored
-        + src/main.rs  put back
-    Take it back with: safepoint undo
+        + src/main.rs  created
+    Undo it with: safepoint undo
     --- exit 0
     "#);
     assert_eq!(sandbox.read("notes.txt"), "good\n");
@@ -62,8 +62,8 @@ fn there_and_back_again() {
     sandbox.run(&["undo"]);
     assert_snapshot!(sandbox.run(&["undo"]), @"
     Undid the last rollback: everything is as just before it
-      2 files put back, 1 file removed, read back and verified, in N ms
-        + junk.log  put back
+      2 files restored, 1 file removed, read back and verified, in N ms
+        + junk.log  created
         ~ notes.txt  restored
         - src/main.rs  removed
     Do it again with: safepoint redo
@@ -72,19 +72,19 @@ fn there_and_back_again() {
     assert_eq!(sandbox.read("notes.txt"), "bad\n");
     assert_snapshot!(sandbox.run(&["redo", "--dry-run"]), @"
     Would redo the rollback that was undone
-      2 files put back, 1 file removed; a dry run: nothing was changed
+      2 files restored, 1 file removed; a dry run: nothing was changed
         - junk.log  removed
         ~ notes.txt  restored
-        + src/main.rs  put back
+        + src/main.rs  created
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["redo"]), @"
     Redid the rollback that was undone: everything is as after it
-      2 files put back, 1 file removed, read back and verified, in N ms
+      2 files restored, 1 file removed, read back and verified, in N ms
         - junk.log  removed
         ~ notes.txt  restored
-        + src/main.rs  put back
-    Take it back with: safepoint undo
+        + src/main.rs  created
+    Undo it with: safepoint undo
     --- exit 0
     ");
     assert_eq!(sandbox.read("notes.txt"), "good\n");
@@ -97,18 +97,18 @@ fn chosen_paths_alone_come_back() {
     sandbox.wreck();
     assert_snapshot!(sandbox.run(&["rollback", "@", "--path", "./src/", "--path", "junk.log", "--part", "files"]), @r#"
     Rolled back the chosen paths to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 57 seconds ago
-      1 file put back, 1 file removed, read back and verified, in N ms
+      1 file restored, 1 file removed, read back and verified, in N ms
         - junk.log  removed
-        + src/main.rs  put back
-    Take it back with: safepoint undo
+        + src/main.rs  created
+    Undo it with: safepoint undo
     --- exit 0
     "#);
     assert_eq!(sandbox.read("notes.txt"), "bad\n");
     assert!(sandbox.path("project/src/main.rs").exists() && !sandbox.path("project/junk.log").exists());
     assert_snapshot!(sandbox.run(&["undo"]), @"
     Undid the last rollback: the chosen paths are as just before it
-      1 file put back, 1 file removed, read back and verified, in N ms
-        + junk.log  put back
+      1 file restored, 1 file removed, read back and verified, in N ms
+        + junk.log  created
         - src/main.rs  removed
     Do it again with: safepoint redo
     --- exit 0
@@ -179,11 +179,11 @@ fn a_file_system_that_can_do_less_is_told_about() {
     let output = command.env("SAFEPOINT_TEST_WITHOUT", "exchange,noreplace,else").output().unwrap();
     assert_snapshot!(sandbox.told(&output), @r#"
     Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 57 seconds ago
-      2 files put back, 1 file removed, read back and verified, in N ms
+      2 files restored, 1 file removed, read back and verified, in N ms
         - junk.log  removed
         ~ notes.txt  restored
-        + src/main.rs  put back
-    Take it back with: safepoint undo
+        + src/main.rs  created
+    Undo it with: safepoint undo
     --- stderr
     warning: this file system cannot exchange two files atomically: a file is briefly missing during a rollback; recovery after a crash is not affected
     warning: this file system cannot rename without replacing: a file that another program creates at the moment of a rollback could be replaced
@@ -200,7 +200,7 @@ fn long_lists_are_cut_for_people() {
     }
     assert_snapshot!(sandbox.run(&["rollback", "@"]), @r#"
     Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 57 seconds ago
-      0 files put back, 30 files removed, read back and verified, in N ms
+      0 files restored, 30 files removed, read back and verified, in N ms
         - junk00  removed
         - junk01  removed
         - junk02  removed
@@ -214,7 +214,7 @@ fn long_lists_are_cut_for_people() {
         - junk10  removed
         - junk11  removed
         and 18 more; --json shows all
-    Take it back with: safepoint undo
+    Undo it with: safepoint undo
     --- exit 0
     "#);
 }
@@ -228,10 +228,10 @@ fn a_folder_with_things_that_were_never_captured_is_kept() {
     sandbox.write("new/never.log", "1");
     assert_snapshot!(sandbox.run(&["rollback", "@"]), @"
     Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF, taken 57 seconds ago
-      0 files put back, 1 file removed, read back and verified, in N ms
+      0 files restored, 1 file removed, read back and verified, in N ms
         = new  kept: it holds things that were never captured
         - new/taken  removed
-    Take it back with: safepoint undo
+    Undo it with: safepoint undo
     --- exit 0
     ");
     assert!(sandbox.path("project/new/never.log").exists() && !sandbox.path("project/new/taken").exists());
@@ -248,8 +248,8 @@ fn a_folder_with_things_that_were_never_captured_is_kept() {
     sandbox.run(&["rollback", "@", "--path", "new/taken", "--path", "new", "--path", "new/"]);
     assert_snapshot!(sandbox.run(&["undo", "--dry-run"]), @"
     Would undo the last rollback
-      1 file put back, 0 files removed; a dry run: nothing was changed
-        + new/taken  put back
+      1 file restored, 0 files removed; a dry run: nothing was changed
+        + new/taken  created
     --- exit 0
     ");
 }

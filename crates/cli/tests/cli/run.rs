@@ -54,11 +54,11 @@ fn with_rollback_on_fail_a_failure_leaves_no_trace_and_can_be_undone() {
     err
     The command failed with status 7.
     Rolled back to 01KG9YV2300QJS22HDXJ4G4Q61 "before sh -c echo out; echo err >&2; rm -r src; echo bad > notes.t…", taken just now
-      2 files put back, 1 file removed, read back and verified, in N ms
+      2 files restored, 1 file removed, read back and verified, in N ms
         - junk  removed
         ~ notes.txt  restored
-        + src/ and 1 below it  put back
-    Take it back with: safepoint undo
+        + src/ and 1 below it  created
+    Undo it with: safepoint undo
     --- exit 7
     "#);
     assert_eq!(sandbox.read("notes.txt"), "good\n");

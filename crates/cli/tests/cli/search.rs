@@ -67,7 +67,7 @@ fn a_search_goes_back_to_the_newest_that_passes_and_one_undo_returns() {
       01KG9YWWP02J59EP1NVRE9ENPE  fails (exit status 1)
       01KG9YV2300QJS22HDXJ4G4Q61  passes
     Would roll back to 01KG9YV2300QJS22HDXJ4G4Q61 "number 1", taken 2 minutes ago
-      1 file put back, 0 files removed; a dry run: nothing was changed
+      1 file restored, 0 files removed; a dry run: nothing was changed
         ~ number  restored
     --- exit 0
     "#);
@@ -78,9 +78,9 @@ fn a_search_goes_back_to_the_newest_that_passes_and_one_undo_returns() {
       01KG9YWWP02J59EP1NVRE9ENPE  fails (exit status 1)
       01KG9YV2300QJS22HDXJ4G4Q61  passes
     Rolled back to 01KG9YV2300QJS22HDXJ4G4Q61 "number 1", taken 3 minutes ago
-      1 file put back, 0 files removed, read back and verified, in N ms
+      1 file restored, 0 files removed, read back and verified, in N ms
         ~ number  restored
-    Take it back with: safepoint undo
+    Undo it with: safepoint undo
     --- exit 0
     "#);
     assert_eq!(sandbox.read("number"), "1");
@@ -105,7 +105,7 @@ fn a_search_that_finds_nothing_says_so_and_changes_nothing() {
     --- stderr
     error: cannot roll back: the check passes in none of the checkpoints (3 tried)
     Nothing was changed.
-    hint: Everything is as it was. Does the command pass anywhere?
+    hint: Nothing was changed. Check that the command can pass.
     --- exit 1
     ");
     assert_snapshot!(sandbox.run(&["rollback", "--until", "grep -q 9 number"]), @"
@@ -185,10 +185,10 @@ fn what_a_check_changed_in_place_is_reported() {
     assert_snapshot!(sandbox.run(&["rollback", "number 0", "--until", "echo x > new; false", "--in-place"]), @"
       01KG9YS9EGCQT0DH2X3200JHAF  fails (exit status 1)
     --- stderr
-    warning: the check changed files in the workspace; they were put back by a rollback to the state before
+    warning: the check changed files in the workspace; a rollback restored them
     error: cannot roll back: the check passes in none of the checkpoints (1 tried)
     Nothing was changed.
-    hint: Everything is as it was. Does the command pass anywhere?
+    hint: Nothing was changed. Check that the command can pass.
     --- exit 1
     ");
     assert!(!sandbox.path("project/new").exists());

@@ -122,9 +122,9 @@ fn from_the_request_to_the_end() {
     ");
     assert_snapshot!(sandbox.run(&["session", "delete", &id]), @r#"
     --- stderr
-    error: cannot delete session "019c13ed-8860-05e5-910a-2dec89025cc1": this cannot be taken back, and there is no terminal to ask on
+    error: cannot delete session "019c13ed-8860-05e5-910a-2dec89025cc1": cannot ask for confirmation: no terminal
     Nothing was changed.
-    hint: If you mean it, say so with --yes.
+    hint: Confirm with --yes.
     --- exit 2
     "#);
     assert_snapshot!(sandbox.run(&["session", "delete", &id, "--yes"]), @r#"
@@ -257,7 +257,7 @@ fn the_command_lines_of_programs_work_as_they_are_written() {
     // Without a full id it needs a confirmation.
     run(&create);
     let (code, _, hint) = refused(&sandbox, &["delete", "--session-id", ID, "--checkpoint-id", "@"]);
-    assert_eq!((code, hint.as_str()), (2, "If you mean it, say so with --yes."));
+    assert_eq!((code, hint.as_str()), (2, "Confirm with --yes."));
 }
 
 #[test]
@@ -573,31 +573,31 @@ fn a_session_goes_back_with_the_rest_or_alone() {
     sandbox.write("notes.txt", "bad");
     assert_snapshot!(sandbox.run(&["rollback", "planned", "--part", "session", "--dry-run"]), @r#"
     Would roll back to 01KG9YYQ9053R1T2RMWKDG33ZD "planned", taken 3 minutes ago
-      0 files put back, 0 files removed; a dry run: nothing was changed
+      0 files restored, 0 files removed; a dry run: nothing was changed
       session 0193a6b4-8000-7000-8000-000000000001 would be planning again, from failed
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&["rollback", "planned", "--part", "session"]), @r#"
     Rolled back to 01KG9YYQ9053R1T2RMWKDG33ZD "planned", taken 4 minutes ago
-      0 files put back, 0 files removed, read back and verified, in N ms
+      0 files restored, 0 files removed, read back and verified, in N ms
       session 0193a6b4-8000-7000-8000-000000000001 is planning again, from failed
-    Take it back with: safepoint undo
+    Undo it with: safepoint undo
     --- exit 0
     "#);
     assert_eq!(sandbox.read("notes.txt"), "bad");
     assert_snapshot!(sandbox.run(&["undo"]), @r#"
     Undid the last rollback: everything is as just before it
-      0 files put back, 0 files removed, read back and verified, in N ms
+      0 files restored, 0 files removed, read back and verified, in N ms
       session 0193a6b4-8000-7000-8000-000000000001 is failed again, from planning
     Do it again with: safepoint redo
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&["rollback", "planned"]), @r#"
     Rolled back to 01KG9YYQ9053R1T2RMWKDG33ZD "planned", taken 6 minutes ago
-      1 file put back, 0 files removed, read back and verified, in N ms
+      1 file restored, 0 files removed, read back and verified, in N ms
       session 0193a6b4-8000-7000-8000-000000000001 is planning again, from failed
         ~ notes.txt  restored
-    Take it back with: safepoint undo
+    Undo it with: safepoint undo
     --- exit 0
     "#);
     assert_eq!(sandbox.read("notes.txt"), "good\n");

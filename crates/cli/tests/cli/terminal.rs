@@ -109,7 +109,7 @@ fn tables_fit_a_narrow_terminal() {
     Nothing to prune: 3 checkpoints kept.
     "#);
     assert_snapshot!(sandbox.terminal(sandbox.command(&["status"])), @r#"
-    Covered up to 7 minutes ago: 1 path changed since 01KG9YYS "before rollback to 01KG9YWW":
+    1 change since 01KG9YYS "before rollback to 01KG9YWW", 7 minutes ago, not in a checkpoint:
         + src/main.rs
       left out:
         .git  git's own folder

@@ -15,9 +15,9 @@ fn delete_wants_a_yes() {
     sandbox.run(&["create", "-m", "second"]);
     assert_snapshot!(sandbox.run(&["delete", "first"]), @"
     --- stderr
-    error: cannot delete: this cannot be taken back, and there is no terminal to ask on
+    error: cannot delete: cannot ask for confirmation: no terminal
     Nothing was changed.
-    hint: If you mean it, say so with --yes.
+    hint: Confirm with --yes.
     --- exit 2
     ");
     assert_snapshot!(sandbox.run(&["delete", "first", "nothing", "--yes"]), @r#"
@@ -334,15 +334,15 @@ fn purge_takes_a_secret_out_of_everything() {
     assert!(in_store(), "small files are stored literally");
     assert_snapshot!(sandbox.run(&["purge", ".env"]), @"
     --- stderr
-    error: cannot purge: this cannot be taken back, and there is no terminal to ask on
+    error: cannot purge: cannot ask for confirmation: no terminal
     Nothing was changed.
-    hint: If you mean it, say so with --yes.
+    hint: Confirm with --yes.
     --- exit 2
     ");
     assert_snapshot!(sandbox.run(&["purge", ".env", "--yes"]), @r#"
     Took ".env" out of 1 checkpoint.
     Freed SIZE: 6 objects that no checkpoint needed.
-    The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.
+    The workspace is not changed. Keep it out of the next checkpoint with .safepointignore.
     --- exit 0
     "#);
     assert!(!in_store());
@@ -472,9 +472,9 @@ fn only_one_frees_space_at_a_time() {
     assert_snapshot!(sandbox.run(&["purge", "run.sh", "--yes"]), @r#"
     Took "run.sh" out of 1 checkpoint.
     Nothing to free.
-    The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.
+    The workspace is not changed. Keep it out of the next checkpoint with .safepointignore.
     --- stderr
-    warning: not everything could be freed: somebody used the store all the while, or you asked to stop. Run `safepoint gc` again
+    warning: not everything could be freed: other processes used the store, or you asked to stop. Run `safepoint gc` again
     warning: no checkpoint leads to them any more, but bytes may still be in the store: run `safepoint gc --thorough`, and before it `safepoint repair` where something is damaged
     --- exit 3
     "#);
@@ -499,7 +499,7 @@ fn gc_that_waits_for_somebody_can_be_stopped() {
     assert_snapshot!(sandbox.told(&child.wait_with_output().unwrap()), @"
     Nothing to free.
     --- stderr
-    warning: not everything could be freed: somebody used the store all the while, or you asked to stop. Run `safepoint gc` again
+    warning: not everything could be freed: other processes used the store, or you asked to stop. Run `safepoint gc` again
     --- exit 3
     ");
     drop(user);
@@ -529,15 +529,15 @@ fn gc_says_what_it_leaves() {
     assert_snapshot!(sandbox.run(&["gc", "--thorough"]), @"
     Nothing to free.
     --- stderr
-    warning: 1 pack was left as before: somebody writes there, or something there is damaged
+    warning: 1 pack was left as before: another process writes to them, or they are damaged
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["purge", "run.sh", "--yes"]), @r#"
     Took "run.sh" out of 3 checkpoints.
     Nothing to free.
-    The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.
+    The workspace is not changed. Keep it out of the next checkpoint with .safepointignore.
     --- stderr
-    warning: 1 pack was left as before: somebody writes there, or something there is damaged
+    warning: 1 pack was left as before: another process writes to them, or they are damaged
     warning: no checkpoint leads to them any more, but bytes may still be in the store: run `safepoint gc --thorough`, and before it `safepoint repair` where something is damaged
     --- exit 3
     "#);
@@ -556,7 +556,7 @@ fn a_whole_workspace_is_not_purged() {
     assert_snapshot!(sandbox.run(&["purge", "src", "run.sh", "--yes"]), @r#"
     Took "src", "run.sh" out of 1 checkpoint.
     Freed SIZE: 10 objects that no checkpoint needed.
-    The workspace is as it was. Keep it out of the next checkpoint with .safepointignore.
+    The workspace is not changed. Keep it out of the next checkpoint with .safepointignore.
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&["show", "first", "--files"]), @"
@@ -591,7 +591,7 @@ fn repair_says_which_workspace_it_could_not_look_at() {
     assert_snapshot!(sandbox.told(&command.current_dir(sandbox.path("elsewhere")).output().unwrap()), @"
     1 object could not be read.
     1 pack with damage put aside in $T/home/store/quarantine.
-    It counts towards the cap; delete it when you are sure that nobody needs it any more.
+    It counts towards the cap; delete it when it is no longer needed.
     Lost: 1 thing is beyond repair:
         checkpoint 01KG9YS9EGCQT0DH2X3200JHAF: notes.txt: object <hash>: it is missing
     0 checkpoints can be restored whole.

@@ -118,13 +118,13 @@ fn a_checkpoint_that_holds_such_a_name_is_put_back_but_for_it() {
     sandbox.wreck();
     assert_snapshot!(sandbox.run(&["rollback", "odd"]), @r#"
     Rolled back to 01KG9YV2300QJS22HDXJ4G4Q61 "odd", taken 59 seconds ago
-      2 files put back, 1 file removed, read back and verified, in N ms
+      2 files restored, 1 file removed, read back and verified, in N ms
         - junk.log  removed
         ~ notes.txt  restored
-        + src/main.rs  put back
-    Take it back with: safepoint undo
+        + src/main.rs  created
+    Undo it with: safepoint undo
     --- stderr
-    warning: .safepoint is not put back and stays as it is: Safepoint uses this name; `safepoint cat` prints the file from the checkpoint
+    warning: .safepoint is not restored and stays as it is: Safepoint uses this name; `safepoint cat` prints the file from the checkpoint
     --- exit 3
     "#);
     assert_eq!(sandbox.read("notes.txt"), "good\n");
@@ -167,12 +167,12 @@ fn a_mount_over_a_captured_folder_blocks_that_folder_and_not_the_rest() {
     assert!(dry.ends_with("--- exit 3\n") && sandbox.read("notes.txt") == "bad\n", "{dry}");
     assert_snapshot!(sandbox.run(&["rollback", "first"]), @r#"
     Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 1 minute ago
-      1 file put back, 1 file removed, read back and verified, in N ms
+      1 file restored, 1 file removed, read back and verified, in N ms
         - junk.log  removed
         ~ notes.txt  restored
-    Take it back with: safepoint undo
+    Undo it with: safepoint undo
     --- stderr
-    warning: src is not put back and stays as it is: another file system is mounted on it
+    warning: src is not restored and stays as it is: another file system is mounted on it
     --- exit 3
     "#);
     assert_eq!(sandbox.read("notes.txt"), "good\n");

@@ -64,7 +64,7 @@ fn a_folder_goes_back_with_the_memory_of_its_agents() {
     assert_eq!(data(&sandbox, &["status"])["agents"][0], "claude");
     sandbox.write("../agent/memory/notes.md", "forgotten");
     let told = sandbox.run(&["rollback", "with"]);
-    assert!(told.contains("  $T/agent/memory  1 put back, 0 removed\n  agents put back: claude\n"), "{told}");
+    assert!(told.contains("  $T/agent/memory  1 restored, 0 removed\n  agents restored: claude\n"), "{told}");
     assert_eq!(sandbox.read("../agent/memory/notes.md"), "remember");
     sandbox.run(&["undo"]);
     assert_eq!(sandbox.read("../agent/memory/notes.md"), "forgotten");
@@ -178,37 +178,37 @@ fn everything_goes_back_together_from_any_of_its_folders() {
     sandbox.wreck();
     sandbox.write("../other/file", "wrecked");
     sandbox.write("../agent/memory/notes.md", "forgotten");
-    assert_snapshot!(sandbox.run(&["rollback", id, "--dry-run"]), @r"
+    assert_snapshot!(sandbox.run(&["rollback", id, "--dry-run"]), @"
     Would go back together to 01KG9YYV60S77KET4DNQ5BF6CP (rollback)
-      $T/project  2 put back, 1 removed
-      $T/other  1 put back, 0 removed
-      $T/agent/memory  1 put back, 0 removed
-      $T/home  0 put back, 0 removed
-      agents put back: claude
+      $T/project  2 restored, 1 removed
+      $T/other  1 restored, 0 removed
+      $T/agent/memory  1 restored, 0 removed
+      $T/home  0 restored, 0 removed
+      agents restored: claude
       a dry run: nothing was changed
     --- exit 0
     ");
-    assert_snapshot!(sandbox.run(&["rollback", id]), @r"
+    assert_snapshot!(sandbox.run(&["rollback", id]), @"
     Went back together to 01KG9YYV60S77KET4DNQ5BF6CP (rollback)
-      $T/project  2 put back, 1 removed
-      $T/other  1 put back, 0 removed
-      $T/agent/memory  1 put back, 0 removed
-      $T/home  0 put back, 0 removed
-      agents put back: claude
+      $T/project  2 restored, 1 removed
+      $T/other  1 restored, 0 removed
+      $T/agent/memory  1 restored, 0 removed
+      $T/home  0 restored, 0 removed
+      agents restored: claude
       read back and verified, in N ms
-    Take it back, all of it, with: safepoint undo
+    Undo all of it with: safepoint undo
     --- exit 0
     ");
     assert_eq!(sandbox.read("../other/file"), "other");
     assert_eq!(sandbox.read("../agent/memory/notes.md"), "remember");
     // The undo covers all folders, from any of them.
-    assert_snapshot!(sandbox.run(&["-C", "../other", "undo"]), @r"
+    assert_snapshot!(sandbox.run(&["-C", "../other", "undo"]), @"
     Went back together to 01KG9Z4FV8DVZ1ZPJQNYJ4YVV1 (undo)
-      $T/project  2 put back, 1 removed
-      $T/other  1 put back, 0 removed
-      $T/agent/memory  1 put back, 0 removed
-      $T/home  0 put back, 0 removed
-      agents put back: claude
+      $T/project  2 restored, 1 removed
+      $T/other  1 restored, 0 removed
+      $T/agent/memory  1 restored, 0 removed
+      $T/home  0 restored, 0 removed
+      agents restored: claude
       read back and verified, in N ms
     Do it again with: safepoint redo
     --- exit 0
@@ -231,11 +231,11 @@ fn everything_is_tried_first_or_goes_back_step_by_step() {
     }
     sandbox.write("../other/file", "wrecked");
     let shown = sandbox.run(&["rollback", "all 0", "--verify", "ls $SAFEPOINT_TARGET", "--dry-run"]);
-    assert_snapshot!(shown, @r"
+    assert_snapshot!(shown, @"
     Would go back together to 01KG9YWYMG3S19GYXWQZEQWMSF (rollback)
-      $T/project  0 put back, 0 removed
-      $T/other  1 put back, 0 removed
-      $T/home  0 put back, 0 removed
+      $T/project  0 restored, 0 removed
+      $T/other  1 restored, 0 removed
+      $T/home  0 restored, 0 removed
       a dry run: nothing was changed
     --- stderr
     home
@@ -256,15 +256,15 @@ fn everything_is_tried_first_or_goes_back_step_by_step() {
     assert_eq!(done["checks"][0]["passed"], true);
     assert_eq!(sandbox.read("../other/file"), "version 0");
     let until = ["-C", "../other", "rollback", "all 2", "--until", "grep -q 'version [01]' file"];
-    assert_snapshot!(sandbox.run(&until), @r"
+    assert_snapshot!(sandbox.run(&until), @"
       01KG9Z0KTGP0RDQVRSZJ77Q12Z  fails (exit status 1)
       01KG9YYS7GN64SSTZ8MV851Q81  passes
     Went back together to 01KG9YYS7GN64SSTZ8MV851Q81 (rollback)
-      $T/project  0 put back, 0 removed
-      $T/other  1 put back, 0 removed
-      $T/home  0 put back, 0 removed
+      $T/project  0 restored, 0 removed
+      $T/other  1 restored, 0 removed
+      $T/home  0 restored, 0 removed
       read back and verified, in N ms
-    Take it back, all of it, with: safepoint undo
+    Undo all of it with: safepoint undo
     --- exit 0
     ");
     assert_eq!(sandbox.read("../other/file"), "version 1");
@@ -340,16 +340,16 @@ fn a_staged_rollback_shows_asks_and_does_it() {
     let good = sandbox.run(&["rollback", "@", "--verify", "test -e src/main.rs && echo looks good", "--yes"]);
     assert_snapshot!(good, @r#"
     Would roll back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 57 seconds ago
-      2 files put back, 1 file removed; a dry run: nothing was changed
+      2 files restored, 1 file removed; a dry run: nothing was changed
         - junk.log  removed
         ~ notes.txt  restored
-        + src/main.rs  put back
+        + src/main.rs  created
     Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 57 seconds ago
-      2 files put back, 1 file removed, read back and verified, in N ms
+      2 files restored, 1 file removed, read back and verified, in N ms
         - junk.log  removed
         ~ notes.txt  restored
-        + src/main.rs  put back
-    Take it back with: safepoint undo
+        + src/main.rs  created
+    Undo it with: safepoint undo
     --- stderr
     looks good
     --- exit 0
@@ -388,7 +388,7 @@ fn an_emergency_is_taken_whatever_is_wrong() {
       left out:
         .git  git's own folder
     --- stderr
-    warning: .safepoint.toml is passed over: .safepoint.toml line 1 is not TOML: key with no value, expected `=`
+    warning: .safepoint.toml is ignored: .safepoint.toml line 1 is not TOML: key with no value, expected `=`
     --- exit 0
     "#);
     let newest = data(&sandbox, &["show", "@"])["checkpoint"].clone();

@@ -246,7 +246,7 @@ fn damage_is_found_named_and_has_its_own_exit_code() {
         object 8aa6049c102e: pack ID: its bytes do not have its hash
         notes.txt: its bytes are not what was written (in 2 checkpoints)
     0 of 2 checkpoints can still be restored whole.
-    Mend what can be mended: safepoint repair
+    Repair the damage: safepoint repair
     Ready: a checkpoint of project would hold 6 files and folders, 50 B.
     Tests: not known, because no test command is configured.
     --- exit 13
@@ -334,11 +334,11 @@ fn what_a_program_still_writes_into_a_displaced_file_is_kept() {
     let mut junk = fs::OpenOptions::new().append(true).open(sandbox.path("project/junk.log")).unwrap();
     assert_snapshot!(sandbox.run(&["rollback", "@"]), @r#"
     Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 57 seconds ago
-      2 files put back, 1 file removed, read back and verified, in N ms
+      2 files restored, 1 file removed, read back and verified, in N ms
         - junk.log  removed
         ~ notes.txt  restored
-        + src/main.rs  put back
-    Take it back with: safepoint undo
+        + src/main.rs  created
+    Undo it with: safepoint undo
     --- stderr
     warning: junk.log is or may be open for writing in another program; its displaced version is kept in .safepoint
     warning: check again with: safepoint recover; store and delete it with: safepoint recover --release

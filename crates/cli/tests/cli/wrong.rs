@@ -377,7 +377,7 @@ fn settings_that_cannot_be_used() {
     --- exit 1
     ");
     assert_snapshot!(sandbox.run(&["status"]), @r#"
-    Covered up to 2 minutes ago: 1 path changed since 01KG9YS9EGCQT0DH2X3200JHAF "first":
+    1 change since 01KG9YS9EGCQT0DH2X3200JHAF "first", 2 minutes ago, not in a checkpoint:
         + .safepoint.toml
       left out:
         .git  git's own folder
@@ -385,23 +385,23 @@ fn settings_that_cannot_be_used() {
       store: 1 checkpoint here; SIZE for all workspaces in $T/home
     Take a checkpoint now: safepoint create -m "a label"
     --- stderr
-    warning: .safepoint.toml is passed over: `checks` in .safepoint.toml line 1 is refused: commands and limits are taken from config.toml in Safepoint's home alone, because whatever works in the workspace can write this file
+    warning: .safepoint.toml is ignored: `checks` in .safepoint.toml line 1 is refused: commands and limits are taken from config.toml in Safepoint's home alone, because whatever works in the workspace can write this file
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&["diff", "--name-only"]), @r#"
     .safepoint.toml
     --- stderr
-    warning: .safepoint.toml is passed over: `checks` in .safepoint.toml line 1 is refused: commands and limits are taken from config.toml in Safepoint's home alone, because whatever works in the workspace can write this file
+    warning: .safepoint.toml is ignored: `checks` in .safepoint.toml line 1 is refused: commands and limits are taken from config.toml in Safepoint's home alone, because whatever works in the workspace can write this file
     --- exit 0
     "#);
     // Rollback still works.
     assert_snapshot!(sandbox.run(&["rollback", "first"]), @r#"
     Rolled back to 01KG9YS9EGCQT0DH2X3200JHAF "first", taken 4 minutes ago
-      0 files put back, 1 file removed, read back and verified, in N ms
+      0 files restored, 1 file removed, read back and verified, in N ms
         - .safepoint.toml  removed
-    Take it back with: safepoint undo
+    Undo it with: safepoint undo
     --- stderr
-    warning: .safepoint.toml is passed over: `checks` in .safepoint.toml line 1 is refused: commands and limits are taken from config.toml in Safepoint's home alone, because whatever works in the workspace can write this file
+    warning: .safepoint.toml is ignored: `checks` in .safepoint.toml line 1 is refused: commands and limits are taken from config.toml in Safepoint's home alone, because whatever works in the workspace can write this file
     --- exit 0
     "#);
 }

@@ -244,7 +244,7 @@ fn a_broken_workspace_file_is_refused_or_passed_over_and_said() {
         };
         let effective = load(home(), again, &[], Broken::PassedOver).unwrap();
         assert_eq!((effective.cap_bytes, effective.excludes.len()), (Some(5), 1));
-        assert!(effective.passed_over.unwrap().starts_with(".safepoint.toml is passed over: "));
+        assert!(effective.passed_over.unwrap().starts_with(".safepoint.toml is ignored: "));
         let error = load(home(), file, &[], Broken::Refused).unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
     }

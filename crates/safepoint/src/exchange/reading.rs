@@ -264,7 +264,7 @@ impl Reading {
     /// Fails if a promised file was not found.
     fn finish(self) -> Result<(), LayoutError> {
         match self.hashes.into_keys().min() {
-            Some(file) => Err(LayoutError::bad(&file, "metadata.json lists it, and it is not there")),
+            Some(file) => Err(LayoutError::bad(&file, "metadata.json lists it, but it is missing")),
             None => Ok(()),
         }
     }

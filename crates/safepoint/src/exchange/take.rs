@@ -55,7 +55,7 @@ pub(super) fn take(
         all.push(Taken { root, count: taking.count, bytes: taking.bytes, disarmed: taking.disarmed });
     }
     match taking.rows.into_keys().min() {
-        Some(path) => Err(LayoutError::bad(&path, "files.json lists it, and it is not there").into()),
+        Some(path) => Err(LayoutError::bad(&path, "files.json lists it, but it is missing").into()),
         None => Ok(all),
     }
 }

@@ -135,7 +135,7 @@ fn no_workspace_file_stands_in_the_way_of_a_rollback() {
         bench.write("made", "since");
         let before = bench.image();
         let status = bench.manager.status(&bench.workspace, &Silent).unwrap();
-        assert!(status.warnings[0].starts_with(".safepoint.toml is passed over: "), "{:?}", status.warnings);
+        assert!(status.warnings[0].starts_with(".safepoint.toml is ignored: "), "{:?}", status.warnings);
         let dry = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
         let shown = bench.manager.rollback(&bench.workspace, good.id, &dry, &Silent).unwrap();
         assert_eq!(shown.warnings.len(), 1, "{:?}", shown.warnings);
@@ -143,7 +143,7 @@ fn no_workspace_file_stands_in_the_way_of_a_rollback() {
         let safety = restored.record().safety_checkpoint.unwrap().to_string();
         let safety = bench.manager.get(None, &safety).unwrap();
         let [why] = &safety.warnings[..] else { panic!("{:?}", safety.warnings) };
-        assert!(why.starts_with(".safepoint.toml is passed over: "), "{why}");
+        assert!(why.starts_with(".safepoint.toml is ignored: "), "{why}");
         assert_eq!(restored.warnings, [Warning::SettingsIgnored { why: why.clone() }]);
         // Without the excludes the safety checkpoint holds more; what the target never held is left alone.
         assert_same(&then, &bench.image());

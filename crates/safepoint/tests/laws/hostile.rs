@@ -306,11 +306,11 @@ fn what_is_not_as_promised_is_named() {
         });
     }
     scene.refuses("bad_layout", "files/sub", |path| fs::remove_dir_all(path.join("files/sub")).unwrap());
-    scene.refuses("bad_layout", "files/link: files.json lists it, and it is not there", |path| {
+    scene.refuses("bad_layout", "files/link: files.json lists it, but it is missing", |path| {
         fs::remove_file(path.join("files/link")).unwrap();
     });
     scene.refuses("bad_layout", "files", |path| fs::remove_dir_all(path.join("files")).unwrap());
-    scene.refuses_metadata("nothing: metadata.json lists it, and it is not there", |metadata| {
+    scene.refuses_metadata("nothing: metadata.json lists it, but it is missing", |metadata| {
         let row = json!({ "path": "nothing", "size": 1, "blake3": "0".repeat(64) });
         let rows = metadata["hashes"].as_array_mut().unwrap();
         let at = rows.iter().position(|row| row["path"].as_str().unwrap() > "nothing").unwrap();

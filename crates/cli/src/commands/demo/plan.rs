@@ -69,7 +69,7 @@ impl Story<'_> {
         self.step(
             "safepoint plan apply discount",
             &[format!(
-                "{} into the project, all or nothing; the copy is gone",
+                "{} into the project, all or nothing; the sandbox is deleted",
                 counted(written, "file", "files")
             )],
         );
@@ -125,7 +125,7 @@ impl Story<'_> {
         self.step(
             &format!("safepoint plan rollback discount \"before {BAD}\""),
             &[format!(
-                "{} put back, {} superseded: both or neither",
+                "{} restored, {} superseded: both or neither",
                 counted(back.outline().restored, "file", "files"),
                 counted(decisions as u64, "decision", "decisions")
             )],

@@ -146,7 +146,7 @@ fn unfinished(manager: &CheckpointManager, workspace: &Workspace) -> Check {
         return Check::problem(
             "unfinished",
             format!("rollback {} was cut short, or is still at work", record.id),
-            "`safepoint recover` puts everything back as it was before it; the next command would do so too.",
+            "`safepoint recover` restores the state before it; the next command would do so too.",
         );
     }
     if let Some(record) = in_state(RollbackState::Done) {

@@ -86,7 +86,7 @@ impl Picture<'_> {
             count => format!(" of {}", counted(count, "path", "paths")),
         };
         let ended = match rollback.state {
-            RollbackState::Aborted => " (failed; everything was put back)",
+            RollbackState::Aborted => " (failed; everything was restored)",
             RollbackState::Applying => " (unfinished)",
             RollbackState::Done | RollbackState::Settled | RollbackState::Refused => "",
         };

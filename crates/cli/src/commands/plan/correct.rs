@@ -100,7 +100,7 @@ fn chosen(args: &CorrectArgs, plan: &Plan) -> Result<Fix, Problem> {
     if args.decision.is_some() {
         return Err(wrong(
             "--decision goes with --mode revert",
-            "Use --mode revert to go back to before a decision.",
+            "Use --mode revert to roll back to before a decision.",
         ));
     }
     let appends = args.mode == CorrectMode::Append;

@@ -153,13 +153,13 @@ fn told(note: &PlanNote) -> String {
             steps => format!("rollback {}, taken back: {steps}", text("rollback")),
         },
         PlanNoteKind::FilesRolledBack => {
-            format!("its files went back to checkpoint {} without it", text("checkpoint"))
+            format!("its files were rolled back to checkpoint {} without it", text("checkpoint"))
         }
         PlanNoteKind::FilesRolledBackByStep => {
             format!("a step rolled the files back to checkpoint {}", text("checkpoint"))
         }
         PlanNoteKind::FilesReturned => {
-            "its files are again what they were before they went back without it".to_owned()
+            "its files are again as before they were rolled back without it".to_owned()
         }
         PlanNoteKind::Correction => match (text("mode").as_str(), text("step")) {
             ("retry", step) => format!("corrected: step {step} gets another command: {}", text("run")),

@@ -76,7 +76,9 @@ fn place(opened: &Opened) -> String {
         (None, SandboxKind::Copy) => "a copy, which is made when its first step begins".to_owned(),
         (Some(sandbox), _) => match state_of(sandbox) {
             "missing" => {
-                format!("{path}, a copy that is gone; a rollback with --recreate-sandbox makes it again")
+                format!(
+                    "{path}, a sandbox that is missing; a rollback with --recreate-sandbox creates it again"
+                )
             }
             "applied" => format!("{path}, a copy whose result was taken over"),
             _ => format!("{path}, a copy of the project"),

@@ -82,7 +82,7 @@ fn attempt(id: &str) -> String {
 fn what_becomes_of(context: &Context, steps: &[String]) -> Result<Option<Interrupted>, Problem> {
     let names: Vec<String> = steps.iter().map(|step| printable(step)).collect();
     let question = format!(
-        "Nobody knows how far {} came. Run it again (r), was it done (d), did it fail (f), or leave it (Enter)?",
+        "Step {} was interrupted; its progress is unknown. Run it again (r), count it as done (d), count it as failed (f), or leave it (Enter)?",
         names.join(", ")
     );
     Ok(match consent::line(context, &question)?.to_lowercase().as_str() {
@@ -142,7 +142,7 @@ fn close(context: &Context, opened: &Opened, report: &RunReport) -> Option<Probl
 fn waits(opened: &Opened, plan: &Plan, step: &str) -> String {
     let id = &plan.id;
     if step.is_empty() {
-        return format!("It waits for somebody outside; then: safepoint plan resume {id}");
+        return format!("It waits for a report from outside; then: safepoint plan resume {id}");
     }
     let place = opened.sandbox.as_ref().map(|sandbox| format!(" in {}", sandbox.path.display()));
     let running = plan.find(step).is_ok_and(|at| plan.steps[at].state == StepState::Running);

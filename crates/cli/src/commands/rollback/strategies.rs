@@ -33,7 +33,7 @@ pub(super) fn chosen(args: &RollbackArgs) -> Result<Strategy, Problem> {
             wrong("--strategy progressive has no command to ask", "Name it: --until CMD")
         }
         (_, Some(Strategy::Progressive)) if selects || args.verify.is_some() => wrong(
-            "--until goes back everything, one checkpoint at a time",
+            "--until rolls back everything, one checkpoint at a time",
             "Leave --path, --part and --verify out.",
         ),
         (Some(Strategy::Selective), None) => {
@@ -89,7 +89,7 @@ impl Ground<'_> {
         if !context.yes && !dry && !consent::can_ask(context) {
             return Err(Problem::usage(
                 "a staged rollback asks before it is done, and there is no terminal to ask on",
-                "If you mean it, say so with --yes.",
+                "Confirm with --yes.",
             ));
         }
         signals::listen_for_another();
@@ -158,7 +158,7 @@ impl Ground<'_> {
             out.warn(format!("{}/{path} is not in the copy that was tried: {why}", folder.display()));
         }
         if check_changed_files {
-            out.warn("the check changed files in the workspace; they were put back by a rollback to the state before");
+            out.warn("the check changed files in the workspace; a rollback restored them");
         }
         if let Some(restored) = restored {
             tell(context, manager, &restored, options.dry_run);

@@ -56,8 +56,8 @@ pub(crate) fn tell(context: &Context, manager: &CheckpointManager, done: &Rolled
     if dry_run == DryRun::No && (done.is_together() || !done.is_empty()) {
         out.remark(match (done.verb, done.is_together()) {
             (Verb::Undo, _) => format!("Do it again with: {}", view.again(context, "redo")),
-            (_, true) => format!("Take it back, all of it, with: {}", view.again(context, "undo")),
-            (_, false) => format!("Take it back with: {}", view.again(context, "undo")),
+            (_, true) => format!("Undo all of it with: {}", view.again(context, "undo")),
+            (_, false) => format!("Undo it with: {}", view.again(context, "undo")),
         });
     }
 }
@@ -143,14 +143,14 @@ impl View<'_> {
     /// Prints the counts of one of several folders.
     fn counts(&self, folder: &FolderRolledBack) {
         let outline = &folder.outline;
-        let counts = format!("{} put back, {} removed", outline.restored, outline.removed);
+        let counts = format!("{} restored, {} removed", outline.restored, outline.removed);
         let root = self.root(folder.record.workspace_id);
         self.out.line(format!("  {root}  {}", self.out.colours.dim(counts)));
     }
 
     fn listed(&self, what: &str, names: &[&str]) {
         if !names.is_empty() {
-            self.out.line(format!("  {what} put back: {}", names.join(", ")));
+            self.out.line(format!("  {what} restored: {}", names.join(", ")));
         }
     }
 
@@ -210,7 +210,7 @@ impl View<'_> {
             (Verb::Apply, DryRun::No) => format!("Took over what the plan made, {name}"),
             (Verb::Apply, DryRun::Yes) => format!("Would take over what the plan made, {name}"),
         });
-        let put = if record.verb == Verb::Apply { "written" } else { "put back" };
+        let put = if record.verb == Verb::Apply { "written" } else { "restored" };
         let counts = format!(
             "{} {put}, {} removed",
             counted(outline.restored, "file", "files"),
@@ -248,9 +248,9 @@ impl View<'_> {
         }
         match back.steps.as_slice() {
             [] => {}
-            [only] => say(format!("step taken back: {only}")),
-            few if few.len() <= 4 => say(format!("steps taken back: {}", few.join(", "))),
-            many => say(format!("{} steps taken back", many.len())),
+            [only] => say(format!("step undone: {only}")),
+            few if few.len() <= 4 => say(format!("steps undone: {}", few.join(", "))),
+            many => say(format!("{} steps undone", many.len())),
         }
         line
     }
@@ -263,7 +263,7 @@ impl View<'_> {
             let ChangedPath { path, action } = &changed[line.item];
             let (sign, word) = match action {
                 Action::Created if taken => (colours.green("+"), "new"),
-                Action::Created => (colours.green("+"), "put back"),
+                Action::Created => (colours.green("+"), "created"),
                 Action::Restored if taken => (colours.yellow("~"), "changed"),
                 Action::Restored => (colours.yellow("~"), "restored"),
                 Action::Removed => (colours.red("-"), "removed"),
@@ -284,7 +284,7 @@ impl View<'_> {
                 false => String::new(),
             };
             for Blocked { path, why, .. } in &folder.outline.blocked {
-                out.warn(format!("{place}{path} is not put back and stays as it is: {why}"));
+                out.warn(format!("{place}{path} is not restored and stays as it is: {why}"));
             }
             for rescued in &folder.record.rescued {
                 let (path, id) = (&rescued.path, rescued.checkpoint);
@@ -295,7 +295,7 @@ impl View<'_> {
             }
             for path in &folder.changed_meanwhile {
                 out.warn(format!(
-                    "{place}{path} was changed by another program meanwhile and is as that program made it"
+                    "{place}{path} was changed by another program during the rollback and keeps that change"
                 ));
             }
         }
