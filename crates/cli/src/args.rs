@@ -750,6 +750,9 @@ pub(crate) struct HistoryArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
+    /// Show every step, also redo and a plan.
+    #[arg(long)]
+    pub(crate) full: bool,
     /// Keep the folder.
     #[arg(long)]
     pub(crate) keep: bool,

@@ -28,6 +28,7 @@ pub(crate) fn run(context: &Context, args: &DemoArgs) -> Result<Reply, Problem> 
         out: &context.out,
         manager,
         project,
+        full: args.full,
         began: RefCell::new(Instant::now()),
         steps: RefCell::default(),
     };
@@ -38,7 +39,7 @@ pub(crate) fn run(context: &Context, args: &DemoArgs) -> Result<Reply, Problem> 
     let steps = story.steps.take();
     drop(story);
     let kept = if args.keep { Some(folder.keep()) } else { None };
-    farewell(&context.out, kept.as_deref());
+    farewell(&context.out, kept.as_deref(), args.full);
     let kept = kept.map(|path| path.to_string_lossy().into_owned());
     Ok(Reply::done(json!({ "steps": steps, "verified": same, "folder": kept })))
 }
@@ -48,6 +49,8 @@ struct Story<'a> {
     out: &'a Printer,
     manager: CheckpointManager,
     project: Project,
+    /// Shows all steps, in place of the five that fit a screen.
+    full: bool,
     began: RefCell<Instant>,
     steps: RefCell<Vec<Value>>,
 }
@@ -72,6 +75,14 @@ impl Story<'_> {
         let restored = self.compare("Is it really the same?", &before, "before the disaster")?;
         self.begin();
         self.manager.undo(&workspace, &RollbackOptions::default(), &Silent)?;
+        if !self.full {
+            let undone = self.project.picture()? == after;
+            self.step(
+                "safepoint undo",
+                &["even the mess can be had back: the state before it was kept".to_owned()],
+            );
+            return Ok(restored && undone);
+        }
         self.step("safepoint undo", &["the rollback is undone: the state before it was kept".to_owned()]);
         let undone = self.compare("Is the mess back, every byte of it?", &after, "in the mess")?;
         self.begin();
@@ -93,7 +104,9 @@ impl Story<'_> {
             "{}: code, a script, a link, a .git folder, a build folder",
             counted(before.len() as u64, "file or folder", "files and folders")
         );
-        self.step("A small project", &[what]);
+        if self.full {
+            self.step("A small project", &[what]);
+        }
         Ok(before)
     }
 
@@ -117,11 +130,13 @@ impl Story<'_> {
         self.begin();
         self.project.wreck()?;
         let after = self.project.picture()?;
-        self.step(
-            "Then an agent has a bad day",
-            &["rm -rf src, a wrong edit, a lost permission, junk files".to_owned()],
-        );
-        self.begin();
+        if self.full {
+            self.step(
+                "Then an agent has a bad day",
+                &["rm -rf src, a wrong edit, a lost permission, junk files".to_owned()],
+            );
+            self.begin();
+        }
         let status = self.manager.status(workspace, &Silent)?;
         let count = counted(status.changes.len() as u64, "path", "paths");
         let mut lines = vec![format!("{count} changed since \"all tests pass\":")];
@@ -132,7 +147,9 @@ impl Story<'_> {
                 .iter()
                 .map(|line| format!("  {}", change_line(self.out, &changes[line.item], &line.tail()))),
         );
-        self.step("safepoint status", &lines);
+        let title =
+            if self.full { "safepoint status" } else { "Then an agent has a bad day: safepoint status" };
+        self.step(title, &lines);
         Ok(after)
     }
 
@@ -183,13 +200,14 @@ impl Story<'_> {
     }
 }
 
-fn farewell(out: &Printer, kept: Option<&Path>) {
+fn farewell(out: &Printer, kept: Option<&Path>, full: bool) {
     out.line("");
     match kept {
         Some(path) => out.line(format!("The folder is still there: {}", path.display())),
         None => out.line("The temporary folder was deleted."),
     }
-    out.line("Now yours. In a project of your own, type:");
-    out.line(format!("    {}", out.colours.cyan("safepoint create -m \"before I start\"")));
-    out.line(format!("    {}", out.colours.cyan("safepoint status")));
+    if !full {
+        out.line(format!("All of it, with a plan: {}", out.colours.cyan("safepoint demo --full")));
+    }
+    out.line(format!("In your own project: {}", out.colours.cyan("safepoint create -m \"before I start\"")));
 }

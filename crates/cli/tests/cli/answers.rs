@@ -296,7 +296,7 @@ fn version_is_short() {
 fn the_demo_tells_its_story_and_leaves_nothing_behind() {
     let sandbox = Sandbox::new();
     let tmp = sandbox.path("user");
-    let mut command = sandbox.command(&["demo"]);
+    let mut command = sandbox.command(&["demo", "--full"]);
     let output = command.env("TMPDIR", &tmp).output().unwrap();
     let raw = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(raw.lines().all(|line| line.chars().count() <= 80), "{raw}");
@@ -398,13 +398,12 @@ fn the_demo_tells_its_story_and_leaves_nothing_behind() {
         yes: 45 files and folders, 47.8 kB and every mode as the plan made them
 
     The temporary folder was deleted.
-    Now yours. In a project of your own, type:
-        safepoint create -m "before I start"
-        safepoint status
+    In your own project: safepoint create -m "before I start"
     --- exit 0
     "#);
     assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);
-    let output = sandbox.command(&["demo", "--keep", "--json"]).env("TMPDIR", &tmp).output().unwrap();
+    let output =
+        sandbox.command(&["demo", "--full", "--keep", "--json"]).env("TMPDIR", &tmp).output().unwrap();
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
         (&value["data"]["verified"], value["data"]["steps"].as_array().unwrap().len()),
@@ -452,6 +451,16 @@ fn rules_that_cannot_be_understood_are_told_and_kept_with_the_checkpoint() {
       warning   ./.safepointignore: error parsing glob '{a': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)
     --- exit 0
     ");
+}
+
+#[test]
+fn the_demo_shows_five_steps_on_one_screen() {
+    let sandbox = Sandbox::new();
+    let told = sandbox.told(&sandbox.command(&["demo"]).env("TMPDIR", sandbox.path("")).output().unwrap());
+    let steps = told.lines().filter(|line| line.trim_end().ends_with(" ms")).count();
+    let lines = told.lines().filter(|line| !line.starts_with("---")).count();
+    assert!(steps == 5 && lines <= 28 && told.lines().all(|line| line.chars().count() <= 80), "{told}");
+    assert!(told.contains("yes: 41 files and folders"), "{told}");
 }
 
 #[test]
