@@ -64,8 +64,7 @@ pub fn import(bytes: &[u8]) -> bool {
         lay_out(&layout, bytes);
         let _ = safepoint::check_layout(&layout);
         let before = home.listed();
-        let imported =
-            home.manager.import_layout(&home.workspace, &layout, &ImportOptions::default(), &Silent);
+        let imported = home.manager.import(&home.workspace, &layout, &ImportOptions::default(), &Silent);
         let is_imported = imported.is_ok();
         match imported {
             Ok(imported) => {

@@ -23,11 +23,11 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Reply, Problem
     let (workspace, mut imported) = match check_layout(&folder)? {
         Scope::Project | Scope::Workflow => {
             let workspace = create::workspace(context, &manager)?;
-            let imported = manager.import_layout(&workspace, &folder, &options, &context.progress)?;
+            let imported = manager.import(&workspace, &folder, &options, &context.progress)?;
             (Some(workspace), imported)
         }
         Scope::Agent | Scope::Framework => {
-            (None, manager.import_whole(&folder, &options, &context.progress)?)
+            (None, manager.import(None, &folder, &options, &context.progress)?)
         }
     };
     if workspace.is_none() {

@@ -48,44 +48,61 @@ pub struct Imported {
 }
 
 impl CheckpointManager {
-    /// Makes a checkpoint of a workspace out of a folder that [`CheckpointManager::export_checkpoint`] wrote, or that says so. The workspace's
-    /// files are not touched, and where it stands stays the same.
+    /// Creates a checkpoint from a folder that [`CheckpointManager::export_checkpoint`] wrote: one of a workspace into that workspace, one
+    /// of an agent or of everything into none. Changes only the catalog and the store; the position of the workspace stays.
     ///
     /// # Errors
-    /// When anything in the folder is not exactly as it says, or store or catalog fail; there is no checkpoint then.
-    pub fn import_layout(
+    /// Fails if the folder differs from its metadata, its scope does not fit, or store or catalog fail; no checkpoint is created then.
+    pub fn import<'w>(
         &self,
-        workspace: &Workspace,
+        into: impl Into<Option<&'w Workspace>>,
         dir: &Path,
         options: &ImportOptions,
         progress: &dyn Progress,
     ) -> Result<Imported, Error> {
+        let into = into.into();
         let act = || {
             progress.begin(Activity::Scanning, None);
-            let imported = self.import_once(workspace, dir, options, progress);
+            let imported = self.import_once(into, dir, options, progress);
             progress.end();
             imported
         };
-        let (imported, pruned) = self.within_cap(Some(workspace.id), DryRun::No, progress, act)?;
+        let (imported, pruned) =
+            self.within_cap(into.map(|workspace| workspace.id), DryRun::No, progress, act)?;
         Ok(Imported { pruned, ..imported })
     }
 
     fn import_once(
         &self,
-        workspace: &Workspace,
+        into: Option<&Workspace>,
         dir: &Path,
         options: &ImportOptions,
         progress: &dyn Progress,
     ) -> Result<Imported, Error> {
         let _using = self.store.using()?;
-        let mut reading = Reading::open(dir)?;
-        // The files of an agent are not a state of the project, also where they are one folder: a rollback would replace the project by them.
+        let reading = Reading::open(dir)?;
         let scope = reading.metadata.scope;
-        if !matches!(scope, Scope::Project | Scope::Workflow) {
+        // The files of an agent are not a state of the project, also if they are one folder: a rollback would replace the project by them.
+        if matches!(scope, Scope::Project | Scope::Workflow) != into.is_some() {
             return Err(LayoutError::Scope { scope }.into());
         }
         let writer = self.store.writer()?;
-        let mut checkpoint = self.described(Some(workspace.id), &reading, options);
+        let checkpoint = self.described(into.map(|workspace| workspace.id), &reading, options);
+        match into {
+            Some(workspace) => self.import_one(workspace, reading, checkpoint, writer, progress),
+            None => self.import_several(reading, checkpoint, writer, progress),
+        }
+    }
+
+    /// Imports a checkpoint of one workspace.
+    fn import_one(
+        &self,
+        workspace: &Workspace,
+        mut reading: Reading,
+        mut checkpoint: Checkpoint,
+        writer: Writer<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Imported, Error> {
         let coverage = self.import_files(workspace, &mut reading, &mut checkpoint, &writer, progress)?;
         self.import_plan(workspace, &mut reading, &mut checkpoint, &writer)?;
         let states: Vec<ContentRow> = rows_of(&reading, PartKind::Git);

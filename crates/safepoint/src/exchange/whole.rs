@@ -2,24 +2,22 @@
 //! folders, so each part must match a local folder, agent or plan. Other parts are kept, but never restored.
 
 use super::fit::{Folder, elsewhere_key, overlaps};
-use super::import::{ImportOptions, Imported, check_coverage, coverage_of, disarmed, rows_of};
+use super::import::{Imported, check_coverage, coverage_of, disarmed, rows_of};
 use super::reading::{DOCUMENT, Reading};
 use super::rows::{ContentRow, State};
 use super::take::{self, Taken};
 use super::{AGENTS, FILES, LayoutError, git, path, plan, state_name};
 use crate::parts::files::keep_document;
-use crate::{CheckpointManager, DryRun, Error};
+use crate::{CheckpointManager, Error};
 use safepoint_catalog::Workspace;
 use safepoint_model::agent::Agent;
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord, Scope};
 use safepoint_model::coverage::Coverage;
 use safepoint_model::files::{Elsewhere, FilesDocument, PlaceKind};
-use safepoint_model::progress::Activity;
 use safepoint_model::tree::Node;
 use safepoint_model::{ObjectSource, Progress, RelPath, WorkspaceId, document};
 use safepoint_store::Writer;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// Imported folder of the layout.
 struct Read {
@@ -48,42 +46,15 @@ impl Unfit {
 }
 
 impl CheckpointManager {
-    /// Creates a multi-folder checkpoint from a layout of an agent or of everything. Changes only the catalog
-    /// and the store.
-    ///
-    /// # Errors
-    /// Fails if the folder differs from its metadata, or store or catalog fail; no checkpoint is created
-    /// then.
-    pub fn import_whole(
+    /// Imports a checkpoint of an agent or of everything.
+    pub(super) fn import_several(
         &self,
-        dir: &Path,
-        options: &ImportOptions,
+        mut reading: Reading,
+        mut checkpoint: Checkpoint,
+        writer: Writer<'_>,
         progress: &dyn Progress,
     ) -> Result<Imported, Error> {
-        let act = || {
-            progress.begin(Activity::Scanning, None);
-            let imported = self.import_all(dir, options, progress);
-            progress.end();
-            imported
-        };
-        let (imported, pruned) = self.within_cap(None, DryRun::No, progress, act)?;
-        Ok(Imported { pruned, ..imported })
-    }
-
-    fn import_all(
-        &self,
-        dir: &Path,
-        options: &ImportOptions,
-        progress: &dyn Progress,
-    ) -> Result<Imported, Error> {
-        let _using = self.store.using()?;
-        let mut reading = Reading::open(dir)?;
         let scope = reading.metadata.scope;
-        if !matches!(scope, Scope::Agent | Scope::Framework) {
-            return Err(LayoutError::Scope { scope }.into());
-        }
-        let writer = self.store.writer()?;
-        let mut checkpoint = self.described(None, &reading, options);
         checkpoint.scope = scope;
         let about = path(&state_name(scope));
         let state: State = reading.document(&about, DOCUMENT)?;

@@ -251,7 +251,7 @@ fn an_export_omits_memory_outside_of_the_folder_unless_it_is_asked_for() {
     assert!(text.contains("large"), "{text}");
     // Both come back as the files of the workspace; memory is not taken over.
     for folder in [&plain.path, &whole.path] {
-        let imported = manager.import_layout(&bench.workspace, folder, &ImportOptions::default(), &Silent);
+        let imported = manager.import(&bench.workspace, folder, &ImportOptions::default(), &Silent);
         let imported = imported.unwrap().checkpoint;
         assert_eq!((imported.count(PartKind::Files), imported.count(PartKind::Agent)), (1, 0));
         bench.write("main.rs", "broken");
@@ -265,6 +265,6 @@ fn an_export_omits_memory_outside_of_the_folder_unless_it_is_asked_for() {
     // Memory is not believed either.
     fs::write(whole.path.join("agent_memory/claude/memory/notes.md"), "evil").unwrap();
     let options = ImportOptions::default();
-    let error = manager.import_layout(&bench.workspace, &whole.path, &options, &Silent).unwrap_err();
+    let error = manager.import(&bench.workspace, &whole.path, &options, &Silent).unwrap_err();
     assert!(error.to_string().contains("agent_memory/claude/memory/notes.md"), "{error}");
 }

@@ -27,7 +27,7 @@ pub(crate) fn export(bench: &Bench, checkpoint: &Checkpoint, dir: &Path) -> Path
 }
 
 pub(crate) fn import(bench: &Bench, dir: &Path) -> Result<Imported, Error> {
-    bench.manager.import_layout(&bench.workspace, dir, &ImportOptions::default(), &Silent)
+    bench.manager.import(&bench.workspace, dir, &ImportOptions::default(), &Silent)
 }
 
 pub(crate) fn read_json(path: &Path) -> Value {
@@ -186,8 +186,7 @@ fn an_import_is_called_what_its_user_says_and_pinned_if_so_wanted() {
     let (bench, out) = (Bench::new(), scratch());
     let path = export(&bench, &bench.create(), out.path());
     let options = ImportOptions { label: Some("mine".to_owned()), pinned: true };
-    let imported =
-        bench.manager.import_layout(&bench.workspace, &path, &options, &Silent).unwrap().checkpoint;
+    let imported = bench.manager.import(&bench.workspace, &path, &options, &Silent).unwrap().checkpoint;
     assert_eq!((imported.label.as_deref(), imported.pinned), (Some("mine"), true));
     assert_eq!(imported.files.count, 0);
 }
@@ -249,7 +248,7 @@ fn a_project_with_a_strange_name_stays_in_its_place() {
             last.len() < 150 && !last.starts_with(['.', '-']) && !last.contains(['\n', '\u{1b}']),
             "{last:?}"
         );
-        let imported = bench.manager.import_layout(&workspace, &path, &ImportOptions::default(), &Silent);
+        let imported = bench.manager.import(&workspace, &path, &ImportOptions::default(), &Silent);
         assert_eq!(files(&imported.unwrap().checkpoint), files(&checkpoint));
     }
     assert_eq!(names(out.path()), ["project".to_owned()].into());
@@ -285,7 +284,7 @@ fn what_is_interrupted_at_any_moment_leaves_nothing() {
     for looks in 0.. {
         let patience = Impatient(AtomicU64::new(looks));
         let options = ImportOptions::default();
-        match bench.manager.import_layout(&bench.workspace, &whole, &options, &patience) {
+        match bench.manager.import(&bench.workspace, &whole, &options, &patience) {
             Ok(_) => break,
             Err(error) => assert_eq!(Failure::from(&error).code, "interrupted", "{error:?}"),
         }
@@ -444,7 +443,7 @@ fn an_import_brings_no_commands() {
     let other = scratch();
     let workspace = here.manager.register(other.path()).unwrap();
     let options = ImportOptions::default();
-    let imported = here.manager.import_layout(&workspace, &path, &options, &Silent).unwrap().checkpoint;
+    let imported = here.manager.import(&workspace, &path, &options, &Silent).unwrap().checkpoint;
     assert!(imported.warnings[0].contains("works in another workspace"), "{:?}", imported.warnings);
 }
 
@@ -505,7 +504,7 @@ fn parts_of_every_kind_have_their_place() {
         let failure = Failure::from(&import(&bench, &path).unwrap_err());
         assert_eq!(failure.code, "not_importable", "{failure:?}");
         // Invalid keys are not accepted.
-        let whole = bench.manager.import_whole(&path, &ImportOptions::default(), &Silent).unwrap_err();
+        let whole = bench.manager.import(None, &path, &ImportOptions::default(), &Silent).unwrap_err();
         let expected = if scope == Scope::Project { "not_importable" } else { "bad_layout" };
         assert_eq!(Failure::from(&whole).code, expected, "{whole}");
     }

@@ -286,8 +286,7 @@ fn the_record_is_in_an_export_and_no_import_brings_it() {
     let kept: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     assert_eq!((&kept["status"], &kept["request"]), (&json!("planning"), &json!("Add rate limiting")));
     let options = ImportOptions::default();
-    let imported =
-        bench.manager.import_layout(&bench.workspace, &path, &options, &Silent).unwrap().checkpoint;
+    let imported = bench.manager.import(&bench.workspace, &path, &options, &Silent).unwrap().checkpoint;
     assert!(imported.parts.iter().all(|part| part.kind != PartKind::Session));
     assert!(imported.warnings[0].contains("its part session"), "{:?}", imported.warnings);
 }

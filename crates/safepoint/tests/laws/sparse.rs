@@ -97,17 +97,14 @@ fn fifteen_terabytes_of_holes_go_through_everything() {
 
     let folder = crate::bench::scratch();
     let exported = bench.manager.export_checkpoint(&then, folder.path(), &Silent).unwrap();
-    let imported = bench
-        .manager
-        .import_layout(&bench.workspace, &exported.path, &ImportOptions::default(), &Silent)
-        .unwrap();
+    let imported =
+        bench.manager.import(&bench.workspace, &exported.path, &ImportOptions::default(), &Silent).unwrap();
     let documents = |checkpoint: &safepoint::model::checkpoint::Checkpoint| checkpoint.parts[0].document;
     assert_eq!(documents(&imported.checkpoint), documents(&then));
     // A different data byte makes a different file.
     let file = exported.path.join("files/disk.img");
     File::options().write(true).open(&file).unwrap().write_all_at(b"M", 7 << 40).unwrap();
-    let refused =
-        bench.manager.import_layout(&bench.workspace, &exported.path, &ImportOptions::default(), &Silent);
+    let refused = bench.manager.import(&bench.workspace, &exported.path, &ImportOptions::default(), &Silent);
     assert!(refused.is_err());
 }
 

@@ -20,7 +20,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 fn import(manager: &CheckpointManager, dir: &Path) -> Result<Imported, Error> {
-    manager.import_whole(dir, &ImportOptions::default(), &Silent)
+    manager.import(None, dir, &ImportOptions::default(), &Silent)
 }
 
 fn go_back(manager: &CheckpointManager, checkpoint: &Checkpoint) -> Result<(), Error> {
