@@ -11,7 +11,7 @@ use crate::render::json;
 use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{ago, counted, printable, size};
 use safepoint::model::change::{Change, ChangeKind};
-use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::checkpoint::{Checkpoint, PartKind};
 use safepoint::model::coverage::{Coverage, Skipped};
 use safepoint::{CheckpointManager, Filter, RoleFilter, Workspace};
 use serde::Serialize;
@@ -46,6 +46,9 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
     changed(out, &status.changes);
     not_in_it(out, &status.uncovered);
     warnings.iter().for_each(|warning| out.warn(printable(warning)));
+    if let Some(base) = &status.base {
+        lost_repository(out, workspace, base);
+    }
     unsure(out, &coverage);
     left_out(out, &coverage);
     out.line(format!(
@@ -85,6 +88,25 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
         "recovery": json::recovery(&status.recovery),
         "catalog": manager.catalog_standing().as_str(),
     })))
+}
+
+/// Warns if the checkpoint noted a git repository that is missing now.
+fn lost_repository(out: &Printer, workspace: &Workspace, base: &Checkpoint) {
+    let has = |kind| base.parts.iter().any(|part| part.kind == kind);
+    let is_there =
+        workspace.root_path().ancestors().any(|above| above.join(".git").symlink_metadata().is_ok());
+    if is_there || !(has(PartKind::Git) || has(PartKind::GitFolder)) {
+        return;
+    }
+    out.warn(match has(PartKind::GitFolder) {
+        true => format!(
+            "the git repository is missing; restore it with: safepoint rollback {} --part git",
+            base.id
+        ),
+        false => "the git repository is missing, and this checkpoint holds only its state; \
+            to capture all of .git from now on, put git = \"full\" below [capture] in config.toml"
+            .to_owned(),
+    });
 }
 
 /// The answer to "am I covered?".

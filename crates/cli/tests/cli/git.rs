@@ -857,3 +857,23 @@ fn reseal(layout: &Path, file: &Path) {
     }
     fs::write(layout.join("metadata.json"), metadata.to_string()).unwrap();
 }
+
+#[test]
+fn a_repository_that_vanished_is_reported_with_the_way_back() {
+    let Some(repository) = Repository::new() else { return };
+    let sandbox = &repository.sandbox;
+    let status = || String::from_utf8_lossy(&sandbox.output(&["status"]).stderr).into_owned();
+    sandbox.output(&["create", "-m", "state"]);
+    assert!(!status().contains("repository is missing"));
+    fs::rename(repository.path(".git"), sandbox.path("aside")).unwrap();
+    assert!(status().contains("holds only its state; to capture all of .git"), "{}", status());
+    fs::rename(sandbox.path("aside"), repository.path(".git")).unwrap();
+    fs::write(sandbox.path("home/config.toml"), "[capture]\ngit = \"full\"\n").unwrap();
+    sandbox.output(&["create", "-m", "whole"]);
+    fs::remove_dir_all(repository.path(".git")).unwrap();
+    let told = status();
+    let (_, command) = told.split_once("restore it with: safepoint ").unwrap_or_else(|| panic!("{told}"));
+    let words: Vec<&str> = command.lines().next().unwrap().split(' ').collect();
+    assert_eq!(exit(&sandbox.output(&words)), 0);
+    assert!(repository.path(".git/HEAD").exists() && !status().contains("repository is missing"));
+}
