@@ -26,6 +26,8 @@ use safepoint_workspace::Root;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+/// Use of the cap, in percent, from which on each checkpoint warns.
+const NEAR_CAP_PERCENT: u64 = 80;
 const GIB: u64 = 1 << 30;
 /// Default cap of the store.
 const CAP_BYTES_DEFAULT: u64 = 10 * GIB;
@@ -349,7 +351,15 @@ impl CheckpointManager {
         if worth && let Err(error) = self.collect(Thoroughness::Usual, progress) {
             tended.warnings.push(Warning::SpaceNotFreed { why: cause(error) });
         }
+        tended.warnings.extend(self.near_cap());
         tended
+    }
+
+    /// Returns a warning if the packs take most of what they may.
+    fn near_cap(&self) -> Option<Warning> {
+        let (used_bytes, allowed_bytes) = (self.store.pack_bytes().ok()?, self.store.limits().bytes?);
+        let near = used_bytes.saturating_mul(100) >= allowed_bytes.saturating_mul(NEAR_CAP_PERCENT);
+        near.then_some(Warning::NearCap { used_bytes, allowed_bytes })
     }
 
     /// Prunes old checkpoints of a workspace, or of several folders.

@@ -16,6 +16,13 @@ pub enum Warning {
         /// The number of pruned checkpoints.
         count: u64,
     },
+    /// The store is nearly as large as it may become.
+    NearCap {
+        /// Length of all packs.
+        used_bytes: u64,
+        /// Maximum length of all packs.
+        allowed_bytes: u64,
+    },
     /// Old checkpoints could not be pruned.
     NotPruned {
         /// The cause.
@@ -180,6 +187,7 @@ impl Warning {
     pub fn code(&self) -> &'static str {
         match self {
             Self::PrunedForRoom { .. } => "pruned_for_room",
+            Self::NearCap { .. } => "near_cap",
             Self::NotPruned { .. } => "not_pruned",
             Self::SpaceNotFreed { .. } => "space_not_freed",
             Self::LeftoversEnded { .. } => "leftovers_ended",

@@ -1,7 +1,7 @@
 //! Warnings and reasons of the library, as sentences for people. Programs get the code beside each.
 
 use crate::render::output::Printer;
-use crate::render::terminal::printable;
+use crate::render::terminal::{printable, size};
 use safepoint::{Failure, GitPlace, Lack, LostAccess, LostAccessKind, NotUndone, NotUndoneReason, Warning};
 use serde_json::{Value, json};
 
@@ -23,6 +23,11 @@ pub(crate) fn text(warning: &Warning) -> String {
         Warning::PrunedForRoom { count } => {
             format!("old checkpoints pruned to make room under the cap: {count}")
         }
+        Warning::NearCap { used_bytes, allowed_bytes } => format!(
+            "the store uses {} of {}; free space with `safepoint prune` and `safepoint gc`, or raise [store] cap",
+            size(*used_bytes),
+            size(*allowed_bytes)
+        ),
         Warning::NotPruned { why } => format!("old checkpoints could not be pruned: {}", why.message),
         Warning::SpaceNotFreed { why } => {
             format!("the space of deleted checkpoints could not be freed: {}", why.message)

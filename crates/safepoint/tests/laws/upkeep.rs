@@ -1,6 +1,7 @@
 //! Deletion, pruning, collection, purge, repair, and the cap.
 
 use crate::bench::{Bench, assert_same, noise, open};
+use safepoint::Warning;
 use safepoint::model::plan::state::PlanState;
 use safepoint::model::retention::Policy;
 use safepoint::model::{RelPath, Span};
@@ -150,6 +151,20 @@ fn the_cap_holds_and_old_checkpoints_make_room() {
     bench.rollback(all[0].id);
     assert_same(&bench.image(), &image);
     assert_valid(&bench);
+}
+
+#[test]
+fn a_store_near_its_cap_warns_before_it_is_full() {
+    let bench = Bench::with(Settings { cap_bytes: Some(12 << 20), retention: None, ..Settings::default() });
+    let warns = |number: u64| {
+        bench.write(&format!("file {number}"), noise(number, 1_000_000));
+        let created = bench.manager.create(&bench.workspace, &CreateOptions::default(), &Silent).unwrap();
+        let near = created.warnings.iter().find(|warning| matches!(warning, Warning::NearCap { .. }));
+        near.map(|warning| warning.code())
+    };
+    assert_eq!(warns(0), None);
+    let first = (1..11).find(|number| warns(*number) == Some("near_cap"));
+    assert!(first.is_some_and(|number| number > 3), "{first:?}");
 }
 
 #[test]
