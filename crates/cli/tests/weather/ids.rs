@@ -50,7 +50,7 @@ fn malformed_ids() {
         assert!(!answer.errors.contains('\u{1b}'), "{}", answer.errors);
     }
     let no_text = OsString::from_vec(b"\xff\xfe".to_vec());
-    place.refuses(&["rollback".into(), no_text], 2, "usage");
+    place.refuses(&["rollback".into(), no_text], 10, "no_checkpoint");
     place.refuses(&["create", "--session-id", "../x"], 2, "bad_input");
     place.refuses(&["create", "--counter", "tests=1"], 2, "bad_input");
 }
