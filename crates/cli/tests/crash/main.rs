@@ -20,6 +20,7 @@
 fn stride(act: scene::Act) -> usize {
     match act {
         scene::Act::Search | scene::Act::SearchInPlace if !is_full() => 5,
+        scene::Act::RollbackBound | scene::Act::RollbackWithRepository if !is_full() => 3,
         _ => 1,
     }
 }
