@@ -18,7 +18,7 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// What somebody wanted to do to a plan that is being run.
+/// Attempt on a plan that is being run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     /// Run it as well.
@@ -62,15 +62,15 @@ pub enum Error {
     /// Safepoint's own folder cannot be used.
     #[error("cannot use Safepoint's home {}", path.display())]
     Home {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// Safepoint's own folder belongs to another user.
     #[error("cannot use Safepoint's home {}: it belongs to user {uid}", path.display())]
     HomeOwner {
-        /// Which.
+        /// The path.
         path: PathBuf,
         /// Whose it is.
         uid: u32,
@@ -78,23 +78,23 @@ pub enum Error {
     /// Safepoint's own folder cannot be written.
     #[error("cannot write Safepoint's home {}", path.display())]
     ReadOnlyHome {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The folder to build a checkpoint in is not empty.
     #[error("cannot build the checkpoint in {}: the folder is not empty", path.display())]
     NotEmpty {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
     /// The folder is not one to take checkpoints of.
     #[error("{} is not taken as a workspace: {why}", path.display())]
     RefusedRoot {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         why: &'static str,
     },
     /// The store belongs to another catalog, or to a later state of this one.
@@ -103,7 +103,7 @@ pub enum Error {
         _ => "it is a new one, and the store holds checkpoints that it does not list",
     })]
     OtherCatalog {
-        /// How the catalog was found.
+        /// The standing of the catalog.
         standing: CatalogStanding,
     },
     /// The folder of a workspace that is to be moved exists.
@@ -121,19 +121,19 @@ pub enum Error {
     /// No workspace is registered around this folder.
     #[error("no workspace is registered at or above {}", path.display())]
     NoWorkspace {
-        /// Where it was looked for.
+        /// The path.
         path: PathBuf,
     },
     /// Nothing has this name.
     #[error("no checkpoint is called {reference:?}")]
     NoCheckpoint {
-        /// What was asked for.
+        /// The name as typed.
         reference: String,
     },
     /// Several have it.
     #[error("{reference:?} names several checkpoints")]
     Ambiguous {
-        /// What was asked for.
+        /// The name as typed.
         reference: String,
         /// Some of them, newest first.
         candidates: Vec<NamedCandidate>,
@@ -141,35 +141,35 @@ pub enum Error {
     /// The checkpoint is one of another workspace.
     #[error("checkpoint {checkpoint} belongs to another workspace")]
     OtherWorkspace {
-        /// Which.
+        /// The checkpoint.
         checkpoint: CheckpointId,
     },
     /// The checkpoint holds nothing of this workspace's files.
     #[error("checkpoint {checkpoint} holds no files of this workspace")]
     NoFiles {
-        /// Which.
+        /// The checkpoint.
         checkpoint: CheckpointId,
     },
     /// The checkpoint holds rescued files alone.
     #[error("checkpoint {checkpoint} holds only files that were rescued, not a whole workspace")]
     OnlyRescued {
-        /// Which.
+        /// The checkpoint.
         checkpoint: CheckpointId,
     },
     /// The path is not in the checkpoint.
     #[error("{path} is not in checkpoint {checkpoint}")]
     NoPath {
-        /// Which checkpoint.
+        /// The checkpoint.
         checkpoint: CheckpointId,
-        /// What was asked for.
+        /// The path.
         path: RelPath,
     },
     /// The path is there and is not a file.
     #[error("{path} is not a file in checkpoint {checkpoint}")]
     NotAFile {
-        /// Which checkpoint.
+        /// The checkpoint.
         checkpoint: CheckpointId,
-        /// What was asked for.
+        /// The path.
         path: RelPath,
     },
     /// There is no rollback to take back.
@@ -192,7 +192,7 @@ pub enum Error {
         Bytes(*over_bytes)
     )]
     Capped {
-        /// How much was to be added when it was refused; more may have followed.
+        /// Bytes to add at the time of the refusal; more may have followed.
         needed_bytes: u64,
         /// By how much that is too much.
         over_bytes: u64,
@@ -202,7 +202,7 @@ pub enum Error {
     /// No checkpoint holds what was to be purged.
     #[error("no checkpoint of this workspace holds {}", paths.iter().map(|path| format!("\"{path}\"")).collect::<Vec<_>>().join(" or "))]
     NoPurge {
-        /// What was to go.
+        /// The paths.
         paths: Vec<RelPath>,
     },
     /// All of a workspace was to be purged.
@@ -211,53 +211,53 @@ pub enum Error {
     /// A checkpoint is damaged, so that what it needs is not known and nothing may be deleted.
     #[error("nothing can be freed while checkpoint {checkpoint} is damaged: what it needs is not known")]
     CannotCollect {
-        /// Which.
+        /// The checkpoint.
         checkpoint: CheckpointId,
-        /// What is damaged.
+        /// The damage.
         source: ObjectError,
     },
     /// Something of a checkpoint is damaged, so that it is not gone back to.
     #[error("checkpoint {checkpoint} is not whole: {what}")]
     NotWhole {
-        /// Which.
+        /// The checkpoint.
         checkpoint: CheckpointId,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
     /// No agent has this name.
     #[error("there is no agent {name:?}")]
     NoAgent {
-        /// What was asked for.
+        /// The name.
         name: String,
     },
     /// A checkpoint of many folders is not gone back to in one of them.
     #[error("checkpoint {checkpoint} spans several folders and must be rolled back as a whole")]
     GoesTogether {
-        /// Which.
+        /// The checkpoint.
         checkpoint: CheckpointId,
     },
     /// A checkpoint that was imported holds what is not registered here.
     #[error("checkpoint {checkpoint} holds what is not of here: {}", what.join(", "))]
     Elsewhere {
-        /// Which.
+        /// The checkpoint.
         checkpoint: CheckpointId,
-        /// What, in words.
+        /// The problems.
         what: Vec<String>,
-        /// How it is registered, where that is one command.
+        /// Commands that register the missing parts, where one command does.
         commands: Vec<String>,
     },
     /// The user's command does not pass in the state that was to be gone back to.
     #[error("the check does not pass in checkpoint {checkpoint}: {why}")]
     CheckFailed {
-        /// Which.
+        /// The checkpoint.
         checkpoint: CheckpointId,
-        /// How it failed.
+        /// The cause.
         why: String,
     },
     /// The user's command passes in no state that there is.
     #[error("the check passes in none of the checkpoints ({tried} tried)")]
     NonePassed {
-        /// How many were tried.
+        /// The number of tried checkpoints.
         tried: usize,
     },
     /// There is too little space for a copy in which candidates could be tried.
@@ -276,33 +276,33 @@ pub enum Error {
     /// The checkpoint holds nothing of that kind.
     #[error("checkpoint {checkpoint} holds no part {part}")]
     NoPart {
-        /// Which.
+        /// The checkpoint.
         checkpoint: CheckpointId,
-        /// What was asked for.
+        /// The part.
         part: PartKind,
     },
     /// No plan has this id.
     #[error("there is no plan {id:?}")]
     NoPlan {
-        /// What was asked for.
+        /// The id.
         id: String,
     },
-    /// What was given is not the id of a plan.
+    /// The text is not a valid plan id.
     #[error("{id:?} is not an id of a plan: small letters, digits, dots, dashes and underscores, at most 64")]
     BadPlanId {
-        /// What was given.
+        /// The id.
         id: String,
     },
     /// The checkpoint holds no plan.
     #[error("checkpoint {checkpoint} holds no plan")]
     NoPlanInCheckpoint {
-        /// Which.
+        /// The checkpoint.
         checkpoint: CheckpointId,
     },
     /// A rollback that a crash cut short includes a part that another program brings.
     #[error("rollback {rollback} was cut short, and {program} is needed to put {kind} back")]
     UnknownPart {
-        /// Which rollback.
+        /// The rollback.
         rollback: RollbackId,
         /// The kind of the part.
         kind: PartKind,
@@ -312,114 +312,114 @@ pub enum Error {
     /// A part that another program brings failed.
     #[error("{what}")]
     Part {
-        /// What was tried, on what.
+        /// The problem.
         what: String,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Another command answered the rollback first.
     #[error("rollback {rollback} was undone or redone by another command at the same time")]
     AnsweredMeanwhile {
-        /// Which.
+        /// The rollback.
         rollback: RollbackId,
     },
     /// The checkpoint is one of another plan, or of none.
     #[error("checkpoint {checkpoint} is not one of plan {id}")]
     OtherPlan {
-        /// Which.
+        /// The checkpoint.
         checkpoint: CheckpointId,
-        /// Which plan was meant.
+        /// The id.
         id: String,
     },
     /// The plan's result was taken over: it is not rolled back any more.
     #[error("plan {id} has been applied and is not rolled back any more")]
     PlanApplied {
-        /// Which.
+        /// The id.
         id: String,
     },
     /// Nothing is wrong with the plan.
     #[error("plan {id} is healthy: no step has failed or was interrupted")]
     PlanHealthy {
-        /// Which.
+        /// The id.
         id: String,
     },
     /// Somebody changed the plan while it was being captured or rolled back.
     #[error("plan {id} changed meanwhile")]
     PlanChanged {
-        /// Which.
+        /// The id.
         id: String,
     },
     /// Somebody changed the session while it was being rolled back.
     #[error("session {id} changed meanwhile")]
     SessionChanged {
-        /// Which.
+        /// The id.
         id: String,
     },
     /// Somebody runs the plan.
     #[error("plan {id} is being run{}", pid.map_or_else(String::new, |pid| format!(" by process {pid}")))]
     PlanRunning {
-        /// Which.
+        /// The id.
         id: String,
         /// By whom, as far as is known.
         pid: Option<u32>,
-        /// What was to be done to it.
+        /// The attempt.
         wish: Wish,
     },
     /// The place where the plan works is gone.
     #[error("the sandbox of plan {id} is missing: {}", path.display())]
     SandboxMissing {
-        /// Which plan.
+        /// The id.
         id: String,
-        /// Where it was.
+        /// The path.
         path: PathBuf,
     },
     /// A plan that has begun does not begin.
     #[error("plan {id} is {state}")]
     NotReady {
-        /// Which.
+        /// The id.
         id: String,
-        /// Where it is.
+        /// Its state.
         state: PlanState,
     },
     /// Nobody knows how far a step came.
     #[error("step {} was interrupted; its progress is unknown", steps.join(", "))]
     StepInterrupted {
-        /// Which plan.
+        /// The id.
         id: String,
-        /// Which steps.
+        /// The steps.
         steps: Vec<String>,
     },
     /// A command that takes a step's effects back did not work.
     #[error("the undo command of step {step} failed: {why}")]
     UndoFailed {
-        /// Which step.
+        /// The step.
         step: String,
-        /// How.
+        /// The cause.
         why: String,
     },
     /// The project is not what the sandbox was made from.
     #[error("the project changed since the sandbox of plan {id} was made: {}", some(paths))]
     ProjectChanged {
-        /// Which plan.
+        /// The id.
         id: String,
-        /// Where.
+        /// The paths.
         paths: Vec<RelPath>,
     },
     /// Project and sandbox changed the same thing in different ways.
     #[error("the project and the sandbox of plan {id} both changed: {}", some(paths))]
     ApplyConflict {
-        /// Which plan.
+        /// The id.
         id: String,
-        /// What.
+        /// The paths.
         paths: Vec<RelPath>,
     },
     /// There is no clean checkpoint to go back to.
     #[error("plan {id} has no clean checkpoint")]
     NoneClean {
-        /// Which.
+        /// The id.
         id: String,
-        /// Why.
+        /// The cause.
         source: NoneClean,
     },
     /// A rule of the plan says no.
@@ -428,7 +428,7 @@ pub enum Error {
     /// No session has this id.
     #[error("there is no session {id} on record")]
     NoSession {
-        /// What was asked for, in UUID form.
+        /// The id.
         id: String,
     },
     /// A rule of sessions says no.
@@ -437,19 +437,19 @@ pub enum Error {
     /// The workspace is in no git repository.
     #[error("{} is not in a git repository", path.display())]
     NoRepository {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
     /// The workspace is only a part of the repository.
     #[error("the workspace is only a part of the repository at {}", top.display())]
     PartOfRepository {
-        /// Where the repository begins.
+        /// The top folder of the repository.
         top: PathBuf,
     },
     /// The checkpoint says nothing about a repository.
     #[error("checkpoint {checkpoint} holds no state of git")]
     NoGitState {
-        /// Which.
+        /// The checkpoint.
         checkpoint: CheckpointId,
     },
     /// The repository failed.
@@ -458,17 +458,17 @@ pub enum Error {
     /// A rollback failed on the way, and everything was put back.
     #[error("rollback {rollback} failed and was undone")]
     RolledBackHalfway {
-        /// Which.
+        /// The rollback.
         rollback: RollbackId,
-        /// Why it failed.
+        /// The cause.
         source: Box<Error>,
     },
     /// A rollback failed on the way, and putting everything back failed too.
     #[error("rollback {rollback} failed, and not everything is restored yet")]
     Unfinished {
-        /// Which.
+        /// The rollback.
         rollback: RollbackId,
-        /// Why putting back failed.
+        /// The cause.
         source: Box<Error>,
     },
     /// Another home began a rollback in the workspace and did not finish it.
@@ -479,15 +479,15 @@ pub enum Error {
     ForeignRollback {
         /// The workspace.
         path: PathBuf,
-        /// Which rollback.
+        /// The rollback.
         rollback: RollbackId,
     },
     /// A checkpoint cannot be written as a folder. Nothing is left of it.
     #[error("cannot write the export into {}", path.display())]
     Export {
-        /// Where to.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: WorkspaceError,
     },
     /// A folder cannot be imported, or a checkpoint cannot be laid out as one.

@@ -185,6 +185,14 @@ impl<'s> Writer<'s> {
         Ok(self.lock()?.pending.is_empty())
     }
 
+    /// Returns true if file content was put that the store did not have.
+    ///
+    /// # Errors
+    /// When the writer has failed.
+    pub fn has_content(&self) -> Result<bool, StoreError> {
+        Ok(self.lock()?.pending.values().any(|pending| pending.shape.kind == ObjectKind::Chunk))
+    }
+
     /// Returns the growth of the packs if the writer finished now. No segment may be in flight.
     ///
     /// # Errors

@@ -68,7 +68,7 @@ fn table(out: &Printer, naming: Naming, history: &[Happened]) {
 }
 
 fn entry(it: &Happened) -> Value {
-    let mut fields = json!({
+    json!({
         "id": it.id,
         "verb": it.verb,
         "plan": it.plan,
@@ -78,9 +78,6 @@ fn entry(it: &Happened) -> Value {
         "to": it.to,
         "strategy": it.strategy,
         "result": it.result,
-    });
-    if let Some(error) = &it.error {
-        fields["error"] = json!(error);
-    }
-    fields
+        "error": it.error,
+    })
 }

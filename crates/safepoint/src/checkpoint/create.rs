@@ -300,7 +300,9 @@ impl CheckpointManager {
         self.capture(&mut members, &writer, progress)?;
         let caches: Vec<_> = members.iter_mut().map(|member| member.captured.cache.take()).collect();
         seal(&mut checkpoint, &members, &places.all, &writer)?;
-        if let Some(same) = self.same_at_position(subject, options, &checkpoint, &writer)? {
+        // Equal files of which the store lacks a byte: the checkpoint at the position is damaged, and this one repairs it.
+        let is_stored = !writer.has_content()?;
+        if is_stored && let Some(same) = self.same_at_position(subject, options, &checkpoint, &writer)? {
             let coverage = covered_by(&members, subject);
             drop(members);
             return Ok(Created { coverage, ..Created::reused(same, Recovery::default()) });

@@ -1,6 +1,6 @@
 //! Undo and redo cover the changes of a rollback, whatever the rules exclude now.
 
-use crate::bench::{Bench, assert_same};
+use crate::bench::{Bench, assert_same, open};
 use crate::framework::{World, assert_all, put};
 use safepoint::model::CheckpointId;
 use safepoint::model::rollback::RollbackState;
@@ -312,4 +312,22 @@ fn a_state_that_the_position_holds_is_not_added_again_where_that_is_asked_for() 
     bench.write("a", "3");
     bench.restore_paths(first.id, &["a"]);
     assert!(!create().unchanged);
+}
+
+#[test]
+fn a_position_that_lost_its_content_is_not_reused() {
+    let bench = Bench::new();
+    bench.write("a", "still there");
+    let first = bench.create();
+    for entry in fs::read_dir(bench.home().join("store/packs")).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    let manager = open(&bench.home(), Settings::default());
+    let options = CreateOptions { unchanged: IfUnchanged::Reused, ..CreateOptions::default() };
+    let created = manager.create(&bench.workspace, &options, &Silent).unwrap();
+    assert!(!created.unchanged && created.checkpoint.id != first.id);
+    bench.write("a", "lost");
+    let options = RollbackOptions::default();
+    manager.rollback(&bench.workspace, created.checkpoint.id, &options, &Silent).unwrap();
+    assert_eq!(fs::read(bench.path("a")).unwrap(), b"still there");
 }
