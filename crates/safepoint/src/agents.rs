@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Where a path of an agent is.
+/// Absolute form of the path.
 pub fn agent_path(path: &AgentPath) -> PathBuf {
     Path::new("/").join(OsStr::from_bytes(path.path.as_bytes()))
 }
@@ -141,7 +141,7 @@ fn from_root(path: &Path) -> Result<RelPath, Error> {
         let why = format!("{path:?} has a name that is not UTF-8; register the folder that it is in");
         return Err(ModelError::Value { what: "agent path", why }.into());
     }
-    // What does not exist yet has at least a folder above it that does.
+    // A path that does not exist yet has an existing ancestor.
     let there = path.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
     let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
     let whole = std::fs::canonicalize(there)

@@ -26,33 +26,33 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// How a manager behaves.
+/// Manager settings.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How long to wait for another Safepoint at the same workspace.
+    /// Maximum wait for another Safepoint at the same workspace.
     pub lock_wait: Duration,
     /// Patterns to leave out of every capture, in gitignore's syntax; those of the configuration come on top.
     pub excludes: Vec<String>,
     /// Folders that are not taken as a workspace unless forced: the user's home directory.
     pub refused_roots: Vec<PathBuf>,
-    /// How much the home may take on the disk; what suits the disk where it is not given.
+    /// Maximum size of the home in bytes; derived from the disk if `None`.
     pub cap_bytes: Option<u64>,
-    /// Which checkpoints stay; what the configuration says where it is not given.
+    /// Retention policy; that of the configuration if `None`.
     pub retention: Option<Policy>,
     /// The session that checkpoints belong to where nothing else is said, and for which steps, decisions and rollbacks are counted.
     pub session_id: Option<String>,
     /// A run of a plan takes an emergency checkpoint when the disk has less room than this.
     pub low_disk_bytes: u64,
-    /// How many files the commands of plans may open, where that is less than this process may.
+    /// Open-file limit for plan commands, if lower than that of this process.
     pub open_files: Option<u64>,
     /// Do not use more of the file system than this, even where it could do more.
     pub capabilities: Capabilities,
-    /// How long a SQLite database may be locked while it is read. One that takes longer is copied by `database_helper`.
+    /// Maximum lock time on a SQLite database that is read. One that takes longer is copied by `database_helper`.
     pub database_hold: Duration,
     /// A program, with its first arguments, that calls [`back_up_database`](crate::back_up_database) with the two paths that follow. It copies
     /// SQLite databases that are too large to be read while they are locked; without it such a database is unsettled while a program has it open.
     pub database_helper: Vec<OsString>,
-    /// What is to be done in the home.
+    /// Requested access to the home.
     pub access: Access,
     /// Whose home may be written.
     pub home_owner: HomeOwner,
@@ -153,7 +153,7 @@ impl CheckpointManager {
         self.home.path()
     }
 
-    /// Whether anything may be written in the home. Where not, nothing that a crash left is put in order either.
+    /// Returns true if the home is writable. In a read-only home, crash recovery does not run either.
     pub fn is_writable(&self) -> bool {
         self.home.is_writable()
     }
@@ -187,7 +187,7 @@ impl CheckpointManager {
         self.register_as(path, WorkspaceKind::Project)
     }
 
-    /// Registers a folder for what it is. One that is somebody's project stays so.
+    /// Registers a folder as this kind. A project stays a project.
     pub(crate) fn register_as(&self, path: &Path, kind: WorkspaceKind) -> Result<Workspace, Error> {
         let path = canonical(path)?;
         if path != self.home.path() || kind == WorkspaceKind::Project {
@@ -239,7 +239,7 @@ impl CheckpointManager {
         Ok(None)
     }
 
-    /// Every registered workspace that somebody works in.
+    /// Every registered project workspace.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -320,7 +320,7 @@ impl CheckpointManager {
         Ok(config::load(home, workspace, &self.settings.excludes, broken)?)
     }
 
-    /// How much the store holds.
+    /// Size of the store.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -328,7 +328,7 @@ impl CheckpointManager {
         Ok(self.store.usage()?)
     }
 
-    /// What the file system of a workspace can do.
+    /// Capabilities of a workspace's file system.
     ///
     /// # Errors
     /// When nothing can be written there.
@@ -361,7 +361,7 @@ impl CheckpointManager {
     pub(crate) fn hold(&self, workspace: &Workspace) -> Result<Held, Error> {
         let root = Root::open(workspace.root_path())?;
         let lock = root.lock(self.settings.lock_wait)?;
-        // A repair may have merged it into another workspace meanwhile; it holds the same lock.
+        // A repair under the same lock may have merged it into another workspace.
         let now = self.catalog.workspace_at(&workspace.root)?;
         if now.is_some_and(|now| now.id != workspace.id) {
             return Err(CatalogError::Replaced { path: self.home.catalog() }.into());
@@ -369,14 +369,14 @@ impl CheckpointManager {
         Ok(Held { root, _lock: lock, _using: self.store.using()? })
     }
 
-    /// Where Safepoint's home lies in the workspace, if it does.
+    /// Path of Safepoint's home in the workspace, if inside.
     pub(crate) fn own_folders(&self, root: &Root) -> Vec<RelPath> {
         let below = self.home.path().strip_prefix(root.path()).ok();
         below.and_then(|below| RelPath::new(below.as_os_str().as_bytes()).ok()).into_iter().collect()
     }
 }
 
-/// Refuses what must not be a workspace, whoever wants it.
+/// Refuses paths that cannot be a workspace.
 pub(crate) fn check_place(path: &Path) -> Result<(), Error> {
     let refused = |why| Err(Error::RefusedRoot { path: path.to_owned(), why });
     match () {

@@ -19,7 +19,7 @@ use safepoint_workspace::WorkspaceError;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A part that has nothing to put back.
+/// A part with nothing to restore.
 pub(crate) struct Nothing;
 
 impl Prepared for Nothing {}
@@ -29,9 +29,9 @@ pub(crate) struct Member<'m> {
     pub(crate) part: Box<dyn Part + 'm>,
     /// The folder that it belongs to, by its place among the folders.
     pub(crate) folder: usize,
-    /// The document that it goes back to; nothing where it is captured and stays as it is.
+    /// The document that it is restored to; `None` if it is only captured.
     pub(crate) target: Option<ObjectId>,
-    /// What was captured of it.
+    /// Captured state.
     pub(crate) captured: Captured,
 }
 
@@ -40,7 +40,7 @@ impl<'m> Member<'m> {
         Self { part: Box::new(part), folder, target, captured: Captured::default() }
     }
 
-    /// What a manifest says of it; nothing where nothing was kept.
+    /// Its manifest record; `None` if nothing was kept.
     fn record(&self) -> Option<PartRecord> {
         let document = self.captured.document?;
         Some(PartRecord { kind: self.part.kind(), key: self.part.key(), document })

@@ -81,7 +81,7 @@ impl Exit {
     }
 }
 
-/// What was printed, as much of it as is kept.
+/// Printed output, up to a limit.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     head: Vec<u8>,
@@ -173,7 +173,7 @@ struct Watch {
     pipe: Option<PipeReader>,
 }
 
-/// What a look at a command found.
+/// State of a polled command.
 #[derive(PartialEq, Eq)]
 enum Look {
     Running,
@@ -212,7 +212,7 @@ impl Watch {
         Ok(ending.map_or_else(|| Exit::from(status), |(exit, _)| exit))
     }
 
-    /// Waits a moment, and hands on what was printed meanwhile.
+    /// Waits briefly, and passes printed output on.
     fn look(&mut self, wait: Duration, output: &mut dyn FnMut(&[u8])) -> io::Result<Look> {
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::try_from(wait.as_nanos()).unwrap_or(50_000_000) };
         let mut watched = vec![PollFd::new(&self.handle, PollFlags::IN)];
@@ -241,8 +241,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Ends what the command left running in its group, and reads what there is to read. Whoever left the group may hold the pipe for
-    /// ever, so nobody waits for its end.
+    /// Ends the processes left in the command's group, and reads the remaining output. A process outside the group may hold the pipe
+    /// open, so the wait is limited.
     fn end_the_rest(&mut self, output: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let _ = kill_process_group(self.pid, Signal::TERM);
         let since = Instant::now();
@@ -271,7 +271,7 @@ impl From<ExitStatus> for Exit {
 /// Ends every process of a run whose runner died. Says how many there were.
 ///
 /// They are known by the variable that all of them inherited. Each is held by a handle before it is looked at, so that none which took
-/// its number meanwhile is met.
+/// its number later is killed.
 pub(crate) fn end_leftovers(run: RunId) -> usize {
     let since = Instant::now();
     let (mut met, mut signal) = (Vec::new(), Signal::TERM);
@@ -293,7 +293,7 @@ pub(crate) fn end_leftovers(run: RunId) -> usize {
     }
 }
 
-/// Whether this process was started by another one, or by one that it started, and so on.
+/// Returns true if `pid` is an ancestor of this process.
 pub(crate) fn descends_from(pid: u32) -> bool {
     // The name of a program may hold brackets and spaces: what counts comes behind the last bracket.
     let parent = |pid: u32| -> Option<u32> {
@@ -433,7 +433,7 @@ mod tests {
         let mut left: Vec<Child> = (0..2)
             .map(|_| Command::new("sleep").arg("60").env(RUN_VARIABLE, run.to_string()).spawn().unwrap())
             .collect();
-        // They are ours, so somebody has to take note of their end.
+        // They are children of this test, which must reap them.
         let reaper = std::thread::spawn(move || left.iter_mut().for_each(|child| drop(child.wait())));
         let since = Instant::now();
         while leftovers(run).len() < 2 && since.elapsed() < Duration::from_secs(10) {

@@ -43,7 +43,7 @@ use scene::{Ground, Scene};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Whether to do it or only to show it.
+/// Execution or preview only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DryRun {
     /// Do it.
@@ -88,7 +88,7 @@ pub enum LeftAlone {
     },
 }
 
-/// How to roll back.
+/// Rollback options.
 #[derive(Debug, Clone, Default)]
 pub struct RollbackOptions {
     /// Only these paths; everything where there are none.
@@ -97,17 +97,17 @@ pub struct RollbackOptions {
     pub parts: Vec<PartKind>,
     /// Do it or show it.
     pub dry_run: DryRun,
-    /// Which time restored files carry.
+    /// Time stamps of restored files.
     pub times: Times,
-    /// How it goes about it, for the record; by what is chosen where nothing is said.
+    /// Strategy to record; derived from the other options if `None`.
     pub strategy: Option<Strategy>,
-    /// What becomes of it when an undo command of a plan's step fails.
+    /// Handling of a failed undo command of a plan's step.
     pub failed_undo: FailedUndo,
-    /// What becomes of it when the sandbox of the plan is gone.
+    /// Handling of a missing sandbox of the plan.
     pub missing_sandbox: Missing,
-    /// Whether branch and index move to the commit that the checkpoint is.
+    /// Reset of branch and index to the checkpoint's commit.
     pub git: GitReset,
-    /// What becomes of it when a part may not go back.
+    /// Handling of parts that may not be restored.
     pub strict: Strict,
     /// Result of an undo where files changed after the last rollback.
     pub later_changes: LaterChanges,
@@ -124,7 +124,7 @@ pub enum LaterChanges {
 }
 
 impl RollbackOptions {
-    /// Whether parts of this kind go back. Paths choose files; git goes back when it is asked for by name.
+    /// Returns true if parts of this kind are restored. Paths choose files; git must be named.
     pub(crate) fn wants(&self, kind: PartKind) -> bool {
         let named = self.parts.contains(&kind);
         match kind {
@@ -139,7 +139,7 @@ impl RollbackOptions {
         }
     }
 
-    /// What goes on record as chosen.
+    /// Chosen part kinds to record.
     fn chosen(&self) -> Vec<PartKind> {
         match self.git {
             GitReset::Mixed => vec![PartKind::Git],
@@ -148,59 +148,59 @@ impl RollbackOptions {
     }
 }
 
-/// What a rollback did in one folder, or would do.
+/// Result or preview of a rollback in one folder.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FolderRolledBack {
     /// Its record. For a dry run it is not on record anywhere.
     pub record: Rollback,
-    /// What changed.
+    /// Changes.
     pub outline: Outline,
-    /// What it moved in the repository, where it was asked to.
+    /// Changes to the repository, if requested.
     pub git: Option<GitMoved>,
-    /// Paths that somebody changed after the rollback had put them in place; they are as that somebody made them.
+    /// Paths that another process changed after the rollback had restored them; those changes are kept.
     pub changed_meanwhile: Vec<RelPath>,
 }
 
-/// What a rollback did, or would do.
+/// Result or preview of a rollback.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RolledBack {
-    /// What the records of its folders have in common; the record itself where there is one folder.
+    /// Id shared by the records of its folders; that of the record if there is one folder.
     pub id: RollbackId,
-    /// Which verb it was.
+    /// Verb.
     pub verb: Verb,
-    /// Where it went.
+    /// Target.
     pub to: CheckpointId,
-    /// What was there before. Nothing for a dry run.
+    /// State before. `None` for a dry run.
     pub safety_checkpoint: Option<CheckpointId>,
     /// The workspace that it is about; nothing where it is about several folders.
     pub workspace: Option<WorkspaceId>,
     /// Each folder, at least one. That of the workspace comes first, and after it those with the memory of its agents.
     pub folders: Vec<FolderRolledBack>,
-    /// Plans that it put back, and what of each it took back.
+    /// Restored plans, with what was undone in each.
     pub plans: Vec<(String, TakenBack)>,
     /// Plans that work on files which it changed, and stay as they are: their state does not fit their files any more.
     pub plans_left: Vec<String>,
     /// Parts of the checkpoint that stay as they are.
     pub left_alone: Vec<LeftAlone>,
-    /// Sessions that it put back, where that made a difference.
+    /// Restored sessions that differed.
     pub sessions: Vec<SessionBack>,
-    /// Agents that it put back.
+    /// Restored agents.
     pub agents: Vec<String>,
-    /// Parts of other programs that it put back.
+    /// Restored parts of other programs.
     pub others: Vec<(PartKind, String)>,
     /// Commands that took back what steps did outside of the files.
     pub undone: Vec<Undone>,
-    /// What steps did outside of the files and was not taken back.
+    /// Effects of steps outside of the files that were not undone.
     pub effects_not_undone: Vec<NotUndone>,
     /// Displaced files that a program has, or may have, open for writing: they are kept, and checked again by the next command.
     pub waiting: Vec<RelPath>,
-    /// What users should know about file systems, and about what could not be cleared away.
+    /// Warnings about file systems, and about files that could not be deleted.
     pub warnings: Vec<Warning>,
-    /// Whether every touched path was read back.
+    /// True if every touched path was read back.
     pub verified: bool,
-    /// What a crash had left, and was put in order first.
+    /// Crash recovery that ran before.
     pub recovered: Recovery,
 }
 
@@ -210,17 +210,17 @@ impl RolledBack {
         &self.folders[0].record
     }
 
-    /// What changed in the folder, or in the first of several.
+    /// Changes in the folder, or in the first of several.
     pub fn outline(&self) -> &Outline {
         &self.folders[0].outline
     }
 
-    /// Whether it is one of several folders, which go back and forth together.
+    /// True if it spans several folders, rolled back as a whole.
     pub fn is_together(&self) -> bool {
         self.workspace.is_none()
     }
 
-    /// Whether there was nothing to do.
+    /// True if there was nothing to do.
     pub fn is_empty(&self) -> bool {
         let still = |folder: &FolderRolledBack| folder.outline.paths.is_empty() && folder.git.is_none();
         self.folders.iter().all(still)
@@ -231,7 +231,7 @@ impl RolledBack {
     }
 }
 
-/// What is asked, whichever verb asks it.
+/// A request, for any verb.
 #[derive(Clone)]
 pub(crate) struct Request<'a> {
     pub(crate) verb: Verb,
@@ -240,7 +240,7 @@ pub(crate) struct Request<'a> {
     /// The one folder that it is about; all that the checkpoint holds where none is named.
     pub(crate) at: Option<WorkspaceId>,
     pub(crate) options: RollbackOptions,
-    /// What a correction adds to it.
+    /// Correction to add.
     pub(crate) correction: Option<&'a Correction>,
     /// The result of a plan that is taken over.
     pub(crate) taking: Option<&'a Taking>,
@@ -281,7 +281,7 @@ impl CheckpointManager {
     /// With a workspace it is about that one alone. Without one it is about all the folders that the checkpoint holds.
     ///
     /// # Errors
-    /// Whatever the error, everything is exactly as it was, except for [`Error::Unfinished`], which the next command mends.
+    /// On any error everything is exactly as it was, except for [`Error::Unfinished`], which the next command repairs.
     pub fn rollback<'w>(
         &self,
         at: impl Into<Option<&'w Workspace>>,
@@ -312,7 +312,7 @@ impl CheckpointManager {
             // A step may roll back files; the plan is in the hands of its runner.
             request.options.parts = vec![PartKind::Files];
         }
-        // Nobody runs the plans meanwhile.
+        // The locks keep the plans idle.
         let mut effects = Effects::default();
         let (_locks, plans) = self.hold_plans(&request, &mut effects)?;
         let going: Vec<&str> = plans.iter().map(|(plan, _)| plan.plan.id.as_str()).collect();
@@ -364,12 +364,12 @@ impl CheckpointManager {
     ) -> Result<(), Error> {
         self.renew_limits()?;
         let mut request = self.of_here(request)?;
-        // A plan that is run has its files under it, also while somebody only tries.
+        // The files of a running plan must not change, not even for a trial.
         let _others = self.hold_others(&mut request, &[])?;
         self.go_by(&request, Some(look), progress).map(drop)
     }
 
-    /// Holds the folders, captures the present, works out the way, and goes it.
+    /// Locks the folders, captures the current state, and does the rollback.
     fn go(&self, request: &Request<'_>, progress: &dyn Progress) -> Result<RolledBack, Error> {
         self.go_by(request, None, progress)
     }
@@ -401,7 +401,7 @@ impl CheckpointManager {
     ) -> Result<RolledBack, Error> {
         let (held, recovered) = self.hold_all(places, progress)?;
         self.still_answers(request)?;
-        // Somebody may have purged something of it before it was held.
+        // Another process may have purged parts of it before the lock.
         let (to, mut left_alone) = self.that_goes_back(request, &self.checkpoint(request.to.id)?)?;
         let request = &Request { to, ..request.clone() };
         let mut warnings = Vec::new();
@@ -510,7 +510,7 @@ impl CheckpointManager {
         Ok(made)
     }
 
-    /// The present, as the checkpoint that an undo goes back to.
+    /// The current state, as the checkpoint for an undo.
     fn safety_for(
         &self,
         request: &Request<'_>,
@@ -536,7 +536,7 @@ impl CheckpointManager {
         Ok(safety)
     }
 
-    /// Works out the way of every part that goes back, folder by folder.
+    /// Prepares every part to restore, folder by folder.
     fn prepare_all<'p>(
         &self,
         request: &Request<'_>,
@@ -550,7 +550,7 @@ impl CheckpointManager {
             for member in members.iter().filter(|member| member.folder == at) {
                 let Some(target) = member.target else { continue };
                 going.prepared.push(member.part.prepare(member.captured.document, target, writer)?);
-                // A workspace of which only a part is put back is nearest to what it was just before.
+                // After a partial restore, a workspace is closest to its state just before.
                 if member.part.kind() == PartKind::Files && record.paths.is_empty() {
                     going.head = request.to.id;
                 }
@@ -623,7 +623,7 @@ impl CheckpointManager {
         })
     }
 
-    /// What a rollback that is done counts as.
+    /// Counts a completed rollback.
     fn count_rolled_back(
         &self,
         transaction: &Transaction<'_>,
@@ -651,7 +651,7 @@ fn is_idle(request: &Request<'_>, done: &RolledBack) -> bool {
     done.is_empty() && !blocked && request.taking.is_none() && request.correction.is_none()
 }
 
-/// What is told of a rollback before it is done.
+/// Report of a rollback before it is done.
 fn told(
     request: &Request<'_>,
     going: &[Going<'_>],

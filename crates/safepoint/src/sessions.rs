@@ -1,7 +1,7 @@
-//! SESSIONS: what somebody asked for, how far it is, what was counted on the way, and the log of it all.
+//! SESSIONS: a user's request, its status, its counters, and its log.
 //!
 //! A session is a record beside the checkpoints that name it: deleting it takes no checkpoint away, and a checkpoint may name one that
-//! nobody registered. What is counted is counted in the transaction in which it happens, so that it is neither lost nor counted twice.
+//! is not registered. Each count is part of the transaction that it counts, so that it is neither lost nor counted twice.
 
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Filter, RoleFilter, Summary, Transaction};
@@ -17,13 +17,13 @@ use std::path::Path;
 /// A session that is about to begin.
 #[derive(Debug, Clone, Default)]
 pub struct NewSession {
-    /// What somebody asked for.
+    /// The user's request.
     pub request: String,
     /// Its id; a new one where none is given.
     pub id: Option<SessionId>,
-    /// How it works.
+    /// Settings.
     pub configuration: Map<String, Value>,
-    /// Where it works in git.
+    /// Git context.
     pub git_context: Option<Map<String, Value>>,
 }
 

@@ -29,16 +29,16 @@ use safepoint_model::{CheckpointId, ObjectId, ObjectKind, ObjectSource, Progress
 use safepoint_planted::planted;
 use safepoint_workspace::{CapturedAccess, StatCache, What};
 
-/// What a new checkpoint is to say about itself.
+/// Properties of a new checkpoint.
 #[derive(Debug, Clone)]
 pub struct CreateOptions {
-    /// What a person calls it; where nothing is said, what the workspace's configuration calls it.
+    /// Label; that of the workspace's configuration if `None`.
     pub label: Option<String>,
-    /// Why it exists.
+    /// Its kind.
     pub kind: Kind,
-    /// What gave the occasion.
+    /// Reason to record.
     pub reason: Reason,
-    /// Where in the work.
+    /// Phase of work.
     pub phase: Option<Phase>,
     /// The plan that is captured with the files.
     pub plan_id: Option<String>,
@@ -48,11 +48,11 @@ pub struct CreateOptions {
     pub source_tool: Option<String>,
     /// Never prune it.
     pub pinned: bool,
-    /// How far the work is.
+    /// Progress counters.
     pub progress: Counters,
-    /// Whether it is worth more to have it at once than to have it as it should be.
+    /// Urgency: speed over completeness, or the reverse.
     pub urgency: Urgency,
-    /// Whether it becomes a commit, too.
+    /// Creation of a git commit.
     pub git: GitCommit,
     /// Warnings that are kept with it.
     pub warnings: Vec<String>,
@@ -70,10 +70,10 @@ pub enum IfUnchanged {
     Reused,
 }
 
-/// How much a new checkpoint puts up with.
+/// Fault tolerance of a new checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Urgency {
-    /// What cannot be understood refuses it, and old ones are pruned after it.
+    /// Invalid settings refuse it, and old checkpoints are pruned after it.
     #[default]
     Ordinary,
     /// Settings that cannot be understood are passed over, and nothing is done after it.
@@ -113,7 +113,7 @@ impl CreateOptions {
     }
 }
 
-/// What a checkpoint is taken of.
+/// Scope of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     /// One workspace.
@@ -170,15 +170,15 @@ enum Companions {
 pub struct Created {
     /// Its record.
     pub checkpoint: Checkpoint,
-    /// What it left out. Of several folders: what it left out against its will.
+    /// Paths left out. For several folders: only unintended ones.
     pub coverage: Coverage,
     /// Checkpoints that retention let go after it.
     pub pruned: Vec<CheckpointId>,
-    /// What went wrong with that.
+    /// Warnings from pruning.
     pub warnings: Vec<Warning>,
-    /// What was asked of git and not done.
+    /// Git requests not carried out.
     pub not_in_git: Vec<Warning>,
-    /// What a crash had left, and was put in order first.
+    /// Crash recovery that ran before.
     pub recovered: Recovery,
     /// True if nothing was added: the checkpoint is an older one that holds the same state.
     pub unchanged: bool,
@@ -230,7 +230,7 @@ impl CheckpointManager {
             tries += 1;
             let companions = if tries < TRIES { Companions::Taken } else { Companions::Left };
             match self.create_once(subject, options, (version, companions), &mut recovered, progress) {
-                // A plan that works in the folder went on meanwhile.
+                // A plan in the folder changed concurrently.
                 Err(Error::PlanChanged { id }) if tries < TRIES && options.plan_id.as_ref() != Some(&id) => {}
                 // In an emergency the files count: whatever is wrong with plans and memory does not stop them.
                 Err(_) if tries < TRIES && is_urgent && !progress.interrupted() => tries = TRIES - 1,
@@ -238,7 +238,7 @@ impl CheckpointManager {
             }
         };
         let (mut created, pruned) = self.within_cap(subject.alone(), DryRun::No, progress, act)?;
-        // The folders and the store are let go by now, as a collection waits for whoever uses them.
+        // The folders and the store are released by now, as a collection waits for their users.
         let tended = match options.urgency {
             _ if created.unchanged => Tended::default(),
             Urgency::Ordinary => self.tend(subject.alone(), progress),
@@ -546,7 +546,7 @@ impl CheckpointManager {
         }
     }
 
-    /// What a workspace was when it was last captured, which may have been together with others.
+    /// Files of a workspace at its last capture, which may have included other folders.
     pub(crate) fn files_before(
         &self,
         parent: Option<CheckpointId>,
@@ -599,8 +599,8 @@ impl CheckpointManager {
         Ok(())
     }
 
-    /// Whether a checkpoint knows about ACLs and capabilities. A tree without any has the same bytes whether there were none or
-    /// nobody looked, so that this is told by when it was taken.
+    /// Coverage of ACLs and capabilities in a checkpoint. A tree without any has the same bytes whether there were none or
+    /// none were read, so that the time of the capture decides.
     pub(crate) fn access_of(&self, checkpoint: CheckpointId) -> Result<CapturedAccess, Error> {
         let order = self.catalog.checkpoint_order(Some(checkpoint))?;
         Ok(match (order, self.home.last_without_access()) {
@@ -647,7 +647,7 @@ impl CheckpointManager {
     }
 }
 
-/// Where a checkpoint is taken.
+/// Context of a checkpoint.
 struct Ground<'m> {
     places: &'m [Place],
     held: &'m [Held],
@@ -658,7 +658,7 @@ struct Ground<'m> {
     alone: Option<WorkspaceId>,
 }
 
-/// What the settings of the folders say about a checkpoint.
+/// Checkpoint settings of the folders.
 #[derive(Default)]
 struct Said {
     label: Option<String>,
@@ -690,7 +690,7 @@ fn same_files(source: &dyn ObjectSource, old: &PartRecord, new: &PartRecord) -> 
         && (old_tree == new_tree || same_tree().unwrap_or(false))
 }
 
-/// What was left out. Of several folders only what was left out against our will: what is not an agent's is not ours to tell about.
+/// Paths left out. For several folders only unintended ones: exclusions outside of an agent are not reported.
 fn covered_by(members: &[Member<'_>], subject: &Subject) -> Coverage {
     let mut all = Coverage::default();
     for member in members {

@@ -12,7 +12,7 @@ use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::files::FilesDocument;
 use safepoint_model::{CheckpointId, Progress};
 
-/// Whether a new checkpoint becomes a commit, too.
+/// Creation of a commit from a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GitCommit {
     /// It does not.
@@ -26,7 +26,7 @@ pub enum GitCommit {
     Session,
 }
 
-/// What becomes of the tags of checkpoints that are deleted.
+/// Handling of the tags of deleted checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tags {
     /// They go too.
@@ -36,19 +36,19 @@ pub enum Tags {
     Kept,
 }
 
-/// What a repository says about itself.
+/// Status of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GitStatus {
-    /// Where HEAD is: `branch`, `detached`, or `unborn` before the first commit.
+    /// State of HEAD: `branch`, `detached`, or `unborn` before the first commit.
     pub state: &'static str,
     /// The branch, without `refs/heads/`.
     pub branch: Option<String>,
     /// The commit.
     pub commit: Option<String>,
-    /// What is under way: `merge`, `rebase` and so on.
+    /// Git operation: `merge`, `rebase` and so on.
     pub operation: Option<&'static str>,
-    /// What is not committed.
+    /// Uncommitted changes.
     pub changes: Changes,
 }
 
@@ -189,7 +189,7 @@ impl CheckpointManager {
         Ok(())
     }
 
-    /// The present, as git counts it.
+    /// Current time in Unix seconds.
     pub(crate) fn seconds(&self) -> i64 {
         self.environment.now().micros().div_euclid(1_000_000)
     }

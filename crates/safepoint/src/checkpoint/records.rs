@@ -365,7 +365,7 @@ pub(crate) fn recorded_plan(record: &PlanRecord) -> RecordedPlan {
     }
 }
 
-/// What a document of this catalog says about where it comes from.
+/// Origin of a document of this catalog.
 pub(crate) fn origin(head: &HistoryHead, order: u64) -> Origin {
     Origin { id: head.id.clone(), generation: head.generation, seq: head.seq, order }
 }

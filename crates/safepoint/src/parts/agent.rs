@@ -1,4 +1,4 @@
-//! An agent as a part of a checkpoint: what is registered of it, put back by the transaction that commits everything. Its files are parts
+//! An agent as a part of a checkpoint: its registration, restored by the transaction that commits everything. Its files are parts
 //! of their own.
 
 use crate::parts::Nothing;
@@ -47,7 +47,7 @@ impl Part for AgentPart<'_> {
     }
 }
 
-/// What a rollback does to an agent.
+/// Rollback of an agent.
 struct AgentRollback {
     then: Agent,
     at: Timestamp,

@@ -44,9 +44,9 @@ pub(crate) struct FilesPart<'m> {
     pub(crate) what: What,
     /// Treatment of displaced files that may have a writer.
     pub(crate) waiting: Waiting,
-    /// Whether the checkpoint that a rollback goes to knows about ACLs and capabilities.
+    /// Coverage of ACLs and capabilities in the checkpoint to restore.
     pub(crate) access: CapturedAccess,
-    /// What a rollback is about, where it is not about everything: other large files are not read for it.
+    /// Paths of a partial rollback, else empty. Other large files are not read for it.
     pub(crate) chosen: Vec<RelPath>,
     /// Treatment of a chosen path that is in neither state.
     pub(crate) absent: Absent,

@@ -47,7 +47,7 @@ pub enum GitReset {
     Hard,
 }
 
-/// What a rollback moved in a repository, or would.
+/// Repository changes of a rollback or preview.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GitMoved {

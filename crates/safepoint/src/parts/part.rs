@@ -98,7 +98,7 @@ pub struct Left {
     pub rollback: RollbackId,
     /// The steps on record. They are those of the files.
     pub steps: Vec<SwapStep>,
-    /// What [`Prepared::note`] gave. Nothing for parts that give none.
+    /// Result of [`Prepared::note`]. Empty for parts without one.
     pub note: Vec<u8>,
 }
 
@@ -186,7 +186,7 @@ pub trait Prepared {
     #[doc(hidden)]
     fn take_steps(&mut self, _steps: Vec<SwapStep>) {}
 
-    /// What else has to be on record before anything changes.
+    /// Additional data to record before any change.
     fn note(&self) -> Option<Note> {
         None
     }
@@ -234,7 +234,7 @@ pub trait Prepared {
     /// be restored.
     ///
     /// # Errors
-    /// When something cannot be put back; it can be tried again.
+    /// When a path cannot be restored; the call can be repeated.
     fn undo(&mut self) -> Result<Vec<Warning>, Error> {
         Ok(Vec::new())
     }

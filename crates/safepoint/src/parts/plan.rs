@@ -1,4 +1,4 @@
-//! A plan as a part of a checkpoint: its state as a document, put back by the transaction that commits everything.
+//! A plan as a part of a checkpoint: its state as a document, restored by the transaction that commits everything.
 
 use crate::parts::Nothing;
 use crate::parts::part::{Captured, Left, Part, Prepared, PutBack};
@@ -30,9 +30,9 @@ pub(crate) struct PlanPart<'m> {
     pub(crate) now: PlanRecord,
     /// The rollback that puts it back, and where that goes.
     pub(crate) back: Option<(RollbackId, CheckpointId)>,
-    /// What a correction adds to it.
+    /// Correction to add.
     pub(crate) correction: Option<Correction>,
-    /// Whether the checkpoint is one of this plan, and not only one of the folder that it works in.
+    /// True if the checkpoint is one of this plan, and not only one of its folder.
     pub(crate) is_of_it: bool,
 }
 
@@ -103,7 +103,7 @@ impl Part for PlanPart<'_> {
     }
 }
 
-/// What a rollback does to a plan.
+/// Rollback of a plan.
 struct PlanRollback {
     then: Plan,
     to: CheckpointId,
@@ -113,7 +113,7 @@ struct PlanRollback {
     at: Timestamp,
 }
 
-/// Nobody may have changed a plan since it was looked at.
+/// Checks that a plan did not change since it was read.
 pub(crate) fn unchanged(transaction: &Transaction<'_>, then: &PlanRecord) -> Result<(), Error> {
     let id = &then.plan.id;
     match transaction.plan_version(id)? == then.version {
@@ -128,7 +128,7 @@ impl Prepared for PlanRollback {
         Some(PutBack::Plan { id: self.now.plan.id.clone(), taken_back })
     }
 
-    /// Checked once more with what the database says at the moment of the commit: nobody may have changed the plan since it was
+    /// Checks once more, against the database at the moment of the commit, that the plan did not change since it was
     /// kept in the safety checkpoint.
     fn intend(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
         let id = &self.now.plan.id;
@@ -164,7 +164,7 @@ impl Prepared for PlanRollback {
     }
 }
 
-/// What may never be rolled back (R5.5).
+/// Refuses an applied plan (R5.5).
 pub(crate) fn guard(record: &PlanRecord) -> Result<(), Error> {
     match record.plan.state {
         PlanState::Applied if !planted!("guard-rolls-back-what-was-applied") => {

@@ -1,5 +1,5 @@
-//! The record of a session as a part of a checkpoint: what it was asked for, how far it was and how it worked, put back by the transaction
-//! that commits everything. What was counted is never put back.
+//! The record of a session as a part of a checkpoint: its request, status and settings, restored by the transaction
+//! that commits everything. Counters are never restored.
 
 use crate::parts::Nothing;
 use crate::parts::part::{Captured, Left, Part, Prepared, PutBack};
@@ -14,14 +14,14 @@ use safepoint_model::session::{Session, SessionDocument, SessionStatus};
 use safepoint_model::{ObjectId, Progress, RollbackId, Timestamp, document};
 use safepoint_store::Writer;
 
-/// A session that was put back, or would be.
+/// A restored session, or a preview of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionBack {
-    /// Which.
+    /// Id.
     pub id: SessionId,
-    /// How far it was before.
+    /// Status before.
     pub from: SessionStatus,
-    /// How far it is afterwards.
+    /// Status afterwards.
     pub to: SessionStatus,
 }
 
@@ -69,7 +69,7 @@ impl Part for SessionPart<'_> {
     }
 }
 
-/// What a rollback does to a session.
+/// Rollback of a session.
 struct SessionRollback {
     then: SessionDocument,
     /// As it is kept in the safety checkpoint.
@@ -96,7 +96,7 @@ impl Prepared for SessionRollback {
         differs.then_some(PutBack::Session(back))
     }
 
-    /// What is counted may go on; what comes back must be what the safety checkpoint holds.
+    /// Counters may change; restored fields must match the safety checkpoint.
     fn intend(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
         self.current(transaction).map(drop)
     }
@@ -113,13 +113,13 @@ impl Prepared for SessionRollback {
 }
 
 impl CheckpointManager {
-    /// The session that somebody works for, if it is on record.
+    /// The session in use, if it is on record.
     pub(crate) fn session_named(&self, id: Option<&str>) -> Result<Option<Session>, Error> {
         let named = id.and_then(|id| id.parse::<SessionId>().ok());
         Ok(named.map(|id| self.catalog.session(id)).transpose()?.flatten())
     }
 
-    /// The session that goes back with a checkpoint, as it is, and the document to go back to; nothing where there is none, or it is left
+    /// The session to restore with a checkpoint, in current state, and its target document; `None` if there is none, or if it is left
     /// as it is.
     pub(crate) fn session_to_go_back(
         &self,
@@ -135,7 +135,7 @@ impl CheckpointManager {
         };
         let then = SessionDocument::load(&self.store, part.document)?;
         let id = then.id.to_uuid();
-        // Whoever works for one session does not mean another. What a rollback moved, its undo moves back.
+        // Work for one session does not restore another. An undo restores all that its rollback moved.
         let asks = request.verb == Verb::Rollback && !by_name;
         let other = self.settings.session_id.as_deref().is_some_and(|own| kept_form(own) != id);
         if asks && other {

@@ -11,7 +11,7 @@ use safepoint_workspace::{Snapshot, WorkspaceError, build_tree};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What was built.
+/// Build result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Built {

@@ -17,26 +17,26 @@ use safepoint_planted::planted;
 use safepoint_store::Writer;
 use safepoint_workspace::{Ended, WorkspaceError};
 
-/// How the record of a probe ends, where it stays.
+/// End of a probe's record, if kept.
 const PROBE: &str = "a search tried it and put everything back";
 
 /// One folder of a rollback, on its way, with all the parts that belong to it.
 pub(crate) struct Going<'p> {
     pub(crate) prepared: Vec<Box<dyn Prepared + 'p>>,
     pub(crate) record: Rollback,
-    /// What the folder is equal to afterwards, or nearest to.
+    /// Checkpoint equal or closest to the new state.
     pub(crate) head: CheckpointId,
 }
 
 impl Going<'_> {
-    /// What changes in the folder.
+    /// Changes in the folder.
     pub(crate) fn outline(&self) -> Outline {
         let mut outline = Outline::default();
         self.prepared.iter().filter_map(|prepared| prepared.outline()).for_each(|one| outline.join(one));
         outline
     }
 
-    /// Puts the intent on record, after what may have changed meanwhile was checked.
+    /// Puts the intent on record, after a check for concurrent changes.
     fn intend(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
         let steps: Vec<_> = match planted!("intent-without-steps") {
             true => Vec::new(),
@@ -48,18 +48,18 @@ impl Going<'_> {
     }
 }
 
-/// What the two transactions hold besides the folders.
+/// Data of the two transactions besides folders.
 pub(crate) struct Deed<'a> {
     pub(crate) request: &'a Request<'a>,
-    /// The present, as the checkpoint that an undo goes back to.
+    /// The current state, as the checkpoint for an undo.
     pub(crate) safety: &'a Checkpoint,
-    /// What was stored with it.
+    /// Objects stored for it.
     pub(crate) stored: &'a Stored,
-    /// What was captured for it.
+    /// Parts captured for it.
     pub(crate) members: &'a [Member<'a>],
 }
 
-/// What somebody did meanwhile, and what is left to do.
+/// Concurrent changes, and remaining work.
 #[derive(Debug, Default)]
 pub(crate) struct Carried {
     pub(crate) meanwhile: Vec<(WorkspaceId, RelPath)>,
@@ -196,7 +196,7 @@ impl CheckpointManager {
             look()
         });
         let why = looked.as_ref().err().map_or_else(|| PROBE.to_owned(), ToString::to_string);
-        // Who interrupts wants everything back.
+        // An interrupt undoes everything.
         if self.put_back(all, &why)? && self.clear_away(all, &Silent) {
             self.forget_probe(all, deed.safety.id);
         }
@@ -294,7 +294,7 @@ impl CheckpointManager {
         }
     }
 
-    /// Looks at what was displaced, keeps what somebody edited, and deletes the rest.
+    /// Checks displaced files, keeps edited ones, and deletes the rest.
     pub(crate) fn settle_once(
         &self,
         record: &Rollback,
@@ -338,7 +338,7 @@ impl CheckpointManager {
     }
 }
 
-/// What settling gave.
+/// Result of settling.
 #[derive(Debug, Default)]
 pub(crate) struct Settling {
     pub(crate) rescued: Vec<Rescued>,
@@ -359,7 +359,7 @@ fn stage(all: &mut [Going<'_>], progress: &dyn Progress) -> Result<(), Error> {
     Ok(())
 }
 
-/// Puts the new in place of the old, everywhere. Tells what somebody changed meanwhile.
+/// Replaces the old with the new, everywhere. Returns concurrently changed paths.
 fn apply(all: &mut [Going<'_>], progress: &dyn Progress) -> Result<Vec<(WorkspaceId, RelPath)>, Error> {
     let mut meanwhile = Vec::new();
     for Going { prepared, record, .. } in all {

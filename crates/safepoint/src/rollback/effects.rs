@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// What becomes of undo commands, and of a rollback when one of them fails.
+/// Handling of undo commands, and of a rollback when one of them fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FailedUndo {
     /// It stops, and nothing else changes.
@@ -36,11 +36,11 @@ pub enum FailedUndo {
 pub struct Undone {
     /// Of which plan.
     pub plan: String,
-    /// Which step.
+    /// The step.
     pub step: String,
     /// The command.
     pub command: String,
-    /// Whether it was run now; not where it had worked before, or where this only shows what would be.
+    /// True if it was run now; false if it had succeeded before, or in a preview.
     pub ran: bool,
 }
 
@@ -49,9 +49,9 @@ pub struct Undone {
 pub struct NotUndone {
     /// Of which plan.
     pub plan: String,
-    /// Which step.
+    /// The step.
     pub step: String,
-    /// Why not.
+    /// Reason.
     pub why: NotUndoneReason,
 }
 
@@ -84,7 +84,7 @@ impl NotUndoneReason {
 /// A plan as it is, and as it was.
 pub(crate) type NowAndThen = (PlanRecord, Plan);
 
-/// What was done about effects.
+/// Handled effects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Effects {
     pub(crate) undone: Vec<Undone>,
@@ -93,7 +93,7 @@ pub(crate) struct Effects {
 }
 
 impl CheckpointManager {
-    /// The plans of a checkpoint that go back with it, as they are and as they were. Nobody changes them meanwhile.
+    /// The plans to restore from a checkpoint, in current and stored state. Locks keep them unchanged.
     pub(crate) fn hold_plans(
         &self,
         request: &Request<'_>,
@@ -121,7 +121,7 @@ impl CheckpointManager {
         Ok((locks, plans))
     }
 
-    /// Whether a command is to be run that takes back what a step did outside of the files.
+    /// True if a command must run to undo effects of a step outside of the files.
     pub(crate) fn has_commands_to_run(
         &self,
         plans: &[NowAndThen],
@@ -177,7 +177,7 @@ impl CheckpointManager {
         Ok(())
     }
 
-    /// Whether what a step did the last time was taken back already.
+    /// True if the last effects of a step were undone already.
     fn is_undone(&self, plan: &str, step: &Step) -> Result<bool, Error> {
         let begun = json!(step.started_at);
         let notes = self.catalog.plan_notes(plan)?;
@@ -227,7 +227,7 @@ impl CheckpointManager {
         Ok(outcome)
     }
 
-    /// Keeps what was printed; nothing where nothing was, or where there is no room. Whoever asks holds the store in use until it is on record.
+    /// Stores printed output; `None` if empty, or if the store is full. The caller keeps the store in use until the id is on record.
     pub(crate) fn keep_log(&self, log: Log) -> Result<Option<ObjectId>, Error> {
         let bytes = log.into_bytes();
         if bytes.is_empty() {
@@ -240,7 +240,7 @@ impl CheckpointManager {
             Ok(id)
         };
         match keep() {
-            // What was printed is not worth more than what the cap protects.
+            // Printed output is worth less than the data under the cap.
             Err(error) if cap_hit(&error).is_some() => Ok(None),
             kept => kept.map(Some),
         }
@@ -261,7 +261,7 @@ fn newest_first(plans: &[NowAndThen]) -> Vec<(&PlanRecord, &Step)> {
     steps
 }
 
-/// How a command failed, with the end of what it printed.
+/// Failure of a command, with its last line of output.
 pub(crate) fn in_words(exit: Exit, limit: Option<String>, log: &Log) -> String {
     let how = match exit {
         Exit::Status(code) => format!("exit status {code}"),

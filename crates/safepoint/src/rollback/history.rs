@@ -31,7 +31,7 @@ pub struct Happened {
     pub strategy: String,
     /// `done`, `failed`, `refused` or `unfinished`.
     pub result: &'static str,
-    /// Why it was refused or failed.
+    /// Reason of refusal or failure.
     pub error: Option<String>,
 }
 

@@ -1,6 +1,6 @@
 //! Plans in the way: those that work in a folder which a rollback changes, whether the checkpoint holds them or not.
 //!
-//! A plan that a runner drives is never rolled back under it, and neither are its files. A plan that nobody runs goes back with the files
+//! A plan that a runner drives is never rolled back under it, and neither are its files. An idle plan is restored with the files
 //! where the checkpoint holds it; else it stays, and it is on record that its files went without it.
 
 use super::Request;
@@ -29,7 +29,7 @@ impl CheckpointManager {
         Ok(plans)
     }
 
-    /// Sees to it that nobody runs a plan that works in a folder of a rollback and does not go back with it. Notes these plans in the
+    /// Locks the plans that work in a folder of a rollback and are not restored with it: they cannot run. Notes these plans in the
     /// request; one whose runner this process descends from is let be.
     pub(crate) fn hold_others(
         &self,

@@ -14,7 +14,7 @@ use safepoint_workspace::{Ended, Root, Stage, WorkspaceError};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// What recovery found and did.
+/// Result of a recovery.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Recovery {
     /// Rollbacks that were under way and are undone now.
@@ -29,12 +29,12 @@ pub struct Recovery {
     pub released: Vec<RelPath>,
     /// Rollbacks that another home began in this workspace and did not finish: it may be half old and half new.
     pub foreign: Vec<RollbackId>,
-    /// What it could not do.
+    /// Failures.
     pub warnings: Vec<Warning>,
 }
 
 impl Recovery {
-    /// Whether there was nothing to do.
+    /// True if there was nothing to do.
     pub fn is_empty(&self) -> bool {
         self.undone.is_empty()
             && self.settled.is_empty()
@@ -78,7 +78,7 @@ impl CheckpointManager {
     /// Finishes or undoes what a crash left in a workspace.
     ///
     /// # Errors
-    /// When something cannot be put back; it can be tried again.
+    /// When a path cannot be restored; the call can be repeated.
     pub fn recover(&self, workspace: &Workspace, progress: &dyn Progress) -> Result<Recovery, Error> {
         let held = self.hold(workspace)?;
         self.recover_held(workspace, &held.root, progress)
@@ -113,7 +113,7 @@ impl CheckpointManager {
             return self.left_unfinished(workspace);
         }
         let mut recovery = self.recover_one(workspace, root, progress)?;
-        // What is one is put in order as one, by whichever command comes first. Who is at work in a folder just now has done so.
+        // The first command recovers multi-folder rollbacks as a whole. A process that holds a folder has already recovered it.
         for id in self.catalog.unfinished_together()?.into_iter().filter(|id| *id != workspace.id) {
             let other = self.workspace(id)?;
             let found = Root::open(other.root_path()).and_then(|root| {
@@ -132,7 +132,7 @@ impl CheckpointManager {
         Ok(recovery)
     }
 
-    /// What a recovery would have to do. In a home that cannot be written it is done by whoever can.
+    /// Pending recovery. A read-only home is recovered by the next writer.
     fn left_unfinished(&self, workspace: &Workspace) -> Result<Recovery, Error> {
         let applying = |record: &Rollback| record.state == RollbackState::Applying;
         let mut recovery = Recovery::default();
@@ -153,7 +153,7 @@ impl CheckpointManager {
             return Ok(recovery);
         }
         self.sweep_sandboxes(workspace.id)?;
-        // What a killed search left costs space only, so that a failure waits for the next command.
+        // Leftovers of a killed search only cost space, so a failure waits for the next command.
         let _ = self.home.sweep_scratch();
         // Nothing is captured here, so no pattern matters, and no wrong line in a configuration stands in the way.
         let mut part = FilesPart::new(self, root, workspace, Vec::new());
@@ -269,9 +269,9 @@ impl CheckpointManager {
                 // It ended, and deleting its stage was interrupted or forgotten by the disk.
                 Some(RollbackState::Aborted) => Ended::Undone,
                 Some(RollbackState::Settled) => Ended::Done,
-                // What still waits has just been looked at.
+                // Waiting files were just checked.
                 Some(RollbackState::Applying | RollbackState::Done) => continue,
-                // The intent never came, so it holds copies only; and the workspace is ours, so nobody is filling it.
+                // No intent was recorded, so it holds copies only; the workspace is locked, so no process fills it.
                 Some(RollbackState::Refused) | None
                     if staged.contains(&id) || planted!("recovery-deletes-what-it-does-not-know") =>
                 {

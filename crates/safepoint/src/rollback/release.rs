@@ -15,9 +15,9 @@ use safepoint_workspace::{Ended, Finding, Root, Stage, Waiting};
 /// Displaced files that wait, stored.
 #[derive(Debug)]
 pub struct WaitingStored {
-    /// What recovery did before, what waits, and the rescue checkpoints in which it is stored.
+    /// Earlier recovery, waiting files, and the rescue checkpoints that store them.
     pub recovery: Recovery,
-    /// What was stored, by rollback.
+    /// Stored files, by rollback.
     stored: Vec<(RollbackId, Vec<Finding>)>,
 }
 

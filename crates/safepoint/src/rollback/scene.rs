@@ -1,4 +1,4 @@
-//! The scene of a rollback: which folders it is about, what each goes back to, and which plans, sessions and agents go along.
+//! The scene of a rollback: its folders, the target of each, and the plans, sessions and agents to restore.
 
 use super::{DryRun, Request};
 use crate::checkpoint::create::files_part;
@@ -25,24 +25,24 @@ use safepoint_model::{ObjectId, Progress, RollbackId, WorkspaceId};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// What a rollback is about.
+/// Scope of a rollback.
 #[derive(Default)]
 pub(crate) struct Scene {
     /// The folders, in the order of their ids.
     pub(crate) places: Vec<Place>,
-    /// What the files of each go back to; nothing where they stay as they are.
+    /// Target of the files of each; `None` if they stay as they are.
     pub(crate) targets: Vec<Option<ObjectId>>,
-    /// Plans as they are, and the document that each goes back to.
+    /// Plans in current state, each with its target document.
     pub(crate) plans: Vec<(PlanRecord, ObjectId)>,
-    /// Agents as they are, and the document that each goes back to.
+    /// Agents in current state, each with its target document.
     pub(super) agents: Vec<(Agent, ObjectId)>,
     /// Agents of a workspace, as the checkpoint holds them.
     pub(super) bound: Vec<AgentRecord>,
-    /// The session as it is, and the document that it goes back to.
+    /// The session in current state, with its target document.
     session: Option<(Session, ObjectId)>,
 }
 
-/// Where a rollback takes place.
+/// Context of a rollback.
 pub(crate) struct Ground<'m> {
     pub(crate) request: &'m Request<'m>,
     pub(crate) held: &'m [Held],
@@ -50,14 +50,14 @@ pub(crate) struct Ground<'m> {
 }
 
 impl Ground<'_> {
-    /// Whether a folder holds the memory of agents of the one workspace that the rollback is about.
+    /// True if a folder holds the memory of agents of the one workspace to roll back.
     fn is_memory(&self, at: usize) -> bool {
         at > 0 && self.request.alone().is_some()
     }
 }
 
 impl CheckpointManager {
-    /// What there is to go back to.
+    /// Collects the targets.
     pub(crate) fn scene(&self, request: &Request<'_>, warnings: &mut Vec<Warning>) -> Result<Scene, Error> {
         let _using = self.store.using()?;
         let mut scene = match request.alone() {
@@ -97,7 +97,7 @@ impl CheckpointManager {
         Ok(scene)
     }
 
-    /// What the checkpoint holds of a workspace, if it may be put back there.
+    /// The files of a workspace in the checkpoint, if restorable there.
     fn target_part(&self, workspace: WorkspaceId, request: &Request<'_>) -> Result<PartRecord, Error> {
         let (to, options) = (&request.to, &request.options);
         let checkpoint = to.id;
@@ -160,7 +160,7 @@ impl CheckpointManager {
         Ok(scene)
     }
 
-    /// Whether the files of a workspace stay as they are while something else goes back that belongs to it.
+    /// True if the files of a workspace stay as they are while another part of it is restored.
     fn stays(&self, request: &Request<'_>, id: WorkspaceId) -> Result<bool, Error> {
         let (to, options) = (&request.to, &request.options);
         let key = id.to_string();
@@ -219,7 +219,7 @@ impl CheckpointManager {
         Ok((members, passed_over))
     }
 
-    /// The files of a folder, as the part that goes back; how much of its repository is noted; and settings that were passed over.
+    /// The files of a folder, as the part to restore; how much of its repository is noted; and settings that were ignored.
     fn files_to_go_back<'m>(
         &'m self,
         ground: &Ground<'m>,
@@ -237,7 +237,7 @@ impl CheckpointManager {
             files.chosen.clone_from(&options.paths);
         }
         files.taking = *taking;
-        // A path that was put back once and is gone again by the time of the undo is no mistake of the user's.
+        // A restored path that is missing again at the time of the undo is not a user error.
         files.absent = if *verb == Verb::Rollback { Absent::Refused } else { Absent::Fine };
         if options.dry_run == DryRun::No {
             files.capabilities = self.probe(root)?;
@@ -251,7 +251,7 @@ impl CheckpointManager {
         Ok((files, capture, config.passed_over.into_iter().collect()))
     }
 
-    /// What becomes of the repository of one folder.
+    /// Plans the repository change of one folder.
     fn plan_git_of(
         &self,
         request: &Request<'_>,
@@ -302,7 +302,7 @@ impl CheckpointManager {
         let workspace = files.workspace;
         let folder = GitFolderPart { files: files.git_folder(), capture, replaced };
         let replaced = folder.replaced.as_ref().map(|(document, _)| *document);
-        // Where it moves to stands in the move itself.
+        // The move itself holds its target.
         let moved = moving.is_some().then_some(whole);
         members.push(Member::new(files, at, target));
         members.push(Member::new(folder, at, replaced));

@@ -38,11 +38,11 @@ pub enum TryIn {
     /// A copy of the workspace, with ignored files and `.git`. The workspace is untouched until the answer is known.
     #[default]
     Copy,
-    /// The workspace itself, for commands that need its path. After each candidate everything is put back.
+    /// The workspace itself, for commands that need its path. It is restored after each candidate.
     Workspace,
 }
 
-/// What a search looks for.
+/// Search criteria.
 #[derive(Debug, Clone)]
 pub struct Until {
     /// Shell command that passes where the state is good.
@@ -334,7 +334,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// Whether an error is about one candidate, and not about the search.
+/// True if an error concerns one candidate, and not the search.
 fn is_about_candidate(error: &Error) -> bool {
     match error {
         Error::Workspace(WorkspaceError::Obstructed(_)) | Error::NoFiles { .. } | Error::Elsewhere { .. } => {

@@ -13,12 +13,12 @@ use safepoint_store::Depth;
 use safepoint_workspace::{WorkspaceError, write_tree};
 use std::path::{Path, PathBuf};
 
-/// What a user's command said about a state.
+/// Result of a user's command on a state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// The checkpoint whose state it was.
     pub checkpoint: CheckpointId,
-    /// How it failed, or why it was skipped; nothing where it passed.
+    /// Reason for a failure or a skip; `None` if it passed.
     pub failure: Option<String>,
     /// The state could not be built, so that nothing was checked.
     pub skipped: bool,
@@ -34,12 +34,12 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether it passed.
+    /// True if it passed.
     pub fn is_passed(&self) -> bool {
         *self == Verdict::Passed
     }
 
-    /// How it failed, if it did.
+    /// The failure, if any.
     pub fn into_failure(self) -> Option<String> {
         match self {
             Verdict::Passed => None,
@@ -49,7 +49,7 @@ impl Verdict {
 }
 
 impl Check {
-    /// Whether it passed.
+    /// True if it passed.
     pub fn is_passed(&self) -> bool {
         self.failure.is_none()
     }
@@ -58,35 +58,35 @@ impl Check {
 /// A rollback that was tried beside the workspace and is about to be done.
 #[derive(Debug, Clone)]
 pub struct Staged {
-    /// What it would do.
+    /// Preview.
     pub outline: RolledBack,
-    /// What the user's command said, where there was one.
+    /// Result of the user's command, if any.
     pub check: Option<Check>,
 }
 
-/// How a staged rollback ended.
+/// Result of a staged rollback.
 #[derive(Debug)]
 pub enum StagedEnd {
     /// It was done.
     Done(Box<RolledBack>, Box<Staged>),
-    /// The user's command did not pass, or somebody did not want it: nothing has changed.
+    /// The user's command failed, or the user declined: nothing has changed.
     Left(Box<Staged>),
 }
 
-/// Somebody who sees what a check prints.
+/// Callback for a check's output.
 pub type Printed<'a> = &'a mut dyn FnMut(&[u8]);
 
-/// What a staged rollback has to pass before it is done.
+/// Conditions for a staged rollback.
 pub struct Trial<'a> {
     /// The user's command, in the folder of the target.
     pub command: Option<&'a str>,
-    /// Whoever sees what would happen and says whether it is to.
+    /// Callback that confirms the preview.
     pub agreed: &'a mut dyn FnMut(&Staged) -> bool,
-    /// Whoever sees what the command prints.
+    /// Callback for the command's output.
     pub printed: Printed<'a>,
 }
 
-/// Where a rollback takes place.
+/// Scope of a rollback.
 struct Ground<'m> {
     manager: &'m CheckpointManager,
     /// The folder in which the user's command looks at what is there.
@@ -125,7 +125,7 @@ impl<'m> Ground<'m> {
         }
         let mut directory = into.to_owned();
         for part in to.parts.iter().filter(|part| part.kind == PartKind::Files) {
-            // What came by an import and is of another place does not go back.
+            // Imported parts of other machines are not restored.
             let Ok(id) = part.key.parse() else { continue };
             let workspace = self.manager.workspace(id)?;
             let mut place = into.join(name_of(&workspace));
@@ -161,7 +161,7 @@ impl CheckpointManager {
 
     /// Builds the target beside the workspace, checks it there, shows what would happen to `agreed`, and does it where that says yes.
     ///
-    /// What is checked: every byte of the checkpoint, its plan, space and obstacles; then the user's command, in the folder of the target.
+    /// Checks every byte of the checkpoint, its plan, space and obstacles; then runs the user's command, in the folder of the target.
     /// Of several folders it looks at what `here` would be, where that is one of them, and finds all of them beside each other in
     /// `$SAFEPOINT_TARGET`.
     ///
@@ -248,7 +248,7 @@ impl CheckpointManager {
 pub(crate) struct Look<'a> {
     pub(crate) command: &'a str,
     pub(crate) directory: &'a Path,
-    /// Where all of the state lies.
+    /// Folder of the whole state.
     pub(crate) target: &'a Path,
 }
 

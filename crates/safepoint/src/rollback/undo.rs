@@ -14,7 +14,7 @@ use safepoint_store::Writer;
 /// So often another command may come first.
 const TRIES: usize = 8;
 
-/// What can be undone and redone, last first to go.
+/// Rollbacks to undo and redo, in stack order.
 #[derive(Debug, Default)]
 struct Stacks<'a> {
     undo: Vec<&'a Rollback>,
@@ -118,7 +118,7 @@ impl CheckpointManager {
         self.answer(at.into(), Verb::Redo, options, progress)
     }
 
-    /// Whether there was a rollback of several folders. [`CheckpointManager::undo`] takes the last one back where no workspace is named.
+    /// Returns true if a rollback of several folders exists. [`CheckpointManager::undo`] undoes the last one if no workspace is named.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -140,7 +140,7 @@ impl CheckpointManager {
                 self.workspace(last)?
             }
         };
-        // What a crash left may be the very rollback that is to be undone.
+        // The rollback to undo may be one that a crash interrupted.
         let recovered = self.recover(workspace, progress)?;
         let mut tries = 1..=TRIES;
         loop {
@@ -167,7 +167,7 @@ impl CheckpointManager {
         }
     }
 
-    /// Whether the rollback that is answered is still the one to answer, now that its folders are held.
+    /// Checks that the answered rollback is still the one to answer, now that its folders are held.
     pub(crate) fn still_answers(&self, request: &Request<'_>) -> Result<(), Error> {
         let Some(rollback) = request.answers else { return Ok(()) };
         let Some(record) = self.catalog.rollback(rollback)? else { return Ok(()) };
@@ -254,7 +254,7 @@ impl CheckpointManager {
         if changed.is_empty() {
             return Ok(changed);
         }
-        // Rules that the rollback brought or took can show files that nobody touched: they stay where they are.
+        // Changed ignore rules can reveal files that were not touched: those stay.
         let replaced = differing(Some(target), member, writer);
         let touches = |path: &RelPath| replaced.iter().any(|one| one.is_within(path) || path.is_within(one));
         changed.retain(touches);

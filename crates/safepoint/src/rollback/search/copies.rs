@@ -67,7 +67,7 @@ impl<'m> Copies<'m> {
         Ok(copies)
     }
 
-    /// Where the copy of a folder goes: into the copy of the folder that it lies in, or beside the others.
+    /// Path for the copy of a folder: inside the copy of its parent folder, or beside the others.
     fn path_for(&self, place: &Place) -> PathBuf {
         let root = place.workspace.root_path();
         let around = self.folders.iter().rev().find_map(|other| {

@@ -1,7 +1,7 @@
 //! Candidates in the folders themselves, for checks that need their paths.
 //!
-//! A probe is a rollback that is put back instead of published: its intent is on record while the check runs, so that recovery puts
-//! everything back after a crash. What a check changes besides is put back at the end, by a rollback to the state in which the search began;
+//! A probe is a rollback that is undone instead of published: its intent is on record while the check runs, so that recovery undoes
+//! it after a crash. Other changes by a check are undone at the end, by a rollback to the state in which the search began;
 //! that one is on record, because it may displace an edit of the user's.
 
 use super::{RunCheck, Scoped, Stand};
@@ -24,7 +24,7 @@ use safepoint_model::tree::Owners;
 pub(super) struct InPlace<'m> {
     manager: &'m CheckpointManager,
     scope: Scoped,
-    /// What goes into the folders for a probe: files, and nothing of what is on record.
+    /// Parts to restore for a probe: files, and nothing that is on record.
     options: RollbackOptions,
     /// The state in which the search began.
     began: Checkpoint,
@@ -51,7 +51,7 @@ impl<'m> InPlace<'m> {
         Ok(Self { manager, scope, options, began })
     }
 
-    /// Whether a check left something else than what was there before the search.
+    /// True if a check changed the state from before the search.
     fn is_changed(&self) -> Result<bool, Error> {
         let (held, _) = self.manager.hold_all(&self.scope.places, &Silent)?;
         for (place, held) in self.scope.places.iter().zip(&held) {
@@ -133,7 +133,7 @@ impl Stand for InPlace<'_> {
     }
 
     fn finish(self: Box<Self>) -> Result<bool, Error> {
-        // What a probe could not put back is tried once more when the folders are held.
+        // A failed undo of a probe is retried when the folders are held.
         let changed = self.is_changed()?;
         let Self { manager, scope, options, began } = *self;
         match changed {
