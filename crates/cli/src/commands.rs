@@ -57,12 +57,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-/// What every verb works with.
+/// Context of every command.
 pub(crate) struct Context {
     pub(crate) surroundings: Surroundings,
     pub(crate) out: Printer,
     pub(crate) progress: Bars,
-    /// Whatever is asked, the answer is yes.
+    /// Skips confirmation prompts.
     pub(crate) yes: bool,
 }
 
@@ -198,7 +198,7 @@ fn printable_error(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Prints help, or a refusal on standard error. That nobody reads it is no reason to fail differently.
+/// Prints help, or a refusal on standard error. Ignores write errors.
 fn complain(error: &clap::Error) {
     let text = error.render().to_string();
     // A suggestion repeats what was typed, too.

@@ -157,7 +157,7 @@ impl Problem {
         Self::own("declined", FailureKind::Failed, "no checkpoint was chosen".to_owned(), vec![hint])
     }
 
-    /// Somebody else does the same at this moment.
+    /// Another process does the same now.
     pub(crate) fn busy(message: &str) -> Self {
         let hint = "Wait until it has finished, then try again.".to_owned();
         Self::own("busy", FailureKind::Busy, message.to_owned(), vec![hint])

@@ -164,7 +164,7 @@ pub enum SessionChange {
     Count {
         /// Name of the count: `tasks_completed`, `tasks_failed` or `decisions_made`.
         name: String,
-        /// How it changes.
+        /// Its change.
         change: CountChange,
     },
 }
@@ -245,7 +245,7 @@ impl Session {
         self.check()
     }
 
-    /// Whether it is on record. A session that only checkpoints name has no request.
+    /// True if it is on record. A session that only checkpoints name has no request.
     pub fn is_recorded(&self) -> bool {
         !self.request.is_empty()
     }

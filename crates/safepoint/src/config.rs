@@ -120,7 +120,7 @@ pub enum SessionCommits {
     Off,
 }
 
-/// What holds.
+/// Settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Effective {
     /// Retention policy.
@@ -133,17 +133,17 @@ pub struct Effective {
     pub excludes: Vec<String>,
     /// Git state that checkpoints record.
     pub git: GitCapture,
-    /// Whether checkpoints of sessions become commits, too.
+    /// Policy for commits of session checkpoints.
     pub session_commits: SessionCommits,
     /// When plans take checkpoints that do not say so themselves.
     pub milestones: Milestones,
-    /// What checkpoints are called that nobody gave a name.
+    /// Label of checkpoints without a name.
     pub label: Option<String>,
     /// Test command.
     pub test: Option<TestCommand>,
-    /// Whether the tests run before each checkpoint that is asked for.
+    /// True if the tests run before each requested checkpoint.
     pub test_before_create: bool,
-    /// What was asked for and does not hold, in words.
+    /// Settings that have no effect, in words.
     pub warnings: Vec<String>,
     /// Reason to ignore the workspace's file: it is invalid, but rollback must stay possible.
     pub passed_over: Option<String>,

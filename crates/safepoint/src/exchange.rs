@@ -33,7 +33,7 @@ const FORMAT: u32 = 1;
 const LAYOUT: &str = "tree";
 
 const METADATA: &str = "metadata.json";
-/// What files alone cannot say: owners, modes, times, attributes.
+/// Document of owners, modes, times and attributes.
 const ENTRIES: &str = "files.json";
 const FILES: &str = "files";
 const TASKS: &str = "task_tool_state";
@@ -49,9 +49,9 @@ const DEPTH_MAX: usize = 4_000;
 const LIST_BYTES_MAX: u64 = 256 << 20;
 /// Every other document, and what a step printed, is not longer than this.
 const DOCUMENT_BYTES_MAX: u64 = 64 << 20;
-/// What lies deeper in a folder of an agent is not copied beside the files.
+/// Maximum depth of copied files in an agent's folder.
 const COPY_DEPTH_MAX: usize = 100;
-/// All files together hold no more than this: a file of nothing but holes is as long as somebody likes.
+/// Maximum total size of all files: a sparse file can claim any length.
 const CONTENT_BYTES_MAX: u64 = 1 << 40;
 
 /// A path that is made of names of ours.
@@ -73,7 +73,7 @@ fn folders(scope: Scope) -> &'static [&'static str] {
     }
 }
 
-/// Where copies of an agent's files go.
+/// Folder for copies of agent files.
 fn folder_of_copies(kind: AgentPathKind) -> &'static str {
     match kind {
         AgentPathKind::Config => AGENTS,
@@ -81,7 +81,7 @@ fn folder_of_copies(kind: AgentPathKind) -> &'static str {
     }
 }
 
-/// Where the document of a part goes.
+/// Folder for a part's document.
 fn folder_of(scope: Scope, kind: PartKind) -> &'static str {
     match (scope, kind) {
         (_, PartKind::Files) => FILES,
@@ -92,14 +92,14 @@ fn folder_of(scope: Scope, kind: PartKind) -> &'static str {
     }
 }
 
-/// What lies beside a document, under its name with another ending.
+/// Returns a document's path with another ending.
 fn beside(document: &RelPath, ending: &str) -> RelPath {
     let bytes = document.as_bytes();
     let stem = bytes.strip_suffix(b".json").unwrap_or(bytes);
     RelPath::new([stem, ending.as_bytes()].concat()).unwrap_or_default()
 }
 
-/// Where lies what the steps of a plan printed, by where the plan lies.
+/// Returns the folder of the plan's step logs, next to the plan.
 fn logs_of(plan: &RelPath) -> RelPath {
     beside(plan, ".logs")
 }

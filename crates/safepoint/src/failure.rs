@@ -16,23 +16,23 @@ use serde::Serialize;
 use std::error::Error as StdError;
 use std::path::Path;
 
-/// Which sort of failure it is. Faces map it to exit codes and the like.
+/// Kind of failure. Faces map it to exit codes and the like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// It did not work, and nothing changed.
     Failed,
-    /// What was typed cannot be understood.
+    /// Invalid arguments.
     Usage,
     /// No such workspace, checkpoint or path.
     NotFound,
-    /// Somebody else is at work.
+    /// Another process holds it.
     Busy,
     /// A guard or something in the way says no.
     Conflict,
     /// Data on disk is not what was written.
     Damaged,
-    /// Somebody asked to stop.
+    /// The user asked to stop.
     Interrupted,
     /// A defect of Safepoint.
     Internal,
@@ -43,13 +43,13 @@ pub enum FailureKind {
 pub struct Failure {
     /// A stable name for programs.
     pub code: &'static str,
-    /// Which sort.
+    /// Its kind.
     pub kind: FailureKind,
     /// One sentence.
     pub message: String,
-    /// What lies behind it, nearest first.
+    /// Causes, nearest first.
     pub causes: Vec<String>,
-    /// What to do next.
+    /// Next steps.
     pub hints: Vec<String>,
 }
 
@@ -471,7 +471,7 @@ const FIX_HOME: &[&str] = &[
     "Fix the cause, then try again. If Safepoint's home is not yours, name another one with --home or SAFEPOINT_HOME.",
 ];
 
-/// What to type instead.
+/// Hints at valid input.
 fn how_to_write(error: &ModelError) -> &'static [&'static str] {
     match error {
         ModelError::Reference { .. } => {

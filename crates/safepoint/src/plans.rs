@@ -24,13 +24,13 @@ use safepoint_model::session::SessionCount;
 use safepoint_model::{CheckpointId, Progress, Timestamp};
 use serde_json::Value;
 
-/// How often a plan that others change is looked at anew.
+/// Retries when another process changes the plan.
 const TRIES: u32 = 4;
 
-/// Who moves a plan on.
+/// Driver of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Driver {
-    /// Somebody who says what happens.
+    /// A user or agent that reports.
     Outside,
     /// The runner.
     Runner,
@@ -39,13 +39,13 @@ pub(crate) enum Driver {
 /// A decision that is about to be made.
 #[derive(Debug, Clone, Default)]
 pub struct NewDecision {
-    /// What was asked.
+    /// Question.
     pub question: String,
-    /// What was chosen.
+    /// Chosen option.
     pub choice: String,
-    /// What else could have been.
+    /// Rejected options.
     pub alternatives: Vec<String>,
-    /// Why.
+    /// Rationale.
     pub rationale: Option<String>,
     /// The decision that led to this one.
     pub parent: Option<DecisionId>,
@@ -55,13 +55,13 @@ pub struct NewDecision {
     pub step: Option<String>,
 }
 
-/// What a step that moved on brought with it.
+/// Result of a step's change of state.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct StepMoved {
     /// The plan as it is now.
     pub record: PlanRecord,
-    /// What happened, in order.
+    /// Events, in order.
     pub happened: Vec<Happening>,
     /// Checkpoints that were due.
     pub checkpoints: Vec<Created>,
@@ -103,7 +103,7 @@ impl CheckpointManager {
         Ok(self.catalog.plans(workspace.map(|workspace| workspace.id))?)
     }
 
-    /// What happened to a plan and is kept for the record: errors, superseded decisions, invalidated subplans.
+    /// Returns the recorded notes of a plan: errors, superseded decisions, invalidated subplans.
     ///
     /// # Errors
     /// When there is no such plan, or the catalog cannot be read.
@@ -211,7 +211,7 @@ impl CheckpointManager {
         let now = self.environment.now();
         let (record, happened) =
             self.change_plan(id, &format!("step {path} started"), |plan| match (driver, plan.state) {
-                // A runner does not go on with a plan that somebody paused.
+                // A runner does not continue a plan that a user paused.
                 (Driver::Runner, from) if from != PlanState::Running => {
                     Err(PlanRule::Transition { from, to: PlanState::Running })
                 }
@@ -279,7 +279,7 @@ impl CheckpointManager {
         Ok(StepMoved { record, happened, checkpoints })
     }
 
-    /// Whether the last checkpoint of the plan is older than the plan wants it to be.
+    /// Returns true if the plan's last checkpoint is older than its interval allows.
     pub(crate) fn is_time(&self, record: &PlanRecord) -> Result<bool, Error> {
         let Some(every) = record.plan.milestones.every else { return Ok(false) };
         let last = self.catalog.plan_checkpoints(&record.plan.id)?.first().copied();
@@ -340,7 +340,7 @@ impl CheckpointManager {
         let plan_id = Some(record.plan.id.clone());
         let options = CreateOptions { label: Some(label), kind, reason, plan_id, ..CreateOptions::default() };
         let workspace = self.plan_workspace(record)?;
-        // What comes after something may hold what others did since; they may only not do it meanwhile.
+        // Without a fixed version, later changes may be included, but none during the checkpoint.
         let tries = if version.is_none() { TRIES } else { 0 };
         for _ in 0..tries {
             match self.create_at(&Subject::from(&workspace), &options, version, progress) {

@@ -57,7 +57,7 @@ pub enum Thoroughness {
 pub struct Judged {
     /// Checkpoint.
     pub checkpoint: Checkpoint,
-    /// Whether it stays, and why.
+    /// Verdict and its reason.
     pub verdict: RetentionVerdict,
     /// The scope whose own policy says so; nothing where it is the one for all.
     pub policy_of: Option<Scope>,

@@ -12,7 +12,7 @@ pub(crate) fn run(context: &Context, args: &CompletionsArgs) -> Result<Reply, Pr
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Arguments::command(), "safepoint", &mut script);
     if !context.out.is_json() {
-        // What goes wrong is told at the end.
+        // Errors are reported at the end.
         let _ = context.out.bytes().write_all(&script);
     }
     Ok(Reply::done(json!({ "script": String::from_utf8_lossy(&script) })))

@@ -168,7 +168,7 @@ fn project_folder(surroundings: &Surroundings) -> PathBuf {
     above.find(|folder| folder.join(".git").symlink_metadata().is_ok()).unwrap_or(start).to_owned()
 }
 
-/// Whether everything that was to be taken was taken, at one moment.
+/// Returns true if the capture is complete and consistent.
 pub(crate) fn is_whole(coverage: &Coverage) -> bool {
     coverage.unsettled.is_empty() && !coverage.skipped.iter().any(is_lack)
 }
@@ -229,7 +229,7 @@ fn tell_unchanged(out: &Printer, created: &Created) {
     out.line("  nothing changed since it was taken: no checkpoint was added");
 }
 
-/// What a checkpoint of several folders holds.
+/// Contents of a multi-folder checkpoint.
 fn held_together(checkpoint: &Checkpoint) -> String {
     let count = |kind: PartKind| checkpoint.count(kind) as u64;
     format!(
@@ -240,7 +240,7 @@ fn held_together(checkpoint: &Checkpoint) -> String {
     )
 }
 
-/// What a checkpoint had to say, and what keeping house after it did.
+/// Prints a checkpoint's warnings and the results of its upkeep.
 pub(crate) fn tell_upkeep(out: &Printer, created: &Created) {
     created.checkpoint.warnings.iter().for_each(|warning| out.warn(printable(warning)));
     warning::warn(out, &created.not_in_git);
@@ -264,7 +264,7 @@ pub(crate) fn commit(checkpoint: &Checkpoint) -> Option<String> {
     )
 }
 
-/// What changed since the checkpoint before.
+/// Changes since the previous checkpoint.
 fn since_parent(out: &Printer, checkpoint: &Checkpoint) -> String {
     let totals = &checkpoint.files;
     match (checkpoint.parent, totals.added + totals.modified + totals.removed) {
@@ -289,7 +289,7 @@ pub(crate) fn changed(out: &Printer, checkpoint: &Checkpoint) -> String {
     .join(" ")
 }
 
-/// How many lines of a list people get to see.
+/// Maximum lines shown of a list.
 pub(crate) const SHOWN_MAX: usize = 12;
 
 /// That the repository is kept after all, where it is.
@@ -299,7 +299,7 @@ pub(crate) fn kept_folder(out: &Printer, checkpoint: &Checkpoint) {
     }
 }
 
-/// What is not in a checkpoint, and why.
+/// Prints skipped paths and the reasons.
 pub(crate) fn left_out(out: &Printer, coverage: &Coverage) {
     if coverage.skipped.is_empty() {
         return;

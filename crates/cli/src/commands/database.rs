@@ -1,4 +1,4 @@
-//! What this program does when a capture of it starts it: copies one SQLite database, and nothing else. No command for people.
+//! Helper process that a capture starts: copies one SQLite database, and nothing else. No command for people.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 /// The option that asks for it, followed by the two paths.
 pub(crate) const COPY: &str = "--copy-database";
 
-/// How a capture starts it; nothing where this program does not know where it lies.
+/// Command line of the helper; empty if this program's path is unknown.
 pub(crate) fn helper() -> Vec<OsString> {
     match std::env::current_exe() {
         Ok(program) => vec![program.into_os_string(), COPY.into()],
@@ -15,7 +15,7 @@ pub(crate) fn helper() -> Vec<OsString> {
     }
 }
 
-/// Copies a database. Whoever started it sees by the exit code whether that was done.
+/// Copies a database. The exit code reports success.
 pub(super) fn copy(from: &OsStr, to: &OsStr) -> ExitCode {
     match safepoint::back_up_database(Path::new(from), Path::new(to)) {
         Ok(()) => ExitCode::SUCCESS,

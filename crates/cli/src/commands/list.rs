@@ -174,7 +174,7 @@ struct Row {
     label: String,
 }
 
-/// What a row is made with.
+/// Context of a row.
 struct Look<'a> {
     out: &'a Printer,
     /// Names of workspaces, where there are several.

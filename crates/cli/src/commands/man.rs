@@ -95,7 +95,7 @@ fn page(command: &Command, name: &str) -> Vec<u8> {
     with_examples(&String::from_utf8_lossy(&page)).into_bytes()
 }
 
-/// What stands below the flags has no title of its own; its examples get the one that manuals have, and keep their columns.
+/// Titles the examples below the flags as manuals do, and keeps their columns. The text there has no title otherwise.
 fn with_examples(page: &str) -> String {
     let Some((above, below)) = page.split_once(".SH EXTRA\n") else { return page.to_owned() };
     let (notes, rest) = below.split_once("Examples:\n").unwrap_or((below, ""));

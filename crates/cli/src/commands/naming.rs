@@ -1,4 +1,4 @@
-//! How checkpoints are named to people: as few letters of the id as tell it apart from others, and a label that fits on the line.
+//! Names of checkpoints for people: the shortest unique prefix of the id, and a label that fits on the line.
 //! Programs get ids whole: what is unique today may not be tomorrow.
 
 use crate::problem::Problem;
@@ -16,9 +16,9 @@ pub(crate) const LABEL_LETTERS_MIN: usize = 12;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Naming {
-    /// How many letters of an id are enough.
+    /// Length of a unique id prefix.
     pub(crate) letters: usize,
-    /// How wide a line may be, where somebody looks at it.
+    /// Width of a line on a terminal.
     columns: Option<usize>,
 }
 
@@ -35,7 +35,7 @@ impl Naming {
         Ok(Self { letters: unique_letters(ids), columns: out.terminal.then(width) })
     }
 
-    /// How many letters of an id are shown.
+    /// Count of id letters shown.
     pub(crate) fn id_letters(&self) -> usize {
         if self.columns.is_some() { self.letters.min(ID_LETTERS) } else { ID_LETTERS }
     }
@@ -44,7 +44,7 @@ impl Naming {
         id.to_string().chars().take(self.id_letters()).collect()
     }
 
-    /// What a checkpoint is called. Safepoint's own labels name others by their whole ids; a few letters are enough for people.
+    /// Name of a checkpoint. Safepoint's own labels name others by their whole ids; a few letters are enough for people.
     pub(crate) fn name(&self, checkpoint: &Checkpoint) -> String {
         let label = checkpoint.label.as_deref().map(printable).unwrap_or_default();
         if checkpoint.role.is_some() { self.with_short_ids(&label) } else { label }
@@ -69,7 +69,7 @@ impl Naming {
         label.split(' ').map(short).collect::<Vec<String>>().join(" ")
     }
 
-    /// How many letters are left on a line after so many.
+    /// Count of letters left on a line after `letters`.
     pub(crate) fn left_after(&self, letters: usize) -> usize {
         self.columns.map_or(usize::MAX, |columns| columns.saturating_sub(letters))
     }
@@ -83,7 +83,7 @@ impl Naming {
     }
 }
 
-/// How many letters tell all ids apart.
+/// Length of a unique id prefix.
 fn unique_letters(mut ids: Vec<String>) -> usize {
     ids.sort_unstable();
     let same = |pair: &[String]| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count();

@@ -56,7 +56,7 @@ struct Opened {
     workspace: Workspace,
     /// The copy that it works in, once it is made.
     sandbox: Option<Sandbox>,
-    /// Where it works: in the copy, or in the project.
+    /// Its workspace: the copy, or the project.
     place: Workspace,
 }
 
@@ -114,7 +114,7 @@ impl Opened {
         Ok(())
     }
 
-    /// What to say about a failure: a folder that is gone is not the end.
+    /// Explains a failure: a missing folder is not the end.
     fn explain(&self, context: &Context, error: Error) -> Problem {
         context.surroundings.explain_gone(&self.place, error.into())
     }

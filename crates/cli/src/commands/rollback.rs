@@ -40,7 +40,7 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
         && args.paths.is_empty()
         && matches!(strategy, Strategy::Immediate | Strategy::Selective)
     {
-        // What is wrong with the name is said once it is known which workspace is meant.
+        // An invalid name is reported once the workspace is known.
         if let Ok(checkpoint) = context.checkpoint(&manager, None, given, session)
             && checkpoint.workspace_id.is_none()
         {
@@ -90,7 +90,7 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
     Ok(answer(context, &manager, &done, options.dry_run))
 }
 
-/// All that a checkpoint of several folders holds goes back, wherever the user is.
+/// Rolls back all folders of a checkpoint, from any directory.
 fn from_anywhere(
     context: &Context,
     manager: &CheckpointManager,
@@ -157,7 +157,7 @@ pub(crate) fn outermost(mut paths: Vec<RelPath>) -> Vec<RelPath> {
     chosen
 }
 
-/// What undo and redo choose, too.
+/// Options of undo and redo, too.
 pub(crate) fn plain_options(dry_run: bool, keep_times: bool, failed_undo: FailedUndo) -> RollbackOptions {
     RollbackOptions {
         dry_run: if dry_run { DryRun::Yes } else { DryRun::No },

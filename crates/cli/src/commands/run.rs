@@ -92,7 +92,7 @@ fn as_typed(command: &[OsString]) -> String {
     shortened(&words.join(" "), LABEL_LETTERS_MAX)
 }
 
-/// How the command ended.
+/// Exit of the command.
 struct Ended {
     /// As shells say it: 128 and the signal's number for one that was killed.
     status: u8,

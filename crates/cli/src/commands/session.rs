@@ -1,4 +1,4 @@
-//! `session`: what somebody asked for, how far it is, and what was counted on the way.
+//! `session`: a request, its status, and its counters.
 
 mod change;
 mod export;

@@ -172,7 +172,7 @@ fn counters(checkpoint: &Checkpoint) -> Option<String> {
     (!set.is_empty()).then(|| set.join(", "))
 }
 
-/// Whether the line about changed files shows the counter, too.
+/// True if the line about changed files shows the counter, too.
 fn is_shown(checkpoint: &Checkpoint, name: &str, count: &Value) -> bool {
     match name {
         "files_created" => count.as_u64() == Some(checkpoint.files.added),

@@ -187,7 +187,7 @@ pub(crate) fn change_line(out: &Printer, change: &Change, tail: &str) -> String 
     }
 }
 
-/// What is there and not in the checkpoint, although nothing changed that it holds.
+/// Prints paths missing from the checkpoint, although nothing in it changed.
 fn not_in_it(out: &Printer, uncovered: &[Skipped]) {
     if uncovered.is_empty() {
         return;

@@ -62,7 +62,7 @@ struct Ground<'a> {
 impl<'a> Ground<'a> {
     fn open(context: &'a Context) -> Result<Self, Problem> {
         let manager = context.surroundings.open(None)?;
-        // Where no workspace is, it is the last rollback of several folders.
+        // Without a workspace, it is the last multi-folder rollback.
         let workspace = match context.surroundings.workspace_if_any(&manager)? {
             None if manager.has_gone_together()? => None,
             _ => Some(context.surroundings.workspace(&manager)?),

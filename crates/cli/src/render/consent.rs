@@ -7,10 +7,10 @@ use rustix::io::Errno;
 use safepoint::Progress;
 use std::io::{self, IsTerminal, Write};
 
-/// How often to look whether somebody would rather stop.
+/// Polling interval for stop requests.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Whether there is somebody to ask.
+/// True if the user can be asked.
 pub(crate) fn can_ask(context: &Context) -> bool {
     !context.out.is_json() && io::stdin().is_terminal() && io::stderr().is_terminal()
 }
@@ -34,7 +34,7 @@ pub(crate) fn ask_about(context: &Context, about: &[String], question: &str) -> 
     }
 }
 
-/// What the user types, without the spaces around it. Whoever cannot be heard has said nothing.
+/// Returns the user's input, trimmed. Without input, it is empty.
 pub(crate) fn line(context: &Context, question: &str) -> Result<String, Problem> {
     typed(context, &[], question)
 }

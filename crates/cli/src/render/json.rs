@@ -115,7 +115,7 @@ pub(crate) fn changes(changes: &[Change]) -> Value {
     changes.iter().map(change).collect()
 }
 
-/// What a rollback, an undo or a redo did; `plan` is where it put a plan. A dry run has no id: it is on no record.
+/// Result of a rollback, undo or redo; `plan` is the plan's new state. A dry run has no id: it is not recorded.
 pub(crate) fn rollback(done: &RolledBack, dry_run: DryRun, plan: Option<PlanState>) -> Value {
     if done.is_together() {
         return rollback_together(done, dry_run);
@@ -212,7 +212,7 @@ fn session_back(back: &SessionBack) -> Value {
     json!({ "session_id": back.id.to_uuid(), "from": back.from, "to": back.to })
 }
 
-/// What a rollback moved in a repository.
+/// Changes of a rollback to a repository.
 pub(crate) fn git_moved(git: &GitMoved) -> Value {
     json!({
         "branch": git.branch, "from": git.from, "to": git.to, "files": git.files, "folder": git.folder,
@@ -260,7 +260,7 @@ pub(crate) fn damaged(damage: &DamagedPart) -> Value {
     })
 }
 
-/// The result of `validate`. What is not known is null: git where there is no repository, tests that nobody named.
+/// The result of `validate`. Unknown values are null: git without a repository, tests without a command.
 pub(crate) fn validation(
     validation: &Validation,
     errors: &[String],

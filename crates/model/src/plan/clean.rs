@@ -73,7 +73,7 @@ pub fn first_unresolved(events: &[PlanEvent], is_done: impl Fn(&str) -> bool) ->
     open.into_iter().filter(|(_, step)| !is_done(step)).map(|(version, _)| version).min()
 }
 
-/// Whether the plan went through a version on its way to the current state. A rollback leaves versions behind, also those of the safety
+/// Returns true if the current state descends from a version. A rollback leaves versions behind, also those of the safety
 /// checkpoint that it takes.
 pub fn is_on_the_way(events: &[PlanEvent], version: u64) -> bool {
     let mut newest = u64::MAX;

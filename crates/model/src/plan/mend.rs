@@ -15,7 +15,7 @@ pub enum StepPlace {
     After(String),
 }
 
-/// What changes in a step. Nothing changes where nothing is given.
+/// Changes to a step. Absent fields stay the same.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StepEdit {
     /// Another title.

@@ -154,7 +154,7 @@ pub struct StepSpec {
     /// Treatment if its runner dies.
     #[serde(default)]
     pub on_interrupt: OnInterrupt,
-    /// Whether it may run twice: then it runs again when its runner dies.
+    /// True if it may run twice: then it runs again when its runner dies.
     #[serde(default, skip_serializing_if = "is_default")]
     pub idempotent: bool,
     /// Phase of the work.

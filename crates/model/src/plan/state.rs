@@ -100,7 +100,7 @@ pub struct Step {
     pub output: Option<Value>,
     /// Printed output, as an object.
     pub log: Option<ObjectId>,
-    /// Why it was left out, where a correction skipped it. It counts as done.
+    /// Reason why a correction skipped it. It counts as done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
 }

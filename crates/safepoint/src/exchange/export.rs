@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// How a checkpoint is laid out.
+/// Layout of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
@@ -52,11 +52,11 @@ pub enum OutsideMemory {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exported {
-    /// Where it is.
+    /// Path.
     pub path: PathBuf,
-    /// How it is laid out.
+    /// Layout.
     pub layout: Layout,
-    /// Which checkpoint it is.
+    /// Checkpoint.
     pub checkpoint: CheckpointId,
     /// Files and links of the workspace that are in it.
     pub files: u64,
@@ -71,7 +71,7 @@ impl CheckpointManager {
     /// this returns, the folder is whole and durable.
     ///
     /// # Errors
-    /// When something of the checkpoint is missing or damaged, the folder cannot be written, or somebody interrupts. Nothing is left of
+    /// When something of the checkpoint is missing or damaged, the folder cannot be written, or the user interrupts. Nothing is left of
     /// it then.
     pub fn export_checkpoint(
         &self,
@@ -96,7 +96,7 @@ impl CheckpointManager {
         let _using = self.store.using()?;
         let written = self.write_layout(checkpoint, dir, memory, progress);
         written.map_err(|error| match error {
-            // These are about the checkpoint or about whoever asked, and not about the folder.
+            // These concern the checkpoint or the user's interrupt, not the folder.
             Error::Workspace(WorkspaceError::Object(_) | WorkspaceError::Interrupted) => error,
             Error::Workspace(source) => Error::Export { path: dir.to_owned(), source },
             other => other,
@@ -148,7 +148,7 @@ struct Writing<'a> {
     states: Vec<FilesState>,
     plans: Vec<Value>,
     agents: Vec<AgentRow>,
-    /// Where the files of each folder lie in the layout, where they were on the system, and their tree. Memory outside of a workspace
+    /// For each folder: path of its files in the layout, path on the system, and tree. Memory outside of a workspace
     /// lies with its agents alone.
     trees: Vec<(Option<RelPath>, Option<RelPath>, ObjectId)>,
     names: BTreeSet<RelPath>,
@@ -328,7 +328,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Where the document of a part lies; it is listed from now on.
+    /// Returns the path of a part's document, and lists it.
     fn place_of(&mut self, part: &PartRecord) -> Result<RelPath, Error> {
         let key = plain_key(&part.key);
         let name = match part.kind {
@@ -357,7 +357,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// What is about the whole.
+    /// Writes the state document.
     fn about(&mut self, workspace: Option<&Workspace>) -> Result<(), Error> {
         let checkpoint = self.checkpoint;
         let state = json!({
@@ -411,7 +411,7 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// What is written must be what is read back.
+/// Rejects documents too long to import.
 fn within(bytes: usize, bytes_max: u64) -> Result<(), LayoutError> {
     match bytes as u64 > bytes_max {
         true => Err(LayoutError::TooLarge { what: "a document is longer than an import reads" }),

@@ -1,5 +1,5 @@
 //! IMPORT: a folder, read as hostile input, becomes a checkpoint. Everything is read and compared before one transaction says that it is
-//! there; until then the store has at most objects that nobody names.
+//! there; until then the store has at most unreferenced objects.
 
 use super::reading::{DOCUMENT, Reading};
 use super::rows::{ContentRow, FilesState, State};
@@ -20,10 +20,10 @@ use std::path::Path;
 /// The tool that every import is said to be of.
 const SOURCE_TOOL: &str = "import";
 
-/// What an import is to do otherwise than its layout says.
+/// Overrides of the layout for an import.
 #[derive(Debug, Clone, Default)]
 pub struct ImportOptions {
-    /// What to call it; where nothing is said, what it was called.
+    /// Label; the original one if none.
     pub label: Option<String>,
     /// Never prune it.
     pub pinned: bool,
@@ -35,13 +35,13 @@ pub struct ImportOptions {
 pub struct Imported {
     /// Its record. Its warnings tell what was not taken over.
     pub checkpoint: Checkpoint,
-    /// What the original had left out.
+    /// Paths the original left out.
     pub coverage: Coverage,
     /// The checkpoint that was exported.
     pub original: CheckpointId,
     /// When that was taken, as the folder says.
     pub original_created_at: Timestamp,
-    /// In a checkpoint of several folders: what of it is not of here, and is kept without being put back.
+    /// In a checkpoint of several folders: parts not registered on this machine, kept but not restored.
     pub missing: Vec<String>,
     /// Checkpoints that were pruned to make room.
     pub pruned: Vec<CheckpointId>,
@@ -148,7 +148,7 @@ impl CheckpointManager {
         options: &ImportOptions,
     ) -> Checkpoint {
         let metadata = &reading.metadata;
-        // What speaks for all of it is known once all of it was read.
+        // Fields about the content are set once it was read.
         let mut checkpoint = self.blank(workspace);
         let now = checkpoint.created_at;
         checkpoint.created_at = metadata.created_at.min(now);
@@ -158,7 +158,7 @@ impl CheckpointManager {
         checkpoint.reason = metadata.reason;
         checkpoint.phase = metadata.phase;
         checkpoint.progress = metadata.progress;
-        // One with a few rescued files stays one that a whole workspace is not put back from.
+        // A checkpoint of a few rescued files still cannot restore a whole workspace.
         checkpoint.role = metadata.role.filter(|role| *role == Role::Rescue);
         checkpoint.source_tool = Some(SOURCE_TOOL.to_owned());
         checkpoint.pinned = options.pinned;
@@ -247,7 +247,7 @@ pub(super) fn rows_of(reading: &Reading, kind: PartKind) -> Vec<ContentRow> {
     reading.contents().into_iter().filter(|row| row.kind == kind).collect()
 }
 
-/// What the document about the whole says of the files of one folder.
+/// Returns the state document's entry for the files of one folder.
 pub(super) fn coverage_of(
     states: impl IntoIterator<Item = FilesState>,
     row: &ContentRow,
@@ -261,7 +261,7 @@ pub(super) fn coverage_of(
     Ok(FilesState { coverage: Coverage { skipped: sorted(skipped), unsettled: sorted(unsettled) }, ..state })
 }
 
-/// What to say of files that were to run with the rights of their owner.
+/// Warning about files that lost special mode bits.
 pub(super) fn disarmed(count: u64) -> Option<String> {
     (count > 0).then(|| format!("{count} of its files do not run with the rights of their owner any more"))
 }
@@ -271,7 +271,7 @@ fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
     items
 }
 
-/// What was left out cannot be there.
+/// Skipped paths must be absent.
 pub(super) fn check_coverage(
     source: &dyn ObjectSource,
     taken: &take::Taken,

@@ -55,7 +55,7 @@ impl CheckpointManager {
     }
 }
 
-/// Whether every step of a plan is, word for word, one of another plan, in the same order, each below one that is there; and no decision
+/// Returns true if each step of a plan equals one of another plan, in the same order, with its parent present; and no decision
 /// comes twice. So nothing is ever run that was not in the plan before.
 fn is_made_of(then: &Plan, now: &Plan) -> bool {
     let mut rest = now.steps.iter();

@@ -208,7 +208,7 @@ pub(super) struct CopyRow {
     pub(super) kind: AgentPathKind,
     /// Path of the copy.
     pub(super) path: RelPath,
-    /// Where what goes back lies; nothing where it lies here alone, and does not go back.
+    /// Path of the restored original; none if only this copy exists: it is not restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) of: Option<RelPath>,
 }

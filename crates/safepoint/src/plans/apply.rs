@@ -24,13 +24,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What becomes of what the project changed meanwhile.
+/// Handling of concurrent project changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Merge {
     /// A project that changed is refused.
     #[default]
     Refused,
-    /// What does not conflict stays, and the result comes beside it.
+    /// Changes without conflict stay, next to the result.
     Kept,
 }
 
@@ -42,7 +42,7 @@ pub struct Applied {
     pub record: PlanRecord,
     /// The checkpoint of the sandbox that was taken over.
     pub result: Option<CheckpointId>,
-    /// What changed in the project; nothing where the plan worked there, or changed nothing.
+    /// Changes to the project; none if the plan worked there or changed nothing.
     pub restored: Option<RolledBack>,
     /// The sandbox, where it was kept, and why.
     pub kept: Option<(PathBuf, String)>,
@@ -54,7 +54,7 @@ pub(crate) struct Taking {
     record: PlanRecord,
     sandbox: Sandbox,
     result: CheckpointId,
-    /// What the sandbox was when it was made.
+    /// Tree of the sandbox when it was made.
     base: ObjectId,
     merge: Merge,
     at: Timestamp,
@@ -96,7 +96,7 @@ impl Taking {
         &self.record.plan.id
     }
 
-    /// Whether the project is still what the sandbox was made from, or differs only where the result does not.
+    /// Checks that the project is unchanged since the sandbox, or differs only where the result does not.
     pub(crate) fn check(
         &self,
         source: &dyn ObjectSource,
@@ -272,7 +272,7 @@ impl CheckpointManager {
     }
 }
 
-/// What the names in a folder's `.git` stand for: enough to see that something was committed, stashed or tagged.
+/// Returns the refs in a folder's `.git`: enough to detect a commit, stash or tag.
 fn git_refs(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let git = folder.join(".git");
     let mut refs = BTreeMap::new();

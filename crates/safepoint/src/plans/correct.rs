@@ -19,12 +19,12 @@ use safepoint_model::{CheckpointId, Progress, RollbackId, Timestamp};
 use safepoint_store::Depth;
 use serde_json::{Value, json};
 
-/// What to go back to.
+/// Target of a revert.
 #[derive(Debug, Clone, Default)]
 pub struct Revert {
     /// To before this decision; to the last clean checkpoint where there is none.
     pub decision: Option<DecisionId>,
-    /// What to bear in mind the next time, kept as a decision.
+    /// Guidance for the next attempt, kept as a decision.
     pub guidance: Option<String>,
 }
 
@@ -49,14 +49,14 @@ pub enum Fix {
     Skip {
         /// The step; the one that is wrong where none is given.
         step: Option<String>,
-        /// Why.
+        /// Reason.
         reason: String,
     },
     /// Another title, command or check for a step that did not end well.
     Edit {
         /// The step; the one that is wrong where none is given.
         step: Option<String>,
-        /// What changes.
+        /// The change.
         edit: StepEdit,
     },
 }
@@ -123,11 +123,11 @@ impl Fix {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Corrected {
-    /// How many corrections the plan has had, this one included.
+    /// Count of the plan's corrections, including this one.
     pub attempt: u64,
     /// The plan as it is now.
     pub record: PlanRecord,
-    /// Where it went back to.
+    /// Rollback target.
     pub checkpoint: Option<CheckpointId>,
     /// The rollback.
     pub restored: Option<RolledBack>,
@@ -135,12 +135,12 @@ pub struct Corrected {
     pub step: Option<String>,
 }
 
-/// What a correction adds to the rollback that it is.
+/// Additions of a correction to its rollback.
 #[derive(Debug, Clone)]
 pub(crate) struct Correction {
     /// Decisions that stay although they are newer than the checkpoint.
     stay: Vec<Decision>,
-    /// What was said about it.
+    /// Guidance from the user.
     guidance: Option<Decision>,
     attempt: u64,
     decision: Option<DecisionId>,
@@ -155,7 +155,7 @@ impl Correction {
         plan.decisions.extend(self.guidance.clone());
     }
 
-    /// Whether something was said about it: that is a decision.
+    /// Returns true if it has guidance, which is a decision.
     pub(crate) fn has_guidance(&self) -> bool {
         self.guidance.is_some()
     }
@@ -180,7 +180,7 @@ impl Correction {
     }
 }
 
-/// What happened to a plan, as far as errors go.
+/// Events of a plan that concern errors.
 fn events(notes: &[PlanNote]) -> Vec<PlanEvent> {
     let event = |note: &PlanNote| match note.kind {
         PlanNoteKind::Error => {
@@ -195,7 +195,7 @@ fn events(notes: &[PlanNote]) -> Vec<PlanEvent> {
     notes.iter().filter_map(event).collect()
 }
 
-/// Why no checkpoint was chosen.
+/// Failed choice of checkpoint.
 enum Missed {
     None(NoneClean),
     Other(Error),
@@ -230,7 +230,7 @@ impl CheckpointManager {
         Ok(self.choose_clean(id, |_| Ok::<_, NoneClean>(true))?.ok())
     }
 
-    /// The last clean checkpoint, by whoever says which are whole.
+    /// The last clean checkpoint that `is_whole` accepts.
     fn choose_clean<E: From<NoneClean>>(
         &self,
         id: &str,
@@ -269,7 +269,7 @@ impl CheckpointManager {
         Err(Error::NoneClean { id: id.to_owned(), source: NoneClean::AllAfter })
     }
 
-    /// The checkpoint that a correction goes back to, and the decisions that stay although they are newer.
+    /// The rollback target of a correction, and the decisions that stay although they are newer.
     fn revert_to(
         &self,
         record: &PlanRecord,
@@ -290,7 +290,7 @@ impl CheckpointManager {
         }
     }
 
-    /// Goes back to the last clean checkpoint, or to before a decision, with everything that depends on it; the other decisions stay.
+    /// Rolls back to the last clean checkpoint, or to before a decision with all its dependents; the other decisions stay.
     ///
     /// # Errors
     /// When there is no such checkpoint or decision; or as [`CheckpointManager::rollback_plan`].

@@ -7,20 +7,20 @@ use safepoint_model::CheckpointId;
 use safepoint_model::plan::run::{Run, RunOutcome};
 use std::time::Duration;
 
-/// What the death of a runner left, once it was put in order.
+/// Remains of a dead runner, after cleanup.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct DeadRun {
     /// Steps that were under way.
     pub interrupted: Vec<String>,
-    /// How many of their processes still ran, and were ended.
+    /// Count of their live processes that were ended.
     pub ended_processes: usize,
-    /// What was there when it was found out.
+    /// Checkpoint of the state found.
     pub checkpoint: Option<CheckpointId>,
 }
 
 impl CheckpointManager {
-    /// Whether a live process runs a plan.
+    /// True if a live process runs a plan.
     ///
     /// # Errors
     /// When there is no such plan, or Safepoint's home cannot be used.
@@ -46,7 +46,7 @@ impl CheckpointManager {
         self.lock_plan(id, Share::Alone, self.settings.lock_wait, Wish::Run)
     }
 
-    /// Sees to it that nobody runs a plan while it is looked at.
+    /// Ensures that no process runs a plan while it is read.
     pub(crate) fn keep_still(&self, id: &str) -> Result<PlanLock, Error> {
         self.try_lock(id, Share::WithOthers, Duration::ZERO, Wish::Change)
     }
@@ -98,7 +98,7 @@ impl CheckpointManager {
             transaction.end_run(id, run.id, RunOutcome::Killed, now)?;
             Ok(interrupted)
         })?;
-        // What it left is worth keeping, whatever comes next. Where that fails, what comes next says why.
+        // The state it left is kept in any case. If that fails, the next operation reports why.
         let label = match interrupted.as_slice() {
             [] => "the runner died".to_owned(),
             steps => format!("the runner died during {}", steps.join(", ")),

@@ -46,7 +46,7 @@ pub struct PlanFile {
     pub spec: PlanSpec,
     /// Format of the text.
     pub format: PlanFormat,
-    /// Whether it says when checkpoints are taken.
+    /// True if it sets when to checkpoint.
     pub has_checkpoints: bool,
 }
 

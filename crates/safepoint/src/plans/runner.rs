@@ -2,7 +2,7 @@
 //!
 //! One thread drives the plan: it alone changes its records and takes checkpoints. Each command has a thread that watches it. That a
 //! step is done is on record before anything else happens, so that it never runs twice; one that was under way when the runner died is
-//! found by the next command, because the run has no end on record and nobody holds the plan.
+//! found by the next command, because the run has no recorded end and no process holds the plan.
 
 mod command;
 mod course;
@@ -23,7 +23,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// What somebody knows about a step that was interrupted.
+/// User's answer about an interrupted step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interrupted {
     /// It can run again.
@@ -34,21 +34,21 @@ pub enum Interrupted {
     Fail,
 }
 
-/// How far to go.
+/// Run options.
 #[derive(Debug, Clone, Default)]
 pub struct RunOptions {
     /// Stop once this step or subplan is done.
     pub until: Option<String>,
-    /// What becomes of interrupted steps; what each says itself where nothing is said.
+    /// Answer for interrupted steps; each step's own if none.
     pub interrupted: Option<Interrupted>,
-    /// Whether a person can be asked: then [`Error::StepInterrupted`] comes before a check of the step.
+    /// True if a person can be asked: then [`Error::StepInterrupted`] comes before a check of the step.
     pub can_ask: bool,
 }
 
 /// Something that happens in a run.
 #[derive(Debug)]
 pub enum RunEvent<'a> {
-    /// How the plan stands now.
+    /// The plan's current state.
     Plan(&'a Plan),
     /// The runner before had died.
     Dead(&'a DeadRun),
@@ -60,11 +60,11 @@ pub enum RunEvent<'a> {
     Printed(&'a str, &'a [u8]),
     /// An attempt failed, and another one follows.
     TriesAgain {
-        /// Which step.
+        /// The step.
         step: &'a str,
-        /// Which attempt that was, from one.
+        /// Failed attempt, from one.
         attempt: u32,
-        /// How it failed.
+        /// Its failure.
         error: &'a str,
     },
     /// A step or a subplan is done.
@@ -75,41 +75,41 @@ pub enum RunEvent<'a> {
     Checkpoint(&'a Created),
 }
 
-/// Somebody who watches a run. Called from many threads.
+/// Observer of a run. Called from many threads.
 pub trait RunObserver: Sync {
     /// Something happened.
     fn happened(&self, _event: &RunEvent<'_>) {}
-    /// Whether the run is to stop.
+    /// Returns the stop request.
     fn stop(&self) -> Stop {
         Stop::No
     }
 }
 
-/// How a run went.
+/// Result of a run.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunReport {
     /// The plan as it is now.
     pub record: PlanRecord,
-    /// How it ended.
+    /// Outcome.
     pub outcome: RunOutcome,
     /// At which step, where it did not come to the end.
     pub step: Option<String>,
-    /// How that step failed.
+    /// Failure of that step.
     pub error: Option<String>,
     /// Steps that were done in this run, in order.
     pub done: Vec<String>,
     /// Checkpoints that were taken, in order.
     pub checkpoints: Vec<CheckpointId>,
-    /// What the runner before had left, where it died.
+    /// Remains of the previous runner, if it died.
     pub dead: Option<DeadRun>,
-    /// What users should know.
+    /// Warnings for users.
     pub warnings: Vec<Warning>,
     /// Results of the recoveries that ran before its checkpoints.
     pub recovered: Recovery,
 }
 
-/// Whether a plan begins or goes on.
+/// Start or continuation of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Begin {
     Anew,
@@ -134,7 +134,7 @@ impl CheckpointManager {
     /// Goes on with a plan that stopped: after a pause, a failure, a rollback, or the death of its runner. What is done is not done again.
     ///
     /// # Errors
-    /// [`Error::StepInterrupted`] when nobody said what becomes of a step that was under way; or as [`CheckpointManager::run_plan`].
+    /// [`Error::StepInterrupted`] when an interrupted step has no answer; or as [`CheckpointManager::run_plan`].
     pub fn resume_plan(
         &self,
         id: &str,
@@ -145,7 +145,7 @@ impl CheckpointManager {
         self.drive(id, Begin::Again, options, observer, progress)
     }
 
-    /// What a step printed the last time, as much of it as is kept; nothing where it printed nothing.
+    /// Returns the kept part of a step's last output; none if it printed nothing.
     ///
     /// # Errors
     /// When there is no such step, or what it printed cannot be read.
@@ -245,8 +245,8 @@ impl CheckpointManager {
         }
     }
 
-    /// Nobody else runs the plan, so a command that is under way on record is not: it was when the checkpoint was taken that somebody
-    /// went back to, beside a step that was about to begin.
+    /// Interrupts steps that are recorded as running. No other process runs the plan, so the record is stale: it came with a rollback
+    /// to a checkpoint that was taken beside a step about to begin.
     fn interrupt_stale(&self, id: &str) -> Result<(), Error> {
         let plan = self.plan(id)?.plan;
         let is_stale = |step: &Step| step.state == StepState::Running && step.spec.run.is_some();

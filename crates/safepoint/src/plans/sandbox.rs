@@ -14,7 +14,7 @@ use safepoint_workspace::{Root, copy_tree, remove_tree};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Whether a sandbox that is gone is made again.
+/// Handling of a missing sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Missing {
     /// It is refused.
@@ -63,7 +63,7 @@ impl CheckpointManager {
             return Ok(record);
         }
         let project = self.workspace(record.workspace_id)?;
-        // The project is ours as long as it is copied, and so nobody else makes the same sandbox. The store is not held: the checkpoint
+        // The project is locked during the copy, so no other process makes the same sandbox. The store is not held: the checkpoint
         // of the copy may find that space is to be freed.
         let root = Root::open(project.root_path())?;
         let _lock = root.lock(self.settings.lock_wait)?;
@@ -75,7 +75,7 @@ impl CheckpointManager {
         let path = self.home.sandbox(id, &project.name);
         let failed = |source| Error::Home { path: path.clone(), source };
         self.home.make_sandbox_folder(id).map_err(failed)?;
-        // A copy that nobody has on record was left half-done by a crash.
+        // An unrecorded copy was left half-done by a crash.
         remove_tree(&path)?;
         copy_tree(&root, &path, &self.own_folders(&root), progress)?;
         let place = self.register_anyway(&path)?;
@@ -137,7 +137,7 @@ impl CheckpointManager {
         }
     }
 
-    /// What the commands of a step find in their environment.
+    /// Environment variables for a step's commands.
     pub(crate) fn variables_for(
         &self,
         record: &PlanRecord,
@@ -149,7 +149,7 @@ impl CheckpointManager {
         plan.find(step)?;
         let around =
             |path: &str| step == path || step.strip_prefix(path).is_some_and(|it| it.starts_with('/'));
-        // What a subplan says holds for its steps, unless they say otherwise.
+        // A subplan's variables apply to its steps, unless overridden.
         let mut variables: Vec<(OsString, OsString)> = plan
             .steps
             .iter()

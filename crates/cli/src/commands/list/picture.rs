@@ -9,14 +9,14 @@ use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::rollback::{Rollback, RollbackState};
 use std::collections::HashMap;
 
-/// What the picture is of.
+/// Picture contents.
 pub(crate) struct Picture<'a> {
     pub(crate) out: &'a Printer,
     /// Newest first.
     pub(crate) checkpoints: &'a [Checkpoint],
     pub(crate) rollbacks: &'a [Rollback],
     pub(crate) head: Option<CheckpointId>,
-    /// How many letters of an id are enough.
+    /// Length of a unique id prefix.
     pub(crate) id_letters: usize,
 }
 
@@ -75,7 +75,7 @@ impl Picture<'_> {
         if checkpoint.role.is_some() { self.out.colours.cyan(text) } else { text }
     }
 
-    /// What was done from a safety checkpoint, and where it led.
+    /// Action from a safety checkpoint, and its target.
     fn step(&self, rollback: &Rollback, signs: Signs) -> String {
         let target = self.checkpoints.iter().find(|checkpoint| checkpoint.id == rollback.to);
         // A safety checkpoint has no name but a long one that says again what the picture shows.

@@ -71,7 +71,7 @@ fn list(context: &Context, args: &PlanArgs) -> Result<Reply, Problem> {
 /// Letters of a state's hash that people get to see: enough to tell two of them apart.
 const HASH_LETTERS: usize = 8;
 
-/// Whether the rows of a table have numbers to choose by.
+/// Presence of row numbers to choose by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Numbers {
     No,

@@ -95,7 +95,7 @@ fn wrong(what: &str, hint: &str) -> Problem {
     Problem::usage(what, hint)
 }
 
-/// What the flags ask for.
+/// Fix by the flags.
 fn chosen(args: &CorrectArgs, plan: &Plan) -> Result<Fix, Problem> {
     if args.decision.is_some() {
         return Err(wrong(

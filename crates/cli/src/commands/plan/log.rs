@@ -23,7 +23,7 @@ pub(crate) fn run(context: &Context, args: &LogArgs) -> Result<Reply, Problem> {
     }
 }
 
-/// What a step printed last: as it is, except on a terminal.
+/// Last output of a step: raw, except on a terminal.
 fn printed(context: &Context, opened: &Opened, step: &str) -> Result<Reply, Problem> {
     opened.record.plan.find(step).map_err(Error::from)?;
     let printed = opened.manager.printed_by(&opened.record.plan, step)?;
@@ -35,14 +35,14 @@ fn printed(context: &Context, opened: &Opened, step: &str) -> Result<Reply, Prob
                 out.quoted_line("", line);
             }
         }
-        // That nobody reads it any more is told at the end.
+        // A closed output is reported at the end.
         Some(bytes) if !out.is_json() => drop(out.bytes().write_all(bytes)),
         Some(_) => {}
     }
     Ok(Reply::done(json!({ "step": step, "printed": printed.as_deref().map(json::bytes) })))
 }
 
-/// What happened: in the order of the plan's versions, not of the clock.
+/// Event, ordered by the plan's versions, not by the clock.
 enum Entry {
     Note(PlanNote),
     Checkpoint(Box<Checkpoint>, u64),
@@ -99,7 +99,7 @@ impl Entry {
 
 fn history(context: &Context, opened: &Opened) -> Result<Reply, Problem> {
     let (manager, out, id) = (&opened.manager, &context.out, opened.id());
-    // What was noted at a version came with it; a checkpoint at that version came after it. The clock has no say.
+    // Notes of a version come with it; a checkpoint of that version comes after it. The clock is not used.
     let mut entries: Vec<Entry> = manager.plan_notes(id)?.into_iter().map(Entry::Note).collect();
     for taken in manager.plan_checkpoints(id)?.into_iter().rev() {
         entries.push(Entry::Checkpoint(Box::new(manager.checkpoint(taken.checkpoint)?), taken.version));

@@ -68,7 +68,7 @@ pub(crate) fn show(context: &Context, args: &PlanArgs) -> Result<Reply, Problem>
     Ok(Reply::done(json!({ "plan": opened.json() })))
 }
 
-/// Where a plan works.
+/// Folder of a plan.
 fn place(opened: &Opened) -> String {
     let path = printable(&opened.place.root_path().to_string_lossy());
     match (&opened.sandbox, opened.record.plan.sandbox.kind) {
@@ -93,7 +93,7 @@ fn values(values: &BTreeMap<String, Value>) -> Vec<String> {
         .collect()
 }
 
-/// How many steps have none below them.
+/// Count of steps without substeps.
 pub(crate) fn leaves(plan: &Plan) -> u64 {
     let is_above = |at: usize| {
         plan.steps.get(at + 1).is_some_and(|next| next.parent() == Some(plan.steps[at].path.as_str()))
@@ -101,7 +101,7 @@ pub(crate) fn leaves(plan: &Plan) -> u64 {
     (0..plan.steps.len()).filter(|at| !is_above(*at)).count() as u64
 }
 
-/// How the state of a step looks.
+/// Sign for the state of a step.
 pub(crate) fn sign(colours: Colours, state: StepState) -> String {
     match state {
         StepState::Pending => "[ ]".to_owned(),

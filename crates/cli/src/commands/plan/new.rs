@@ -61,7 +61,7 @@ fn milestones(args: &NewArgs, milestones: &mut Milestones) -> Result<(), Problem
     Ok(())
 }
 
-/// A plan with commands is run; one without is driven by somebody who says how far it is.
+/// A plan with commands is run; in one without, the user reports progress.
 fn how_to_begin(plan: &Plan) -> String {
     let id = &plan.id;
     match plan.next().first() {

@@ -1,4 +1,4 @@
-//! `plan rollback`: a plan and its files go back together. Without a checkpoint it lists them, and asks where somebody can answer.
+//! `plan rollback`: rolls a plan and its files back together. Without a checkpoint it lists them, and asks on a terminal.
 
 use super::{Opened, checkpoint};
 use crate::args::plan::PlanRollbackArgs;
@@ -92,7 +92,7 @@ fn asking(
     checkpoint: Option<&Checkpoint>,
 ) -> Result<Reply, Problem> {
     opened.recover_first(context)?;
-    // What a plan never rolls back is refused before anything runs.
+    // Rollbacks that are never allowed are refused first.
     if let Some(to) = checkpoint.cloned().or_else(|| checkpoint::all(opened).ok()?.into_iter().next()) {
         let dry = RollbackOptions { dry_run: DryRun::Yes, ..options(args) };
         back(context, opened, &to, &dry)?;
@@ -128,7 +128,7 @@ fn back(
         .map_err(|error| opened.explain(context, error))
 }
 
-/// What was chosen from the list.
+/// Choice from the list.
 enum Choice {
     One(Box<Checkpoint>),
     None(Reply),

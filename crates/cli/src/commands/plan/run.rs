@@ -138,7 +138,7 @@ fn close(context: &Context, opened: &Opened, report: &RunReport) -> Option<Probl
     }
 }
 
-/// What somebody outside has to do.
+/// Hint for a step done outside.
 fn waits(opened: &Opened, plan: &Plan, step: &str) -> String {
     let id = &plan.id;
     if step.is_empty() {

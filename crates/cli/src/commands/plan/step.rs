@@ -69,7 +69,7 @@ fn moved(
     Ok(Reply::done(json!({ "plan": opened.json(), "step": args.step, "checkpoints": taken })))
 }
 
-/// What ended with the step.
+/// Describes an event.
 fn told(happening: &Happening) -> Option<String> {
     match happening {
         Happening::SubplanStarts { path } => Some(format!("subplan {path} begins")),
@@ -82,7 +82,7 @@ fn told(happening: &Happening) -> Option<String> {
 
 /// That a checkpoint could not be taken after a step does not make the step undone, and must not seem to.
 fn explain(context: &Context, before: &Opened, step: &str, error: Error) -> Problem {
-    // What a rule forbids was not done; a step of that state was brought there by somebody else.
+    // A change that a rule forbids was not made; another process brought the step to that state.
     let by_rule = matches!(error, Error::Plan(_));
     let problem = before.explain(context, error);
     let state = |plan: &Plan| plan.find(step).ok().map(|at| plan.steps[at].state);

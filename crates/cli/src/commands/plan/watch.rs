@@ -1,4 +1,4 @@
-//! Watches a run and tells it: as a live view where somebody looks, else line by line. Passes on the wish to stop.
+//! Watches a run and reports it: as a live view on a terminal, else line by line. Passes on stop requests.
 
 mod cut;
 mod lines;
@@ -13,7 +13,7 @@ use live::Live;
 use safepoint::{Activity, DeadRun, Progress, RunEvent, RunObserver, Stop};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Somebody who watches a run.
+/// Observer of a run.
 pub(super) struct Watch<'a> {
     teller: Teller<'a>,
     bars: &'a Bars,
@@ -21,7 +21,7 @@ pub(super) struct Watch<'a> {
     ran: AtomicBool,
 }
 
-/// How it is told.
+/// Form of output.
 enum Teller<'a> {
     Lines(Lines<'a>),
     Live(Live),
@@ -38,12 +38,12 @@ impl<'a> Watch<'a> {
         Self { teller, bars: &context.progress, presses: Presses::listen(), ran: AtomicBool::new(false) }
     }
 
-    /// Whether anything was run at all.
+    /// Returns true if any command ran.
     pub(super) fn ran(&self) -> bool {
         self.ran.load(Ordering::SeqCst)
     }
 
-    /// Whatever there is to tell is told, because somebody is asked something now.
+    /// Prints all pending output before a prompt.
     pub(super) fn settle(&self) {
         if let Teller::Live(live) = &self.teller {
             live.settle();
@@ -61,7 +61,7 @@ impl<'a> Watch<'a> {
         }
     }
 }
-/// What a run that died left, in words.
+/// Describes the remains of a dead run.
 pub(super) fn about(dead: &DeadRun) -> String {
     let steps: Vec<String> = dead.interrupted.iter().map(|step| printable(step)).collect();
     let mut text = match steps.as_slice() {

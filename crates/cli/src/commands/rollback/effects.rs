@@ -1,4 +1,4 @@
-//! What steps of a plan did outside of the files: what was taken back of it, and what was not.
+//! Side effects of plan steps outside of the files: those undone, and those not.
 
 use crate::render::output::Printer;
 use crate::render::terminal::printable;
@@ -8,7 +8,7 @@ use safepoint::{DryRun, NotUndone, NotUndoneReason, Undone};
 /// So many steps are named in a sentence.
 const STEPS_NAMED: usize = 6;
 
-/// What was undone by commands, and what nobody can undo.
+/// Prints undo commands and effects that stay.
 pub(crate) fn tell(out: &Printer, undone: &[Undone], not_undone: &[NotUndone], dry_run: DryRun) {
     for Undone { step, command, ran, .. } in undone {
         let what = match (dry_run, ran) {
@@ -31,7 +31,7 @@ pub(crate) fn tell(out: &Printer, undone: &[Undone], not_undone: &[NotUndone], d
     out.line(format!("  no undo command, so what it did outside of the files {stays}: {named}"));
 }
 
-/// What was to be undone and was not.
+/// Warns of failed undo commands.
 pub(crate) fn warn(out: &Printer, not_undone: &[NotUndone]) {
     for NotUndone { step, why, .. } in not_undone.iter().filter(|it| failed(it)) {
         let because = printable(&reason(why));
@@ -40,7 +40,7 @@ pub(crate) fn warn(out: &Printer, not_undone: &[NotUndone]) {
     }
 }
 
-/// Whether there is a command that did not work.
+/// Returns true if an undo command failed.
 fn failed(not_undone: &NotUndone) -> bool {
     not_undone.why != NotUndoneReason::NoCommand
 }

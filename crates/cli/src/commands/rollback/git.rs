@@ -1,4 +1,4 @@
-//! What a rollback is to do with git, as it was typed, and what it did.
+//! Git options of a rollback, and the report of its git changes.
 
 use crate::args::RollbackArgs;
 use crate::problem::Problem;
@@ -66,7 +66,7 @@ pub(super) fn refuse(args: &RollbackArgs) -> Result<(), Problem> {
     }
 }
 
-/// What moved, in one line.
+/// Changes, in one line.
 pub(crate) fn line(moved: &GitMoved) -> String {
     let short = |sha: &Option<String>| match sha {
         Some(sha) => sha.chars().take(DIGITS).collect(),

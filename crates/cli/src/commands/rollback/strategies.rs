@@ -1,4 +1,4 @@
-//! `rollback` by the strategies that ask somebody first: a command of the user's, and the user.
+//! `rollback` by the strategies that ask first: a command of the user's, or the user.
 
 use super::{shape, tell};
 use crate::args::RollbackArgs;
@@ -18,7 +18,7 @@ use safepoint::{
 };
 use serde_json::{Value, json};
 
-/// What the flags mean together.
+/// Strategy by the flags.
 pub(super) fn chosen(args: &RollbackArgs) -> Result<Strategy, Problem> {
     let selects = !args.paths.is_empty() || !args.parts.is_empty();
     let implied = match (&args.until, &args.verify, selects) {
@@ -68,7 +68,7 @@ impl<'a> From<&'a RollbackArgs> for Asked<'a> {
     }
 }
 
-/// Where a rollback takes place, and who is told.
+/// Context of a rollback.
 #[derive(Clone, Copy)]
 pub(crate) struct Ground<'a> {
     pub(crate) context: &'a Context,
@@ -236,7 +236,7 @@ fn check(check: &Check) -> Value {
     json!({ "checkpoint": checkpoint, "passed": check.is_passed(), "failure": failure, "skipped": skipped })
 }
 
-/// What a command prints is for people to see, and never part of the answer.
+/// Shows a command's output to people; it is never part of the answer.
 fn show(context: &Context, bytes: &[u8]) {
     context.out.aside(bytes);
 }

@@ -1,4 +1,4 @@
-//! What a rollback, an undo or a redo did, told to people and to programs: of one folder or of several.
+//! Reports a rollback, an undo or a redo to people and to programs: of one folder or of several.
 
 use super::{effects, git};
 use crate::commands::Context;
@@ -33,7 +33,7 @@ pub(crate) fn shape(manager: &CheckpointManager, done: &RolledBack, dry_run: Dry
     json::rollback(done, dry_run, plan_of(manager, done).map(|plan| plan.state))
 }
 
-/// The plan as it was put back. That it cannot be read hides nothing of what was done.
+/// The restored plan. A read error hides nothing of what was done.
 fn plan_of(manager: &CheckpointManager, done: &RolledBack) -> Option<Plan> {
     let (id, _) = done.plans.first().filter(|_| !done.is_together())?;
     manager.plan_held(done.to, id).ok()
@@ -42,7 +42,7 @@ fn plan_of(manager: &CheckpointManager, done: &RolledBack) -> Option<Plan> {
 /// The same for people.
 pub(crate) fn tell(context: &Context, manager: &CheckpointManager, done: &RolledBack, dry_run: DryRun) {
     let out = &context.out;
-    // What recovery did in other folders than the one around, too.
+    // Includes recovery in folders other than the current one.
     recover::tell(out, &done.recovered);
     let view = View { out, manager, done, dry_run };
     if !out.quiet {
@@ -79,7 +79,7 @@ fn left_alone(left: &LeftAlone, to: CheckpointId) -> String {
     }
 }
 
-/// What is told, and to whom.
+/// Report and printer.
 struct View<'a> {
     out: &'a Printer,
     manager: &'a CheckpointManager,
@@ -154,7 +154,7 @@ impl View<'_> {
         }
     }
 
-    /// Where a workspace is, for people. That it cannot be read hides nothing of what was done.
+    /// Path of a workspace, for people. A read error hides nothing of what was done.
     fn root(&self, workspace: WorkspaceId) -> String {
         match self.manager.workspace(workspace) {
             Ok(workspace) => printable(&workspace.root_path().to_string_lossy()),
@@ -166,7 +166,7 @@ impl View<'_> {
     fn again(&self, context: &Context, verb: &str) -> String {
         let here = context.surroundings.workspace_if_any(self.manager).ok().flatten();
         let touched = |id| self.done.folders.iter().any(|folder| folder.record.workspace_id == id);
-        // Where no workspace is, it is the last rollback of several folders that is meant.
+        // Outside of a workspace, the last rollback of several folders is meant.
         let nowhere = here.is_none() && self.done.is_together();
         if nowhere || here.is_some_and(|here| touched(here.id)) {
             return format!("safepoint {verb}");
@@ -235,7 +235,7 @@ impl View<'_> {
         }
     }
 
-    /// What becomes of a plan, and what of it is taken back.
+    /// New state of a plan, and its undone parts.
     fn plan_line(&self, plan: &Plan, back: &TakenBack) -> String {
         let is = if self.is_dry() { "would be" } else { "is" };
         let mut line = format!("plan {} {is} {} again", plan.id, plan.state);
@@ -274,7 +274,7 @@ impl View<'_> {
         more(out, lines.len());
     }
 
-    /// What people have to know.
+    /// Prints the warnings.
     fn advise(&self) {
         let Self { out, done, .. } = self;
         warning::warn(out, &done.warnings);

@@ -26,7 +26,7 @@ pub(super) fn understood(
         match (names_checkpoint(context, manager, workspace, first), is_path) {
             (true, true) if !text.starts_with('@') => return Err(both(&text)),
             (false, true) => clear.paths.push(first.clone()),
-            // Where it is neither, the failure is about the checkpoint.
+            // If it is neither, the failure is about the checkpoint.
             _ => clear.given = Some(text.into_owned()),
         }
     }

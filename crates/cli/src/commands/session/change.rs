@@ -1,4 +1,4 @@
-//! What `session update` can set, as it is typed.
+//! Changes by `session update`, as typed.
 
 use crate::problem::Problem;
 use safepoint::model::session::{CountChange, SessionChange};

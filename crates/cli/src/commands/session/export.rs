@@ -14,7 +14,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// What becomes of a file that is there.
+/// Handling of an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Existing {
     Stays,
@@ -28,7 +28,7 @@ pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<Reply, Problem
     let text = json_text(&text);
     let Some(file) = &args.file else {
         if !context.out.is_json() {
-            // What goes wrong is told at the end.
+            // Errors are reported at the end.
             let _ = context.out.bytes().write_all(text.as_bytes());
         }
         return Ok(Reply::done(json!({ "log": shape, "file": null })));

@@ -11,7 +11,7 @@ use crate::render::terminal::{ago, counted, moment, printable, shortened, width}
 use safepoint::model::session::Session;
 use serde_json::{Value, json};
 
-/// How much of a request a list shows where nobody looks at it.
+/// Maximum request length in lists off a terminal.
 const REQUEST_LETTERS: usize = 200;
 
 pub(crate) fn get(context: &Context, args: &OneArgs) -> Result<Reply, Problem> {

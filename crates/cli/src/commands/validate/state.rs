@@ -190,9 +190,9 @@ fn run_tests(
 /// Result of the tests.
 #[derive(Default)]
 pub(crate) struct Tests {
-    /// Whether they pass, where they ran to an end.
+    /// True if they pass; none if unfinished.
     pub(crate) passing: Option<bool>,
-    /// Why they do not pass.
+    /// Failure reason.
     pub(crate) complaint: Option<String>,
     tail: Vec<u8>,
     took: Duration,

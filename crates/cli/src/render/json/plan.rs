@@ -41,7 +41,7 @@ fn place(plan: &Plan, workspace: &Workspace, sandbox: Option<&Sandbox>) -> Value
     json!({ "kind": plan.sandbox.kind, "path": path, "state": state })
 }
 
-/// What became of a sandbox: `ready`, `missing` or `applied`.
+/// State of a sandbox: `ready`, `missing` or `applied`.
 pub(crate) fn state_of(sandbox: &Sandbox) -> &'static str {
     match sandbox.state {
         SandboxState::Applied | SandboxState::Kept | SandboxState::Removed => "applied",
@@ -121,7 +121,7 @@ pub(crate) fn run_began(run: &Run, version: u64) -> Value {
     })
 }
 
-/// How it ended.
+/// End of a run.
 pub(crate) fn run_ended(run: &Run, version: u64) -> Value {
     json!({
         "kind": "run_ended", "at": run.ended_at, "version": version,
@@ -129,7 +129,7 @@ pub(crate) fn run_ended(run: &Run, version: u64) -> Value {
     })
 }
 
-/// How a run went. `interrupted` are the steps that were under way when it stopped, or when the one before it died.
+/// Result of a run. `interrupted` are the steps under way when it stopped, or when the one before it died.
 pub(crate) fn run(report: &RunReport, interrupted: &[String]) -> Value {
     json!({
         "outcome": report.outcome,

@@ -1,5 +1,5 @@
-//! What agents are set up by and what they remember, as copies where people look for it: `agent_configurations/<agent>/` and
-//! `agent_memory/<agent>/`. What goes back is in `files`; an import sees to it that both are the same.
+//! Readable copies of agents' configuration and memory: `agent_configurations/<agent>/` and
+//! `agent_memory/<agent>/`. Rollback uses `files`; an import checks that both are the same.
 
 use super::{Writing, safe};
 use crate::Error;
@@ -44,12 +44,12 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Where in the layout a path of the system was captured to, if it lies there, and what stands there. A link is nothing to copy.
+    /// Returns the layout path of a captured system path, and its entry. A link is not copied.
     fn captured(&self, wanted: &RelPath) -> Result<Option<(Option<RelPath>, Entry)>, ObjectError> {
         let mut found: Option<(&Option<RelPath>, &RelPath, ObjectId)> = None;
         for (at, root, tree) in &self.trees {
             let Some(root) = root.as_ref().filter(|root| wanted.is_within(root)) else { continue };
-            // What lies in a folder of its own is captured there, and nowhere above it.
+            // Content of a nested folder is captured there, and nowhere above it.
             if found.is_none_or(|(_, other, _)| root.as_bytes().len() > other.as_bytes().len()) {
                 found = Some((at, root, *tree));
             }

@@ -12,19 +12,19 @@ use safepoint_model::{Span, Timestamp};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// What is to be carried out.
+/// Command to run.
 #[derive(Debug, Clone)]
 pub(super) struct Task {
     pub(super) path: String,
     pub(super) how: How,
 }
 
-/// Which command of a step.
+/// Kind of command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
-    /// What it does, and then what checks it.
+    /// The step's command, then its check.
     Run,
-    /// What checks a subplan.
+    /// A subplan's check.
     Verify,
 }
 
@@ -109,7 +109,7 @@ impl Runner<'_> {
     }
 }
 
-/// How much time a step has left, by itself and by the subplans around it, and how that was said.
+/// Returns a step's remaining time by its own and its subplans' timeouts, and their text.
 fn limit(plan: &Plan, path: &str, now: Timestamp) -> Option<(Duration, String)> {
     let own = plan.steps.iter().filter(|step| step.path == path);
     let own = own.filter_map(|step| step.spec.timeout).map(|span| (micros(span), span.to_string()));

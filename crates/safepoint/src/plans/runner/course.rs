@@ -1,4 +1,4 @@
-//! The course of a run: what may begin begins, what ended is put on record, and somebody may stop it.
+//! The course of a run: starts ready steps, records ended ones, and stops on request.
 
 use super::command::{Ended, How, Task};
 use super::{RunEvent, RunObserver, RunReport};
@@ -23,12 +23,12 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// How often the one who drives looks around while commands run.
+/// Polling interval while commands run.
 const TICK: Duration = Duration::from_millis(50);
-/// How often it asks whether somebody paused or cancelled the plan, or a checkpoint is due.
+/// Interval of checks for a paused or cancelled plan or a due checkpoint.
 const LOOK_AROUND: Duration = Duration::from_millis(500);
 
-/// Why nothing new begins.
+/// Reason to start no step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Halt {
     Done,
@@ -39,11 +39,11 @@ pub(super) enum Halt {
     Cancelled,
 }
 
-/// What the one who drives keeps in mind.
+/// State of the run's driver.
 pub(super) struct Tally {
     pub(super) report: RunReport,
     pub(super) looked: Instant,
-    /// Whether it was told that little room is left.
+    /// True once low disk space was reported.
     pub(super) low_on_disk: bool,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Runner<'r> {
     pub(super) observer: &'r dyn RunObserver,
     pub(super) progress: &'r dyn Progress,
     pub(super) until: Option<&'r str>,
-    /// Whether commands are to end because of something that is not their fault.
+    /// True if commands must end for a reason that is not their fault.
     pub(super) ending: AtomicBool,
 }
 
@@ -68,7 +68,7 @@ impl Runner<'_> {
         self.observer.happened(&RunEvent::Plan(plan));
     }
 
-    /// Whether commands are to end.
+    /// Stop request for commands.
     pub(super) fn stop(&self) -> Stop {
         match self.observer.stop() {
             Stop::No if self.ending.load(Ordering::SeqCst) => Stop::Soon,
@@ -101,7 +101,7 @@ impl Runner<'_> {
                     Err(RecvTimeoutError::Disconnected) => return Ok(Halt::Interrupted),
                 };
                 match (found.transpose(), &halt) {
-                    // What fails here is told, whatever was the reason to stop before.
+                    // An error here is reported, even after another reason to stop.
                     (Some(Err(error)), _) => halt = Some(Err(error)),
                     (Some(Ok(why)), None) => halt = Some(Ok(why)),
                     _ => {}
@@ -167,7 +167,7 @@ impl Runner<'_> {
                     self.spawn(threads, sender, moved.record, task);
                 }
                 Err(Error::Workspace(WorkspaceError::Interrupted)) => return Ok(Some(Halt::Interrupted)),
-                // Somebody paused or cancelled it a moment ago: the next look says which.
+                // The plan was just paused or cancelled: the next look says which.
                 Err(Error::Plan(PlanRule::Transition { .. } | PlanRule::Over(_))) => {}
                 Err(error) => return Err(error),
             }
@@ -241,7 +241,7 @@ impl Runner<'_> {
             }
             (Outcome::Bad(error), how) => {
                 self.observer.happened(&RunEvent::Failed(&path, &error));
-                // Whoever wants to stop now gets the checkpoint of the failure all the same.
+                // A stop request does not prevent the checkpoint of the failure.
                 let progress = Unstoppable(self.progress);
                 let moved = match how {
                     How::Run => manager.fail_step_by(self.id, &path, &error, log, &progress),
@@ -269,7 +269,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Whether somebody wants it to stop, and whether a checkpoint is due.
+    /// Checks for stop requests and due checkpoints.
     fn look_around(&self, tally: &mut Tally) -> Result<Option<Halt>, Error> {
         if self.stop() != Stop::No {
             return Ok(Some(Halt::Interrupted));
@@ -305,7 +305,7 @@ impl Runner<'_> {
         Ok(None)
     }
 
-    /// Whether the disk of the sandbox or of the home has less room than it should.
+    /// Returns true if the disk of the sandbox or of the home is low on space.
     fn is_low_on_disk(&self) -> bool {
         let low = |path: &Path| {
             rustix::fs::statvfs(path).is_ok_and(|disk| {
@@ -334,7 +334,7 @@ impl Runner<'_> {
             let before = record.plan.clone();
             let interrupted = match record.plan.state.is_over() {
                 true => Vec::new(),
-                // Whoever waits, was paused or stopped does not run any more.
+                // A waiting, paused or stopped plan no longer runs.
                 false => record.plan.interrupt(now),
             };
             if record.plan != before {
@@ -343,7 +343,7 @@ impl Runner<'_> {
             transaction.end_run(self.id, self.run.id, outcome, now)?;
             Ok(interrupted)
         });
-        // Why it stopped says more than that the end could not be put on record: the next command sees a run without an end.
+        // The stop's error matters more than a failed record of the end: the next command sees a run without an end.
         let halt = halt?;
         let interrupted = ended?;
         match halt {
@@ -364,7 +364,7 @@ impl Runner<'_> {
         Ok(tally.report)
     }
 
-    /// What there is when somebody stops a run is kept, whatever it is.
+    /// Takes an emergency checkpoint of a stopped run.
     fn emergency(&self, tally: &mut Tally) {
         let label = match &tally.report.step {
             Some(step) => format!("stopped during {step}"),
@@ -380,7 +380,7 @@ impl Runner<'_> {
     }
 }
 
-/// How a command went.
+/// A command's outcome.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Good,

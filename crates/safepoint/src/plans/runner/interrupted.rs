@@ -59,7 +59,7 @@ impl CheckpointManager {
         Ok(failed)
     }
 
-    /// The answer for a step that nobody is asked about: its check decides, and an idempotent step runs again.
+    /// The answer for a step without asking the user: its check decides, and an idempotent step runs again.
     fn judge(&self, id: &str, step: &Step, observer: &dyn RunObserver) -> Result<Option<Interrupted>, Error> {
         let Some(line) = &step.spec.verify else {
             return Ok(step.spec.idempotent.then_some(Interrupted::Rerun));

@@ -1,4 +1,4 @@
-//! Which steps of a plan are shown where there is not room for all: those around what happens, the rest counted.
+//! Selects the plan steps to show when space is short: those around the activity; counts the rest.
 
 use safepoint::model::plan::state::{Plan, Step, StepState};
 

@@ -19,14 +19,14 @@ pub(super) struct Lines<'a> {
     seen: Mutex<Seen>,
 }
 
-/// What was seen so far.
+/// State seen so far.
 #[derive(Default)]
 struct Seen {
-    /// What steps are called.
+    /// Titles of steps.
     titles: BTreeMap<String, String>,
     /// When steps and subplans began.
     began: BTreeMap<String, Instant>,
-    /// What runs, with the last line of it as far as it was printed.
+    /// Running steps, each with its unfinished last line.
     under_way: BTreeMap<String, Vec<u8>>,
 }
 

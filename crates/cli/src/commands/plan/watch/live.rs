@@ -14,9 +14,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often it is drawn.
+/// Redraw interval.
 const TICK: Duration = Duration::from_millis(100);
-/// Of what is printed between two drawings, so many lines are shown; nobody could read more.
+/// Maximum output lines shown between two redraws; more would be unreadable.
 const LINES_MAX: usize = 500;
 /// A line that does not end is shown in pieces of this length.
 const LINE_BYTES_MAX: usize = 8 * 1024;
@@ -36,7 +36,7 @@ struct Shared {
     colours: Colours,
 }
 
-/// What is shown.
+/// State shown.
 #[derive(Default)]
 struct View {
     plan: Option<Plan>,
@@ -48,13 +48,13 @@ struct View {
     checkpoints: BTreeMap<String, String>,
     /// The last line of each step, as far as it was printed.
     open: BTreeMap<String, Vec<u8>>,
-    /// What the run itself does, since when, and how far it is.
+    /// Work of the run itself, its start, and its progress.
     work: Option<(Activity, Instant, u64)>,
     /// Lines that are to scroll by.
     above: Vec<String>,
     left_out: usize,
     began: Option<Instant>,
-    /// How many rows are on the screen now.
+    /// Count of rows on the screen.
     drawn: usize,
     over: bool,
 }
@@ -247,7 +247,7 @@ impl Shared {
             text.push('\n');
         }
         view.drawn = rows.len();
-        // That nobody sees it is no reason to stop the run.
+        // A failed write must not stop the run.
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }
 
