@@ -3,7 +3,8 @@
 
 use crate::problem::Problem;
 use crate::render::terminal::counted;
-use rustix::process::{geteuid, getsid};
+use rustix::fs::Stat;
+use rustix::process::geteuid;
 use safepoint::CheckpointManager;
 use safepoint::model::CheckpointId;
 use safepoint::model::checkpoint::Checkpoint;
@@ -17,6 +18,9 @@ use std::path::{Path, PathBuf};
 const ROWS_MAX: usize = 1_000;
 /// Longer files are not ours.
 const BYTES_MAX: u64 = 64 * 1024;
+/// Fields of proc_pid_stat(5), counted from the one after the name in brackets.
+const SESSION: usize = 3;
+const START_TIME: usize = 19;
 
 /// A terminal and the session of processes on it.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,12 +29,15 @@ struct Terminal {
     session: Session,
 }
 
-/// A session of processes. Numbers are given again, so that the boot and the start of its first process count, too.
+/// A session of processes. Its number and that of its terminal are used again after its end, so the boot and the
+/// start count, too.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Session {
-    id: i32,
+    /// None: it began outside this container, or `/proc` is not mounted.
+    id: Option<u32>,
     boot: String,
-    started: Option<u64>,
+    /// Start of its first process; when the terminal appeared, if that process cannot be seen.
+    started: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,10 +51,18 @@ impl Terminal {
     /// The terminal of this process, if it has one.
     fn of_process() -> Option<Self> {
         let (output, errors, input) = (io::stdout(), io::stderr(), io::stdin());
-        let device = device(&output).or_else(|| device(&errors)).or_else(|| device(&input))?;
-        let id = getsid(None).ok()?.as_raw_nonzero().get();
+        let stat = stat(&output).or_else(|| stat(&errors)).or_else(|| stat(&input))?;
+        // Not by getsid(2): it answers 0 where the session began outside this container.
+        let id = number_in_stat("self", SESSION).and_then(|id| u32::try_from(id).ok()).filter(|id| *id > 0);
+        let started = id.and_then(|id| number_in_stat(&id.to_string(), START_TIME));
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        Some(Self { device, session: Session { id, boot: boot.trim().to_owned(), started: started(id) } })
+        let session = Session {
+            id,
+            boot: boot.trim().to_owned(),
+            // Use of a terminal changes its other two times, but not this one.
+            started: started.unwrap_or(stat.st_ctime.cast_unsigned()),
+        };
+        Some(Self { device: stat.st_rdev, session })
     }
 
     fn file(&self, home: &Path) -> PathBuf {
@@ -55,16 +70,15 @@ impl Terminal {
     }
 }
 
-fn device(stream: &(impl AsFd + IsTerminal)) -> Option<u64> {
-    let stat = stream.is_terminal().then(|| rustix::fs::fstat(stream).ok()).flatten()?;
-    Some(stat.st_rdev)
+fn stat(stream: &(impl AsFd + IsTerminal)) -> Option<Stat> {
+    stream.is_terminal().then(|| rustix::fs::fstat(stream).ok()).flatten()
 }
 
-/// Start of a process, in ticks since the boot (proc_pid_stat(5)).
-fn started(id: i32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+/// Returns a field of `/proc/PID/stat`, counted from the one after the name in brackets.
+fn number_in_stat(pid: &str, field: usize) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_ascii_whitespace().nth(19)?.parse().ok()
+    fields.split_ascii_whitespace().nth(field)?.parse().ok()
 }
 
 /// Remembers the rows that were just shown. That they cannot be remembered is no reason to fail.

@@ -125,6 +125,29 @@ fn a_row_of_the_last_list_names_a_checkpoint_on_the_same_terminal() {
 }
 
 #[test]
+fn a_row_names_a_checkpoint_where_the_session_began_outside_the_container() {
+    let sandbox = Sandbox::with_checkpoint();
+    let like = sandbox.command(&["version"]);
+    // `docker exec` is like this: the first process of the session has no number inside.
+    let script = concat!("B=", env!("CARGO_BIN_EXE_safepoint"), "; $B list; $B show :1; echo $?");
+    let options = ["--user", "--map-root-user", "--pid", "--fork", "--mount-proc"];
+    if !Command::new("unshare").args(options).arg("true").status().is_ok_and(|status| status.success()) {
+        println!("not tried: this machine does not let us make a container");
+        return;
+    }
+    for options in [&options[..], &options[..4]] {
+        let mut command = Command::new("unshare");
+        command.args(options).args(["sh", "-c", script]);
+        command.env_clear().current_dir(sandbox.path("project")).env("PATH", "/usr/bin:/bin");
+        like.get_envs().for_each(|(name, value)| {
+            command.env(name, value.unwrap());
+        });
+        let seen = sandbox.terminal(command);
+        assert!(seen.contains("label     first") && seen.ends_with("\n0\n"), "{seen}");
+    }
+}
+
+#[test]
 fn an_ambiguous_name_lists_the_candidates() {
     let sandbox = Sandbox::with_checkpoint();
     sandbox.write("notes.txt", "more\n");
