@@ -236,7 +236,7 @@ impl Context {
         }
         let workspace = workspace.ok_or(missing)?;
         let filter = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
-        let checkpoints = list::folded(manager.list(&filter)?, workspace.head);
+        let checkpoints = list::folded(manager.checkpoints().list(&filter)?, workspace.head);
         pick::pick(self, manager, Some(workspace), &checkpoints)?.ok_or_else(Problem::nothing_chosen)
     }
 
@@ -275,7 +275,7 @@ impl Context {
         if workspace.is_none() && given.starts_with('@') {
             self.surroundings.workspace(manager)?;
         }
-        let checkpoint = match manager.get(workspace, given) {
+        let checkpoint = match manager.checkpoints().find(workspace, given) {
             Err(error @ Error::NoCheckpoint { .. }) => rows::named(manager, given)?
                 .map_or_else(|| when::named(manager, workspace, given, error), Ok)?,
             found => found?,

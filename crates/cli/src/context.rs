@@ -92,7 +92,7 @@ impl Surroundings {
 
     /// Records the current state of the catalog.
     pub(crate) fn note_standing(&self, manager: &CheckpointManager) {
-        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = manager.catalog_standing();
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = manager.upkeep().catalog_standing();
     }
 
     /// Opens the home for repair.
@@ -155,8 +155,8 @@ impl Surroundings {
     /// Returns the error for an unregistered workspace. A store without records indicates a lost catalog.
     fn explain_nowhere(&self, manager: &CheckpointManager) -> Problem {
         let problem = Problem::from(Error::NoWorkspace { path: self.directory.clone() });
-        let nothing_on_record = manager.workspaces().is_ok_and(|workspaces| workspaces.is_empty());
-        if !(nothing_on_record && manager.usage().is_ok_and(|usage| usage.packs > 0)) {
+        let nothing_on_record = manager.workspaces().list().is_ok_and(|workspaces| workspaces.is_empty());
+        if !(nothing_on_record && manager.upkeep().usage().is_ok_and(|usage| usage.packs > 0)) {
             return problem;
         }
         problem.hint(format!(
@@ -168,9 +168,9 @@ impl Surroundings {
     /// Workspace, or `None` if unregistered.
     pub(crate) fn workspace_if_any(&self, manager: &CheckpointManager) -> Result<Option<Workspace>, Problem> {
         if self.directory.is_dir() {
-            return Ok(manager.workspace_around(&self.directory)?);
+            return Ok(manager.workspaces().around(&self.directory)?);
         }
-        let registered = manager.workspaces()?;
+        let registered = manager.workspaces().list()?;
         let above = self.directory.ancestors();
         Ok(above
             .filter_map(|above| registered.iter().find(|workspace| workspace.root_path() == above))

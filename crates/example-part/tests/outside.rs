@@ -52,7 +52,7 @@ impl Ground {
         settings.parts.extend(provider);
         let environment = Box::new(SystemEnvironment::default());
         let manager = CheckpointManager::open_with(&self.path("home"), settings, environment).unwrap();
-        let workspace = manager.register(&self.path("project")).unwrap();
+        let workspace = manager.workspaces().register(&self.path("project")).unwrap();
         (manager, workspace)
     }
 
@@ -165,8 +165,8 @@ fn a_program_without_the_code_keeps_the_part_and_puts_the_rest_back() {
     ground.create();
     let (manager, workspace) = ground.open(false);
     // Collected, validated and exported like any other part.
-    manager.collect(Thoroughness::Everything, &Silent).unwrap();
-    assert!(manager.validate(Some(&one), Depth::Deep, &Silent).unwrap().is_valid());
+    manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
+    assert!(manager.upkeep().validate(Some(&one), Depth::Deep, &Silent).unwrap().is_valid());
     let out = ground.path("out");
     let exported = manager.export_checkpoint(&one, &out, &Silent).unwrap();
     let below = fs::read_dir(exported.path.join("task_tool_state")).unwrap().flatten();

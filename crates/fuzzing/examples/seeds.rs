@@ -130,18 +130,19 @@ fn checkpoints(corpus: &Corpus) {
     fs::write(project.join("notes"), "").unwrap();
     symlink("src/main.rs", project.join("link")).unwrap();
     let manager = CheckpointManager::open(&home).unwrap();
-    let workspace = manager.register(&project).unwrap();
-    let session = manager.create_session(NewSession { request: "Work".to_owned(), ..NewSession::default() });
+    let workspace = manager.workspaces().register(&project).unwrap();
+    let session =
+        manager.sessions().create(NewSession { request: "Work".to_owned(), ..NewSession::default() });
     let session = session.unwrap();
     let spec = PlanSpec {
         id: Some("work".to_owned()),
         steps: vec![StepSpec { steps: vec![StepSpec::new("b")], ..StepSpec::new("a") }],
         ..PlanSpec::new("Work")
     };
-    manager.new_plan(&workspace, &spec).unwrap();
+    manager.plans().create(&workspace, &spec).unwrap();
     let decision =
         NewDecision { question: "How?".to_owned(), choice: "so".to_owned(), ..NewDecision::default() };
-    manager.decide("work", decision).unwrap();
+    manager.plans().decide("work", decision).unwrap();
     let with_plan = CreateOptions {
         plan_id: Some("work".to_owned()),
         session_id: Some(session.id.to_uuid()),
@@ -176,7 +177,7 @@ fn checkpoints(corpus: &Corpus) {
             [b"\x02".to_vec(), document::encode(&created.coverage).unwrap()].concat(),
         );
     }
-    let plan = manager.plan("work").unwrap().plan;
+    let plan = manager.plans().get("work").unwrap().plan;
     corpus.add("documents", "plan", [b"\x06".to_vec(), document::encode(&plan).unwrap()].concat());
     corpus.add("documents", "paths", b"\x08[\"a\",\"b/c\"]");
     // Pages that refer to themselves.
@@ -185,7 +186,7 @@ fn checkpoints(corpus: &Corpus) {
     let first = serde_json::json!({"head": head, "steps": name(1), "decisions": name(1), "context": name(1), "outputs": name(1)});
     let page = serde_json::json!({"pages": [name(1), name(1), name(2)]});
     corpus.add("documents", "pages", format!("\x09{first}\n{page}\n{{\"items\":[]}}"));
-    let session = safepoint_model::session::SessionDocument::of(&manager.session(session.id).unwrap());
+    let session = safepoint_model::session::SessionDocument::of(&manager.sessions().get(session.id).unwrap());
     corpus.add("documents", "session", [b"\x03".to_vec(), document::encode(&session).unwrap()].concat());
 }
 

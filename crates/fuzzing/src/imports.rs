@@ -26,13 +26,13 @@ impl Home {
         let folder = folder();
         fs::create_dir(folder.path().join("project")).expect("a folder");
         let manager = CheckpointManager::open(&folder.path().join("home")).expect("a home");
-        let workspace = manager.register(&folder.path().join("project")).expect("a workspace");
+        let workspace = manager.workspaces().register(&folder.path().join("project")).expect("a workspace");
         Self { folder, manager, workspace, imports: 0 }
     }
 
     fn listed(&self) -> Vec<CheckpointId> {
         let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
-        self.manager.list(&filter).expect("a list").iter().map(|it| it.id).collect()
+        self.manager.checkpoints().list(&filter).expect("a list").iter().map(|it| it.id).collect()
     }
 }
 
@@ -68,9 +68,9 @@ pub fn import(bytes: &[u8]) -> bool {
         let is_imported = imported.is_ok();
         match imported {
             Ok(imported) => {
-                let valid = home.manager.validate(Some(&imported.checkpoint), Depth::Deep, &Silent);
+                let valid = home.manager.upkeep().validate(Some(&imported.checkpoint), Depth::Deep, &Silent);
                 assert!(valid.expect("it validates").is_valid());
-                let deleted = home.manager.delete(&[imported.checkpoint.id]);
+                let deleted = home.manager.checkpoints().delete(&[imported.checkpoint.id]);
                 assert!(deleted.is_ok(), "{deleted:?}");
             }
             Err(error) => assert!(!error.to_string().is_empty()),

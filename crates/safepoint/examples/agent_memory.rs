@@ -18,8 +18,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(project.path().join("main.rs"), "one")?;
 
     let manager = CheckpointManager::open(home.path())?;
-    manager.register(project.path())?;
-    manager.register_agent("coder", &[], &[agent.path().to_owned()])?;
+    manager.workspaces().register(project.path())?;
+    manager.agents().register("coder", &[], &[agent.path().to_owned()])?;
     let all = manager.create(Subject::Framework, &CreateOptions::default(), &Silent)?.checkpoint;
 
     fs::write(&notes, "")?;

@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(&file, "fn main() {}\n")?;
 
     let manager = CheckpointManager::open(home.path())?;
-    let workspace = manager.register(project.path())?;
+    let workspace = manager.workspaces().register(project.path())?;
     let options = CreateOptions { label: Some("it works".to_owned()), ..CreateOptions::default() };
     let good = manager.create(&workspace, &options, &Silent)?.checkpoint;
 

@@ -22,22 +22,23 @@ id = 'code'
 fn main() -> Result<(), Box<dyn Error>> {
     let (home, project) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let manager = CheckpointManager::open(home.path())?;
-    let workspace = manager.register(project.path())?;
-    manager.new_plan(&workspace, &PlanFile::parse(PLAN.as_bytes(), None)?.spec)?;
+    let workspace = manager.workspaces().register(project.path())?;
+    manager.plans().create(&workspace, &PlanFile::parse(PLAN.as_bytes(), None)?.spec)?;
 
-    manager.start_step("limits", "schema", &Silent)?;
+    manager.plans().start_step("limits", "schema", &Silent)?;
     fs::write(project.path().join("schema.sql"), "create table limits (n int);\n")?;
-    manager.finish_step("limits", "schema", None, &Silent)?;
-    let good = manager.checkpoint_plan("limits", &safepoint::CreateOptions::default(), &Silent)?.checkpoint;
+    manager.plans().finish_step("limits", "schema", None, &Silent)?;
+    let good =
+        manager.plans().checkpoint("limits", &safepoint::CreateOptions::default(), &Silent)?.checkpoint;
 
-    manager.start_step("limits", "code", &Silent)?;
+    manager.plans().start_step("limits", "code", &Silent)?;
     fs::remove_file(project.path().join("schema.sql"))?;
-    manager.fail_step("limits", "code", "it deleted the schema", &Silent)?;
+    manager.plans().fail_step("limits", "code", "it deleted the schema", &Silent)?;
 
-    let done = manager.rollback_plan("limits", good.id, &RollbackOptions::default(), &Silent)?;
+    let done = manager.plans().rollback("limits", good.id, &RollbackOptions::default(), &Silent)?;
     println!("taken back: {:?}", done.plans);
     assert!(project.path().join("schema.sql").exists());
-    assert_eq!(manager.plan("limits")?.plan.step_index(), 1);
+    assert_eq!(manager.plans().get("limits")?.plan.step_index(), 1);
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! AGENTS: who is registered, and which files and folders are theirs.
 
+use crate::handles::Agents;
 use crate::{CheckpointManager, Error};
 use safepoint_model::agent::{Agent, AgentPath, AgentPathKind, AgentRecord};
 use safepoint_model::{ModelError, RelPath, WorkspaceId};
@@ -15,36 +16,6 @@ pub fn agent_path(path: &AgentPath) -> PathBuf {
 }
 
 impl CheckpointManager {
-    /// Registers an agent, or adds paths to one that is registered. The paths need not exist yet.
-    ///
-    /// # Errors
-    /// When the name is none, a path is not absolute or climbs, or the catalog fails.
-    pub fn register_agent(
-        &self,
-        name: &str,
-        config: &[PathBuf],
-        memory: &[PathBuf],
-    ) -> Result<AgentRecord, Error> {
-        self.save_registered(Agent::new(name)?, from_roots(config, memory)?, None)
-    }
-
-    /// Registers an agent as [`CheckpointManager::register_agent`] does and binds it to the workspace in a folder, which is registered where
-    /// it is not yet. Checkpoints of that workspace hold the agent's configuration and memory from now on. An agent is bound to one
-    /// workspace at a time.
-    ///
-    /// # Errors
-    /// As [`CheckpointManager::register_agent`] and [`CheckpointManager::register`]; nothing is registered then.
-    pub fn register_agent_at(
-        &self,
-        name: &str,
-        config: &[PathBuf],
-        memory: &[PathBuf],
-        folder: &Path,
-    ) -> Result<AgentRecord, Error> {
-        let (new, paths) = (Agent::new(name)?, from_roots(config, memory)?);
-        self.save_registered(new, paths, Some(self.register(folder)?.id))
-    }
-
     fn save_registered(
         &self,
         new: Agent,
@@ -66,13 +37,40 @@ impl CheckpointManager {
             transaction.agent(&name)?.ok_or_else(|| Error::NoAgent { name: name.clone() })
         })
     }
+}
+
+impl Agents<'_> {
+    /// Registers an agent, or adds paths to one that is registered. The paths need not exist yet.
+    ///
+    /// # Errors
+    /// When the name is none, a path is not absolute or climbs, or the catalog fails.
+    pub fn register(&self, name: &str, config: &[PathBuf], memory: &[PathBuf]) -> Result<AgentRecord, Error> {
+        self.manager.save_registered(Agent::new(name)?, from_roots(config, memory)?, None)
+    }
+
+    /// Registers an agent as [`Agents::register`] does and binds it to the workspace in a folder, which is registered where
+    /// it is not yet. Checkpoints of that workspace hold the agent's configuration and memory from now on. An agent is bound to one
+    /// workspace at a time.
+    ///
+    /// # Errors
+    /// As [`Agents::register`] and [`Workspaces::register`](crate::Workspaces::register); nothing is registered then.
+    pub fn register_at(
+        &self,
+        name: &str,
+        config: &[PathBuf],
+        memory: &[PathBuf],
+        folder: &Path,
+    ) -> Result<AgentRecord, Error> {
+        let (new, paths) = (Agent::new(name)?, from_roots(config, memory)?);
+        self.manager.save_registered(new, paths, Some(self.manager.workspaces().register(folder)?.id))
+    }
 
     /// The agents that are bound to a workspace, in the order of registration.
     ///
     /// # Errors
     /// When the catalog cannot be read.
-    pub fn agents_bound_to(&self, workspace: WorkspaceId) -> Result<Vec<AgentRecord>, Error> {
-        let mut agents = self.agents()?;
+    pub fn bound_to(&self, workspace: WorkspaceId) -> Result<Vec<AgentRecord>, Error> {
+        let mut agents = self.list()?;
         agents.retain(|record| record.workspace_id == Some(workspace));
         Ok(agents)
     }
@@ -81,25 +79,25 @@ impl CheckpointManager {
     ///
     /// # Errors
     /// When the catalog cannot be read.
-    pub fn agents(&self) -> Result<Vec<AgentRecord>, Error> {
-        Ok(self.catalog.agents()?)
+    pub fn list(&self) -> Result<Vec<AgentRecord>, Error> {
+        Ok(self.manager.catalog.agents()?)
     }
 
     /// The agent of this name.
     ///
     /// # Errors
     /// When there is none, or the catalog cannot be read.
-    pub fn agent(&self, name: &str) -> Result<AgentRecord, Error> {
-        self.catalog.agent(name)?.ok_or_else(|| Error::NoAgent { name: name.to_owned() })
+    pub fn get(&self, name: &str) -> Result<AgentRecord, Error> {
+        self.manager.catalog.agent(name)?.ok_or_else(|| Error::NoAgent { name: name.to_owned() })
     }
 
     /// Sets what an agent has under a key; `null` takes it away.
     ///
     /// # Errors
     /// When there is no such agent, or the catalog fails.
-    pub fn set_agent(&self, name: &str, key: &str, value: Value) -> Result<AgentRecord, Error> {
-        let at = self.environment.now();
-        self.catalog.write(|transaction| {
+    pub fn set(&self, name: &str, key: &str, value: Value) -> Result<AgentRecord, Error> {
+        let at = self.manager.environment.now();
+        self.manager.catalog.write(|transaction| {
             let missing = || Error::NoAgent { name: name.to_owned() };
             let mut agent = transaction.agent(name)?.ok_or_else(missing)?.agent;
             match value {
@@ -115,10 +113,10 @@ impl CheckpointManager {
     ///
     /// # Errors
     /// When there is no such agent, or the catalog fails.
-    pub fn remove_agent(&self, name: &str) -> Result<(), Error> {
-        self.agent(name)?;
-        let at = self.environment.now();
-        Ok(self.catalog.write(|transaction| transaction.remove_agent(name, at))?)
+    pub fn remove(&self, name: &str) -> Result<(), Error> {
+        self.get(name)?;
+        let at = self.manager.environment.now();
+        Ok(self.manager.catalog.write(|transaction| transaction.remove_agent(name, at))?)
     }
 }
 

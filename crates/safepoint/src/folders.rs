@@ -5,8 +5,9 @@
 //! transaction and so is the commit, so all folders roll back or none. That commit also restores the catalog
 //! state: plans, sessions and agents.
 
+use crate::Error;
 use crate::checkpoint::create::files_part;
-use crate::{CheckpointManager, Error};
+use crate::handles::Checkpoints;
 use safepoint_model::WorkspaceId;
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
 use safepoint_model::coverage::Coverage;
@@ -31,19 +32,19 @@ pub struct HeldFolder {
     pub coverage: Coverage,
 }
 
-impl CheckpointManager {
+impl Checkpoints<'_> {
     /// The folders of a checkpoint of many; of one of a single workspace those outside of it, with the memory of its agents.
     ///
     /// # Errors
     /// Fails if a document is missing or damaged.
     pub fn folders_of(&self, checkpoint: &Checkpoint) -> Result<Vec<HeldFolder>, Error> {
-        let _using = self.store.using()?;
+        let _using = self.manager.store.using()?;
         let mut folders = Vec::new();
         let parts = checkpoint.parts.iter().filter(|part| part.kind == PartKind::Files);
         for part in parts.filter(|part| Some(*part) != files_part(checkpoint)) {
             let workspace_id = part.key.parse().ok();
-            let document = FilesDocument::load(&self.store, part.document)?;
-            let here = workspace_id.map(|id| self.catalog.workspace(id)).transpose()?.flatten();
+            let document = FilesDocument::load(&self.manager.store, part.document)?;
+            let here = workspace_id.map(|id| self.manager.catalog.workspace(id)).transpose()?.flatten();
             let here = here.map(|workspace| workspace.root_path().to_string_lossy().into_owned());
             let away = document.elsewhere.as_ref().map(|place| format!("/{}", place.root));
             folders.push(HeldFolder {
@@ -52,7 +53,7 @@ impl CheckpointManager {
                 root: here.or(away),
                 count: document.count,
                 bytes: document.bytes,
-                coverage: document.coverage(&self.store)?,
+                coverage: document.coverage(&self.manager.store)?,
             });
         }
         Ok(folders)

@@ -10,7 +10,7 @@
 //! std::fs::write(project.path().join("notes.txt"), "good")?;
 //!
 //! let manager = CheckpointManager::open(home.path())?;
-//! let workspace = manager.register(project.path())?;
+//! let workspace = manager.workspaces().register(project.path())?;
 //! let created = manager.create(&workspace, &CreateOptions::default(), &Silent)?;
 //!
 //! std::fs::remove_file(project.path().join("notes.txt"))?;
@@ -43,6 +43,7 @@ mod error;
 mod exchange;
 mod failure;
 mod folders;
+mod handles;
 mod home;
 mod manager;
 mod parts;
@@ -71,6 +72,7 @@ pub use error::{Error, NamedCandidate, Wish};
 pub use exchange::{Exported, ImportOptions, Imported, Layout, LayoutError, OutsideMemory, check_layout};
 pub use failure::{Failure, FailureKind};
 pub use folders::{HeldFolder, within};
+pub use handles::{Agents, Checkpoints, Plans, Sessions, Upkeep, Workspaces};
 pub use home::{Access, HomeOwner, PendingCache};
 pub use manager::{CheckpointManager, Settings};
 pub use parts::databases::{BackupError, back_up_database};

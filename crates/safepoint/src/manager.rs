@@ -3,6 +3,7 @@
 use crate::checkpoint::records::CatalogStanding;
 use crate::config::{self, Broken, CONFIG_BYTES_MAX, ConfigError, ConfigFile, Effective};
 use crate::environment::{Environment, SystemEnvironment};
+use crate::handles::{Checkpoints, Upkeep, Workspaces};
 use crate::home::{Access, Home, HomeOwner, Scratch};
 use crate::parts::outside::PartProvider;
 use crate::rollback::recover::Recovery;
@@ -158,35 +159,6 @@ impl CheckpointManager {
         self.home.is_writable()
     }
 
-    /// Registers a folder as a workspace, or finds it among those that are.
-    ///
-    /// # Errors
-    /// When it cannot be opened, or is one that is only taken when forced (`/`, the home directory).
-    pub fn register(&self, path: &Path) -> Result<Workspace, Error> {
-        let path = canonical(path)?;
-        if path == Path::new("/") {
-            return Err(Error::RefusedRoot { path, why: "it is the root of the whole system" });
-        }
-        if self.settings.refused_roots.contains(&path) {
-            return Err(Error::RefusedRoot {
-                path,
-                why: "it is a home directory, with far more in it than one project",
-            });
-        }
-        if self.home.path() == path {
-            return Err(Error::RefusedRoot { path, why: "it is Safepoint's own home" });
-        }
-        self.register_anyway(&path)
-    }
-
-    /// Registers a folder even where [`CheckpointManager::register`] would not.
-    ///
-    /// # Errors
-    /// When it cannot be opened.
-    pub fn register_anyway(&self, path: &Path) -> Result<Workspace, Error> {
-        self.register_as(path, WorkspaceKind::Project)
-    }
-
     /// Registers a folder as this kind. A project stays a project.
     pub(crate) fn register_as(&self, path: &Path, kind: WorkspaceKind) -> Result<Workspace, Error> {
         let path = canonical(path)?;
@@ -224,73 +196,6 @@ impl CheckpointManager {
         })
     }
 
-    /// The workspace that is registered at this folder or, nearest first, above it.
-    ///
-    /// # Errors
-    /// When the folder does not exist or the catalog cannot be read.
-    pub fn workspace_around(&self, path: &Path) -> Result<Option<Workspace>, Error> {
-        let path = canonical(path)?;
-        for above in path.ancestors() {
-            match self.catalog.workspace_at(above.as_os_str().as_bytes())? {
-                Some(workspace) if workspace.kind == WorkspaceKind::Project => return Ok(Some(workspace)),
-                _ => {}
-            }
-        }
-        Ok(None)
-    }
-
-    /// Every registered project workspace.
-    ///
-    /// # Errors
-    /// When the catalog cannot be read.
-    pub fn workspaces(&self) -> Result<Vec<Workspace>, Error> {
-        let mut workspaces = self.catalog.workspaces()?;
-        workspaces.retain(|workspace| workspace.kind == WorkspaceKind::Project);
-        Ok(workspaces)
-    }
-
-    /// The workspace as it is on record now.
-    ///
-    /// # Errors
-    /// When the catalog cannot be read, or it is not on record.
-    pub fn workspace(&self, id: WorkspaceId) -> Result<Workspace, Error> {
-        let missing = || Error::NoWorkspace { path: PathBuf::from(id.to_string()) };
-        self.catalog.workspace(id)?.ok_or_else(missing)
-    }
-
-    /// Checkpoints, newest first.
-    ///
-    /// # Errors
-    /// When the catalog cannot be read.
-    pub fn list(&self, filter: &Filter) -> Result<Vec<Checkpoint>, Error> {
-        Ok(self.catalog.checkpoints(filter)?)
-    }
-
-    /// Their ids alone, newest first.
-    ///
-    /// # Errors
-    /// When the catalog cannot be read.
-    pub fn list_ids(&self, filter: &Filter) -> Result<Vec<CheckpointId>, Error> {
-        Ok(self.catalog.checkpoint_ids(filter)?)
-    }
-
-    /// Counts over checkpoints.
-    ///
-    /// # Errors
-    /// When the catalog cannot be read.
-    pub fn summary(&self, filter: &Filter) -> Result<Summary, Error> {
-        Ok(self.catalog.summary(filter)?)
-    }
-
-    /// The checkpoint that a reference names.
-    ///
-    /// # Errors
-    /// When none or several have the name.
-    pub fn get(&self, workspace: Option<&Workspace>, reference: &str) -> Result<Checkpoint, Error> {
-        let parsed: Reference = reference.parse()?;
-        find::one(&self.catalog, workspace.map(|workspace| workspace.id), reference, &parsed)
-    }
-
     /// Every rollback of a workspace, oldest first, failed ones too.
     ///
     /// # Errors
@@ -320,23 +225,6 @@ impl CheckpointManager {
         Ok(config::load(home, workspace, &self.settings.excludes, broken)?)
     }
 
-    /// Size of the store.
-    ///
-    /// # Errors
-    /// When the store cannot be read.
-    pub fn usage(&self) -> Result<Usage, Error> {
-        Ok(self.store.usage()?)
-    }
-
-    /// Capabilities of a workspace's file system.
-    ///
-    /// # Errors
-    /// When nothing can be written there.
-    pub fn capabilities(&self, workspace: &Workspace) -> Result<Capabilities, Error> {
-        let held = self.hold(workspace)?;
-        self.probe(&held.root)
-    }
-
     pub(crate) fn probe(&self, root: &Root) -> Result<Capabilities, Error> {
         root.check_own_folder()?;
         let found = Capabilities::probe(root).map_err(|source| match source.kind() {
@@ -347,14 +235,6 @@ impl CheckpointManager {
             _ => WorkspaceError::Stage { path: RelPath::root(), source },
         })?;
         Ok(found.and(self.settings.capabilities))
-    }
-
-    /// Everything in a workspace that has the name of Safepoint's own folder, or lies in it, and is not Safepoint's.
-    ///
-    /// # Errors
-    /// When the workspace cannot be read.
-    pub fn intruders(&self, workspace: &Workspace) -> Result<Vec<Intruder>, Error> {
-        Ok(Root::open(workspace.root_path())?.intruders()?)
     }
 
     /// Opens the workspace for this process alone.
@@ -373,6 +253,133 @@ impl CheckpointManager {
     pub(crate) fn own_folders(&self, root: &Root) -> Vec<RelPath> {
         let below = self.home.path().strip_prefix(root.path()).ok();
         below.and_then(|below| RelPath::new(below.as_os_str().as_bytes()).ok()).into_iter().collect()
+    }
+}
+
+impl Workspaces<'_> {
+    /// Registers a folder as a workspace, or finds it among those that are.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or is one that is only taken when forced (`/`, the home directory).
+    pub fn register(&self, path: &Path) -> Result<Workspace, Error> {
+        let path = canonical(path)?;
+        if path == Path::new("/") {
+            return Err(Error::RefusedRoot { path, why: "it is the root of the whole system" });
+        }
+        if self.manager.settings.refused_roots.contains(&path) {
+            return Err(Error::RefusedRoot {
+                path,
+                why: "it is a home directory, with far more in it than one project",
+            });
+        }
+        if self.manager.home.path() == path {
+            return Err(Error::RefusedRoot { path, why: "it is Safepoint's own home" });
+        }
+        self.register_anyway(&path)
+    }
+
+    /// Registers a folder even where [`Workspaces::register`] would not.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn register_anyway(&self, path: &Path) -> Result<Workspace, Error> {
+        self.manager.register_as(path, WorkspaceKind::Project)
+    }
+
+    /// The workspace that is registered at this folder or, nearest first, above it.
+    ///
+    /// # Errors
+    /// When the folder does not exist or the catalog cannot be read.
+    pub fn around(&self, path: &Path) -> Result<Option<Workspace>, Error> {
+        let path = canonical(path)?;
+        for above in path.ancestors() {
+            match self.manager.catalog.workspace_at(above.as_os_str().as_bytes())? {
+                Some(workspace) if workspace.kind == WorkspaceKind::Project => return Ok(Some(workspace)),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Every registered project workspace.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn list(&self) -> Result<Vec<Workspace>, Error> {
+        let mut workspaces = self.manager.catalog.workspaces()?;
+        workspaces.retain(|workspace| workspace.kind == WorkspaceKind::Project);
+        Ok(workspaces)
+    }
+
+    /// The workspace as it is on record now.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read, or it is not on record.
+    pub fn get(&self, id: WorkspaceId) -> Result<Workspace, Error> {
+        let missing = || Error::NoWorkspace { path: PathBuf::from(id.to_string()) };
+        self.manager.catalog.workspace(id)?.ok_or_else(missing)
+    }
+
+    /// Capabilities of a workspace's file system.
+    ///
+    /// # Errors
+    /// When nothing can be written there.
+    pub fn capabilities(&self, workspace: &Workspace) -> Result<Capabilities, Error> {
+        let held = self.manager.hold(workspace)?;
+        self.manager.probe(&held.root)
+    }
+
+    /// Everything in a workspace that has the name of Safepoint's own folder, or lies in it, and is not Safepoint's.
+    ///
+    /// # Errors
+    /// When the workspace cannot be read.
+    pub fn intruders(&self, workspace: &Workspace) -> Result<Vec<Intruder>, Error> {
+        Ok(Root::open(workspace.root_path())?.intruders()?)
+    }
+}
+
+impl Checkpoints<'_> {
+    /// Checkpoints, newest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn list(&self, filter: &Filter) -> Result<Vec<Checkpoint>, Error> {
+        Ok(self.manager.catalog.checkpoints(filter)?)
+    }
+
+    /// Their ids alone, newest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn list_ids(&self, filter: &Filter) -> Result<Vec<CheckpointId>, Error> {
+        Ok(self.manager.catalog.checkpoint_ids(filter)?)
+    }
+
+    /// Counts over checkpoints.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn summary(&self, filter: &Filter) -> Result<Summary, Error> {
+        Ok(self.manager.catalog.summary(filter)?)
+    }
+
+    /// The checkpoint that a reference names.
+    ///
+    /// # Errors
+    /// When none or several have the name.
+    pub fn find(&self, workspace: Option<&Workspace>, reference: &str) -> Result<Checkpoint, Error> {
+        let parsed: Reference = reference.parse()?;
+        find::one(&self.manager.catalog, workspace.map(|workspace| workspace.id), reference, &parsed)
+    }
+}
+
+impl Upkeep<'_> {
+    /// Size of the store.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn usage(&self) -> Result<Usage, Error> {
+        Ok(self.manager.store.usage()?)
     }
 }
 

@@ -45,7 +45,7 @@ impl CheckpointManager {
     pub(crate) fn places(&self, subject: &Subject, agents: &[AgentRecord]) -> Result<Places, Error> {
         let mut wanted: BTreeMap<PathBuf, Wanted> = BTreeMap::new();
         if let Subject::Workspace(id) = subject {
-            let workspace = self.workspace(*id)?;
+            let workspace = self.workspaces().get(*id)?;
             // A folder that is gone is told when it is opened.
             if agents.is_empty() || !workspace.root_path().is_dir() {
                 let place = Place { workspace, only: None, leave: Vec::new() };
@@ -109,15 +109,15 @@ impl CheckpointManager {
     /// Returns the workspaces in use: projects and the sandboxes of open plans.
     fn live_workspaces(&self) -> Result<Vec<Workspace>, Error> {
         let mut live = Vec::new();
-        for workspace in self.workspaces()? {
+        for workspace in self.workspaces().list()? {
             let used = match self.catalog.plan_of_sandbox(workspace.id)? {
                 None => true,
                 Some(plan) => {
-                    let record = self.plan(&plan)?;
+                    let record = self.plans().get(&plan)?;
                     let ready = |sandbox: &safepoint_model::plan::run::Sandbox| {
                         sandbox.state == SandboxState::Ready && sandbox.workspace_id == workspace.id
                     };
-                    !record.plan.state.is_over() && self.sandbox(&record)?.as_ref().is_some_and(ready)
+                    !record.plan.state.is_over() && self.plans().sandbox(&record)?.as_ref().is_some_and(ready)
                 }
             };
             if used {
@@ -134,7 +134,7 @@ impl CheckpointManager {
         agents: &[AgentRecord],
         all: &[PathBuf],
     ) -> Result<Place, Error> {
-        let workspace = self.workspace(id)?;
+        let workspace = self.workspaces().get(id)?;
         let root = workspace.root_path().to_owned();
         let leave = inner(&root, all);
         if workspace.kind == WorkspaceKind::Project {

@@ -11,6 +11,7 @@ pub(crate) mod runner;
 pub(crate) mod sandbox;
 
 use crate::checkpoint::create::{CreateOptions, Created, Subject};
+use crate::handles::Plans;
 use crate::parts::plan::guard;
 use crate::rollback::{DryRun, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
@@ -68,72 +69,6 @@ pub struct StepMoved {
 }
 
 impl CheckpointManager {
-    /// Records a new plan of a workspace.
-    ///
-    /// # Errors
-    /// When the id is taken or not one, or the catalog fails.
-    pub fn new_plan(&self, workspace: &Workspace, spec: &PlanSpec) -> Result<PlanRecord, Error> {
-        let id = match &spec.id {
-            Some(id) if is_slug(id) => id.clone(),
-            Some(id) => return Err(Error::BadPlanId { id: id.clone() }),
-            None => {
-                safepoint_model::CheckpointId::from_bits(self.environment.new_id()).to_string().to_lowercase()
-            }
-        };
-        let (plan, at) = (Plan::new(id, spec), self.environment.now());
-        self.catalog.write(|transaction| {
-            transaction.insert_plan(&plan, workspace.id, at)?;
-            transaction.plan(&plan.id)?.ok_or_else(|| Error::NoPlan { id: plan.id.clone() })
-        })
-    }
-
-    /// The plan of this id.
-    ///
-    /// # Errors
-    /// When there is none, or the catalog cannot be read.
-    pub fn plan(&self, id: &str) -> Result<PlanRecord, Error> {
-        self.catalog.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.to_owned() })
-    }
-
-    /// Every plan, or those of a workspace, newest first.
-    ///
-    /// # Errors
-    /// When the catalog cannot be read.
-    pub fn plans(&self, workspace: Option<&Workspace>) -> Result<Vec<PlanSummary>, Error> {
-        Ok(self.catalog.plans(workspace.map(|workspace| workspace.id))?)
-    }
-
-    /// Returns the recorded notes of a plan: errors, superseded decisions, invalidated subplans.
-    ///
-    /// # Errors
-    /// When there is no such plan, or the catalog cannot be read.
-    pub fn plan_notes(&self, id: &str) -> Result<Vec<PlanNote>, Error> {
-        self.plan(id)?;
-        Ok(self.catalog.plan_notes(id)?)
-    }
-
-    /// The checkpoints of a plan, newest first, each with the version that the plan had.
-    ///
-    /// # Errors
-    /// When there is no such plan, or the catalog cannot be read.
-    pub fn plan_checkpoints(&self, id: &str) -> Result<Vec<PlanCheckpoint>, Error> {
-        self.plan(id)?;
-        Ok(self.catalog.plan_checkpoints(id)?)
-    }
-
-    /// Changes a plan by a rule of the model, in one transaction. `what` is for the history.
-    ///
-    /// # Errors
-    /// When there is no such plan, the rule says no, or the catalog fails. Nothing has changed then.
-    pub fn change_plan<T>(
-        &self,
-        id: &str,
-        what: &str,
-        change: impl FnOnce(&mut Plan) -> Result<T, PlanRule>,
-    ) -> Result<(PlanRecord, T), Error> {
-        self.change_plan_and(id, what, change, |_, _, _| Ok(()))
-    }
-
     /// The same, with more that belongs into the transaction.
     fn change_plan_and<T>(
         &self,
@@ -165,17 +100,6 @@ impl CheckpointManager {
         })
     }
 
-    /// A step begins. Checkpoints that are due before it are taken first.
-    ///
-    /// # Errors
-    /// When there is no such plan or step, it may not begin now, or a checkpoint that is due fails: the step has not begun then.
-    pub fn start_step(&self, id: &str, path: &str, progress: &dyn Progress) -> Result<StepMoved, Error> {
-        let _lock = self.hold_plan(id)?;
-        self.plan(id)?.plan.starts(path)?;
-        self.with_sandbox(id, progress)?;
-        self.start_step_by(id, path, Driver::Outside, progress)
-    }
-
     pub(crate) fn start_step_by(
         &self,
         id: &str,
@@ -200,7 +124,7 @@ impl CheckpointManager {
         driver: Driver,
         progress: &dyn Progress,
     ) -> Result<StepMoved, Error> {
-        let record = self.plan(id)?;
+        let record = self.plans().get(id)?;
         let coming = record.plan.starts(path)?;
         let mut checkpoints = Vec::new();
         if let Some(first) = coming.iter().find(|it| it.is_due(&record.plan.milestones)) {
@@ -210,7 +134,7 @@ impl CheckpointManager {
         }
         let now = self.environment.now();
         let (record, happened) =
-            self.change_plan(id, &format!("step {path} started"), |plan| match (driver, plan.state) {
+            self.plans().change(id, &format!("step {path} started"), |plan| match (driver, plan.state) {
                 // A runner does not continue a plan that a user paused.
                 (Driver::Runner, from) if from != PlanState::Running => {
                     Err(PlanRule::Transition { from, to: PlanState::Running })
@@ -218,40 +142,6 @@ impl CheckpointManager {
                 _ => plan.start(path, now),
             })?;
         Ok(StepMoved { record, happened, checkpoints })
-    }
-
-    /// A step is done.
-    ///
-    /// # Errors
-    /// When there is no such plan or step, or it was not under way. That a checkpoint which is due afterwards fails is an error, too; the
-    /// step is done all the same.
-    pub fn finish_step(
-        &self,
-        id: &str,
-        path: &str,
-        output: Option<Value>,
-        progress: &dyn Progress,
-    ) -> Result<StepMoved, Error> {
-        let _lock = self.hold_plan(id)?;
-        let now = self.environment.now();
-        let (record, happened) =
-            self.move_plan(id, &format!("step {path} done"), |plan| plan.finish(path, output, now))?;
-        self.after(record, happened, progress)
-    }
-
-    /// A step failed. The error is kept for the record.
-    ///
-    /// # Errors
-    /// As for [`CheckpointManager::finish_step`].
-    pub fn fail_step(
-        &self,
-        id: &str,
-        path: &str,
-        error: &str,
-        progress: &dyn Progress,
-    ) -> Result<StepMoved, Error> {
-        let _lock = self.hold_plan(id)?;
-        self.fail_step_by(id, path, error, None, progress)
     }
 
     /// Takes the checkpoints that are due once something happened: one, however much of it was a milestone.
@@ -284,7 +174,7 @@ impl CheckpointManager {
         let Some(every) = record.plan.milestones.every else { return Ok(false) };
         let last = self.catalog.plan_checkpoints(&record.plan.id)?.first().copied();
         let last = match last {
-            Some(last) => self.checkpoint(last.checkpoint)?.created_at,
+            Some(last) => self.checkpoints().get(last.checkpoint)?.created_at,
             None => record.created_at,
         };
         let age = self.environment.now().micros().saturating_sub(last.micros());
@@ -305,7 +195,7 @@ impl CheckpointManager {
             reason: Reason::SafeState,
             ..CreateOptions::default()
         };
-        let _ = self.checkpoint_plan(id, &options, &crate::Silent);
+        let _ = self.plans().checkpoint(id, &options, &crate::Silent);
     }
 
     fn milestone(
@@ -339,7 +229,7 @@ impl CheckpointManager {
         };
         let plan_id = Some(record.plan.id.clone());
         let options = CreateOptions { label: Some(label), kind, reason, plan_id, ..CreateOptions::default() };
-        let workspace = self.plan_workspace(record)?;
+        let workspace = self.plans().workspace(record)?;
         // Without a fixed version, later changes may be included, but none during the checkpoint.
         let tries = if version.is_none() { TRIES } else { 0 };
         for _ in 0..tries {
@@ -349,70 +239,6 @@ impl CheckpointManager {
             }
         }
         self.create_at(&Subject::from(&workspace), &options, version, progress)
-    }
-
-    /// Takes a checkpoint of a plan and of the files it works on, at one moment.
-    ///
-    /// # Errors
-    /// When there is no such plan; or as [`CheckpointManager::create`].
-    pub fn checkpoint_plan(
-        &self,
-        id: &str,
-        options: &CreateOptions,
-        progress: &dyn Progress,
-    ) -> Result<Created, Error> {
-        let record = self.with_sandbox(id, progress)?;
-        let workspace = self.plan_workspace(&record)?;
-        let options = CreateOptions { plan_id: Some(id.to_owned()), ..options.clone() };
-        self.create(&workspace, &options, progress)
-    }
-
-    /// The plan as a checkpoint holds it.
-    ///
-    /// # Errors
-    /// When it holds none, or it is missing or damaged.
-    pub fn plan_at(&self, checkpoint: CheckpointId) -> Result<Plan, Error> {
-        let _using = self.store.using()?;
-        let checkpoint = self.checkpoint(checkpoint)?;
-        let missing = Error::NoPlanInCheckpoint { checkpoint: checkpoint.id };
-        let part = crate::parts::plan::plan_part(&checkpoint).ok_or(missing)?;
-        Ok(document::load(&self.store, part.document)?)
-    }
-
-    /// One of the plans that a checkpoint holds.
-    ///
-    /// # Errors
-    /// When it does not hold it, or it is missing or damaged.
-    pub fn plan_held(&self, checkpoint: CheckpointId, id: &str) -> Result<Plan, Error> {
-        let _using = self.store.using()?;
-        let checkpoint = self.checkpoint(checkpoint)?;
-        let is_it = |part: &&PartRecord| part.kind == PartKind::Plan && part.key == id;
-        let part = checkpoint.parts.iter().find(is_it);
-        let part = part.ok_or(Error::NoPlanInCheckpoint { checkpoint: checkpoint.id })?;
-        Ok(document::load(&self.store, part.document)?)
-    }
-
-    /// Puts a plan and its files back to a checkpoint of it, both or neither.
-    ///
-    /// # Errors
-    /// When the checkpoint is not one of this plan, the plan was applied, or as [`CheckpointManager::rollback`].
-    pub fn rollback_plan(
-        &self,
-        id: &str,
-        to: CheckpointId,
-        options: &RollbackOptions,
-        progress: &dyn Progress,
-    ) -> Result<RolledBack, Error> {
-        let record = self.plan(id)?;
-        let checkpoint = self.checkpoint(to)?;
-        let (made, workspace) = self
-            .may_roll_back(&record, &checkpoint, options)
-            .inspect_err(|error| self.note_refused_plan(&record, &checkpoint, options, error))?;
-        let restored = self.rollback(&workspace, to, options, progress);
-        if made && (restored.is_err() || options.dry_run == DryRun::Yes) {
-            self.unmend_sandbox(&record);
-        }
-        restored
     }
 
     /// The guards of a rollback of a plan. Returns whether its sandbox was made again, and its folder.
@@ -431,6 +257,185 @@ impl CheckpointManager {
         let made = self.mend_sandbox(record, options.missing_sandbox)?;
         Ok((made, self.place_of(record)?))
     }
+}
+
+impl Plans<'_> {
+    /// Records a new plan of a workspace.
+    ///
+    /// # Errors
+    /// When the id is taken or not one, or the catalog fails.
+    pub fn create(&self, workspace: &Workspace, spec: &PlanSpec) -> Result<PlanRecord, Error> {
+        let id = match &spec.id {
+            Some(id) if is_slug(id) => id.clone(),
+            Some(id) => return Err(Error::BadPlanId { id: id.clone() }),
+            None => safepoint_model::CheckpointId::from_bits(self.manager.environment.new_id())
+                .to_string()
+                .to_lowercase(),
+        };
+        let (plan, at) = (Plan::new(id, spec), self.manager.environment.now());
+        self.manager.catalog.write(|transaction| {
+            transaction.insert_plan(&plan, workspace.id, at)?;
+            transaction.plan(&plan.id)?.ok_or_else(|| Error::NoPlan { id: plan.id.clone() })
+        })
+    }
+
+    /// The plan of this id.
+    ///
+    /// # Errors
+    /// When there is none, or the catalog cannot be read.
+    pub fn get(&self, id: &str) -> Result<PlanRecord, Error> {
+        self.manager.catalog.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.to_owned() })
+    }
+
+    /// Every plan, or those of a workspace, newest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn list(&self, workspace: Option<&Workspace>) -> Result<Vec<PlanSummary>, Error> {
+        Ok(self.manager.catalog.plans(workspace.map(|workspace| workspace.id))?)
+    }
+
+    /// Returns the recorded notes of a plan: errors, superseded decisions, invalidated subplans.
+    ///
+    /// # Errors
+    /// When there is no such plan, or the catalog cannot be read.
+    pub fn notes(&self, id: &str) -> Result<Vec<PlanNote>, Error> {
+        self.get(id)?;
+        Ok(self.manager.catalog.plan_notes(id)?)
+    }
+
+    /// The checkpoints of a plan, newest first, each with the version that the plan had.
+    ///
+    /// # Errors
+    /// When there is no such plan, or the catalog cannot be read.
+    pub fn checkpoints(&self, id: &str) -> Result<Vec<PlanCheckpoint>, Error> {
+        self.get(id)?;
+        Ok(self.manager.catalog.plan_checkpoints(id)?)
+    }
+
+    /// Changes a plan by a rule of the model, in one transaction. `what` is for the history.
+    ///
+    /// # Errors
+    /// When there is no such plan, the rule says no, or the catalog fails. Nothing has changed then.
+    pub fn change<T>(
+        &self,
+        id: &str,
+        what: &str,
+        change: impl FnOnce(&mut Plan) -> Result<T, PlanRule>,
+    ) -> Result<(PlanRecord, T), Error> {
+        self.manager.change_plan_and(id, what, change, |_, _, _| Ok(()))
+    }
+
+    /// A step begins. Checkpoints that are due before it are taken first.
+    ///
+    /// # Errors
+    /// When there is no such plan or step, it may not begin now, or a checkpoint that is due fails: the step has not begun then.
+    pub fn start_step(&self, id: &str, path: &str, progress: &dyn Progress) -> Result<StepMoved, Error> {
+        let _lock = self.manager.hold_plan(id)?;
+        self.get(id)?.plan.starts(path)?;
+        self.manager.with_sandbox(id, progress)?;
+        self.manager.start_step_by(id, path, Driver::Outside, progress)
+    }
+
+    /// A step is done.
+    ///
+    /// # Errors
+    /// When there is no such plan or step, or it was not under way. That a checkpoint which is due afterwards fails is an error, too; the
+    /// step is done all the same.
+    pub fn finish_step(
+        &self,
+        id: &str,
+        path: &str,
+        output: Option<Value>,
+        progress: &dyn Progress,
+    ) -> Result<StepMoved, Error> {
+        let _lock = self.manager.hold_plan(id)?;
+        let now = self.manager.environment.now();
+        let (record, happened) = self
+            .manager
+            .move_plan(id, &format!("step {path} done"), |plan| plan.finish(path, output, now))?;
+        self.manager.after(record, happened, progress)
+    }
+
+    /// A step failed. The error is kept for the record.
+    ///
+    /// # Errors
+    /// As for [`Plans::finish_step`].
+    pub fn fail_step(
+        &self,
+        id: &str,
+        path: &str,
+        error: &str,
+        progress: &dyn Progress,
+    ) -> Result<StepMoved, Error> {
+        let _lock = self.manager.hold_plan(id)?;
+        self.manager.fail_step_by(id, path, error, None, progress)
+    }
+
+    /// Takes a checkpoint of a plan and of the files it works on, at one moment.
+    ///
+    /// # Errors
+    /// When there is no such plan; or as [`CheckpointManager::create`].
+    pub fn checkpoint(
+        &self,
+        id: &str,
+        options: &CreateOptions,
+        progress: &dyn Progress,
+    ) -> Result<Created, Error> {
+        let record = self.manager.with_sandbox(id, progress)?;
+        let workspace = self.workspace(&record)?;
+        let options = CreateOptions { plan_id: Some(id.to_owned()), ..options.clone() };
+        self.manager.create(&workspace, &options, progress)
+    }
+
+    /// The plan as a checkpoint holds it.
+    ///
+    /// # Errors
+    /// When it holds none, or it is missing or damaged.
+    pub fn at(&self, checkpoint: CheckpointId) -> Result<Plan, Error> {
+        let _using = self.manager.store.using()?;
+        let checkpoint = self.manager.checkpoints().get(checkpoint)?;
+        let missing = Error::NoPlanInCheckpoint { checkpoint: checkpoint.id };
+        let part = crate::parts::plan::plan_part(&checkpoint).ok_or(missing)?;
+        Ok(document::load(&self.manager.store, part.document)?)
+    }
+
+    /// One of the plans that a checkpoint holds.
+    ///
+    /// # Errors
+    /// When it does not hold it, or it is missing or damaged.
+    pub fn held(&self, checkpoint: CheckpointId, id: &str) -> Result<Plan, Error> {
+        let _using = self.manager.store.using()?;
+        let checkpoint = self.manager.checkpoints().get(checkpoint)?;
+        let is_it = |part: &&PartRecord| part.kind == PartKind::Plan && part.key == id;
+        let part = checkpoint.parts.iter().find(is_it);
+        let part = part.ok_or(Error::NoPlanInCheckpoint { checkpoint: checkpoint.id })?;
+        Ok(document::load(&self.manager.store, part.document)?)
+    }
+
+    /// Puts a plan and its files back to a checkpoint of it, both or neither.
+    ///
+    /// # Errors
+    /// When the checkpoint is not one of this plan, the plan was applied, or as [`CheckpointManager::rollback`].
+    pub fn rollback(
+        &self,
+        id: &str,
+        to: CheckpointId,
+        options: &RollbackOptions,
+        progress: &dyn Progress,
+    ) -> Result<RolledBack, Error> {
+        let record = self.get(id)?;
+        let checkpoint = self.manager.checkpoints().get(to)?;
+        let (made, workspace) = self
+            .manager
+            .may_roll_back(&record, &checkpoint, options)
+            .inspect_err(|error| self.manager.note_refused_plan(&record, &checkpoint, options, error))?;
+        let restored = self.manager.rollback(&workspace, to, options, progress);
+        if made && (restored.is_err() || options.dry_run == DryRun::Yes) {
+            self.manager.unmend_sandbox(&record);
+        }
+        restored
+    }
 
     /// Records a decision. Returns its id.
     ///
@@ -439,7 +444,7 @@ impl CheckpointManager {
     pub fn decide(&self, id: &str, new: NewDecision) -> Result<(PlanRecord, DecisionId), Error> {
         let NewDecision { question, choice, alternatives, rationale, parent, depends_on, step } = new;
         let decision = Decision {
-            id: DecisionId::from_bits(self.environment.new_id()),
+            id: DecisionId::from_bits(self.manager.environment.new_id()),
             question,
             choice,
             alternatives,
@@ -447,16 +452,16 @@ impl CheckpointManager {
             parent,
             depends_on,
             step,
-            made_at: self.environment.now(),
+            made_at: self.manager.environment.now(),
         };
         let made = decision.id;
-        let (record, ()) = self.change_plan_and(
+        let (record, ()) = self.manager.change_plan_and(
             id,
             "decision made",
             |plan| plan.decide(decision),
-            |transaction, (), at| self.count(transaction, SessionCount::Decision, at),
+            |transaction, (), at| self.manager.count(transaction, SessionCount::Decision, at),
         )?;
-        self.tend_time(&record);
+        self.manager.tend_time(&record);
         Ok((record, made))
     }
 
@@ -465,8 +470,8 @@ impl CheckpointManager {
     /// # Errors
     /// When there is no such plan, or it is over.
     pub fn set_context(&self, id: &str, key: &str, value: Option<Value>) -> Result<PlanRecord, Error> {
-        let changed = self.change_plan(id, &format!("context {key}"), |plan| plan.set_context(key, value))?.0;
-        self.tend_time(&changed);
+        let changed = self.change(id, &format!("context {key}"), |plan| plan.set_context(key, value))?.0;
+        self.manager.tend_time(&changed);
         Ok(changed)
     }
 
@@ -475,8 +480,8 @@ impl CheckpointManager {
     /// # Errors
     /// When there is no such plan, or it is over.
     pub fn set_output(&self, id: &str, key: &str, value: Value) -> Result<PlanRecord, Error> {
-        let changed = self.change_plan(id, &format!("output {key}"), |plan| plan.set_output(key, value))?.0;
-        self.tend_time(&changed);
+        let changed = self.change(id, &format!("output {key}"), |plan| plan.set_output(key, value))?.0;
+        self.manager.tend_time(&changed);
         Ok(changed)
     }
 
@@ -490,6 +495,6 @@ impl CheckpointManager {
         above: Option<&str>,
         spec: &StepSpec,
     ) -> Result<(PlanRecord, String), Error> {
-        self.change_plan(id, &format!("step {} added", spec.id), |plan| plan.append(above, spec))
+        self.change(id, &format!("step {} added", spec.id), |plan| plan.append(above, spec))
     }
 }

@@ -290,7 +290,7 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<RolledBack, Error> {
         let at = at.into().map(|workspace| workspace.id);
-        self.roll_back(&Request::new(Verb::Rollback, at, self.checkpoint(to)?, options), progress)
+        self.roll_back(&Request::new(Verb::Rollback, at, self.checkpoints().get(to)?, options), progress)
     }
 
     /// Does what is asked, or shows it: takes back what steps did outside of the files, then goes. A refusal is put on record.
@@ -402,7 +402,7 @@ impl CheckpointManager {
         let (held, recovered) = self.hold_all(places, progress)?;
         self.still_answers(request)?;
         // Another process may have purged parts of it before the lock.
-        let (to, mut left_alone) = self.that_goes_back(request, &self.checkpoint(request.to.id)?)?;
+        let (to, mut left_alone) = self.that_goes_back(request, &self.checkpoints().get(request.to.id)?)?;
         let request = &Request { to, ..request.clone() };
         let mut warnings = Vec::new();
         let scene = self.scene(request, &mut warnings)?;
@@ -474,7 +474,7 @@ impl CheckpointManager {
             if guard(&record).is_ok() {
                 continue;
             }
-            let sandbox = self.sandbox(&record)?.map(|sandbox| sandbox.workspace_id.to_string());
+            let sandbox = self.plans().sandbox(&record)?.map(|sandbox| sandbox.workspace_id.to_string());
             let is_of_it =
                 |it: &PartRecord| it == part || sandbox.as_ref().is_some_and(|sandbox| it.key == *sandbox);
             let before = here.parts.len();
@@ -531,7 +531,8 @@ impl CheckpointManager {
         (safety.kind, safety.reason) = (Kind::Automatic, Reason::PreRiskyOperation);
         safety.role = Some(Role::Safety);
         safety.session_id = self.settings.session_id.as_ref().map(|id| crate::sessions::kept_form(id));
-        safety.parent = alone.map(|id| self.workspace(id)).transpose()?.and_then(|workspace| workspace.head);
+        safety.parent =
+            alone.map(|id| self.workspaces().get(id)).transpose()?.and_then(|workspace| workspace.head);
         seal(&mut safety, members, &scene.places, writer)?;
         Ok(safety)
     }
@@ -605,7 +606,7 @@ impl CheckpointManager {
             together,
             verb: *verb,
             answers: *answers,
-            from: self.workspace(workspace)?.head,
+            from: self.workspaces().get(workspace)?.head,
             to: to.id,
             safety_checkpoint: None,
             strategy: options.strategy.unwrap_or(implied),

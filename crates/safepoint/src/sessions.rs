@@ -3,6 +3,7 @@
 //! A session is a record beside the checkpoints that name it: deleting it takes no checkpoint away, and a checkpoint may name one that
 //! is not registered. Each count is part of the transaction that it counts, so that it is neither lost nor counted twice.
 
+use crate::handles::Sessions;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Filter, RoleFilter, Summary, Transaction};
 use safepoint_git::{Repository, short_name};
@@ -55,42 +56,6 @@ fn no_session(id: SessionId) -> Error {
 }
 
 impl CheckpointManager {
-    /// Records a session. Checkpoints that named it before count from the beginning.
-    ///
-    /// # Errors
-    /// When the id is taken, the request is empty or something does not fit, or the catalog fails.
-    pub fn create_session(&self, new: NewSession) -> Result<Session, Error> {
-        let id = new.id.unwrap_or_else(|| SessionId::from_bits(self.environment.new_id()));
-        let mut session = Session::new(id, new.request, self.environment.now());
-        session.configuration = new.configuration;
-        session.git_context = new.git_context;
-        session.check()?;
-        self.catalog.write(|transaction| {
-            session.statistics.checkpoints_created = transaction.checkpoints(&all_of(id))?.len() as u64;
-            transaction.insert_session(&session)?;
-            Ok(session)
-        })
-    }
-
-    /// The session with this id.
-    ///
-    /// # Errors
-    /// When there is none, or the catalog cannot be read.
-    pub fn session(&self, id: SessionId) -> Result<Session, Error> {
-        self.catalog.session(id)?.ok_or_else(|| no_session(id))
-    }
-
-    /// The session with this id. One that only checkpoints name is put together from them.
-    ///
-    /// # Errors
-    /// When neither a record nor a checkpoint has the id, or the catalog cannot be read.
-    pub fn known_session(&self, id: SessionId) -> Result<Session, Error> {
-        match self.catalog.session(id)? {
-            Some(session) => Ok(session),
-            None => named_by(id, &self.catalog.checkpoints(&all_of(id))?),
-        }
-    }
-
     /// The state of the repository around a folder, as a session notes it; nothing where there is none that can be read.
     pub fn git_context(folder: &Path) -> Option<Map<String, Value>> {
         let repository = Repository::around(folder).ok()??;
@@ -102,79 +67,6 @@ impl CheckpointManager {
             ("top", json!(top)),
         ];
         Some(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
-    }
-
-    /// Every session, or those of a status, newest first; at most so many.
-    ///
-    /// # Errors
-    /// When the catalog cannot be read.
-    pub fn sessions(&self, status: Option<SessionStatus>, limit: Option<u64>) -> Result<Vec<Session>, Error> {
-        Ok(self.catalog.sessions(status, limit)?)
-    }
-
-    /// Changes request, configuration or git context: all that is asked for, or nothing.
-    ///
-    /// # Errors
-    /// When there is no such session, a value is not one that can be kept, or the catalog fails.
-    pub fn update_session(&self, id: SessionId, changes: Vec<SessionChange>) -> Result<Session, Error> {
-        let at = self.environment.now();
-        let mut what: Vec<&str> = changes.iter().map(field_of).collect();
-        what.dedup();
-        let what = what.join(", ");
-        self.catalog.write(|transaction| {
-            let mut session = transaction.session(id)?.ok_or_else(|| no_session(id))?;
-            for change in changes {
-                session.change(change, at)?;
-            }
-            transaction.update_session(&session, &what)?;
-            Ok(session)
-        })
-    }
-
-    /// A session goes to another status.
-    ///
-    /// # Errors
-    /// When there is no such session, it cannot go there from where it is, or the catalog fails.
-    pub fn transition_session(&self, id: SessionId, to: SessionStatus) -> Result<Session, Error> {
-        let at = self.environment.now();
-        self.catalog.write(|transaction| {
-            let mut session = transaction.session(id)?.ok_or_else(|| no_session(id))?;
-            let from = session.status;
-            session.go(to, at)?;
-            transaction.transition_session(&session, from)?;
-            Ok(session)
-        })
-    }
-
-    /// Forgets a session, and returns what it was. Its checkpoints stay.
-    ///
-    /// # Errors
-    /// When there is no such session, or the catalog fails.
-    pub fn delete_session(&self, id: SessionId) -> Result<Session, Error> {
-        let at = self.environment.now();
-        self.catalog.write(|transaction| {
-            let session = transaction.session(id)?.ok_or_else(|| no_session(id))?;
-            transaction.delete_session(id, at)?;
-            Ok(session)
-        })
-    }
-
-    /// The log of a session: its record, its checkpoints, and sums over them.
-    ///
-    /// # Errors
-    /// When there is no such session, or the catalog cannot be read.
-    pub fn export_session(&self, id: SessionId) -> Result<SessionLog, Error> {
-        let generated_at = self.environment.now();
-        let (session, checkpoints) = match self.catalog.session_with(id, &all_of(id))? {
-            Some(found) => found,
-            None => {
-                let checkpoints = self.catalog.checkpoints(&all_of(id))?;
-                (named_by(id, &checkpoints)?, checkpoints)
-            }
-        };
-        let summary = Summary::of(&checkpoints);
-        let checkpoints = checkpoints.into_iter().filter(|it| it.role.is_none()).collect();
-        Ok(SessionLog { session, generated_at, checkpoints, summary })
     }
 
     /// Counts something for the session that this manager works for, if it works for one.
@@ -205,6 +97,117 @@ impl CheckpointManager {
             }
         }
         Ok(())
+    }
+}
+
+impl Sessions<'_> {
+    /// Records a session. Checkpoints that named it before count from the beginning.
+    ///
+    /// # Errors
+    /// When the id is taken, the request is empty or something does not fit, or the catalog fails.
+    pub fn create(&self, new: NewSession) -> Result<Session, Error> {
+        let id = new.id.unwrap_or_else(|| SessionId::from_bits(self.manager.environment.new_id()));
+        let mut session = Session::new(id, new.request, self.manager.environment.now());
+        session.configuration = new.configuration;
+        session.git_context = new.git_context;
+        session.check()?;
+        self.manager.catalog.write(|transaction| {
+            session.statistics.checkpoints_created = transaction.checkpoints(&all_of(id))?.len() as u64;
+            transaction.insert_session(&session)?;
+            Ok(session)
+        })
+    }
+
+    /// The session with this id.
+    ///
+    /// # Errors
+    /// When there is none, or the catalog cannot be read.
+    pub fn get(&self, id: SessionId) -> Result<Session, Error> {
+        self.manager.catalog.session(id)?.ok_or_else(|| no_session(id))
+    }
+
+    /// The session with this id. One that only checkpoints name is put together from them.
+    ///
+    /// # Errors
+    /// When neither a record nor a checkpoint has the id, or the catalog cannot be read.
+    pub fn known(&self, id: SessionId) -> Result<Session, Error> {
+        match self.manager.catalog.session(id)? {
+            Some(session) => Ok(session),
+            None => named_by(id, &self.manager.catalog.checkpoints(&all_of(id))?),
+        }
+    }
+
+    /// Every session, or those of a status, newest first; at most so many.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn list(&self, status: Option<SessionStatus>, limit: Option<u64>) -> Result<Vec<Session>, Error> {
+        Ok(self.manager.catalog.sessions(status, limit)?)
+    }
+
+    /// Changes request, configuration or git context: all that is asked for, or nothing.
+    ///
+    /// # Errors
+    /// When there is no such session, a value is not one that can be kept, or the catalog fails.
+    pub fn update(&self, id: SessionId, changes: Vec<SessionChange>) -> Result<Session, Error> {
+        let at = self.manager.environment.now();
+        let mut what: Vec<&str> = changes.iter().map(field_of).collect();
+        what.dedup();
+        let what = what.join(", ");
+        self.manager.catalog.write(|transaction| {
+            let mut session = transaction.session(id)?.ok_or_else(|| no_session(id))?;
+            for change in changes {
+                session.change(change, at)?;
+            }
+            transaction.update_session(&session, &what)?;
+            Ok(session)
+        })
+    }
+
+    /// A session goes to another status.
+    ///
+    /// # Errors
+    /// When there is no such session, it cannot go there from where it is, or the catalog fails.
+    pub fn transition(&self, id: SessionId, to: SessionStatus) -> Result<Session, Error> {
+        let at = self.manager.environment.now();
+        self.manager.catalog.write(|transaction| {
+            let mut session = transaction.session(id)?.ok_or_else(|| no_session(id))?;
+            let from = session.status;
+            session.go(to, at)?;
+            transaction.transition_session(&session, from)?;
+            Ok(session)
+        })
+    }
+
+    /// Forgets a session, and returns what it was. Its checkpoints stay.
+    ///
+    /// # Errors
+    /// When there is no such session, or the catalog fails.
+    pub fn delete(&self, id: SessionId) -> Result<Session, Error> {
+        let at = self.manager.environment.now();
+        self.manager.catalog.write(|transaction| {
+            let session = transaction.session(id)?.ok_or_else(|| no_session(id))?;
+            transaction.delete_session(id, at)?;
+            Ok(session)
+        })
+    }
+
+    /// The log of a session: its record, its checkpoints, and sums over them.
+    ///
+    /// # Errors
+    /// When there is no such session, or the catalog cannot be read.
+    pub fn export(&self, id: SessionId) -> Result<SessionLog, Error> {
+        let generated_at = self.manager.environment.now();
+        let (session, checkpoints) = match self.manager.catalog.session_with(id, &all_of(id))? {
+            Some(found) => found,
+            None => {
+                let checkpoints = self.manager.catalog.checkpoints(&all_of(id))?;
+                (named_by(id, &checkpoints)?, checkpoints)
+            }
+        };
+        let summary = Summary::of(&checkpoints);
+        let checkpoints = checkpoints.into_iter().filter(|it| it.role.is_none()).collect();
+        Ok(SessionLog { session, generated_at, checkpoints, summary })
     }
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod validate;
 use crate::checkpoint::git::Tags;
 use crate::checkpoint::records::Tombstones;
 use crate::config::Broken;
+use crate::handles::{Checkpoints, Upkeep};
 use crate::rollback::DryRun;
 use crate::rollback::undo::next_answers;
 use crate::upkeep::mark::Marker;
@@ -84,29 +85,6 @@ fn pack_bytes(cap_bytes: u64) -> u64 {
 }
 
 impl CheckpointManager {
-    /// Pins a checkpoint, so that it is never pruned, or unpins it.
-    ///
-    /// # Errors
-    /// Fails if it is missing, or the catalog fails.
-    pub fn pin(&self, id: CheckpointId, pinned: Pinned) -> Result<Checkpoint, Error> {
-        let at = self.environment.now();
-        let checkpoint = self.catalog.write(|transaction| {
-            transaction.set_pinned(id, pinned, at)?;
-            transaction.checkpoint(id)?.ok_or(Error::NoCheckpoint { reference: id.to_string() })
-        })?;
-        self.note_changed(id);
-        Ok(checkpoint)
-    }
-
-    /// Deletes all given checkpoints or none, with their tags. The next collection frees their space.
-    /// [`CheckpointManager::delete_with`] can keep the tags, and reports tags that it could not remove.
-    ///
-    /// # Errors
-    /// Fails if one is missing or needed by unfinished work, or the catalog fails. Nothing is deleted then.
-    pub fn delete(&self, ids: &[CheckpointId]) -> Result<(), Error> {
-        self.delete_with(ids, Tags::Removed).map(drop)
-    }
-
     /// Removes checkpoints from the catalog.
     pub(crate) fn forget(&self, ids: &[CheckpointId]) -> Result<(), Error> {
         let at = self.environment.now();
@@ -115,28 +93,6 @@ impl CheckpointManager {
         })?;
         self.note_deleted(ids);
         Ok(())
-    }
-
-    /// Applies retention policies to a workspace's checkpoints. Deletes those not kept, unless in a dry run.
-    ///
-    /// # Errors
-    /// Fails if the catalog fails.
-    pub fn prune(
-        &self,
-        workspace: &Workspace,
-        policies: &Policies,
-        dry_run: DryRun,
-    ) -> Result<Vec<Judged>, Error> {
-        self.prune_judged(Some(workspace), policies, dry_run)
-    }
-
-    /// Applies retention to multi-folder checkpoints: those of agents and of everything. They belong to no
-    /// workspace, so the home's policies apply.
-    ///
-    /// # Errors
-    /// Fails if the catalog fails.
-    pub fn prune_together(&self, policies: &Policies, dry_run: DryRun) -> Result<Vec<Judged>, Error> {
-        self.prune_judged(None, policies, dry_run)
     }
 
     fn prune_judged(
@@ -221,20 +177,6 @@ impl CheckpointManager {
         Ok(judged.collect())
     }
 
-    /// Policies for a workspace, or the general policies.
-    ///
-    /// # Errors
-    /// Fails if the configuration cannot be read.
-    pub fn policies(&self, workspace: Option<&Workspace>) -> Result<Policies, Error> {
-        if let Some(policy) = self.settings.retention {
-            return Ok(policy.into());
-        }
-        // A workspace whose folder is gone still has checkpoints.
-        let root = workspace.and_then(|workspace| Root::open(workspace.root_path()).ok());
-        let config = self.config_at(root.as_ref(), Broken::PassedOver)?;
-        Ok(Policies { general: config.retention, of: config.retention_of })
-    }
-
     /// Deletes a pruned checkpoint. Succeeds if it is already gone or newly needed.
     fn drop_pruned(&self, id: CheckpointId) -> Result<(), Error> {
         let at = self.environment.now();
@@ -270,11 +212,14 @@ impl CheckpointManager {
             let named = [rollback.from, Some(rollback.to), rollback.safety_checkpoint];
             needed.extend(named.into_iter().flatten().chain(rescued).map(|id| (id, why)));
         }
-        needed.extend(self.workspace(workspace.id)?.head.map(|id| (id, Needed::Head)));
+        needed.extend(self.workspaces().get(workspace.id)?.head.map(|id| (id, Needed::Head)));
         for plan in self.plans_at_work(workspace)? {
             needed.extend(self.newest_clean(&plan)?.map(|id| (id, Needed::LastClean)));
-            needed
-                .extend(self.sandbox(&self.plan(&plan)?)?.map(|sandbox| (sandbox.base, Needed::SandboxBase)));
+            needed.extend(
+                self.plans()
+                    .sandbox(&self.plans().get(&plan)?)?
+                    .map(|sandbox| (sandbox.base, Needed::SandboxBase)),
+            );
         }
         Ok(needed)
     }
@@ -284,59 +229,9 @@ impl CheckpointManager {
         let own = self.catalog.plans(Some(workspace.id))?;
         let own = own.into_iter().filter(|plan| !plan.state.is_over()).map(|plan| plan.id);
         let here = self.catalog.plan_of_sandbox(workspace.id)?;
-        let here = here.map(|id| self.plan(&id)).transpose()?;
+        let here = here.map(|id| self.plans().get(&id)).transpose()?;
         let here = here.filter(|record| !record.plan.state.is_over()).map(|record| record.plan.id);
         Ok(own.chain(here).collect())
-    }
-
-    /// Frees the space of unreferenced objects.
-    ///
-    /// # Errors
-    /// [`Error::CannotCollect`] if a damaged checkpoint hides its references; also fails if store or catalog
-    /// fail.
-    pub fn collect(&self, how: Thoroughness, progress: &dyn Progress) -> Result<Collected, Error> {
-        self.must_know_catalog()?;
-        progress.begin(Activity::Collecting, None);
-        self.write_records(Tombstones::Left)?;
-        // New packs get the size that suits the cap. If the cap is unknown, the collection still runs.
-        let _ = self.renew_limits();
-        let collecting = Collecting {
-            dead_percent: if how == Thoroughness::Everything { 0 } else { DEAD_PERCENT_USUAL },
-            patience: PATIENCE,
-            stop: &|| progress.interrupted(),
-        };
-        let mut marker = Marker::new(self, progress);
-        let collected = self.store.collect(&collecting, &mut |live| {
-            // A catalog that was replaced concurrently must not decide what is dead.
-            self.must_know_catalog()?;
-            marker.mark(live)
-        });
-        progress.end();
-        let mut collected = collected?;
-        if collected.outcome == Outcome::Done {
-            let at = self.environment.now();
-            let mut gone = Vec::new();
-            for record in self.catalog.stale_records()? {
-                if !self.store.lies_in_a_pack(record)? {
-                    gone.push(record);
-                }
-            }
-            let dead_tombstones = self.catalog.write::<bool, Error>(|transaction| {
-                transaction.note_collected(collected.freed_bytes, at)?;
-                Ok(transaction.forget_stale(&gone)?)
-            })?;
-            // Tombstones of deleted records are dead only now.
-            if dead_tombstones && how == Thoroughness::Everything {
-                let more = self.store.collect(&collecting, &mut |live| {
-                    self.must_know_catalog()?;
-                    Marker::new(self, progress).mark(live)
-                })?;
-                collected.freed_bytes += more.freed_bytes;
-                collected.objects += more.objects;
-                collected.packs_left += more.packs_left;
-            }
-        }
-        Ok(collected)
     }
 
     /// Prunes after a checkpoint, and sometimes collects. A failure is reported and never fails the
@@ -348,7 +243,7 @@ impl CheckpointManager {
             Err(error) => tended.warnings.push(Warning::NotPruned { why: cause(error) }),
         }
         let worth = self.catalog.deleted_since_gc().is_ok_and(|deleted| deleted >= DELETED_WORTH_COLLECTING);
-        if worth && let Err(error) = self.collect(Thoroughness::Usual, progress) {
+        if worth && let Err(error) = self.upkeep().collect(Thoroughness::Usual, progress) {
             tended.warnings.push(Warning::SpaceNotFreed { why: cause(error) });
         }
         tended.warnings.extend(self.near_cap());
@@ -364,36 +259,20 @@ impl CheckpointManager {
 
     /// Prunes old checkpoints of a workspace, or of several folders.
     fn prune_old(&self, workspace: Option<WorkspaceId>) -> Result<Vec<CheckpointId>, Error> {
-        let workspace = workspace.map(|id| self.workspace(id)).transpose()?;
-        let policies = self.policies(workspace.as_ref())?;
+        let workspace = workspace.map(|id| self.workspaces().get(id)).transpose()?;
+        let policies = self.upkeep().policies(workspace.as_ref())?;
         let mut pruned = self.prune_unseen(workspace.as_ref(), &policies)?;
         // A removed sandbox gets no more checkpoints.
         let sandboxes = workspace.map(|workspace| self.catalog.sandboxes(workspace.id)).transpose()?;
         for (_, sandbox) in sandboxes.into_iter().flatten() {
-            pruned.extend(self.prune_unseen(Some(&self.workspace(sandbox.workspace_id)?), &policies)?);
+            pruned.extend(self.prune_unseen(Some(&self.workspaces().get(sandbox.workspace_id)?), &policies)?);
         }
         Ok(pruned)
     }
 
-    /// Returns the cap of this home.
-    ///
-    /// # Errors
-    /// Fails if the configuration is invalid, or the disk size is unavailable.
-    pub fn cap(&self) -> Result<Cap, Error> {
-        let given = match self.settings.cap_bytes {
-            Some(cap) => Some(cap),
-            None => self.config(None)?.cap_bytes,
-        };
-        let cap_bytes = match given {
-            Some(cap) => cap,
-            None => CAP_BYTES_DEFAULT.min(self.store.disk_bytes()? / CAP_PART_OF_DISK),
-        };
-        Ok(Cap::new(cap_bytes))
-    }
-
     /// Updates the size limit of the store, which depends on the rest of the home.
     pub(crate) fn renew_limits(&self) -> Result<(), Error> {
-        let cap = self.cap()?;
+        let cap = self.upkeep().cap()?;
         let pack_total = self.store.pack_bytes()?;
         let others = self.home.disk_bytes()?.saturating_sub(pack_total);
         let bytes = cap.cap_bytes.saturating_sub(cap.headroom_bytes).saturating_sub(others);
@@ -450,23 +329,155 @@ impl CheckpointManager {
         workspaces.sort_by_key(|other| Some(other.id) != first);
         for workspace in workspaces {
             let gone = self
+                .upkeep()
                 .policies(Some(&workspace))
                 .and_then(|policies| self.prune_unseen(Some(&workspace), &policies));
             pruned.extend(gone.unwrap_or_default());
         }
-        let gone = self.policies(None).and_then(|policies| self.prune_unseen(None, &policies));
+        let gone = self.upkeep().policies(None).and_then(|policies| self.prune_unseen(None, &policies));
         pruned.extend(gone.unwrap_or_default());
-        let _ = self.collect(Thoroughness::Everything, progress);
+        let _ = self.upkeep().collect(Thoroughness::Everything, progress);
         pruned
     }
 
     /// Converts a cap error into one with the bytes needed and the excess.
     pub(crate) fn capped(&self, error: Error) -> Error {
-        let (Some((needed_bytes, used_bytes, allowed_bytes)), Ok(cap)) = (cap_hit(&error), self.cap()) else {
+        let (Some((needed_bytes, used_bytes, allowed_bytes)), Ok(cap)) =
+            (cap_hit(&error), self.upkeep().cap())
+        else {
             return error;
         };
         let over_bytes = (used_bytes + needed_bytes).saturating_sub(allowed_bytes);
         Error::Capped { needed_bytes, over_bytes, cap_bytes: cap.cap_bytes }
+    }
+}
+
+impl Checkpoints<'_> {
+    /// Pins a checkpoint, so that it is never pruned, or unpins it.
+    ///
+    /// # Errors
+    /// Fails if it is missing, or the catalog fails.
+    pub fn pin(&self, id: CheckpointId, pinned: Pinned) -> Result<Checkpoint, Error> {
+        let at = self.manager.environment.now();
+        let checkpoint = self.manager.catalog.write(|transaction| {
+            transaction.set_pinned(id, pinned, at)?;
+            transaction.checkpoint(id)?.ok_or(Error::NoCheckpoint { reference: id.to_string() })
+        })?;
+        self.manager.note_changed(id);
+        Ok(checkpoint)
+    }
+
+    /// Deletes all given checkpoints or none, with their tags. The next collection frees their space.
+    /// [`Checkpoints::delete_with`] can keep the tags, and reports tags that it could not remove.
+    ///
+    /// # Errors
+    /// Fails if one is missing or needed by unfinished work, or the catalog fails. Nothing is deleted then.
+    pub fn delete(&self, ids: &[CheckpointId]) -> Result<(), Error> {
+        self.delete_with(ids, Tags::Removed).map(drop)
+    }
+}
+
+impl Upkeep<'_> {
+    /// Applies retention policies to a workspace's checkpoints. Deletes those not kept, unless in a dry run.
+    ///
+    /// # Errors
+    /// Fails if the catalog fails.
+    pub fn prune(
+        &self,
+        workspace: &Workspace,
+        policies: &Policies,
+        dry_run: DryRun,
+    ) -> Result<Vec<Judged>, Error> {
+        self.manager.prune_judged(Some(workspace), policies, dry_run)
+    }
+
+    /// Applies retention to multi-folder checkpoints: those of agents and of everything. They belong to no
+    /// workspace, so the home's policies apply.
+    ///
+    /// # Errors
+    /// Fails if the catalog fails.
+    pub fn prune_together(&self, policies: &Policies, dry_run: DryRun) -> Result<Vec<Judged>, Error> {
+        self.manager.prune_judged(None, policies, dry_run)
+    }
+
+    /// Policies for a workspace, or the general policies.
+    ///
+    /// # Errors
+    /// Fails if the configuration cannot be read.
+    pub fn policies(&self, workspace: Option<&Workspace>) -> Result<Policies, Error> {
+        if let Some(policy) = self.manager.settings.retention {
+            return Ok(policy.into());
+        }
+        // A workspace whose folder is gone still has checkpoints.
+        let root = workspace.and_then(|workspace| Root::open(workspace.root_path()).ok());
+        let config = self.manager.config_at(root.as_ref(), Broken::PassedOver)?;
+        Ok(Policies { general: config.retention, of: config.retention_of })
+    }
+
+    /// Frees the space of unreferenced objects.
+    ///
+    /// # Errors
+    /// [`Error::CannotCollect`] if a damaged checkpoint hides its references; also fails if store or catalog
+    /// fail.
+    pub fn collect(&self, how: Thoroughness, progress: &dyn Progress) -> Result<Collected, Error> {
+        self.manager.must_know_catalog()?;
+        progress.begin(Activity::Collecting, None);
+        self.manager.write_records(Tombstones::Left)?;
+        // New packs get the size that suits the cap. If the cap is unknown, the collection still runs.
+        let _ = self.manager.renew_limits();
+        let collecting = Collecting {
+            dead_percent: if how == Thoroughness::Everything { 0 } else { DEAD_PERCENT_USUAL },
+            patience: PATIENCE,
+            stop: &|| progress.interrupted(),
+        };
+        let mut marker = Marker::new(self.manager, progress);
+        let collected = self.manager.store.collect(&collecting, &mut |live| {
+            // A catalog that was replaced concurrently must not decide what is dead.
+            self.manager.must_know_catalog()?;
+            marker.mark(live)
+        });
+        progress.end();
+        let mut collected = collected?;
+        if collected.outcome == Outcome::Done {
+            let at = self.manager.environment.now();
+            let mut gone = Vec::new();
+            for record in self.manager.catalog.stale_records()? {
+                if !self.manager.store.lies_in_a_pack(record)? {
+                    gone.push(record);
+                }
+            }
+            let dead_tombstones = self.manager.catalog.write::<bool, Error>(|transaction| {
+                transaction.note_collected(collected.freed_bytes, at)?;
+                Ok(transaction.forget_stale(&gone)?)
+            })?;
+            // Tombstones of deleted records are dead only now.
+            if dead_tombstones && how == Thoroughness::Everything {
+                let more = self.manager.store.collect(&collecting, &mut |live| {
+                    self.manager.must_know_catalog()?;
+                    Marker::new(self.manager, progress).mark(live)
+                })?;
+                collected.freed_bytes += more.freed_bytes;
+                collected.objects += more.objects;
+                collected.packs_left += more.packs_left;
+            }
+        }
+        Ok(collected)
+    }
+
+    /// Returns the cap of this home.
+    ///
+    /// # Errors
+    /// Fails if the configuration is invalid, or the disk size is unavailable.
+    pub fn cap(&self) -> Result<Cap, Error> {
+        let given = match self.manager.settings.cap_bytes {
+            Some(cap) => Some(cap),
+            None => self.manager.config(None)?.cap_bytes,
+        };
+        let cap_bytes = match given {
+            Some(cap) => cap,
+            None => CAP_BYTES_DEFAULT.min(self.manager.store.disk_bytes()? / CAP_PART_OF_DISK),
+        };
+        Ok(Cap::new(cap_bytes))
     }
 }
 

@@ -2,20 +2,21 @@
 //!
 //! In: paths. Out: rows of the catalog. No file of a workspace is read or changed, except for the inodes at its top.
 
+use crate::Error;
+use crate::handles::Workspaces;
 use crate::manager::canonical;
-use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Filter, RoleFilter, Workspace};
 use safepoint_workspace::{Root, What};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-impl CheckpointManager {
+impl Workspaces<'_> {
     /// Returns the registered workspace with exactly this root. The folder itself may be gone.
     ///
     /// # Errors
     /// When no workspace has this root, or the catalog cannot be read.
-    pub fn workspace_at(&self, root: &Path) -> Result<Workspace, Error> {
-        let found = self.catalog.workspace_at(root.as_os_str().as_bytes())?;
+    pub fn at(&self, root: &Path) -> Result<Workspace, Error> {
+        let found = self.manager.catalog.workspace_at(root.as_os_str().as_bytes())?;
         found.ok_or_else(|| Error::NoWorkspace { path: root.to_owned() })
     }
 
@@ -25,7 +26,7 @@ impl CheckpointManager {
     /// When the catalog cannot be read.
     pub fn count_checkpoints(&self, workspace: &Workspace) -> Result<u64, Error> {
         let filter = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
-        Ok(self.list_ids(&filter)?.len() as u64)
+        Ok(self.manager.checkpoints().list_ids(&filter)?.len() as u64)
     }
 
     /// Records that the folder of a workspace was moved. Its checkpoints, plans and sessions follow it. A workspace that was registered
@@ -34,7 +35,7 @@ impl CheckpointManager {
     /// # Errors
     /// [`Error::StillThere`] if the old folder exists, [`Error::HasCheckpoints`] if the new one has its own history, or when the new folder
     /// cannot be opened or the catalog fails.
-    pub fn move_workspace(&self, old: &Workspace, new: &Path) -> Result<Workspace, Error> {
+    pub fn move_to(&self, old: &Workspace, new: &Path) -> Result<Workspace, Error> {
         let new = canonical(new)?;
         if old.root_path().symlink_metadata().is_ok() && old.root_path() != new {
             return Err(Error::StillThere { path: old.root_path().to_owned() });
@@ -42,14 +43,14 @@ impl CheckpointManager {
         Root::open(&new)?;
         let root = new.as_os_str().as_bytes();
         let name = new.file_name().map_or_else(|| "/".to_owned(), |name| name.to_string_lossy().into_owned());
-        let occupied = self.catalog.workspace_at(root)?.filter(|other| other.id != old.id);
+        let occupied = self.manager.catalog.workspace_at(root)?.filter(|other| other.id != old.id);
         if let Some(other) = &occupied
             && self.count_checkpoints(other)? > 0
         {
             return Err(Error::HasCheckpoints { path: new });
         }
-        let at = self.environment.now();
-        self.catalog.write::<(), Error>(|transaction| {
+        let at = self.manager.environment.now();
+        self.manager.catalog.write::<(), Error>(|transaction| {
             if let Some(other) = &occupied {
                 transaction.remove_workspace(other.id, at)?;
             }
@@ -58,16 +59,18 @@ impl CheckpointManager {
             }
             Ok(())
         })?;
-        self.workspace(old.id)
+        self.get(old.id)
     }
 
     /// Takes a workspace off the list. Its files and its checkpoints stay; registering the folder again brings it back with them.
     ///
     /// # Errors
     /// When it is not on the list, or the catalog fails.
-    pub fn forget_workspace(&self, workspace: &Workspace) -> Result<(), Error> {
-        let at = self.environment.now();
-        self.catalog.write::<(), Error>(|transaction| Ok(transaction.remove_workspace(workspace.id, at)?))
+    pub fn forget(&self, workspace: &Workspace) -> Result<(), Error> {
+        let at = self.manager.environment.now();
+        self.manager
+            .catalog
+            .write::<(), Error>(|transaction| Ok(transaction.remove_workspace(workspace.id, at)?))
     }
 
     /// Returns the registered workspace whose folder is gone and whose files are in this folder now: it was moved with `mv`.
@@ -79,10 +82,11 @@ impl CheckpointManager {
         let is_moved = |workspace: &Workspace| {
             workspace.root_path().symlink_metadata().is_err()
                 && self
+                    .manager
                     .home
                     .read_cache(workspace.id, What::Files)
                     .is_some_and(|(_, cache)| cache.describes(&root))
         };
-        Ok(self.workspaces()?.into_iter().find(is_moved))
+        Ok(self.list()?.into_iter().find(is_moved))
     }
 }

@@ -19,14 +19,14 @@ pub(crate) fn run(context: &Context, command: &AgentCommand) -> Result<Reply, Pr
         AgentCommand::Register(args) => register(context, &manager, args),
         AgentCommand::List => list(context, &manager),
         AgentCommand::Show(args) => {
-            let record = manager.agent(&args.name)?;
+            let record = manager.agents().get(&args.name)?;
             tell(&context.out, &manager, &record);
             Ok(Reply::done(json!({ "agent": shape(&manager, &record) })))
         }
         AgentCommand::Set(args) => set(context, &manager, args),
         AgentCommand::Remove(args) => {
-            let record = manager.agent(&args.name)?;
-            manager.remove_agent(&args.name)?;
+            let record = manager.agents().get(&args.name)?;
+            manager.agents().remove(&args.name)?;
             let name = context.out.colours.bold(&args.name);
             context
                 .out
@@ -44,9 +44,9 @@ fn register(context: &Context, manager: &CheckpointManager, args: &RegisterArgs)
     let record = match &args.workspace {
         Some(folder) => {
             let folder = context.surroundings.absolute(folder);
-            manager.register_agent_at(&args.name, &config, &memory, &folder)?
+            manager.agents().register_at(&args.name, &config, &memory, &folder)?
         }
-        None => manager.register_agent(&args.name, &config, &memory)?,
+        None => manager.agents().register(&args.name, &config, &memory)?,
     };
     tell(&context.out, manager, &record);
     for path in record.agent.paths.iter().map(agent_path).filter(|path| !path.exists()) {
@@ -60,7 +60,7 @@ fn register(context: &Context, manager: &CheckpointManager, args: &RegisterArgs)
 }
 
 fn list(context: &Context, manager: &CheckpointManager) -> Result<Reply, Problem> {
-    let agents = manager.agents()?;
+    let agents = manager.agents().list()?;
     let out = &context.out;
     if agents.is_empty() {
         out.remark(
@@ -86,7 +86,7 @@ fn set(context: &Context, manager: &CheckpointManager, args: &SetArgs) -> Result
             "Texts stand in double quotes inside of those of the shell, as in '\"large\"'; null takes the key away.",
         )
     })?;
-    let record = manager.set_agent(&args.name, &args.key, value)?;
+    let record = manager.agents().set(&args.name, &args.key, value)?;
     let now = record.agent.settings.get(&args.key).map_or_else(|| "nothing".to_owned(), Value::to_string);
     context.out.remark(format!("{} = {}", printable(&args.key), printable(&now)));
     Ok(Reply::done(json!({ "agent": shape(manager, &record) })))
@@ -94,7 +94,7 @@ fn set(context: &Context, manager: &CheckpointManager, args: &SetArgs) -> Result
 
 /// The folder that an agent is bound to. That it cannot be read hides nothing else.
 fn folder_of(manager: &CheckpointManager, record: &AgentRecord) -> Option<Workspace> {
-    manager.workspace(record.workspace_id?).ok()
+    manager.workspaces().get(record.workspace_id?).ok()
 }
 
 fn shown(workspace: &Workspace) -> String {

@@ -15,11 +15,11 @@ pub(crate) fn run(context: &Context, args: &CatArgs) -> Result<Reply, Problem> {
     let path = context.surroundings.path_in(&workspace, &args.path)?;
     if context.out.is_json() {
         let mut content = Vec::new();
-        manager.cat(&checkpoint, &path, &mut content)?;
+        manager.checkpoints().cat(&checkpoint, &path, &mut content)?;
         let content = json::bytes(&content);
         return Ok(Reply::done(json!({ "checkpoint": checkpoint.id, "path": path, "content": content })));
     }
-    match manager.cat(&checkpoint, &path, &mut context.out.bytes()) {
+    match manager.checkpoints().cat(&checkpoint, &path, &mut context.out.bytes()) {
         // A closed or full output is reported once, at the end.
         Err(_) if context.out.is_closed() => Ok(Reply::done(Value::Null)),
         result => Ok(result.map(|()| Reply::done(Value::Null))?),

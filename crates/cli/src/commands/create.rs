@@ -92,8 +92,8 @@ fn answer(out: &Printer, created: &Created, workspace: Option<&Workspace>) -> Re
 /// A checkpoint of a plan and of the files that it works on.
 fn of_plan(context: &Context, plan: &str, options: &CreateOptions) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(options.source_tool.as_deref())?;
-    let created = manager.checkpoint_plan(plan, options, &context.progress)?;
-    let workspace = manager.plan_workspace(&manager.plan(plan)?)?;
+    let created = manager.plans().checkpoint(plan, options, &context.progress)?;
+    let workspace = manager.plans().workspace(&manager.plans().get(plan)?)?;
     Ok(answer(&context.out, &created, Some(&workspace)))
 }
 
@@ -143,18 +143,18 @@ pub(crate) fn workspace(context: &Context, manager: &CheckpointManager) -> Resul
 fn register(context: &Context, manager: &CheckpointManager) -> Result<Workspace, Problem> {
     let folder = project_folder(&context.surroundings);
     // A folder that cannot be opened is refused below.
-    if let Ok(Some(old)) = manager.moved_from(&folder) {
+    if let Ok(Some(old)) = manager.workspaces().moved_from(&folder) {
         let from = printable(&old.root_path().to_string_lossy());
         let question = format!("This folder was {from}. Continue with its checkpoints?");
         if can_ask(context) && ask(context, &question).is_ok() {
-            return Ok(manager.move_workspace(&old, &folder)?);
+            return Ok(manager.workspaces().move_to(&old, &folder)?);
         }
         context.out.warn(format!(
             "this folder seems to be {from}, moved; to continue with its checkpoints: safepoint workspace move {from} {}",
             printable(&folder.to_string_lossy())
         ));
     }
-    let workspace = manager.register(&folder)?;
+    let workspace = manager.workspaces().register(&folder)?;
     context.out.note(format!("Registered {} as a workspace.", workspace.root_path().display()));
     Ok(workspace)
 }

@@ -67,7 +67,7 @@ fn at_once(
 ) -> Result<Reply, Problem> {
     let out = &context.out;
     let ids: Vec<CheckpointId> = chosen.iter().map(|checkpoint| checkpoint.id).collect();
-    let left = manager.delete_with(&ids, tags)?;
+    let left = manager.checkpoints().delete_with(&ids, tags)?;
     out.line(format!("Deleted {}:", counted(chosen.len() as u64, "checkpoint", "checkpoints")));
     chosen.iter().for_each(|checkpoint| out.line(line(checkpoint)));
     warning::warn(out, &left);

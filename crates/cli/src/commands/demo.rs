@@ -59,7 +59,7 @@ impl Story<'_> {
     /// Runs the tour; returns true if each comparison succeeds.
     fn tell(&self) -> Result<bool, Problem> {
         let before = self.setting()?;
-        let workspace = self.manager.register(self.project.root())?;
+        let workspace = self.manager.workspaces().register(self.project.root())?;
         let checkpoint = self.checkpoint(&workspace)?;
         let after = self.disaster(&workspace)?;
         self.begin();

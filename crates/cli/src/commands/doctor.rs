@@ -94,7 +94,7 @@ fn not_opened(error: &Error) -> Vec<Check> {
 }
 
 fn records(manager: &CheckpointManager) -> Vec<Check> {
-    let store = match manager.usage() {
+    let store = match manager.upkeep().usage() {
         Ok(usage) => Check::ok(
             "store",
             format!(
@@ -112,7 +112,7 @@ fn records(manager: &CheckpointManager) -> Vec<Check> {
 const DEEPER: &str = "`safepoint validate --deep` shows which checkpoints are still whole. Keep a copy of the home before you go on.";
 
 fn catalog(manager: &CheckpointManager) -> Check {
-    match manager.check_catalog() {
+    match manager.upkeep().check_catalog() {
         Ok(wrong) => match wrong.first() {
             None => Check::ok("catalog", "every page, reference and row is in order"),
             Some(first) => Check::problem(
@@ -130,7 +130,7 @@ fn catalog(manager: &CheckpointManager) -> Check {
 
 /// Returns a problem if store and catalog do not match.
 fn standing(manager: &CheckpointManager) -> Option<Check> {
-    let what = match manager.catalog_standing() {
+    let what = match manager.upkeep().catalog_standing() {
         CatalogStanding::Known => return None,
         CatalogStanding::New => "the catalog is a new one",
         CatalogStanding::Older => "the catalog is an older copy",
@@ -143,7 +143,7 @@ fn standing(manager: &CheckpointManager) -> Option<Check> {
 }
 
 fn history(manager: &CheckpointManager) -> Check {
-    match manager.check_history() {
+    match manager.upkeep().check_history() {
         Ok(found) => match found.broken {
             None => Check::ok(
                 "history",

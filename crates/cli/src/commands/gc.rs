@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 pub(crate) fn run(context: &Context, args: &GcArgs) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
     if args.accept_catalog {
-        manager.accept_catalog()?;
+        manager.upkeep().accept_catalog()?;
         context.surroundings.note_standing(&manager);
     }
     let how = if args.thorough { Thoroughness::Everything } else { Thoroughness::Usual };
-    let collected = manager.collect(how, &context.progress)?;
+    let collected = manager.upkeep().collect(how, &context.progress)?;
     if collected.outcome == Outcome::Busy {
         return Err(Problem::busy("another Safepoint is freeing space"));
     }

@@ -16,8 +16,12 @@ pub(crate) fn run(context: &Context, args: &InitArgs) -> Result<Reply, Problem> 
         Some(folder) => context.surroundings.directory.join(folder),
         None => context.surroundings.directory.clone(),
     };
-    let around = if folder.is_dir() { manager.workspace_around(&folder)? } else { None };
-    let workspace = if args.force { manager.register_anyway(&folder)? } else { manager.register(&folder)? };
+    let around = if folder.is_dir() { manager.workspaces().around(&folder)? } else { None };
+    let workspace = if args.force {
+        manager.workspaces().register_anyway(&folder)?
+    } else {
+        manager.workspaces().register(&folder)?
+    };
     let root = workspace.root_path().display().to_string();
     match around {
         Some(known) if known.id == workspace.id => {

@@ -42,7 +42,7 @@ pub(crate) fn run(context: &Context, args: &ListArgs) -> Result<Reply, Problem> 
         limit: args.limit.or((!context.out.is_json()).then_some(SHOWN)),
         ..Filter::default()
     };
-    let mut checkpoints = manager.list(&filter)?;
+    let mut checkpoints = manager.checkpoints().list(&filter)?;
     let hidden =
         if folds { unfold_position(&manager, &filter, workspace.as_ref(), &mut checkpoints)? } else { 0 };
     if checkpoints.is_empty() && hidden == 0 {
@@ -69,7 +69,7 @@ pub(crate) fn run(context: &Context, args: &ListArgs) -> Result<Reply, Problem> 
         context.out.remark(format!("{count} not shown: safepoint list --all-roles"));
     }
     if args.limit.is_none() && checkpoints.len() as u64 >= SHOWN && !context.out.is_json() {
-        let total = manager.summary(&filter)?.total_checkpoints;
+        let total = manager.checkpoints().summary(&filter)?.total_checkpoints;
         if let Some(more) = total.checked_sub(SHOWN).filter(|more| *more > 0) {
             context.out.remark(format!("{more} more: safepoint list -n {total}"));
         }
@@ -85,10 +85,10 @@ fn unfold_position(
     rows: &mut Vec<Checkpoint>,
 ) -> Result<u64, Problem> {
     let safety = Filter { role: RoleFilter::Only(Role::Safety), limit: None, ..filter.clone() };
-    let ids = manager.list_ids(&safety)?;
+    let ids = manager.checkpoints().list_ids(&safety)?;
     let head = workspace.and_then(|workspace| workspace.head).filter(|head| ids.contains(head));
     if let Some(head) = head {
-        let position = manager.checkpoint(head)?;
+        let position = manager.checkpoints().get(head)?;
         let at = rows.iter().take_while(|row| row.created_at > position.created_at).count();
         rows.insert(at, position);
     }
@@ -108,10 +108,10 @@ pub(crate) fn known(
     session: Option<&str>,
 ) -> Result<(), Problem> {
     if let Some(plan) = plan {
-        manager.plan(plan)?;
+        manager.plans().get(plan)?;
     }
     if let Some(session) = session {
-        manager.known_session(session.parse()?)?;
+        manager.sessions().known(session.parse()?)?;
     }
     Ok(())
 }
@@ -147,7 +147,7 @@ pub(crate) fn table(
     }
     let names: HashMap<_, _> = match workspace {
         Some(_) => HashMap::new(),
-        None => manager.workspaces()?.into_iter().map(|found| (found.id, found.name)).collect(),
+        None => manager.workspaces().list()?.into_iter().map(|found| (found.id, found.name)).collect(),
     };
     let naming = Naming::new(&context.out, manager, workspace)?;
     let look =

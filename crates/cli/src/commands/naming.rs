@@ -31,7 +31,7 @@ impl Naming {
     ) -> Result<Self, Problem> {
         let workspace = workspace.map(|workspace| workspace.id);
         let filter = Filter { workspace, role: RoleFilter::Any, ..Filter::default() };
-        let ids = manager.list_ids(&filter)?.iter().map(ToString::to_string).collect();
+        let ids = manager.checkpoints().list_ids(&filter)?.iter().map(ToString::to_string).collect();
         Ok(Self { letters: unique_letters(ids), columns: out.terminal.then(width) })
     }
 

@@ -172,7 +172,7 @@ impl Picker<'_> {
     }
 
     fn compared(&self, checkpoint: &Checkpoint) -> Option<Vec<String>> {
-        let parent = self.manager.checkpoint(checkpoint.parent?).ok()?;
+        let parent = self.manager.checkpoints().get(checkpoint.parent?).ok()?;
         let new = Against::Checkpoint(Box::new(checkpoint.clone()));
         let changes = self.manager.diff(self.workspace?, &parent, &new, &Silent).ok()?.changes;
         let lines = folded(changes.iter().map(|change| (&change.path, change.kind)));

@@ -19,7 +19,7 @@ pub(crate) fn run(context: &Context, args: &OneArgs, pinned: Pinned) -> Result<R
             context.choose(&manager, workspace.as_ref(), missing)?
         }
     };
-    let checkpoint = manager.pin(checkpoint.id, pinned)?;
+    let checkpoint = manager.checkpoints().pin(checkpoint.id, pinned)?;
     let label = checkpoint.label.as_deref().map(|label| format!(" \"{}\"", printable(label)));
     let name = format!("{}{}", context.out.colours.bold(checkpoint.id), label.unwrap_or_default());
     context.out.line(match pinned {

@@ -63,12 +63,12 @@ struct Opened {
 impl Opened {
     fn new(context: &Context, id: &str) -> Result<Self, Problem> {
         let manager = context.surroundings.open(None)?;
-        let record = manager.plan(id)?;
+        let record = manager.plans().get(id)?;
         Self::of(manager, record)
     }
 
     fn of(manager: CheckpointManager, record: PlanRecord) -> Result<Self, Problem> {
-        let workspace = manager.workspace(record.workspace_id)?;
+        let workspace = manager.workspaces().get(record.workspace_id)?;
         let place = workspace.clone();
         let mut opened = Self { manager, record, workspace, sandbox: None, place };
         opened.look_again()?;
@@ -82,9 +82,9 @@ impl Opened {
     }
 
     fn look_again(&mut self) -> Result<(), Problem> {
-        self.sandbox = self.manager.sandbox(&self.record)?;
+        self.sandbox = self.manager.plans().sandbox(&self.record)?;
         if let Some(sandbox) = &self.sandbox {
-            self.place = self.manager.workspace(sandbox.workspace_id)?;
+            self.place = self.manager.workspaces().get(sandbox.workspace_id)?;
         }
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Opened {
     /// Says where the files of the plan went back without it.
     fn warn_of_files(&self, context: &Context) -> Result<(), Problem> {
         let id = self.id();
-        if let Some(checkpoint) = self.manager.files_left_plan(id)? {
+        if let Some(checkpoint) = self.manager.plans().left_by_files(id)? {
             context.out.warn(format!(
                 "the files of plan {id} were rolled back to {checkpoint}, and the plan was not: what its steps say is done may be gone. \
                  Take the rollback back with `safepoint undo`, or roll the plan back, too: safepoint plan rollback {id}"
@@ -131,8 +131,8 @@ impl Opened {
 /// A plan goes to another state.
 fn go(context: &Context, id: &str, next: PlanState) -> Result<Reply, Problem> {
     let mut opened = Opened::new(context, id)?;
-    let is_run = opened.manager.plan_is_run(id)?;
-    let (record, ()) = opened.manager.change_plan(id, next.as_str(), |plan| plan.go(next))?;
+    let is_run = opened.manager.plans().is_running(id)?;
+    let (record, ()) = opened.manager.plans().change(id, next.as_str(), |plan| plan.go(next))?;
     opened.renew(record)?;
     let name = context.out.colours.bold(opened.id());
     context.out.remark(match (next, is_run) {

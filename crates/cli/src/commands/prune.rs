@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 pub(crate) fn run(context: &Context, args: &PruneArgs) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
     let workspace = context.surroundings.workspace(&manager)?;
-    let mut policies = manager.policies(Some(&workspace))?;
+    let mut policies = manager.upkeep().policies(Some(&workspace))?;
     let usual = policies.general;
     let policy = Policy {
         keep_last: args.keep_last.unwrap_or(usual.keep_last),
@@ -26,10 +26,10 @@ pub(crate) fn run(context: &Context, args: &PruneArgs) -> Result<Reply, Problem>
     if policy != usual {
         policies = policy.into();
     }
-    let judged = manager.prune(&workspace, &policies, dry_run)?;
+    let judged = manager.upkeep().prune(&workspace, &policies, dry_run)?;
     // Options apply to this workspace. Multi-folder checkpoints belong to none, and keep the configured
     // policy.
-    let together = manager.prune_together(&manager.policies(None)?, dry_run)?;
+    let together = manager.upkeep().prune_together(&manager.upkeep().policies(None)?, dry_run)?;
     let naming = Naming::new(&context.out, &manager, Some(&workspace))?;
     tell(&context.out, naming, &judged, &together, dry_run);
     let verdicts = |judged: &[Judged]| -> Vec<Value> { judged.iter().map(verdict).collect() };

@@ -24,7 +24,7 @@ pub(crate) fn run(context: &Context, args: &PurgeArgs) -> Result<Reply, Problem>
         printable(&workspace.root_path().display().to_string())
     );
     consent::ask(context, &question)?;
-    let report = manager.purge(&workspace, &paths, &context.progress)?;
+    let report = manager.upkeep().purge(&workspace, &paths, &context.progress)?;
     let count = counted(report.checkpoints.len() as u64, "checkpoint", "checkpoints");
     out.line(format!("Took {named} out of {count}."));
     gc::tell(out, &report.collected, Thoroughness::Everything);

@@ -56,7 +56,7 @@ fn release(
         ));
     }
     let gone = |error: safepoint::Error| context.surroundings.explain_gone(workspace, error.into());
-    let stored = manager.store_waiting(workspace, &context.progress).map_err(gone)?;
+    let stored = manager.upkeep().store_waiting(workspace, &context.progress).map_err(gone)?;
     let recovery = &stored.recovery;
     if recovery.waiting.is_empty() {
         return Ok(stored.recovery);
@@ -70,7 +70,7 @@ fn release(
         places.join(", ")
     );
     consent::ask(context, &question)?;
-    manager.release(workspace, stored, &context.progress).map_err(gone)
+    manager.upkeep().release(workspace, stored, &context.progress).map_err(gone)
 }
 
 fn undone(id: RollbackId) -> String {

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 
 pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
     let (manager, opened) = context.surroundings.open_for_repair(&context.progress)?;
-    let mut repair = manager.repair(&context.progress)?;
+    let mut repair = manager.upkeep().repair(&context.progress)?;
     if opened.kept_aside.is_some() {
         repair.catalog = opened;
     }

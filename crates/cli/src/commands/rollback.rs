@@ -169,7 +169,7 @@ pub(crate) fn plain_options(dry_run: bool, keep_times: bool, failed_undo: Failed
 
 fn choose(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -> Result<Reply, Problem> {
     let filter = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
-    let checkpoints = manager.list(&filter)?;
+    let checkpoints = manager.checkpoints().list(&filter)?;
     let shown = list::folded(checkpoints.clone(), workspace.head);
     table(context, manager, Some(workspace), &shown)?;
     let problem = Problem::usage(

@@ -119,7 +119,7 @@ pub(crate) fn named(manager: &CheckpointManager, given: &str) -> Result<Option<C
         let count = counted(rows.len() as u64, "row", "rows");
         return Err(Problem::usage(format!("{given:?}: the last list has {count}"), hint));
     };
-    Ok(Some(manager.checkpoint(*id)?))
+    Ok(Some(manager.checkpoints().get(*id)?))
 }
 
 fn read(terminal: &Terminal, home: &Path) -> Option<Vec<CheckpointId>> {

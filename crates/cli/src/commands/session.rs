@@ -44,7 +44,7 @@ fn create(context: &Context, args: &CreateArgs) -> Result<Reply, Problem> {
             None => CheckpointManager::git_context(&context.surroundings.directory),
         },
     };
-    let session = context.surroundings.open(None)?.create_session(new)?;
+    let session = context.surroundings.open(None)?.sessions().create(new)?;
     let out = &context.out;
     if out.quiet {
         out.line(session.id.to_uuid());
@@ -60,14 +60,14 @@ fn create(context: &Context, args: &CreateArgs) -> Result<Reply, Problem> {
 fn update(context: &Context, args: &UpdateArgs) -> Result<Reply, Problem> {
     let id = args.session.id.parse()?;
     let changes = args.changes.iter().map(|text| change::read(text)).collect::<Result<Vec<_>, _>>()?;
-    let session = context.surroundings.open(None)?.update_session(id, changes)?;
+    let session = context.surroundings.open(None)?.sessions().update(id, changes)?;
     context.out.remark(format!("Changed session {}", titled(context, &session)));
     Ok(answer(&session))
 }
 
 fn transition(context: &Context, args: &TransitionArgs) -> Result<Reply, Problem> {
     let session =
-        context.surroundings.open(None)?.transition_session(args.session.id.parse()?, args.status)?;
+        context.surroundings.open(None)?.sessions().transition(args.session.id.parse()?, args.status)?;
     let out = &context.out;
     out.remark(format!("Session {} is {} now", titled(context, &session), session.status));
     if let (SessionStatus::Paused, Some(from)) = (session.status, session.paused_from) {
@@ -78,17 +78,17 @@ fn transition(context: &Context, args: &TransitionArgs) -> Result<Reply, Problem
 
 fn delete(context: &Context, args: &OneArgs) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
-    let session = manager.session(args.id.parse()?)?;
+    let session = manager.sessions().get(args.id.parse()?)?;
     let name = titled(context, &session);
     consent::ask(context, &format!("Delete session {name}? Its checkpoints stay. This cannot be undone."))?;
-    let session = manager.delete_session(session.id)?;
+    let session = manager.sessions().delete(session.id)?;
     let filter = Filter {
         session_id: Some(session.id.to_uuid()),
         role: RoleFilter::Any,
         limit: Some(1),
         ..Filter::default()
     };
-    let left = !manager.list(&filter)?.is_empty();
+    let left = !manager.checkpoints().list(&filter)?.is_empty();
     let stay = if left { "; its checkpoints stay" } else { "" };
     context.out.remark(format!("Deleted session {name}{stay}"));
     Ok(Reply::done(json!({ "deleted": shape(&session) })))

@@ -27,13 +27,13 @@ pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> 
         Some(given) => context.checkpoint(&manager, workspace.as_ref(), given, session)?,
         None => context.choose(&manager, workspace.as_ref(), missing())?,
     };
-    let folders = manager.folders_of(&checkpoint)?;
-    let mut coverage = manager.coverage(&checkpoint)?;
+    let folders = manager.checkpoints().folders_of(&checkpoint)?;
+    let mut coverage = manager.checkpoints().coverage(&checkpoint)?;
     if checkpoint.workspace_id.is_none() {
         // Skipped files beside an agent's files are irrelevant.
         coverage.skipped.retain(is_lack);
     }
-    let session = manager.session_of(&checkpoint)?;
+    let session = manager.checkpoints().session_of(&checkpoint)?;
     facts(out, &checkpoint);
     each_part(out, &checkpoint, &folders);
     if let Some(session) = &session {
@@ -51,14 +51,14 @@ pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> 
         data["folders"] = json!(folders);
     }
     if args.files && checkpoint.workspace_id.is_some() {
-        let entries = manager.entries(&checkpoint)?;
+        let entries = manager.checkpoints().entries(&checkpoint)?;
         out.line("");
         entries.iter().for_each(|listed| out.line(entry_line(listed)));
         data["entries"] = entries.iter().map(json::entry).collect::<Value>();
     }
     if args.files {
         for (at, folder) in folders.iter().enumerate() {
-            let entries = manager.entries(&folder.alone(&checkpoint))?;
+            let entries = manager.checkpoints().entries(&folder.alone(&checkpoint))?;
             out.line("");
             out.line(out.colours.bold(place(folder)));
             entries.iter().for_each(|listed| out.line(entry_line(listed)));

@@ -29,7 +29,7 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
     let status = manager.status(workspace, &context.progress)?;
     recover::tell(out, &status.recovery);
     let all = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
-    let total = manager.list_ids(&all)?.len() as u64;
+    let total = manager.checkpoints().list_ids(&all)?.len() as u64;
     let (coverage, warnings) = match &status.base {
         Some(_) => (status.coverage, status.warnings),
         None => {
@@ -57,7 +57,7 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
         printable(&workspace.root_path().display().to_string())
     ));
     let agents: Vec<String> =
-        manager.agents_bound_to(workspace.id)?.into_iter().map(|record| record.agent.name).collect();
+        manager.agents().bound_to(workspace.id)?.into_iter().map(|record| record.agent.name).collect();
     if !agents.is_empty() {
         out.line(format!("  agents: {}", agents.join(", ")));
     }
@@ -86,7 +86,7 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
             "objects": status.usage.objects,
         },
         "recovery": json::recovery(&status.recovery),
-        "catalog": manager.catalog_standing().as_str(),
+        "catalog": manager.upkeep().catalog_standing().as_str(),
     })))
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn run(context: &Context, args: &SummaryArgs) -> Result<Reply, Proble
         role: RoleFilter::Asked,
         ..Filter::default()
     };
-    let summary = manager.summary(&filter)?;
+    let summary = manager.checkpoints().summary(&filter)?;
     if summary.total_checkpoints == 0 {
         list::known(&manager, args.plan.as_deref(), filter.session_id.as_deref())?;
     }

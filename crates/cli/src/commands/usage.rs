@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
-    let space = manager.space(&context.progress)?;
+    let space = manager.upkeep().space(&context.progress)?;
     tell(&context.out, Naming::new(&context.out, &manager, None)?, &space);
     Ok(Reply::done(json!({
         "home_bytes": space.home_bytes,

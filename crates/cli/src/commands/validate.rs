@@ -23,7 +23,7 @@ pub(crate) fn run(context: &Context, args: &ValidateArgs) -> Result<Reply, Probl
         None => None,
     };
     let depth = if args.deep { Depth::Deep } else { Depth::Quick };
-    let validation = manager.validate(checkpoint.as_ref(), depth, &context.progress)?;
+    let validation = manager.upkeep().validate(checkpoint.as_ref(), depth, &context.progress)?;
     let wrong: Vec<String> =
         validation.errors.iter().cloned().chain(validation.damaged.iter().map(sentence)).collect();
     tell(&context.out, &validation, &wrong, depth);

@@ -31,7 +31,7 @@ pub(crate) fn named(
     error: Error,
 ) -> Result<Checkpoint, Problem> {
     let Some(time) = typed(given) else { return Err(error.into()) };
-    manager.newest_until(workspace, time)?.ok_or_else(|| too_early(error, time))
+    manager.checkpoints().newest_until(workspace, time)?.ok_or_else(|| too_early(error, time))
 }
 
 /// The same among these, newest first.

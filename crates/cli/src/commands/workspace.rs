@@ -15,9 +15,9 @@ pub(crate) fn run(context: &Context, command: &WorkspaceCommand) -> Result<Reply
         WorkspaceCommand::List => list(context, &manager),
         WorkspaceCommand::Move(args) => relocate(context, &manager, args),
         WorkspaceCommand::Forget(args) => {
-            let workspace = manager.workspace_at(&context.surroundings.absolute(&args.folder))?;
-            let checkpoints = manager.count_checkpoints(&workspace)?;
-            manager.forget_workspace(&workspace)?;
+            let workspace = manager.workspaces().at(&context.surroundings.absolute(&args.folder))?;
+            let checkpoints = manager.workspaces().count_checkpoints(&workspace)?;
+            manager.workspaces().forget(&workspace)?;
             let stays = counted(checkpoints, "checkpoint", "checkpoints");
             context.out.line(format!("Forgot {}. Its files and {stays} stay.", shown(&workspace)));
             context.out.remark("Register it again: safepoint init DIR");
@@ -28,8 +28,8 @@ pub(crate) fn run(context: &Context, command: &WorkspaceCommand) -> Result<Reply
 
 fn list(context: &Context, manager: &CheckpointManager) -> Result<Reply, Problem> {
     let mut rows = Vec::new();
-    for workspace in manager.workspaces()? {
-        let checkpoints = manager.count_checkpoints(&workspace)?;
+    for workspace in manager.workspaces().list()? {
+        let checkpoints = manager.workspaces().count_checkpoints(&workspace)?;
         let note = if is_missing(&workspace) { "  (folder not found)" } else { "" };
         let count = counted(checkpoints, "checkpoint", "checkpoints");
         context.out.line(format!("{}  {}{note}", shown(&workspace), context.out.colours.dim(count)));
@@ -42,9 +42,9 @@ fn list(context: &Context, manager: &CheckpointManager) -> Result<Reply, Problem
 }
 
 fn relocate(context: &Context, manager: &CheckpointManager, args: &MoveArgs) -> Result<Reply, Problem> {
-    let old = manager.workspace_at(&context.surroundings.absolute(&args.old))?;
-    let moved = manager.move_workspace(&old, &context.surroundings.absolute(&args.new))?;
-    let checkpoints = manager.count_checkpoints(&moved)?;
+    let old = manager.workspaces().at(&context.surroundings.absolute(&args.old))?;
+    let moved = manager.workspaces().move_to(&old, &context.surroundings.absolute(&args.new))?;
+    let checkpoints = manager.workspaces().count_checkpoints(&moved)?;
     let count = counted(checkpoints, "checkpoint", "checkpoints");
     context.out.line(format!("Moved {} to {}, with {count}.", shown(&old), shown(&moved)));
     Ok(Reply::done(json!({ "workspace": shape(&moved, checkpoints) })))

@@ -62,7 +62,7 @@ pub(crate) fn checkpoint_with_coverage(record: &Checkpoint, coverage: &Coverage)
 /// The record of a checkpoint with the state of its plan in place of the state's hash, where that can be read.
 pub(crate) fn with_state(mut fields: Value, manager: &CheckpointManager, record: &Checkpoint) -> Value {
     if record.state_snapshot.is_some()
-        && let Ok(plan) = manager.plan_at(record.id)
+        && let Ok(plan) = manager.plans().at(record.id)
     {
         set(&mut fields, "state_snapshot", value(plan));
     }

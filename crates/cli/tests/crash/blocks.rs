@@ -150,7 +150,7 @@ impl Case {
 
 fn listed(yard: &Yard) -> usize {
     let manager = CheckpointManager::open(&yard.path("home")).unwrap();
-    manager.list(&Filter { role: RoleFilter::Asked, ..Filter::default() }).unwrap().len()
+    manager.checkpoints().list(&Filter { role: RoleFilter::Asked, ..Filter::default() }).unwrap().len()
 }
 
 /// Returns true if the newest checkpoint of the workspace has lost the path.

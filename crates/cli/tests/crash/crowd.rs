@@ -193,17 +193,17 @@ fn a_crowd_of_processes_with_random_kills_loses_nothing() {
         workers.into_iter().map(|worker| worker.join().unwrap()).collect()
     });
     let manager = CheckpointManager::open(&home).unwrap();
-    for workspace in manager.workspaces().unwrap() {
+    for workspace in manager.workspaces().list().unwrap() {
         manager.recover(&workspace, &Silent).unwrap();
     }
-    let validation = manager.validate(None, Depth::Deep, &Silent).unwrap();
+    let validation = manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
     let mut restored = 0;
     for (project, known) in projects {
-        let workspace = manager.workspace_around(&project).unwrap().unwrap();
+        let workspace = manager.workspaces().around(&project).unwrap().unwrap();
         let filter = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
-        for checkpoint in manager.list(&filter).unwrap() {
-            manager.pin(checkpoint.id, Pinned::Yes).unwrap();
+        for checkpoint in manager.checkpoints().list(&filter).unwrap() {
+            manager.checkpoints().pin(checkpoint.id, Pinned::Yes).unwrap();
             manager.rollback(&workspace, checkpoint.id, &RollbackOptions::default(), &Silent).unwrap();
             if let Some(image) = known.get(&checkpoint.id.to_string()) {
                 let now = TreeImage::read(&project, &[".safepoint"]).unwrap();

@@ -151,9 +151,9 @@ fn begin_plan(manager: &CheckpointManager, workspace: &Workspace) -> String {
     let steps = vec![step("one", vec![]), step("two", vec![step("a", vec![]), step("b", vec![])])];
     let checkpoints = Milestones::none();
     let spec = PlanSpec { id: Some(PLAN.to_owned()), steps, checkpoints, ..PlanSpec::new("Work") };
-    manager.new_plan(workspace, &spec).unwrap();
-    manager.start_step(PLAN, "one", &Silent).unwrap();
-    manager.finish_step(PLAN, "one", None, &Silent).unwrap();
+    manager.plans().create(workspace, &spec).unwrap();
+    manager.plans().start_step(PLAN, "one", &Silent).unwrap();
+    manager.plans().finish_step(PLAN, "one", None, &Silent).unwrap();
     decide(manager, "before");
     PLAN.to_owned()
 }
@@ -163,10 +163,10 @@ fn work_in_copy(manager: &CheckpointManager, workspace: &Workspace) -> [Plan; 2]
     let (steps, checkpoints) = (vec![step("one", vec![])], Milestones::none());
     let sandbox = SandboxKind::Copy;
     let spec = PlanSpec { id: Some(PLAN.to_owned()), steps, checkpoints, sandbox, ..PlanSpec::new("Work") };
-    manager.new_plan(workspace, &spec).unwrap();
-    let begun = manager.start_step(PLAN, "one", &Silent).unwrap().record;
-    second_state(manager.plan_workspace(&begun).unwrap().root_path());
-    let done = manager.finish_step(PLAN, "one", None, &Silent).unwrap().record.plan;
+    manager.plans().create(workspace, &spec).unwrap();
+    let begun = manager.plans().start_step(PLAN, "one", &Silent).unwrap().record;
+    second_state(manager.plans().workspace(&begun).unwrap().root_path());
+    let done = manager.plans().finish_step(PLAN, "one", None, &Silent).unwrap().record.plan;
     let mut applied = done.clone();
     applied.go(PlanState::Applied).unwrap();
     [done, applied]
@@ -175,13 +175,13 @@ fn work_in_copy(manager: &CheckpointManager, workspace: &Workspace) -> [Plan; 2]
 /// Continues the plan: a decision, a started subplan, a failure.
 fn go_on_with_plan(manager: &CheckpointManager, id: &str) {
     decide(manager, "since");
-    manager.start_step(id, "two/a", &Silent).unwrap();
-    manager.fail_step(id, "two/a", "it broke", &Silent).unwrap();
+    manager.plans().start_step(id, "two/a", &Silent).unwrap();
+    manager.plans().fail_step(id, "two/a", "it broke", &Silent).unwrap();
 }
 
 fn decide(manager: &CheckpointManager, question: &str) {
     let (question, choice) = (question.to_owned(), "yes".to_owned());
-    manager.decide(PLAN, NewDecision { question, choice, ..NewDecision::default() }).unwrap();
+    manager.plans().decide(PLAN, NewDecision { question, choice, ..NewDecision::default() }).unwrap();
 }
 
 /// Damages a repository maliciously.
@@ -209,7 +209,7 @@ fn hard_reset(home: &Path, project: &Path, to: CheckpointId) -> TreeImage {
     copy_tree(home, &home_kept).unwrap();
     copy_tree(project, &project_kept).unwrap();
     let manager = CheckpointManager::open(home).unwrap();
-    let workspace = manager.workspace_around(project).unwrap().unwrap();
+    let workspace = manager.workspaces().around(project).unwrap().unwrap();
     let options = RollbackOptions { git: GitReset::Hard, ..RollbackOptions::default() };
     let restored = manager.rollback(&workspace, to, &options, &Silent).unwrap();
     let moved = restored.folders[0].git.clone().unwrap();
@@ -290,14 +290,14 @@ impl Scene {
         let (home, project) = (folder.join("home"), folder.join("project"));
         fs::create_dir(&project).unwrap();
         let manager = CheckpointManager::open(&home).unwrap();
-        let workspace = manager.register(&project).unwrap();
+        let workspace = manager.workspaces().register(&project).unwrap();
         first_state(&project);
         many_files(&project, act, "1");
         let plan_id = act.is_of_plan().then(|| begin_plan(&manager, &workspace));
         let mut options = CreateOptions { plan_id: plan_id.clone(), ..CreateOptions::default() };
         let session = (act == Act::RollbackPlan).then(|| {
             let new = NewSession { request: "Work".to_owned(), ..NewSession::default() };
-            let session = manager.create_session(new).unwrap().id;
+            let session = manager.sessions().create(new).unwrap().id;
             options.session_id = Some(session.to_uuid());
             session
         });
@@ -316,8 +316,11 @@ impl Scene {
                 put(folder, "second/file", "second");
                 put(folder, "agent/memory", "remember");
                 put(folder, "agent/sibling", "somebody else's");
-                manager.register_agent_at("claude", &[], &[folder.join("agent/memory")], &project).unwrap();
-                manager.set_agent("claude", "model", "then".into()).unwrap();
+                manager
+                    .agents()
+                    .register_at("claude", &[], &[folder.join("agent/memory")], &project)
+                    .unwrap();
+                manager.agents().set("claude", "model", "then".into()).unwrap();
                 others = OTHERS.map(|name| image(&folder.join(name))).to_vec();
                 manager.create(&workspace, &options, &Silent).unwrap().checkpoint.id
             }
@@ -325,9 +328,9 @@ impl Scene {
                 put(folder, "second/file", "second");
                 put(folder, "agent/memory", "remember");
                 put(folder, "agent/sibling", "somebody else's");
-                manager.register(&folder.join("second")).unwrap();
-                manager.register_agent("claude", &[], &[folder.join("agent/memory")]).unwrap();
-                manager.set_agent("claude", "model", "then".into()).unwrap();
+                manager.workspaces().register(&folder.join("second")).unwrap();
+                manager.agents().register("claude", &[], &[folder.join("agent/memory")]).unwrap();
+                manager.agents().set("claude", "model", "then".into()).unwrap();
                 others = OTHERS.map(|name| image(&folder.join(name))).to_vec();
                 let options = CreateOptions { label: Some("all".to_owned()), ..CreateOptions::default() };
                 manager.create(&Subject::Framework, &options, &Silent).unwrap().checkpoint.id
@@ -336,19 +339,19 @@ impl Scene {
         };
         let first_image = image(&project);
         if let Some(session) = session {
-            manager.transition_session(session, SESSION[0]).unwrap();
+            manager.sessions().transition(session, SESSION[0]).unwrap();
         }
         let taken_over = (act == Act::ApplyPlan).then(|| work_in_copy(&manager, &workspace));
         let plans = plan_id.map(|id| {
-            let then = manager.plan(&id).unwrap().plan;
+            let then = manager.plans().get(&id).unwrap().plan;
             go_on_with_plan(&manager, &id);
-            [manager.plan(&id).unwrap().plan, then]
+            [manager.plans().get(&id).unwrap().plan, then]
         });
         let plans = plans.or(taken_over);
         let second_image = match act {
             Act::ApplyPlan => {
-                let record = manager.plan(PLAN).unwrap();
-                image(manager.plan_workspace(&record).unwrap().root_path())
+                let record = manager.plans().get(PLAN).unwrap();
+                image(manager.plans().workspace(&record).unwrap().root_path())
             }
             Act::RollbackRepository => {
                 break_repository(&project);
@@ -369,11 +372,11 @@ impl Scene {
             put(folder, "second/file", "broken");
             put(folder, "second/new", "new");
             put(folder, "agent/memory", "forgotten");
-            manager.set_agent("claude", "model", "now".into()).unwrap();
+            manager.agents().set("claude", "model", "now".into()).unwrap();
         }
         if act == Act::RollbackBound {
             put(folder, "agent/memory", "forgotten");
-            manager.set_agent("claude", "model", "now".into()).unwrap();
+            manager.agents().set("claude", "model", "now".into()).unwrap();
         }
         let others =
             others.into_iter().zip(OTHERS).map(|(then, name)| [image(&folder.join(name)), then]).collect();
@@ -392,7 +395,7 @@ impl Scene {
             _ => (second_image, first_image),
         };
         let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
-        let checkpoints = manager.list(&filter).unwrap().len();
+        let checkpoints = manager.checkpoints().list(&filter).unwrap().len();
         let rollbacks = manager.rollbacks(&workspace).unwrap().len();
         drop(manager);
         let new = if act == Act::HardReset { hard_reset(&home, &project, first) } else { new };
@@ -495,7 +498,7 @@ impl Scene {
 
     pub(crate) fn open(&self) -> (CheckpointManager, Workspace) {
         let manager = CheckpointManager::open(&self.home()).unwrap();
-        let workspace = manager.workspace_around(&self.project()).unwrap().unwrap();
+        let workspace = manager.workspaces().around(&self.project()).unwrap().unwrap();
         (manager, workspace)
     }
 
@@ -506,11 +509,15 @@ impl Scene {
         let failed = |error: safepoint::Error| format!("{error}: {error:?}");
         let manager = CheckpointManager::open(&self.home()).map_err(failed)?;
         let workspace = manager
-            .workspace_around(&self.project())
+            .workspaces()
+            .around(&self.project())
             .map_err(failed)?
             .ok_or("the workspace is not on record")?;
-        if manager.catalog_standing() != safepoint::CatalogStanding::Known {
-            return Err(format!("the store does not know its catalog: {:?}", manager.catalog_standing()));
+        if manager.upkeep().catalog_standing() != safepoint::CatalogStanding::Known {
+            return Err(format!(
+                "the store does not know its catalog: {:?}",
+                manager.upkeep().catalog_standing()
+            ));
         }
         let mut recovery = manager.recover(&workspace, &Silent).map_err(failed)?;
         // A program started by another test may hold a file until its exec, so this retries.
@@ -541,18 +548,18 @@ impl Scene {
             }
         }
         if !self.others.is_empty() {
-            let model = manager.agent("claude").map_err(failed)?.agent.settings["model"].clone();
+            let model = manager.agents().get("claude").map_err(failed)?.agent.settings["model"].clone();
             if model != if is_new { "then" } else { "now" } {
                 return Err(format!("the agent is not as the files are: {model}"));
             }
         }
         if let Some(plans) = &self.plans
-            && manager.plan(PLAN).map_err(failed)?.plan != plans[usize::from(is_new)]
+            && manager.plans().get(PLAN).map_err(failed)?.plan != plans[usize::from(is_new)]
         {
             return Err(format!("the files are {}, and the plan is not", if is_new { "new" } else { "old" }));
         }
         if let Some(session) = self.session {
-            let status = manager.session(session).map_err(failed)?.status;
+            let status = manager.sessions().get(session).map_err(failed)?.status;
             if status != SESSION[usize::from(is_new)] {
                 return Err(format!("the session is not as the files are: {status}"));
             }
@@ -567,8 +574,9 @@ impl Scene {
             return Err("a copy is left in the home".to_owned());
         }
         let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
-        for checkpoint in manager.list(&filter).map_err(failed)? {
-            let validation = manager.validate(Some(&checkpoint), Depth::Deep, &Silent).map_err(failed)?;
+        for checkpoint in manager.checkpoints().list(&filter).map_err(failed)? {
+            let validation =
+                manager.upkeep().validate(Some(&checkpoint), Depth::Deep, &Silent).map_err(failed)?;
             if !validation.is_valid() {
                 return Err(format!("checkpoint {} is not whole: {:?}", checkpoint.id, validation.damaged));
             }
@@ -580,7 +588,7 @@ impl Scene {
     fn is_new(&self, manager: &CheckpointManager, workspace: &Workspace) -> Result<bool, safepoint::Error> {
         let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
         if matches!(self.act, Act::Create | Act::Migrate) {
-            return Ok(manager.list(&filter)?.len() > self.checkpoints);
+            return Ok(manager.checkpoints().list(&filter)?.len() > self.checkpoints);
         }
         let verb = match self.act {
             Act::Undo => Verb::Undo,
@@ -599,7 +607,7 @@ impl Scene {
         let filter = Filter { role: RoleFilter::Any, workspace: Some(workspace.id), ..Filter::default() };
         let now = manager.create(&workspace, &CreateOptions::default(), &Silent).unwrap().checkpoint.id;
         let image_now = image(&self.project());
-        for checkpoint in manager.list(&filter).unwrap() {
+        for checkpoint in manager.checkpoints().list(&filter).unwrap() {
             manager.rollback(&workspace, checkpoint.id, &RollbackOptions::default(), &Silent).unwrap();
         }
         if self.act == Act::RollbackTogether {

@@ -50,7 +50,7 @@ impl Yard {
         let manager = CheckpointManager::open(&yard.path("home")).unwrap();
         for name in ["old", "busy"] {
             fs::create_dir(yard.path(name)).unwrap();
-            let workspace = manager.register(&yard.path(name)).unwrap();
+            let workspace = manager.workspaces().register(&yard.path(name)).unwrap();
             for round in 0..if name == "old" { 10 } else { 6u64 } {
                 let seed = if name == "old" { round } else { 20 + round };
                 fs::write(yard.path(name).join("big"), noise(seed, 30_000)).unwrap();
@@ -63,10 +63,11 @@ impl Yard {
                 yard.images.insert(made.checkpoint.id.to_string(), vec![whole, purged]);
             }
         }
-        let old = manager.workspace_around(&yard.path("old")).unwrap().unwrap();
-        let all = manager.list(&Filter { workspace: Some(old.id), ..Filter::default() }).unwrap();
+        let old = manager.workspaces().around(&yard.path("old")).unwrap().unwrap();
+        let all =
+            manager.checkpoints().list(&Filter { workspace: Some(old.id), ..Filter::default() }).unwrap();
         // Half of the store is dead now, which is enough for a collection.
-        manager.delete(&all[2..].iter().map(|old| old.id).collect::<Vec<_>>()).unwrap();
+        manager.checkpoints().delete(&all[2..].iter().map(|old| old.id).collect::<Vec<_>>()).unwrap();
         yard
     }
 
@@ -120,14 +121,14 @@ impl Yard {
     /// number.
     pub(crate) fn law(&self, captured: Option<&(String, TreeImage)>) -> usize {
         let manager = CheckpointManager::open(&self.path("home")).unwrap();
-        let validation = manager.validate(None, Depth::Deep, &Silent).unwrap();
+        let validation = manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap();
         assert!(validation.is_valid(), "{validation:?}");
         let mut count = 0;
         for name in ["old", "busy"] {
-            let workspace = manager.workspace_around(&self.path(name)).unwrap().unwrap();
+            let workspace = manager.workspaces().around(&self.path(name)).unwrap().unwrap();
             let filter =
                 Filter { workspace: Some(workspace.id), role: RoleFilter::Asked, ..Filter::default() };
-            let listed = manager.list(&filter).unwrap();
+            let listed = manager.checkpoints().list(&filter).unwrap();
             let is_listed = |id: &str| listed.iter().any(|it| it.id.to_string() == id);
             assert!(name == "old" || captured.is_none_or(|it| is_listed(&it.0)), "checkpoint lost");
             for checkpoint in listed {
@@ -250,8 +251,12 @@ impl Yard {
 /// Kills a command everywhere; after a complete run, all checkpoints are listed again and restore exactly.
 fn rebuilt_everywhere(what: &str, before: Before, args: &[&str]) {
     let yard = Yard::new();
-    let listed =
-        CheckpointManager::open(&yard.path("home")).unwrap().list_ids(&Filter::default()).unwrap().len();
+    let listed = CheckpointManager::open(&yard.path("home"))
+        .unwrap()
+        .checkpoints()
+        .list_ids(&Filter::default())
+        .unwrap()
+        .len();
     let (mut points, mut restored) = (0, 0);
     for point in 1.. {
         yard.reset();
@@ -269,8 +274,8 @@ fn rebuilt_everywhere(what: &str, before: Before, args: &[&str]) {
             let (_, end) = safepoint_testkit::calls(&yard.program(&["repair"])).unwrap();
             assert!(end.is_success(), "after {point}: {end:?}");
             let manager = CheckpointManager::open(&yard.path("home")).unwrap();
-            assert_eq!(manager.catalog_standing(), safepoint::CatalogStanding::Known);
-            let now = manager.list_ids(&Filter::default()).unwrap().len();
+            assert_eq!(manager.upkeep().catalog_standing(), safepoint::CatalogStanding::Known);
+            let now = manager.checkpoints().list_ids(&Filter::default()).unwrap().len();
             assert!(now >= listed, "{now} of {listed} after {point}");
             drop(manager);
             restored += yard.law(Some(&yard.capture(point)));

@@ -25,7 +25,7 @@ fn a_checkpoint_of_everything_is_quick_and_quicker_when_little_changed() {
             let text = format!("// {number} {file}\n").repeat(40 + file % 200);
             fs::write(path, text).unwrap();
         }
-        workspaces.push(manager.register(&root).unwrap());
+        workspaces.push(manager.workspaces().register(&root).unwrap());
     }
     for number in 0..AGENTS {
         let home = folder.path().join(format!("agents/a{number}"));
@@ -35,7 +35,7 @@ fn a_checkpoint_of_everything_is_quick_and_quicker_when_little_changed() {
         }
         fs::write(home.join("settings.json"), "{}").unwrap();
         let (config, memory) = (home.join("settings.json"), home.join("memory"));
-        manager.register_agent(&format!("a{number}"), &[config], &[memory]).unwrap();
+        manager.agents().register(&format!("a{number}"), &[config], &[memory]).unwrap();
     }
     for (number, workspace) in workspaces.iter().enumerate().take(PLANS) {
         let spec = PlanSpec {
@@ -44,7 +44,7 @@ fn a_checkpoint_of_everything_is_quick_and_quicker_when_little_changed() {
             checkpoints: Milestones::none(),
             ..PlanSpec::new("Plan")
         };
-        manager.new_plan(workspace, &spec).unwrap();
+        manager.plans().create(workspace, &spec).unwrap();
     }
     let take = || {
         let since = Instant::now();

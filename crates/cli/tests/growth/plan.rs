@@ -40,7 +40,7 @@ fn a_checkpoint_of_a_large_plan_costs_what_changed() {
     fs::create_dir(&project).unwrap();
     fs::write(project.join("file"), "text").unwrap();
     let manager = CheckpointManager::open(&home).unwrap();
-    let workspace = manager.register(&project).unwrap();
+    let workspace = manager.workspaces().register(&project).unwrap();
     let steps = (0..STEPS)
         .map(|number| StepSpec {
             title: Some(format!("Step number {number} of a plan with many")),
@@ -54,10 +54,11 @@ fn a_checkpoint_of_a_large_plan_costs_what_changed() {
         checkpoints: Milestones::none(),
         ..PlanSpec::new("Large")
     };
-    manager.new_plan(&workspace, &spec).unwrap();
+    manager.plans().create(&workspace, &spec).unwrap();
     // In one transaction: the setup is not measured.
     manager
-        .change_plan("large", "test", |plan| {
+        .plans()
+        .change("large", "test", |plan| {
             for number in 0..DECISIONS {
                 let new = decision(number);
                 plan.decide(safepoint::model::plan::state::Decision {
@@ -77,22 +78,22 @@ fn a_checkpoint_of_a_large_plan_costs_what_changed() {
         .unwrap();
     let options = CreateOptions::default();
     let files_only = || timed(|| manager.create(&workspace, &options, &Silent).unwrap());
-    let with_plan = || timed(|| manager.checkpoint_plan("large", &options, &Silent).unwrap());
+    let with_plan = || timed(|| manager.plans().checkpoint("large", &options, &Silent).unwrap());
     let first = with_plan();
     let (mut plain, mut planned, mut changes) = (Vec::new(), Vec::new(), Vec::new());
-    let before = manager.usage().unwrap().pack_bytes;
+    let before = manager.upkeep().usage().unwrap().pack_bytes;
     for number in 0..CHECKPOINTS {
         changes.push(timed(|| match number % 2 {
-            0 => drop(manager.decide("large", decision(DECISIONS + number)).unwrap()),
-            _ => drop(manager.set_context("large", "round", Some(number.into())).unwrap()),
+            0 => drop(manager.plans().decide("large", decision(DECISIONS + number)).unwrap()),
+            _ => drop(manager.plans().set_context("large", "round", Some(number.into())).unwrap()),
         }));
         planned.push(with_plan());
         if number % 10 == 0 {
             plain.push(files_only());
         }
     }
-    let grown = manager.usage().unwrap().pack_bytes - before;
-    let size = serde_json::to_vec(&manager.plan("large").unwrap().plan).unwrap().len();
+    let grown = manager.upkeep().usage().unwrap().pack_bytes - before;
+    let size = serde_json::to_vec(&manager.plans().get("large").unwrap().plan).unwrap().len();
     println!("the plan as JSON: {} kB", size / 1000);
     println!("first checkpoint with it: {first:.1?}");
     println!(

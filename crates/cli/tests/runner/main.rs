@@ -76,9 +76,9 @@ fn a_runner_killed_at_any_moment_does_nothing_twice_and_says_what_it_does_not_kn
         let folder = scratch.path();
         fs::create_dir(folder.join("project")).unwrap();
         let manager = CheckpointManager::open(&folder.join("home")).unwrap();
-        let workspace = manager.register(&folder.join("project")).unwrap();
+        let workspace = manager.workspaces().register(&folder.join("project")).unwrap();
         let spec = PlanFile::parse(plan().as_bytes(), None).unwrap().spec;
-        manager.new_plan(&workspace, &spec).unwrap();
+        manager.plans().create(&workspace, &spec).unwrap();
 
         let since = Instant::now();
         let mut runner = command(folder, &["plan", "run", "lines"]).spawn().unwrap();
@@ -95,7 +95,7 @@ fn a_runner_killed_at_any_moment_does_nothing_twice_and_says_what_it_does_not_kn
         runner.kill().unwrap();
         runner.wait().unwrap();
 
-        let state = manager.plan("lines").unwrap().plan.state;
+        let state = manager.plans().get("lines").unwrap().plan.state;
         if state == PlanState::Ready {
             // It had not started.
             assert_eq!(lines(folder), Vec::<usize>::new(), "moment {moment}");
@@ -112,7 +112,7 @@ fn a_runner_killed_at_any_moment_does_nothing_twice_and_says_what_it_does_not_kn
                     assert!(told.contains("step_interrupted"), "moment {moment}: {told}");
                     // The user reports its progress. Two parallel steps may differ: then each is reported
                     // separately.
-                    let plan = manager.plan("lines").unwrap().plan;
+                    let plan = manager.plans().get("lines").unwrap().plan;
                     let open: Vec<String> = plan
                         .steps
                         .iter()
@@ -124,7 +124,7 @@ fn a_runner_killed_at_any_moment_does_nothing_twice_and_says_what_it_does_not_kn
                         assert!(told.contains(&path), "moment {moment}: {path} in {told}");
                         let number: usize = path.rsplit('s').next().unwrap().parse().unwrap();
                         if lines(folder).contains(&number) {
-                            manager.finish_step("lines", &path, None, &Silent).unwrap();
+                            manager.plans().finish_step("lines", &path, None, &Silent).unwrap();
                         }
                     }
                     let second = resume(folder, &["--interrupted", "rerun"]);
@@ -137,8 +137,8 @@ fn a_runner_killed_at_any_moment_does_nothing_twice_and_says_what_it_does_not_kn
         let mut found = lines(folder);
         found.sort_unstable();
         assert_eq!(found, (0..STEPS).collect::<Vec<_>>(), "moment {moment}: each line must occur once");
-        assert_eq!(manager.plan("lines").unwrap().plan.state, PlanState::Done, "moment {moment}");
-        let validation = manager.validate(None, Depth::Quick, &Silent).unwrap();
+        assert_eq!(manager.plans().get("lines").unwrap().plan.state, PlanState::Done, "moment {moment}");
+        let validation = manager.upkeep().validate(None, Depth::Quick, &Silent).unwrap();
         assert!(validation.is_valid(), "moment {moment}: {:?}", validation.errors);
     }
     eprintln!(

@@ -21,7 +21,7 @@ fn goes_on(scene: &Scene) -> Result<(), String> {
     let failed = |error: safepoint::Error| error.to_string();
     let (manager, workspace) = scene.open();
     let next = manager.create(&workspace, &CreateOptions::default(), &Silent).map_err(failed)?.checkpoint;
-    let validation = manager.validate(Some(&next), Depth::Deep, &Silent).map_err(failed)?;
+    let validation = manager.upkeep().validate(Some(&next), Depth::Deep, &Silent).map_err(failed)?;
     if validation.is_valid() { Ok(()) } else { Err(format!("the next one is not whole: {validation:?}")) }
 }
 
@@ -296,7 +296,7 @@ fn the_head_follows_every_checkpoint_and_rollback() {
     let world = World::new();
     let head = || {
         let manager = CheckpointManager::open(&world.path("home")).unwrap();
-        let workspace = manager.workspace_around(&world.path("project")).unwrap().unwrap();
+        let workspace = manager.workspaces().around(&world.path("project")).unwrap().unwrap();
         workspace.head.map(|id| id.to_string())
     };
     world.write("file", "1");
@@ -319,7 +319,7 @@ fn what_an_unfinished_rollback_needs_is_not_deleted() {
     let (manager, workspace) = scene.open();
     let record = manager.rollbacks(&workspace).unwrap().pop().unwrap();
     for needed in [record.safety_checkpoint.unwrap(), record.to] {
-        assert!(manager.delete(&[needed]).is_err(), "{needed} was deleted");
+        assert!(manager.checkpoints().delete(&[needed]).is_err(), "{needed} was deleted");
     }
     drop(manager);
     scene.law(false).unwrap_or_else(|broken| panic!("{broken}"));
@@ -468,7 +468,7 @@ fn is_kept(world: &World, bytes: &str) -> bool {
         return true;
     }
     let manager = CheckpointManager::open(&world.path("home")).unwrap();
-    let all = manager.list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap();
+    let all = manager.checkpoints().list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap();
     all.iter().any(|checkpoint| {
         let id = checkpoint.id.to_string();
         ["file", "gone"].iter().any(|name| world.output(&["cat", &id, name]).stdout == bytes.as_bytes())
@@ -720,7 +720,7 @@ fn what_a_rollback_changed_is_known_after_collecting() {
     let doomed = world.create();
     world.run(&["delete", &doomed, "--yes"]);
     let manager = CheckpointManager::open(&world.path("home")).unwrap();
-    let workspace = manager.workspace_around(&world.path("project")).unwrap().unwrap();
+    let workspace = manager.workspaces().around(&world.path("project")).unwrap().unwrap();
     let record = manager.rollbacks(&workspace).unwrap().pop().unwrap();
     drop(manager);
     world.run(&["gc", "--thorough"]);

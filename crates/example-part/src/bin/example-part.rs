@@ -36,7 +36,7 @@ fn run() -> Result<String, Box<dyn Error>> {
     let settings = Settings { parts: vec![Arc::new(parts)], ..Settings::default() };
     let manager =
         CheckpointManager::open_with(Path::new(home), settings, Box::new(SystemEnvironment::default()))?;
-    let workspace = manager.register(Path::new(project))?;
+    let workspace = manager.workspaces().register(Path::new(project))?;
     match (*verb, rest) {
         ("create", []) => {
             Ok(manager.create(&workspace, &CreateOptions::default(), &Silent)?.checkpoint.id.to_string())

@@ -185,8 +185,8 @@ impl CheckpointManager {
     /// Fails if the workspace or the store cannot be read.
     pub fn status(&self, workspace: &Workspace, progress: &dyn Progress) -> Result<Status, Error> {
         // Recovery moves no head, so it runs once: here, or in the comparison.
-        let head = self.workspace(workspace.id)?.head;
-        let Some(base) = head.map(|head| self.checkpoint(head)).transpose()? else {
+        let head = self.workspaces().get(workspace.id)?.head;
+        let Some(base) = head.map(|head| self.checkpoints().get(head)).transpose()? else {
             let recovery = self.recover(workspace, progress)?;
             return Ok(Status {
                 base: None,
@@ -194,13 +194,13 @@ impl CheckpointManager {
                 coverage: Coverage::default(),
                 uncovered: Vec::new(),
                 warnings: Vec::new(),
-                usage: self.usage()?,
+                usage: self.upkeep().usage()?,
                 recovery,
             });
         };
         let Comparison { changes, coverage, uncovered, warnings, recovered: recovery, .. } =
             self.compare(workspace, &base, &Against::Present, Reading::InDoubt, progress)?;
-        let usage = self.usage()?;
+        let usage = self.upkeep().usage()?;
         Ok(Status { base: Some(base), changes, coverage, uncovered, warnings, usage, recovery })
     }
 }

@@ -415,9 +415,9 @@ impl CheckpointManager {
     /// The agents that belong to a subject.
     fn agents_of(&self, subject: &Subject) -> Result<Vec<AgentRecord>, Error> {
         match subject {
-            Subject::Workspace(id) => self.agents_bound_to(*id),
-            Subject::Agent(name) => Ok(vec![self.agent(name)?]),
-            Subject::Framework => self.agents(),
+            Subject::Workspace(id) => self.agents().bound_to(*id),
+            Subject::Agent(name) => Ok(vec![self.agents().get(name)?]),
+            Subject::Framework => self.agents().list(),
         }
     }
 
@@ -433,10 +433,10 @@ impl CheckpointManager {
             return plans
                 .iter()
                 .filter(|plan| !plan.state.is_over())
-                .map(|plan| self.plan(&plan.id))
+                .map(|plan| self.plans().get(&plan.id))
                 .collect();
         }
-        let Some(plan) = named.map(|id| self.plan(id)).transpose()? else { return Ok(Vec::new()) };
+        let Some(plan) = named.map(|id| self.plans().get(id)).transpose()? else { return Ok(Vec::new()) };
         if version.is_some_and(|version| version != plan.version) {
             return Err(Error::PlanChanged { id: plan.plan.id });
         }
@@ -482,7 +482,7 @@ impl CheckpointManager {
         let mut checkpoint = self.blank(alone);
         checkpoint.scope = subject.scope();
         checkpoint.parent =
-            alone.map(|id| self.workspace(id)).transpose()?.and_then(|workspace| workspace.head);
+            alone.map(|id| self.workspaces().get(id)).transpose()?.and_then(|workspace| workspace.head);
         checkpoint.label.clone_from(&options.label);
         (checkpoint.kind, checkpoint.reason, checkpoint.phase) =
             (options.kind, options.reason, options.phase);

@@ -3,6 +3,7 @@
 use crate::checkpoint::create::files_part;
 use crate::error::NamedCandidate;
 use crate::folders::{is_together, within};
+use crate::handles::Checkpoints;
 use crate::parts::files;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Catalog, Filter, Resolved, Workspace};
@@ -47,12 +48,31 @@ pub struct ListedEntry {
 pub type Entries = Vec<ListedEntry>;
 
 impl CheckpointManager {
+    pub(crate) fn snapshot_of(&self, checkpoint: &Checkpoint) -> Result<Snapshot, Error> {
+        let part = files_part(checkpoint).ok_or(Error::NoFiles { checkpoint: checkpoint.id })?;
+        Ok(files::snapshot(&self.store, part.document)?)
+    }
+
+    /// Paths that a rollback changed.
+    ///
+    /// # Errors
+    /// Fails if the list is missing or damaged.
+    pub fn changed_paths(&self, rollback: &Rollback) -> Result<Vec<ChangedPath>, Error> {
+        let _using = self.store.using()?;
+        match rollback.changed_paths {
+            Some(id) => Ok(document::load(&self.store, id)?),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Checkpoints<'_> {
     /// Checkpoint with this id.
     ///
     /// # Errors
     /// Fails if it does not exist.
-    pub fn checkpoint(&self, id: CheckpointId) -> Result<Checkpoint, Error> {
-        self.catalog.checkpoint(id)?.ok_or_else(|| Error::NoCheckpoint { reference: id.to_string() })
+    pub fn get(&self, id: CheckpointId) -> Result<Checkpoint, Error> {
+        self.manager.catalog.checkpoint(id)?.ok_or_else(|| Error::NoCheckpoint { reference: id.to_string() })
     }
 
     /// Returns the newest checkpoint of a workspace that a user or program asked for and that is not younger than this.
@@ -65,7 +85,7 @@ impl CheckpointManager {
         time: Timestamp,
     ) -> Result<Option<Checkpoint>, Error> {
         let filter = Filter { workspace: workspace.map(|workspace| workspace.id), ..Filter::default() };
-        Ok(self.catalog.checkpoints(&filter)?.into_iter().find(|found| found.created_at <= time))
+        Ok(self.manager.catalog.checkpoints(&filter)?.into_iter().find(|found| found.created_at <= time))
     }
 
     /// Returns true if a checkpoint holds this path of a workspace.
@@ -78,14 +98,9 @@ impl CheckpointManager {
         workspace: &Workspace,
         path: &RelPath,
     ) -> Result<bool, Error> {
-        let _using = self.store.using()?;
-        let tree = self.snapshot_of(&within(checkpoint, workspace.id))?.tree();
-        Ok(tree.map(|tree| change::find(&self.store, tree, path)).transpose()?.flatten().is_some())
-    }
-
-    pub(crate) fn snapshot_of(&self, checkpoint: &Checkpoint) -> Result<Snapshot, Error> {
-        let part = files_part(checkpoint).ok_or(Error::NoFiles { checkpoint: checkpoint.id })?;
-        Ok(files::snapshot(&self.store, part.document)?)
+        let _using = self.manager.store.using()?;
+        let tree = self.manager.snapshot_of(&within(checkpoint, workspace.id))?.tree();
+        Ok(tree.map(|tree| change::find(&self.manager.store, tree, path)).transpose()?.flatten().is_some())
     }
 
     /// Returns the entries that a checkpoint left out, over all its folders.
@@ -93,17 +108,17 @@ impl CheckpointManager {
     /// # Errors
     /// Fails if a single-workspace checkpoint has no files, or a document is missing or damaged.
     pub fn coverage(&self, checkpoint: &Checkpoint) -> Result<Coverage, Error> {
-        let _using = self.store.using()?;
+        let _using = self.manager.store.using()?;
         let mut all = match is_together(checkpoint) {
             true => Coverage::default(),
-            false => self.snapshot_of(checkpoint)?.coverage,
+            false => self.manager.snapshot_of(checkpoint)?.coverage,
         };
         let own = files_part(checkpoint);
         for part in checkpoint.parts.iter().filter(|part| part.kind == PartKind::Files) {
             if Some(part) == own {
                 continue;
             }
-            let mut one = files::snapshot(&self.store, part.document)?.coverage;
+            let mut one = files::snapshot(&self.manager.store, part.document)?.coverage;
             // Files beside the memory of an agent do not belong to the agent.
             one.skipped.retain(|skipped| own.is_none() || skipped.why.is_lack());
             all.skipped.extend(one.skipped);
@@ -117,10 +132,10 @@ impl CheckpointManager {
     /// # Errors
     /// Fails if it has no files, or a tree is missing or damaged.
     pub fn entries(&self, checkpoint: &Checkpoint) -> Result<Entries, Error> {
-        let _using = self.store.using()?;
+        let _using = self.manager.store.using()?;
         let mut entries = Vec::new();
-        if let Some(tree) = self.snapshot_of(checkpoint)?.tree() {
-            change::walk::<Error>(&self.store, &RelPath::root(), tree, &mut |path, entry| {
+        if let Some(tree) = self.manager.snapshot_of(checkpoint)?.tree() {
+            change::walk::<Error>(&self.manager.store, &RelPath::root(), tree, &mut |path, entry| {
                 entries.push(ListedEntry { path: path.clone(), entry: entry.clone() });
                 Ok(())
             })?;
@@ -133,11 +148,11 @@ impl CheckpointManager {
     /// # Errors
     /// Fails if the path is missing or no file, an object is missing or damaged, or the writer fails.
     pub fn cat(&self, checkpoint: &Checkpoint, path: &RelPath, out: &mut dyn Write) -> Result<(), Error> {
-        let _using = self.store.using()?;
-        let tree = self.snapshot_of(checkpoint)?.tree();
-        let found = tree.map(|tree| change::find(&self.store, tree, path)).transpose()?.flatten();
+        let _using = self.manager.store.using()?;
+        let tree = self.manager.snapshot_of(checkpoint)?.tree();
+        let found = tree.map(|tree| change::find(&self.manager.store, tree, path)).transpose()?.flatten();
         match found.map(|entry| entry.node) {
-            Some(Node::File(content)) => write_content(&self.store, &content, out),
+            Some(Node::File(content)) => write_content(&self.manager.store, &content, out),
             Some(Node::Symlink(target)) => {
                 out.write_all(&target).map_err(|error| ObjectError::Input(error).into())
             }
@@ -145,18 +160,6 @@ impl CheckpointManager {
                 Err(Error::NotAFile { checkpoint: checkpoint.id, path: path.clone() })
             }
             None => Err(Error::NoPath { checkpoint: checkpoint.id, path: path.clone() }),
-        }
-    }
-
-    /// Paths that a rollback changed.
-    ///
-    /// # Errors
-    /// Fails if the list is missing or damaged.
-    pub fn changed_paths(&self, rollback: &Rollback) -> Result<Vec<ChangedPath>, Error> {
-        let _using = self.store.using()?;
-        match rollback.changed_paths {
-            Some(id) => Ok(document::load(&self.store, id)?),
-            None => Ok(Vec::new()),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! told, and the checkpoint is there all the same.
 
 use crate::checkpoint::create::files_part;
+use crate::handles::Checkpoints;
 use crate::warning::cause;
 use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::Workspace;
@@ -194,23 +195,6 @@ impl CheckpointManager {
         self.environment.now().micros().div_euclid(1_000_000)
     }
 
-    /// Deletes checkpoints as [`CheckpointManager::delete`] does, and says what became of their tags: what it tells could not be
-    /// taken away.
-    ///
-    /// # Errors
-    /// As [`CheckpointManager::delete`].
-    pub fn delete_with(&self, ids: &[CheckpointId], tags: Tags) -> Result<Vec<Warning>, Error> {
-        let mut tagged = Vec::new();
-        for id in ids {
-            tagged.extend(self.catalog.checkpoint(*id)?.filter(|checkpoint| !checkpoint.tags.is_empty()));
-        }
-        self.forget(ids)?;
-        match tags {
-            Tags::Kept => Ok(Vec::new()),
-            Tags::Removed => Ok(tagged.iter().filter_map(|checkpoint| self.untag(checkpoint)).collect()),
-        }
-    }
-
     /// Removes the tags of a checkpoint that was deleted. Returns a warning where that fails.
     pub(crate) fn untag(&self, checkpoint: &Checkpoint) -> Option<Warning> {
         if checkpoint.tags.is_empty() {
@@ -221,7 +205,7 @@ impl CheckpointManager {
     }
 
     fn remove_tags(&self, checkpoint: &Checkpoint) -> Result<(), Error> {
-        let workspace = checkpoint.workspace_id.map(|id| self.workspace(id)).transpose()?;
+        let workspace = checkpoint.workspace_id.map(|id| self.workspaces().get(id)).transpose()?;
         let sha = checkpoint.commit_sha.as_deref().and_then(|sha| sha.parse().ok());
         let (Some(workspace), Some(commit)) = (workspace, sha) else { return Ok(()) };
         let repository = Self::repository(&workspace)?;
@@ -229,6 +213,29 @@ impl CheckpointManager {
             repository.remove_tag(tag, commit)?;
         }
         Ok(())
+    }
+}
+
+impl Checkpoints<'_> {
+    /// Deletes checkpoints as [`Checkpoints::delete`] does, and says what became of their tags: what it tells could not be
+    /// taken away.
+    ///
+    /// # Errors
+    /// As [`Checkpoints::delete`].
+    pub fn delete_with(&self, ids: &[CheckpointId], tags: Tags) -> Result<Vec<Warning>, Error> {
+        let mut tagged = Vec::new();
+        for id in ids {
+            tagged.extend(
+                self.manager.catalog.checkpoint(*id)?.filter(|checkpoint| !checkpoint.tags.is_empty()),
+            );
+        }
+        self.manager.forget(ids)?;
+        match tags {
+            Tags::Kept => Ok(Vec::new()),
+            Tags::Removed => {
+                Ok(tagged.iter().filter_map(|checkpoint| self.manager.untag(checkpoint)).collect())
+            }
+        }
     }
 }
 

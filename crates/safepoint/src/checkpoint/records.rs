@@ -4,6 +4,7 @@
 //! file of the store for the next one. The catalog knows which records are in packs, so records lost in a
 //! crash are written later.
 
+use crate::handles::Upkeep;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{HistoryHead, PlanRecord, Transaction, Void};
 use safepoint_model::checkpoint::{Checkpoint, PartKind};
@@ -74,12 +75,6 @@ impl Stored {
 }
 
 impl CheckpointManager {
-    /// Returns the relation of the catalog to the store. Unless known, nothing is collected until `repair`
-    /// restores the missing rows or [`CheckpointManager::accept_catalog`] accepts the catalog.
-    pub fn catalog_standing(&self) -> CatalogStanding {
-        *self.standing.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
     /// Compares the catalog with the store's mark, in constant time.
     pub(crate) fn recognise_catalog(&self) -> Result<(), Error> {
         let head = self.catalog.head()?;
@@ -145,22 +140,9 @@ impl CheckpointManager {
         let _ = self.store.set_mark(&Mark { id, generation, seq, hash });
     }
 
-    /// Accepts the catalog as the store's. Objects that it does not reference may then be collected.
-    ///
-    /// # Errors
-    /// Fails if store or catalog fail.
-    pub fn accept_catalog(&self) -> Result<(), Error> {
-        let HistoryHead { id, generation, seq, hash } = self.catalog.head()?;
-        self.store.set_mark(&Mark { id: id.clone(), generation, seq, hash })?;
-        let writer = self.store.mark_writer(&id, generation);
-        self.catalog.after_commit(move |seq, hash| writer.note(seq, hash));
-        *self.standing.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = CatalogStanding::Known;
-        Ok(())
-    }
-
     /// Fails unless the store knows the catalog, before objects are deleted.
     pub(crate) fn must_know_catalog(&self) -> Result<(), Error> {
-        match self.catalog_standing() {
+        match self.upkeep().catalog_standing() {
             CatalogStanding::Known if self.catalog.is_current() => Ok(()),
             CatalogStanding::Known => Err(Error::OtherCatalog { standing: CatalogStanding::New }),
             standing => Err(Error::OtherCatalog { standing }),
@@ -180,8 +162,8 @@ impl CheckpointManager {
         let plans = plans.iter().map(|plan| recorded_plan(plan)).collect();
         let bytes = self.record(checkpoint, origin(&head, head.seq), plans)?;
         let mut stored = Stored::default();
-        let may_wait =
-            self.catalog_standing() == CatalogStanding::Known && self.store.later_bytes() < LATER_BYTES_MAX;
+        let may_wait = self.upkeep().catalog_standing() == CatalogStanding::Known
+            && self.store.later_bytes() < LATER_BYTES_MAX;
         if may_wait && writer.is_empty()? {
             // If lost, the next flush writes the record again.
             let _ = self.store.keep_for_later(&bytes);
@@ -353,6 +335,28 @@ impl CheckpointManager {
         }
         let record = Record::new(origin, checkpoint.clone(), workspaces, plans);
         Ok(record.encode()?)
+    }
+}
+
+impl Upkeep<'_> {
+    /// Returns the relation of the catalog to the store. Unless known, nothing is collected until `repair`
+    /// restores the missing rows or [`Upkeep::accept_catalog`] accepts the catalog.
+    pub fn catalog_standing(&self) -> CatalogStanding {
+        *self.manager.standing.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Accepts the catalog as the store's. Objects that it does not reference may then be collected.
+    ///
+    /// # Errors
+    /// Fails if store or catalog fail.
+    pub fn accept_catalog(&self) -> Result<(), Error> {
+        let HistoryHead { id, generation, seq, hash } = self.manager.catalog.head()?;
+        self.manager.store.set_mark(&Mark { id: id.clone(), generation, seq, hash })?;
+        let writer = self.manager.store.mark_writer(&id, generation);
+        self.manager.catalog.after_commit(move |seq, hash| writer.note(seq, hash));
+        *self.manager.standing.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
+            CatalogStanding::Known;
+        Ok(())
     }
 }
 

@@ -118,7 +118,7 @@ impl CheckpointManager {
         let outside = memory_parts(checkpoint);
         let omitted = if memory == OutsideMemory::Omitted { outside.len() as u64 } else { 0 };
         for (id, part) in outside.into_iter().filter(|_| memory == OutsideMemory::Written) {
-            let root = self.workspace(id)?.root;
+            let root = self.workspaces().get(id)?.root;
             let root = RelPath::new(root.strip_prefix(b"/").unwrap_or(&root))?;
             let tree = FilesDocument::load(&self.store, part.document)?.tree();
             writing.trees.extend(tree.map(|tree| (None, Some(root), tree)));

@@ -239,7 +239,7 @@ impl Part for FilesPart<'_> {
         };
         if self.what == What::Files {
             let id = self.workspace.id;
-            let before = self.manager.files_before(self.manager.workspace(id)?.head, id)?;
+            let before = self.manager.files_before(self.manager.workspaces().get(id)?.head, id)?;
             self.manager.count_changes(before, document, writer, &mut captured.totals)?;
             if self.is_asked_for {
                 captured.warnings.extend(self.manager.emptied(id, captured.totals)?);

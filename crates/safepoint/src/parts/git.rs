@@ -181,7 +181,7 @@ impl Part for GitPart<'_> {
     fn resume<'p>(&'p self, left: Left) -> Result<Box<dyn Prepared + 'p>, Error> {
         let record = self.manager.catalog.rollback(left.rollback)?;
         let safety = record.and_then(|record| record.safety_checkpoint);
-        let safety = safety.map(|id| self.manager.checkpoint(id)).transpose()?;
+        let safety = safety.map(|id| self.manager.checkpoints().get(id)).transpose()?;
         let moves = safety.map(|safety| self.manager.moves_of(&safety, self.workspace.id)).transpose()?;
         Ok(match moves.flatten() {
             Some(moves) => Box::new(GitTakenUp { manager: self.manager, workspace: self.workspace, moves }),

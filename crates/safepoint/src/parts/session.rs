@@ -1,6 +1,7 @@
 //! The record of a session as a part of a checkpoint: its request, status and settings, restored by the transaction
 //! that commits everything. Counters are never restored.
 
+use crate::handles::Checkpoints;
 use crate::parts::Nothing;
 use crate::parts::part::{Captured, Left, Part, Prepared, PutBack};
 use crate::rollback::Request;
@@ -151,14 +152,16 @@ impl CheckpointManager {
             }
         }
     }
+}
 
+impl Checkpoints<'_> {
     /// The session as a checkpoint holds it.
     ///
     /// # Errors
     /// When it is missing or damaged.
     pub fn session_of(&self, checkpoint: &Checkpoint) -> Result<Option<SessionDocument>, Error> {
-        let _using = self.store.using()?;
+        let _using = self.manager.store.using()?;
         let part = session_part(checkpoint);
-        Ok(part.map(|part| SessionDocument::load(&self.store, part.document)).transpose()?)
+        Ok(part.map(|part| SessionDocument::load(&self.manager.store, part.document)).transpose()?)
     }
 }

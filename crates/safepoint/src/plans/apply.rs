@@ -2,6 +2,7 @@
 //! checkpoint, and the plan is closed by the same commit.
 
 use crate::checkpoint::create::{CreateOptions, Subject, files_part};
+use crate::handles::Plans;
 use crate::parts::Nothing;
 use crate::parts::part::{Captured, Left, Part, Prepared};
 use crate::parts::plan::unchanged;
@@ -174,61 +175,6 @@ impl Prepared for &Taking {
 }
 
 impl CheckpointManager {
-    /// Takes the result of a plan that is done over into the project, and closes the plan.
-    ///
-    /// # Errors
-    /// When the plan is not done, is being run, or its sandbox is missing; [`Error::ProjectChanged`] and [`Error::ApplyConflict`] when
-    /// the project is not what the sandbox was made from; or as [`CheckpointManager::rollback`]. Project and plan are as they were then.
-    pub fn apply_plan(&self, id: &str, merge: Merge, progress: &dyn Progress) -> Result<Applied, Error> {
-        let _lock = self.hold_plan(id)?;
-        let record = self.plan(id)?;
-        record.plan.clone().go(PlanState::Applied)?;
-        let Some(sandbox) = self.sandbox(&record)? else {
-            let at = self.environment.now();
-            let record = self.catalog.write::<_, Error>(|transaction| {
-                unchanged(transaction, &record)?;
-                let mut record = record.clone();
-                record.plan.go(PlanState::Applied)?;
-                record.version = transaction.save_plan(&record.plan, "applied", at)?;
-                record.updated_at = at;
-                transaction.note_plan(id, PlanNoteKind::Applied, &json!({ "result": null }), at)?;
-                Ok(record)
-            })?;
-            return Ok(Applied { record, result: None, restored: None, kept: None });
-        };
-        let place = self.plan_workspace(&record)?;
-        let options = CreateOptions {
-            label: Some(format!("result of plan {id}")),
-            kind: Kind::Workflow,
-            reason: Reason::PhaseComplete,
-            plan_id: Some(id.to_owned()),
-            ..CreateOptions::default()
-        };
-        let result =
-            self.create_at(&Subject::from(&place), &options, Some(record.version), progress)?.checkpoint;
-        let document = |checkpoint| {
-            files_part(checkpoint)
-                .map(|part| part.document)
-                .ok_or(Error::NoFiles { checkpoint: checkpoint.id })
-        };
-        let (base, made) = (document(&self.checkpoint(sandbox.base)?)?, document(&result)?);
-        let using = self.store.using()?;
-        let paths: Vec<RelPath> =
-            between(&self.store, base, made)?.iter().map(|delta| delta.path().clone()).collect();
-        drop(using);
-        let (at, result_id) = (self.environment.now(), result.id);
-        let taking = Taking { record, sandbox, result: result_id, base, merge, at };
-        let restored = match paths.is_empty() {
-            true => {
-                self.catalog.write::<(), Error>(|transaction| (&taking).publish(transaction))?;
-                None
-            }
-            false => Some(self.take_over(&taking, result, paths, progress)?),
-        };
-        let kept = self.clear_sandbox(&taking.record, &taking.sandbox);
-        Ok(Applied { record: self.plan(id)?, result: Some(result_id), restored, kept })
-    }
-
     fn take_over(
         &self,
         taking: &Taking,
@@ -243,7 +189,7 @@ impl CheckpointManager {
 
     /// Deletes a sandbox whose result is in the project. What no checkpoint holds and the project has not stays, and is told.
     fn clear_sandbox(&self, record: &PlanRecord, sandbox: &Sandbox) -> Option<(PathBuf, String)> {
-        let project = self.workspace(record.workspace_id).ok()?;
+        let project = self.workspaces().get(record.workspace_id).ok()?;
         let why = if git_refs(&sandbox.path) != git_refs(project.root_path()) {
             Some("its .git has what that of the project has not".to_owned())
         } else {
@@ -265,10 +211,69 @@ impl CheckpointManager {
     pub(crate) fn sweep_sandboxes(&self, project: safepoint_model::WorkspaceId) -> Result<(), Error> {
         for (plan, sandbox) in self.catalog.sandboxes(project)? {
             if sandbox.state == SandboxState::Applied {
-                self.clear_sandbox(&self.plan(&plan)?, &sandbox);
+                self.clear_sandbox(&self.plans().get(&plan)?, &sandbox);
             }
         }
         Ok(())
+    }
+}
+
+impl Plans<'_> {
+    /// Takes the result of a plan that is done over into the project, and closes the plan.
+    ///
+    /// # Errors
+    /// When the plan is not done, is being run, or its sandbox is missing; [`Error::ProjectChanged`] and [`Error::ApplyConflict`] when
+    /// the project is not what the sandbox was made from; or as [`CheckpointManager::rollback`]. Project and plan are as they were then.
+    pub fn apply(&self, id: &str, merge: Merge, progress: &dyn Progress) -> Result<Applied, Error> {
+        let _lock = self.manager.hold_plan(id)?;
+        let record = self.get(id)?;
+        record.plan.clone().go(PlanState::Applied)?;
+        let Some(sandbox) = self.sandbox(&record)? else {
+            let at = self.manager.environment.now();
+            let record = self.manager.catalog.write::<_, Error>(|transaction| {
+                unchanged(transaction, &record)?;
+                let mut record = record.clone();
+                record.plan.go(PlanState::Applied)?;
+                record.version = transaction.save_plan(&record.plan, "applied", at)?;
+                record.updated_at = at;
+                transaction.note_plan(id, PlanNoteKind::Applied, &json!({ "result": null }), at)?;
+                Ok(record)
+            })?;
+            return Ok(Applied { record, result: None, restored: None, kept: None });
+        };
+        let place = self.workspace(&record)?;
+        let options = CreateOptions {
+            label: Some(format!("result of plan {id}")),
+            kind: Kind::Workflow,
+            reason: Reason::PhaseComplete,
+            plan_id: Some(id.to_owned()),
+            ..CreateOptions::default()
+        };
+        let result = self
+            .manager
+            .create_at(&Subject::from(&place), &options, Some(record.version), progress)?
+            .checkpoint;
+        let document = |checkpoint| {
+            files_part(checkpoint)
+                .map(|part| part.document)
+                .ok_or(Error::NoFiles { checkpoint: checkpoint.id })
+        };
+        let (base, made) = (document(&self.manager.checkpoints().get(sandbox.base)?)?, document(&result)?);
+        let using = self.manager.store.using()?;
+        let paths: Vec<RelPath> =
+            between(&self.manager.store, base, made)?.iter().map(|delta| delta.path().clone()).collect();
+        drop(using);
+        let (at, result_id) = (self.manager.environment.now(), result.id);
+        let taking = Taking { record, sandbox, result: result_id, base, merge, at };
+        let restored = match paths.is_empty() {
+            true => {
+                self.manager.catalog.write::<(), Error>(|transaction| (&taking).publish(transaction))?;
+                None
+            }
+            false => Some(self.manager.take_over(&taking, result, paths, progress)?),
+        };
+        let kept = self.manager.clear_sandbox(&taking.record, &taking.sandbox);
+        Ok(Applied { record: self.get(id)?, result: Some(result_id), restored, kept })
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Going back is the rollback of plan and files, and nothing else; what a correction adds to it is in the same commit.
 
+use crate::handles::Plans;
 use crate::rollback::{DryRun, Request, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanNote, PlanRecord, Transaction};
@@ -212,19 +213,6 @@ fn attempts(notes: &[PlanNote]) -> u64 {
 }
 
 impl CheckpointManager {
-    /// The last clean checkpoint of a plan: the newest whole one that was taken before the first error that is not resolved, while the
-    /// plan was healthy.
-    ///
-    /// # Errors
-    /// [`Error::NoneClean`] when there is none.
-    pub fn last_clean(&self, id: &str) -> Result<CheckpointId, Error> {
-        let found = self.choose_clean(id, |checkpoint| self.is_whole(checkpoint).map_err(Missed::Other))?;
-        found.map_err(|missed| match missed {
-            Missed::None(source) => Error::NoneClean { id: id.to_owned(), source },
-            Missed::Other(error) => error,
-        })
-    }
-
     /// The checkpoint that would be the last clean one if all of them were whole.
     pub(crate) fn newest_clean(&self, id: &str) -> Result<Option<CheckpointId>, Error> {
         Ok(self.choose_clean(id, |_| Ok::<_, NoneClean>(true))?.ok())
@@ -236,7 +224,7 @@ impl CheckpointManager {
         id: &str,
         is_whole: impl Fn(CheckpointId) -> Result<bool, E>,
     ) -> Result<Result<CheckpointId, E>, Error> {
-        let plan = self.plan(id)?.plan;
+        let plan = self.plans().get(id)?.plan;
         let events = events(&self.catalog.plan_notes(id)?);
         let candidates: Vec<CleanCandidate<CheckpointId>> = self
             .catalog
@@ -252,15 +240,15 @@ impl CheckpointManager {
     }
 
     fn is_whole(&self, checkpoint: CheckpointId) -> Result<bool, Error> {
-        let checkpoint = self.checkpoint(checkpoint)?;
-        Ok(self.validate(Some(&checkpoint), Depth::Deep, &crate::Silent)?.is_valid())
+        let checkpoint = self.checkpoints().get(checkpoint)?;
+        Ok(self.upkeep().validate(Some(&checkpoint), Depth::Deep, &crate::Silent)?.is_valid())
     }
 
     /// The newest whole checkpoint of a plan in which a decision was not made yet.
     fn before_decision(&self, id: &str, decision: DecisionId) -> Result<CheckpointId, Error> {
         for candidate in self.catalog.plan_checkpoints(id)? {
             if self.is_whole(candidate.checkpoint)? {
-                let plan = self.plan_at(candidate.checkpoint)?;
+                let plan = self.plans().at(candidate.checkpoint)?;
                 if !plan.decisions.iter().any(|it| it.id == decision) {
                     return Ok(candidate.checkpoint);
                 }
@@ -277,10 +265,10 @@ impl CheckpointManager {
     ) -> Result<(CheckpointId, Vec<Decision>), Error> {
         let id = &record.plan.id;
         crate::parts::plan::guard(record)?;
-        self.plan_workspace(record)?;
+        self.plans().workspace(record)?;
         match &revert.decision {
             None if record.plan.is_healthy() => Err(Error::PlanHealthy { id: id.clone() }),
-            None => Ok((self.last_clean(id)?, Vec::new())),
+            None => Ok((self.plans().last_clean(id)?, Vec::new())),
             Some(decision) => {
                 let goes = record.plan.depending_on(*decision)?;
                 let stays = |it: &&Decision| !goes.contains(&it.id);
@@ -288,55 +276,6 @@ impl CheckpointManager {
                 Ok((self.before_decision(id, *decision)?, stay))
             }
         }
-    }
-
-    /// Rolls back to the last clean checkpoint, or to before a decision with all its dependents; the other decisions stay.
-    ///
-    /// # Errors
-    /// When there is no such checkpoint or decision; or as [`CheckpointManager::rollback_plan`].
-    pub fn correct_by_revert(
-        &self,
-        id: &str,
-        revert: &Revert,
-        options: &RollbackOptions,
-        progress: &dyn Progress,
-    ) -> Result<Corrected, Error> {
-        let record = self.plan(id)?;
-        let (to, stay) = self.revert_to(&record, revert).inspect_err(|error| {
-            if options.dry_run == DryRun::No {
-                self.note_refused_correction(id, "revert", error);
-            }
-        })?;
-        let attempt = attempts(&self.catalog.plan_notes(id)?) + 1;
-        let guidance = revert.guidance.as_ref().map(|text| self.guidance(text));
-        let correction = Correction { stay, guidance, attempt, decision: revert.decision };
-        let workspace = self.place_of(&record)?;
-        let request = Request::new(Verb::Rollback, Some(workspace.id), self.checkpoint(to)?, options);
-        let restored = self.roll_back(&Request { correction: Some(&correction), ..request }, progress)?;
-        let record = self.plan(id)?;
-        Ok(Corrected { attempt, record, checkpoint: Some(to), restored: Some(restored), step: None })
-    }
-
-    /// Corrects a plan that is not healthy without going back, or shows it: nothing that is done changes.
-    ///
-    /// # Errors
-    /// [`Error::PlanHealthy`]; when there is no such step, the rules of a plan forbid it, or the plan is over.
-    pub fn correct_in_place(
-        &self,
-        id: &str,
-        fix: &Fix,
-        guidance: Option<&str>,
-        dry_run: DryRun,
-    ) -> Result<Corrected, Error> {
-        let _lock = self.hold_plan(id)?;
-        if dry_run == DryRun::Yes {
-            let mut record = self.plan(id)?;
-            let attempt = attempts(&self.catalog.plan_notes(id)?) + 1;
-            let step = Some(fix.apply(&mut record.plan, self.environment.now())?.0);
-            return Ok(Corrected { attempt, record, checkpoint: None, restored: None, step });
-        }
-        self.try_in_place(id, fix, guidance)
-            .inspect_err(|error| self.note_refused_correction(id, fix.mode(), error))
     }
 
     fn try_in_place(&self, id: &str, fix: &Fix, guidance: Option<&str>) -> Result<Corrected, Error> {
@@ -377,5 +316,74 @@ impl CheckpointManager {
             step: None,
             made_at: self.environment.now(),
         }
+    }
+}
+
+impl Plans<'_> {
+    /// The last clean checkpoint of a plan: the newest whole one that was taken before the first error that is not resolved, while the
+    /// plan was healthy.
+    ///
+    /// # Errors
+    /// [`Error::NoneClean`] when there is none.
+    pub fn last_clean(&self, id: &str) -> Result<CheckpointId, Error> {
+        let found = self
+            .manager
+            .choose_clean(id, |checkpoint| self.manager.is_whole(checkpoint).map_err(Missed::Other))?;
+        found.map_err(|missed| match missed {
+            Missed::None(source) => Error::NoneClean { id: id.to_owned(), source },
+            Missed::Other(error) => error,
+        })
+    }
+
+    /// Rolls back to the last clean checkpoint, or to before a decision with all its dependents; the other decisions stay.
+    ///
+    /// # Errors
+    /// When there is no such checkpoint or decision; or as [`Plans::rollback`].
+    pub fn correct_by_revert(
+        &self,
+        id: &str,
+        revert: &Revert,
+        options: &RollbackOptions,
+        progress: &dyn Progress,
+    ) -> Result<Corrected, Error> {
+        let record = self.get(id)?;
+        let (to, stay) = self.manager.revert_to(&record, revert).inspect_err(|error| {
+            if options.dry_run == DryRun::No {
+                self.manager.note_refused_correction(id, "revert", error);
+            }
+        })?;
+        let attempt = attempts(&self.manager.catalog.plan_notes(id)?) + 1;
+        let guidance = revert.guidance.as_ref().map(|text| self.manager.guidance(text));
+        let correction = Correction { stay, guidance, attempt, decision: revert.decision };
+        let workspace = self.manager.place_of(&record)?;
+        let request =
+            Request::new(Verb::Rollback, Some(workspace.id), self.manager.checkpoints().get(to)?, options);
+        let restored =
+            self.manager.roll_back(&Request { correction: Some(&correction), ..request }, progress)?;
+        let record = self.get(id)?;
+        Ok(Corrected { attempt, record, checkpoint: Some(to), restored: Some(restored), step: None })
+    }
+
+    /// Corrects a plan that is not healthy without going back, or shows it: nothing that is done changes.
+    ///
+    /// # Errors
+    /// [`Error::PlanHealthy`]; when there is no such step, the rules of a plan forbid it, or the plan is over.
+    pub fn correct_in_place(
+        &self,
+        id: &str,
+        fix: &Fix,
+        guidance: Option<&str>,
+        dry_run: DryRun,
+    ) -> Result<Corrected, Error> {
+        let _lock = self.manager.hold_plan(id)?;
+        if dry_run == DryRun::Yes {
+            let mut record = self.get(id)?;
+            let attempt = attempts(&self.manager.catalog.plan_notes(id)?) + 1;
+            let step = Some(fix.apply(&mut record.plan, self.manager.environment.now())?.0);
+            return Ok(Corrected { attempt, record, checkpoint: None, restored: None, step });
+        }
+        self.manager
+            .try_in_place(id, fix, guidance)
+            .inspect_err(|error| self.manager.note_refused_correction(id, fix.mode(), error))
     }
 }

@@ -1,6 +1,7 @@
 //! GUARD: a plan that a live process runs is not changed under it, and what a dead one left is put in order first.
 
 use crate::error::Wish;
+use crate::handles::Plans;
 use crate::home::{PlanLock, Share};
 use crate::{CheckpointManager, CreateOptions, Error, process};
 use safepoint_model::CheckpointId;
@@ -20,27 +21,6 @@ pub struct DeadRun {
 }
 
 impl CheckpointManager {
-    /// True if a live process runs a plan.
-    ///
-    /// # Errors
-    /// When there is no such plan, or Safepoint's home cannot be used.
-    pub fn plan_is_run(&self, id: &str) -> Result<bool, Error> {
-        match self.keep_still(id) {
-            Ok(_) => Ok(false),
-            Err(Error::PlanRunning { .. }) => Ok(true),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Every run of a plan, oldest first.
-    ///
-    /// # Errors
-    /// When there is no such plan, or the catalog cannot be read.
-    pub fn plan_runs(&self, id: &str) -> Result<Vec<Run>, Error> {
-        self.plan(id)?;
-        Ok(self.catalog.runs(id)?)
-    }
-
     /// Takes a plan in order to run it.
     pub(crate) fn take_plan(&self, id: &str) -> Result<(PlanLock, Option<DeadRun>), Error> {
         self.lock_plan(id, Share::Alone, self.settings.lock_wait, Wish::Run)
@@ -69,7 +49,7 @@ impl CheckpointManager {
     }
 
     fn try_lock(&self, id: &str, share: Share, wait: Duration, wish: Wish) -> Result<PlanLock, Error> {
-        self.plan(id)?;
+        self.plans().get(id)?;
         let failed = |source| Error::Home { path: self.home().to_owned(), source };
         match self.home.lock_plan(id, share, wait).map_err(failed)? {
             Some(lock) => Ok(lock),
@@ -103,8 +83,31 @@ impl CheckpointManager {
             [] => "the runner died".to_owned(),
             steps => format!("the runner died during {}", steps.join(", ")),
         };
-        let emergency = self.checkpoint_plan(id, &CreateOptions::emergency(label), &crate::Silent);
+        let emergency = self.plans().checkpoint(id, &CreateOptions::emergency(label), &crate::Silent);
         let checkpoint = emergency.ok().map(|created| created.checkpoint.id);
         Ok(Some(DeadRun { interrupted, ended_processes, checkpoint }))
+    }
+}
+
+impl Plans<'_> {
+    /// True if a live process runs a plan.
+    ///
+    /// # Errors
+    /// When there is no such plan, or Safepoint's home cannot be used.
+    pub fn is_running(&self, id: &str) -> Result<bool, Error> {
+        match self.manager.keep_still(id) {
+            Ok(_) => Ok(false),
+            Err(Error::PlanRunning { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Every run of a plan, oldest first.
+    ///
+    /// # Errors
+    /// When there is no such plan, or the catalog cannot be read.
+    pub fn runs(&self, id: &str) -> Result<Vec<Run>, Error> {
+        self.get(id)?;
+        Ok(self.manager.catalog.runs(id)?)
     }
 }

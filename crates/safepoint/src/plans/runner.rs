@@ -9,6 +9,7 @@ mod course;
 mod interrupted;
 
 use crate::checkpoint::create::Created;
+use crate::handles::Plans;
 use crate::plans::guard::DeadRun;
 use crate::process::Stop;
 use crate::rollback::recover::Recovery;
@@ -117,44 +118,6 @@ enum Begin {
 }
 
 impl CheckpointManager {
-    /// Runs a plan that has not begun, to its end or until a step fails.
-    ///
-    /// # Errors
-    /// When another process runs it, it has begun already, or Safepoint itself fails. That a step fails is no error.
-    pub fn run_plan(
-        &self,
-        id: &str,
-        options: &RunOptions,
-        observer: &dyn RunObserver,
-        progress: &dyn Progress,
-    ) -> Result<RunReport, Error> {
-        self.drive(id, Begin::Anew, options, observer, progress)
-    }
-
-    /// Goes on with a plan that stopped: after a pause, a failure, a rollback, or the death of its runner. What is done is not done again.
-    ///
-    /// # Errors
-    /// [`Error::StepInterrupted`] when an interrupted step has no answer; or as [`CheckpointManager::run_plan`].
-    pub fn resume_plan(
-        &self,
-        id: &str,
-        options: &RunOptions,
-        observer: &dyn RunObserver,
-        progress: &dyn Progress,
-    ) -> Result<RunReport, Error> {
-        self.drive(id, Begin::Again, options, observer, progress)
-    }
-
-    /// Returns the kept part of a step's last output; none if it printed nothing.
-    ///
-    /// # Errors
-    /// When there is no such step, or what it printed cannot be read.
-    pub fn printed_by(&self, plan: &Plan, path: &str) -> Result<Option<Vec<u8>>, Error> {
-        let _using = self.store.using()?;
-        let log = plan.steps[plan.find(path)?].log;
-        Ok(log.map(|log| self.store.get(ObjectKind::Chunk, log)).transpose()?)
-    }
-
     fn drive(
         &self,
         id: &str,
@@ -168,7 +131,7 @@ impl CheckpointManager {
             observer.happened(&RunEvent::Dead(dead));
         }
         self.interrupt_stale(id)?;
-        let record = self.plan(id)?;
+        let record = self.plans().get(id)?;
         if let Some(until) = &options.until {
             record.plan.find(until)?;
         }
@@ -192,17 +155,17 @@ impl CheckpointManager {
             _ => return Err(Error::NotReady { id: id.to_owned(), state }),
         }
         let record = self.with_sandbox(id, progress)?;
-        let place = self.plan_workspace(&record)?;
+        let place = self.plans().workspace(&record)?;
         let mut tally =
             Tally { report: report(record, RunOutcome::Broken), looked: Instant::now(), low_on_disk: false };
         if let Some(failed) = self.answer_interrupted(id, options, (observer, progress), &mut tally)? {
             tally.report.step = Some(failed.0);
             tally.report.error = Some(failed.1);
             tally.report.outcome = RunOutcome::Failed;
-            tally.report.record = self.plan(id)?;
+            tally.report.record = self.plans().get(id)?;
             return Ok(tally.report);
         }
-        let record = self.plan(id)?;
+        let record = self.plans().get(id)?;
         if record.plan.state == PlanState::Done {
             // The step that was interrupted was the last one.
             (tally.report.outcome, tally.report.record) = (RunOutcome::Done, record);
@@ -233,7 +196,7 @@ impl CheckpointManager {
             until: options.until.as_deref(),
             ending: AtomicBool::new(false),
         };
-        runner.tell_plan(&self.plan(id)?.plan);
+        runner.tell_plan(&self.plans().get(id)?.plan);
         let halt = std::panic::catch_unwind(AssertUnwindSafe(|| runner.course(&mut tally)));
         match halt {
             Ok(halt) => runner.finish(halt, tally),
@@ -248,12 +211,52 @@ impl CheckpointManager {
     /// Interrupts steps that are recorded as running. No other process runs the plan, so the record is stale: it came with a rollback
     /// to a checkpoint that was taken beside a step about to begin.
     fn interrupt_stale(&self, id: &str) -> Result<(), Error> {
-        let plan = self.plan(id)?.plan;
+        let plan = self.plans().get(id)?.plan;
         let is_stale = |step: &Step| step.state == StepState::Running && step.spec.run.is_some();
         if plan.state.is_over() || !plan.steps.iter().any(is_stale) {
             return Ok(());
         }
         let now = self.environment.now();
-        self.change_plan(id, "nobody runs it", |plan| Ok(plan.interrupt(now))).map(drop)
+        self.plans().change(id, "nobody runs it", |plan| Ok(plan.interrupt(now))).map(drop)
+    }
+}
+
+impl Plans<'_> {
+    /// Runs a plan that has not begun, to its end or until a step fails.
+    ///
+    /// # Errors
+    /// When another process runs it, it has begun already, or Safepoint itself fails. That a step fails is no error.
+    pub fn run(
+        &self,
+        id: &str,
+        options: &RunOptions,
+        observer: &dyn RunObserver,
+        progress: &dyn Progress,
+    ) -> Result<RunReport, Error> {
+        self.manager.drive(id, Begin::Anew, options, observer, progress)
+    }
+
+    /// Goes on with a plan that stopped: after a pause, a failure, a rollback, or the death of its runner. What is done is not done again.
+    ///
+    /// # Errors
+    /// [`Error::StepInterrupted`] when an interrupted step has no answer; or as [`Plans::run`].
+    pub fn resume(
+        &self,
+        id: &str,
+        options: &RunOptions,
+        observer: &dyn RunObserver,
+        progress: &dyn Progress,
+    ) -> Result<RunReport, Error> {
+        self.manager.drive(id, Begin::Again, options, observer, progress)
+    }
+
+    /// Returns the kept part of a step's last output; none if it printed nothing.
+    ///
+    /// # Errors
+    /// When there is no such step, or what it printed cannot be read.
+    pub fn printed_by(&self, plan: &Plan, path: &str) -> Result<Option<Vec<u8>>, Error> {
+        let _using = self.manager.store.using()?;
+        let log = plan.steps[plan.find(path)?].log;
+        Ok(log.map(|log| self.manager.store.get(ObjectKind::Chunk, log)).transpose()?)
     }
 }

@@ -2,6 +2,7 @@
 //! of any workspace.
 
 use crate::checkpoint::create::CreateOptions;
+use crate::handles::Plans;
 use crate::home::Home;
 use crate::{CheckpointManager, Error, process};
 use safepoint_catalog::{PlanRecord, Workspace};
@@ -25,50 +26,27 @@ pub enum Missing {
 }
 
 impl CheckpointManager {
-    /// The sandbox of a plan, where it has one that is not the workspace itself.
-    ///
-    /// # Errors
-    /// When the catalog cannot be read.
-    pub fn sandbox(&self, record: &PlanRecord) -> Result<Option<Sandbox>, Error> {
-        match &record.plan.sandbox.id {
-            Some(id) => Ok(self.catalog.sandbox(id)?),
-            None => Ok(None),
-        }
-    }
-
-    /// The workspace that a plan works in.
-    ///
-    /// # Errors
-    /// [`Error::SandboxMissing`] when its folder is gone; or when the catalog cannot be read.
-    pub fn plan_workspace(&self, record: &PlanRecord) -> Result<Workspace, Error> {
-        let Some(sandbox) = self.sandbox(record)? else { return self.workspace(record.workspace_id) };
-        if !sandbox.path.is_dir() {
-            return Err(Error::SandboxMissing { id: record.plan.id.clone(), path: sandbox.path });
-        }
-        self.workspace(sandbox.workspace_id)
-    }
-
     /// The same, where a folder that is gone does not matter.
     pub(crate) fn place_of(&self, record: &PlanRecord) -> Result<Workspace, Error> {
-        match self.sandbox(record)? {
-            Some(sandbox) => self.workspace(sandbox.workspace_id),
-            None => self.workspace(record.workspace_id),
+        match self.plans().sandbox(record)? {
+            Some(sandbox) => self.workspaces().get(sandbox.workspace_id),
+            None => self.workspaces().get(record.workspace_id),
         }
     }
 
     /// Sees to it that a plan has its sandbox before anything happens there.
     pub(crate) fn with_sandbox(&self, id: &str, progress: &dyn Progress) -> Result<PlanRecord, Error> {
-        let record = self.plan(id)?;
+        let record = self.plans().get(id)?;
         if record.plan.sandbox.kind == SandboxKind::InPlace || record.plan.sandbox.id.is_some() {
             return Ok(record);
         }
-        let project = self.workspace(record.workspace_id)?;
+        let project = self.workspaces().get(record.workspace_id)?;
         // The project is locked during the copy, so no other process makes the same sandbox. The store is not held: the checkpoint
         // of the copy may find that space is to be freed.
         let root = Root::open(project.root_path())?;
         let _lock = root.lock(self.settings.lock_wait)?;
         self.recover_held(&project, &root, progress)?.refuse_foreign(&project)?;
-        let record = self.plan(id)?;
+        let record = self.plans().get(id)?;
         if record.plan.sandbox.id.is_some() {
             return Ok(record);
         }
@@ -78,7 +56,7 @@ impl CheckpointManager {
         // An unrecorded copy was left half-done by a crash.
         remove_tree(&path)?;
         copy_tree(&root, &path, &self.own_folders(&root), progress)?;
-        let place = self.register_anyway(&path)?;
+        let place = self.workspaces().register_anyway(&path)?;
         let options = CreateOptions {
             label: Some(format!("what plan {id} begins with")),
             kind: Kind::Automatic,
@@ -108,7 +86,7 @@ impl CheckpointManager {
 
     /// Makes an empty folder for a sandbox that is gone, where that is wanted; the rollback fills it. Says whether it did.
     pub(crate) fn mend_sandbox(&self, record: &PlanRecord, missing: Missing) -> Result<bool, Error> {
-        match self.plan_workspace(record) {
+        match self.plans().workspace(record) {
             Err(Error::SandboxMissing { id, path }) if missing == Missing::MadeAgain => {
                 let failed = |source| Error::Home { path: path.clone(), source };
                 self.home.make_empty_sandbox(&id, &path).map_err(failed)?;
@@ -121,7 +99,7 @@ impl CheckpointManager {
 
     /// Copies the project's `.git` into a sandbox that is made again: checkpoints do not hold it.
     fn copy_git_folder(&self, record: &PlanRecord, sandbox: &Path) -> Result<(), Error> {
-        let git = self.workspace(record.workspace_id)?.root_path().join(".git");
+        let git = self.workspaces().get(record.workspace_id)?.root_path().join(".git");
         if !git.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
             return Ok(());
         }
@@ -131,7 +109,7 @@ impl CheckpointManager {
 
     /// Removes a folder that was made for a rollback which was refused then.
     pub(crate) fn unmend_sandbox(&self, record: &PlanRecord) {
-        if let Ok(Some(sandbox)) = self.sandbox(record) {
+        if let Ok(Some(sandbox)) = self.plans().sandbox(record) {
             let _ = remove_tree(&sandbox.path.join(".git"));
             Home::drop_empty(&sandbox.path);
         }
@@ -168,5 +146,32 @@ impl CheckpointManager {
         );
         variables.extend(run.map(|run| process::variable(process::RUN_VARIABLE, run.to_string())));
         Ok(variables)
+    }
+}
+
+impl Plans<'_> {
+    /// The sandbox of a plan, where it has one that is not the workspace itself.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn sandbox(&self, record: &PlanRecord) -> Result<Option<Sandbox>, Error> {
+        match &record.plan.sandbox.id {
+            Some(id) => Ok(self.manager.catalog.sandbox(id)?),
+            None => Ok(None),
+        }
+    }
+
+    /// The workspace that a plan works in.
+    ///
+    /// # Errors
+    /// [`Error::SandboxMissing`] when its folder is gone; or when the catalog cannot be read.
+    pub fn workspace(&self, record: &PlanRecord) -> Result<Workspace, Error> {
+        let Some(sandbox) = self.sandbox(record)? else {
+            return self.manager.workspaces().get(record.workspace_id);
+        };
+        if !sandbox.path.is_dir() {
+            return Err(Error::SandboxMissing { id: record.plan.id.clone(), path: sandbox.path });
+        }
+        self.manager.workspaces().get(sandbox.workspace_id)
     }
 }

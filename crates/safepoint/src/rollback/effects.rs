@@ -113,7 +113,7 @@ impl CheckpointManager {
                 let count = dead.ended_processes as u64;
                 effects.warnings.push(Warning::LeftoversEnded { count });
             }
-            let record = self.plan(&part.key)?;
+            let record = self.plans().get(&part.key)?;
             guard(&record)?;
             let _using = self.store.using()?;
             plans.push((record, document::load(&self.store, part.document)?));
@@ -197,7 +197,7 @@ impl CheckpointManager {
         command: &str,
         progress: &dyn Progress,
     ) -> Result<Result<(), String>, Error> {
-        let place = self.plan_workspace(record)?;
+        let place = self.plans().workspace(record)?;
         let variables = self.variables_for(record, &step.path, place.root_path(), None)?;
         let timeout = step.spec.timeout.map(|span| Duration::from_micros(span.micros()));
         let job = Job {

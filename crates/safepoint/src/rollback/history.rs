@@ -44,7 +44,7 @@ impl CheckpointManager {
         let mut places = BTreeSet::from([workspace.id]);
         let (mut corrections, mut happened) = (BTreeMap::new(), Vec::new());
         for plan in self.catalog.plans(Some(workspace.id))? {
-            let record = self.plan(&plan.id)?;
+            let record = self.plans().get(&plan.id)?;
             places.extend(self.place_of(&record).ok().map(|place| place.id));
             for note in self.catalog.plan_notes(&plan.id)? {
                 match note.body["rollback"].as_str() {

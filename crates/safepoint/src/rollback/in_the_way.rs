@@ -4,6 +4,7 @@
 //! where the checkpoint holds it; else it stays, and it is on record that its files went without it.
 
 use super::Request;
+use crate::handles::Plans;
 use crate::home::PlanLock;
 use crate::{CheckpointManager, Error, process};
 use safepoint_catalog::{PlanRecord, Transaction};
@@ -21,7 +22,7 @@ impl CheckpointManager {
         ids.extend(self.catalog.plan_of_sandbox(workspace)?);
         let mut plans = Vec::new();
         for id in ids {
-            let record = self.plan(&id)?;
+            let record = self.plans().get(&id)?;
             if !record.plan.state.is_over() && self.place_of(&record)?.id == workspace {
                 plans.push(record);
             }
@@ -58,7 +59,7 @@ impl CheckpointManager {
             for plan in self.plans_at(workspace)? {
                 let run = self.catalog.last_run(&plan.plan.id)?.filter(|run| run.ended_at.is_none());
                 if run.is_some_and(|run| process::descends_from(run.pid))
-                    && self.plan_is_run(&plan.plan.id)?
+                    && self.plans().is_running(&plan.plan.id)?
                 {
                     return Ok(Some(plan.plan.id));
                 }
@@ -85,13 +86,15 @@ impl CheckpointManager {
         }
         Ok(())
     }
+}
 
+impl Plans<'_> {
     /// The checkpoint that the files of a plan went back to without the plan; nothing where the two belong together.
     ///
     /// # Errors
     /// When there is no such plan, or the catalog cannot be read.
-    pub fn files_left_plan(&self, id: &str) -> Result<Option<CheckpointId>, Error> {
-        let notes = self.plan_notes(id)?;
+    pub fn left_by_files(&self, id: &str) -> Result<Option<CheckpointId>, Error> {
+        let notes = self.notes(id)?;
         let of_files = [PlanNoteKind::FilesRolledBack, PlanNoteKind::FilesReturned, PlanNoteKind::RolledBack];
         let last = notes.iter().rfind(|note| of_files.contains(&note.kind));
         let left = last.filter(|note| note.kind == PlanNoteKind::FilesRolledBack);

@@ -60,10 +60,10 @@ impl CheckpointManager {
         let mut roots: Vec<PathBuf> =
             scene.places.iter().map(|place| place.workspace.root_path().to_owned()).collect();
         for (id, _) in &folders {
-            roots.push(self.workspace(*id)?.root_path().to_owned());
+            roots.push(self.workspaces().get(*id)?.root_path().to_owned());
         }
         for (id, part) in folders {
-            scene.places.push(self.place_of_agents(self.workspace(id)?, &scene.bound, &roots));
+            scene.places.push(self.place_of_agents(self.workspaces().get(id)?, &scene.bound, &roots));
             scene.targets.push(Some(part.document));
         }
         Ok(())

@@ -115,7 +115,7 @@ impl CheckpointManager {
         let mut recovery = self.recover_one(workspace, root, progress)?;
         // The first command recovers multi-folder rollbacks as a whole. A process that holds a folder has already recovered it.
         for id in self.catalog.unfinished_together()?.into_iter().filter(|id| *id != workspace.id) {
-            let other = self.workspace(id)?;
+            let other = self.workspaces().get(id)?;
             let found = Root::open(other.root_path()).and_then(|root| {
                 let lock = root.lock(Duration::ZERO)?;
                 Ok((root, lock))

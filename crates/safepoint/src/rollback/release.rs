@@ -2,6 +2,7 @@
 //!
 //! Two steps, so that the user is asked in between with everything stored. What changed since the first is stored again by the second.
 
+use crate::handles::Upkeep;
 use crate::parts::files::FilesPart;
 use crate::parts::part::Prepared;
 use crate::rollback::carry::{Settling, clear};
@@ -22,70 +23,6 @@ pub struct WaitingStored {
 }
 
 impl CheckpointManager {
-    /// Stores displaced files that wait for their writers, as rescue checkpoints. Nothing is deleted yet.
-    ///
-    /// # Errors
-    /// When they cannot be read or stored.
-    pub fn store_waiting(
-        &self,
-        workspace: &Workspace,
-        progress: &dyn Progress,
-    ) -> Result<WaitingStored, Error> {
-        let held = self.hold(workspace)?;
-        let mut recovery = self.recover_held(workspace, &held.root, progress)?;
-        let mut stored = Vec::new();
-        if !recovery.waiting.is_empty() {
-            let part = self.releasing(workspace, &held.root)?;
-            for (record, ended) in self.waiting_rollbacks(&held.root)? {
-                let mut prepared = self.resume(&[&part], &record)?;
-                let (findings, settling) = self.store_found(&record, &mut prepared, ended, &[], progress)?;
-                recovery.add(settling);
-                stored.push((record.id, findings));
-            }
-        }
-        Ok(WaitingStored { recovery, stored })
-    }
-
-    /// Deletes what [`CheckpointManager::store_waiting`] stored. What changed since, or waits since, is stored first.
-    ///
-    /// # Errors
-    /// When something cannot be stored or deleted; it waits on then.
-    pub fn release(
-        &self,
-        workspace: &Workspace,
-        stored: WaitingStored,
-        progress: &dyn Progress,
-    ) -> Result<Recovery, Error> {
-        let held = self.hold(workspace)?;
-        let before = self.recover_held(workspace, &held.root, progress)?;
-        let WaitingStored { mut recovery, stored } = stored;
-        recovery.undone.extend(before.undone);
-        recovery.settled.extend(before.settled);
-        recovery.rescued.extend(before.rescued);
-        recovery.waiting.clear();
-        let part = self.releasing(workspace, &held.root)?;
-        for (record, ended) in self.waiting_rollbacks(&held.root)? {
-            let known = stored.iter().find(|(id, _)| *id == record.id).map_or(&[][..], |(_, known)| known);
-            let mut prepared = self.resume(&[&part], &record)?;
-            let (findings, settling) = self.store_found(&record, &mut prepared, ended, known, progress)?;
-            let complete = clear(&mut prepared)?;
-            recovery.add(settling);
-            recovery.released.extend(findings.into_iter().filter_map(|finding| match finding {
-                Finding::Rescued { path, .. } => Some(path),
-                _ => None,
-            }));
-            if complete && ended == Ended::Done && record.state != RollbackState::Settled {
-                let at = self.environment.now();
-                let facts = FinishFacts::default();
-                self.catalog.write(|transaction| {
-                    transaction.finish_rollback(record.id, RollbackState::Settled, at, &facts)
-                })?;
-                recovery.settled.push(record.id);
-            }
-        }
-        Ok(recovery)
-    }
-
     fn releasing<'m>(&'m self, workspace: &'m Workspace, root: &'m Root) -> Result<FilesPart<'m>, Error> {
         let mut part = FilesPart::new(self, root, workspace, Vec::new());
         part.capabilities = self.probe(root)?;
@@ -125,5 +62,73 @@ impl CheckpointManager {
         let mut settling = Settling::default();
         self.keep_rescued(record, fresh, writer, &mut settling)?;
         Ok((findings, settling))
+    }
+}
+
+impl Upkeep<'_> {
+    /// Stores displaced files that wait for their writers, as rescue checkpoints. Nothing is deleted yet.
+    ///
+    /// # Errors
+    /// When they cannot be read or stored.
+    pub fn store_waiting(
+        &self,
+        workspace: &Workspace,
+        progress: &dyn Progress,
+    ) -> Result<WaitingStored, Error> {
+        let held = self.manager.hold(workspace)?;
+        let mut recovery = self.manager.recover_held(workspace, &held.root, progress)?;
+        let mut stored = Vec::new();
+        if !recovery.waiting.is_empty() {
+            let part = self.manager.releasing(workspace, &held.root)?;
+            for (record, ended) in self.manager.waiting_rollbacks(&held.root)? {
+                let mut prepared = self.manager.resume(&[&part], &record)?;
+                let (findings, settling) =
+                    self.manager.store_found(&record, &mut prepared, ended, &[], progress)?;
+                recovery.add(settling);
+                stored.push((record.id, findings));
+            }
+        }
+        Ok(WaitingStored { recovery, stored })
+    }
+
+    /// Deletes what [`Upkeep::store_waiting`] stored. What changed since, or waits since, is stored first.
+    ///
+    /// # Errors
+    /// When something cannot be stored or deleted; it waits on then.
+    pub fn release(
+        &self,
+        workspace: &Workspace,
+        stored: WaitingStored,
+        progress: &dyn Progress,
+    ) -> Result<Recovery, Error> {
+        let held = self.manager.hold(workspace)?;
+        let before = self.manager.recover_held(workspace, &held.root, progress)?;
+        let WaitingStored { mut recovery, stored } = stored;
+        recovery.undone.extend(before.undone);
+        recovery.settled.extend(before.settled);
+        recovery.rescued.extend(before.rescued);
+        recovery.waiting.clear();
+        let part = self.manager.releasing(workspace, &held.root)?;
+        for (record, ended) in self.manager.waiting_rollbacks(&held.root)? {
+            let known = stored.iter().find(|(id, _)| *id == record.id).map_or(&[][..], |(_, known)| known);
+            let mut prepared = self.manager.resume(&[&part], &record)?;
+            let (findings, settling) =
+                self.manager.store_found(&record, &mut prepared, ended, known, progress)?;
+            let complete = clear(&mut prepared)?;
+            recovery.add(settling);
+            recovery.released.extend(findings.into_iter().filter_map(|finding| match finding {
+                Finding::Rescued { path, .. } => Some(path),
+                _ => None,
+            }));
+            if complete && ended == Ended::Done && record.state != RollbackState::Settled {
+                let at = self.manager.environment.now();
+                let facts = FinishFacts::default();
+                self.manager.catalog.write(|transaction| {
+                    transaction.finish_rollback(record.id, RollbackState::Settled, at, &facts)
+                })?;
+                recovery.settled.push(record.id);
+            }
+        }
+        Ok(recovery)
     }
 }

@@ -35,7 +35,7 @@ impl CheckpointManager {
             return Ok(());
         }
         let rescued = apart(rescued)?;
-        let workspace = self.workspace(record.workspace_id)?;
+        let workspace = self.workspaces().get(record.workspace_id)?;
         let entries = rescued.iter().map(|(path, entry, _)| (path.clone(), entry.clone())).collect();
         let tree = tree_of(&writer, entries)?;
         let root = Entry { name: Vec::new(), meta: plain_directory(), node: Node::Directory(tree) };

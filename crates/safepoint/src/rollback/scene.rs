@@ -66,7 +66,7 @@ impl CheckpointManager {
         };
         for part in request.to.parts.iter().filter(|part| part.kind == PartKind::Plan) {
             if request.options.wants(PartKind::Plan) {
-                let now = self.plan(&part.key)?;
+                let now = self.plans().get(&part.key)?;
                 guard(&now)?;
                 scene.plans.push((now, part.document));
             }
@@ -78,7 +78,7 @@ impl CheckpointManager {
     }
 
     fn scene_of_one(&self, request: &Request<'_>, alone: WorkspaceId) -> Result<Scene, Error> {
-        let workspace = self.workspace(alone)?;
+        let workspace = self.workspaces().get(alone)?;
         let target = self.target_part(alone, request)?;
         let missing = |part: &&PartKind| match part {
             PartKind::Agent => is_together(&request.to) || request.to.count(PartKind::Agent) == 0,
@@ -138,7 +138,7 @@ impl CheckpointManager {
         folders.sort_unstable_by_key(|(id, _): &(WorkspaceId, _)| *id);
         let roots: Vec<PathBuf> = folders
             .iter()
-            .map(|(id, _)| Ok(self.workspace(*id)?.root_path().to_owned()))
+            .map(|(id, _)| Ok(self.workspaces().get(*id)?.root_path().to_owned()))
             .collect::<Result<_, Error>>()?;
         for (id, document) in folders {
             let place = self.place_for(id, &agents, &roots)?;
@@ -171,7 +171,7 @@ impl CheckpointManager {
         }
         for part in to.parts.iter().filter(|part| part.kind == PartKind::Plan) {
             let here = |plan: &PlanRecord| Ok::<_, Error>(self.place_of(plan)?.id == id);
-            if options.parts.contains(&PartKind::Plan) && here(&self.plan(&part.key)?)? {
+            if options.parts.contains(&PartKind::Plan) && here(&self.plans().get(&part.key)?)? {
                 return Ok(true);
             }
         }

@@ -165,10 +165,11 @@ impl CheckpointManager {
         let mut candidates = match first.as_ref().filter(|first| is_together(first)) {
             None => {
                 let plan_id = until.plan.clone();
-                self.list(&Filter { workspace: Some(here.id), plan_id, ..Filter::default() })?
+                self.checkpoints().list(&Filter { workspace: Some(here.id), plan_id, ..Filter::default() })?
             }
             Some(first) => {
-                let mut all = self.list(&Filter { scope: Some(first.scope), ..Filter::default() })?;
+                let mut all =
+                    self.checkpoints().list(&Filter { scope: Some(first.scope), ..Filter::default() })?;
                 let agents = |checkpoint: &Checkpoint| -> Vec<String> {
                     let agents = checkpoint.parts.iter().filter(|part| part.kind == PartKind::Agent);
                     agents.map(|part| part.key.clone()).collect()
@@ -216,7 +217,7 @@ impl CheckpointManager {
         ids.sort_unstable();
         ids.dedup();
         let workspaces: Vec<Workspace> =
-            ids.into_iter().map(|id| self.workspace(id)).collect::<Result<_, _>>()?;
+            ids.into_iter().map(|id| self.workspaces().get(id)).collect::<Result<_, _>>()?;
         let there: Vec<&Workspace> =
             workspaces.iter().filter(|workspace| workspace.root_path().is_dir()).collect();
         let roots: Vec<PathBuf> = there.iter().map(|workspace| workspace.root_path().to_owned()).collect();

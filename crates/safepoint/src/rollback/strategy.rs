@@ -127,7 +127,7 @@ impl<'m> Ground<'m> {
         for part in to.parts.iter().filter(|part| part.kind == PartKind::Files) {
             // Imported parts of other machines are not restored.
             let Ok(id) = part.key.parse() else { continue };
-            let workspace = self.manager.workspace(id)?;
+            let workspace = self.manager.workspaces().get(id)?;
             let mut place = into.join(name_of(&workspace));
             if place.exists() {
                 place = into.join(format!("{}-{}", name_of(&workspace), workspace.id));
@@ -176,11 +176,11 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<StagedEnd, Error> {
         let Trial { command, agreed, printed } = trial;
-        let checkpoint = self.checkpoint(to)?;
+        let checkpoint = self.checkpoints().get(to)?;
         let ground = Ground::new(self, here, &checkpoint, options);
         let options = RollbackOptions { strategy: Some(Strategy::Staged), ..options.clone() };
         let dry = RollbackOptions { dry_run: DryRun::Yes, ..options.clone() };
-        let validation = self.validate(Some(&checkpoint), Depth::Deep, progress)?;
+        let validation = self.upkeep().validate(Some(&checkpoint), Depth::Deep, progress)?;
         if let Some(damaged) = validation.damaged.first() {
             return Err(Error::NotWhole { checkpoint: to, what: damaged.what.clone() });
         }

@@ -96,7 +96,7 @@ impl CheckpointManager {
         }
         let options = RollbackOptions { paths, ..options.clone() };
         let mut request =
-            Request::new(Verb::Rollback, Some(workspace.id), self.checkpoint(before)?, &options);
+            Request::new(Verb::Rollback, Some(workspace.id), self.checkpoints().get(before)?, &options);
         request.spares_changes = spares_changes(&options);
         let mut done = self.roll_back(&request, progress)?;
         let mut first = recovered;
@@ -137,7 +137,7 @@ impl CheckpointManager {
             Some(workspace) => workspace.clone(),
             None => {
                 let last = self.catalog.last_together()?.ok_or(Error::NothingToUndo)?;
-                self.workspace(last)?
+                self.workspaces().get(last)?
             }
         };
         // The rollback to undo may be one that a crash interrupted.
@@ -151,7 +151,7 @@ impl CheckpointManager {
             options.paths = answered.paths;
             options.paths.retain(|path| !answered.parts.contains(&PartKind::Git) || *path != git_folder());
             let at = answered.together.is_none().then_some(workspace.id);
-            let mut request = Request::new(verb, at, self.checkpoint(before)?, &options);
+            let mut request = Request::new(verb, at, self.checkpoints().get(before)?, &options);
             request.answers = Some(answered.id);
             request.spares_changes = verb == Verb::Undo && spares_changes(&options);
             match self.roll_back(&request, progress) {
@@ -233,7 +233,7 @@ impl CheckpointManager {
         writer: &Writer<'_>,
     ) -> Result<Vec<RelPath>, Error> {
         let Some(target) = member.target else { return Ok(Vec::new()) };
-        let files = match self.workspace(last.workspace_id)?.kind {
+        let files = match self.workspaces().get(last.workspace_id)?.kind {
             WorkspaceKind::Project => PartKind::Files,
             WorkspaceKind::Agent => PartKind::Agent,
         };

@@ -3,6 +3,7 @@
 use crate::checkpoint::create::files_part;
 use crate::checkpoint::records::tombstone;
 use crate::folders::{files_of, is_together};
+use crate::handles::Upkeep;
 use crate::parts::files::keep_document;
 use crate::upkeep::Thoroughness;
 use crate::{CheckpointManager, Error};
@@ -34,31 +35,6 @@ struct Rewritten {
 }
 
 impl CheckpointManager {
-    /// Removes these paths, and everything below them, from every checkpoint of a workspace and frees their
-    /// bytes. The workspace itself is unchanged; paths that still exist are in the next checkpoint unless
-    /// excluded.
-    ///
-    /// The same bytes under another path stay, as do the path names in rollback records.
-    ///
-    /// # Errors
-    /// [`Error::NoPurge`] if no checkpoint holds any of the paths; [`Error::PurgeRoot`] if a path is the
-    /// workspace root. Also fails if store or catalog fail. Nothing has changed then, unless the collection
-    /// failed.
-    pub fn purge(
-        &self,
-        workspace: &Workspace,
-        paths: &[RelPath],
-        progress: &dyn Progress,
-    ) -> Result<PurgeReport, Error> {
-        if paths.iter().any(RelPath::is_root) {
-            return Err(Error::PurgeRoot);
-        }
-        self.must_know_catalog()?;
-        let checkpoints = self.take_out(workspace, paths, progress)?;
-        let collected = self.collect(Thoroughness::Everything, progress)?;
-        Ok(PurgeReport { checkpoints, collected })
-    }
-
     fn take_out(
         &self,
         workspace: &Workspace,
@@ -107,6 +83,33 @@ impl CheckpointManager {
         })?;
         self.write_waiting()?;
         Ok(changed.into_iter().map(|(before, _)| before.id).collect())
+    }
+}
+
+impl Upkeep<'_> {
+    /// Removes these paths, and everything below them, from every checkpoint of a workspace and frees their
+    /// bytes. The workspace itself is unchanged; paths that still exist are in the next checkpoint unless
+    /// excluded.
+    ///
+    /// The same bytes under another path stay, as do the path names in rollback records.
+    ///
+    /// # Errors
+    /// [`Error::NoPurge`] if no checkpoint holds any of the paths; [`Error::PurgeRoot`] if a path is the
+    /// workspace root. Also fails if store or catalog fail. Nothing has changed then, unless the collection
+    /// failed.
+    pub fn purge(
+        &self,
+        workspace: &Workspace,
+        paths: &[RelPath],
+        progress: &dyn Progress,
+    ) -> Result<PurgeReport, Error> {
+        if paths.iter().any(RelPath::is_root) {
+            return Err(Error::PurgeRoot);
+        }
+        self.manager.must_know_catalog()?;
+        let checkpoints = self.manager.take_out(workspace, paths, progress)?;
+        let collected = self.collect(Thoroughness::Everything, progress)?;
+        Ok(PurgeReport { checkpoints, collected })
     }
 }
 

@@ -140,7 +140,7 @@ impl CheckpointManager {
         let catalog = Catalog::open(&place.catalog())?;
         let manager =
             Self { home: place, store, catalog, environment, settings, standing, recovered, _scratch };
-        manager.accept_catalog()?;
+        manager.upkeep().accept_catalog()?;
         drop(collector);
         Ok((manager, rebuilt))
     }
@@ -175,7 +175,7 @@ impl CheckpointManager {
     /// Restores missing rows from the records, in one transaction.
     pub(crate) fn rebuild(&self, progress: &dyn Progress) -> Result<Rebuilt, Error> {
         let _using = self.store.using()?;
-        let mut rebuilt = Rebuilt { found: self.catalog_standing(), ..Rebuilt::default() };
+        let mut rebuilt = Rebuilt { found: self.upkeep().catalog_standing(), ..Rebuilt::default() };
         let found = self.find_records()?;
         rebuilt.unknown_records = found.unknown;
         let work = self.plan_rebuild(&found, progress, &mut rebuilt)?;

@@ -2,6 +2,7 @@
 
 use crate::checkpoint::records::CatalogStanding;
 use crate::config::Broken;
+use crate::handles::Upkeep;
 use crate::parts::files::FilesPart;
 use crate::upkeep::rebuild::Rebuilt;
 use crate::upkeep::validate::DamagedPart;
@@ -44,45 +45,6 @@ impl Repair {
 }
 
 impl CheckpointManager {
-    /// Rebuilds the index, stores missing and damaged objects again from workspaces, and quarantines damaged
-    /// packs.
-    ///
-    /// # Errors
-    /// Fails if store or catalog fail; losses are in the result.
-    pub fn repair(&self, progress: &dyn Progress) -> Result<Repair, Error> {
-        let mut repair = Repair { quarantine: self.store.quarantine_dir(), ..Repair::default() };
-        self.store.rebuild_index()?;
-        let report = self.store.validate(Depth::Deep, &|_, _| {})?;
-        let damaged: BTreeSet<ObjectId> = report.damaged.iter().filter_map(|damage| damage.object).collect();
-        let packs: BTreeSet<&String> = report.damaged.iter().map(|damage| &damage.pack).collect();
-        repair.damaged_objects = damaged.len() as u64;
-        for id in damaged {
-            self.store.forget_damaged(id)?;
-        }
-        for workspace in self.workspaces()? {
-            match self.store_anew(&workspace, progress) {
-                Ok(objects) => repair.stored_anew += objects,
-                Err(error) => repair.skipped.push(format!("{}: {error}", workspace.root_path().display())),
-            }
-        }
-        for pack in packs {
-            if self.store.quarantine(pack)?.is_some() {
-                repair.quarantined.push(pack.clone());
-            }
-        }
-        repair.catalog.found = self.catalog_standing();
-        if repair.catalog.found != CatalogStanding::Known {
-            repair.catalog = self.rebuild(progress)?;
-            self.accept_catalog()?;
-        }
-        self.renew_records()?;
-        let validation = self.validate(None, Depth::Quick, progress)?;
-        repair.lost = validation.damaged;
-        repair.errors = validation.errors;
-        repair.restorable = validation.restorable;
-        Ok(repair)
-    }
-
     /// Rewrites missing and damaged records, and writes pending ones.
     fn renew_records(&self) -> Result<(), Error> {
         let mut lost = Vec::new();
@@ -108,5 +70,46 @@ impl CheckpointManager {
         let excludes = self.config_at(Some(&held.root), Broken::PassedOver)?.excludes;
         FilesPart::new(self, &held.root, workspace, excludes).scan_afresh(&writer, progress)?;
         Ok(writer.finish()?.objects)
+    }
+}
+
+impl Upkeep<'_> {
+    /// Rebuilds the index, stores missing and damaged objects again from workspaces, and quarantines damaged
+    /// packs.
+    ///
+    /// # Errors
+    /// Fails if store or catalog fail; losses are in the result.
+    pub fn repair(&self, progress: &dyn Progress) -> Result<Repair, Error> {
+        let mut repair = Repair { quarantine: self.manager.store.quarantine_dir(), ..Repair::default() };
+        self.manager.store.rebuild_index()?;
+        let report = self.manager.store.validate(Depth::Deep, &|_, _| {})?;
+        let damaged: BTreeSet<ObjectId> = report.damaged.iter().filter_map(|damage| damage.object).collect();
+        let packs: BTreeSet<&String> = report.damaged.iter().map(|damage| &damage.pack).collect();
+        repair.damaged_objects = damaged.len() as u64;
+        for id in damaged {
+            self.manager.store.forget_damaged(id)?;
+        }
+        for workspace in self.manager.workspaces().list()? {
+            match self.manager.store_anew(&workspace, progress) {
+                Ok(objects) => repair.stored_anew += objects,
+                Err(error) => repair.skipped.push(format!("{}: {error}", workspace.root_path().display())),
+            }
+        }
+        for pack in packs {
+            if self.manager.store.quarantine(pack)?.is_some() {
+                repair.quarantined.push(pack.clone());
+            }
+        }
+        repair.catalog.found = self.catalog_standing();
+        if repair.catalog.found != CatalogStanding::Known {
+            repair.catalog = self.manager.rebuild(progress)?;
+            self.accept_catalog()?;
+        }
+        self.manager.renew_records()?;
+        let validation = self.validate(None, Depth::Quick, progress)?;
+        repair.lost = validation.damaged;
+        repair.errors = validation.errors;
+        repair.restorable = validation.restorable;
+        Ok(repair)
     }
 }

@@ -1,5 +1,6 @@
 //! SPACE: disk usage, and effects of deletion.
 
+use crate::handles::Upkeep;
 use crate::upkeep::Cap;
 use crate::upkeep::mark::each_object;
 use crate::{CheckpointManager, Error};
@@ -60,61 +61,6 @@ enum Owner {
 }
 
 impl CheckpointManager {
-    /// Computes the usage of every checkpoint.
-    ///
-    /// # Errors
-    /// Fails if store or catalog fail, or on interrupt.
-    pub fn space(&self, progress: &dyn Progress) -> Result<Space, Error> {
-        let _using = self.store.using()?;
-        let all = Filter { role: RoleFilter::Any, ..Filter::default() };
-        let checkpoints = self.catalog.checkpoints(&all)?;
-        let workspaces = self.catalog.workspaces()?;
-        let of_workspace = |checkpoint: &Checkpoint| {
-            workspaces.iter().position(|workspace| Some(workspace.id) == checkpoint.workspace_id)
-        };
-        let by_checkpoint: Vec<usize> = (0..checkpoints.len()).collect();
-        let by_workspace: Vec<usize> = checkpoints
-            .iter()
-            .map(|checkpoint| of_workspace(checkpoint).unwrap_or(workspaces.len()))
-            .collect();
-        let (owners, damaged) = self.owners(&checkpoints, &by_checkpoint, progress)?;
-        let mut sizes = HashMap::with_capacity(owners.len());
-        for id in owners.keys() {
-            sizes.insert(*id, self.store.stored_bytes(*id)?.unwrap_or(0));
-        }
-        let frees = sum(&owners, &sizes, checkpoints.len());
-        let (workspace_owners, _) = self.owners(&checkpoints, &by_workspace, progress)?;
-        let workspace_frees = sum(&workspace_owners, &sizes, workspaces.len() + 1);
-        let needed_bytes: u64 = sizes.values().sum();
-        let mut live: HashSet<ObjectId> = owners.into_keys().collect();
-        live.extend(self.catalog.objects_of_records()?);
-        Ok(Space {
-            home_bytes: self.home.disk_bytes()?,
-            cap: self.cap()?,
-            store: self.store.usage()?,
-            dead_bytes: self.store.dead_bytes(&live)?,
-            shared_bytes: needed_bytes.saturating_sub(frees.iter().sum()),
-            workspaces: workspaces
-                .into_iter()
-                .enumerate()
-                .map(|(at, workspace)| WorkspaceSpace {
-                    workspace,
-                    checkpoints: by_workspace.iter().filter(|of| **of == at).count() as u64,
-                    frees_bytes: workspace_frees[at],
-                })
-                .collect(),
-            checkpoints: checkpoints
-                .into_iter()
-                .enumerate()
-                .map(|(at, checkpoint)| CheckpointSpace {
-                    checkpoint,
-                    frees_bytes: frees[at],
-                    damaged: damaged[at],
-                })
-                .collect(),
-        })
-    }
-
     /// Returns the owner of each object, by checkpoint group, and the damaged checkpoints.
     fn owners(
         &self,
@@ -145,6 +91,63 @@ impl CheckpointManager {
             }
         }
         Ok((owners, damaged))
+    }
+}
+
+impl Upkeep<'_> {
+    /// Computes the usage of every checkpoint.
+    ///
+    /// # Errors
+    /// Fails if store or catalog fail, or on interrupt.
+    pub fn space(&self, progress: &dyn Progress) -> Result<Space, Error> {
+        let _using = self.manager.store.using()?;
+        let all = Filter { role: RoleFilter::Any, ..Filter::default() };
+        let checkpoints = self.manager.catalog.checkpoints(&all)?;
+        let workspaces = self.manager.catalog.workspaces()?;
+        let of_workspace = |checkpoint: &Checkpoint| {
+            workspaces.iter().position(|workspace| Some(workspace.id) == checkpoint.workspace_id)
+        };
+        let by_checkpoint: Vec<usize> = (0..checkpoints.len()).collect();
+        let by_workspace: Vec<usize> = checkpoints
+            .iter()
+            .map(|checkpoint| of_workspace(checkpoint).unwrap_or(workspaces.len()))
+            .collect();
+        let (owners, damaged) = self.manager.owners(&checkpoints, &by_checkpoint, progress)?;
+        let mut sizes = HashMap::with_capacity(owners.len());
+        for id in owners.keys() {
+            sizes.insert(*id, self.manager.store.stored_bytes(*id)?.unwrap_or(0));
+        }
+        let frees = sum(&owners, &sizes, checkpoints.len());
+        let (workspace_owners, _) = self.manager.owners(&checkpoints, &by_workspace, progress)?;
+        let workspace_frees = sum(&workspace_owners, &sizes, workspaces.len() + 1);
+        let needed_bytes: u64 = sizes.values().sum();
+        let mut live: HashSet<ObjectId> = owners.into_keys().collect();
+        live.extend(self.manager.catalog.objects_of_records()?);
+        Ok(Space {
+            home_bytes: self.manager.home.disk_bytes()?,
+            cap: self.cap()?,
+            store: self.manager.store.usage()?,
+            dead_bytes: self.manager.store.dead_bytes(&live)?,
+            shared_bytes: needed_bytes.saturating_sub(frees.iter().sum()),
+            workspaces: workspaces
+                .into_iter()
+                .enumerate()
+                .map(|(at, workspace)| WorkspaceSpace {
+                    workspace,
+                    checkpoints: by_workspace.iter().filter(|of| **of == at).count() as u64,
+                    frees_bytes: workspace_frees[at],
+                })
+                .collect(),
+            checkpoints: checkpoints
+                .into_iter()
+                .enumerate()
+                .map(|(at, checkpoint)| CheckpointSpace {
+                    checkpoint,
+                    frees_bytes: frees[at],
+                    damaged: damaged[at],
+                })
+                .collect(),
+        })
     }
 }
 

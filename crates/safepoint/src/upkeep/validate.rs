@@ -1,5 +1,6 @@
 //! VALIDATE: checks that everything a checkpoint needs exists and is intact.
 
+use crate::handles::Upkeep;
 use crate::parts::git;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{EventCheck, Filter, RoleFilter};
@@ -58,58 +59,6 @@ impl Validation {
 }
 
 impl CheckpointManager {
-    /// Checks one checkpoint, or all checkpoints with the whole store and the catalog.
-    ///
-    /// # Errors
-    /// Fails if store or catalog fail; damage is in the result.
-    pub fn validate(
-        &self,
-        checkpoint: Option<&Checkpoint>,
-        depth: Depth,
-        progress: &dyn Progress,
-    ) -> Result<Validation, Error> {
-        let mut validation = Validation::default();
-        let mut known = HashMap::new();
-        progress.begin(Activity::Checking, None);
-        match checkpoint {
-            Some(checkpoint) => {
-                let _using = self.store.using()?;
-                self.validate_one(checkpoint, depth, &mut known, progress, &mut validation)?;
-            }
-            None => {
-                self.validate_store(depth, progress, &mut validation)?;
-                // Taken only now: a running collection waits for users of the store, and the store check
-                // waits for it.
-                let _using = self.store.using()?;
-                validation.errors.extend(self.catalog.check()?);
-                self.validate_records(&mut validation)?;
-                let all = Filter { role: RoleFilter::Any, ..Filter::default() };
-                for checkpoint in self.catalog.checkpoints(&all)? {
-                    // The store check has just read every byte if requested; only presence is left to check.
-                    self.validate_one(&checkpoint, Depth::Quick, &mut known, progress, &mut validation)?;
-                }
-            }
-        }
-        progress.end();
-        Ok(validation)
-    }
-
-    /// Checks the whole catalog: pages, references and rows. Returns the errors as messages.
-    ///
-    /// # Errors
-    /// Fails if the catalog cannot be read for a reason other than damage.
-    pub fn check_catalog(&self) -> Result<Vec<String>, Error> {
-        Ok(self.catalog.check()?)
-    }
-
-    /// Verifies the event chain from the start.
-    ///
-    /// # Errors
-    /// Fails if the catalog cannot be read.
-    pub fn check_history(&self) -> Result<EventCheck, Error> {
-        Ok(self.catalog.verify_events()?)
-    }
-
     /// Checks that the records named by the catalog are in the store. A checkpoint without its record can
     /// still be restored.
     fn validate_records(&self, validation: &mut Validation) -> Result<(), Error> {
@@ -181,6 +130,66 @@ impl CheckpointManager {
         }
         validation.damaged.extend(found);
         Ok(())
+    }
+}
+
+impl Upkeep<'_> {
+    /// Checks one checkpoint, or all checkpoints with the whole store and the catalog.
+    ///
+    /// # Errors
+    /// Fails if store or catalog fail; damage is in the result.
+    pub fn validate(
+        &self,
+        checkpoint: Option<&Checkpoint>,
+        depth: Depth,
+        progress: &dyn Progress,
+    ) -> Result<Validation, Error> {
+        let mut validation = Validation::default();
+        let mut known = HashMap::new();
+        progress.begin(Activity::Checking, None);
+        match checkpoint {
+            Some(checkpoint) => {
+                let _using = self.manager.store.using()?;
+                self.manager.validate_one(checkpoint, depth, &mut known, progress, &mut validation)?;
+            }
+            None => {
+                self.manager.validate_store(depth, progress, &mut validation)?;
+                // Taken only now: a running collection waits for users of the store, and the store check
+                // waits for it.
+                let _using = self.manager.store.using()?;
+                validation.errors.extend(self.manager.catalog.check()?);
+                self.manager.validate_records(&mut validation)?;
+                let all = Filter { role: RoleFilter::Any, ..Filter::default() };
+                for checkpoint in self.manager.catalog.checkpoints(&all)? {
+                    // The store check has just read every byte if requested; only presence is left to check.
+                    self.manager.validate_one(
+                        &checkpoint,
+                        Depth::Quick,
+                        &mut known,
+                        progress,
+                        &mut validation,
+                    )?;
+                }
+            }
+        }
+        progress.end();
+        Ok(validation)
+    }
+
+    /// Checks the whole catalog: pages, references and rows. Returns the errors as messages.
+    ///
+    /// # Errors
+    /// Fails if the catalog cannot be read for a reason other than damage.
+    pub fn check_catalog(&self) -> Result<Vec<String>, Error> {
+        Ok(self.manager.catalog.check()?)
+    }
+
+    /// Verifies the event chain from the start.
+    ///
+    /// # Errors
+    /// Fails if the catalog cannot be read.
+    pub fn check_history(&self) -> Result<EventCheck, Error> {
+        Ok(self.manager.catalog.verify_events()?)
     }
 }
 

@@ -153,7 +153,7 @@ fn acls_and_capabilities_go_back_forth_and_back_again() {
     assert_eq!(image(&bench.root()), after);
     bench.redo();
     assert_eq!(image(&bench.root()), before);
-    let validation = bench.manager.validate(None, Depth::Deep, &Silent).unwrap();
+    let validation = bench.manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
     // Also in another folder.
     let to = bench.home().join("elsewhere");

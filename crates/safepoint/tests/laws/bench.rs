@@ -31,7 +31,7 @@ impl Bench {
         let folder = scratch();
         fs::create_dir(folder.path().join("project")).unwrap();
         let manager = open(&folder.path().join("home"), settings);
-        let workspace = manager.register(&folder.path().join("project")).unwrap();
+        let workspace = manager.workspaces().register(&folder.path().join("project")).unwrap();
         Self { folder, manager, workspace }
     }
 
@@ -92,8 +92,8 @@ impl Bench {
 
     /// Releases all pending files.
     pub(crate) fn release(&self) -> safepoint::Recovery {
-        let stored = self.manager.store_waiting(&self.workspace, &Silent).unwrap();
-        let released = self.manager.release(&self.workspace, stored, &Silent).unwrap();
+        let stored = self.manager.upkeep().store_waiting(&self.workspace, &Silent).unwrap();
+        let released = self.manager.upkeep().release(&self.workspace, stored, &Silent).unwrap();
         assert!(released.waiting.is_empty(), "{released:?}");
         released
     }

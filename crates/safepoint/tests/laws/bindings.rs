@@ -29,9 +29,9 @@ impl Bound {
         put(top.join("free/notes.md"), "free");
         let (settings, memory) = (top.join("settings/claude.json"), top.join("memory"));
         let manager = &bench.manager;
-        manager.register_agent_at("claude", &[settings], &[memory], &bench.root()).unwrap();
-        manager.register_agent("codex", &[], &[top.join("free")]).unwrap();
-        manager.set_agent("claude", "model", json!("large")).unwrap();
+        manager.agents().register_at("claude", &[settings], &[memory], &bench.root()).unwrap();
+        manager.agents().register("codex", &[], &[top.join("free")]).unwrap();
+        manager.agents().set("claude", "model", json!("large")).unwrap();
         Self { bench, top }
     }
 
@@ -47,7 +47,7 @@ impl Bound {
                 .map(|name| self.read(name))
                 .collect();
         state.push(self.bench.read("main.rs"));
-        state.push(self.bench.manager.agent("claude").unwrap().agent.settings["model"].to_string());
+        state.push(self.bench.manager.agents().get("claude").unwrap().agent.settings["model"].to_string());
         state
     }
 
@@ -57,7 +57,7 @@ impl Bound {
         put(self.top.join("memory/new.md"), "new");
         put(self.top.join("settings/claude.json"), "{\"broken\": true}");
         put(self.top.join("free/notes.md"), "changed");
-        self.bench.manager.set_agent("claude", "model", json!("small")).unwrap();
+        self.bench.manager.agents().set("claude", "model", json!("small")).unwrap();
     }
 
     fn agent(&self) -> CheckpointId {
@@ -78,8 +78,8 @@ fn the_memory_of_bound_agents_goes_back_with_their_folder_and_so_does_the_undo()
     let created = bench.create();
     assert_eq!((created.count(PartKind::Agent), created.count(PartKind::Files)), (1, 3));
     assert_eq!((created.files.count, created.warnings.len()), (1, 0), "{:?}", created.warnings);
-    assert_eq!(manager.folders_of(&created).unwrap().len(), 2, "the folders of its memory");
-    assert_eq!(manager.entries(&created).unwrap().len(), 1, "its own files");
+    assert_eq!(manager.checkpoints().folders_of(&created).unwrap().len(), 2, "the folders of its memory");
+    assert_eq!(manager.checkpoints().entries(&created).unwrap().len(), 1, "its own files");
     let mut then = world.state();
     world.change();
     let later = world.state();
@@ -108,14 +108,14 @@ fn the_memory_of_bound_agents_goes_back_with_their_folder_and_so_does_the_undo()
     );
     bench.restore_paths(created.id, &["main.rs"]);
     assert_eq!(world.read("memory/notes.md"), "forgotten");
-    assert!(manager.validate(None, Depth::Deep, &Silent).unwrap().is_valid());
+    assert!(manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap().is_valid());
 }
 
 #[test]
 fn memory_inside_the_folder_is_captured_once() {
     let bench = Bench::new();
     bench.write("notes/memory.md", "remember");
-    bench.manager.register_agent_at("claude", &[], &[bench.path("notes")], &bench.root()).unwrap();
+    bench.manager.agents().register_at("claude", &[], &[bench.path("notes")], &bench.root()).unwrap();
     let created = bench.create();
     assert_eq!((created.count(PartKind::Agent), created.count(PartKind::Files)), (1, 1));
     bench.write("notes/memory.md", "forgotten");
@@ -181,8 +181,8 @@ fn an_agent_that_is_bound_to_another_folder_is_left() {
     let to = bench.create().id;
     world.change();
     fs::create_dir(world.top.join("other")).unwrap();
-    let record = manager.register_agent_at("claude", &[], &[], &world.top.join("other")).unwrap();
-    let other = manager.workspace(record.workspace_id.unwrap()).unwrap();
+    let record = manager.agents().register_at("claude", &[], &[], &world.top.join("other")).unwrap();
+    let other = manager.workspaces().get(record.workspace_id.unwrap()).unwrap();
     let done = bench.rollback(to);
     assert_eq!(done.left_alone, [LeftAlone::NotBound { agent: "claude".to_owned() }]);
     assert_eq!(
@@ -229,7 +229,7 @@ fn an_export_omits_memory_outside_of_the_folder_unless_it_is_asked_for() {
     let world = Bound::new();
     let (bench, manager) = (&world.bench, &world.bench.manager);
     bench.write("inside/notes.md", "inside");
-    manager.register_agent_at("claude", &[], &[bench.path("inside")], &bench.root()).unwrap();
+    manager.agents().register_at("claude", &[], &[bench.path("inside")], &bench.root()).unwrap();
     crate::runner::plan(bench, "[[step]]\nid = 'one'");
     let then = bench.create();
     let plain = manager.export_checkpoint(&then, &world.top.join("plain"), &Silent).unwrap();

@@ -48,7 +48,7 @@ fn the_default_label_names_what_nobody_named() {
     assert_eq!(created.label.as_deref(), Some("mine"));
     bench.write("new", "1");
     let safety = bench.rollback(created.id).record().safety_checkpoint.unwrap();
-    let safety = bench.manager.get(None, &safety.to_string()).unwrap();
+    let safety = bench.manager.checkpoints().find(None, &safety.to_string()).unwrap();
     assert!(safety.label.unwrap().starts_with("before rollback"));
 }
 
@@ -88,7 +88,7 @@ fn a_checkpoint_is_refused_when_a_file_cannot_be_used() {
     fs::remove_file(&file).unwrap();
     fs::write(&file, vec![b'#'; 64 * 1024]).unwrap();
     bench.create();
-    assert_eq!(bench.manager.list(&safepoint::Filter::default()).unwrap().len(), 1);
+    assert_eq!(bench.manager.checkpoints().list(&safepoint::Filter::default()).unwrap().len(), 1);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn no_workspace_file_stands_in_the_way_of_a_rollback() {
         assert_eq!(shown.warnings.len(), 1, "{:?}", shown.warnings);
         let restored = bench.rollback(good.id);
         let safety = restored.record().safety_checkpoint.unwrap().to_string();
-        let safety = bench.manager.get(None, &safety).unwrap();
+        let safety = bench.manager.checkpoints().find(None, &safety).unwrap();
         let [why] = &safety.warnings[..] else { panic!("{:?}", safety.warnings) };
         assert!(why.starts_with(".safepoint.toml is ignored: "), "{why}");
         assert_eq!(restored.warnings, [Warning::SettingsIgnored { why: why.clone() }]);

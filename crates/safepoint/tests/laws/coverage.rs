@@ -152,7 +152,7 @@ fn a_home_inside_the_workspace_is_not_captured() {
     let project = folder.path().join("project");
     fs::create_dir_all(&project).unwrap();
     let manager = open(&project.join(".data/home"), Settings::default());
-    let workspace = manager.register(&project).unwrap();
+    let workspace = manager.workspaces().register(&project).unwrap();
     let created = manager.create(&workspace, &CreateOptions::default(), &Silent).unwrap();
     let skipped: Vec<_> = created.coverage.skipped.iter().map(|it| (it.path.to_string(), it.why)).collect();
     assert_eq!(skipped, [(".data/home".to_owned(), Why::OwnFolder)]);

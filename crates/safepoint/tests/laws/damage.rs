@@ -50,7 +50,7 @@ fn every_single_byte_flip_is_detected_and_never_restored() {
                 }
             }
             let manager = open(&home, Settings::default());
-            let validation = manager.validate(None, Depth::Deep, &Silent).unwrap();
+            let validation = manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap();
             assert!(!validation.is_valid(), "flipped byte {at} of {} was not detected", good.len());
             check_one_by_one(&manager, &states);
             still_restored += restore_all(&bench, &manager, &states, at);
@@ -66,10 +66,10 @@ fn every_single_byte_flip_is_detected_and_never_restored() {
 /// A checkpoint that a deep check finds intact is intact; a quick check never fails.
 fn check_one_by_one(manager: &safepoint::CheckpointManager, states: &[(CheckpointId, TreeImage)]) {
     for (id, _) in states {
-        let checkpoint = manager.checkpoint(*id).unwrap();
-        let deep = manager.validate(Some(&checkpoint), Depth::Deep, &Silent).unwrap();
-        manager.validate(Some(&checkpoint), Depth::Quick, &Silent).unwrap();
-        let readable = manager.entries(&checkpoint).is_ok();
+        let checkpoint = manager.checkpoints().get(*id).unwrap();
+        let deep = manager.upkeep().validate(Some(&checkpoint), Depth::Deep, &Silent).unwrap();
+        manager.upkeep().validate(Some(&checkpoint), Depth::Quick, &Silent).unwrap();
+        let readable = manager.checkpoints().entries(&checkpoint).is_ok();
         assert!(!deep.is_valid() || readable);
         assert_eq!(deep.is_valid(), deep.restorable.contains(id));
     }
@@ -108,7 +108,7 @@ fn a_lost_pack_is_reported_by_path_and_the_next_checkpoint_is_whole() {
         fs::remove_file(pack).unwrap();
     }
     let manager = open(&bench.home(), Settings::default());
-    let validation = manager.validate(Some(&checkpoint), Depth::Quick, &Silent).unwrap();
+    let validation = manager.upkeep().validate(Some(&checkpoint), Depth::Quick, &Silent).unwrap();
     assert!(!validation.is_valid() && validation.restorable.is_empty());
     let error =
         manager.rollback(&bench.workspace, checkpoint.id, &RollbackOptions::default(), &Silent).unwrap_err();
@@ -116,7 +116,7 @@ fn a_lost_pack_is_reported_by_path_and_the_next_checkpoint_is_whole() {
     // The stat cache must not vouch for missing objects.
     let image = bench.image();
     let second = manager.create(&bench.workspace, &Default::default(), &Silent).unwrap().checkpoint;
-    assert!(manager.validate(Some(&second), Depth::Deep, &Silent).unwrap().is_valid());
+    assert!(manager.upkeep().validate(Some(&second), Depth::Deep, &Silent).unwrap().is_valid());
     bench.write("d/a", "2");
     manager.rollback(&bench.workspace, second.id, &RollbackOptions::default(), &Silent).unwrap();
     assert_same(&bench.image(), &image);
@@ -126,10 +126,10 @@ fn a_lost_pack_is_reported_by_path_and_the_next_checkpoint_is_whole() {
 fn validation_names_the_path_and_the_checkpoints_that_are_whole() {
     let (bench, states) = sample();
     let (first, _) = &states[0];
-    let first = bench.manager.checkpoint(*first).unwrap();
+    let first = bench.manager.checkpoints().get(*first).unwrap();
     let content = "first".repeat(20);
     let object = ObjectId::of(safepoint::model::ObjectKind::Chunk, content.as_bytes());
-    assert!(bench.manager.validate(Some(&first), Depth::Deep, &Silent).unwrap().is_valid());
+    assert!(bench.manager.upkeep().validate(Some(&first), Depth::Deep, &Silent).unwrap().is_valid());
     let pack = packs(&bench.home()).pop().unwrap();
     let mut bytes = fs::read(&pack).unwrap();
     // The chunk is short, and its compressed form contains its first letters.
@@ -137,7 +137,7 @@ fn validation_names_the_path_and_the_checkpoints_that_are_whole() {
     bytes[at] ^= 0x20;
     fs::write(&pack, bytes).unwrap();
     let manager = open(&bench.home(), Settings::default());
-    let validation = manager.validate(None, Depth::Deep, &Silent).unwrap();
+    let validation = manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap();
     let paths: BTreeSet<String> = validation
         .damaged
         .iter()
@@ -147,7 +147,7 @@ fn validation_names_the_path_and_the_checkpoints_that_are_whole() {
         .collect();
     assert_eq!(paths, BTreeSet::from(["one/file".to_owned()]));
     assert_eq!(validation.restorable.len(), 2);
-    let one = manager.validate(Some(&first), Depth::Deep, &Silent).unwrap();
+    let one = manager.upkeep().validate(Some(&first), Depth::Deep, &Silent).unwrap();
     assert!(!one.is_valid() && one.objects > 3 && one.bytes > 0);
 }
 
@@ -165,10 +165,10 @@ fn a_catalog_that_lists_other_parts_is_noticed() {
         [first.id.to_string(), second.id.to_string()],
     );
     assert_eq!(changed.unwrap(), 1);
-    let first = bench.manager.checkpoint(first.id).unwrap();
-    let validation = bench.manager.validate(Some(&first), Depth::Quick, &Silent).unwrap();
+    let first = bench.manager.checkpoints().get(first.id).unwrap();
+    let validation = bench.manager.upkeep().validate(Some(&first), Depth::Quick, &Silent).unwrap();
     assert!(validation.damaged.iter().any(|it| it.what.contains("lists other parts")), "{validation:?}");
-    let all = bench.manager.validate(None, Depth::Quick, &Silent).unwrap();
+    let all = bench.manager.upkeep().validate(None, Depth::Quick, &Silent).unwrap();
     assert!(!all.restorable.contains(&first.id) && all.restorable.contains(&second.id));
 }
 
@@ -183,6 +183,6 @@ fn an_interrupted_validation_says_so() {
     let bench = Bench::new();
     bench.write("a", "1");
     let checkpoint = bench.create();
-    let error = bench.manager.validate(Some(&checkpoint), Depth::Quick, &Stop).unwrap_err();
+    let error = bench.manager.upkeep().validate(Some(&checkpoint), Depth::Quick, &Stop).unwrap_err();
     assert_eq!(Failure::from(&error).kind, FailureKind::Interrupted);
 }

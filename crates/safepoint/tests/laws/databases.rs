@@ -187,10 +187,10 @@ fn take(bench: &Bench) -> Created {
 
 /// Writes the files of a checkpoint into a folder.
 fn restore_elsewhere(bench: &Bench, checkpoint: &Checkpoint, to: &Path) {
-    for listed in bench.manager.entries(checkpoint).unwrap() {
+    for listed in bench.manager.checkpoints().entries(checkpoint).unwrap() {
         if let Node::File(_) = listed.entry.node {
             let mut bytes = Vec::new();
-            bench.manager.cat(checkpoint, &listed.path, &mut bytes).unwrap();
+            bench.manager.checkpoints().cat(checkpoint, &listed.path, &mut bytes).unwrap();
             fs::write(to.join(listed.path.to_string()), bytes).unwrap();
         }
     }
@@ -273,8 +273,14 @@ fn what_sqlite_keeps_beside_an_open_database_is_left_out_and_listed() {
     assert_eq!(writer.run("CREATE TABLE t (x); INSERT INTO t VALUES (1)"), "done");
     let created = take(&bench);
     assert_eq!(left_out(&created.coverage), [("odd name-shm".to_owned(), Why::DatabaseSidecar)]);
-    let names: Vec<_> =
-        bench.manager.entries(&created.checkpoint).unwrap().iter().map(|it| it.path.to_string()).collect();
+    let names: Vec<_> = bench
+        .manager
+        .checkpoints()
+        .entries(&created.checkpoint)
+        .unwrap()
+        .iter()
+        .map(|it| it.path.to_string())
+        .collect();
     assert_eq!(names, ["odd name", "odd name-wal"]);
     assert!(created.checkpoint.warnings.is_empty(), "{:?}", created.checkpoint.warnings);
     writer.end();
@@ -315,8 +321,14 @@ fn a_rule_for_the_log_alone_does_not_tear_a_database_and_one_for_the_database_ta
         assert_eq!(writer.run("CREATE TABLE t (x); INSERT INTO t VALUES (1)"), "done");
     }
     let created = take(&bench);
-    let names: Vec<_> =
-        bench.manager.entries(&created.checkpoint).unwrap().iter().map(|it| it.path.to_string()).collect();
+    let names: Vec<_> = bench
+        .manager
+        .checkpoints()
+        .entries(&created.checkpoint)
+        .unwrap()
+        .iter()
+        .map(|it| it.path.to_string())
+        .collect();
     assert_eq!(names, [".safepointignore", "kept.db", "kept.db-wal"]);
     let ignored = ["out.left", "out.left-shm", "out.left-wal"].map(|name| (name.to_owned(), Why::Ignored));
     let mut expected = vec![("kept.db-shm".to_owned(), Why::DatabaseSidecar)];
@@ -644,7 +656,7 @@ fn a_log_that_a_program_makes_during_the_rollback_is_displaced_and_kept() {
             bench.create();
         }
     }
-    let then = bench.manager.list(&Filter::default()).unwrap()[0].id;
+    let then = bench.manager.checkpoints().list(&Filter::default()).unwrap()[0].id;
     let progress = MakesFile(bench.path("data-wal"));
     let restored =
         bench.manager.rollback(&bench.workspace, then, &RollbackOptions::default(), &progress).unwrap();

@@ -36,7 +36,7 @@ fn scene() -> (Bench, String) {
 }
 
 fn first(bench: &Bench) -> safepoint::model::CheckpointId {
-    bench.manager.plan_checkpoints("work").unwrap().last().unwrap().checkpoint
+    bench.manager.plans().checkpoints("work").unwrap().last().unwrap().checkpoint
 }
 
 fn undone(step: &str, command: &str, ran: bool) -> Undone {
@@ -49,11 +49,11 @@ fn undo_commands_run_newest_first_before_the_files_change_and_each_once() {
     assert_eq!(run(&bench).outcome, RunOutcome::Failed);
     let read = || std::fs::read_to_string(&outside).unwrap();
     let options = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
-    let shown = bench.manager.rollback_plan("work", first(&bench), &options, &Silent).unwrap();
+    let shown = bench.manager.plans().rollback("work", first(&bench), &options, &Silent).unwrap();
     assert_eq!(read(), "create\nfill\n", "a dry run runs nothing");
     assert_eq!(shown.undone.len(), 2);
     let restored =
-        bench.manager.rollback_plan("work", first(&bench), &RollbackOptions::default(), &Silent).unwrap();
+        bench.manager.plans().rollback("work", first(&bench), &RollbackOptions::default(), &Silent).unwrap();
     assert_eq!(read(), "create\nfill\nundo fill broken\nundo create create broken\n");
     let commands: Vec<(&str, bool)> =
         restored.undone.iter().map(|undone| (undone.step.as_str(), undone.ran)).collect();
@@ -64,7 +64,7 @@ fn undo_commands_run_newest_first_before_the_files_change_and_each_once() {
     };
     assert_eq!(restored.effects_not_undone, [none("break"), none("quiet")]);
     assert!(!bench.path("file").exists());
-    let notes = bench.manager.plan_notes("work").unwrap();
+    let notes = bench.manager.plans().notes("work").unwrap();
     assert_eq!(notes.iter().filter(|note| note.kind == PlanNoteKind::Undone).count(), 2);
     // There and back again: what was undone once was not done again since.
     let back = bench.undo();
@@ -74,7 +74,7 @@ fn undo_commands_run_newest_first_before_the_files_change_and_each_once() {
     assert_eq!(read(), "create\nfill\nundo fill broken\nundo create create broken\n");
     // A repeated effect is undone again.
     resume(&bench);
-    bench.manager.rollback_plan("work", first(&bench), &RollbackOptions::default(), &Silent).unwrap();
+    bench.manager.plans().rollback("work", first(&bench), &RollbackOptions::default(), &Silent).unwrap();
     assert!(read().ends_with("create\nfill\nundo fill broken\nundo create create broken\n"));
     assert_eq!(read().lines().count(), 8);
 }
@@ -101,15 +101,15 @@ fn an_undo_command_that_fails_stops_the_rollback_with_nothing_else_changed() {
         ),
     );
     run(&bench);
-    let (before, files) = (bench.manager.plan("work").unwrap(), bench.image());
+    let (before, files) = (bench.manager.plans().get("work").unwrap(), bench.image());
     let to = first(&bench);
-    let error = bench.manager.rollback_plan("work", to, &RollbackOptions::default(), &Silent).unwrap_err();
+    let error = bench.manager.plans().rollback("work", to, &RollbackOptions::default(), &Silent).unwrap_err();
     assert_eq!(error.to_string(), "the undo command of step one failed: exit status 4: no way");
     assert_eq!(Failure::from(&error).kind, FailureKind::Failed);
-    assert_eq!(bench.manager.plan("work").unwrap(), before);
+    assert_eq!(bench.manager.plans().get("work").unwrap(), before);
     assert_same(&bench.image(), &files);
     let options = RollbackOptions { failed_undo: FailedUndo::IsSkipped, ..RollbackOptions::default() };
-    let restored = bench.manager.rollback_plan("work", to, &options, &Silent).unwrap();
+    let restored = bench.manager.plans().rollback("work", to, &options, &Silent).unwrap();
     assert_eq!(restored.undone, [undone("two", &format!("echo two >> {outside}"), false)]);
     let why: Vec<_> = restored.effects_not_undone.iter().map(|it| it.why.clone()).collect();
     let failed = NotUndoneReason::Failed { how: "exit status 4: no way".to_owned() };
@@ -124,7 +124,7 @@ fn no_undo_command_runs_where_that_is_asked_and_each_is_named() {
     run(&bench);
     let before = std::fs::read_to_string(&outside).unwrap_or_default();
     let options = RollbackOptions { failed_undo: FailedUndo::NoneRuns, ..RollbackOptions::default() };
-    let restored = bench.manager.rollback_plan("work", first(&bench), &options, &Silent).unwrap();
+    let restored = bench.manager.plans().rollback("work", first(&bench), &options, &Silent).unwrap();
     assert_eq!((restored.undone.len(), std::fs::read_to_string(&outside).unwrap_or_default()), (0, before));
     let said = |it: &NotUndone| it.why == NotUndoneReason::NotRun;
     assert!(restored.effects_not_undone.iter().any(said), "{:?}", restored.effects_not_undone);
@@ -138,16 +138,17 @@ fn nothing_is_taken_back_for_a_rollback_that_cannot_be() {
     // An uncaptured entry blocks a file of the checkpoint.
     bench.write("taken", "");
     let taken =
-        bench.manager.checkpoint_plan("work", &CreateOptions::default(), &Silent).unwrap().checkpoint.id;
+        bench.manager.plans().checkpoint("work", &CreateOptions::default(), &Silent).unwrap().checkpoint.id;
     resume(&bench);
     std::fs::remove_file(bench.path("taken")).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(bench.path("taken")).unwrap();
     let read = || std::fs::read_to_string(&outside).unwrap();
     let before = read();
-    bench.manager.start_step("work", "break", &Silent).unwrap();
-    let error = bench.manager.rollback_plan("work", taken, &RollbackOptions::default(), &Silent).unwrap_err();
+    bench.manager.plans().start_step("work", "break", &Silent).unwrap();
+    let error =
+        bench.manager.plans().rollback("work", taken, &RollbackOptions::default(), &Silent).unwrap_err();
     assert!(matches!(error, Error::Workspace(_)), "{error}");
     assert_eq!(read(), before);
-    bench.manager.rollback_plan("work", to, &RollbackOptions::default(), &Silent).unwrap();
+    bench.manager.plans().rollback("work", to, &RollbackOptions::default(), &Silent).unwrap();
     assert_ne!(read(), before);
 }

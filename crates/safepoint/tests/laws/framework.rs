@@ -41,18 +41,18 @@ impl World {
         let mut others = Vec::new();
         for name in ["second", "project/nested"] {
             put(top.join(name).join("file"), name);
-            others.push(bench.manager.register(&top.join(name)).unwrap());
+            others.push(bench.manager.workspaces().register(&top.join(name)).unwrap());
         }
         let agents = top.join("agents");
         put(agents.join("memory/notes.md"), "remember");
         put(agents.join("settings *.json"), "{}");
         put(agents.join("sibling"), "not the agent's");
         let manager = &bench.manager;
-        manager.register_agent("claude", &[], &[agents.join("memory")]).unwrap();
-        manager.register_agent("codex", &[agents.join("settings *.json")], &[]).unwrap();
-        manager.set_agent("codex", "model", json!("large")).unwrap();
+        manager.agents().register("claude", &[], &[agents.join("memory")]).unwrap();
+        manager.agents().register("codex", &[agents.join("settings *.json")], &[]).unwrap();
+        manager.agents().set("codex", "model", json!("large")).unwrap();
         plan(&bench, "[[step]]\nid = 'one'\n[[step]]\nid = 'two'");
-        bench.manager.start_step("work", "one", &Silent).unwrap();
+        bench.manager.plans().start_step("work", "one", &Silent).unwrap();
         Self { bench, others, agents }
     }
 
@@ -75,8 +75,8 @@ impl World {
         put(self.agents.join("memory/notes.md"), "forgotten");
         put(self.agents.join("memory/lies.md"), "lies");
         fs::remove_file(self.agents.join("settings *.json")).unwrap();
-        self.bench.manager.set_agent("codex", "model", json!("small")).unwrap();
-        self.bench.manager.finish_step("work", "one", None, &Silent).unwrap();
+        self.bench.manager.agents().set("codex", "model", json!("small")).unwrap();
+        self.bench.manager.plans().finish_step("work", "one", None, &Silent).unwrap();
     }
 }
 
@@ -99,12 +99,12 @@ fn everything_goes_back_together_and_so_does_the_undo() {
         "three workspaces, two folders of agents, and the home's own settings"
     );
     assert!(created.checkpoint.warnings.is_empty(), "{:?}", created.checkpoint.warnings);
-    let (then, plan_then) = (world.everything(), manager.plan("work").unwrap().plan);
+    let (then, plan_then) = (world.everything(), manager.plans().get("work").unwrap().plan);
     world.disaster();
     // Files beside the agent's are ignored.
     put(world.agents.join("sibling"), "changed by somebody");
     let mut later = world.everything();
-    let plan_later = manager.plan("work").unwrap().plan;
+    let plan_later = manager.plans().get("work").unwrap().plan;
 
     let dry = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
     let shown = manager.rollback(None, created.checkpoint.id, &dry, &Silent).unwrap();
@@ -121,8 +121,8 @@ fn everything_goes_back_together_and_so_does_the_undo() {
     assert_eq!(fs::read_to_string(world.agents.join("sibling")).unwrap(), "changed by somebody");
     put(world.agents.join("sibling"), "not the agent's");
     assert_all(&world.everything(), &then);
-    assert_eq!(manager.plan("work").unwrap().plan, plan_then);
-    assert_eq!(manager.agent("codex").unwrap().agent.settings["model"], "large");
+    assert_eq!(manager.plans().get("work").unwrap().plan, plan_then);
+    assert_eq!(manager.agents().get("codex").unwrap().agent.settings["model"], "large");
     for record in restored.folders.iter().map(|folder| &folder.record) {
         assert_eq!((record.state, record.together), (RollbackState::Settled, Some(restored.id)));
     }
@@ -130,14 +130,14 @@ fn everything_goes_back_together_and_so_does_the_undo() {
     manager.undo(&world.others[0], &options, &Silent).unwrap();
     later[1] = image(&world.agents);
     assert_all(&world.everything(), &later);
-    assert_eq!(manager.plan("work").unwrap().plan, plan_later);
-    assert_eq!(manager.agent("codex").unwrap().agent.settings["model"], "small");
+    assert_eq!(manager.plans().get("work").unwrap().plan, plan_later);
+    assert_eq!(manager.agents().get("codex").unwrap().agent.settings["model"], "small");
     manager.redo(&world.bench.workspace, &options, &Silent).unwrap();
     assert_eq!(world.bench.read("main.rs"), "fn main() {}");
-    let validation = manager.validate(None, Depth::Deep, &Silent).unwrap();
+    let validation = manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
-    manager.collect(Thoroughness::Everything, &Silent).unwrap();
-    assert!(manager.validate(None, Depth::Deep, &Silent).unwrap().is_valid());
+    manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
+    assert!(manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap().is_valid());
 }
 
 #[test]
@@ -147,9 +147,9 @@ fn a_plan_that_was_applied_is_left_alone_and_everything_else_goes_back() {
     let created = world.create(&Subject::Framework);
     let then = world.everything();
     world.disaster();
-    manager.start_step("work", "two", &Silent).unwrap();
-    manager.finish_step("work", "two", None, &Silent).unwrap();
-    manager.apply_plan("work", Merge::default(), &Silent).unwrap();
+    manager.plans().start_step("work", "two", &Silent).unwrap();
+    manager.plans().finish_step("work", "two", None, &Silent).unwrap();
+    manager.plans().apply("work", Merge::default(), &Silent).unwrap();
     let now = world.everything();
     let strict = RollbackOptions { strict: Strict::Yes, ..RollbackOptions::default() };
     let error = manager.rollback(None, created.checkpoint.id, &strict, &Silent).unwrap_err();
@@ -160,7 +160,7 @@ fn a_plan_that_was_applied_is_left_alone_and_everything_else_goes_back() {
     assert_eq!(done.left_alone, [LeftAlone::PlanApplied { plan: "work".to_owned() }]);
     assert!(done.plans.is_empty());
     assert_all(&world.everything(), &then);
-    assert_eq!(manager.plan("work").unwrap().plan.state, PlanState::Applied);
+    assert_eq!(manager.plans().get("work").unwrap().plan.state, PlanState::Applied);
     manager.undo(None, &options, &Silent).unwrap();
     assert_all(&world.everything(), &now);
     // By name it is refused: then it is what was asked for.
@@ -175,11 +175,11 @@ fn the_sandbox_of_a_plan_that_was_applied_is_left_alone() {
     let manager = &world.bench.manager;
     let text = "title = 'Apart'\nid = 'apart'\nsandbox = { kind = 'copy' }\n[[step]]\nid = 'one'\nrun = 'echo apart > apart'\n";
     let file = PlanFile::parse(text.as_bytes(), None).unwrap();
-    manager.new_plan(&world.bench.workspace, &file.spec).unwrap();
-    manager.start_step("apart", "one", &Silent).unwrap();
+    manager.plans().create(&world.bench.workspace, &file.spec).unwrap();
+    manager.plans().start_step("apart", "one", &Silent).unwrap();
     let created = world.create(&Subject::Framework);
-    manager.finish_step("apart", "one", None, &Silent).unwrap();
-    manager.apply_plan("apart", Merge::default(), &Silent).unwrap();
+    manager.plans().finish_step("apart", "one", None, &Silent).unwrap();
+    manager.plans().apply("apart", Merge::default(), &Silent).unwrap();
     world.disaster();
     let options = RollbackOptions::default();
     let done = manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap();
@@ -229,7 +229,7 @@ fn where_one_folder_cannot_nothing_changes_anywhere() {
         manager.rollback(None, created.checkpoint.id, &RollbackOptions::default(), &Silent).unwrap_err();
     assert_eq!(Failure::from(&error).kind, FailureKind::Conflict, "{error}");
     assert_all(&[image(&world.bench.root()), image(&world.agents)], &before);
-    assert_eq!(manager.agent("codex").unwrap().agent.settings["model"], "small");
+    assert_eq!(manager.agents().get("codex").unwrap().agent.settings["model"], "small");
     assert!(!world.bench.path(".safepoint").exists());
     // Every folder records the attempt.
     let refused = |workspace: &Workspace| {
@@ -282,7 +282,7 @@ fn an_agent_goes_back_alone_with_its_own_paths_and_no_others() {
     assert_eq!(restored.agents, ["codex"]);
     assert_eq!(fs::read_to_string(world.agents.join("settings *.json")).unwrap(), "{}");
     assert_eq!(fs::read_to_string(world.agents.join("memory/notes.md")).unwrap(), "forgotten");
-    assert_eq!(manager.agent("codex").unwrap().agent.settings["model"], "large");
+    assert_eq!(manager.agents().get("codex").unwrap().agent.settings["model"], "large");
     assert_same(&image(&world.bench.root()), &project);
     let error = manager.create(Subject::Agent("x".to_owned()), &CreateOptions::default(), &Silent);
     assert_eq!(Failure::from(&error.unwrap_err()).code, "no_agent");
@@ -299,9 +299,9 @@ fn a_part_of_everything_goes_back_alone() {
     assert_eq!((restored.plans.len(), restored.agents.len()), (0, 2));
     assert_eq!(fs::read_to_string(world.agents.join("memory/notes.md")).unwrap(), "remember");
     assert_eq!(world.bench.read("main.rs"), "broken");
-    let before = manager.plan("work").unwrap().plan;
+    let before = manager.plans().get("work").unwrap().plan;
     manager.rollback(None, created.checkpoint.id, &part(PartKind::Plan), &Silent).unwrap();
-    assert_ne!(manager.plan("work").unwrap().plan, before);
+    assert_ne!(manager.plans().get("work").unwrap().plan, before);
     assert_eq!(world.bench.read("main.rs"), "broken");
     manager.rollback(None, created.checkpoint.id, &part(PartKind::Files), &Silent).unwrap();
     assert_eq!(world.bench.read("main.rs"), "fn main() {}");
@@ -322,13 +322,14 @@ fn an_undo_takes_back_what_was_chosen_and_nothing_else() {
         let manager = &world.bench.manager;
         let created = world.create(&Subject::Framework);
         world.disaster();
-        let (plan, memory) = (manager.plan("work").unwrap().plan, world.agents.join("memory/notes.md"));
+        let (plan, memory) =
+            (manager.plans().get("work").unwrap().plan, world.agents.join("memory/notes.md"));
         let options = RollbackOptions { parts: vec![chosen], ..RollbackOptions::default() };
         manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap();
         world.bench.write("main.rs", "edited since");
         manager.undo(None, &RollbackOptions::default(), &Silent).unwrap();
         assert_eq!(world.bench.read("main.rs"), "edited since", "{chosen}");
-        assert_eq!(manager.plan("work").unwrap().plan, plan, "{chosen}");
+        assert_eq!(manager.plans().get("work").unwrap().plan, plan, "{chosen}");
         assert_eq!(fs::read_to_string(&memory).unwrap(), "forgotten", "{chosen}");
     }
 }
@@ -356,7 +357,7 @@ fn a_purge_reaches_what_was_taken_together() {
     world.bench.write("secret", "the key");
     let created = world.create(&Subject::Framework);
     fs::remove_file(world.bench.path("secret")).unwrap();
-    let report = manager.purge(&world.bench.workspace, &["secret".parse_path()], &Silent).unwrap();
+    let report = manager.upkeep().purge(&world.bench.workspace, &["secret".parse_path()], &Silent).unwrap();
     assert_eq!(report.checkpoints, [created.checkpoint.id]);
     manager.rollback(None, created.checkpoint.id, &RollbackOptions::default(), &Silent).unwrap();
     assert!(!world.bench.path("secret").exists());
@@ -373,24 +374,26 @@ fn folders_that_are_gone_and_agents_that_are_odd_are_told() {
     assert_eq!(created.checkpoint.warnings.len(), 1, "{:?}", created.checkpoint.warnings);
     assert!(created.checkpoint.warnings[0].ends_with("second is not there"));
     for bad in ["relative", "/", "/a/../b"] {
-        assert!(manager.register_agent("a", &[PathBuf::from(bad)], &[]).is_err(), "{bad}");
+        assert!(manager.agents().register("a", &[PathBuf::from(bad)], &[]).is_err(), "{bad}");
     }
-    assert!(manager.register_agent("../a", &[], &[]).is_err());
+    assert!(manager.agents().register("../a", &[], &[]).is_err());
     let odd: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"odd \xff");
-    let error = manager.register_agent("a", &[world.agents.join(odd)], &[]).unwrap_err();
+    let error = manager.agents().register("a", &[world.agents.join(odd)], &[]).unwrap_err();
     assert!(error.to_string().contains("not UTF-8"), "{error}");
-    assert!(manager.set_agent("nobody", "k", json!(1)).is_err() && manager.remove_agent("nobody").is_err());
-    manager.set_agent("codex", "model", json!(null)).unwrap();
-    assert!(manager.agent("codex").unwrap().agent.settings.is_empty());
-    manager.remove_agent("codex").unwrap();
-    assert_eq!(manager.agents().unwrap().len(), 1);
+    assert!(
+        manager.agents().set("nobody", "k", json!(1)).is_err() && manager.agents().remove("nobody").is_err()
+    );
+    manager.agents().set("codex", "model", json!(null)).unwrap();
+    assert!(manager.agents().get("codex").unwrap().agent.settings.is_empty());
+    manager.agents().remove("codex").unwrap();
+    assert_eq!(manager.agents().list().unwrap().len(), 1);
     // The folder of an agent is not a project.
-    assert_eq!(manager.workspace_around(&world.agents).unwrap(), None);
-    assert_eq!(manager.workspaces().unwrap().len(), 3);
-    let project = manager.register(&world.agents).unwrap();
-    assert_eq!(manager.workspace_around(&world.agents).unwrap().unwrap().id, project.id);
-    assert_eq!(manager.plan("work").unwrap().plan.state, PlanState::Running);
-    let all = manager.list(&Filter::default()).unwrap();
+    assert_eq!(manager.workspaces().around(&world.agents).unwrap(), None);
+    assert_eq!(manager.workspaces().list().unwrap().len(), 3);
+    let project = manager.workspaces().register(&world.agents).unwrap();
+    assert_eq!(manager.workspaces().around(&world.agents).unwrap().unwrap().id, project.id);
+    assert_eq!(manager.plans().get("work").unwrap().plan.state, PlanState::Running);
+    let all = manager.checkpoints().list(&Filter::default()).unwrap();
     assert!(all.iter().any(|checkpoint| checkpoint.id == created.checkpoint.id));
 }
 
@@ -410,9 +413,9 @@ fn what_is_taken_together_is_pruned_by_its_own_policy_and_each_plan_by_itself() 
     for _ in 0..4 {
         world.create(&Subject::Framework);
         world.bench.create();
-        manager.checkpoint_plan("work", &CreateOptions::default(), &Silent).unwrap();
+        manager.plans().checkpoint("work", &CreateOptions::default(), &Silent).unwrap();
     }
-    let all = manager.list(&Filter::default()).unwrap();
+    let all = manager.checkpoints().list(&Filter::default()).unwrap();
     let count = |scope: Scope| all.iter().filter(|checkpoint| checkpoint.scope == scope).count();
     // The newest of a project is also the workspace's head; the plan's rollback target stays as well.
     assert_eq!(count(Scope::Framework), 1, "{all:?}");
@@ -430,12 +433,12 @@ fn with_effects() -> (World, PathBuf) {
         outside.display()
     );
     let file = PlanFile::parse(text.as_bytes(), None).unwrap();
-    world.bench.manager.new_plan(&world.bench.workspace, &file.spec).unwrap();
+    world.bench.manager.plans().create(&world.bench.workspace, &file.spec).unwrap();
     (world, outside)
 }
 
 fn run_marks(world: &World) {
-    world.bench.manager.run_plan("marks", &RunOptions::default(), &Unseen, &Silent).unwrap();
+    world.bench.manager.plans().run("marks", &RunOptions::default(), &Unseen, &Silent).unwrap();
 }
 
 #[test]
@@ -510,10 +513,11 @@ fn everything_is_tried_beside_its_folders_and_done_when_all_agree() {
     assert_eq!(restored.record().strategy, Strategy::Staged);
     assert_all(&world.everything(), &then);
     // Elsewhere, it runs beside all targets.
-    let elsewhere = manager.register(&world.agents.parent().unwrap().join("outside")).map_err(drop);
+    let elsewhere =
+        manager.workspaces().register(&world.agents.parent().unwrap().join("outside")).map_err(drop);
     assert!(elsewhere.is_err(), "the folder does not exist");
     fs::create_dir(world.agents.parent().unwrap().join("third")).unwrap();
-    let third = manager.register(&world.agents.parent().unwrap().join("third")).unwrap();
+    let third = manager.workspaces().register(&world.agents.parent().unwrap().join("third")).unwrap();
     assert!(matches!(
         staged(&third, "test -e second/file && test -e project/main.rs", true),
         StagedEnd::Done(..)
@@ -618,21 +622,21 @@ fn what_was_taken_together_is_looked_into_from_each_of_its_folders() {
     let manager = &world.bench.manager;
     let created = world.create(&Subject::Framework).checkpoint;
     let later = manager.create(&world.others[0], &CreateOptions::default(), &Silent).unwrap().checkpoint;
-    let folders = manager.folders_of(&created).unwrap();
+    let folders = manager.checkpoints().folders_of(&created).unwrap();
     assert_eq!(folders.len(), 6);
-    assert!(manager.folders_of(&later).unwrap().is_empty());
+    assert!(manager.checkpoints().folders_of(&later).unwrap().is_empty());
     world.disaster();
     let seen = safepoint::within(&created, world.others[0].id);
     let mut content = Vec::new();
-    manager.cat(&seen, &"file".parse_path(), &mut content).unwrap();
+    manager.checkpoints().cat(&seen, &"file".parse_path(), &mut content).unwrap();
     assert_eq!(content, b"second");
-    assert_eq!(manager.entries(&seen).unwrap().len(), 1);
+    assert_eq!(manager.checkpoints().entries(&seen).unwrap().len(), 1);
     let against = Against::Present;
     let changes = manager.diff(&world.others[0], &created, &against, &Silent).unwrap().changes;
     assert_eq!(changes.len(), 1);
     let two = Against::Checkpoint(Box::new(later.clone()));
     assert!(manager.diff(&world.others[0], &created, &two, &Silent).unwrap().changes.is_empty());
     assert_eq!(safepoint::within(&later, world.bench.workspace.id), later);
-    let error = manager.entries(&created).unwrap_err();
+    let error = manager.checkpoints().entries(&created).unwrap_err();
     assert!(matches!(error, Error::NoFiles { .. }));
 }

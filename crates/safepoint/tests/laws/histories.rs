@@ -247,7 +247,7 @@ proptest! {
             assert_same(&bench.image(), expected);
         }
         prop_assert!(!bench.path(".safepoint").exists());
-        let validation = bench.manager.validate(None, safepoint::Depth::Deep, &safepoint::Silent).unwrap();
+        let validation = bench.manager.upkeep().validate(None, safepoint::Depth::Deep, &safepoint::Silent).unwrap();
         prop_assert!(validation.is_valid(), "{validation:?}");
         let steps = STEPS.fetch_add(deeds.len() as u64, Ordering::Relaxed) + deeds.len() as u64;
         eprintln!("histories: {steps} steps so far, all rollbacks identical");

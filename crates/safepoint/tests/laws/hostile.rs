@@ -28,9 +28,9 @@ impl Scene {
         symlink("file", bench.path("link")).unwrap();
         let step = StepSpec { run: Some("true".to_owned()), ..StepSpec::new("one") };
         let spec = PlanSpec { id: Some("work".to_owned()), steps: vec![step], ..PlanSpec::new("Work") };
-        bench.manager.new_plan(&bench.workspace, &spec).unwrap();
+        bench.manager.plans().create(&bench.workspace, &spec).unwrap();
         let options = CreateOptions::default();
-        let original = bench.manager.checkpoint_plan("work", &options, &Silent).unwrap().checkpoint;
+        let original = bench.manager.plans().checkpoint("work", &options, &Silent).unwrap().checkpoint;
         Self { bench, out, original }
     }
 
@@ -41,7 +41,10 @@ impl Scene {
 
     fn records(&self) -> (Vec<Checkpoint>, usize) {
         let all = Filter { role: RoleFilter::Any, ..Filter::default() };
-        (self.bench.manager.list(&all).unwrap(), self.bench.manager.workspaces().unwrap().len())
+        (
+            self.bench.manager.checkpoints().list(&all).unwrap(),
+            self.bench.manager.workspaces().list().unwrap().len(),
+        )
     }
 
     /// Checks that this corruption is refused and nothing changed.
@@ -490,7 +493,7 @@ fn rights_are_not_lent_on_somebodys_word() {
         });
         seal(&path);
         let imported = import(&scene.bench, &path).unwrap().checkpoint;
-        let entries = scene.bench.manager.entries(&imported).unwrap();
+        let entries = scene.bench.manager.checkpoints().entries(&imported).unwrap();
         let entry = entries.iter().find(|listed| listed.path.as_bytes() == b"file").unwrap();
         assert_eq!(entry.entry.meta.mode, 0o755);
         assert!(imported.warnings[0].contains("rights of their owner"), "{:?}", imported.warnings);
@@ -679,6 +682,6 @@ fn what_changes_while_it_is_read_never_comes_in_half() {
     }
     eprintln!("a file that changes while it is read: imported {done} times, refused {refused} times");
     assert!(done + refused == 40 && refused > 0);
-    let validation = scene.bench.manager.validate(None, Depth::Deep, &Silent).unwrap();
+    let validation = scene.bench.manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
 }

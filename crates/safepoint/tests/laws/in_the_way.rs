@@ -23,7 +23,7 @@ fn wait_for(bench: &Bench, name: &str) {
 }
 
 fn state_of(bench: &Bench, plan: &str, step: &str) -> StepState {
-    let plan = bench.manager.plan(plan).unwrap().plan;
+    let plan = bench.manager.plans().get(plan).unwrap().plan;
     plan.steps[plan.find(step).unwrap()].state
 }
 
@@ -36,7 +36,7 @@ fn a_rollback_under_a_running_plan_is_refused_whatever_the_checkpoint_holds() {
     plan(&bench, WAITS);
     std::thread::scope(|threads| {
         let run = threads.spawn(|| {
-            bench.manager.run_plan("work", &RunOptions::default(), &Unseen, &Silent).unwrap().outcome
+            bench.manager.plans().run("work", &RunOptions::default(), &Unseen, &Silent).unwrap().outcome
         });
         wait_for(&bench, "began");
         let options = RollbackOptions::default();
@@ -74,12 +74,12 @@ fn a_rollback_under_a_running_plan_is_refused_whatever_the_checkpoint_holds() {
 fn a_checkpoint_of_the_folder_in_the_middle_of_a_plan_brings_the_plan_back_and_so_does_the_undo() {
     let bench = Bench::new();
     plan(&bench, "[[step]]\nid = 'one'\n[[step]]\nid = 'two'");
-    bench.manager.start_step("work", "one", &Silent).unwrap();
+    bench.manager.plans().start_step("work", "one", &Silent).unwrap();
     bench.write("file", "1");
     let middle = bench.create();
     assert_eq!((middle.count(PartKind::Plan), middle.scope, &middle.plan_id), (1, Scope::Project, &None));
     bench.write("file", "2");
-    bench.manager.finish_step("work", "one", None, &Silent).unwrap();
+    bench.manager.plans().finish_step("work", "one", None, &Silent).unwrap();
     let state = || state_of(&bench, "work", "one");
     let done = bench.manager.rollback(&bench.workspace, middle.id, &RollbackOptions::default(), &Silent);
     let done = done.unwrap();
@@ -99,7 +99,7 @@ fn a_plan_knows_that_its_files_went_back_without_it_until_they_return() {
     bench.write("file", "1");
     let before = bench.create();
     plan(&bench, "[[step]]\nid = 'one'");
-    let left = || bench.manager.files_left_plan("work").unwrap();
+    let left = || bench.manager.plans().left_by_files("work").unwrap();
     assert_eq!(left(), None);
     bench.write("file", "2");
     bench.rollback(before.id);
@@ -111,7 +111,8 @@ fn a_plan_knows_that_its_files_went_back_without_it_until_they_return() {
     // A finished plan is ignored.
     bench
         .manager
-        .change_plan("work", "over", |plan| plan.go(safepoint::model::plan::state::PlanState::Cancelled))
+        .plans()
+        .change("work", "over", |plan| plan.go(safepoint::model::plan::state::PlanState::Cancelled))
         .unwrap();
     bench.write("file", "3");
     let done = bench.manager.rollback(&bench.workspace, before.id, &RollbackOptions::default(), &Silent);
@@ -126,12 +127,12 @@ fn many_plans_of_a_folder_go_back_together() {
     plan(&bench, "[[step]]\nid = 'one'");
     let spec =
         safepoint::PlanFile::parse(b"title = 'Other'\nid = 'other'\n[[step]]\nid = 'a'", None).unwrap().spec;
-    bench.manager.new_plan(&bench.workspace, &spec).unwrap();
+    bench.manager.plans().create(&bench.workspace, &spec).unwrap();
     bench.write("file", "1");
     let then = bench.create();
     assert_eq!(then.count(PartKind::Plan), 2);
     for (plan, step) in [("work", "one"), ("other", "a")] {
-        bench.manager.start_step(plan, step, &Silent).unwrap();
+        bench.manager.plans().start_step(plan, step, &Silent).unwrap();
     }
     bench.rollback(then.id);
     for (plan, step) in [("work", "one"), ("other", "a")] {

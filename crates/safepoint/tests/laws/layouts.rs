@@ -106,14 +106,14 @@ fn a_checkpoint_comes_back_from_its_folder_the_same() {
     // Facts about the original workspace are not imported.
     assert_eq!((again.pinned, &again.session_id, again.parent), (false, &None, None));
     assert_eq!(again.warnings, [""; 0]);
-    assert_eq!(bench.manager.checkpoint(again.id).unwrap(), *again);
+    assert_eq!(bench.manager.checkpoints().get(again.id).unwrap(), *again);
     // The workspace's head stays, and a rollback to the import works.
-    assert_eq!(bench.manager.workspace(bench.workspace.id).unwrap().head, Some(then.id));
+    assert_eq!(bench.manager.workspaces().get(bench.workspace.id).unwrap().head, Some(then.id));
     bench.write("notes2.txt", "bad");
     fs::remove_dir_all(bench.path("src")).unwrap();
     bench.rollback(again.id);
     assert_same(&bench.image(), &image);
-    let validation = bench.manager.validate(None, Depth::Deep, &Silent).unwrap();
+    let validation = bench.manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
 }
 
@@ -238,7 +238,7 @@ fn a_project_with_a_strange_name_stays_in_its_place() {
         let project = folder.path().join(OsStr::from_bytes(name));
         fs::create_dir(&project).unwrap();
         fs::write(project.join("file"), name).unwrap();
-        let workspace = bench.manager.register(&project).unwrap();
+        let workspace = bench.manager.workspaces().register(&project).unwrap();
         let options = CreateOptions::default();
         let checkpoint = bench.manager.create(&workspace, &options, &Silent).unwrap().checkpoint;
         let path = export(&bench, &checkpoint, out.path());
@@ -269,7 +269,7 @@ fn what_is_interrupted_at_any_moment_leaves_nothing() {
     furnish(&bench);
     let then = bench.create();
     let whole = export(&bench, &then, &out.path().join("whole"));
-    let before = bench.manager.list(&safepoint::Filter::default()).unwrap();
+    let before = bench.manager.checkpoints().list(&safepoint::Filter::default()).unwrap();
     let (mut exports, mut imports) = (0, 0);
     for looks in 0.. {
         let dir = out.path().join("new/folder");
@@ -288,7 +288,7 @@ fn what_is_interrupted_at_any_moment_leaves_nothing() {
             Ok(_) => break,
             Err(error) => assert_eq!(Failure::from(&error).code, "interrupted", "{error:?}"),
         }
-        assert_eq!(bench.manager.list(&safepoint::Filter::default()).unwrap(), before);
+        assert_eq!(bench.manager.checkpoints().list(&safepoint::Filter::default()).unwrap(), before);
         imports += 1;
     }
     assert!(exports > 30 && imports > 30, "{exports} {imports}");
@@ -351,14 +351,18 @@ fn plan(bench: &Bench, id: &str, command: &str) {
         steps: vec![run("one", command), run("two", "true")],
         ..PlanSpec::new("A plan")
     };
-    bench.manager.new_plan(&bench.workspace, &spec).unwrap();
+    bench.manager.plans().create(&bench.workspace, &spec).unwrap();
 }
 
 fn work(bench: &Bench, id: &str) -> Checkpoint {
-    bench.manager.start_step(id, "one", &Silent).unwrap();
-    bench.manager.finish_step(id, "one", Some(json!({ "half": 0.1, "list": [1, null] })), &Silent).unwrap();
-    bench.manager.set_context(id, "key", Some(json!({ "deep": { "er": "\u{fc}" } }))).unwrap();
-    bench.manager.checkpoint_plan(id, &CreateOptions::default(), &Silent).unwrap().checkpoint
+    bench.manager.plans().start_step(id, "one", &Silent).unwrap();
+    bench
+        .manager
+        .plans()
+        .finish_step(id, "one", Some(json!({ "half": 0.1, "list": [1, null] })), &Silent)
+        .unwrap();
+    bench.manager.plans().set_context(id, "key", Some(json!({ "deep": { "er": "\u{fc}" } }))).unwrap();
+    bench.manager.plans().checkpoint(id, &CreateOptions::default(), &Silent).unwrap().checkpoint
 }
 
 #[test]
@@ -367,21 +371,21 @@ fn a_plan_that_is_there_comes_back_with_its_files() {
     bench.write("file", "good");
     plan(&bench, "work", "echo printed");
     let then = work(&bench, "work");
-    let state = bench.manager.plan("work").unwrap().plan;
+    let state = bench.manager.plans().get("work").unwrap().plan;
     let path = export(&bench, &then, out.path());
     assert!(path.starts_with(out.path().join("workflow")), "{path:?}");
     let folder = read_json(&path.join("task_tool_state/work.json"));
     assert_eq!(folder, serde_json::to_value(&state).unwrap());
     assert_eq!(read_json(&path.join("workflow_state.json"))["plans"][0]["id"], "work");
-    bench.manager.start_step("work", "two", &Silent).unwrap();
+    bench.manager.plans().start_step("work", "two", &Silent).unwrap();
     bench.write("file", "bad");
     let imported = import(&bench, &path).unwrap().checkpoint;
     assert_eq!(imported.integrity, then.integrity);
     assert_eq!((imported.scope, imported.plan_id.as_deref()), (Scope::Workflow, Some("work")));
     assert_eq!((imported.step_index, imported.state_hash), (then.step_index, then.state_hash));
     assert_eq!(imported.warnings, [""; 0]);
-    bench.manager.rollback_plan("work", imported.id, &RollbackOptions::default(), &Silent).unwrap();
-    assert_eq!(bench.manager.plan("work").unwrap().plan, state);
+    bench.manager.plans().rollback("work", imported.id, &RollbackOptions::default(), &Silent).unwrap();
+    assert_eq!(bench.manager.plans().get("work").unwrap().plan, state);
     assert_eq!(bench.read("file"), "good");
 }
 
@@ -389,15 +393,16 @@ fn a_plan_that_is_there_comes_back_with_its_files() {
 fn what_the_steps_of_a_plan_printed_comes_along() {
     let (bench, out) = (Bench::new(), scratch());
     plan(&bench, "work", "echo printed");
-    bench.manager.run_plan("work", &safepoint::RunOptions::default(), &Unseen, &Silent).unwrap();
-    let then = bench.manager.checkpoint_plan("work", &CreateOptions::default(), &Silent).unwrap().checkpoint;
+    bench.manager.plans().run("work", &safepoint::RunOptions::default(), &Unseen, &Silent).unwrap();
+    let then =
+        bench.manager.plans().checkpoint("work", &CreateOptions::default(), &Silent).unwrap().checkpoint;
     let path = export(&bench, &then, out.path());
     let logs = names(&path.join("task_tool_state/work.logs"));
     let log = path.join("task_tool_state/work.logs").join(logs.first().unwrap());
     assert_eq!(fs::read_to_string(&log).unwrap(), "printed\n");
     let there = Bench::new();
     let imported = import(&there, &path).unwrap().checkpoint;
-    let validation = there.manager.validate(Some(&imported), Depth::Deep, &Silent).unwrap();
+    let validation = there.manager.upkeep().validate(Some(&imported), Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
     fs::remove_file(log).unwrap();
     let error = import(&there, &path).unwrap_err().to_string();
@@ -418,14 +423,14 @@ fn a_plan_that_is_not_there_is_kept_and_the_files_come_alone() {
     there.rollback(imported.id);
     assert_eq!(there.read("file"), "good");
     // A collection keeps it, and so does an export.
-    there.manager.collect(Thoroughness::Everything, &Silent).unwrap();
+    there.manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
     let again = export(&there, &imported, out.path());
     assert!(again.starts_with(out.path().join("project")));
     assert_eq!(
         fs::read(again.join("task_tool_state/work.json")).unwrap(),
         fs::read(path.join("task_tool_state/work.json")).unwrap()
     );
-    let validation = there.manager.validate(None, Depth::Deep, &Silent).unwrap();
+    let validation = there.manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
     assert_eq!(import(&here, &again).unwrap().checkpoint.integrity, then.integrity);
 }
@@ -441,7 +446,7 @@ fn an_import_brings_no_commands() {
     assert!(imported.warnings[0].contains("brings no commands"), "{:?}", imported.warnings);
     // It is not restored into a plan of another workspace, or into a finished one.
     let other = scratch();
-    let workspace = here.manager.register(other.path()).unwrap();
+    let workspace = here.manager.workspaces().register(other.path()).unwrap();
     let options = ImportOptions::default();
     let imported = here.manager.import(&workspace, &path, &options, &Silent).unwrap().checkpoint;
     assert!(imported.warnings[0].contains("works in another workspace"), "{:?}", imported.warnings);
@@ -451,7 +456,7 @@ fn an_import_brings_no_commands() {
 fn parts_of_every_kind_have_their_place() {
     let (bench, out) = (Bench::new(), scratch());
     bench.write("file", "1");
-    bench.manager.register_agent("coder", &[], &[]).unwrap();
+    bench.manager.agents().register("coder", &[], &[]).unwrap();
     let agent = bench.manager.create(Subject::Agent("coder".to_owned()), &CreateOptions::default(), &Silent);
     let agent = agent.unwrap().checkpoint.parts[0].document;
     let then = bench.create();

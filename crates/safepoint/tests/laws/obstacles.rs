@@ -63,7 +63,7 @@ fn only_what_belongs_here_is_restored_here() {
     let (bench, other) = (Bench::new(), Bench::new());
     bench.write("a", "1");
     let checkpoint = bench.create();
-    let foreign = bench.manager.register(&other.root()).unwrap();
+    let foreign = bench.manager.workspaces().register(&other.root()).unwrap();
     let error =
         bench.manager.rollback(&foreign, checkpoint.id, &RollbackOptions::default(), &Silent).unwrap_err();
     assert!(matches!(error, Error::OtherWorkspace { .. }));
@@ -89,16 +89,16 @@ fn nothing_to_undo_and_nothing_to_redo_are_said() {
 #[test]
 fn the_root_of_the_system_and_refused_folders_are_no_workspaces() {
     let bench = Bench::new();
-    let error = bench.manager.register("/".as_ref()).unwrap_err();
+    let error = bench.manager.workspaces().register("/".as_ref()).unwrap_err();
     assert!(matches!(error, Error::RefusedRoot { .. }), "{error}");
-    assert!(matches!(bench.manager.register(&bench.home()), Err(Error::RefusedRoot { .. })));
+    assert!(matches!(bench.manager.workspaces().register(&bench.home()), Err(Error::RefusedRoot { .. })));
     let home_dir = crate::bench::scratch();
     let refused_roots = vec![home_dir.path().canonicalize().unwrap()];
     let strict = Bench::with(Settings { refused_roots, ..Settings::default() });
-    assert!(matches!(strict.manager.register(home_dir.path()), Err(Error::RefusedRoot { .. })));
-    strict.manager.register_anyway(home_dir.path()).unwrap();
+    assert!(matches!(strict.manager.workspaces().register(home_dir.path()), Err(Error::RefusedRoot { .. })));
+    strict.manager.workspaces().register_anyway(home_dir.path()).unwrap();
     assert_eq!(
-        Failure::from(&bench.manager.register(&bench.path("nothing")).unwrap_err()).code,
+        Failure::from(&bench.manager.workspaces().register(&bench.path("nothing")).unwrap_err()).code,
         "workspace_gone"
     );
 }
@@ -144,10 +144,10 @@ fn a_dry_run_tells_everything_and_does_nothing() {
     fs::remove_dir_all(bench.path("gone")).unwrap();
     let before = bench.image();
     let options = RollbackOptions { dry_run: safepoint::DryRun::Yes, ..RollbackOptions::default() };
-    let usage = bench.manager.usage().unwrap();
+    let usage = bench.manager.upkeep().usage().unwrap();
     let shown = bench.manager.rollback(&bench.workspace, checkpoint.id, &options, &Silent).unwrap();
     assert_same(&bench.image(), &before);
-    assert_eq!(bench.manager.usage().unwrap().objects, usage.objects);
+    assert_eq!(bench.manager.upkeep().usage().unwrap().objects, usage.objects);
     assert!(!shown.verified && bench.manager.rollbacks(&bench.workspace).unwrap().is_empty());
     let done = bench.rollback(checkpoint.id);
     assert_eq!(shown.outline(), done.outline());

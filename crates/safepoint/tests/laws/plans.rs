@@ -35,60 +35,60 @@ fn decide(bench: &Bench, question: &str, parent: Option<DecisionId>) -> Decision
         parent,
         ..NewDecision::default()
     };
-    bench.manager.decide("work", new).unwrap().1
+    bench.manager.plans().decide("work", new).unwrap().1
 }
 
 fn run(bench: &Bench, path: &str) {
-    bench.manager.start_step("work", path, &Silent).unwrap();
+    bench.manager.plans().start_step("work", path, &Silent).unwrap();
     bench.write(path, "done");
-    bench.manager.finish_step("work", path, Some(json!({"step": path})), &Silent).unwrap();
+    bench.manager.plans().finish_step("work", path, Some(json!({"step": path})), &Silent).unwrap();
 }
 
 fn now(bench: &Bench) -> PlanRecord {
-    bench.manager.plan("work").unwrap()
+    bench.manager.plans().get("work").unwrap()
 }
 
 fn take(bench: &Bench) -> CheckpointId {
-    bench.manager.checkpoint_plan("work", &CreateOptions::default(), &Silent).unwrap().checkpoint.id
+    bench.manager.plans().checkpoint("work", &CreateOptions::default(), &Silent).unwrap().checkpoint.id
 }
 
 fn back(bench: &Bench, to: CheckpointId) -> safepoint::RolledBack {
-    bench.manager.rollback_plan("work", to, &RollbackOptions::default(), &Silent).unwrap()
+    bench.manager.plans().rollback("work", to, &RollbackOptions::default(), &Silent).unwrap()
 }
 
 #[test]
 fn a_rollback_brings_plan_and_files_back_together_and_so_does_its_undo() {
     let bench = Bench::new();
-    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    bench.manager.plans().create(&bench.workspace, &spec(&[])).unwrap();
     run(&bench, "migrate");
     let first = decide(&bench, "which database?", None);
-    bench.manager.set_context("work", "db", Some(json!("postgres"))).unwrap();
+    bench.manager.plans().set_context("work", "db", Some(json!("postgres"))).unwrap();
     let checkpoint = take(&bench);
     let (then, files) = (now(&bench).plan, bench.image());
 
     let second = decide(&bench, "which driver?", Some(first));
     run(&bench, "api/handlers");
-    bench.manager.set_output("work", "url", json!("http://x")).unwrap();
-    bench.manager.start_step("work", "api/docs", &Silent).unwrap();
+    bench.manager.plans().set_output("work", "url", json!("http://x")).unwrap();
+    bench.manager.plans().start_step("work", "api/docs", &Silent).unwrap();
     bench.write("migrate", "corrupted");
-    bench.manager.fail_step("work", "api/docs", "it broke", &Silent).unwrap();
+    bench.manager.plans().fail_step("work", "api/docs", "it broke", &Silent).unwrap();
     let (later, later_files) = (now(&bench).plan, bench.image());
     assert_eq!(later.state, PlanState::Failed);
 
     let restored = back(&bench, checkpoint);
     assert_eq!(now(&bench).plan, then, "every field of the plan is restored");
     assert_same(&bench.image(), &files);
-    let record = bench.manager.checkpoint(checkpoint).unwrap();
-    assert_eq!(bench.manager.plan_at(checkpoint).unwrap(), then);
+    let record = bench.manager.checkpoints().get(checkpoint).unwrap();
+    assert_eq!(bench.manager.plans().at(checkpoint).unwrap(), then);
     assert_eq!(record.step_index, Some(1));
     // Equal states have equal hashes.
-    let again = bench.manager.checkpoint(take(&bench)).unwrap();
+    let again = bench.manager.checkpoints().get(take(&bench)).unwrap();
     assert_eq!(again.state_hash, record.state_hash);
     let taken_back = restored.plans[0].1.clone();
     assert_eq!(taken_back.decisions, std::slice::from_ref(&second));
     assert_eq!(taken_back.subplans, ["api"]);
     assert_eq!(taken_back.steps, ["api/docs", "api/handlers"]);
-    let notes = bench.manager.plan_notes("work").unwrap();
+    let notes = bench.manager.plans().notes("work").unwrap();
     let kinds: Vec<&str> = notes.iter().map(|note| note.kind.as_str()).collect();
     assert_eq!(kinds, ["error", "superseded", "invalidated", "rolled_back"], "kept for the record");
     assert_eq!(notes[1].body["decisions"][0]["id"], json!(second));
@@ -103,19 +103,19 @@ fn a_rollback_brings_plan_and_files_back_together_and_so_does_its_undo() {
     bench.undo();
     bench.restore_paths(checkpoint, &["migrate"]);
     assert_eq!(now(&bench).plan, later);
-    let validation = bench.manager.validate(None, Depth::Deep, &Silent).unwrap();
+    let validation = bench.manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
 }
 
 #[test]
 fn a_dry_run_of_a_plan_changes_nothing() {
     let bench = Bench::new();
-    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    bench.manager.plans().create(&bench.workspace, &spec(&[])).unwrap();
     let checkpoint = take(&bench);
     run(&bench, "migrate");
     let before = (now(&bench), bench.image());
     let options = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
-    let shown = bench.manager.rollback_plan("work", checkpoint, &options, &Silent).unwrap();
+    let shown = bench.manager.plans().rollback("work", checkpoint, &options, &Silent).unwrap();
     assert_eq!(shown.plans[0].1.steps, ["migrate"]);
     assert_eq!((now(&bench), bench.image()), before);
 }
@@ -124,12 +124,12 @@ fn a_dry_run_of_a_plan_changes_nothing() {
 fn milestones_take_checkpoints_by_themselves() {
     let bench = Bench::new();
     let on = [Milestone::BeforeStep, Milestone::AfterSubplan, Milestone::OnError];
-    bench.manager.new_plan(&bench.workspace, &spec(&on)).unwrap();
+    bench.manager.plans().create(&bench.workspace, &spec(&on)).unwrap();
     let labels = |moved: safepoint::StepMoved| -> Vec<String> {
         moved.checkpoints.into_iter().map(|created| created.checkpoint.label.unwrap()).collect()
     };
-    let start = |path: &str| labels(bench.manager.start_step("work", path, &Silent).unwrap());
-    let finish = |path: &str| labels(bench.manager.finish_step("work", path, None, &Silent).unwrap());
+    let start = |path: &str| labels(bench.manager.plans().start_step("work", path, &Silent).unwrap());
+    let finish = |path: &str| labels(bench.manager.plans().finish_step("work", path, None, &Silent).unwrap());
     assert_eq!(start("migrate"), ["before migrate"]);
     assert_eq!(finish("migrate"), Vec::<String>::new());
     assert_eq!(start("api/handlers"), ["before api/handlers"]);
@@ -137,13 +137,13 @@ fn milestones_take_checkpoints_by_themselves() {
     start("api/docs");
     assert_eq!(finish("api/docs"), ["after subplan api"]);
     start("ship");
-    let failed = bench.manager.fail_step("work", "ship", "no", &Silent).unwrap();
+    let failed = bench.manager.plans().fail_step("work", "ship", "no", &Silent).unwrap();
     assert_eq!(labels(failed), ["ship failed"]);
     // The checkpoint before a step shows it as not started.
     let filter = safepoint::Filter { plan_id: Some("work".to_owned()), ..safepoint::Filter::default() };
-    let listed = bench.manager.list(&filter).unwrap();
+    let listed = bench.manager.checkpoints().list(&filter).unwrap();
     let before = listed.iter().find(|it| it.label.as_deref() == Some("before ship")).unwrap();
-    let then = bench.manager.plan_at(before.id).unwrap();
+    let then = bench.manager.plans().at(before.id).unwrap();
     assert_eq!(then.steps.last().unwrap().state, StepState::Pending);
     back(&bench, before.id);
     assert_eq!(start("ship"), ["before ship"], "the plan can continue");
@@ -154,57 +154,58 @@ fn milestones_count_steps_and_time() {
     let bench = Bench::new();
     let mut often = spec(&[]);
     often.checkpoints.every_steps = Some(2);
-    bench.manager.new_plan(&bench.workspace, &often).unwrap();
+    bench.manager.plans().create(&bench.workspace, &often).unwrap();
     let mut taken = Vec::new();
     for path in ["migrate", "api/handlers", "api/docs", "ship"] {
-        bench.manager.start_step("work", path, &Silent).unwrap();
-        taken.push(bench.manager.finish_step("work", path, None, &Silent).unwrap().checkpoints.len());
+        bench.manager.plans().start_step("work", path, &Silent).unwrap();
+        taken.push(bench.manager.plans().finish_step("work", path, None, &Silent).unwrap().checkpoints.len());
     }
     assert_eq!(taken, [0, 1, 0, 1]);
     let mut hourly = PlanSpec { id: Some("hourly".to_owned()), ..spec(&[]) };
     hourly.checkpoints.every = Some(Span::from_days(1));
-    bench.manager.new_plan(&bench.workspace, &hourly).unwrap();
-    assert!(bench.manager.start_step("hourly", "migrate", &Silent).unwrap().checkpoints.is_empty());
+    bench.manager.plans().create(&bench.workspace, &hourly).unwrap();
+    assert!(bench.manager.plans().start_step("hourly", "migrate", &Silent).unwrap().checkpoints.is_empty());
 }
 
 #[test]
 fn what_may_not_be_rolled_back_is_refused_and_nothing_changes() {
     let bench = Bench::new();
-    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    bench.manager.plans().create(&bench.workspace, &spec(&[])).unwrap();
     let other = PlanSpec { id: Some("other".to_owned()), ..spec(&[]) };
-    bench.manager.new_plan(&bench.workspace, &other).unwrap();
+    bench.manager.plans().create(&bench.workspace, &other).unwrap();
     let checkpoint = take(&bench);
     let plain = bench.create().id;
     for path in ["migrate", "api/handlers", "api/docs", "ship"] {
         run(&bench, path);
     }
-    let refused =
-        |id: &str, to| bench.manager.rollback_plan(id, to, &RollbackOptions::default(), &Silent).unwrap_err();
+    let refused = |id: &str, to| {
+        bench.manager.plans().rollback(id, to, &RollbackOptions::default(), &Silent).unwrap_err()
+    };
     assert!(matches!(refused("other", checkpoint), Error::OtherPlan { .. }));
     assert!(matches!(refused("work", plain), Error::OtherPlan { .. }));
     assert!(matches!(refused("nothing", checkpoint), Error::NoPlan { .. }));
-    bench.manager.change_plan("work", "applied", |plan| plan.go(PlanState::Applied)).unwrap();
+    bench.manager.plans().change("work", "applied", |plan| plan.go(PlanState::Applied)).unwrap();
     let before = (now(&bench), bench.image());
     assert!(matches!(refused("work", checkpoint), Error::PlanApplied { .. }));
     assert_eq!((now(&bench), bench.image()), before);
-    assert!(matches!(bench.manager.plan_at(plain), Err(Error::NoPlanInCheckpoint { .. })));
-    let taken = bench.manager.new_plan(&bench.workspace, &spec(&[]));
+    assert!(matches!(bench.manager.plans().at(plain), Err(Error::NoPlanInCheckpoint { .. })));
+    let taken = bench.manager.plans().create(&bench.workspace, &spec(&[]));
     assert!(matches!(taken, Err(Error::Catalog(_))), "{taken:?}");
     let bad = PlanSpec { id: Some("../x".to_owned()), ..spec(&[]) };
-    assert!(matches!(bench.manager.new_plan(&bench.workspace, &bad), Err(Error::BadPlanId { .. })));
+    assert!(matches!(bench.manager.plans().create(&bench.workspace, &bad), Err(Error::BadPlanId { .. })));
 }
 
 #[test]
 fn of_many_that_start_a_step_one_does_and_every_checkpoint_before_it_is_from_before() {
     let bench = Bench::new();
-    bench.manager.new_plan(&bench.workspace, &spec(&[Milestone::BeforeStep])).unwrap();
+    bench.manager.plans().create(&bench.workspace, &spec(&[Milestone::BeforeStep])).unwrap();
     let started: Vec<bool> = std::thread::scope(|scope| {
         let starts: Vec<_> = (0..4)
             .map(|_| {
                 let home = bench.home();
                 scope.spawn(move || {
                     let manager = safepoint::CheckpointManager::open(&home).unwrap();
-                    manager.start_step("work", "migrate", &Silent).is_ok()
+                    manager.plans().start_step("work", "migrate", &Silent).is_ok()
                 })
             })
             .collect();
@@ -212,21 +213,21 @@ fn of_many_that_start_a_step_one_does_and_every_checkpoint_before_it_is_from_bef
     });
     assert_eq!(started.iter().filter(|started| **started).count(), 1, "{started:?}");
     let filter = safepoint::Filter { plan_id: Some("work".to_owned()), ..safepoint::Filter::default() };
-    for before in bench.manager.list(&filter).unwrap() {
-        assert_eq!(bench.manager.plan_at(before.id).unwrap().steps[0].state, StepState::Pending);
+    for before in bench.manager.checkpoints().list(&filter).unwrap() {
+        assert_eq!(bench.manager.plans().at(before.id).unwrap().steps[0].state, StepState::Pending);
     }
 }
 
 #[test]
 fn the_files_alone_go_back_and_the_plan_stays_as_it_is() {
     let bench = Bench::new();
-    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    bench.manager.plans().create(&bench.workspace, &spec(&[])).unwrap();
     let checkpoint = take(&bench);
     let files = bench.image();
     for path in ["migrate", "api/handlers", "api/docs", "ship"] {
         run(&bench, path);
     }
-    bench.manager.change_plan("work", "applied", |plan| plan.go(PlanState::Applied)).unwrap();
+    bench.manager.plans().change("work", "applied", |plan| plan.go(PlanState::Applied)).unwrap();
     let (later, later_files) = (now(&bench), bench.image());
     let options = RollbackOptions { parts: vec![PartKind::Files], ..RollbackOptions::default() };
     let restored = bench.manager.rollback(&bench.workspace, checkpoint, &options, &Silent).unwrap();
@@ -241,7 +242,7 @@ fn the_files_alone_go_back_and_the_plan_stays_as_it_is() {
 #[test]
 fn collecting_keeps_what_plans_need() {
     let bench = Bench::new();
-    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    bench.manager.plans().create(&bench.workspace, &spec(&[])).unwrap();
     for number in 0..200 {
         decide(&bench, &format!("question {number}"), None);
     }
@@ -249,43 +250,46 @@ fn collecting_keeps_what_plans_need() {
     let then = now(&bench).plan;
     decide(&bench, "one more", None);
     let gone = take(&bench);
-    bench.manager.delete(&[gone]).unwrap();
-    bench.manager.collect(Thoroughness::Everything, &Silent).unwrap();
-    let validation = bench.manager.validate(None, Depth::Deep, &Silent).unwrap();
+    bench.manager.checkpoints().delete(&[gone]).unwrap();
+    bench.manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
+    let validation = bench.manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
     back(&bench, checkpoint);
     assert_eq!(now(&bench).plan, then);
 }
 
 fn fail(bench: &Bench, path: &str) {
-    bench.manager.start_step("work", path, &Silent).unwrap();
+    bench.manager.plans().start_step("work", path, &Silent).unwrap();
     bench.write("broken", path);
-    bench.manager.fail_step("work", path, "it broke", &Silent).unwrap();
+    bench.manager.plans().fail_step("work", path, "it broke", &Silent).unwrap();
 }
 
 #[test]
 fn correct_goes_back_to_the_last_clean_checkpoint() {
     let bench = Bench::new();
-    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    bench.manager.plans().create(&bench.workspace, &spec(&[])).unwrap();
     let early = take(&bench);
     run(&bench, "migrate");
     let clean = take(&bench);
     let (then, files) = (now(&bench).plan, bench.image());
     fail(&bench, "api/handlers");
     take(&bench);
-    assert_eq!(bench.manager.last_clean("work").unwrap(), clean);
+    assert_eq!(bench.manager.plans().last_clean("work").unwrap(), clean);
 
     let revert = Revert { guidance: Some("mind the lock".to_owned()), ..Revert::default() };
     let dry = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
     let before = (now(&bench), bench.image());
     assert_eq!(
-        bench.manager.correct_by_revert("work", &revert, &dry, &Silent).unwrap().checkpoint,
+        bench.manager.plans().correct_by_revert("work", &revert, &dry, &Silent).unwrap().checkpoint,
         Some(clean)
     );
     assert_eq!((now(&bench), bench.image()), before);
 
-    let corrected =
-        bench.manager.correct_by_revert("work", &revert, &RollbackOptions::default(), &Silent).unwrap();
+    let corrected = bench
+        .manager
+        .plans()
+        .correct_by_revert("work", &revert, &RollbackOptions::default(), &Silent)
+        .unwrap();
     assert_eq!((corrected.attempt, corrected.checkpoint), (1, Some(clean)));
     assert_same(&bench.image(), &files);
     let mut plan = now(&bench).plan;
@@ -295,22 +299,25 @@ fn correct_goes_back_to_the_last_clean_checkpoint() {
     run(&bench, "api/handlers");
     let later = take(&bench);
     fail(&bench, "api/docs");
-    assert_eq!(bench.manager.last_clean("work").unwrap(), later);
+    assert_eq!(bench.manager.plans().last_clean("work").unwrap(), later);
     let again = Revert::default();
-    let corrected =
-        bench.manager.correct_by_revert("work", &again, &RollbackOptions::default(), &Silent).unwrap();
+    let corrected = bench
+        .manager
+        .plans()
+        .correct_by_revert("work", &again, &RollbackOptions::default(), &Silent)
+        .unwrap();
     assert_eq!((corrected.attempt, corrected.checkpoint), (2, Some(later)));
     // It is a rollback like any other.
     bench.undo();
     assert!(!now(&bench).plan.is_healthy());
-    bench.manager.delete(&[early, clean, later]).unwrap();
-    assert!(matches!(bench.manager.last_clean("work"), Err(Error::NoneClean { .. })));
+    bench.manager.checkpoints().delete(&[early, clean, later]).unwrap();
+    assert!(matches!(bench.manager.plans().last_clean("work"), Err(Error::NoneClean { .. })));
 }
 
 #[test]
 fn correct_of_a_decision_takes_back_what_depends_on_it_and_nothing_else() {
     let bench = Bench::new();
-    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    bench.manager.plans().create(&bench.workspace, &spec(&[])).unwrap();
     let kept = decide(&bench, "language?", None);
     take(&bench);
     let wrong = decide(&bench, "database?", None);
@@ -319,34 +326,36 @@ fn correct_of_a_decision_takes_back_what_depends_on_it_and_nothing_else() {
     run(&bench, "migrate");
     take(&bench);
     let revert = Revert { decision: Some(wrong), guidance: Some("take the other one".to_owned()) };
-    bench.manager.correct_by_revert("work", &revert, &RollbackOptions::default(), &Silent).unwrap();
+    bench.manager.plans().correct_by_revert("work", &revert, &RollbackOptions::default(), &Silent).unwrap();
     let plan = now(&bench).plan;
     let ids: Vec<_> = plan.decisions.iter().map(|it| it.id).collect();
     assert_eq!(ids[..2], [kept, independent]);
     assert_eq!(plan.decisions[2].choice, "take the other one");
     assert_eq!(plan.steps[0].state, StepState::Pending);
-    let notes = bench.manager.plan_notes("work").unwrap();
+    let notes = bench.manager.plans().notes("work").unwrap();
     let superseded = notes.iter().find(|note| note.kind == PlanNoteKind::Superseded).unwrap();
     let gone: Vec<_> =
         superseded.body["decisions"].as_array().unwrap().iter().map(|it| it["id"].clone()).collect();
     assert_eq!(gone, [json!(wrong), json!(follows)]);
     let unknown = Revert { decision: Some(DecisionId::from_bits(0)), ..Revert::default() };
-    let refused = bench.manager.correct_by_revert("work", &unknown, &RollbackOptions::default(), &Silent);
+    let refused =
+        bench.manager.plans().correct_by_revert("work", &unknown, &RollbackOptions::default(), &Silent);
     assert!(matches!(refused, Err(Error::Plan(_))));
 }
 
 #[test]
 fn correct_by_append_adds_a_step_and_changes_nothing_that_is_done() {
     let bench = Bench::new();
-    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    bench.manager.plans().create(&bench.workspace, &spec(&[])).unwrap();
     run(&bench, "migrate");
     let spec = StepSpec { run: Some("make fix".to_owned()), ..StepSpec::new("fix") };
     let fix = Fix::Append { spec, place: None };
-    let correct = |fix: &Fix| bench.manager.correct_in_place("work", fix, Some("because"), DryRun::No);
+    let correct =
+        |fix: &Fix| bench.manager.plans().correct_in_place("work", fix, Some("because"), DryRun::No);
     assert!(matches!(correct(&fix), Err(Error::PlanHealthy { .. })));
     fail(&bench, "api/handlers");
     let before = now(&bench).plan;
-    let shown = bench.manager.correct_in_place("work", &fix, None, DryRun::Yes).unwrap();
+    let shown = bench.manager.plans().correct_in_place("work", &fix, None, DryRun::Yes).unwrap();
     assert_eq!((shown.step.as_deref(), &now(&bench).plan), (Some("api/fix"), &before));
     let corrected = correct(&fix).unwrap();
     assert_eq!((corrected.attempt, corrected.step.as_deref()), (1, Some("api/fix")));
@@ -365,7 +374,7 @@ fn correct_by_append_adds_a_step_and_changes_nothing_that_is_done() {
 fn a_plan_that_changed_while_it_was_captured_is_not_captured_half() {
     // The stored and the recorded state agree: the checkpoint names the version that it holds.
     let bench = Bench::new();
-    bench.manager.new_plan(&bench.workspace, &spec(&[])).unwrap();
+    bench.manager.plans().create(&bench.workspace, &spec(&[])).unwrap();
     std::thread::scope(|threads| {
         threads.spawn(|| {
             for number in 0..40 {
@@ -373,14 +382,14 @@ fn a_plan_that_changed_while_it_was_captured_is_not_captured_half() {
             }
         });
         for _ in 0..10 {
-            match bench.manager.checkpoint_plan("work", &CreateOptions::default(), &Silent) {
+            match bench.manager.plans().checkpoint("work", &CreateOptions::default(), &Silent) {
                 Ok(_) | Err(Error::PlanChanged { .. }) => {}
                 Err(error) => panic!("{error}"),
             }
         }
     });
     let last = take(&bench);
-    assert_eq!(bench.manager.plan_at(last).unwrap(), now(&bench).plan);
-    let validation = bench.manager.validate(None, Depth::Deep, &Silent).unwrap();
+    assert_eq!(bench.manager.plans().at(last).unwrap(), now(&bench).plan);
+    let validation = bench.manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
 }

@@ -7,17 +7,17 @@ use std::fs;
 
 fn purge(bench: &Bench, paths: &[&str]) -> Result<PurgeReport, Error> {
     let paths: Vec<_> = paths.iter().map(|path| path.parse_path()).collect();
-    bench.manager.purge(&bench.workspace, &paths, &Silent)
+    bench.manager.upkeep().purge(&bench.workspace, &paths, &Silent)
 }
 
 fn assert_valid(bench: &Bench) {
-    let validation = bench.manager.validate(None, Depth::Deep, &Silent).unwrap();
+    let validation = bench.manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
 }
 
 fn paths_of(bench: &Bench, id: safepoint::model::CheckpointId) -> Vec<String> {
-    let checkpoint = bench.manager.checkpoint(id).unwrap();
-    let entries = bench.manager.entries(&checkpoint).unwrap();
+    let checkpoint = bench.manager.checkpoints().get(id).unwrap();
+    let entries = bench.manager.checkpoints().entries(&checkpoint).unwrap();
     entries.iter().map(|entry| entry.path.to_string()).collect()
 }
 
@@ -40,7 +40,7 @@ fn with_a_folder_goes_all_that_is_in_it() {
     assert_eq!(report.checkpoints, [two.id, one.id]);
     assert_eq!(report.collected.outcome, Outcome::Done);
     for before in [one, two] {
-        let after = bench.manager.checkpoint(before.id).unwrap();
+        let after = bench.manager.checkpoints().get(before.id).unwrap();
         assert_eq!(paths_of(&bench, before.id), ["keys-not-these", "src", "src/main"]);
         assert_eq!(after.files.count, before.files.count - 4, "two folders, two files");
         assert_eq!(after.files.bytes, before.files.bytes - 8);
@@ -64,7 +64,7 @@ fn several_paths_go_at_once_even_one_below_the_other() {
         let before = bench.create();
         purge(&bench, &paths).unwrap();
         assert_eq!(paths_of(&bench, before.id), ["keys-not-these", "src"], "{paths:?}");
-        let after = bench.manager.checkpoint(before.id).unwrap();
+        let after = bench.manager.checkpoints().get(before.id).unwrap();
         assert_eq!(after.files.count, before.files.count - 5);
         assert_eq!(after.files.bytes, before.files.bytes - 12);
         assert_valid(&bench);
@@ -76,8 +76,8 @@ fn what_is_purged_once_is_told_by_the_coverage_and_is_not_there_to_be_purged_aga
     let bench = sample();
     let checkpoint = bench.create();
     purge(&bench, &["keys/a", "nothing-of-this-name"]).unwrap();
-    let checkpoint = bench.manager.checkpoint(checkpoint.id).unwrap();
-    let coverage = bench.manager.coverage(&checkpoint).unwrap();
+    let checkpoint = bench.manager.checkpoints().get(checkpoint.id).unwrap();
+    let coverage = bench.manager.checkpoints().coverage(&checkpoint).unwrap();
     let told: Vec<_> = coverage.skipped.iter().filter(|skipped| skipped.why == Why::Purged).collect();
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].path, "keys/a".parse_path());
@@ -86,7 +86,7 @@ fn what_is_purged_once_is_told_by_the_coverage_and_is_not_there_to_be_purged_aga
     // A path through a file does not match.
     let error = purge(&bench, &["src/main/below", "src/none"]).unwrap_err();
     assert_eq!(Failure::from(&error).kind, FailureKind::NotFound);
-    assert_eq!(bench.manager.checkpoint(checkpoint.id).unwrap(), checkpoint);
+    assert_eq!(bench.manager.checkpoints().get(checkpoint.id).unwrap(), checkpoint);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_whole_workspace_is_not_purged() {
         assert!(matches!(error, Error::PurgeRoot), "{error}");
         let failure = Failure::from(&error);
         assert_eq!((failure.code, failure.kind), ("purge_root", FailureKind::Usage));
-        assert_eq!(bench.manager.checkpoint(checkpoint.id).unwrap(), checkpoint, "{paths:?}");
+        assert_eq!(bench.manager.checkpoints().get(checkpoint.id).unwrap(), checkpoint, "{paths:?}");
     }
 }
 
@@ -116,11 +116,11 @@ fn where_somebody_else_collects_the_purge_says_that_the_bytes_are_still_there() 
     let report = purge(&bench, &["keys"]).unwrap();
     assert_eq!(report.collected.outcome, Outcome::Busy);
     assert_eq!(
-        bench.manager.list(&Filter::default()).unwrap()[0].files.count,
+        bench.manager.checkpoints().list(&Filter::default()).unwrap()[0].files.count,
         3,
         "but no checkpoint has them"
     );
     drop(other);
-    assert!(bench.manager.collect(Thoroughness::Everything, &Silent).unwrap().objects > 0);
-    assert_eq!(bench.manager.space(&Silent).unwrap().dead_bytes, 0);
+    assert!(bench.manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap().objects > 0);
+    assert_eq!(bench.manager.upkeep().space(&Silent).unwrap().dead_bytes, 0);
 }

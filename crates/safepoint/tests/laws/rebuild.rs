@@ -39,14 +39,14 @@ fn empty_log(home: &Path) {
 }
 
 fn all(manager: &CheckpointManager) -> Vec<CheckpointId> {
-    manager.list_ids(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap()
+    manager.checkpoints().list_ids(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap()
 }
 
 fn repaired(home: &Path) -> (CheckpointManager, safepoint::Repair) {
     let environment = Box::new(SystemEnvironment { actor: "tester".to_owned() });
     let (manager, opened) =
         CheckpointManager::open_for_repair(home, Settings::default(), environment, &Silent).unwrap();
-    let mut repair = manager.repair(&Silent).unwrap();
+    let mut repair = manager.upkeep().repair(&Silent).unwrap();
     if opened.kept_aside.is_some() {
         repair.catalog = opened;
     }
@@ -58,25 +58,25 @@ fn repaired(home: &Path) -> (CheckpointManager, safepoint::Repair) {
 fn a_rebuilt_catalog_binds_agents_again() {
     let world = World::new();
     let (home, root) = (world.bench.home(), world.bench.root());
-    world.bench.manager.register_agent_at("claude", &[], &[], &root).unwrap();
+    world.bench.manager.agents().register_at("claude", &[], &[], &root).unwrap();
     world.bench.create();
     world.create(&Subject::Framework);
     drop(world.bench.manager);
     lose_catalog(&home);
     let (manager, _) = repaired(&home);
-    let bound = manager.agents_bound_to(here(&manager, &root).id).unwrap();
+    let bound = manager.agents().bound_to(here(&manager, &root).id).unwrap();
     assert_eq!(bound.len(), 1);
     assert_eq!(bound[0].agent.name, "claude");
-    assert_eq!(manager.agent("codex").unwrap().workspace_id, None);
+    assert_eq!(manager.agents().get("codex").unwrap().workspace_id, None);
 }
 
 fn here(manager: &CheckpointManager, root: &Path) -> Workspace {
-    manager.workspace_around(root).unwrap().unwrap()
+    manager.workspaces().around(root).unwrap().unwrap()
 }
 
 /// Checks that all are intact and these restore exactly.
 fn restores(manager: &CheckpointManager, root: &Path, images: &BTreeMap<CheckpointId, TreeImage>) {
-    let validation = manager.validate(None, Depth::Deep, &Silent).unwrap();
+    let validation = manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
     let workspace = here(manager, root);
     for (id, image) in images {
@@ -101,42 +101,44 @@ fn some(bench: &Bench, rounds: u64) -> BTreeMap<CheckpointId, TreeImage> {
 fn a_lost_catalog_is_noticed_and_nothing_is_collected() {
     let bench = Bench::new();
     let images = some(&bench, 4);
-    assert_eq!(bench.manager.catalog_standing(), CatalogStanding::Known);
+    assert_eq!(bench.manager.upkeep().catalog_standing(), CatalogStanding::Known);
     let (home, root) = (bench.home(), bench.root());
     lose_catalog(&home);
     let manager = open(&home, Settings::default());
-    assert_eq!(manager.catalog_standing(), CatalogStanding::New);
-    let workspace = manager.register(&root).unwrap();
+    assert_eq!(manager.upkeep().catalog_standing(), CatalogStanding::New);
+    let workspace = manager.workspaces().register(&root).unwrap();
     bench.write("new", "since");
     let since = manager.create(&workspace, &CreateOptions::default(), &Silent).unwrap().checkpoint.id;
     for how in [Thoroughness::Usual, Thoroughness::Everything] {
-        let refused = manager.collect(how, &Silent);
+        let refused = manager.upkeep().collect(how, &Silent);
         assert!(
             matches!(refused, Err(Error::OtherCatalog { standing: CatalogStanding::New })),
             "{refused:?}"
         );
     }
-    let refused = manager.purge(&workspace, &[RelPath::new("new").unwrap()], &Silent);
+    let refused = manager.upkeep().purge(&workspace, &[RelPath::new("new").unwrap()], &Silent);
     assert!(matches!(refused, Err(Error::OtherCatalog { .. })), "{refused:?}");
     drop(manager);
     // It is reported until it is repaired.
     let manager = open(&home, Settings::default());
-    assert_eq!(manager.catalog_standing(), CatalogStanding::New);
+    assert_eq!(manager.upkeep().catalog_standing(), CatalogStanding::New);
     drop(manager);
     let (manager, repair) = repaired(&home);
     assert_eq!(repair.catalog.found, CatalogStanding::New);
     assert_eq!((repair.catalog.restored.len(), repair.catalog.unknown.len()), (5, 3));
     assert_eq!(all(&manager).len(), 6);
-    let listed =
-        manager.list(&Filter { workspace: Some(here(&manager, &root).id), ..Filter::default() }).unwrap();
+    let listed = manager
+        .checkpoints()
+        .list(&Filter { workspace: Some(here(&manager, &root).id), ..Filter::default() })
+        .unwrap();
     assert_eq!(listed.len(), 6, "old and new checkpoints share one workspace");
     assert_eq!(listed[0].id, since, "the newest is the last created");
     assert!(images.keys().chain([&since]).all(|id| listed.iter().any(|one| one.id == *id)));
     restores(&manager, &root, &images);
-    manager.collect(Thoroughness::Everything, &Silent).unwrap();
+    manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
     restores(&manager, &root, &images);
     drop(manager);
-    assert_eq!(open(&home, Settings::default()).catalog_standing(), CatalogStanding::Known);
+    assert_eq!(open(&home, Settings::default()).upkeep().catalog_standing(), CatalogStanding::Known);
 }
 
 #[test]
@@ -150,7 +152,7 @@ fn an_older_catalog_is_noticed_also_after_it_was_used() {
     drop(bench.manager);
     copy_catalog(&saved, &home);
     let manager = open(&home, Settings::default());
-    assert_eq!(manager.catalog_standing(), CatalogStanding::Older);
+    assert_eq!(manager.upkeep().catalog_standing(), CatalogStanding::Older);
     // It continues until it is longer than the lost one.
     let workspace = here(&manager, &root);
     for round in 0..6 {
@@ -158,10 +160,13 @@ fn an_older_catalog_is_noticed_also_after_it_was_used() {
         let id = manager.create(&workspace, &CreateOptions::default(), &Silent).unwrap().checkpoint.id;
         images.insert(id, TreeImage::read(&root, &[".git"]).unwrap());
     }
-    assert!(matches!(manager.collect(Thoroughness::Usual, &Silent), Err(Error::OtherCatalog { .. })));
+    assert!(matches!(
+        manager.upkeep().collect(Thoroughness::Usual, &Silent),
+        Err(Error::OtherCatalog { .. })
+    ));
     drop(manager);
     let manager = open(&home, Settings::default());
-    assert_eq!(manager.catalog_standing(), CatalogStanding::Older);
+    assert_eq!(manager.upkeep().catalog_standing(), CatalogStanding::Older);
     drop(manager);
     let (manager, repair) = repaired(&home);
     assert_eq!(repair.catalog.restored.len(), 1);
@@ -182,8 +187,8 @@ fn a_catalog_that_is_behind_by_what_was_never_acknowledged_is_healthy() {
     copy_catalog(&saved, &home);
     fs::write(home.join("store/catalog"), mark).unwrap();
     let manager = open(&home, Settings::default());
-    assert_eq!(manager.catalog_standing(), CatalogStanding::Known);
-    manager.collect(Thoroughness::Everything, &Silent).unwrap();
+    assert_eq!(manager.upkeep().catalog_standing(), CatalogStanding::Known);
+    manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
     drop(manager);
     let (_, repair) = repaired(&home);
     assert_eq!(repair.catalog.restored, []);
@@ -197,13 +202,13 @@ fn accepting_a_catalog_ends_the_refusal() {
     drop(bench.manager);
     lose_catalog(&home);
     let manager = open(&home, Settings::default());
-    let workspace = manager.register(&root).unwrap();
+    let workspace = manager.workspaces().register(&root).unwrap();
     manager.create(&workspace, &CreateOptions::default(), &Silent).unwrap();
-    manager.accept_catalog().unwrap();
-    manager.collect(Thoroughness::Everything, &Silent).unwrap();
+    manager.upkeep().accept_catalog().unwrap();
+    manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
     drop(manager);
     let manager = open(&home, Settings::default());
-    assert_eq!((manager.catalog_standing(), all(&manager).len()), (CatalogStanding::Known, 1));
+    assert_eq!((manager.upkeep().catalog_standing(), all(&manager).len()), (CatalogStanding::Known, 1));
 }
 
 #[test]
@@ -213,17 +218,17 @@ fn what_was_deleted_or_purged_does_not_come_back() {
         bench.write("secret", noise(77, 4000));
         let images = some(&bench, 4);
         let ids: Vec<CheckpointId> = images.keys().copied().collect();
-        bench.manager.pin(ids[3], Pinned::Yes).unwrap();
-        bench.manager.delete(&ids[..2]).unwrap();
-        bench.manager.purge(&bench.workspace, &[RelPath::new("secret").unwrap()], &Silent).unwrap();
-        bench.manager.delete(&ids[2..3]).unwrap();
+        bench.manager.checkpoints().pin(ids[3], Pinned::Yes).unwrap();
+        bench.manager.checkpoints().delete(&ids[..2]).unwrap();
+        bench.manager.upkeep().purge(&bench.workspace, &[RelPath::new("secret").unwrap()], &Silent).unwrap();
+        bench.manager.checkpoints().delete(&ids[2..3]).unwrap();
         if flushed {
             bench.write("more", "a flush");
             bench.write("secret", "public");
             bench.create();
         }
         if collected {
-            bench.manager.collect(Thoroughness::Usual, &Silent).unwrap();
+            bench.manager.upkeep().collect(Thoroughness::Usual, &Silent).unwrap();
         }
         let (home, root) = (bench.home(), bench.root());
         let before = all(&bench.manager);
@@ -233,7 +238,7 @@ fn what_was_deleted_or_purged_does_not_come_back() {
         let mut back = repair.catalog.restored.clone();
         back.reverse();
         assert_eq!(back, before, "flushed {flushed}, collected {collected}");
-        assert!(manager.checkpoint(ids[3]).unwrap().pinned, "the record includes later changes");
+        assert!(manager.checkpoints().get(ids[3]).unwrap().pinned, "the record includes later changes");
         let workspace = here(&manager, &root);
         fs::write(root.join("secret"), "public").unwrap();
         for id in before {
@@ -247,9 +252,9 @@ fn what_was_deleted_or_purged_does_not_come_back() {
 fn tombstones_go_when_no_record_needs_them() {
     let bench = Bench::new();
     let ids: Vec<CheckpointId> = some(&bench, 6).into_keys().collect();
-    bench.manager.delete(&ids[..5]).unwrap();
-    bench.manager.collect(Thoroughness::Everything, &Silent).unwrap();
-    bench.manager.collect(Thoroughness::Everything, &Silent).unwrap();
+    bench.manager.checkpoints().delete(&ids[..5]).unwrap();
+    bench.manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
+    bench.manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
     let mut tombstones = 0;
     let dump = safepoint_store_documents(&bench.home());
     for document in &dump {
@@ -284,11 +289,12 @@ fn a_damaged_catalog_is_kept_aside_and_rebuilt() {
         let aside = repair.catalog.kept_aside.unwrap();
         assert_eq!(fs::read(&aside).unwrap(), bytes, "the damaged catalog is kept");
         assert_eq!(repair.catalog.restored.len(), images.len() + 1, "{damage:?}");
-        let safety = manager.list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap();
+        let safety =
+            manager.checkpoints().list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap();
         assert!(safety.iter().any(|one| one.role == Some(Role::Safety)));
         restores(&manager, &root, &images);
         drop(manager);
-        assert_eq!(open(&home, Settings::default()).catalog_standing(), CatalogStanding::Known);
+        assert_eq!(open(&home, Settings::default()).upkeep().catalog_standing(), CatalogStanding::Known);
     }
 }
 
@@ -303,15 +309,20 @@ fn an_emergency_works_on_a_damaged_catalog_and_repair_brings_it_in() {
     fs::write(root.join("last"), "words").unwrap();
     let environment = Box::new(SystemEnvironment { actor: "tester".to_owned() });
     let manager = CheckpointManager::open_beside_catalog(&home, Settings::default(), environment).unwrap();
-    let workspace = manager.register(&root).unwrap();
+    let workspace = manager.workspaces().register(&root).unwrap();
     let made = manager.create(&workspace, &CreateOptions::emergency("fire"), &Silent).unwrap().checkpoint;
     images.insert(made.id, TreeImage::read(&root, &[".git"]).unwrap());
-    assert!(matches!(manager.collect(Thoroughness::Everything, &Silent), Err(Error::OtherCatalog { .. })));
+    assert!(matches!(
+        manager.upkeep().collect(Thoroughness::Everything, &Silent),
+        Err(Error::OtherCatalog { .. })
+    ));
     drop(manager);
     let (manager, repair) = repaired(&home);
     assert_eq!(repair.catalog.restored.len(), 4);
-    let listed =
-        manager.list(&Filter { workspace: Some(here(&manager, &root).id), ..Filter::default() }).unwrap();
+    let listed = manager
+        .checkpoints()
+        .list(&Filter { workspace: Some(here(&manager, &root).id), ..Filter::default() })
+        .unwrap();
     assert_eq!((listed.len(), listed[0].label.as_deref()), (4, Some("fire")));
     restores(&manager, &root, &images);
 }
@@ -324,13 +335,14 @@ fn checkpoints_of_plans_agents_and_everything_come_back() {
     let of_plan = bench.manager.create(&bench.workspace, &options, &Silent).unwrap().checkpoint;
     let whole = bench.manager.create(&Subject::Framework, &CreateOptions::default(), &Silent).unwrap();
     let before = world.everything();
-    let plan = bench.manager.plan("work").unwrap().plan;
+    let plan = bench.manager.plans().get("work").unwrap().plan;
     let (home, root) = (bench.home(), bench.root());
     lose_catalog(&home);
     let (manager, repair) = repaired(&home);
     assert!(repair.catalog.restored.ends_with(&[of_plan.id, whole.checkpoint.id]), "{repair:?}");
-    assert_eq!(manager.plan("work").unwrap().plan, plan);
-    let agents: Vec<String> = manager.agents().unwrap().into_iter().map(|one| one.agent.name).collect();
+    assert_eq!(manager.plans().get("work").unwrap().plan, plan);
+    let agents: Vec<String> =
+        manager.agents().list().unwrap().into_iter().map(|one| one.agent.name).collect();
     assert_eq!(agents, ["claude", "codex"]);
     fs::write(root.join("main.rs"), "broken").unwrap();
     fs::write(world.agents.join("memory/notes.md"), "forgotten").unwrap();
@@ -355,8 +367,8 @@ fn an_upgrade_writes_the_records_of_checkpoints_that_have_none() {
     let _ = fs::remove_file(home.join("store/later"));
     let _ = fs::remove_file(home.join("store/catalog"));
     let manager = open(&home, Settings::default());
-    assert_eq!(manager.catalog_standing(), CatalogStanding::Known);
-    manager.collect(Thoroughness::Everything, &Silent).unwrap();
+    assert_eq!(manager.upkeep().catalog_standing(), CatalogStanding::Known);
+    manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
     let records = |home: &Path| {
         let documents = safepoint_store_documents(home);
         documents.iter().filter(|document| document.contains("safepoint.record")).count()
@@ -380,7 +392,7 @@ fn a_record_that_is_lost_is_reported_and_written_again() {
     catalog.execute_batch("UPDATE checkpoints SET record = zeroblob(32) WHERE seq = 1").unwrap();
     drop(catalog);
     let manager = open(&home, Settings::default());
-    let validation = manager.validate(None, Depth::Quick, &Silent).unwrap();
+    let validation = manager.upkeep().validate(None, Depth::Quick, &Silent).unwrap();
     assert_eq!((validation.damaged.len(), validation.restorable.len()), (1, 3), "{validation:?}");
     drop(manager);
     let (manager, _) = repaired(&home);
@@ -396,5 +408,5 @@ fn a_process_whose_catalog_was_replaced_commits_nothing() {
     let refused = bench.manager.create(&bench.workspace, &CreateOptions::default(), &Silent);
     let Err(error) = refused else { panic!("acknowledged a lost checkpoint") };
     assert_eq!(safepoint::Failure::from(&error).code, "catalog_replaced");
-    assert!(bench.manager.collect(Thoroughness::Everything, &Silent).is_err());
+    assert!(bench.manager.upkeep().collect(Thoroughness::Everything, &Silent).is_err());
 }

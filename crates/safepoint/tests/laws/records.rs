@@ -24,7 +24,8 @@ fn a_checkpoint_says_everything_that_it_was_told() {
     options.progress.set("tests_passing", 42).unwrap();
     let created = bench.manager.create(&bench.workspace, &options, &Silent).unwrap().checkpoint;
     // A fresh process finds the same.
-    let read = open(&bench.home(), Settings::default()).get(Some(&bench.workspace), "first").unwrap();
+    let read =
+        open(&bench.home(), Settings::default()).checkpoints().find(Some(&bench.workspace), "first").unwrap();
     assert_eq!(read, created);
     assert_eq!((read.scope, read.phase, read.pinned), (Scope::Project, Some(Phase::Validate), true));
     assert_eq!((read.files.count, read.files.bytes, read.files.added), (1, 5, 1));
@@ -71,16 +72,16 @@ fn a_rollback_is_on_record_and_counted() {
     );
     assert_eq!((record.restored_files_count, record.removed_files_count), (1, 0));
     assert_eq!(bench.manager.changed_paths(&record).unwrap(), restored.outline().paths);
-    let used = bench.manager.checkpoint(checkpoint.id).unwrap();
+    let used = bench.manager.checkpoints().get(checkpoint.id).unwrap();
     assert_eq!((used.rollback_used, used.rollback_count), (true, 1));
-    let safety = bench.manager.checkpoint(record.safety_checkpoint.unwrap()).unwrap();
+    let safety = bench.manager.checkpoints().get(record.safety_checkpoint.unwrap()).unwrap();
     assert_eq!(
         (safety.role, safety.kind, safety.reason),
         (Some(Role::Safety), Kind::Automatic, Reason::PreRiskyOperation)
     );
-    assert_eq!(bench.manager.workspace(bench.workspace.id).unwrap().head, Some(checkpoint.id));
+    assert_eq!(bench.manager.workspaces().get(bench.workspace.id).unwrap().head, Some(checkpoint.id));
     // `@` is the last requested checkpoint, not a safety checkpoint.
-    assert_eq!(bench.manager.get(Some(&bench.workspace), "@").unwrap().id, checkpoint.id);
+    assert_eq!(bench.manager.checkpoints().find(Some(&bench.workspace), "@").unwrap().id, checkpoint.id);
     let undone = bench.undo().record().clone();
     assert_eq!((undone.verb, undone.answers), (Verb::Undo, Some(record.id)));
     let redone = bench.redo().record().clone();
@@ -157,9 +158,9 @@ fn a_difference_tells_each_path_and_gives_the_bytes() {
         assert_eq!(bytes(2), (None, None), "longer than the limit");
         assert_eq!(bytes(3), (Some(b"target".to_vec()), Some(b"elsewhere".to_vec())));
     };
-    let objects = bench.manager.usage().unwrap().objects;
+    let objects = bench.manager.upkeep().usage().unwrap().objects;
     check(&Against::Present);
-    assert_eq!(bench.manager.usage().unwrap().objects, objects, "a diff stores nothing");
+    assert_eq!(bench.manager.upkeep().usage().unwrap().objects, objects, "a diff stores nothing");
     check(&Against::Checkpoint(Box::new(bench.create())));
 }
 
@@ -191,16 +192,22 @@ fn a_file_can_be_looked_at_as_it_was() {
     let checkpoint = bench.create();
     let cat = |path: &str| {
         let mut out = Vec::new();
-        bench.manager.cat(&checkpoint, &path.parse_path(), &mut out).map(|()| out)
+        bench.manager.checkpoints().cat(&checkpoint, &path.parse_path(), &mut out).map(|()| out)
     };
     assert_eq!(cat("d/large").unwrap(), large);
     assert_eq!(cat("link").unwrap(), b"target");
     assert!(matches!(cat("d"), Err(Error::NotAFile { .. })));
     assert!(matches!(cat("nothing"), Err(Error::NoPath { .. })));
-    let listed: Vec<String> =
-        bench.manager.entries(&checkpoint).unwrap().iter().map(|it| it.path.to_string()).collect();
+    let listed: Vec<String> = bench
+        .manager
+        .checkpoints()
+        .entries(&checkpoint)
+        .unwrap()
+        .iter()
+        .map(|it| it.path.to_string())
+        .collect();
     assert_eq!(listed, ["d", "d/large", "link"]);
-    assert!(bench.manager.coverage(&checkpoint).unwrap().skipped.is_empty());
+    assert!(bench.manager.checkpoints().coverage(&checkpoint).unwrap().skipped.is_empty());
 }
 
 #[test]
@@ -208,7 +215,7 @@ fn names_find_checkpoints_and_say_when_they_cannot() {
     let bench = Bench::new();
     let first = bench.create();
     let second = bench.create();
-    let get = |name: &str| bench.manager.get(Some(&bench.workspace), name);
+    let get = |name: &str| bench.manager.checkpoints().find(Some(&bench.workspace), name);
     assert_eq!(get("@").unwrap().id, second.id);
     assert_eq!(get("@~1").unwrap().id, first.id);
     assert_eq!(get(&first.id.to_uuid()).unwrap().id, first.id);
@@ -230,24 +237,24 @@ fn lists_and_summaries_agree() {
     bench.write("a", "2");
     bench.rollback(checkpoint.id);
     let here = Filter { workspace: Some(bench.workspace.id), ..Filter::default() };
-    assert_eq!(bench.manager.list(&here).unwrap().len(), 1);
+    assert_eq!(bench.manager.checkpoints().list(&here).unwrap().len(), 1);
     let all = Filter { role: RoleFilter::Any, ..here.clone() };
-    assert_eq!(bench.manager.list(&all).unwrap().len(), 2);
-    let summary = bench.manager.summary(&here).unwrap();
+    assert_eq!(bench.manager.checkpoints().list(&all).unwrap().len(), 2);
+    let summary = bench.manager.checkpoints().summary(&here).unwrap();
     assert_eq!((summary.total_checkpoints, summary.checkpoints_used_for_rollback), (1, 1));
-    assert_eq!(bench.manager.workspaces().unwrap().len(), 1);
-    assert!(bench.manager.capabilities(&bench.workspace).unwrap().exchange);
+    assert_eq!(bench.manager.workspaces().list().unwrap().len(), 1);
+    assert!(bench.manager.workspaces().capabilities(&bench.workspace).unwrap().exchange);
     let nobody = safepoint::model::WorkspaceId::from_bits(3);
-    assert!(matches!(bench.manager.workspace(nobody), Err(Error::NoWorkspace { .. })));
+    assert!(matches!(bench.manager.workspaces().get(nobody), Err(Error::NoWorkspace { .. })));
 }
 
 #[test]
 fn the_workspace_around_a_folder_is_found() {
     let bench = Bench::new();
     bench.write("deep/down/x", "1");
-    let around = bench.manager.workspace_around(&bench.path("deep/down")).unwrap().unwrap();
+    let around = bench.manager.workspaces().around(&bench.path("deep/down")).unwrap().unwrap();
     assert_eq!(around.id, bench.workspace.id);
-    assert!(bench.manager.workspace_around(&bench.home()).unwrap().is_none());
-    assert_eq!(bench.manager.register(&bench.root()).unwrap().id, bench.workspace.id);
+    assert!(bench.manager.workspaces().around(&bench.home()).unwrap().is_none());
+    assert_eq!(bench.manager.workspaces().register(&bench.root()).unwrap().id, bench.workspace.id);
     assert_eq!(bench.manager.home(), bench.home().canonicalize().unwrap());
 }

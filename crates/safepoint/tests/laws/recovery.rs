@@ -91,8 +91,8 @@ fn rescued_edits_can_be_taken_out_one_by_one_only() {
     assert_eq!(recovery.rescued.len(), 1, "{recovery:?}");
     let rescue = recovery.rescued[0].checkpoint;
     let mut out = Vec::new();
-    let checkpoint = bench.manager.checkpoint(rescue).unwrap();
-    bench.manager.cat(&checkpoint, &recovery.rescued[0].path, &mut out).unwrap();
+    let checkpoint = bench.manager.checkpoints().get(rescue).unwrap();
+    bench.manager.checkpoints().cat(&checkpoint, &recovery.rescued[0].path, &mut out).unwrap();
     assert_eq!(out, b"2 and more");
     assert!(!bench.path(".safepoint").exists());
     let whole = bench.manager.rollback(&bench.workspace, rescue, &RollbackOptions::default(), &Silent);
@@ -156,9 +156,13 @@ fn nothing_in_a_stage_is_deleted_before_it_is_stored() {
     let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
     let text = |path: &str| {
         let rescued = recovery.rescued.iter().find(|it| path.starts_with(&it.path.to_string())).unwrap();
-        let checkpoint = bench.manager.checkpoint(rescued.checkpoint).unwrap();
+        let checkpoint = bench.manager.checkpoints().get(rescued.checkpoint).unwrap();
         let mut out = Vec::new();
-        bench.manager.cat(&checkpoint, &safepoint::model::RelPath::new(path).unwrap(), &mut out).unwrap();
+        bench
+            .manager
+            .checkpoints()
+            .cat(&checkpoint, &safepoint::model::RelPath::new(path).unwrap(), &mut out)
+            .unwrap();
         String::from_utf8(out).unwrap()
     };
     assert_eq!(text("d/made/x"), "in a new folder");
@@ -179,9 +183,9 @@ fn a_stray_file_in_a_stage_is_rescued_under_its_name() {
     drop(held);
     let recovery = bench.manager.recover(&bench.workspace, &Silent).unwrap();
     assert_eq!(recovery.rescued.len(), 1, "{recovery:?}");
-    let rescue = bench.manager.checkpoint(recovery.rescued[0].checkpoint).unwrap();
+    let rescue = bench.manager.checkpoints().get(recovery.rescued[0].checkpoint).unwrap();
     let mut out = Vec::new();
-    bench.manager.cat(&rescue, &recovery.rescued[0].path, &mut out).unwrap();
+    bench.manager.checkpoints().cat(&rescue, &recovery.rescued[0].path, &mut out).unwrap();
     assert_eq!(out, b"kept");
 }
 
@@ -273,19 +277,19 @@ fn what_is_written_between_storing_and_deleting_is_stored_again() {
     let restored = bench.rollback(checkpoint.id);
     assert_eq!(restored.waiting.len(), 2, "{restored:?}");
     log.write_all(b"2").unwrap();
-    let stored = bench.manager.store_waiting(&bench.workspace, &Silent).unwrap();
+    let stored = bench.manager.upkeep().store_waiting(&bench.workspace, &Silent).unwrap();
     assert_eq!((stored.recovery.waiting.len(), stored.recovery.rescued.len()), (2, 2), "{stored:?}");
     assert!(bench.path(".safepoint").exists(), "nothing is deleted without consent");
     log.write_all(b"3").unwrap();
-    let released = bench.manager.release(&bench.workspace, stored, &Silent).unwrap();
+    let released = bench.manager.upkeep().release(&bench.workspace, stored, &Silent).unwrap();
     assert_eq!((released.waiting.len(), released.released.len()), (0, 2), "{released:?}");
     let kept = |path: &str| -> Vec<String> {
         let of_path = released.rescued.iter().filter(|rescued| rescued.path.to_string() == path);
         of_path
             .map(|rescued| {
-                let checkpoint = bench.manager.checkpoint(rescued.checkpoint).unwrap();
+                let checkpoint = bench.manager.checkpoints().get(rescued.checkpoint).unwrap();
                 let mut out = Vec::new();
-                bench.manager.cat(&checkpoint, &rescued.path, &mut out).unwrap();
+                bench.manager.checkpoints().cat(&checkpoint, &rescued.path, &mut out).unwrap();
                 String::from_utf8(out).unwrap()
             })
             .collect()
@@ -311,7 +315,7 @@ fn a_rescue_counts_what_it_holds() {
     std::io::Write::write_all(&mut open_file, b" and more").unwrap();
     drop(open_file);
     let recovery = bench.settle();
-    let rescue = bench.manager.checkpoint(recovery.rescued[0].checkpoint).unwrap();
+    let rescue = bench.manager.checkpoints().get(recovery.rescued[0].checkpoint).unwrap();
     assert_eq!((rescue.files.count, rescue.files.bytes, rescue.files.added), (1, 10, 1));
 }
 

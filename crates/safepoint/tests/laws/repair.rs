@@ -29,11 +29,11 @@ fn a_workspace_that_is_gone_is_said_and_does_not_keep_the_others_from_helping() 
     fs::write(other.join("copy"), noise(1, 40_000)).unwrap();
     bench.write("file", noise(1, 40_000));
     let checkpoint = bench.create();
-    bench.manager.register(&other).unwrap();
+    bench.manager.workspaces().register(&other).unwrap();
     fs::remove_dir_all(bench.root()).unwrap();
     damage(&bench, &noise(1, 40_000));
     let manager = open(&bench.home(), Settings::default());
-    let repair = manager.repair(&Silent).unwrap();
+    let repair = manager.upkeep().repair(&Silent).unwrap();
     assert!(repair.is_whole(), "{repair:?}");
     assert_eq!((repair.damaged_objects, repair.quarantined.len()), (1, 1));
     assert!(repair.stored_anew >= 1, "the other workspace has the same content");
@@ -41,7 +41,7 @@ fn a_workspace_that_is_gone_is_said_and_does_not_keep_the_others_from_helping() 
     assert_eq!(repair.skipped.len(), 1);
     assert!(repair.skipped[0].starts_with(bench.root().to_str().unwrap()), "{:?}", repair.skipped);
     fs::create_dir(bench.root()).unwrap();
-    let workspace = manager.workspaces().unwrap().remove(0);
+    let workspace = manager.workspaces().list().unwrap().remove(0);
     manager.rollback(&workspace, checkpoint.id, &Default::default(), &Silent).unwrap();
     assert_eq!(fs::read(bench.path("file")).unwrap(), noise(1, 40_000));
 }
@@ -53,7 +53,7 @@ fn where_all_is_well_repair_changes_nothing() {
     let checkpoint = bench.create();
     let before = packs(&bench.home());
     let bytes = fs::read(&before[0]).unwrap();
-    let repair = bench.manager.repair(&Silent).unwrap();
+    let repair = bench.manager.upkeep().repair(&Silent).unwrap();
     assert!(repair.is_whole() && repair.skipped.is_empty() && repair.quarantined.is_empty(), "{repair:?}");
     assert_eq!((repair.damaged_objects, repair.stored_anew), (0, 0));
     assert_eq!(repair.restorable, [checkpoint.id]);
@@ -72,11 +72,11 @@ fn a_pack_that_cannot_be_put_aside_now_is_put_aside_the_next_time() {
     let held = fs::File::options().write(true).open(&pack).unwrap();
     held.lock().unwrap();
     let manager = open(&bench.home(), Settings::default());
-    let repair = manager.repair(&Silent).unwrap();
+    let repair = manager.upkeep().repair(&Silent).unwrap();
     assert_eq!((repair.damaged_objects, repair.quarantined.len()), (1, 0));
     assert!(repair.is_whole(), "the workspace's content is stored again: {repair:?}");
     drop(held);
-    assert_eq!(manager.repair(&Silent).unwrap().quarantined.len(), 1);
-    assert!(manager.validate(None, Depth::Deep, &Silent).unwrap().is_valid());
+    assert_eq!(manager.upkeep().repair(&Silent).unwrap().quarantined.len(), 1);
+    assert!(manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap().is_valid());
     manager.create(&bench.workspace, &CreateOptions::default(), &Silent).unwrap();
 }

@@ -60,15 +60,15 @@ impl RunObserver for Watcher {
 /// Records a plan from TOML.
 pub(crate) fn plan(bench: &Bench, text: &str) -> PlanRecord {
     let file = PlanFile::parse(format!("title = 'Work'\nid = 'work'\n{text}").as_bytes(), None).unwrap();
-    bench.manager.new_plan(&bench.workspace, &file.spec).unwrap()
+    bench.manager.plans().create(&bench.workspace, &file.spec).unwrap()
 }
 
 pub(crate) fn run(bench: &Bench) -> RunReport {
-    bench.manager.run_plan("work", &RunOptions::default(), &Unseen, &Silent).unwrap()
+    bench.manager.plans().run("work", &RunOptions::default(), &Unseen, &Silent).unwrap()
 }
 
 pub(crate) fn resume(bench: &Bench) -> RunReport {
-    bench.manager.resume_plan("work", &RunOptions::default(), &Unseen, &Silent).unwrap()
+    bench.manager.plans().resume("work", &RunOptions::default(), &Unseen, &Silent).unwrap()
 }
 
 fn states(plan: &Plan) -> Vec<String> {
@@ -76,7 +76,7 @@ fn states(plan: &Plan) -> Vec<String> {
 }
 
 fn now(bench: &Bench) -> Plan {
-    bench.manager.plan("work").unwrap().plan
+    bench.manager.plans().get("work").unwrap().plan
 }
 
 fn wait_for(what: impl Fn() -> bool) {
@@ -105,23 +105,24 @@ fn steps_run_in_order_where_they_belong_and_know_what_they_are_part_of() {
          run = 'echo $COLOUR $SIZE; echo oops >&2; [ $SAFEPOINT_SANDBOX = $PWD ] && [ -d $SAFEPOINT_HOME ]'",
     );
     let watcher = Watcher::default();
-    let report = bench.manager.run_plan("work", &RunOptions::default(), &watcher, &Silent).unwrap();
+    let report = bench.manager.plans().run("work", &RunOptions::default(), &watcher, &Silent).unwrap();
     assert_eq!((report.outcome, report.record.plan.state), (RunOutcome::Done, PlanState::Done));
     assert_eq!(report.done, ["one", "sub/two"]);
     assert_eq!(bench.read("where").trim_end(), bench.root().canonicalize().unwrap().to_str().unwrap());
-    let printed = |path| String::from_utf8(bench.manager.printed_by(&now(&bench), path).unwrap().unwrap());
+    let printed =
+        |path| String::from_utf8(bench.manager.plans().printed_by(&now(&bench), path).unwrap().unwrap());
     assert_eq!(printed("one").unwrap(), "work one a-session\n");
     assert_eq!(printed("sub/two").unwrap(), "red large\noops\n");
-    assert!(bench.manager.printed_by(&now(&bench), "nowhere").is_err());
+    assert!(bench.manager.plans().printed_by(&now(&bench), "nowhere").is_err());
     let seen = watcher.seen.into_inner().unwrap();
     let first: Vec<&str> = seen.iter().map(String::as_str).take(4).collect();
     assert_eq!(first, ["checkpoint before one", "begin one", "one: work one a-session", "done one"]);
     assert_eq!(seen.last().unwrap(), "checkpoint after subplan sub");
     assert_eq!(report.checkpoints.len(), 3);
-    let taken = bench.manager.checkpoint(report.checkpoints[0]).unwrap();
+    let taken = bench.manager.checkpoints().get(report.checkpoints[0]).unwrap();
     assert_eq!((taken.kind, taken.session_id.as_deref()), (Kind::Workflow, Some("a-session")));
     // Output is kept as long as the plan, and no longer.
-    bench.manager.collect(Thoroughness::Everything, &Silent).unwrap();
+    bench.manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
     assert_eq!(printed("sub/two").unwrap(), "red large\noops\n");
 }
 
@@ -144,23 +145,28 @@ fn a_step_that_failed_is_the_next_one_and_what_is_done_never_runs_twice() {
     assert_eq!((report.outcome, report.step.as_deref()), (RunOutcome::Failed, Some("two")));
     assert_eq!(report.error.as_deref(), Some("exit status 3: it broke"));
     assert_eq!(now(&bench).state, PlanState::Failed);
-    let last = bench.manager.checkpoint(*report.checkpoints.last().unwrap()).unwrap();
+    let last = bench.manager.checkpoints().get(*report.checkpoints.last().unwrap()).unwrap();
     assert_eq!((last.kind, last.label.as_deref()), (Kind::Emergency, Some("two failed")));
-    let error =
-        bench.manager.plan_notes("work").unwrap().into_iter().find(|note| note.kind == PlanNoteKind::Error);
+    let error = bench
+        .manager
+        .plans()
+        .notes("work")
+        .unwrap()
+        .into_iter()
+        .find(|note| note.kind == PlanNoteKind::Error);
     assert_eq!(error.unwrap().body["error"], "exit status 3: it broke");
-    let again = bench.manager.run_plan("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
+    let again = bench.manager.plans().run("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
     assert_eq!(again.to_string(), "plan work is failed");
     assert_eq!(Failure::from(&again).hints, ["It has begun: safepoint plan resume PLAN"]);
     // Fixed externally: it counts as done, and the rest follows.
-    bench.manager.start_step("work", "two", &Silent).unwrap();
-    bench.manager.finish_step("work", "two", None, &Silent).unwrap();
+    bench.manager.plans().start_step("work", "two", &Silent).unwrap();
+    bench.manager.plans().finish_step("work", "two", None, &Silent).unwrap();
     assert_eq!(resume(&bench).outcome, RunOutcome::Done);
     assert_eq!(bench.read("log"), "one\ntwo\nthree\n");
     let report = resume(&bench);
     assert_eq!((report.outcome, report.done.len()), (RunOutcome::Done, 0), "nothing left to do");
-    bench.manager.apply_plan("work", safepoint::Merge::Refused, &Silent).unwrap();
-    let over = bench.manager.resume_plan("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
+    bench.manager.plans().apply("work", safepoint::Merge::Refused, &Silent).unwrap();
+    let over = bench.manager.plans().resume("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
     assert!(matches!(over, Error::Plan(_)), "{over}");
 }
 
@@ -179,12 +185,12 @@ fn a_step_is_tried_as_often_as_it_may_be_and_each_try_is_on_record() {
          retries = 1",
     );
     let watcher = Watcher::default();
-    let report = bench.manager.run_plan("work", &RunOptions::default(), &watcher, &Silent).unwrap();
+    let report = bench.manager.plans().run("work", &RunOptions::default(), &watcher, &Silent).unwrap();
     assert_eq!((report.outcome, report.step.as_deref()), (RunOutcome::Failed, Some("never")));
     assert_eq!(bench.read("tries"), "x\nx\nx\ny\ny\n");
     let plan = now(&bench);
     assert_eq!((plan.steps[0].attempts, plan.steps[1].attempts), (3, 2));
-    let notes = bench.manager.plan_notes("work").unwrap();
+    let notes = bench.manager.plans().notes("work").unwrap();
     let tries: Vec<_> =
         notes.iter().filter(|note| note.kind == PlanNoteKind::Attempt).map(|note| &note.body).collect();
     assert_eq!(tries.len(), 3);
@@ -243,8 +249,8 @@ fn what_takes_too_long_is_ended_by_its_own_limit_or_by_that_of_its_subplan() {
     );
     let since = Instant::now();
     assert_eq!(run(&bench).error.as_deref(), Some("it took longer than 1s for sub"));
-    bench.manager.start_step("work", "sub/slow", &Silent).unwrap();
-    bench.manager.finish_step("work", "sub/slow", None, &Silent).unwrap();
+    bench.manager.plans().start_step("work", "sub/slow", &Silent).unwrap();
+    bench.manager.plans().finish_step("work", "sub/slow", None, &Silent).unwrap();
     assert_eq!(resume(&bench).error.as_deref(), Some("it took longer than 1s"));
     assert!(since.elapsed() < Duration::from_secs(30));
 }
@@ -319,11 +325,11 @@ fn a_step_without_a_command_waits_for_somebody_outside() {
     let report = run(&bench);
     assert_eq!((report.outcome, report.step.as_deref()), (RunOutcome::Waiting, Some("think")));
     assert_eq!(now(&bench).state, PlanState::Paused);
-    bench.manager.start_step("work", "think", &Silent).unwrap();
+    bench.manager.plans().start_step("work", "think", &Silent).unwrap();
     let report = resume(&bench);
     assert_eq!((report.outcome, report.step.as_deref()), (RunOutcome::Waiting, Some("think")));
     assert_eq!(states(&now(&bench))[1], "think running", "it continues externally");
-    bench.manager.finish_step("work", "think", None, &Silent).unwrap();
+    bench.manager.plans().finish_step("work", "think", None, &Silent).unwrap();
     assert_eq!(resume(&bench).outcome, RunOutcome::Done);
     assert_eq!(bench.read("log"), "three\n");
 }
@@ -341,12 +347,12 @@ fn a_run_goes_so_far_and_no_further() {
          run = 'echo two >> log'",
     );
     let until = |step: &str| RunOptions { until: Some(step.to_owned()), ..RunOptions::default() };
-    let nowhere = bench.manager.run_plan("work", &until("nine"), &Unseen, &Silent).unwrap_err();
+    let nowhere = bench.manager.plans().run("work", &until("nine"), &Unseen, &Silent).unwrap_err();
     assert_eq!(Failure::from(&nowhere).kind, FailureKind::NotFound);
     assert_eq!(now(&bench).state, PlanState::Ready);
-    let early = bench.manager.resume_plan("work", &until("one"), &Unseen, &Silent).unwrap_err();
+    let early = bench.manager.plans().resume("work", &until("one"), &Unseen, &Silent).unwrap_err();
     assert_eq!(Failure::from(&early).hints, ["It has not begun: safepoint plan run PLAN"]);
-    let report = bench.manager.run_plan("work", &until("one"), &Unseen, &Silent).unwrap();
+    let report = bench.manager.plans().run("work", &until("one"), &Unseen, &Silent).unwrap();
     assert_eq!((report.outcome, now(&bench).state), (RunOutcome::Paused, PlanState::Paused));
     assert_eq!(bench.read("log"), "one\n");
     assert_eq!(resume(&bench).outcome, RunOutcome::Done);
@@ -354,8 +360,8 @@ fn a_run_goes_so_far_and_no_further() {
         id: Some("empty".to_owned()),
         ..safepoint::model::plan::spec::PlanSpec::new("Nothing yet")
     };
-    bench.manager.new_plan(&bench.workspace, &empty).unwrap();
-    let error = bench.manager.run_plan("empty", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
+    bench.manager.plans().create(&bench.workspace, &empty).unwrap();
+    let error = bench.manager.plans().run("empty", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
     assert!(Failure::from(&error).hints[0].contains("step add"), "{error}");
 }
 
@@ -370,22 +376,22 @@ fn who_stops_a_run_gets_a_checkpoint_and_says_later_what_becomes_of_the_step() {
          run = 'echo next >> log'";
     plan(&bench, text);
     let watcher = Watcher { stop_at: Some("begun"), ..Watcher::default() };
-    let report = bench.manager.run_plan("work", &RunOptions::default(), &watcher, &Silent).unwrap();
+    let report = bench.manager.plans().run("work", &RunOptions::default(), &watcher, &Silent).unwrap();
     assert_eq!((report.outcome, report.step.as_deref()), (RunOutcome::Interrupted, Some("long")));
     assert_eq!(now(&bench).state, PlanState::Paused);
-    let last = bench.manager.checkpoint(*report.checkpoints.last().unwrap()).unwrap();
+    let last = bench.manager.checkpoints().get(*report.checkpoints.last().unwrap()).unwrap();
     assert_eq!((last.kind, last.label.as_deref()), (Kind::Emergency, Some("stopped during long")));
-    let printed = bench.manager.printed_by(&now(&bench), "long").unwrap();
+    let printed = bench.manager.plans().printed_by(&now(&bench), "long").unwrap();
     assert_eq!(printed.as_deref(), Some(&b"begun\n"[..]));
-    let error = bench.manager.resume_plan("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
+    let error = bench.manager.plans().resume("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
     assert!(matches!(&error, Error::StepInterrupted { steps, .. } if steps == &["long"]), "{error}");
     assert_eq!(Failure::from(&error).kind, FailureKind::Conflict);
     assert_eq!(states(&now(&bench)), ["long interrupted", "next pending"], "nothing continued");
     let said = |said| RunOptions { interrupted: Some(said), ..RunOptions::default() };
-    let report = bench.manager.resume_plan("work", &said(Interrupted::Fail), &Unseen, &Silent).unwrap();
+    let report = bench.manager.plans().resume("work", &said(Interrupted::Fail), &Unseen, &Silent).unwrap();
     assert_eq!((report.outcome, report.step.as_deref()), (RunOutcome::Failed, Some("long")));
-    bench.manager.rollback_plan("work", last.id, &RollbackOptions::default(), &Silent).unwrap();
-    let report = bench.manager.resume_plan("work", &said(Interrupted::Done), &Unseen, &Silent).unwrap();
+    bench.manager.plans().rollback("work", last.id, &RollbackOptions::default(), &Silent).unwrap();
+    let report = bench.manager.plans().resume("work", &said(Interrupted::Done), &Unseen, &Silent).unwrap();
     assert_eq!((report.outcome, report.done), (RunOutcome::Done, vec!["long".to_owned(), "next".to_owned()]));
     assert_eq!(bench.read("log"), "begun\nnext\n");
 }
@@ -404,7 +410,7 @@ fn a_step_says_beforehand_what_becomes_of_it_when_it_is_interrupted() {
             ),
         );
         let watcher = Watcher { stop_at: Some("begun"), ..Watcher::default() };
-        bench.manager.run_plan("work", &RunOptions::default(), &watcher, &Silent).unwrap();
+        bench.manager.plans().run("work", &RunOptions::default(), &watcher, &Silent).unwrap();
         assert_eq!(resume(&bench).outcome, outcome, "{word}");
     }
 }
@@ -414,36 +420,36 @@ fn a_plan_that_is_run_is_not_run_twice_nor_changed_under_its_runner() {
     let bench = Bench::with(Settings { lock_wait: Duration::from_millis(50), ..Settings::default() });
     plan(&bench, "[[step]]\nid = 'long'\nrun = 'touch begun; while [ ! -e go ]; do sleep 0.01; done'");
     let checkpoint =
-        bench.manager.checkpoint_plan("work", &CreateOptions::default(), &Silent).unwrap().checkpoint.id;
+        bench.manager.plans().checkpoint("work", &CreateOptions::default(), &Silent).unwrap().checkpoint.id;
     let others = open(&bench.home(), Settings { lock_wait: Duration::ZERO, ..Settings::default() });
     std::thread::scope(|threads| {
         let runner = threads.spawn(|| run(&bench));
         wait_for(|| bench.path("begun").exists());
-        let busy = others.resume_plan("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
+        let busy = others.plans().resume("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
         assert!(matches!(busy, Error::PlanRunning { wish: Wish::Run, .. }), "{busy}");
         assert_eq!(busy.to_string(), format!("plan work is being run by process {}", std::process::id()));
         assert_eq!(Failure::from(&busy).kind, FailureKind::Busy);
         for dry_run in [DryRun::Yes, DryRun::No] {
             let options = RollbackOptions { dry_run, ..RollbackOptions::default() };
-            let live = others.rollback_plan("work", checkpoint, &options, &Silent).unwrap_err();
+            let live = others.plans().rollback("work", checkpoint, &options, &Silent).unwrap_err();
             assert!(matches!(live, Error::PlanRunning { wish: Wish::Change, .. }), "{live}");
             assert_eq!(Failure::from(&live).kind, FailureKind::Conflict);
         }
         for refused in [
-            others.finish_step("work", "long", None, &Silent).map(drop),
-            others.fail_step("work", "long", "no", &Silent).map(drop),
-            others.start_step("work", "long", &Silent).map(drop),
-            others.apply_plan("work", safepoint::Merge::Refused, &Silent).map(drop),
+            others.plans().finish_step("work", "long", None, &Silent).map(drop),
+            others.plans().fail_step("work", "long", "no", &Silent).map(drop),
+            others.plans().start_step("work", "long", &Silent).map(drop),
+            others.plans().apply("work", safepoint::Merge::Refused, &Silent).map(drop),
         ] {
             assert!(matches!(refused, Err(Error::PlanRunning { .. })), "{refused:?}");
         }
         // Changes by the step itself are accepted.
-        others.set_output("work", "url", serde_json::json!("x")).unwrap();
+        others.plans().set_output("work", "url", serde_json::json!("x")).unwrap();
         bench.write("go", "");
         assert_eq!(runner.join().unwrap().outcome, RunOutcome::Done);
     });
     assert_eq!(now(&bench).outputs["url"], "x");
-    others.rollback_plan("work", checkpoint, &RollbackOptions::default(), &Silent).unwrap();
+    others.plans().rollback("work", checkpoint, &RollbackOptions::default(), &Silent).unwrap();
 }
 
 #[test]
@@ -465,7 +471,7 @@ fn a_pause_lets_the_step_end_and_a_cancel_ends_it() {
         let report = std::thread::scope(|threads| {
             let runner = threads.spawn(|| run(&bench));
             wait_for(|| bench.path("begun").exists());
-            others.change_plan("work", "test", |plan| plan.go(state)).unwrap();
+            others.plans().change("work", "test", |plan| plan.go(state)).unwrap();
             if state == PlanState::Paused {
                 std::thread::sleep(Duration::from_millis(700));
                 bench.write("go", "");
@@ -489,7 +495,7 @@ fn a_long_step_has_checkpoints_on_its_way() {
     let labels: Vec<_> = report
         .checkpoints
         .iter()
-        .map(|id| bench.manager.checkpoint(*id).unwrap().label.unwrap_or_default())
+        .map(|id| bench.manager.checkpoints().get(*id).unwrap().label.unwrap_or_default())
         .collect();
     assert!(labels.iter().filter(|label| *label == "on the way").count() >= 1, "{labels:?}");
     assert!(labels.len() <= 4, "{labels:?}");
@@ -507,7 +513,7 @@ fn when_safepoint_itself_fails_the_steps_end_and_the_plan_can_go_on_later() {
          id = 'two'
          run = 'echo two >> log'",
     );
-    let error = bench.manager.run_plan("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
+    let error = bench.manager.plans().run("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
     assert!(matches!(error, Error::Config(_)), "{error}");
     assert_eq!(states(&now(&bench)), ["one done", "two pending"]);
     assert_eq!(now(&bench).state, PlanState::Paused);
@@ -525,7 +531,7 @@ fn when_the_disk_runs_low_a_run_takes_an_emergency_checkpoint_once() {
     let labels: Vec<_> = report
         .checkpoints
         .iter()
-        .map(|id| bench.manager.checkpoint(*id).unwrap())
+        .map(|id| bench.manager.checkpoints().get(*id).unwrap())
         .filter(|checkpoint| checkpoint.kind == Kind::Emergency)
         .collect();
     assert_eq!(labels.len(), 1);
@@ -547,11 +553,11 @@ fn when_the_program_itself_breaks_what_there_is_is_kept() {
         "[[step]]\nid = 'one'\nrun = 'echo one >> log'\n[[step]]\nid = 'two'\nrun = 'echo two >> log'",
     );
     let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        bench.manager.run_plan("work", &RunOptions::default(), &Breaks, &Silent)
+        bench.manager.plans().run("work", &RunOptions::default(), &Breaks, &Silent)
     }));
     assert!(broken.is_err());
-    let newest = bench.manager.plan_checkpoints("work").unwrap()[0].checkpoint;
-    assert_eq!(bench.manager.checkpoint(newest).unwrap().kind, Kind::Emergency);
+    let newest = bench.manager.plans().checkpoints("work").unwrap()[0].checkpoint;
+    assert_eq!(bench.manager.checkpoints().get(newest).unwrap().kind, Kind::Emergency);
     assert_eq!(states(&now(&bench)), ["one done", "two pending"]);
     assert_eq!(resume(&bench).outcome, RunOutcome::Done);
     assert_eq!(bench.read("log"), "one\ntwo\n");
@@ -588,13 +594,13 @@ fn what_was_under_way_in_the_state_that_one_went_back_to_is_not_under_way_now() 
     let before_b = report
         .checkpoints
         .iter()
-        .find(|id| bench.manager.checkpoint(**id).unwrap().label.as_deref() == Some("before both/b"));
-    bench.manager.rollback_plan("work", *before_b.unwrap(), &RollbackOptions::default(), &Silent).unwrap();
+        .find(|id| bench.manager.checkpoints().get(**id).unwrap().label.as_deref() == Some("before both/b"));
+    bench.manager.plans().rollback("work", *before_b.unwrap(), &RollbackOptions::default(), &Silent).unwrap();
     assert_eq!(states(&now(&bench)), ["both running", "both/a running", "both/b pending"]);
-    let error = bench.manager.resume_plan("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
+    let error = bench.manager.plans().resume("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
     assert!(matches!(&error, Error::StepInterrupted { steps, .. } if steps == &["both/a"]), "{error}");
     let again = RunOptions { interrupted: Some(Interrupted::Rerun), ..RunOptions::default() };
-    let report = bench.manager.resume_plan("work", &again, &Unseen, &Silent).unwrap();
+    let report = bench.manager.plans().resume("work", &again, &Unseen, &Silent).unwrap();
     assert_eq!(report.outcome, RunOutcome::Done);
     let mut lines: Vec<String> = bench.read("log").lines().map(str::to_owned).collect();
     lines.sort();

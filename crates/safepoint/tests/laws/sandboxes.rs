@@ -33,16 +33,16 @@ fn project() -> Bench {
 }
 
 fn place(bench: &Bench) -> PathBuf {
-    let record = bench.manager.plan("work").unwrap();
-    bench.manager.sandbox(&record).unwrap().unwrap().path
+    let record = bench.manager.plans().get("work").unwrap();
+    bench.manager.plans().sandbox(&record).unwrap().unwrap().path
 }
 
 fn apply(bench: &Bench, merge: Merge) -> Result<safepoint::Applied, Error> {
-    bench.manager.apply_plan("work", merge, &Silent)
+    bench.manager.plans().apply("work", merge, &Silent)
 }
 
 fn first(bench: &Bench) -> CheckpointId {
-    bench.manager.plan_checkpoints("work").unwrap().last().unwrap().checkpoint
+    bench.manager.plans().checkpoints("work").unwrap().last().unwrap().checkpoint
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn a_copy_leaves_the_project_alone_until_it_is_applied_and_then_lands_whole() {
     let sandbox = place(&bench);
     assert_eq!(fs::read_to_string(sandbox.join("made")).unwrap(), "new\nmore\n");
     assert_eq!(fs::read_to_string(sandbox.join(".git/HEAD")).unwrap(), "ref\n", "the copy includes .git");
-    let checkpoint = bench.manager.checkpoint(first(&bench)).unwrap();
-    let record = bench.manager.plan("work").unwrap();
+    let checkpoint = bench.manager.checkpoints().get(first(&bench)).unwrap();
+    let record = bench.manager.plans().get("work").unwrap();
     assert_eq!(checkpoint.sandbox_ref, record.plan.sandbox.id);
 
     let applied = apply(&bench, Merge::Refused).unwrap();
@@ -66,11 +66,11 @@ fn a_copy_leaves_the_project_alone_until_it_is_applied_and_then_lands_whole() {
         ("new\nmore\n".to_owned(), "kept\nedited\n".to_owned())
     );
     assert!(!bench.path("gone").exists() && bench.path("deep/er/x").exists());
-    let kept = bench.manager.sandbox(&bench.manager.plan("work").unwrap()).unwrap().unwrap();
+    let kept = bench.manager.plans().sandbox(&bench.manager.plans().get("work").unwrap()).unwrap().unwrap();
     assert_eq!(kept.state, SandboxState::Removed);
     for to in [first(&bench), applied.result.unwrap()] {
         let error =
-            bench.manager.rollback_plan("work", to, &RollbackOptions::default(), &Silent).unwrap_err();
+            bench.manager.plans().rollback("work", to, &RollbackOptions::default(), &Silent).unwrap_err();
         assert!(matches!(error, Error::PlanApplied { .. } | Error::SandboxMissing { .. }), "{error}");
         assert_eq!(Failure::from(&error).kind, FailureKind::Conflict);
     }
@@ -80,7 +80,7 @@ fn a_copy_leaves_the_project_alone_until_it_is_applied_and_then_lands_whole() {
     assert_same(&bench.image(), &before);
     bench.redo();
     assert_same(&bench.image(), &landed);
-    assert_eq!(bench.manager.plan("work").unwrap().plan.state, PlanState::Applied);
+    assert_eq!(bench.manager.plans().get("work").unwrap().plan.state, PlanState::Applied);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_rollback_of_the_plan_is_one_of_its_sandbox() {
     let before = bench.image();
     run(&bench);
     let back =
-        bench.manager.rollback_plan("work", first(&bench), &RollbackOptions::default(), &Silent).unwrap();
+        bench.manager.plans().rollback("work", first(&bench), &RollbackOptions::default(), &Silent).unwrap();
     assert!(back.outline().restored > 0);
     assert_same(&bench.image(), &before);
     assert!(!place(&bench).join("made").exists() && place(&bench).join("gone").exists());
@@ -108,7 +108,7 @@ fn a_project_that_changed_is_refused_or_merged_where_nothing_conflicts() {
         error.to_string(),
         "the project changed since the sandbox of plan work was made: other, theirs"
     );
-    assert_eq!(bench.manager.plan("work").unwrap().plan.state, PlanState::Done);
+    assert_eq!(bench.manager.plans().get("work").unwrap().plan.state, PlanState::Done);
     assert!(!bench.path("made").exists());
     // The same change on both sides is no conflict; different ones are.
     bench.write("made", "new\nmore\n");
@@ -135,10 +135,10 @@ fn what_is_below_a_folder_that_the_other_side_took_away_is_a_conflict() {
         b"title = 'X'\nid = 'drop'\n[sandbox]\nkind = 'copy'\n[[step]]\nid = 'a'\nrun = 'rm -r folder'",
         None,
     );
-    bench.manager.new_plan(&bench.workspace, &file.unwrap().spec).unwrap();
-    bench.manager.run_plan("drop", &RunOptions::default(), &Unseen, &Silent).unwrap();
+    bench.manager.plans().create(&bench.workspace, &file.unwrap().spec).unwrap();
+    bench.manager.plans().run("drop", &RunOptions::default(), &Unseen, &Silent).unwrap();
     bench.write("folder/a", "theirs");
-    let error = bench.manager.apply_plan("drop", Merge::Kept, &Silent).unwrap_err();
+    let error = bench.manager.plans().apply("drop", Merge::Kept, &Silent).unwrap_err();
     assert!(matches!(&error, Error::ApplyConflict { .. }), "{error}");
     assert_eq!(bench.read("folder/a"), "theirs");
 }
@@ -151,21 +151,21 @@ fn a_sandbox_that_is_gone_is_told_also_to_a_fresh_process_and_made_again_from_a_
     fs::remove_dir_all(&sandbox).unwrap();
     let fresh = open(&bench.home(), Settings::default());
     let options = RollbackOptions::default();
-    let error = fresh.rollback_plan("work", checkpoint, &options, &Silent).unwrap_err();
+    let error = fresh.plans().rollback("work", checkpoint, &options, &Silent).unwrap_err();
     assert!(matches!(&error, Error::SandboxMissing { path, .. } if *path == sandbox), "{error}");
     let failure = Failure::from(&error);
     assert!(failure.hints[0].contains("--recreate-sandbox"), "{failure:?}");
     for error in [
-        fresh.checkpoint_plan("work", &CreateOptions::default(), &Silent).map(drop).unwrap_err(),
-        fresh.apply_plan("work", Merge::Refused, &Silent).map(drop).unwrap_err(),
+        fresh.plans().checkpoint("work", &CreateOptions::default(), &Silent).map(drop).unwrap_err(),
+        fresh.plans().apply("work", Merge::Refused, &Silent).map(drop).unwrap_err(),
     ] {
         assert!(matches!(error, Error::SandboxMissing { .. }), "{error}");
     }
     let again = RollbackOptions { missing_sandbox: Missing::MadeAgain, ..options };
     let show = RollbackOptions { dry_run: safepoint::DryRun::Yes, ..again.clone() };
-    fresh.rollback_plan("work", checkpoint, &show, &Silent).unwrap();
+    fresh.plans().rollback("work", checkpoint, &show, &Silent).unwrap();
     assert!(!sandbox.exists(), "a dry run creates nothing");
-    fresh.rollback_plan("work", checkpoint, &again, &Silent).unwrap();
+    fresh.plans().rollback("work", checkpoint, &again, &Silent).unwrap();
     assert_eq!(fs::read_to_string(sandbox.join("gone")).unwrap(), "gone\n");
     assert_eq!(resume(&bench).outcome, RunOutcome::Done);
     apply(&bench, Merge::Refused).unwrap();
@@ -203,7 +203,7 @@ fn a_plan_is_applied_when_it_is_done_and_not_before() {
     let bench = project();
     assert!(matches!(apply(&bench, Merge::Refused), Err(Error::Plan(_))));
     assert!(!bench.home().join("sandboxes").exists(), "nothing was copied for it");
-    bench.manager.start_step("work", "edit", &Silent).unwrap();
+    bench.manager.plans().start_step("work", "edit", &Silent).unwrap();
     assert!(place(&bench).join("gone").exists(), "an external driver finds the copy");
     assert!(matches!(apply(&bench, Merge::Refused), Err(Error::Plan(_))));
 }
@@ -212,13 +212,13 @@ fn a_plan_is_applied_when_it_is_done_and_not_before() {
 fn what_a_sandbox_was_made_from_is_not_deleted_under_it() {
     let bench = project();
     run(&bench);
-    let record = bench.manager.plan("work").unwrap();
-    let base = bench.manager.sandbox(&record).unwrap().unwrap().base;
-    let error = bench.manager.delete(&[base]).unwrap_err();
+    let record = bench.manager.plans().get("work").unwrap();
+    let base = bench.manager.plans().sandbox(&record).unwrap().unwrap().base;
+    let error = bench.manager.checkpoints().delete(&[base]).unwrap_err();
     assert_eq!(Failure::from(&error).code, "needed");
-    assert!(bench.manager.list(&Filter::default()).unwrap().iter().any(|it| it.id == base));
+    assert!(bench.manager.checkpoints().list(&Filter::default()).unwrap().iter().any(|it| it.id == base));
     apply(&bench, Merge::Refused).unwrap();
-    bench.manager.delete(&[base]).unwrap();
+    bench.manager.checkpoints().delete(&[base]).unwrap();
 }
 
 #[test]
@@ -236,19 +236,20 @@ fn retention_keeps_what_plans_need_and_prunes_the_rest_also_of_sandboxes_that_ar
     for _ in 0..4 {
         resume(&bench);
     }
-    let record = bench.manager.plan("work").unwrap();
-    let sandbox = bench.manager.sandbox(&record).unwrap().unwrap();
-    let clean = bench.manager.last_clean("work").unwrap();
+    let record = bench.manager.plans().get("work").unwrap();
+    let sandbox = bench.manager.plans().sandbox(&record).unwrap().unwrap();
+    let clean = bench.manager.plans().last_clean("work").unwrap();
     let of_place = Filter { workspace: Some(sandbox.workspace_id), ..Filter::default() };
-    let left: Vec<CheckpointId> = bench.manager.list(&of_place).unwrap().iter().map(|it| it.id).collect();
+    let left: Vec<CheckpointId> =
+        bench.manager.checkpoints().list(&of_place).unwrap().iter().map(|it| it.id).collect();
     assert!(left.contains(&clean) && left.contains(&sandbox.base), "{left:?}");
     assert_eq!(left.len(), 3, "those and the newest: {left:?}");
     for step in ["bad", "last"] {
-        bench.manager.start_step("work", step, &Silent).unwrap();
-        bench.manager.finish_step("work", step, None, &Silent).unwrap();
+        bench.manager.plans().start_step("work", step, &Silent).unwrap();
+        bench.manager.plans().finish_step("work", step, None, &Silent).unwrap();
     }
     apply(&bench, Merge::Refused).unwrap();
     bench.create();
-    let left = bench.manager.list(&of_place).unwrap();
+    let left = bench.manager.checkpoints().list(&of_place).unwrap();
     assert_eq!(left.len(), 1, "the newest stays: {left:?}");
 }

@@ -28,11 +28,12 @@ fn search(bench: &Bench, until: &Until) -> Progressed {
 /// Formats all records.
 fn records(bench: &Bench) -> String {
     let manager = &bench.manager;
-    let checkpoints = manager.list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap();
+    let checkpoints =
+        manager.checkpoints().list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap();
     let rollbacks = manager.rollbacks(&bench.workspace).unwrap();
-    let head = manager.workspace(bench.workspace.id).unwrap().head;
-    let plans: Vec<_> = ["work"].iter().filter_map(|id| manager.plan(id).ok()).collect();
-    let notes = manager.plan_notes("work").ok();
+    let head = manager.workspaces().get(bench.workspace.id).unwrap().head;
+    let plans: Vec<_> = ["work"].iter().filter_map(|id| manager.plans().get(id).ok()).collect();
+    let notes = manager.plans().notes("work").ok();
     format!("{checkpoints:#?}\n{rollbacks:#?}\n{head:?}\n{plans:#?}\n{notes:#?}")
 }
 
@@ -202,7 +203,7 @@ fn only_what_differs_changes_between_two_probes() {
     let log = outside(&bench).join("log");
     let command = format!("stat -c '%i %Y %Z' same/file once/file >> {}; false", log.display());
     let mut from = until(&command, Search::Stepwise);
-    from.from = bench.manager.workspace(bench.workspace.id).unwrap().head;
+    from.from = bench.manager.workspaces().get(bench.workspace.id).unwrap().head;
     search(&bench, &from);
     let seen = fs::read_to_string(&log).unwrap();
     let lines: Vec<&str> = seen.lines().collect();
@@ -234,7 +235,7 @@ fn a_current_state_that_passes_leaves_nothing_to_do() {
         assert_eq!(records(&bench), before);
     }
     // A given start checkpoint means a rollback at least that far.
-    let head = bench.manager.workspace(bench.workspace.id).unwrap().head;
+    let head = bench.manager.workspaces().get(bench.workspace.id).unwrap().head;
     let found = search(&bench, &Until { from: head, ..until("true", Search::Stepwise) });
     assert_eq!((found.current, found.restored.unwrap().record().to), (None, head.unwrap()));
 }
@@ -326,7 +327,12 @@ fn a_search_in_place_is_one_record_and_one_undo() {
         let made = history(&bench);
         let before = bench.image();
         let kept = |bench: &Bench| {
-            bench.manager.list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap().len()
+            bench
+                .manager
+                .checkpoints()
+                .list(&Filter { role: RoleFilter::Any, ..Filter::default() })
+                .unwrap()
+                .len()
         };
         // The check needs the path of the project.
         let command = format!("test \"$PWD\" = {} && grep -q good state", bench.root().display());

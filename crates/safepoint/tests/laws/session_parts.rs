@@ -25,33 +25,33 @@ fn settings() -> Settings {
 fn bench() -> Bench {
     let bench = Bench::with(settings());
     let new = NewSession { request: "Add rate limiting".to_owned(), id: Some(id()), ..NewSession::default() };
-    bench.manager.create_session(new).unwrap();
+    bench.manager.sessions().create(new).unwrap();
     set(&bench.manager, "model", json!("large"));
-    bench.manager.transition_session(id(), SessionStatus::Planning).unwrap();
+    bench.manager.sessions().transition(id(), SessionStatus::Planning).unwrap();
     bench.write("file", "good");
     bench
 }
 
 fn set(manager: &CheckpointManager, key: &str, value: Value) {
     let change = SessionChange::ConfigurationKey { path: vec![key.to_owned()], value };
-    manager.update_session(id(), vec![change]).unwrap();
+    manager.sessions().update(id(), vec![change]).unwrap();
 }
 
 fn session(bench: &Bench) -> Session {
-    bench.manager.session(id()).unwrap()
+    bench.manager.sessions().get(id()).unwrap()
 }
 
 /// Continues the work with errors.
 fn go_wrong(bench: &Bench) {
     bench.write("file", "bad");
-    bench.manager.transition_session(id(), SessionStatus::GeneratingTasks).unwrap();
-    bench.manager.transition_session(id(), SessionStatus::Failed).unwrap();
+    bench.manager.sessions().transition(id(), SessionStatus::GeneratingTasks).unwrap();
+    bench.manager.sessions().transition(id(), SessionStatus::Failed).unwrap();
     set(&bench.manager, "model", json!("small"));
     let changes = vec![
         SessionChange::Request("Something else".into()),
         SessionChange::GitContext(Some(Default::default())),
     ];
-    bench.manager.update_session(id(), changes).unwrap();
+    bench.manager.sessions().update(id(), changes).unwrap();
 }
 
 /// Restorable state of a session.
@@ -82,7 +82,7 @@ fn a_session_goes_back_with_the_files_and_so_does_the_undo() {
     let bench = bench();
     let then = session(&bench);
     let checkpoint = bench.create();
-    let kept = bench.manager.session_of(&checkpoint).unwrap().unwrap();
+    let kept = bench.manager.checkpoints().session_of(&checkpoint).unwrap().unwrap();
     assert_eq!((kept.id, kept.status, &kept.request), (id(), SessionStatus::Planning, &then.request));
     assert_eq!(kept.statistics, then.statistics);
     go_wrong(&bench);
@@ -106,7 +106,7 @@ fn a_session_goes_back_with_the_files_and_so_does_the_undo() {
     assert_eq!((&written[0].1["from"], &written[0].1["to"]), (&json!("failed"), &json!("planning")));
     assert_eq!(written[0].1["rollback"], json!(restored.record().id));
     // It can continue, and the undo also reverts that change.
-    bench.manager.transition_session(id(), SessionStatus::GeneratingTasks).unwrap();
+    bench.manager.sessions().transition(id(), SessionStatus::GeneratingTasks).unwrap();
     let undone = bench.undo();
     assert_eq!(undone.sessions.first().copied().unwrap().to, SessionStatus::Failed);
     assert_eq!((said(&session(&bench)), bench.read("file").as_str()), (said(&later), "bad"));
@@ -114,8 +114,8 @@ fn a_session_goes_back_with_the_files_and_so_does_the_undo() {
     assert_eq!(session(&bench).status, SessionStatus::GeneratingTasks);
     assert_eq!(session(&bench).statistics.error_recoveries, 3);
     assert_eq!(events(&bench).len(), 3);
-    assert!(bench.manager.validate(None, Depth::Deep, &Silent).unwrap().is_valid());
-    assert_eq!(bench.manager.check_history().unwrap().broken, None);
+    assert!(bench.manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap().is_valid());
+    assert_eq!(bench.manager.upkeep().check_history().unwrap().broken, None);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn parts_go_back_alone() {
     assert_eq!((said(&session(&bench)), bench.read("file").as_str()), (said(&then), "bad"));
     // The workspace's head did not move.
     assert_eq!(
-        bench.manager.workspace(bench.workspace.id).unwrap().head,
+        bench.manager.workspaces().get(bench.workspace.id).unwrap().head,
         restored.record().safety_checkpoint
     );
     bench.write("file", "newer");
@@ -163,9 +163,10 @@ fn an_undo_of_a_plan_alone_leaves_the_files() {
     let bench = Bench::new();
     bench.write("file", "good");
     crate::runner::plan(&bench, "[[step]]\nid = 'one'");
-    let then = bench.manager.checkpoint_plan("work", &CreateOptions::default(), &Silent).unwrap().checkpoint;
-    bench.manager.start_step("work", "one", &Silent).unwrap();
-    bench.manager.rollback_plan("work", then.id, &part(PartKind::Plan), &Silent).unwrap();
+    let then =
+        bench.manager.plans().checkpoint("work", &CreateOptions::default(), &Silent).unwrap().checkpoint;
+    bench.manager.plans().start_step("work", "one", &Silent).unwrap();
+    bench.manager.plans().rollback("work", then.id, &part(PartKind::Plan), &Silent).unwrap();
     bench.write("file", "newer");
     bench.undo();
     assert_eq!(bench.read("file"), "newer");
@@ -232,13 +233,13 @@ fn a_session_is_left_alone_where_it_is_not_meant() {
     none.rollback(&bench.workspace, checkpoint.id, &options, &Silent).unwrap();
     assert_eq!(session(&bench).status, SessionStatus::Planning);
     // A deleted session stays deleted.
-    bench.manager.delete_session(id()).unwrap();
+    bench.manager.sessions().delete(id()).unwrap();
     let restored = bench.rollback(checkpoint.id);
     assert!(matches!(restored.warnings[0], Warning::SessionMissing { .. }), "{:?}", restored.warnings);
     let by_name = part(PartKind::Session);
     let error = bench.manager.rollback(&bench.workspace, checkpoint.id, &by_name, &Silent).unwrap_err();
     assert_eq!(Failure::from(&error).code, "no_session");
-    assert!(matches!(bench.manager.session(id()), Err(Error::NoSession { .. })));
+    assert!(matches!(bench.manager.sessions().get(id()), Err(Error::NoSession { .. })));
     // An unrecorded session is no part.
     let checkpoint = bench.create();
     assert_eq!(
@@ -247,19 +248,19 @@ fn a_session_is_left_alone_where_it_is_not_meant() {
     );
     let error = bench.manager.rollback(&bench.workspace, checkpoint.id, &by_name, &Silent).unwrap_err();
     assert!(matches!(error, Error::NoPart { part: PartKind::Session, .. }), "{error}");
-    assert_eq!(bench.manager.session_of(&checkpoint).unwrap(), None);
+    assert_eq!(bench.manager.checkpoints().session_of(&checkpoint).unwrap(), None);
 }
 
 #[test]
 fn a_paused_session_is_paused_again_where_it_was() {
     let bench = bench();
-    bench.manager.transition_session(id(), SessionStatus::Paused).unwrap();
+    bench.manager.sessions().transition(id(), SessionStatus::Paused).unwrap();
     let checkpoint = bench.create();
-    bench.manager.transition_session(id(), SessionStatus::Planning).unwrap();
+    bench.manager.sessions().transition(id(), SessionStatus::Planning).unwrap();
     bench.rollback(checkpoint.id);
     let now = session(&bench);
     assert_eq!((now.status, now.paused_from), (SessionStatus::Paused, Some(SessionStatus::Planning)));
-    bench.manager.transition_session(id(), SessionStatus::Planning).unwrap();
+    bench.manager.sessions().transition(id(), SessionStatus::Planning).unwrap();
 }
 
 #[test]
@@ -268,7 +269,7 @@ fn a_session_goes_back_with_several_folders_and_so_does_the_undo() {
     let created = bench.manager.create(&Subject::Framework, &CreateOptions::default(), &Silent).unwrap();
     assert_eq!(created.checkpoint.count(PartKind::Session), 1);
     let then = session(&bench).status;
-    bench.manager.transition_session(id(), SessionStatus::Failed).unwrap();
+    bench.manager.sessions().transition(id(), SessionStatus::Failed).unwrap();
     for options in [RollbackOptions::default(), part(PartKind::Session)] {
         let restored = bench.manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap();
         assert_eq!((restored.sessions.len(), session(&bench).status), (1, then));

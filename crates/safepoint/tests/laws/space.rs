@@ -30,7 +30,7 @@ pub(crate) fn damage(bench: &Bench, content: &[u8]) {
 }
 
 fn assert_valid(bench: &Bench) {
-    let validation = bench.manager.validate(None, Depth::Deep, &Silent).unwrap();
+    let validation = bench.manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
 }
 
@@ -51,18 +51,21 @@ fn after_a_thorough_collection_nothing_counts_as_dead() {
     // Records of rollbacks reference objects, too.
     bench.rollback(made[3]);
     bench.undo();
-    assert_eq!(bench.manager.space(&Silent).unwrap().dead_bytes, 0, "everything is needed");
-    bench.manager.delete(&made[..6]).unwrap();
-    let dead = bench.manager.space(&Silent).unwrap().dead_bytes;
+    assert_eq!(bench.manager.upkeep().space(&Silent).unwrap().dead_bytes, 0, "everything is needed");
+    bench.manager.checkpoints().delete(&made[..6]).unwrap();
+    let dead = bench.manager.upkeep().space(&Silent).unwrap().dead_bytes;
     assert!(dead > 25_000, "{dead}");
-    let collected = bench.manager.collect(Thoroughness::Everything, &Silent).unwrap();
+    let collected = bench.manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
     assert_eq!((collected.outcome, collected.dead_bytes), (Outcome::Done, 0));
     assert!(
         (dead..dead + 3_000).contains(&collected.freed_bytes),
         "{dead} dead, segments merged: {collected:?}"
     );
-    assert_eq!(bench.manager.space(&Silent).unwrap().dead_bytes, 0);
-    assert_eq!(bench.manager.collect(Thoroughness::Everything, &Silent).unwrap(), Collected::default());
+    assert_eq!(bench.manager.upkeep().space(&Silent).unwrap().dead_bytes, 0);
+    assert_eq!(
+        bench.manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap(),
+        Collected::default()
+    );
     assert_valid(&bench);
 }
 
@@ -76,15 +79,15 @@ fn a_damaged_checkpoint_is_counted_as_far_as_it_can_be_read_and_said() {
     // The name is only in the tree, not in the list of omissions.
     damage(&bench, b"a-name-that-is-nowhere-else");
     let manager = open(&bench.home(), Settings::default());
-    let space = manager.space(&Silent).unwrap();
+    let space = manager.upkeep().space(&Silent).unwrap();
     let of = |id| space.checkpoints.iter().find(|it| it.checkpoint.id == id).unwrap();
     assert!(of(broken.id).damaged && !of(whole.id).damaged);
     assert!(of(broken.id).frees_bytes < 70_000, "the entries below are unknown");
     // Its references are unknown, so nothing is freed until it is deleted.
-    let error = manager.collect(Thoroughness::Everything, &Silent).unwrap_err();
+    let error = manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap_err();
     assert!(matches!(error, Error::CannotCollect { checkpoint, .. } if checkpoint == broken.id), "{error}");
-    manager.delete(&[broken.id]).unwrap();
-    let collected = manager.collect(Thoroughness::Everything, &Silent).unwrap();
+    manager.checkpoints().delete(&[broken.id]).unwrap();
+    let collected = manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
     assert_eq!((collected.outcome, collected.packs_left), (Outcome::Done, 0));
     assert!(collected.freed_bytes > 70_000);
     assert_valid(&bench);
@@ -100,10 +103,10 @@ fn collecting_that_is_interrupted_anywhere_loses_nothing() {
         kept.push((checkpoint, bench.image()));
     }
     let (gone, _) = kept.remove(1);
-    bench.manager.delete(&[gone]).unwrap();
+    bench.manager.checkpoints().delete(&[gone]).unwrap();
     let (mut by_mark, mut stopped) = (0, 0);
     for asked in 0.. {
-        match bench.manager.collect(Thoroughness::Everything, &StopsAfter(AtomicU64::new(asked))) {
+        match bench.manager.upkeep().collect(Thoroughness::Everything, &StopsAfter(AtomicU64::new(asked))) {
             Err(error) => {
                 assert_eq!(Failure::from(&error).kind, FailureKind::Interrupted, "{error}");
                 by_mark += 1;
@@ -125,7 +128,7 @@ fn collecting_that_is_interrupted_anywhere_loses_nothing() {
         bench.rollback(id);
         assert_same(&bench.image(), &image);
     }
-    let error = bench.manager.space(&StopsAfter(AtomicU64::new(0))).unwrap_err();
+    let error = bench.manager.upkeep().space(&StopsAfter(AtomicU64::new(0))).unwrap_err();
     assert_eq!(Failure::from(&error).kind, FailureKind::Interrupted);
 }
 
@@ -136,10 +139,10 @@ fn when_many_were_deleted_the_next_checkpoint_frees_their_space() {
         bench.write("file", noise(number, 20_000));
         bench.create();
     }
-    let bytes = bench.manager.usage().unwrap().pack_bytes;
+    let bytes = bench.manager.upkeep().usage().unwrap().pack_bytes;
     assert!(bytes < 15 * 20_000, "{bytes}: not collected");
     assert!(bytes > 5 * 20_000, "{bytes}: collected after each");
-    assert_eq!(bench.manager.list(&Filter::default()).unwrap().len(), 1);
+    assert_eq!(bench.manager.checkpoints().list(&Filter::default()).unwrap().len(), 1);
     assert_valid(&bench);
 }
 
@@ -163,10 +166,14 @@ fn where_nothing_may_go_the_cap_refuses_and_says_by_how_much() {
     assert_eq!(cap_bytes, cap);
     let failure = Failure::from(&error);
     assert_eq!((failure.code, failure.kind, failure.hints.len()), ("capped", FailureKind::Failed, 2));
-    assert_eq!(bench.manager.list(&Filter::default()).unwrap().len(), made.len(), "none was pruned for it");
+    assert_eq!(
+        bench.manager.checkpoints().list(&Filter::default()).unwrap().len(),
+        made.len(),
+        "none was pruned for it"
+    );
     assert_valid(&bench);
     // A deletion makes room automatically.
-    bench.manager.delete(&made[..2]).unwrap();
+    bench.manager.checkpoints().delete(&made[..2]).unwrap();
     create().unwrap();
     assert_valid(&bench);
 }
@@ -174,13 +181,17 @@ fn where_nothing_may_go_the_cap_refuses_and_says_by_how_much() {
 #[test]
 fn without_a_word_the_cap_is_a_part_of_the_disk_and_never_huge() {
     let bench = Bench::new();
-    let usual = bench.manager.cap().unwrap();
+    let usual = bench.manager.upkeep().cap().unwrap();
     assert!(usual.cap_bytes > 0 && usual.cap_bytes <= 10 << 30, "{usual:?}");
     assert!(usual.headroom_bytes > 0 && usual.headroom_bytes <= usual.cap_bytes / 2);
     fs::write(bench.home().join("config.toml"), "[store]\ncap = \"3 GiB\"\n").unwrap();
-    assert_eq!(open(&bench.home(), Settings::default()).cap().unwrap().cap_bytes, 3 << 30);
+    assert_eq!(open(&bench.home(), Settings::default()).upkeep().cap().unwrap().cap_bytes, 3 << 30);
     let given = Settings { cap_bytes: Some(1 << 20), ..Settings::default() };
-    assert_eq!(open(&bench.home(), given).cap().unwrap().cap_bytes, 1 << 20, "settings of the caller win");
+    assert_eq!(
+        open(&bench.home(), given).upkeep().cap().unwrap().cap_bytes,
+        1 << 20,
+        "settings of the caller win"
+    );
 }
 
 #[test]
@@ -200,7 +211,11 @@ fn a_checkpoint_is_taken_even_where_no_space_can_be_freed() {
         warned += told.count();
     }
     assert!(warned > 0);
-    assert_eq!(manager.list(&Filter::default()).unwrap().len(), 2, "the last and the pinned checkpoint");
+    assert_eq!(
+        manager.checkpoints().list(&Filter::default()).unwrap().len(),
+        2,
+        "the last and the pinned checkpoint"
+    );
 }
 
 #[test]
@@ -219,7 +234,7 @@ fn what_an_unfinished_rollback_needs_is_not_pruned() {
         bench.create();
     }
     let nothing = Policy { keep_last: 0, keep_within: Span::ZERO, thin_daily_for: Span::ZERO };
-    let judged = bench.manager.prune(&bench.workspace, &nothing.into(), DryRun::No).unwrap();
+    let judged = bench.manager.upkeep().prune(&bench.workspace, &nothing.into(), DryRun::No).unwrap();
     let kept = |id| {
         let of = judged.iter().find(|judged| judged.checkpoint.id == id).unwrap();
         if of.verdict.is_keep() { of.verdict.to_string() } else { "it may go".to_owned() }
@@ -228,8 +243,8 @@ fn what_an_unfinished_rollback_needs_is_not_pruned() {
     assert!(kept(two.id).starts_with("needed by the unfinished rollback"), "{judged:?}");
     drop(writer);
     bench.manager.recover(&bench.workspace, &Silent).unwrap();
-    bench.manager.prune(&bench.workspace, &nothing.into(), DryRun::No).unwrap();
-    assert!(matches!(bench.manager.checkpoint(one.id), Err(Error::NoCheckpoint { .. })));
+    bench.manager.upkeep().prune(&bench.workspace, &nothing.into(), DryRun::No).unwrap();
+    assert!(matches!(bench.manager.checkpoints().get(one.id), Err(Error::NoCheckpoint { .. })));
     bench.undo();
     assert_valid(&bench);
 }
@@ -240,7 +255,7 @@ fn headroom_and_packs_are_as_large_as_suits_the_cap() {
     for (cap, headroom) in
         [(1 << 20, 512 << 10), (4 << 20, 1 << 20), (64 << 20, 4 << 20), (4 << 30, 256 << 20)]
     {
-        assert_eq!(of(cap).manager.cap().unwrap().headroom_bytes, headroom, "{cap}");
+        assert_eq!(of(cap).manager.upkeep().cap().unwrap().headroom_bytes, headroom, "{cap}");
     }
     let bench = of(64 << 20);
     bench.write("file", noise(1, 5 << 20));
@@ -260,5 +275,5 @@ fn without_a_word_the_cap_is_a_tenth_of_a_small_disk() {
     let bench = Bench::new();
     let disk = rustix::fs::statvfs(bench.home()).unwrap();
     let tenth = disk.f_blocks * disk.f_frsize / 10;
-    assert_eq!(bench.manager.cap().unwrap().cap_bytes, tenth.min(10 << 30));
+    assert_eq!(bench.manager.upkeep().cap().unwrap().cap_bytes, tenth.min(10 << 30));
 }

@@ -89,11 +89,11 @@ fn fifteen_terabytes_of_holes_go_through_everything() {
     check(b"middle", &[0; 4]);
 
     let mut out = Limited(Vec::new(), 3 << 20);
-    assert!(bench.manager.cat(&then, &"disk.img".parse_path(), &mut out).is_err());
+    assert!(bench.manager.checkpoints().cat(&then, &"disk.img".parse_path(), &mut out).is_err());
     assert!(out.0.starts_with(b"begin") && out.0[5..].iter().all(|byte| *byte == 0));
-    let validation = bench.manager.validate(None, Depth::Deep, &Silent).unwrap();
+    let validation = bench.manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
-    bench.manager.collect(Thoroughness::Everything, &Silent).unwrap();
+    bench.manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
 
     let folder = crate::bench::scratch();
     let exported = bench.manager.export_checkpoint(&then, folder.path(), &Silent).unwrap();
@@ -185,8 +185,8 @@ fn a_rollback_of_a_path_does_not_read_large_files_elsewhere() {
     let restored = bench.restore_paths(then.id, &["chosen"]);
     assert!(fs::read(bench.path("chosen/large")).unwrap() == large);
     assert!(fs::read(bench.path("large")).unwrap() == edited);
-    let safety = bench.manager.checkpoint(restored.record().safety_checkpoint.unwrap()).unwrap();
-    let coverage = bench.manager.coverage(&safety).unwrap();
+    let safety = bench.manager.checkpoints().get(restored.record().safety_checkpoint.unwrap()).unwrap();
+    let coverage = bench.manager.checkpoints().coverage(&safety).unwrap();
     let left_out: Vec<(String, Why)> =
         coverage.skipped.iter().map(|skipped| (skipped.path.to_string(), skipped.why)).collect();
     assert!(left_out.contains(&("large".to_owned(), Why::NotChosen)), "{left_out:?}");

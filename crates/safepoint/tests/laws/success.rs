@@ -88,8 +88,8 @@ impl Run {
         let top = bench.root().parent().unwrap().to_owned();
         let roots = [bench.root(), top.join("second"), top.join("agent")];
         roots[1..].iter().for_each(|root| fs::create_dir(root).unwrap());
-        let second = bench.manager.register(&roots[1]).unwrap();
-        bench.manager.register_agent("claude", &[], &[roots[2].clone()]).unwrap();
+        let second = bench.manager.workspaces().register(&roots[1]).unwrap();
+        bench.manager.agents().register("claude", &[], &[roots[2].clone()]).unwrap();
         plan(&bench, "[checkpoints]\non = []\n[[step]]\nid = 'one'");
         let workspaces = [bench.workspace.clone(), second];
         let (model, kept, done) = (World::default(), Vec::new(), BTreeMap::new());
@@ -117,8 +117,8 @@ impl Run {
         let manager = &self.bench.manager;
         World {
             places: [0, 1, 2].map(|place| read(&self.roots[place])),
-            context: manager.plan("work").unwrap().plan.context.get("key").cloned(),
-            setting: manager.agent("claude").unwrap().agent.settings.get("key").cloned(),
+            context: manager.plans().get("work").unwrap().plan.context.get("key").cloned(),
+            setting: manager.agents().get("claude").unwrap().agent.settings.get("key").cloned(),
         }
     }
 
@@ -128,12 +128,12 @@ impl Run {
             match self.dice.below(8) {
                 0 => {
                     let value = json!(self.dice.below(1000));
-                    self.bench.manager.set_context("work", "key", Some(value.clone())).unwrap();
+                    self.bench.manager.plans().set_context("work", "key", Some(value.clone())).unwrap();
                     self.model.context = Some(value);
                 }
                 1 => {
                     let value = json!(self.dice.below(1000));
-                    self.bench.manager.set_agent("claude", "key", value.clone()).unwrap();
+                    self.bench.manager.agents().set("claude", "key", value.clone()).unwrap();
                     self.model.setting = Some(value);
                 }
                 kind => {
@@ -165,7 +165,7 @@ impl Run {
                 (created.checkpoint.id, vec![kind], kind == 0, false, "create project")
             }
             2 => {
-                let created = manager.checkpoint_plan("work", &options, &Silent).unwrap();
+                let created = manager.plans().checkpoint("work", &options, &Silent).unwrap();
                 (created.checkpoint.id, vec![0], true, false, "create workflow")
             }
             3 => {
@@ -300,13 +300,13 @@ impl Run {
         let filter = Filter { workspace: Some(workspace.id), ..Filter::default() };
         let until = Until {
             command: format!("[ \"$(cat f0 2>/dev/null)\" = '{said}' ]"),
-            from: self.bench.manager.list_ids(&filter).unwrap().first().copied(),
+            from: self.bench.manager.checkpoints().list_ids(&filter).unwrap().first().copied(),
             search: Search::Stepwise,
             place: TryIn::Copy,
             plan: None,
         };
         let manager = &self.bench.manager;
-        let newest = manager.list(&filter).unwrap().into_iter().find_map(|checkpoint| {
+        let newest = manager.checkpoints().list(&filter).unwrap().into_iter().find_map(|checkpoint| {
             let kept = self.kept.iter().find(|kept| kept.id == checkpoint.id)?;
             let f0 = kept.world.places[place].get("f0").cloned().unwrap_or_default();
             (f0 == said).then_some(kept)

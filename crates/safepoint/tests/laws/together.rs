@@ -41,7 +41,7 @@ fn many_on_one_workspace_take_turns_and_nothing_is_half() {
     let contents: std::collections::BTreeSet<String> =
         (0..30).map(|n| bench.read(&format!("f{n}"))).collect();
     assert_eq!(contents.len(), 1, "all A or all B");
-    assert!(bench.manager.validate(None, safepoint::Depth::Deep, &Silent).unwrap().is_valid());
+    assert!(bench.manager.upkeep().validate(None, safepoint::Depth::Deep, &Silent).unwrap().is_valid());
 }
 
 /// Returns true if all files of a checkpoint are the same object: all A or all B.
@@ -49,7 +49,7 @@ fn is_uniform(
     manager: &safepoint::CheckpointManager,
     checkpoint: &safepoint::model::checkpoint::Checkpoint,
 ) -> bool {
-    let entries = manager.entries(checkpoint).unwrap();
+    let entries = manager.checkpoints().entries(checkpoint).unwrap();
     entries.windows(2).all(|pair| pair[0].entry.node == pair[1].entry.node)
 }
 
@@ -65,7 +65,7 @@ fn many_workspaces_share_one_store() {
                 let project = folder.join(format!("project{worker}"));
                 fs::create_dir(&project).unwrap();
                 let manager = open(home, Settings::default());
-                let workspace = manager.register(&project).unwrap();
+                let workspace = manager.workspaces().register(&project).unwrap();
                 for round in 0..6 {
                     for file in 0..20 {
                         fs::write(project.join(format!("f{file}")), format!("shared {file} {}", round % 3))
@@ -85,7 +85,7 @@ fn many_workspaces_share_one_store() {
         }
     });
     let manager = open(&home, Settings::default());
-    let validation = manager.validate(None, safepoint::Depth::Deep, &Silent).unwrap();
+    let validation = manager.upkeep().validate(None, safepoint::Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
     assert_eq!(validation.checkpoints, 4 * 6 * 2);
 }

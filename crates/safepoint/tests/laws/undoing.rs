@@ -271,12 +271,12 @@ fn a_rollback_that_changes_nothing_is_on_record_without_a_safety_checkpoint() {
     bench.write("a", "2");
     bench.create();
     bench.rollback(first.id);
-    let count = bench.manager.list_ids(&safepoint::Filter::default()).unwrap().len();
+    let count = bench.manager.checkpoints().list_ids(&safepoint::Filter::default()).unwrap().len();
     let idle = bench.rollback(first.id);
     assert!(idle.is_empty() && idle.verified && idle.safety_checkpoint.is_none());
     assert_eq!(idle.record().state, RollbackState::Settled);
     assert_eq!(bench.manager.rollbacks(&bench.workspace).unwrap().len(), 2);
-    assert_eq!(bench.manager.list_ids(&safepoint::Filter::default()).unwrap().len(), count);
+    assert_eq!(bench.manager.checkpoints().list_ids(&safepoint::Filter::default()).unwrap().len(), count);
     assert!(bench.undo().is_empty());
     assert_eq!(bench.read("a"), "1");
     bench.undo();

@@ -16,12 +16,12 @@ fn strict() -> Policy {
 }
 
 fn assert_valid(bench: &Bench) {
-    let validation = bench.manager.validate(None, Depth::Deep, &Silent).unwrap();
+    let validation = bench.manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap();
     assert!(validation.is_valid(), "{validation:?}");
 }
 
 fn store_bytes(bench: &Bench) -> u64 {
-    bench.manager.usage().unwrap().pack_bytes
+    bench.manager.upkeep().usage().unwrap().pack_bytes
 }
 
 #[test]
@@ -37,10 +37,10 @@ fn collecting_frees_what_no_checkpoint_needs_and_nothing_else() {
     let last = bench.create();
     let full = store_bytes(&bench);
 
-    let nothing = bench.manager.collect(Thoroughness::Everything, &Silent).unwrap();
+    let nothing = bench.manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
     assert_eq!((nothing.packs, nothing.freed_bytes), (0, 0), "everything is needed");
-    bench.manager.delete(&[gone.id]).unwrap();
-    let collected = bench.manager.collect(Thoroughness::Usual, &Silent).unwrap();
+    bench.manager.checkpoints().delete(&[gone.id]).unwrap();
+    let collected = bench.manager.upkeep().collect(Thoroughness::Usual, &Silent).unwrap();
     assert_eq!(collected.outcome, Outcome::Done);
     assert!(collected.freed_bytes > 2_900_000, "{collected:?}");
     assert!(store_bytes(&bench) + 2_900_000 < full);
@@ -49,7 +49,7 @@ fn collecting_frees_what_no_checkpoint_needs_and_nothing_else() {
         bench.rollback(checkpoint);
         assert_same(&bench.image(), &image);
     }
-    assert!(matches!(bench.manager.checkpoint(gone.id), Err(Error::NoCheckpoint { .. })));
+    assert!(matches!(bench.manager.checkpoints().get(gone.id), Err(Error::NoCheckpoint { .. })));
     // The stat cache is still valid: nothing is read again, and no object that it vouches for is missing.
     let again = bench.create();
     assert_eq!(again.files.modified + again.files.added + again.files.removed, 0);
@@ -63,8 +63,8 @@ fn a_cache_does_not_vouch_for_what_was_deleted() {
     let bench = Bench::new();
     bench.write("file", noise(3, 500_000));
     let only = bench.create();
-    bench.manager.delete(&[only.id]).unwrap();
-    bench.manager.collect(Thoroughness::Everything, &Silent).unwrap();
+    bench.manager.checkpoints().delete(&[only.id]).unwrap();
+    bench.manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
     let image = bench.image();
     let next = bench.create();
     assert_valid(&bench);
@@ -83,21 +83,31 @@ fn retention_drops_what_may_go_and_says_why() {
         let options = CreateOptions { pinned: number == 0, ..CreateOptions::default() };
         made.push(bench.manager.create(&bench.workspace, &options, &Silent).unwrap());
     }
-    let left: Vec<_> = bench.manager.list(&Filter::default()).unwrap().iter().map(|it| it.id).collect();
+    let left: Vec<_> =
+        bench.manager.checkpoints().list(&Filter::default()).unwrap().iter().map(|it| it.id).collect();
     let expected: Vec<_> = [5, 4, 3, 0].iter().map(|at: &usize| made[*at].checkpoint.id).collect();
     assert_eq!(left, expected, "the last three and the pinned checkpoint");
     assert_eq!(made[5].pruned, [made[2].checkpoint.id]);
     let shown = bench
         .manager
+        .upkeep()
         .prune(&bench.workspace, &Policy { keep_last: 1, ..strict() }.into(), DryRun::Yes)
         .unwrap();
     let kept: Vec<bool> = shown.iter().map(|judged| judged.verdict.is_keep()).collect();
     assert_eq!(kept, [true, false, false, true]);
     assert!(shown.iter().all(|judged| !judged.verdict.to_string().is_empty()));
-    assert_eq!(bench.manager.list(&Filter::default()).unwrap().len(), 4, "a dry run deletes nothing");
-    bench.manager.pin(made[0].checkpoint.id, Pinned::No).unwrap();
-    bench.manager.prune(&bench.workspace, &Policy { keep_last: 1, ..strict() }.into(), DryRun::No).unwrap();
-    assert_eq!(bench.manager.list(&Filter::default()).unwrap().len(), 1);
+    assert_eq!(
+        bench.manager.checkpoints().list(&Filter::default()).unwrap().len(),
+        4,
+        "a dry run deletes nothing"
+    );
+    bench.manager.checkpoints().pin(made[0].checkpoint.id, Pinned::No).unwrap();
+    bench
+        .manager
+        .upkeep()
+        .prune(&bench.workspace, &Policy { keep_last: 1, ..strict() }.into(), DryRun::No)
+        .unwrap();
+    assert_eq!(bench.manager.checkpoints().list(&Filter::default()).unwrap().len(), 1);
     assert_valid(&bench);
 }
 
@@ -108,12 +118,16 @@ fn the_last_rollback_can_be_undone_whatever_retention_says() {
     bench.write("file", "one");
     let one = bench.create();
     bench.write("file", "two");
-    bench.manager.pin(one.id, Pinned::Yes).unwrap();
+    bench.manager.checkpoints().pin(one.id, Pinned::Yes).unwrap();
     bench.rollback(one.id);
     bench.write("other", "more");
     bench.create();
-    bench.manager.prune(&bench.workspace, &Policy { keep_last: 0, ..strict() }.into(), DryRun::No).unwrap();
-    bench.manager.collect(Thoroughness::Everything, &Silent).unwrap();
+    bench
+        .manager
+        .upkeep()
+        .prune(&bench.workspace, &Policy { keep_last: 0, ..strict() }.into(), DryRun::No)
+        .unwrap();
+    bench.manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
     bench.undo();
     assert_eq!(bench.read("file"), "two");
     assert_valid(&bench);
@@ -131,21 +145,27 @@ fn the_cap_holds_and_old_checkpoints_make_room() {
     for number in 0..30u64 {
         bench.write("file", noise(number, 1_500_000));
         bench.create();
-        let used = bench.manager.space(&Silent).unwrap().home_bytes;
+        let used = bench.manager.upkeep().space(&Silent).unwrap().home_bytes;
         assert!(used <= cap, "{used} after {number}");
     }
     assert_valid(&bench);
     let image = bench.image();
-    let before = bench.manager.list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap().len();
+    let before = bench
+        .manager
+        .checkpoints()
+        .list(&Filter { role: RoleFilter::Any, ..Filter::default() })
+        .unwrap()
+        .len();
     // A file that does not fit is refused with the excess, and nothing changes.
     bench.write("huge", noise(99, 20_000_000));
     let error = bench.manager.create(&bench.workspace, &CreateOptions::default(), &Silent).unwrap_err();
     let Error::Capped { needed_bytes, over_bytes, cap_bytes } = error else { panic!("{error:?}") };
     assert!(needed_bytes > 0 && over_bytes > 0 && cap_bytes == cap, "{error}");
-    assert!(bench.manager.space(&Silent).unwrap().home_bytes <= cap);
+    assert!(bench.manager.upkeep().space(&Silent).unwrap().home_bytes <= cap);
     fs::remove_file(bench.path("huge")).unwrap();
     assert_same(&bench.image(), &image);
-    let all = bench.manager.list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap();
+    let all =
+        bench.manager.checkpoints().list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap();
     assert!(all.len() <= before);
     fs::remove_file(bench.path("file")).unwrap();
     bench.rollback(all[0].id);
@@ -181,10 +201,15 @@ fn what_was_pruned_to_make_room_is_told_and_a_dry_run_prunes_nothing() {
     }
     bench.manager = open(&bench.path("../home"), settings(10 << 20));
     let count = |bench: &Bench| {
-        bench.manager.list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap().len()
+        bench
+            .manager
+            .checkpoints()
+            .list(&Filter { role: RoleFilter::Any, ..Filter::default() })
+            .unwrap()
+            .len()
     };
     bench.write("file", noise(99, 1_500_000));
-    let first = bench.manager.list(&Filter::default()).unwrap()[1].id;
+    let first = bench.manager.checkpoints().list(&Filter::default()).unwrap()[1].id;
     let dry = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
     let _ = bench.manager.rollback(&bench.workspace, first, &dry, &Silent);
     assert_eq!(count(&bench), 8);
@@ -206,7 +231,8 @@ fn a_purged_path_is_in_no_checkpoint_and_no_byte_of_it_in_the_store() {
     bench.rollback(one.id);
     assert!(grep(&bench.home(), CANARY), "the search finds existing bytes");
     let path = RelPath::new("secrets/key").unwrap();
-    let report = bench.manager.purge(&bench.workspace, std::slice::from_ref(&path), &Silent).unwrap();
+    let report =
+        bench.manager.upkeep().purge(&bench.workspace, std::slice::from_ref(&path), &Silent).unwrap();
     assert_eq!(report.checkpoints.len(), 3, "two and the safety checkpoint");
     assert!(!grep(&bench.home(), CANARY), "the home still contains the bytes");
     assert_valid(&bench);
@@ -215,9 +241,9 @@ fn a_purged_path_is_in_no_checkpoint_and_no_byte_of_it_in_the_store() {
     bench.rollback(two.id);
     assert_eq!(fs::read(bench.path("secrets/key")).unwrap(), CANARY);
     assert_eq!(bench.read("code"), "fn main() { 1 }");
-    let totals = bench.manager.checkpoint(two.id).unwrap().files;
+    let totals = bench.manager.checkpoints().get(two.id).unwrap().files;
     assert_eq!(totals.count, two.files.count - 1);
-    let again = bench.manager.purge(&bench.workspace, &[RelPath::new("nothing").unwrap()], &Silent);
+    let again = bench.manager.upkeep().purge(&bench.workspace, &[RelPath::new("nothing").unwrap()], &Silent);
     assert!(matches!(again, Err(Error::NoPurge { .. })));
 }
 
@@ -248,12 +274,16 @@ fn repair_brings_back_what_the_workspace_still_has_and_names_what_is_lost() {
         bytes[at] ^= 1;
     }
     fs::write(&pack, bytes).unwrap();
-    assert!(!bench.manager.validate(None, Depth::Deep, &Silent).unwrap().is_valid());
+    assert!(!bench.manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap().is_valid());
     assert!(matches!(
-        bench.manager.repair(&Silent).map(|repair| (repair.damaged_objects, repair.quarantined.len())),
+        bench
+            .manager
+            .upkeep()
+            .repair(&Silent)
+            .map(|repair| (repair.damaged_objects, repair.quarantined.len())),
         Ok((2, 1))
     ));
-    let repair = bench.manager.repair(&Silent).unwrap();
+    let repair = bench.manager.upkeep().repair(&Silent).unwrap();
     let lost: Vec<String> =
         repair.lost.iter().filter_map(|lost| Some(lost.path.as_ref()?.to_string())).collect();
     assert_eq!(lost, ["lost/for-good"]);
@@ -266,12 +296,18 @@ fn repair_brings_back_what_the_workspace_still_has_and_names_what_is_lost() {
     assert!(bench.manager.rollback(&bench.workspace, one.id, &Default::default(), &Silent).is_err());
     assert_same(&bench.image(), &before);
     // Nothing that a damaged checkpoint may need is collected; a file without its bytes does not block.
-    bench.manager.collect(Thoroughness::Everything, &Silent).unwrap();
-    bench.manager.delete(&[one.id]).unwrap();
+    bench.manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
+    bench.manager.checkpoints().delete(&[one.id]).unwrap();
     bench.create();
     assert!(
-        bench.manager.repair(&Silent).unwrap().is_whole()
-            || bench.manager.list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap().len() > 1
+        bench.manager.upkeep().repair(&Silent).unwrap().is_whole()
+            || bench
+                .manager
+                .checkpoints()
+                .list(&Filter { role: RoleFilter::Any, ..Filter::default() })
+                .unwrap()
+                .len()
+                > 1
     );
 }
 
@@ -285,7 +321,7 @@ fn collecting_goes_on_while_others_capture() {
             let manager = open(&bench.home(), Settings::default());
             let mut done = 0;
             while !stop.load(std::sync::atomic::Ordering::Relaxed) && began.elapsed().as_secs() < 60 {
-                let collected = manager.collect(Thoroughness::Everything, &Silent).unwrap();
+                let collected = manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
                 done += u64::from(collected.outcome == Outcome::Done);
             }
             done
@@ -298,7 +334,7 @@ fn collecting_goes_on_while_others_capture() {
             made.push((checkpoint.id, bench.image()));
             if made.len() > 2 {
                 let (old, _) = made.remove(0);
-                bench.manager.delete(&[old]).unwrap();
+                bench.manager.checkpoints().delete(&[old]).unwrap();
             }
             assert_valid(&bench);
         }
@@ -322,15 +358,15 @@ fn space_says_what_deleting_would_free() {
     fs::remove_file(bench.path("first")).unwrap();
     bench.write("second", noise(3, 400_000));
     let two = bench.create();
-    let space = bench.manager.space(&Silent).unwrap();
+    let space = bench.manager.upkeep().space(&Silent).unwrap();
     let frees = |id| space.checkpoints.iter().find(|it| it.checkpoint.id == id).unwrap().frees_bytes;
     assert!((300_000..310_000).contains(&frees(one.id)), "{}", frees(one.id));
     assert!((400_000..410_000).contains(&frees(two.id)), "{}", frees(two.id));
     assert!((200_000..210_000).contains(&space.shared_bytes), "{}", space.shared_bytes);
     assert_eq!(space.workspaces.len(), 1);
     assert!(space.workspaces[0].frees_bytes > 900_000 && space.home_bytes > 900_000);
-    bench.manager.delete(&[one.id]).unwrap();
-    let dead = bench.manager.space(&Silent).unwrap().dead_bytes;
+    bench.manager.checkpoints().delete(&[one.id]).unwrap();
+    let dead = bench.manager.upkeep().space(&Silent).unwrap().dead_bytes;
     assert!((300_000..320_000).contains(&dead), "{dead}");
 }
 
@@ -340,17 +376,17 @@ fn the_last_clean_checkpoint_of_a_plan_stays_until_the_plan_is_over() {
     let manager = &bench.manager;
     crate::runner::plan(&bench, "[[step]]\nid = 'one'");
     bench.write("a", "1");
-    manager.checkpoint_plan("work", &CreateOptions::default(), &Silent).unwrap();
+    manager.plans().checkpoint("work", &CreateOptions::default(), &Silent).unwrap();
     bench.write("a", "2");
     bench.create();
-    let clean = manager.last_clean("work").unwrap();
+    let clean = manager.plans().last_clean("work").unwrap();
     let nothing = Policy { keep_last: 0, ..strict() };
     let is_kept = || {
-        let judged = manager.prune(&bench.workspace, &nothing.into(), DryRun::Yes).unwrap();
+        let judged = manager.upkeep().prune(&bench.workspace, &nothing.into(), DryRun::Yes).unwrap();
         judged.iter().find(|judged| judged.checkpoint.id == clean).unwrap().verdict.is_keep()
     };
     assert!(is_kept());
-    manager.change_plan("work", "cancelled", |plan| plan.go(PlanState::Cancelled)).unwrap();
+    manager.plans().change("work", "cancelled", |plan| plan.go(PlanState::Cancelled)).unwrap();
     assert!(!is_kept());
 }
 
@@ -367,7 +403,11 @@ fn what_is_pinned_while_retention_deletes_stays() {
     )
     .unwrap();
     let nothing = Policy { keep_last: 0, ..strict() };
-    let judged = bench.manager.prune(&bench.workspace, &nothing.into(), DryRun::No).unwrap();
+    let judged = bench.manager.upkeep().prune(&bench.workspace, &nothing.into(), DryRun::No).unwrap();
     assert_eq!(judged.iter().filter(|judged| !judged.verdict.is_keep()).count(), 3);
-    assert_eq!(bench.manager.list(&Filter::default()).unwrap().len(), 3, "only the first was deleted");
+    assert_eq!(
+        bench.manager.checkpoints().list(&Filter::default()).unwrap().len(),
+        3,
+        "only the first was deleted"
+    );
 }

@@ -62,7 +62,7 @@ fn everything_comes_back_from_its_folder_the_same() {
     let (world, out) = (World::new(), scratch());
     let manager = &world.bench.manager;
     let then = world.create(&Subject::Framework).checkpoint;
-    let (image, plan_then) = (world.everything(), manager.plan("work").unwrap().plan);
+    let (image, plan_then) = (world.everything(), manager.plans().get("work").unwrap().plan);
     let path = export(&world.bench, &then, out.path());
     world.disaster();
     let imported = import(manager, &path).unwrap();
@@ -71,15 +71,15 @@ fn everything_comes_back_from_its_folder_the_same() {
     assert_eq!((again.integrity, again.scope, again.workspace_id), (then.integrity, Scope::Framework, None));
     assert_eq!((imported.missing.len(), again.files.count), (0, then.files.count), "{imported:?}");
     assert_eq!(again.source_tool.as_deref(), Some("import"));
-    assert_eq!(manager.list(&Filter::default()).unwrap()[0].id, again.id);
-    assert!(manager.validate(Some(again), Depth::Deep, &Silent).unwrap().is_valid());
+    assert_eq!(manager.checkpoints().list(&Filter::default()).unwrap()[0].id, again.id);
+    assert!(manager.upkeep().validate(Some(again), Depth::Deep, &Silent).unwrap().is_valid());
     assert_same_layout(&path, &export(&world.bench, again, out.path()));
     go_back(manager, again).unwrap();
     assert_all(&world.everything(), &image);
-    assert_eq!(manager.plan("work").unwrap().plan, plan_then);
-    assert_eq!(manager.agent("codex").unwrap().agent.settings["model"], "large");
-    manager.collect(Thoroughness::Everything, &Silent).unwrap();
-    assert!(manager.validate(None, Depth::Deep, &Silent).unwrap().is_valid());
+    assert_eq!(manager.plans().get("work").unwrap().plan, plan_then);
+    assert_eq!(manager.agents().get("codex").unwrap().agent.settings["model"], "large");
+    manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
+    assert!(manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap().is_valid());
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn an_agent_comes_back_from_its_folder_and_people_can_read_what_it_remembers() {
     let manager = &world.bench.manager;
     put(world.agents.join("memory/deep/er/more.md"), "more");
     symlink("/etc/passwd", world.agents.join("memory/out")).unwrap();
-    manager.register_agent("claude", &[world.agents.join("settings *.json")], &[]).unwrap();
+    manager.agents().register("claude", &[world.agents.join("settings *.json")], &[]).unwrap();
     let then = world.create(&Subject::Agent("claude".to_owned())).checkpoint;
     let path = export(&world.bench, &then, out.path());
     let read = |name: &str| fs::read_to_string(path.join(name)).unwrap();
@@ -119,7 +119,7 @@ fn what_agents_have_in_a_project_lies_with_the_project() {
     bench.write("link", "a file, until it is captured");
     let (config, memory) = (bench.path(".claude/settings.json"), bench.path(".claude/memory"));
     let paths = [memory, bench.path("gone"), bench.path("link"), out.path().join("elsewhere")];
-    bench.manager.register_agent("claude", &[config], &paths).unwrap();
+    bench.manager.agents().register("claude", &[config], &paths).unwrap();
     fs::remove_file(bench.path("link")).unwrap();
     symlink("main.rs", bench.path("link")).unwrap();
     let then = bench.create();
@@ -142,12 +142,12 @@ fn what_agents_have_in_a_project_lies_with_the_project() {
 #[test]
 fn an_agent_with_nothing_but_settings() {
     let (bench, out) = (Bench::new(), scratch());
-    bench.manager.register_agent("bare", &[], &[]).unwrap();
-    bench.manager.set_agent("bare", "model", json!("large")).unwrap();
+    bench.manager.agents().register("bare", &[], &[]).unwrap();
+    bench.manager.agents().set("bare", "model", json!("large")).unwrap();
     let whole = Subject::Agent("bare".to_owned());
     let created = bench.manager.create(&whole, &CreateOptions::default(), &Silent).unwrap();
     let path = export(&bench, &created.checkpoint, out.path());
-    bench.manager.set_agent("bare", "model", json!("small")).unwrap();
+    bench.manager.agents().set("bare", "model", json!("small")).unwrap();
     let again = import(&bench.manager, &path).unwrap().checkpoint;
     assert_eq!(again.integrity, created.checkpoint.integrity);
     assert_same_layout(&path, &export(&bench, &again, out.path()));
@@ -179,14 +179,17 @@ impl Abroad {
 
     fn register(&self) {
         let manager = &self.there.manager;
-        manager.register(&self.world.bench.root()).unwrap();
-        self.world.others.iter().for_each(|other| drop(manager.register(other.root_path()).unwrap()));
-        manager.register_agent("claude", &[], &[self.world.agents.join("memory")]).unwrap();
-        manager.register_agent("codex", &[self.world.agents.join("settings *.json")], &[]).unwrap();
+        manager.workspaces().register(&self.world.bench.root()).unwrap();
+        self.world
+            .others
+            .iter()
+            .for_each(|other| drop(manager.workspaces().register(other.root_path()).unwrap()));
+        manager.agents().register("claude", &[], &[self.world.agents.join("memory")]).unwrap();
+        manager.agents().register("codex", &[self.world.agents.join("settings *.json")], &[]).unwrap();
     }
 
     fn records(&self) -> Vec<Checkpoint> {
-        self.there.manager.list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap()
+        self.there.manager.checkpoints().list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap()
     }
 
     /// Checks that this corruption is refused and nothing changed.
@@ -239,9 +242,9 @@ fn what_is_not_registered_is_kept_and_refused_with_what_to_do() {
     let away = imported.parts.iter().filter(|part| part.key.starts_with("elsewhere:")).count();
     assert_eq!((away, imported.parts.len()), (9, 9), "{:?}", imported.parts);
     assert!(missing.last().unwrap().contains("import it again"), "{missing:?}");
-    assert!(manager.validate(Some(&imported), Depth::Deep, &Silent).unwrap().is_valid());
-    manager.collect(Thoroughness::Everything, &Silent).unwrap();
-    assert!(manager.validate(None, Depth::Deep, &Silent).unwrap().is_valid());
+    assert!(manager.upkeep().validate(Some(&imported), Depth::Deep, &Silent).unwrap().is_valid());
+    manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
+    assert!(manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap().is_valid());
     // A second export is equal, and complete on its own machine.
     let second = export(&abroad.there, &imported, abroad.out.path());
     assert_same_layout(&abroad.path, &second);
@@ -283,7 +286,7 @@ fn where_all_is_registered_it_goes_back_also_elsewhere() {
     manager.rollback(None, imported.id, &part(PartKind::Agent), &Silent).unwrap();
     assert_eq!(fs::read_to_string(abroad.world.agents.join("memory/notes.md")).unwrap(), "remember");
     assert_eq!(abroad.world.bench.read("main.rs"), "broken");
-    assert_eq!(manager.agent("codex").unwrap().agent.settings["model"], "large");
+    assert_eq!(manager.agents().get("codex").unwrap().agent.settings["model"], "large");
     manager.rollback(None, imported.id, &part(PartKind::Files), &Silent).unwrap();
     assert_all(&abroad.world.everything(), &image);
     // And everything, from an export without plans.
@@ -306,7 +309,7 @@ fn where_all_is_registered_it_goes_back_also_elsewhere() {
     go_back(&abroad.there.manager, &whole.checkpoint).unwrap();
     assert_all(&abroad.world.everything(), &image);
     // The redo restores the same folder.
-    let workspace = abroad.there.manager.workspace_around(&abroad.world.bench.root()).unwrap().unwrap();
+    let workspace = abroad.there.manager.workspaces().around(&abroad.world.bench.root()).unwrap().unwrap();
     let options = RollbackOptions::default();
     abroad.there.manager.undo(&workspace, &options, &Silent).unwrap();
     abroad.there.manager.redo(&workspace, &options, &Silent).unwrap();
@@ -356,7 +359,7 @@ fn an_import_brings_no_paths_and_writes_nowhere_else() {
         })
     };
     unfit("no agent that is registered here has the folder /etc", &root("agents", Path::new("/etc")));
-    abroad.there.manager.register(&abroad.world.agents.join("memory")).unwrap();
+    abroad.there.manager.workspaces().register(&abroad.world.agents.join("memory")).unwrap();
     unfit("is a project here", &root("memory", &abroad.world.agents.join("memory")));
     // Two folders of the layout are the same here, or one is inside the other.
     unfit("holds what lies in another of its folders", &root("second", &abroad.world.bench.root()));

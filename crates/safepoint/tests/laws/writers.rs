@@ -90,12 +90,12 @@ fn everything(bench: &Bench) -> HashSet<String> {
         }
     }
     let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
-    for checkpoint in bench.manager.list(&filter).unwrap() {
-        for listed in bench.manager.entries(&checkpoint).unwrap() {
+    for checkpoint in bench.manager.checkpoints().list(&filter).unwrap() {
+        for listed in bench.manager.checkpoints().entries(&checkpoint).unwrap() {
             if let Node::File(content) = listed.entry.node
                 && seen.insert(content.id)
             {
-                bench.manager.cat(&checkpoint, &listed.path, &mut all).unwrap();
+                bench.manager.checkpoints().cat(&checkpoint, &listed.path, &mut all).unwrap();
             }
         }
     }

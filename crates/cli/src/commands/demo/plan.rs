@@ -10,8 +10,8 @@ use safepoint::model::id::DecisionId;
 use safepoint::model::plan::run::RunOutcome;
 use safepoint::model::plan::spec::StepSpec;
 use safepoint::{
-    CheckpointManager, CreateOptions, Error, Merge, NewDecision, PlanFile, Progress, RollbackOptions,
-    RunObserver, RunOptions, RunReport, Silent, Workspace,
+    CreateOptions, Error, Merge, NewDecision, PlanFile, Plans, Progress, RollbackOptions, RunObserver,
+    RunOptions, RunReport, Silent, Workspace,
 };
 
 const PLAN: &str = r#"
@@ -49,8 +49,7 @@ struct Unseen;
 
 impl RunObserver for Unseen {}
 
-type Verb =
-    fn(&CheckpointManager, &str, &RunOptions, &dyn RunObserver, &dyn Progress) -> Result<RunReport, Error>;
+type Verb = fn(&Plans<'_>, &str, &RunOptions, &dyn RunObserver, &dyn Progress) -> Result<RunReport, Error>;
 
 impl Story<'_> {
     /// Runs it; returns true if each comparison succeeds.
@@ -64,7 +63,7 @@ impl Story<'_> {
         let untouched =
             self.compare("Is the project as it was all the while?", &project, "before the plan")?;
         self.begin();
-        let applied = self.manager.apply_plan("discount", Merge::Refused, &Silent)?;
+        let applied = self.manager.plans().apply("discount", Merge::Refused, &Silent)?;
         let written = applied.restored.map_or(0, |restored| restored.outline().restored);
         self.step(
             "safepoint plan apply discount",
@@ -82,30 +81,45 @@ impl Story<'_> {
     fn run_so_far(&self, workspace: &Workspace) -> Result<Project, Problem> {
         self.begin();
         let file = PlanFile::parse(PLAN.as_bytes(), None).map_err(Error::from)?;
-        self.manager.new_plan(workspace, &file.spec)?;
+        self.manager.plans().create(workspace, &file.spec)?;
         self.step(
             "safepoint plan new discount.toml",
             &["4 steps, two of them in the subplan api; it works in a copy of the project".to_owned()],
         );
-        self.drive("run", CheckpointManager::run_plan, Some("settings"), RunOutcome::Paused)?;
+        self.drive(
+            "run",
+            |plans, id, options, watch, progress| plans.run(id, options, watch, progress),
+            Some("settings"),
+            RunOutcome::Paused,
+        )?;
         let first = self.decide("Where is the discount kept?", "in shop.toml", None)?;
         self.decide("Who takes it off?", "the handlers", Some(first))?;
-        self.drive("resume", CheckpointManager::resume_plan, Some("api/handlers"), RunOutcome::Paused)?;
-        let place = self.manager.plan_workspace(&self.manager.plan("discount")?)?;
+        self.drive(
+            "resume",
+            |plans, id, options, watch, progress| plans.resume(id, options, watch, progress),
+            Some("api/handlers"),
+            RunOutcome::Paused,
+        )?;
+        let place = self.manager.plans().workspace(&self.manager.plans().get("discount")?)?;
         Ok(Project::new(place.root_path()))
     }
 
     /// Runs the step that fails. Returns the checkpoint before it.
     fn goes_wrong(&self) -> Result<Checkpoint, Problem> {
-        self.drive("resume", CheckpointManager::resume_plan, None, RunOutcome::Failed)?;
+        self.drive(
+            "resume",
+            |plans, id, options, watch, progress| plans.resume(id, options, watch, progress),
+            None,
+            RunOutcome::Failed,
+        )?;
         self.decide("What about the check?", "leave it out", None)?;
         self.begin();
         let taken: Vec<CheckpointId> =
-            self.manager.plan_checkpoints("discount")?.iter().map(|taken| taken.checkpoint).collect();
+            self.manager.plans().checkpoints("discount")?.iter().map(|taken| taken.checkpoint).collect();
         let mut lines = Vec::new();
         let mut before = None;
         for id in taken {
-            let checkpoint = self.manager.checkpoint(id)?;
+            let checkpoint = self.manager.checkpoints().get(id)?;
             let label = checkpoint.label.clone().unwrap_or_default();
             lines.push(format!("{}  {label}", checkpoint.id));
             if label == format!("before {BAD}") {
@@ -120,7 +134,7 @@ impl Story<'_> {
     fn goes_back(&self, copy: &Project, before: &Picture, to: &Checkpoint) -> Result<bool, Problem> {
         self.begin();
         let options = RollbackOptions::default();
-        let back = self.manager.rollback_plan("discount", to.id, &options, &Silent)?;
+        let back = self.manager.plans().rollback("discount", to.id, &options, &Silent)?;
         let decisions = back.plans.first().map_or(0, |(_, back)| back.decisions.len());
         self.step(
             &format!("safepoint plan rollback discount \"before {BAD}\""),
@@ -132,7 +146,7 @@ impl Story<'_> {
         );
         let files = self.compare_with(copy, "Is the copy as before that step?", before, "before it")?;
         self.begin();
-        let again = self.manager.checkpoint_plan("discount", &CreateOptions::default(), &Silent)?;
+        let again = self.manager.plans().checkpoint("discount", &CreateOptions::default(), &Silent)?;
         let plan = again.checkpoint.state_hash == to.state_hash && to.state_hash.is_some();
         let hash: String = to.state_hash.map(|hash| hash.to_string()).unwrap_or_default();
         let hash: String = hash.chars().take(16).collect();
@@ -153,12 +167,17 @@ impl Story<'_> {
             run: Some("echo 'See NEWS.md.' >> README.md".to_owned()),
             ..StepSpec::new("tell-the-readers")
         };
-        self.manager.append_step("discount", None, &step)?;
+        self.manager.plans().append_step("discount", None, &step)?;
         self.step(
             "safepoint plan step add discount tell-the-readers ...",
             &["the rules are written by hand, and a step is added: tell-the-readers".to_owned()],
         );
-        self.drive("resume", CheckpointManager::resume_plan, None, RunOutcome::Done)?;
+        self.drive(
+            "resume",
+            |plans, id, options, watch, progress| plans.resume(id, options, watch, progress),
+            None,
+            RunOutcome::Done,
+        )?;
         copy.picture()
     }
 
@@ -166,7 +185,7 @@ impl Story<'_> {
     fn drive(&self, name: &str, verb: Verb, until: Option<&str>, wanted: RunOutcome) -> Result<(), Problem> {
         self.begin();
         let options = RunOptions { until: until.map(str::to_owned), ..RunOptions::default() };
-        let report = verb(&self.manager, "discount", &options, &Unseen, &Silent)?;
+        let report = verb(&self.manager.plans(), "discount", &options, &Unseen, &Silent)?;
         if report.outcome != wanted {
             return Err(Problem::internal(format!("the demo's plan ended as {}", report.outcome)));
         }
@@ -194,7 +213,7 @@ impl Story<'_> {
         let (question, choice) = (question.to_owned(), choice.to_owned());
         let line = format!("{question} {choice}");
         let new = NewDecision { question, choice, parent, ..NewDecision::default() };
-        let (_, id) = self.manager.decide("discount", new)?;
+        let (_, id) = self.manager.plans().decide("discount", new)?;
         self.step("safepoint plan decide discount ...", &[line]);
         Ok(id)
     }

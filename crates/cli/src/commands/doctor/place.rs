@@ -58,7 +58,7 @@ fn workspace_checks(manager: &CheckpointManager, workspace: &Workspace) -> Vec<C
     checks.push(own);
     // The obstacle was just reported.
     if is_free {
-        match manager.capabilities(workspace) {
+        match manager.workspaces().capabilities(workspace) {
             Ok(found) => checks.extend(capabilities(found)),
             Err(error) => checks.push(no_capabilities(&error)),
         }
@@ -71,7 +71,7 @@ fn workspace_checks(manager: &CheckpointManager, workspace: &Workspace) -> Vec<C
 /// Checks for foreign files in Safepoint's folder, or under its name.
 fn own_folder(manager: &CheckpointManager, workspace: &Workspace) -> Check {
     let name = "own_folder";
-    let intruders = match manager.intruders(workspace) {
+    let intruders = match manager.workspaces().intruders(workspace) {
         Ok(intruders) => intruders,
         Err(error) => return Check::failed(name, &error),
     };
@@ -161,7 +161,7 @@ fn unfinished(manager: &CheckpointManager, workspace: &Workspace) -> Check {
 
 /// Workspaces without a folder.
 fn others(manager: &CheckpointManager, here: Option<&Workspace>) -> Check {
-    let all = match manager.workspaces() {
+    let all = match manager.workspaces().list() {
         Ok(all) => all,
         Err(error) => return Check::failed("other_workspaces", &error),
     };

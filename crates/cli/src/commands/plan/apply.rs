@@ -19,7 +19,8 @@ pub(crate) fn run(context: &Context, args: &ApplyArgs) -> Result<Reply, Problem>
     let merge = if args.merge { Merge::Kept } else { Merge::Refused };
     let applied = opened
         .manager
-        .apply_plan(opened.id(), merge, &context.progress)
+        .plans()
+        .apply(opened.id(), merge, &context.progress)
         .map_err(|error| context.surroundings.explain_gone(&opened.workspace, error.into()))?;
     told(context, &opened, &applied);
     let rollback = applied.restored.as_ref().map(|it| shape(&opened.manager, it, DryRun::No));

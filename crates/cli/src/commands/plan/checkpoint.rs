@@ -38,7 +38,8 @@ fn create(context: &Context, args: &CheckpointCreateArgs) -> Result<Reply, Probl
     };
     let created = opened
         .manager
-        .checkpoint_plan(&args.plan.plan, &options, &context.progress)
+        .plans()
+        .checkpoint(&args.plan.plan, &options, &context.progress)
         .map_err(|error| opened.explain(context, error))?;
     tell(&context.out, &created);
     let fields = json::checkpoint_with_coverage(&created.checkpoint, &created.coverage);
@@ -53,7 +54,7 @@ fn create(context: &Context, args: &CheckpointCreateArgs) -> Result<Reply, Probl
 /// The checkpoints of a plan, newest first.
 pub(crate) fn all(opened: &Opened) -> Result<Vec<Checkpoint>, Problem> {
     let plan_id = Some(opened.record.plan.id.clone());
-    Ok(opened.manager.list(&Filter { plan_id, role: RoleFilter::Any, ..Filter::default() })?)
+    Ok(opened.manager.checkpoints().list(&Filter { plan_id, role: RoleFilter::Any, ..Filter::default() })?)
 }
 
 fn list(context: &Context, args: &PlanArgs) -> Result<Reply, Problem> {
@@ -136,7 +137,7 @@ pub(crate) fn find(opened: &Opened, given: &str) -> Result<Checkpoint, Problem> 
             }
         }
         _ => {
-            let found = match opened.manager.get(Some(&opened.place), given) {
+            let found = match opened.manager.checkpoints().find(Some(&opened.place), given) {
                 Err(error @ Error::NoCheckpoint { .. }) => match rows::named(&opened.manager, given)? {
                     Some(found) => found,
                     None => when::among(own, given, error)?,
@@ -154,8 +155,8 @@ pub(crate) fn find(opened: &Opened, given: &str) -> Result<Checkpoint, Problem> 
 fn show(context: &Context, args: &CheckpointShowArgs) -> Result<Reply, Problem> {
     let opened = Opened::new(context, &args.plan.plan)?;
     let checkpoint = find(&opened, &args.checkpoint)?;
-    let coverage = opened.manager.coverage(&checkpoint)?;
-    let plan = opened.manager.plan_at(checkpoint.id)?;
+    let coverage = opened.manager.checkpoints().coverage(&checkpoint)?;
+    let plan = opened.manager.plans().at(checkpoint.id)?;
     let out = &context.out;
     show::facts(out, &checkpoint);
     left_out(out, &coverage);

@@ -34,7 +34,7 @@ fn revert(context: &Context, args: &CorrectArgs, mut opened: Opened) -> Result<R
     }
     // A copy that is gone is told as such, unless it is gone because the plan was applied.
     if opened.record.plan.state != PlanState::Applied {
-        opened.manager.plan_workspace(&opened.record)?;
+        opened.manager.plans().workspace(&opened.record)?;
     }
     opened.recover_first(context)?;
     signals::listen_for_another();
@@ -43,6 +43,7 @@ fn revert(context: &Context, args: &CorrectArgs, mut opened: Opened) -> Result<R
     let revert = Revert { decision, guidance: args.guidance.clone() };
     let corrected = opened
         .manager
+        .plans()
         .correct_by_revert(&args.plan.plan, &revert, &options, &context.progress)
         .map_err(|error| opened.explain(context, error))?;
     let rollback = corrected.restored.as_ref().map(|restored| {
@@ -66,6 +67,7 @@ fn fix(context: &Context, args: &CorrectArgs, mut opened: Opened) -> Result<Repl
     let id = &args.plan.plan;
     let corrected = opened
         .manager
+        .plans()
         .correct_in_place(id, &fix, args.guidance.as_deref(), dry_run)
         .map_err(|error| opened.explain(context, error))?;
     let path = corrected.step.as_deref().unwrap_or_default();

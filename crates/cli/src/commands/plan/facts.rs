@@ -21,7 +21,7 @@ pub(crate) fn decide(context: &Context, args: &DecideArgs) -> Result<Reply, Prob
         depends_on: args.depends_on.iter().map(|given| decision_id(given)).collect::<Result<_, _>>()?,
         step: args.step.clone(),
     };
-    let (record, id) = opened.manager.decide(&args.plan.plan, new)?;
+    let (record, id) = opened.manager.plans().decide(&args.plan.plan, new)?;
     opened.record = record;
     let out = &context.out;
     if out.quiet {
@@ -39,15 +39,18 @@ pub(crate) fn context(context: &Context, command: &ContextCommand) -> Result<Rep
         ContextCommand::Set(args) => {
             let value = checked(args)?;
             let mut opened = Opened::new(context, &args.key.plan.plan)?;
-            opened.record =
-                opened.manager.set_context(&opened.record.plan.id, &args.key.key, Some(value.clone()))?;
+            opened.record = opened.manager.plans().set_context(
+                &opened.record.plan.id,
+                &args.key.key,
+                Some(value.clone()),
+            )?;
             Ok(set(context, &opened, &args.key.key, &value))
         }
         ContextCommand::Get(args) => get(context, args),
         ContextCommand::Unset(args) => {
             let mut opened = Opened::new(context, &args.plan.plan)?;
             known(&opened, &args.key)?;
-            opened.record = opened.manager.set_context(&opened.record.plan.id, &args.key, None)?;
+            opened.record = opened.manager.plans().set_context(&opened.record.plan.id, &args.key, None)?;
             context.out.remark(format!("Forgot {}", printable(&args.key)));
             Ok(Reply::done(json!({ "plan": opened.json(), "key": args.key })))
         }
@@ -58,7 +61,8 @@ pub(crate) fn output(context: &Context, command: &OutputCommand) -> Result<Reply
     let OutputCommand::Set(args) = command;
     let value = checked(args)?;
     let mut opened = Opened::new(context, &args.key.plan.plan)?;
-    opened.record = opened.manager.set_output(&opened.record.plan.id, &args.key.key, value.clone())?;
+    opened.record =
+        opened.manager.plans().set_output(&opened.record.plan.id, &args.key.key, value.clone())?;
     Ok(set(context, &opened, &args.key.key, &value))
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn run(context: &Context, args: &LogArgs) -> Result<Reply, Problem> {
 /// Last output of a step: raw, except on a terminal.
 fn printed(context: &Context, opened: &Opened, step: &str) -> Result<Reply, Problem> {
     opened.record.plan.find(step).map_err(Error::from)?;
-    let printed = opened.manager.printed_by(&opened.record.plan, step)?;
+    let printed = opened.manager.plans().printed_by(&opened.record.plan, step)?;
     let out = &context.out;
     match &printed {
         None => out.note(format!("Step {} printed nothing, or was not run by Safepoint.", printable(step))),
@@ -100,12 +100,13 @@ impl Entry {
 fn history(context: &Context, opened: &Opened) -> Result<Reply, Problem> {
     let (manager, out, id) = (&opened.manager, &context.out, opened.id());
     // Notes of a version come with it; a checkpoint of that version comes after it. The clock is not used.
-    let mut entries: Vec<Entry> = manager.plan_notes(id)?.into_iter().map(Entry::Note).collect();
-    for taken in manager.plan_checkpoints(id)?.into_iter().rev() {
-        entries.push(Entry::Checkpoint(Box::new(manager.checkpoint(taken.checkpoint)?), taken.version));
+    let mut entries: Vec<Entry> = manager.plans().notes(id)?.into_iter().map(Entry::Note).collect();
+    for taken in manager.plans().checkpoints(id)?.into_iter().rev() {
+        entries
+            .push(Entry::Checkpoint(Box::new(manager.checkpoints().get(taken.checkpoint)?), taken.version));
     }
     entries.sort_by_key(|entry| (entry.version(), matches!(entry, Entry::Checkpoint(..))));
-    manager.plan_runs(id)?.iter().for_each(|run| place(&mut entries, run));
+    manager.plans().runs(id)?.iter().for_each(|run| place(&mut entries, run));
     if entries.is_empty() {
         out.remark("Nothing went wrong yet, and no checkpoint was taken.");
     }

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 pub(crate) fn list(context: &Context, args: &PlanListArgs) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
     let workspace = if args.all { None } else { Some(context.surroundings.workspace(&manager)?) };
-    let plans = manager.plans(workspace.as_ref())?;
+    let plans = manager.plans().list(workspace.as_ref())?;
     if plans.is_empty() {
         context.out.remark("There are no plans yet. Make one: safepoint plan new plan.toml");
     } else {

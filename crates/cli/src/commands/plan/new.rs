@@ -37,7 +37,7 @@ pub(crate) fn run(context: &Context, args: &NewArgs) -> Result<Reply, Problem> {
     milestones(args, &mut spec.checkpoints)?;
     super::keeps_the_rules(&PlanSpec { id: None, ..spec.clone() }, "docs/plan-files.md lists the rules.")?;
     let workspace = workspace(context, &manager)?;
-    let record = manager.new_plan(&workspace, &spec)?;
+    let record = manager.plans().create(&workspace, &spec)?;
     let out = &context.out;
     if out.quiet {
         out.line(&record.plan.id);

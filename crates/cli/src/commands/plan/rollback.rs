@@ -44,7 +44,7 @@ pub(crate) fn run(context: &Context, args: &PlanRollbackArgs) -> Result<Reply, P
     }
     let restored = back(context, &opened, &to, &options)?;
     tell(context, &opened.manager, &restored, options.dry_run);
-    let record = opened.manager.plan(opened.id())?;
+    let record = opened.manager.plans().get(opened.id())?;
     opened.renew(record)?;
     let rollback = shape(&opened.manager, &restored, options.dry_run);
     Ok(Reply::rolled_back(json!({ "plan": opened.json(), "rollback": rollback })))
@@ -97,7 +97,7 @@ fn asking(
         let dry = RollbackOptions { dry_run: DryRun::Yes, ..options(args) };
         back(context, opened, &to, &dry)?;
     }
-    let place = opened.manager.plan_workspace(&opened.record)?;
+    let place = opened.manager.plans().workspace(&opened.record)?;
     let ground = Ground { context, manager: &opened.manager, workspace: &place };
     let asked = Asked {
         verify: args.verify.as_deref(),
@@ -110,7 +110,7 @@ fn asking(
         (false, Some(to)) => ground.staged(to, &asked, &options(args))?,
         _ => ground.progressive(checkpoint, &asked, &options(args))?,
     };
-    let record = opened.manager.plan(opened.id())?;
+    let record = opened.manager.plans().get(opened.id())?;
     opened.renew(record)?;
     reply.data["plan"] = opened.json();
     Ok(reply)
@@ -124,7 +124,8 @@ fn back(
 ) -> Result<RolledBack, Problem> {
     opened
         .manager
-        .rollback_plan(opened.id(), to.id, options, &context.progress)
+        .plans()
+        .rollback(opened.id(), to.id, options, &context.progress)
         .map_err(|error| opened.explain(context, error))
 }
 

@@ -11,12 +11,14 @@ use crate::{commands::Context, render::consent, render::exit};
 use crate::{render::json, signals};
 use safepoint::model::plan::run::RunOutcome;
 use safepoint::model::plan::state::{Plan, StepState};
-use safepoint::{CheckpointManager, Error, Interrupted, Progress, RunObserver, RunOptions, RunReport};
+use safepoint::{Error, Interrupted, Plans, Progress, RunObserver, RunOptions, RunReport};
 use serde_json::json;
 
 pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Reply, Problem> {
     let options = RunOptions { until: args.until.clone(), ..RunOptions::default() };
-    drive(context, &args.plan.plan, &options, CheckpointManager::run_plan)
+    drive(context, &args.plan.plan, &options, |plans, id, options, watch, progress| {
+        plans.run(id, options, watch, progress)
+    })
 }
 
 pub(crate) fn resume(context: &Context, args: &ResumeArgs) -> Result<Reply, Problem> {
@@ -27,11 +29,12 @@ pub(crate) fn resume(context: &Context, args: &ResumeArgs) -> Result<Reply, Prob
     });
     let can_ask = consent::can_ask(context);
     let options = RunOptions { until: args.run.until.clone(), interrupted, can_ask };
-    drive(context, &args.run.plan.plan, &options, CheckpointManager::resume_plan)
+    drive(context, &args.run.plan.plan, &options, |plans, id, options, watch, progress| {
+        plans.resume(id, options, watch, progress)
+    })
 }
 
-type Verb =
-    fn(&CheckpointManager, &str, &RunOptions, &dyn RunObserver, &dyn Progress) -> Result<RunReport, Error>;
+type Verb = fn(&Plans<'_>, &str, &RunOptions, &dyn RunObserver, &dyn Progress) -> Result<RunReport, Error>;
 
 fn drive(context: &Context, id: &str, options: &RunOptions, verb: Verb) -> Result<Reply, Problem> {
     let mut opened = Opened::new(context, id)?;
@@ -39,7 +42,7 @@ fn drive(context: &Context, id: &str, options: &RunOptions, verb: Verb) -> Resul
     opened.warn_of_files(context)?;
     signals::listen_for_another();
     let watch = Watch::new(context);
-    let run = |options: &RunOptions| verb(&opened.manager, id, options, &watch, &watch);
+    let run = |options: &RunOptions| verb(&opened.manager.plans(), id, options, &watch, &watch);
     let report = match run(options) {
         Err(Error::StepInterrupted { id, steps }) if consent::can_ask(context) => {
             watch.settle();

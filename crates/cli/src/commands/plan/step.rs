@@ -17,18 +17,20 @@ pub(crate) fn run(context: &Context, command: &StepCommand) -> Result<Reply, Pro
     let progress = &context.progress;
     match command {
         StepCommand::Start(args) => moved(context, args, "started", |manager| {
-            manager.start_step(&args.plan.plan, &args.step, progress)
+            manager.plans().start_step(&args.plan.plan, &args.step, progress)
         }),
         StepCommand::Finish(args) => {
             let output = args.output.as_deref().map(|text| json_value("the output", text)).transpose()?;
             output.as_ref().map_or(Ok(()), |output| fits("output", output))?;
             let (plan, step) = (&args.step.plan.plan, &args.step.step);
-            moved(context, &args.step, "done", |manager| manager.finish_step(plan, step, output, progress))
+            moved(context, &args.step, "done", |manager| {
+                manager.plans().finish_step(plan, step, output, progress)
+            })
         }
         StepCommand::Fail(args) => {
             let (plan, step) = (&args.step.plan.plan, &args.step.step);
             moved(context, &args.step, "failed", |manager| {
-                manager.fail_step(plan, step, &args.error, progress)
+                manager.plans().fail_step(plan, step, &args.error, progress)
             })
         }
         StepCommand::Add(args) => add(context, args),
@@ -86,7 +88,7 @@ fn explain(context: &Context, before: &Opened, step: &str, error: Error) -> Prob
     let by_rule = matches!(error, Error::Plan(_));
     let problem = before.explain(context, error);
     let state = |plan: &Plan| plan.find(step).ok().map(|at| plan.steps[at].state);
-    let now = before.manager.plan(&before.record.plan.id).ok().and_then(|record| state(&record.plan));
+    let now = before.manager.plans().get(&before.record.plan.id).ok().and_then(|record| state(&record.plan));
     match now {
         Some(now @ (StepState::Done | StepState::Failed))
             if !by_rule && Some(now) != state(&before.record.plan) =>
@@ -104,7 +106,7 @@ fn add(context: &Context, args: &AddArgs) -> Result<Reply, Problem> {
     let spec = StepSpec { title: args.title.clone(), run: args.run.clone(), ..StepSpec::new(&args.step) };
     let hint = "docs/plan-files.md lists the rules; a step is put below another one with --below.";
     keeps_the_rules(&around(&opened.record.plan, args.below.as_deref(), &spec), hint)?;
-    let (record, path) = opened.manager.append_step(&args.plan.plan, args.below.as_deref(), &spec)?;
+    let (record, path) = opened.manager.plans().append_step(&args.plan.plan, args.below.as_deref(), &spec)?;
     opened.record = record;
     context.out.remark(format!("Added step {}", context.out.colours.bold(&path)));
     Ok(Reply::done(json!({ "plan": opened.json(), "step": path })))

@@ -32,7 +32,7 @@ pub(crate) fn run(context: &Context, args: &TreeArgs) -> Result<Reply, Problem> 
         .map(|decision| Made { decision: decision.clone(), superseded_by: None })
         .collect();
     if args.show_superseded {
-        superseded(&opened.manager.plan_notes(&plan.id)?, &mut made);
+        superseded(&opened.manager.plans().notes(&plan.id)?, &mut made);
     }
     let name = titled(context, &opened.record);
     out.line(format!("Plan {name} is {}", plan.state));

@@ -36,7 +36,7 @@ pub(crate) fn shape(manager: &CheckpointManager, done: &RolledBack, dry_run: Dry
 /// The restored plan. A read error hides nothing of what was done.
 fn plan_of(manager: &CheckpointManager, done: &RolledBack) -> Option<Plan> {
     let (id, _) = done.plans.first().filter(|_| !done.is_together())?;
-    manager.plan_held(done.to, id).ok()
+    manager.plans().held(done.to, id).ok()
 }
 
 /// The same for people.
@@ -96,9 +96,9 @@ impl View<'_> {
     fn folder(&self) {
         let Self { out, manager, done, .. } = self;
         // Only for its label and age: that it cannot be read hides nothing.
-        self.headline(manager.checkpoint(done.to).ok().as_ref());
+        self.headline(manager.checkpoints().get(done.to).ok().as_ref());
         for (id, back) in &done.plans {
-            if let Ok(plan) = manager.plan_held(done.to, id) {
+            if let Ok(plan) = manager.plans().held(done.to, id) {
                 out.line(format!("  {}", self.plan_line(&plan, back)));
             }
         }
@@ -156,7 +156,7 @@ impl View<'_> {
 
     /// Path of a workspace, for people. A read error hides nothing of what was done.
     fn root(&self, workspace: WorkspaceId) -> String {
-        match self.manager.workspace(workspace) {
+        match self.manager.workspaces().get(workspace) {
             Ok(workspace) => printable(&workspace.root_path().to_string_lossy()),
             Err(_) => workspace.to_string(),
         }
@@ -171,7 +171,7 @@ impl View<'_> {
         if nowhere || here.is_some_and(|here| touched(here.id)) {
             return format!("safepoint {verb}");
         }
-        match self.manager.workspace(self.done.record().workspace_id) {
+        match self.manager.workspaces().get(self.done.record().workspace_id) {
             Ok(place) => format!("safepoint -C {} {verb}", for_shell(&place.root_path().to_string_lossy())),
             Err(_) => format!("safepoint {verb}"),
         }

@@ -55,8 +55,8 @@ fn is_path(context: &Context, manager: &CheckpointManager, workspace: &Workspace
     if context.surroundings.absolute(Path::new(word)).symlink_metadata().is_ok() {
         return true;
     }
-    let newest = manager.get(Some(workspace), "@");
-    newest.is_ok_and(|newest| manager.holds_path(&newest, workspace, &path).unwrap_or(false))
+    let newest = manager.checkpoints().find(Some(workspace), "@");
+    newest.is_ok_and(|newest| manager.checkpoints().holds_path(&newest, workspace, &path).unwrap_or(false))
 }
 
 fn both(word: &str) -> Problem {

@@ -22,7 +22,7 @@ enum Existing {
 }
 
 pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<Reply, Problem> {
-    let log = context.surroundings.open(None)?.export_session(args.session.id.parse()?)?;
+    let log = context.surroundings.open(None)?.sessions().export(args.session.id.parse()?)?;
     let shape = json::session::log(&log);
     let text = format!("{shape:#}\n");
     let text = json_text(&text);

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const REQUEST_LETTERS: usize = 200;
 
 pub(crate) fn get(context: &Context, args: &OneArgs) -> Result<Reply, Problem> {
-    let session = context.surroundings.open(None)?.known_session(args.id.parse()?)?;
+    let session = context.surroundings.open(None)?.sessions().known(args.id.parse()?)?;
     let out = &context.out;
     out.line(format!("Session {}", out.colours.bold(session.id.to_uuid())));
     for (name, text) in facts(&session) {
@@ -75,7 +75,7 @@ fn lasted(micros: u64) -> String {
 }
 
 pub(crate) fn list(context: &Context, args: &ListArgs) -> Result<Reply, Problem> {
-    let sessions = context.surroundings.open(None)?.sessions(args.status, args.limit)?;
+    let sessions = context.surroundings.open(None)?.sessions().list(args.status, args.limit)?;
     match sessions.as_slice() {
         [] if args.status.is_some() || args.limit.is_some() => {
             context.out.remark("No session fits what you asked for.");

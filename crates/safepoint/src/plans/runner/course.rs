@@ -125,7 +125,7 @@ impl Runner<'_> {
             if self.stop() != Stop::No {
                 return Ok(Some(Halt::Interrupted));
             }
-            let record = self.manager.plan(self.id)?;
+            let record = self.manager.plans().get(self.id)?;
             let plan = &record.plan;
             match plan.state {
                 PlanState::Paused => return Ok(Some(Halt::Paused)),
@@ -209,9 +209,9 @@ impl Runner<'_> {
             (Outcome::Stopped, How::Verify) => return Ok(Some(Halt::Interrupted)),
             (Outcome::Stopped, How::Run) => {
                 // It stays under way on record until the run ends: then it counts as interrupted.
-                let kept = manager.change_plan(self.id, &format!("step {path} stopped"), |plan| {
-                    keep_log_of(plan, &path, log)
-                });
+                let kept = manager
+                    .plans()
+                    .change(self.id, &format!("step {path} stopped"), |plan| keep_log_of(plan, &path, log));
                 return match kept {
                     Err(Error::Plan(PlanRule::Over(_))) | Ok(_) => Ok(Some(Halt::Interrupted)),
                     Err(error) => Err(error),
@@ -278,7 +278,7 @@ impl Runner<'_> {
             return Ok(None);
         }
         tally.looked = Instant::now();
-        let record = self.manager.plan(self.id)?;
+        let record = self.manager.plans().get(self.id)?;
         match record.plan.state {
             PlanState::Applied | PlanState::Cancelled => return Ok(Some(Halt::Cancelled)),
             PlanState::Paused => return Ok(Some(Halt::Paused)),
@@ -289,7 +289,7 @@ impl Runner<'_> {
             tally.low_on_disk = true;
             tally.report.warnings.push(Warning::LowDiskSpace);
             let options = CreateOptions::emergency("little room is left on the disk");
-            let created = self.manager.checkpoint_plan(self.id, &options, self.progress)?;
+            let created = self.manager.plans().checkpoint(self.id, &options, self.progress)?;
             self.tell_checkpoints(&[created], tally);
         }
         if self.manager.is_time(&record)? {
@@ -299,7 +299,7 @@ impl Runner<'_> {
                 reason: Reason::SafeState,
                 ..CreateOptions::default()
             };
-            let created = self.manager.checkpoint_plan(self.id, &options, self.progress)?;
+            let created = self.manager.plans().checkpoint(self.id, &options, self.progress)?;
             self.tell_checkpoints(&[created], tally);
         }
         Ok(None)
@@ -359,7 +359,7 @@ impl Runner<'_> {
             Halt::Done | Halt::Paused | Halt::Cancelled => {}
         }
         tally.report.outcome = outcome;
-        tally.report.record = manager.plan(self.id)?;
+        tally.report.record = manager.plans().get(self.id)?;
         self.tell_plan(&tally.report.record.plan);
         Ok(tally.report)
     }
@@ -371,7 +371,7 @@ impl Runner<'_> {
             None => "stopped".to_owned(),
         };
         let options = CreateOptions::emergency(label);
-        match self.manager.checkpoint_plan(self.id, &options, &Unstoppable(self.progress)) {
+        match self.manager.plans().checkpoint(self.id, &options, &Unstoppable(self.progress)) {
             Ok(created) => self.tell_checkpoints(&[created], tally),
             Err(error) => {
                 tally.report.warnings.push(Warning::NoEmergencyCheckpoint { why: cause(error) });

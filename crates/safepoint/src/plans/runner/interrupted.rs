@@ -18,7 +18,7 @@ impl CheckpointManager {
         (observer, progress): (&dyn RunObserver, &dyn Progress),
         tally: &mut Tally,
     ) -> Result<Option<(String, String)>, Error> {
-        let plan = self.plan(id)?.plan;
+        let plan = self.plans().get(id)?.plan;
         let interrupted =
             plan.steps.iter().filter(|step| step.state == StepState::Interrupted && step.spec.run.is_some());
         let (mut answers, mut asked) = (Vec::new(), Vec::new());
@@ -64,8 +64,8 @@ impl CheckpointManager {
         let Some(line) = &step.spec.verify else {
             return Ok(step.spec.idempotent.then_some(Interrupted::Rerun));
         };
-        let record = self.plan(id)?;
-        let place = self.plan_workspace(&record)?;
+        let record = self.plans().get(id)?;
+        let place = self.plans().workspace(&record)?;
         let variables = self.variables_for(&record, &step.path, place.root_path(), None)?;
         let limit = step.spec.timeout.map(|span| Duration::from_micros(span.micros()));
         observer.happened(&RunEvent::Verifies(&step.path));

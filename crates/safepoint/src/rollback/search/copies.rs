@@ -170,7 +170,7 @@ impl CheckpointManager {
         let failed = |source| Error::Home { path: self.home().to_owned(), source };
         if let [place] = places
             && let Some(beside) = crate::home::folder_beside(place.workspace.root_path(), self.home())
-            && self.workspace_around(&beside)?.is_none()
+            && self.workspaces().around(&beside)?.is_none()
             && let Ok(scratch) = self.home.make_scratch_in(&name, &beside)
         {
             return Ok(scratch);

@@ -138,7 +138,7 @@ impl Stand for InPlace<'_> {
         let Self { manager, scope, options, began } = *self;
         match changed {
             true => {
-                let at = scope.at.map(|at| manager.workspace(at)).transpose()?;
+                let at = scope.at.map(|at| manager.workspaces().get(at)).transpose()?;
                 manager.rollback(at.as_ref(), began.id, &options, &Silent)?;
             }
             false => manager.forget(&[began.id])?,

@@ -1,0 +1,71 @@
+//! Handles: the methods of the manager on one subject each, such as plans.
+
+use crate::manager::CheckpointManager;
+
+/// Folders that have checkpoints: registering, finding, moving and forgetting them.
+#[derive(Clone, Copy)]
+pub struct Workspaces<'m> {
+    pub(crate) manager: &'m CheckpointManager,
+}
+
+/// Recorded checkpoints: finding, listing and reading them; pinning and deleting their records.
+#[derive(Clone, Copy)]
+pub struct Checkpoints<'m> {
+    pub(crate) manager: &'m CheckpointManager,
+}
+
+/// Plans: their records, steps, runs, corrections and rollback.
+#[derive(Clone, Copy)]
+pub struct Plans<'m> {
+    pub(crate) manager: &'m CheckpointManager,
+}
+
+/// Sessions of agents.
+#[derive(Clone, Copy)]
+pub struct Sessions<'m> {
+    pub(crate) manager: &'m CheckpointManager,
+}
+
+/// Registered agents with their configuration and memory.
+#[derive(Clone, Copy)]
+pub struct Agents<'m> {
+    pub(crate) manager: &'m CheckpointManager,
+}
+
+/// Care of the store and the catalog: validation, repair, retention and space.
+#[derive(Clone, Copy)]
+pub struct Upkeep<'m> {
+    pub(crate) manager: &'m CheckpointManager,
+}
+
+impl CheckpointManager {
+    /// Opens the handle: folders that have checkpoints.
+    pub fn workspaces(&self) -> Workspaces<'_> {
+        Workspaces { manager: self }
+    }
+
+    /// Opens the handle: recorded checkpoints.
+    pub fn checkpoints(&self) -> Checkpoints<'_> {
+        Checkpoints { manager: self }
+    }
+
+    /// Opens the handle: plans.
+    pub fn plans(&self) -> Plans<'_> {
+        Plans { manager: self }
+    }
+
+    /// Opens the handle: sessions of agents.
+    pub fn sessions(&self) -> Sessions<'_> {
+        Sessions { manager: self }
+    }
+
+    /// Opens the handle: registered agents with their configuration and memory.
+    pub fn agents(&self) -> Agents<'_> {
+        Agents { manager: self }
+    }
+
+    /// Opens the handle: care of the store and the catalog.
+    pub fn upkeep(&self) -> Upkeep<'_> {
+        Upkeep { manager: self }
+    }
+}
