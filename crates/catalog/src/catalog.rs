@@ -48,6 +48,37 @@ pub struct Transaction<'c> {
     pub(crate) last: Cell<Option<(u64, [u8; 32])>>,
 }
 
+/// Time at which a commit reaches the disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flush {
+    AtCommit,
+    Later,
+}
+
+impl Flush {
+    /// Sets it until the result is dropped.
+    fn set(self, connection: &Connection) -> rusqlite::Result<Option<Unflushed<'_>>> {
+        (self == Flush::Later).then(|| Unflushed::begin(connection)).transpose()
+    }
+}
+
+/// Commits of this connection are not flushed as long as this exists.
+struct Unflushed<'c>(&'c Connection);
+
+impl<'c> Unflushed<'c> {
+    fn begin(connection: &'c Connection) -> rusqlite::Result<Self> {
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        Ok(Self(connection))
+    }
+}
+
+impl Drop for Unflushed<'_> {
+    fn drop(&mut self) {
+        // Cannot fail outside of a transaction, and a second failure would only cost flushes.
+        let _ = open::flush_commits(self.0);
+    }
+}
+
 impl Catalog {
     /// Opens the catalog in this file, and creates it if missing. The folder must exist.
     ///
@@ -138,10 +169,31 @@ impl Catalog {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
+        self.transact(Flush::AtCommit, work)
+    }
+
+    /// Runs `work` in one transaction that may be lost in a power cut, but not by a killed process. The next durable
+    /// commit makes it durable, too. For bookkeeping that appends no event.
+    ///
+    /// # Errors
+    /// As for [`Catalog::write`].
+    pub fn write_unflushed<T, E: From<CatalogError>>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.transact(Flush::Later, work)
+    }
+
+    fn transact<T, E: From<CatalogError>>(
+        &self,
+        flush: Flush,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
         if self.access == Access::Read {
             return Err(CatalogError::ReadOnly { path: self.path.clone() }.into());
         }
         let (value, last) = self.with(|connection| {
+            let _flushes = flush.set(connection).map_err(|source| self.not_begun(source))?;
             let transaction =
                 rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Immediate)
                     .map_err(|source| self.not_begun(source))?;

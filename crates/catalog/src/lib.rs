@@ -8,6 +8,7 @@
 //! - A row refers only to durable objects: the caller stores first and records then.
 //! - "Newest" means committed last, independent of the clock.
 //! - Every write appends an event; each event has the hash of the previous one ([`Catalog::verify_events`]).
+//!   Only the bookkeeping of turns ([`Catalog::write_unflushed`]) appends none.
 //! - Values reach SQL only as bound parameters, and SQL is constant text (`&'static str`).
 //! - An invalid row is an error that names it, never a panic.
 
@@ -30,6 +31,7 @@ mod rollbacks;
 mod runs;
 mod sessions;
 mod steps;
+mod turns;
 mod upkeep;
 mod workspaces;
 

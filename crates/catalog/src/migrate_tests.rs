@@ -65,6 +65,9 @@ fn a_catalog_of_every_older_schema_arrives_whole() {
         if version >= 10 {
             keeps_its_agents(&catalog);
         }
+        if version >= 11 {
+            keeps_its_turns(&catalog);
+        }
         assert_eq!(catalog.check().unwrap(), Vec::<String>::new(), "from schema {version}");
     }
 }
@@ -133,6 +136,19 @@ fn keeps_its_agents(catalog: &Catalog) {
     let here = catalog.workspaces().unwrap()[0].id;
     let bound: Vec<_> = catalog.agents().unwrap().into_iter().map(|it| it.workspace_id).collect();
     assert_eq!(bound, [Some(here), None]);
+}
+
+/// Rows of fixtures since schema 11: turns of agents.
+fn keeps_its_turns(catalog: &Catalog) {
+    let here = catalog.workspaces().unwrap()[0].id;
+    let turns = catalog.turns(here, None).unwrap();
+    let told: Vec<_> = turns.iter().map(|turn| (turn.number, turn.prompt.as_str(), turn.changes)).collect();
+    assert_eq!(told, [(2, "go on", None), (1, "make the tests pass", Some([3, 14, 1]))]);
+    let open = catalog.open_turn(here, &turns[0].session_id).unwrap().unwrap();
+    assert_eq!((open.number, open.not_covered.as_deref()), (2, Some("the disk is full")));
+    assert!(catalog.hook_seen("claude").unwrap().is_some());
+    let notes = catalog.write_unflushed(|transaction| transaction.take_hook_notes(&turns[0].session_id));
+    assert_eq!(notes.unwrap().len(), 1);
 }
 
 #[test]

@@ -328,6 +328,12 @@ fn keep_private(path: &Path) -> Result<(), Errno> {
 }
 
 /// Changes the owner of a file that root created to the owner of its folder, so that the catalog stays usable
+/// Makes each commit of a connection durable.
+pub(crate) fn flush_commits(connection: &Connection) -> rusqlite::Result<()> {
+    let synchronous = if planted!("catalog-commit-not-synced") { "OFF" } else { "FULL" };
+    connection.pragma_update(None, "synchronous", synchronous)
+}
+
 /// for its owner.
 fn hand_over(path: &Path) -> Result<(), Errno> {
     let Some(above) = path.parent().filter(|_| geteuid().is_root()) else { return Ok(()) };
@@ -352,8 +358,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     // A commit is one flush of the log. Checkpointing the log at every exit would cost each short command
     // three more.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    let synchronous = if planted!("catalog-commit-not-synced") { "OFF" } else { "FULL" };
-    connection.pragma_update(None, "synchronous", synchronous)?;
+    flush_commits(connection)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // See `shorten_log`.

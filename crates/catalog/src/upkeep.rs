@@ -33,6 +33,8 @@ pub struct Aged {
     pub scope: Scope,
     /// Plan.
     pub plan_id: Option<String>,
+    /// True if it was taken for a turn of an agent.
+    pub of_turn: bool,
 }
 
 impl Catalog {
@@ -55,8 +57,10 @@ impl Catalog {
     /// When the catalog cannot be read.
     pub fn aged(&self, workspace: Option<WorkspaceId>) -> Result<Vec<Aged>, CatalogError> {
         self.read(|connection| {
-            let sql = "SELECT id, created_at, role, pinned, scope, plan_id FROM checkpoints
-                       WHERE workspace_id IS ?1 ORDER BY seq DESC";
+            let sql = "SELECT id, created_at, role, pinned, scope, plan_id,
+                           kind = 'automatic' AND (EXISTS (SELECT 1 FROM turns WHERE before_id = checkpoints.id)
+                               OR EXISTS (SELECT 1 FROM turns WHERE after_id = checkpoints.id)) AS of_turn
+                       FROM checkpoints WHERE workspace_id IS ?1 ORDER BY seq DESC";
             query::all(
                 connection,
                 "the ages of checkpoints",
@@ -71,6 +75,7 @@ impl Catalog {
                         pinned: fields.flag("pinned")?,
                         scope: fields.parse("scope")?,
                         plan_id: fields.get("plan_id")?,
+                        of_turn: fields.flag("of_turn")?,
                     })
                 },
             )

@@ -30,6 +30,7 @@ pub mod span;
 pub mod text;
 pub mod time;
 pub mod tree;
+pub mod turn;
 mod varint;
 
 /// First bytes of the file `store/format` in every Safepoint home.

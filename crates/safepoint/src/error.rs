@@ -431,6 +431,21 @@ pub enum Error {
         /// The id.
         id: String,
     },
+    /// The workspace has no turn with this number.
+    #[error("there is no turn {number}")]
+    NoTurn {
+        /// The number.
+        number: u64,
+    },
+    /// The checkpoint of a turn is missing: it was not taken, or it was pruned.
+    #[error("turn {number} has no checkpoint there: none was taken, or it was pruned")]
+    TurnNotCovered {
+        /// The number of the turn.
+        number: u64,
+    },
+    /// Another hook works on the turns of the workspace for too long.
+    #[error("another hook of the workspace is not done")]
+    TurnBusy,
     /// A rule of sessions says no.
     #[error(transparent)]
     Session(#[from] SessionRule),

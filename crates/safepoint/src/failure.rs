@@ -260,6 +260,13 @@ fn classify(error: &Error) -> Row {
             NotFound,
             &["`safepoint session list` shows the sessions. A checkpoint may name one that is on no record."],
         ),
+        Error::NoTurn { .. } => {
+            ("no_turn", NotFound, &["`safepoint list --turns` shows the turns of the workspace."])
+        }
+        Error::TurnNotCovered { .. } => {
+            ("turn_not_covered", NotFound, &["`safepoint list` shows the checkpoints that there are."])
+        }
+        Error::TurnBusy => ("turn_busy", Busy, &["Try again in a moment."]),
         Error::Session(SessionRule::Transition { .. }) => {
             ("session_rule", Conflict, &["`safepoint session get ID` shows where it is."])
         }
@@ -673,6 +680,9 @@ mod tests {
                 FailureKind::Failed,
             ),
             (Error::NoSession { id: "x".to_owned() }, "no_session", FailureKind::NotFound),
+            (Error::NoTurn { number: 1 }, "no_turn", FailureKind::NotFound),
+            (Error::TurnNotCovered { number: 1 }, "turn_not_covered", FailureKind::NotFound),
+            (Error::TurnBusy, "turn_busy", FailureKind::Busy),
             (
                 SessionRule::Transition {
                     id: SessionId::from_bits(1),

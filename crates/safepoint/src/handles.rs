@@ -32,6 +32,12 @@ pub struct Agents<'m> {
     pub(crate) manager: &'m CheckpointManager,
 }
 
+/// Turns of agents: one prompt each, with the checkpoints around the work for it.
+#[derive(Clone, Copy)]
+pub struct Turns<'m> {
+    pub(crate) manager: &'m CheckpointManager,
+}
+
 /// Care of the store and the catalog: validation, repair, retention and space.
 #[derive(Clone, Copy)]
 pub struct Upkeep<'m> {
@@ -62,6 +68,11 @@ impl CheckpointManager {
     /// Opens the handle: registered agents with their configuration and memory.
     pub fn agents(&self) -> Agents<'_> {
         Agents { manager: self }
+    }
+
+    /// Opens the handle: turns of agents.
+    pub fn turns(&self) -> Turns<'_> {
+        Turns { manager: self }
     }
 
     /// Opens the handle: care of the store and the catalog.

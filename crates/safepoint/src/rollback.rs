@@ -299,11 +299,14 @@ impl CheckpointManager {
         request: &Request<'_>,
         progress: &dyn Progress,
     ) -> Result<RolledBack, Error> {
-        self.try_to_roll_back(request, progress).inspect_err(|error| {
-            if !request.is_dry() {
-                self.note_refusal(&self.records_of(request).unwrap_or_default(), error);
+        let done = self.try_to_roll_back(request, progress);
+        if !request.is_dry() {
+            match &done {
+                Ok(done) => self.leave_hook_notes(done),
+                Err(error) => self.note_refusal(&self.records_of(request).unwrap_or_default(), error),
             }
-        })
+        }
+        done
     }
 
     fn try_to_roll_back(&self, request: &Request<'_>, progress: &dyn Progress) -> Result<RolledBack, Error> {

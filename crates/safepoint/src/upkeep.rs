@@ -158,11 +158,12 @@ impl CheckpointManager {
                 needed
             }
         };
-        let mut groups: BTreeMap<(Option<Scope>, Option<String>), Vec<Candidate>> = BTreeMap::new();
+        let mut groups: BTreeMap<(Option<Scope>, Option<String>, bool), Vec<Candidate>> = BTreeMap::new();
         for aged in self.catalog.aged(workspace.map(|workspace| workspace.id))? {
             let own = policies.of.contains_key(&aged.scope).then_some(aged.scope);
             let plan = aged.plan_id.filter(|_| own == Some(Scope::Workflow));
-            groups.entry((own, plan)).or_default().push(Candidate {
+            // Turns are judged apart: they never displace what people made.
+            groups.entry((own, plan, aged.of_turn)).or_default().push(Candidate {
                 id: aged.id,
                 created_at: aged.created_at,
                 role: aged.role,
@@ -170,7 +171,7 @@ impl CheckpointManager {
                 needed: needed.get(&aged.id).copied(),
             });
         }
-        let judged = groups.iter().flat_map(|((scope, _), candidates)| {
+        let judged = groups.iter().flat_map(|((scope, ..), candidates)| {
             let policy = scope.and_then(|scope| policies.of.get(&scope)).unwrap_or(&policies.general);
             decide(candidates, policy, now).into_iter().map(|(id, verdict)| (id, verdict, *scope))
         });

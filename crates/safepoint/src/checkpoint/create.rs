@@ -68,6 +68,8 @@ pub enum IfUnchanged {
     Added,
     /// The checkpoint at the position, unless it is a safety or rescue checkpoint. Only for one workspace without a named plan.
     Reused,
+    /// The same, of whichever session it is. The state of the session does not count.
+    ReusedOfAnySession,
 }
 
 /// Fault tolerance of a new checkpoint.
@@ -369,12 +371,16 @@ impl CheckpointManager {
         let asked_for = here.role.is_none()
             && here.workspace_id == captured.workspace_id
             && self.access_of(here.id)? == CapturedAccess::Captured;
-        let same_parts = here.parts.len() == captured.parts.len()
-            && here.parts.iter().zip(&captured.parts).all(|(old, new)| {
+        let of_any = options.unchanged == IfUnchanged::ReusedOfAnySession;
+        let counts = |part: &&PartRecord| !(of_any && part.kind == PartKind::Session);
+        let old: Vec<_> = here.parts.iter().filter(counts).collect();
+        let new: Vec<_> = captured.parts.iter().filter(counts).collect();
+        let same_parts = old.len() == new.len()
+            && old.into_iter().zip(new).all(|(old, new)| {
                 (old.kind, &old.key) == (new.kind, &new.key)
                     && (old.document == new.document || same_files(source, old, new))
             });
-        let same = asked_for && here.session_id == captured.session_id && same_parts;
+        let same = asked_for && same_parts && (of_any || here.session_id == captured.session_id);
         Ok(same.then_some(here))
     }
 

@@ -36,6 +36,7 @@ mod sparse;
 mod strategies;
 mod success;
 mod together;
+mod turns;
 mod undoing;
 mod upkeep;
 mod wholes;
