@@ -284,6 +284,15 @@ Examples:
         after_help = "Ends with 3 while displaced files wait for the programs that have, or may have, them open.\n\nExamples:\n  safepoint recover\n  safepoint recover --release    store what waits as a checkpoint, ask, then delete it"
     )]
     Recover(RecoverArgs),
+    /// Answer an event of a coding agent; `safepoint install` puts this into its settings.
+    #[command(after_help = "\
+Reads the event as JSON from standard input, takes a checkpoint where one is due, and answers with one JSON object.
+Always ends with 0, so that it never stops an agent by accident.
+
+Examples:
+  safepoint hook claude < event.json
+  safepoint hook copilot preToolUse < event.json")]
+    Hook(HookArgs),
     /// Check this machine, and show how to fix problems.
     #[command(
         after_help = "Ends with 0 when nothing is wrong (warnings may be), with 3 when something is.\n\nExamples:\n  safepoint doctor\n  safepoint doctor --json"
@@ -461,6 +470,9 @@ pub(crate) struct ListArgs {
     /// Include the safety checkpoints that rollbacks take.
     #[arg(long)]
     pub(crate) all_roles: bool,
+    /// Show the turns of agents: one prompt each.
+    #[arg(long, conflicts_with_all = ["plan", "kind", "scope", "all", "all_roles", "graph"])]
+    pub(crate) turns: bool,
     /// Draw the history: branches, rollbacks, undo and redo.
     #[arg(long, conflicts_with = "all")]
     pub(crate) graph: bool,
@@ -537,6 +549,12 @@ pub(crate) struct RollbackArgs {
     /// Fail if the checkpoint belongs to another session.
     #[arg(long, value_name = "ID")]
     pub(crate) session_id: Option<String>,
+    /// State after turn N of an agent.
+    #[arg(long, value_name = "N", conflicts_with_all = ["checkpoint_id", "before_turn"])]
+    pub(crate) turn: Option<u64>,
+    /// State before the first change of turn N.
+    #[arg(long, value_name = "N", conflicts_with = "checkpoint_id")]
+    pub(crate) before_turn: Option<u64>,
     /// Checkpoint that the arguments name, once they are resolved.
     #[arg(skip)]
     pub(crate) given: Option<String>,
@@ -613,9 +631,26 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+/// Options of hook.
+#[derive(Debug, Args)]
+pub(crate) struct HookArgs {
+    /// Agent: claude, codex, gemini, copilot, opencode or cursor.
+    #[arg(value_name = "AGENT")]
+    pub(crate) agent: String,
+    /// Name of the event, for agents whose events do not name themselves.
+    #[arg(value_name = "EVENT")]
+    pub(crate) event: Option<String>,
+}
+
 /// Options of undo.
 #[derive(Debug, Args)]
 pub(crate) struct UndoArgs {
+    /// Only the paths that turn N of an agent changed; those that changed since stay.
+    #[arg(long, value_name = "N", conflicts_with = "paths")]
+    pub(crate) turn: Option<u64>,
+    /// With --turn: also the paths that changed since.
+    #[arg(long, requires = "turn")]
+    pub(crate) all: bool,
     /// Only these paths.
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,

@@ -13,6 +13,7 @@ mod emergency;
 mod export;
 mod gc;
 mod history;
+mod hook;
 mod import;
 mod init;
 mod list;
@@ -76,6 +77,12 @@ pub(crate) fn main() -> ExitCode {
     {
         return database::copy(from, to);
     }
+    if let [_, command, words @ ..] = typed.as_slice()
+        && command == "hook"
+        && !words.iter().any(|word| word == "--help" || word == "-h")
+    {
+        return hook::main(words);
+    }
     match crate::args::parse(&typed) {
         Ok(arguments) => ExitCode::from(run(arguments)),
         Err(error) => ExitCode::from(refuse(&typed, &printable_error(error))),
@@ -138,6 +145,7 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Summary(args) => summary::run(context, args),
         Command::History(args) => history::run(context, args),
         Command::Status => status::run(context),
+        Command::Hook(_) => Err(Problem::internal("hooks are answered before".to_owned())),
         Command::Recover(args) => recover::run(context, args),
         Command::Doctor => doctor::run(context),
         Command::Demo(args) => demo::run(context, args),

@@ -127,6 +127,13 @@ impl Surroundings {
         Ok(manager)
     }
 
+    /// Opens the home for a hook, which waits no longer than this for others.
+    pub(crate) fn open_for_hook(&self, agent: &str, lock_wait: Duration) -> Result<CheckpointManager, Error> {
+        let settings = Settings { lock_wait, session_id: None, ..self.settings() };
+        let actor = format!("{} via {agent}", self.user);
+        CheckpointManager::open_with(&self.home, settings, environment(actor))
+    }
+
     fn settings(&self) -> Settings {
         Settings {
             refused_roots: self.user_home.iter().cloned().collect(),
@@ -244,7 +251,7 @@ fn agent() -> Option<String> {
     })
 }
 
-fn variable(name: &str) -> Option<std::ffi::OsString> {
+pub(crate) fn variable(name: &str) -> Option<std::ffi::OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 

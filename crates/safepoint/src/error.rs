@@ -443,6 +443,14 @@ pub enum Error {
         /// The number of the turn.
         number: u64,
     },
+    /// Every path that a turn changed has changed again since.
+    #[error("every path that turn {number} changed has changed since: {}", some(paths))]
+    TurnOvertaken {
+        /// The number of the turn.
+        number: u64,
+        /// The paths.
+        paths: Vec<RelPath>,
+    },
     /// Another hook works on the turns of the workspace for too long.
     #[error("another hook of the workspace is not done")]
     TurnBusy,

@@ -266,6 +266,14 @@ fn classify(error: &Error) -> Row {
         Error::TurnNotCovered { .. } => {
             ("turn_not_covered", NotFound, &["`safepoint list` shows the checkpoints that there are."])
         }
+        Error::TurnOvertaken { .. } => (
+            "turn_overtaken",
+            Conflict,
+            &[
+                "Take these paths, too: safepoint undo --turn N --all",
+                "The state now is kept in a safety checkpoint.",
+            ],
+        ),
         Error::TurnBusy => ("turn_busy", Busy, &["Try again in a moment."]),
         Error::Session(SessionRule::Transition { .. }) => {
             ("session_rule", Conflict, &["`safepoint session get ID` shows where it is."])
@@ -683,6 +691,7 @@ mod tests {
             (Error::NoTurn { number: 1 }, "no_turn", FailureKind::NotFound),
             (Error::TurnNotCovered { number: 1 }, "turn_not_covered", FailureKind::NotFound),
             (Error::TurnBusy, "turn_busy", FailureKind::Busy),
+            (Error::TurnOvertaken { number: 1, paths: Vec::new() }, "turn_overtaken", FailureKind::Conflict),
             (
                 SessionRule::Transition {
                     id: SessionId::from_bits(1),

@@ -53,8 +53,8 @@ pub enum TurnSide {
 pub struct TurnUndone {
     /// The turn.
     pub turn: Turn,
-    /// The rollback of its paths. None if there was no path to restore.
-    pub done: Option<RolledBack>,
+    /// The rollback of its paths.
+    pub done: RolledBack,
     /// Paths that the turn changed, and that changed again since. They stay as they are.
     pub left: Vec<RelPath>,
 }
@@ -98,7 +98,7 @@ impl Turns<'_> {
         }
     }
 
-    /// Records an event of an agent's hooks. Returns false if it was recorded before: agents report some twice.
+    /// Records an event of an agent's hooks. Returns false if an event with this key was recorded before: agents report some twice.
     ///
     /// # Errors
     /// When the catalog cannot be written.
@@ -107,14 +107,17 @@ impl Turns<'_> {
         workspace: &Workspace,
         session: &str,
         agent: &str,
-        key: &str,
+        key: Option<&str>,
         ended: bool,
     ) -> Result<bool, Error> {
         let at = self.manager.environment.now();
         let forget = before(at, EVENTS_KEPT);
         self.manager.catalog.write_unflushed(|transaction| {
             transaction.note_hook(workspace.id, session, agent, at, ended)?;
-            Ok(transaction.is_new_hook_event(key, at, forget)?)
+            Ok(match key {
+                Some(key) => transaction.is_new_hook_event(key, at, forget)?,
+                None => true,
+            })
         })
     }
 
@@ -256,7 +259,8 @@ impl Turns<'_> {
     /// `options.later_changes` says otherwise.
     ///
     /// # Errors
-    /// As [`Turns::checkpoint`] and [`CheckpointManager::rollback`](crate::CheckpointManager::rollback).
+    /// [`Error::NothingToUndo`] if the turn changed nothing; [`Error::TurnOvertaken`] if all of its paths changed since; or as
+    /// [`Turns::checkpoint`] and [`CheckpointManager::rollback`](crate::CheckpointManager::rollback).
     pub fn undo(
         &self,
         workspace: &Workspace,
@@ -291,13 +295,13 @@ impl Turns<'_> {
                 false => paths.push(change.path),
             }
         }
-        let done = match paths.is_empty() {
-            true => None,
-            false => {
-                let options = RollbackOptions { paths, ..options.clone() };
-                Some(self.manager.rollback(workspace, before.id, &options, progress)?)
-            }
-        };
+        match (paths.is_empty(), left.is_empty()) {
+            (true, true) => return Err(Error::NothingToUndo),
+            (true, false) => return Err(Error::TurnOvertaken { number, paths: left }),
+            _ => {}
+        }
+        let options = RollbackOptions { paths, ..options.clone() };
+        let done = self.manager.rollback(workspace, before.id, &options, progress)?;
         Ok(TurnUndone { turn, done, left })
     }
 

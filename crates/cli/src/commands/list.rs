@@ -1,6 +1,7 @@
 //! `list`: checkpoints, newest first, as a table.
 
 mod picture;
+mod turns;
 
 use crate::args::ListArgs;
 use crate::commands::Context;
@@ -24,6 +25,9 @@ const SHOWN: u64 = 100;
 
 pub(crate) fn run(context: &Context, args: &ListArgs) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
+    if args.turns {
+        return turns::list(context, &manager, args);
+    }
     // Checkpoints of agents and of everything belong to no workspace.
     let of_none = matches!(args.scope, Some(Scope::Framework | Scope::Agent));
     let workspace = match args.all || of_none {

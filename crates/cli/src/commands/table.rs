@@ -116,6 +116,7 @@ impl Command {
             }
             Command::Summary(_) => row("summary", Reads, "count checkpoints"),
             Command::History(_) => row("history", Reads, "show the history"),
+            Command::Hook(_) => row("hook", Effect::ReadsInput, "answer the agent"),
             Command::Status => row("status", Searches, "show the status"),
             Command::Recover(_) => row("recover", Changes, "recover"),
             Command::Doctor => row("doctor", Searches, "check this machine"),

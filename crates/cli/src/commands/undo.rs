@@ -10,12 +10,16 @@ use crate::render::terminal::{for_shell, printable};
 use crate::signals;
 use safepoint::model::RelPath;
 use safepoint::{CheckpointManager, DryRun, Error, LaterChanges, RollbackOptions, RolledBack, Workspace};
+use serde_json::json;
 
 /// So many paths are shown above the question.
 const SHOWN_MAX: usize = 12;
 
 pub(crate) fn undo(context: &Context, args: &UndoArgs) -> Result<Reply, Problem> {
     let ground = Ground::open(context)?;
+    if let Some(number) = args.turn {
+        return ground.undo_turn(number, args);
+    }
     let options = RollbackOptions {
         paths: ground.paths(args)?,
         later_changes: if context.yes { LaterChanges::Replaced } else { LaterChanges::Refused },
@@ -40,7 +44,9 @@ pub(crate) fn undo(context: &Context, args: &UndoArgs) -> Result<Reply, Problem>
             _ => problem,
         }
     })?;
-    Ok(answer(context, &ground.manager, &done, options.dry_run))
+    let mut reply = answer(context, &ground.manager, &done, options.dry_run);
+    reply.data["left_changed_since"] = json!([]);
+    Ok(reply)
 }
 
 pub(crate) fn redo(context: &Context, args: &AgainArgs) -> Result<Reply, Problem> {
@@ -80,6 +86,33 @@ impl<'a> Ground<'a> {
         let workspace = surroundings.workspace(&self.manager)?;
         let paths = args.paths.iter().map(|path| surroundings.path_in(&workspace, path));
         Ok(outermost(paths.collect::<Result<_, _>>()?))
+    }
+
+    /// Undoes one turn of an agent. Paths that changed since are named.
+    fn undo_turn(&self, number: u64, args: &UndoArgs) -> Result<Reply, Problem> {
+        let workspace = self.context.surroundings.workspace(&self.manager)?;
+        let options = RollbackOptions {
+            later_changes: if args.all { LaterChanges::Replaced } else { LaterChanges::Refused },
+            ..plain_options(args.again.dry_run, args.again.keep_times, args.again.undo_commands.chosen())
+        };
+        let undone = self.manager.turns().undo(&workspace, number, &options, &self.context.progress);
+        let undone = undone.map_err(|error| self.explain(error))?;
+        let mut reply = answer(self.context, &self.manager, &undone.done, options.dry_run);
+        if !undone.left.is_empty() {
+            let out = &self.context.out;
+            out.remark(format!("Left as they are, because they changed after turn {number}:"));
+            undone
+                .left
+                .iter()
+                .take(SHOWN_MAX)
+                .for_each(|path| out.remark(format!("    {}", printable(&path.to_string()))));
+            if undone.left.len() > SHOWN_MAX {
+                out.remark(format!("    and {} more", undone.left.len() - SHOWN_MAX));
+            }
+            out.remark(format!("Take them, too: safepoint undo --turn {number} --all"));
+        }
+        reply.data["left_changed_since"] = undone.left.iter().map(ToString::to_string).collect();
+        Ok(reply)
     }
 
     fn undo(&self, options: &RollbackOptions) -> Result<RolledBack, Error> {

@@ -365,10 +365,10 @@ fn the_demo_tells_its_story_and_leaves_nothing_behind() {
         What about the check? leave it out
 
     18  safepoint plan checkpoint list discount N ms
-        01KG9YVBVG8EGPW6CGBQ5YACEZ  api/check failed
-        01KG9YV41G131M2ZQSC60XN8W3  before api/check
-        01KG9YTS9R08JGRZF80S4P7ENG  before api/handlers
-        01KG9YT8PGCD6DTZ01TKTM0WK9  before settings
+        01KG9YVES88EGPW6CGBQ5YACEZ  api/check failed
+        01KG9YV6Z8131M2ZQSC60XN8W3  before api/check
+        01KG9YTW7G08JGRZF80S4P7ENG  before api/handlers
+        01KG9YTBM8CD6DTZ01TKTM0WK9  before settings
 
     19  safepoint plan rollback discount "before api/check" N ms
         18 files restored, 1 decision superseded: both or neither
@@ -377,7 +377,7 @@ fn the_demo_tells_its_story_and_leaves_nothing_behind() {
         yes: 43 files and folders, 47.8 kB and every mode as before it
 
     21  And the plan? N ms
-        yes: its state has the hash f754d291df979af4... again
+        yes: its state has the hash 5884ea31cab03dea... again
 
     22  safepoint plan step add discount tell-the-readers ... N ms
         the rules are written by hand, and a step is added: tell-the-readers

@@ -41,6 +41,7 @@ fn the_first_page() {
       history      Show rollbacks, undos, redos and corrections, newest first
       status       Show changes since the position, and what is not captured
       recover      Finish or undo work that a crash interrupted; other commands do so first
+      hook         Answer an event of a coding agent; `safepoint install` puts this into its settings
       doctor       Check this machine, and show how to fix problems
       demo         Show a disaster and its rollback in a temporary folder
       completions  Print a completion script for your shell
@@ -178,6 +179,8 @@ fn rollback_explains_how_a_checkpoint_is_named() {
     Options:
           --checkpoint-id <ID>   Checkpoint, for scripts; it may begin with a hyphen
           --session-id <ID>      Fail if the checkpoint belongs to another session
+          --turn <N>             State after turn N of an agent
+          --before-turn <N>      State before the first change of turn N
           --strategy <STRATEGY>  Strategy: immediate, staged (tried first), selective, or progressive (a
                                  search) [possible values: immediate, staged, selective, progressive]
           --path <PATH>          Only this path; repeatable

@@ -724,11 +724,11 @@ fn failures() {
     }
     "#);
     assert_snapshot!(sandbox.run(&["--json", "rollback", "--frob"]), @r#"
-    {"version":1,"command":"rollback","status":"error","exit_code":2,"data":null,"error":{"code":"usage","kind":"usage","message":"unexpected argument '--frob' found","causes":[],"hints":["`safepoint help` lists the commands, and each has `--help`.","to pass '--frob' as a value, use '-- --frob'"]},"messages":[],"timing":{"duration_ms": N,"started":"2026-01-31T12:04:00.000000Z"}}
+    {"version":1,"command":"rollback","status":"error","exit_code":2,"data":null,"error":{"code":"usage","kind":"usage","message":"unexpected argument '--frob' found","causes":[],"hints":["`safepoint help` lists the commands, and each has `--help`.","a similar argument exists: '--before-turn'\n  tip: to pass '--frob' as a value, use '-- --frob'"]},"messages":[],"timing":{"duration_ms": N,"started":"2026-01-31T12:04:00.000000Z"}}
     --- stderr
     error: cannot understand the command line: unexpected argument '--frob' found
     hint: `safepoint help` lists the commands, and each has `--help`.
-    hint: to pass '--frob' as a value, use '-- --frob'
+    hint: a similar argument exists: '--before-turn'\n  tip: to pass '--frob' as a value, use '-- --frob'
     --- exit 2
     "#);
 }

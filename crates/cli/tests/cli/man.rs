@@ -83,6 +83,7 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-history.1
     $T/project/pages/safepoint-status.1
     $T/project/pages/safepoint-recover.1
+    $T/project/pages/safepoint-hook.1
     $T/project/pages/safepoint-doctor.1
     $T/project/pages/safepoint-demo.1
     $T/project/pages/safepoint-completions.1
@@ -97,10 +98,16 @@ fn a_page_of_a_command() {
     .SH NAME
     safepoint\-undo \- Undo the last rollback; repeat to undo earlier ones
     .SH SYNOPSIS
-    \fBsafepoint undo\fR [\fB\-\-dry\-run\fR] [\fB\-\-json\fR] [\fB\-\-keep\-times\fR] [\fB\-q\fR|\fB\-\-quiet\fR] [\fB\-C \fR] [\fB\-\-skip\-failed\-undo\fR] [\fB\-\-home\fR] [\fB\-\-no\-undo\-commands\fR] [\fB\-\-allow\-other\-owner\fR] [\fB\-\-no\-progress\fR] [\fB\-\-color\fR] [\fB\-\-yes\fR] [\fB\-h\fR|\fB\-\-help\fR] [\fIPATH\fR] 
+    \fBsafepoint undo\fR [\fB\-\-json\fR] [\fB\-\-turn\fR] [\fB\-\-all\fR] [\fB\-q\fR|\fB\-\-quiet\fR] [\fB\-C \fR] [\fB\-\-dry\-run\fR] [\fB\-\-home\fR] [\fB\-\-keep\-times\fR] [\fB\-\-allow\-other\-owner\fR] [\fB\-\-skip\-failed\-undo\fR] [\fB\-\-no\-progress\fR] [\fB\-\-no\-undo\-commands\fR] [\fB\-\-color\fR] [\fB\-\-yes\fR] [\fB\-h\fR|\fB\-\-help\fR] [\fIPATH\fR] 
     .SH DESCRIPTION
     Undo the last rollback; repeat to undo earlier ones
     .SH OPTIONS
+    .TP
+    \fB\-\-turn\fR \fI<N>\fR
+    Only the paths that turn N of an agent changed; those that changed since stay
+    .TP
+    \fB\-\-all\fR
+    With \-\-turn: also the paths that changed since
     .TP
     \fB\-\-dry\-run\fR
     Show the effects without changing anything

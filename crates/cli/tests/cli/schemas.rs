@@ -32,7 +32,9 @@ fn commands(sandbox: &Sandbox) -> BTreeSet<String> {
         .collect();
     // A group of commands does nothing itself.
     let is_group = |page: &String| pages.iter().any(|other| other.starts_with(&format!("{page}-")));
-    pages.iter().filter(|page| !is_group(page)).cloned().collect()
+    // These speak the protocols of agents.
+    let is_foreign = |page: &String| ["hook", "mcp"].contains(&page.as_str());
+    pages.iter().filter(|page| !is_group(page) && !is_foreign(page)).cloned().collect()
 }
 
 /// Validators of all schemas, and the outputs seen.

@@ -151,9 +151,9 @@ fn a_live_session_is_told_once_of_each_rollback() {
     let turns = bench.manager.turns();
     bench.write("notes.txt", "good\n");
     let ended = turn(&bench, ONE, "break it", || bench.write("notes.txt", "bad\n"));
-    assert!(turns.saw(&bench.workspace, ONE, "claude", "one", false).unwrap());
-    assert!(!turns.saw(&bench.workspace, ONE, "claude", "one", false).unwrap());
-    turns.saw(&bench.workspace, TWO, "codex", "two", true).unwrap();
+    assert!(turns.saw(&bench.workspace, ONE, "claude", Some("one"), false).unwrap());
+    assert!(!turns.saw(&bench.workspace, ONE, "claude", Some("one"), false).unwrap());
+    turns.saw(&bench.workspace, TWO, "codex", Some("two"), true).unwrap();
     let done = bench.rollback(ended.before.unwrap());
     assert!(turns.take_notes(&bench.workspace, TWO).unwrap().is_empty(), "that session is over");
     let told = turns.take_notes(&bench.workspace, ONE).unwrap();

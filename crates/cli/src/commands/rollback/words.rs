@@ -4,7 +4,7 @@ use crate::args::RollbackArgs;
 use crate::commands::Context;
 use crate::problem::Problem;
 use crate::render::terminal::for_shell;
-use safepoint::{CheckpointManager, Workspace};
+use safepoint::{CheckpointManager, TurnSide, Workspace};
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -18,6 +18,10 @@ pub(super) fn understood(
     let mut clear = args.clone();
     clear.given.clone_from(&args.checkpoint_id);
     let mut words = args.words.iter();
+    if let Some((number, side)) = turn(args) {
+        let workspace = context.surroundings.workspace(manager)?;
+        clear.given = Some(manager.turns().checkpoint(&workspace, number, side)?.id.to_string());
+    }
     if clear.given.is_none()
         && let Some(first) = words.next()
     {
@@ -37,6 +41,12 @@ pub(super) fn understood(
         clear.given = Some("@".to_owned());
     }
     Ok(clear)
+}
+
+/// The turn that the arguments name.
+fn turn(args: &RollbackArgs) -> Option<(u64, TurnSide)> {
+    let after = args.turn.map(|number| (number, TurnSide::After));
+    after.or(args.before_turn.map(|number| (number, TurnSide::Before)))
 }
 
 fn names_checkpoint(

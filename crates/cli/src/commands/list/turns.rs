@@ -1,0 +1,50 @@
+//! `list --turns`: the turns of agents, newest first.
+
+use crate::args::ListArgs;
+use crate::commands::Context;
+use crate::context::{Surroundings, session_id};
+use crate::problem::Problem;
+use crate::render::output::Reply;
+use crate::render::terminal::{ago, counted, printable, shortened};
+use safepoint::CheckpointManager;
+use safepoint::model::turn::Turn;
+use serde_json::{Value, json};
+
+/// Turns shown where no count is given.
+const SHOWN: u64 = 100;
+/// Prompts are cut here.
+const PROMPT_LETTERS_MAX: usize = 40;
+
+pub(super) fn list(
+    context: &Context,
+    manager: &CheckpointManager,
+    args: &ListArgs,
+) -> Result<Reply, Problem> {
+    let workspace = context.surroundings.workspace(manager)?;
+    let limit = args.limit.or((!context.out.is_json()).then_some(SHOWN));
+    let mut turns = manager.turns().list(&workspace, limit)?;
+    if let Some(session) = args.session_id.as_deref().map(session_id).transpose()? {
+        turns.retain(|turn| turn.session_id == session);
+    }
+    if turns.is_empty() {
+        context.out.remark("No turn of an agent is on record. Cover one: safepoint install");
+    }
+    turns.iter().for_each(|turn| context.out.line(line(turn)));
+    let list: Value = turns.iter().map(|turn| json!(turn)).collect();
+    Ok(Reply::done(json!({ "checkpoints": [], "head": workspace.head, "turns": list })))
+}
+
+fn line(turn: &Turn) -> String {
+    let prompt = match turn.prompt.is_empty() {
+        true => "(no prompt)".to_owned(),
+        false => shortened(&printable(&turn.prompt), PROMPT_LETTERS_MAX),
+    };
+    let changes = match (turn.changes, &turn.not_covered) {
+        (_, Some(_)) => "not covered".to_owned(),
+        (Some([added, modified, removed]), None) => format!("+{added} ~{modified} -{removed}"),
+        (None, None) => "open".to_owned(),
+    };
+    let commands = counted(turn.commands, "command", "commands");
+    let when = ago(Surroundings::now(), turn.opened_at);
+    format!("turn {}: {prompt}, {changes}, {commands}, {}, {when}", turn.number, printable(&turn.agent))
+}
