@@ -1,0 +1,1 @@
+//! Coding agents: their hook events and answers, their settings files, and the risk of a shell command.
