@@ -35,6 +35,18 @@ impl Naming {
         Ok(Self { letters: unique_letters(ids), columns: out.terminal.then(width) })
     }
 
+    /// For these checkpoints, seen from a workspace. The first letters of an id mean a checkpoint of the workspace first, so one from elsewhere
+    /// needs as many as tell it apart from all others.
+    pub(crate) fn among(
+        out: &Printer,
+        manager: &CheckpointManager,
+        workspace: Option<&Workspace>,
+        shown: &[Checkpoint],
+    ) -> Result<Self, Problem> {
+        let of_here = |it: &Checkpoint| it.workspace_id == workspace.map(|workspace| workspace.id);
+        Self::new(out, manager, workspace.filter(|_| shown.iter().all(of_here)))
+    }
+
     /// Count of id letters shown.
     pub(crate) fn id_letters(&self) -> usize {
         if self.columns.is_some() { self.letters.min(ID_LETTERS) } else { ID_LETTERS }

@@ -30,7 +30,7 @@ pub(crate) fn run(context: &Context, args: &PruneArgs) -> Result<Reply, Problem>
     // Options apply to this workspace. Multi-folder checkpoints belong to none, and keep the configured
     // policy.
     let together = manager.prune_together(&manager.policies(None)?, dry_run)?;
-    let naming = Naming::new(&context.out, &manager, Some(&workspace))?;
+    let naming = Naming::new(&context.out, &manager, Some(&workspace).filter(|_| together.is_empty()))?;
     tell(&context.out, naming, &judged, &together, dry_run);
     let verdicts = |judged: &[Judged]| -> Vec<Value> { judged.iter().map(verdict).collect() };
     let dropped = judged.iter().chain(&together).filter(|judged| !judged.verdict.is_keep()).count();
