@@ -4,6 +4,7 @@
 
 use crate::args::Global;
 use crate::problem::Problem;
+use crate::render::terminal::printable_bytes;
 use crate::signals;
 use safepoint::model::id::SessionId;
 use safepoint::model::{RelPath, Timestamp};
@@ -206,6 +207,20 @@ impl Surroundings {
             Ok(below) => Ok(RelPath::new(below.as_os_str().as_bytes())?),
             Err(_) => Err(Problem::outside(given, workspace.root_path())),
         }
+    }
+
+    /// Shows a path of the workspace as it is typed here: relative to the directory.
+    pub(crate) fn typed_path(&self, workspace: &Workspace, path: &RelPath) -> String {
+        let here = self.directory.strip_prefix(workspace.root_path()).unwrap_or(Path::new(""));
+        let mut here = here.as_os_str().as_bytes().split(|byte| *byte == b'/').peekable();
+        let mut names = path.names().peekable();
+        while names.peek().is_some() && names.peek() == here.peek() {
+            names.next();
+            here.next();
+        }
+        let up = here.filter(|name| !name.is_empty()).map(|_| "..".to_owned());
+        let shown: Vec<String> = up.chain(names.map(printable_bytes)).collect();
+        if shown.is_empty() { ".".to_owned() } else { shown.join("/") }
     }
 
     /// Returns the context for a given session, if any.

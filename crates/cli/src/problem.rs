@@ -60,6 +60,14 @@ impl Problem {
         Self::own("outside_workspace", FailureKind::Usage, message, vec![hint])
     }
 
+    /// Path that neither side of a comparison has.
+    pub(crate) fn no_such_path(given: &Path, sides: &str, hints: Vec<String>) -> Self {
+        let message = format!("{given:?} is in neither {sides}");
+        let failure =
+            Failure { code: "no_path", kind: FailureKind::NotFound, message, causes: Vec::new(), hints };
+        Self { failure, nothing_changed: true, attempt: None }
+    }
+
     /// The result could not be written; the operation may still be done.
     pub(crate) fn output(cause: &std::io::Error) -> Self {
         let message = "cannot write the output".to_owned();

@@ -9,6 +9,7 @@ use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{counted, printable, size};
 use crate::render::warning;
 use crate::{commands::Context, commands::recover, commands::validate, render::exit};
+use safepoint::model::RelPath;
 use safepoint::model::checkpoint::{Checkpoint, Counters, PartKind, Scope};
 use safepoint::model::coverage::{Coverage, Skipped};
 use safepoint::{CheckpointManager, CreateOptions, Created, GitCommit, IfUnchanged, Subject, Workspace};
@@ -208,7 +209,7 @@ pub(crate) fn tell(out: &Printer, created: &Created) {
             out.line(format!("  agents: {}", printable(&agents.join(", "))));
         }
         if checkpoint.workspace_id.is_some() {
-            left_out(out, &created.coverage);
+            left_out(out, &created.coverage, &RelPath::to_string);
             kept_folder(out, checkpoint);
         }
     }
@@ -300,13 +301,13 @@ pub(crate) fn kept_folder(out: &Printer, checkpoint: &Checkpoint) {
 }
 
 /// Prints skipped paths and the reasons.
-pub(crate) fn left_out(out: &Printer, coverage: &Coverage) {
+pub(crate) fn left_out(out: &Printer, coverage: &Coverage, typed: &dyn Fn(&RelPath) -> String) {
     if coverage.skipped.is_empty() {
         return;
     }
     out.line("  left out:");
     for Skipped { path, why } in coverage.skipped.iter().take(SHOWN_MAX) {
-        out.line(format!("    {path}  {}", out.colours.dim(why)));
+        out.line(format!("    {}  {}", typed(path), out.colours.dim(why)));
     }
     more(out, coverage.skipped.len());
 }

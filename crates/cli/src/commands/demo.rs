@@ -142,11 +142,9 @@ impl Story<'_> {
         let mut lines = vec![format!("{count} changed since \"all tests pass\":")];
         let changes = &status.changes;
         let shown = folded(changes.iter().map(|change| (&change.path, change.kind)));
-        lines.extend(
-            shown
-                .iter()
-                .map(|line| format!("  {}", change_line(self.out, &changes[line.item], &line.tail()))),
-        );
+        lines.extend(shown.iter().map(|line| (&changes[line.item], line.tail())).map(|(change, tail)| {
+            format!("  {}", change_line(self.out, change, &change.path.to_string(), &tail))
+        }));
         let title =
             if self.full { "safepoint status" } else { "Then an agent has a bad day: safepoint status" };
         self.step(title, &lines);

@@ -21,6 +21,7 @@ mod man;
 mod names;
 mod odd;
 mod outside;
+mod paths;
 mod plan;
 mod plan_answers;
 mod plan_back;
