@@ -145,6 +145,9 @@ pub(crate) struct Global {
     /// Skip confirmation prompts.
     #[arg(long, global = true)]
     pub(crate) yes: bool,
+    /// Show and read times in UTC [default: local time].
+    #[arg(long, global = true)]
+    pub(crate) utc: bool,
 }
 
 /// All commands.

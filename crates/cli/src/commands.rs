@@ -84,6 +84,9 @@ pub(crate) fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> u8 {
     let Arguments { global, command } = arguments;
+    if global.utc {
+        context::use_utc();
+    }
     let json = global.json || command.asks_for_json();
     let out = Printer::new(&global, json, command.stage());
     let row = command.row();

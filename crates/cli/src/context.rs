@@ -6,6 +6,7 @@ use crate::args::Global;
 use crate::problem::Problem;
 use crate::render::terminal::printable_bytes;
 use crate::signals;
+use jiff::tz::TimeZone;
 use safepoint::model::id::SessionId;
 use safepoint::model::{RelPath, Timestamp};
 use safepoint::{
@@ -17,7 +18,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Directory, home and user of this process.
@@ -332,9 +333,17 @@ fn lock_wait() -> Option<Duration> {
     Some(Duration::from_millis(millis))
 }
 
-/// The zone in which people type times: `TZ`, else that of the system, else UTC.
-pub(crate) fn time_zone() -> jiff::tz::TimeZone {
-    jiff::tz::TimeZone::system()
+static ZONE: OnceLock<TimeZone> = OnceLock::new();
+
+/// Makes people's times UTC for this process, in place of local ones.
+pub(crate) fn use_utc() {
+    // The first choice counts.
+    let _ = ZONE.set(TimeZone::UTC);
+}
+
+/// The zone in which people type and read times: `TZ`, else that of the system, else UTC.
+pub(crate) fn time_zone() -> TimeZone {
+    ZONE.get_or_init(TimeZone::system).clone()
 }
 
 fn fixed_now() -> Option<Timestamp> {

@@ -2,8 +2,10 @@
 
 mod harmless;
 
+use crate::context::time_zone;
 use anstyle::{AnsiColor, Effects, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jiff::tz::{Offset, TimeZone};
 use safepoint::model::{Bytes, Timestamp};
 use safepoint::{Activity, Progress};
 use std::fmt::Display;
@@ -97,15 +99,24 @@ pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
         60..3_600 => (seconds / 60, "minute"),
         3_600..86_400 => (seconds / 3_600, "hour"),
         86_400..2_592_000 => (seconds / 86_400, "day"),
-        _ => return then.to_string().chars().take(10).collect(),
+        _ => return moment(then).chars().take(10).collect(),
     };
     format!("{count} {unit}{} ago", if count == 1 { "" } else { "s" })
 }
 
-/// Formats a time to the second, in UTC.
+/// Formats a time to the second, in the zone of the user.
 pub(crate) fn moment(then: Timestamp) -> String {
-    let text: String = then.to_string().chars().take(19).collect();
-    text.replace('T', " ") + "Z"
+    moment_in(then, &time_zone())
+}
+
+fn moment_in(then: Timestamp, zone: &TimeZone) -> String {
+    let in_utc = || then.to_string().chars().take(19).collect::<String>().replace('T', " ") + "Z";
+    // Times without a calendar date in the zone are shown in UTC.
+    let Ok(time) = jiff::Timestamp::from_microsecond(then.micros()) else { return in_utc() };
+    if zone.to_fixed_offset().is_ok_and(Offset::is_zero) {
+        return in_utc();
+    }
+    time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S%:z").to_string()
 }
 
 /// Width of the terminal.
@@ -263,9 +274,9 @@ mod tests {
         );
         assert_eq!(
             [after(7_200), after(86_400 * 3), after(86_400 * 40)],
-            ["2 hours ago", "3 days ago", "2025-11-15"]
+            ["2 hours ago", "3 days ago", &moment(then)[..10]]
         );
-        assert_eq!(moment(then), "2025-11-15 08:00:00Z");
+        assert_eq!(moment_in(then, &TimeZone::UTC), "2025-11-15 08:00:00Z");
     }
 
     #[test]

@@ -85,6 +85,9 @@ fn the_first_page() {
           --yes
               Skip confirmation prompts
 
+          --utc
+              Show and read times in UTC [default: local time]
+
     Examples:
       safepoint create -m "before the refactoring"   take a checkpoint of this project
       safepoint status                               show changes since then
@@ -211,6 +214,7 @@ fn rollback_explains_how_a_checkpoint_is_named() {
           --no-progress        Show no progress bars
           --color <WHEN>       Use colours [possible values: auto, always, never]
           --yes                Skip confirmation prompts
+          --utc                Show and read times in UTC [default: local time]
 
     A checkpoint is named by its id, the first 4 or more letters of it, its label, a time such as "10
     minutes ago" or 14:30, or :3 (row 3 of the last `list` on this terminal).

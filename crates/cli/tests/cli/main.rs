@@ -6,6 +6,7 @@
 #![allow(clippy::too_many_lines, reason = "tests hold the whole output of each command")]
 
 mod answers;
+mod clock;
 mod databases;
 mod diff;
 mod doctor;

@@ -97,7 +97,7 @@ fn a_page_of_a_command() {
     .SH NAME
     safepoint\-undo \- Undo the last rollback; repeat to undo earlier ones
     .SH SYNOPSIS
-    \fBsafepoint undo\fR [\fB\-\-dry\-run\fR] [\fB\-\-json\fR] [\fB\-\-keep\-times\fR] [\fB\-q\fR|\fB\-\-quiet\fR] [\fB\-C \fR] [\fB\-\-skip\-failed\-undo\fR] [\fB\-\-home\fR] [\fB\-\-no\-undo\-commands\fR] [\fB\-\-allow\-other\-owner\fR] [\fB\-\-no\-progress\fR] [\fB\-\-color\fR] [\fB\-\-yes\fR] [\fB\-h\fR|\fB\-\-help\fR] [\fIPATH\fR] 
+    \fBsafepoint undo\fR [\fB\-\-dry\-run\fR] [\fB\-\-json\fR] [\fB\-\-keep\-times\fR] [\fB\-q\fR|\fB\-\-quiet\fR] [\fB\-C \fR] [\fB\-\-skip\-failed\-undo\fR] [\fB\-\-home\fR] [\fB\-\-no\-undo\-commands\fR] [\fB\-\-allow\-other\-owner\fR] [\fB\-\-no\-progress\fR] [\fB\-\-color\fR] [\fB\-\-yes\fR] [\fB\-\-utc\fR] [\fB\-h\fR|\fB\-\-help\fR] [\fIPATH\fR] 
     .SH DESCRIPTION
     Undo the last rollback; repeat to undo earlier ones
     .SH OPTIONS
@@ -156,6 +156,9 @@ fn a_page_of_a_command() {
     .TP
     \fB\-\-yes\fR
     Skip confirmation prompts
+    .TP
+    \fB\-\-utc\fR
+    Show and read times in UTC [default: local time]
     .SH NOTES
     Where files changed since the last rollback, it shows them and asks; without a terminal it needs \-\-yes.
     .SH EXAMPLES
