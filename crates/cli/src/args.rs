@@ -139,6 +139,9 @@ pub(crate) struct Global {
     /// Show no progress bars.
     #[arg(long, global = true)]
     pub(crate) no_progress: bool,
+    /// Print long answers without a pager [default: $SAFEPOINT_PAGER, $PAGER, or less].
+    #[arg(long, global = true)]
+    pub(crate) no_pager: bool,
     /// Use colours.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
     pub(crate) color: ColorWhen,

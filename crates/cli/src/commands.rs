@@ -44,6 +44,7 @@ use crate::args::{Arguments, Command, Global};
 use crate::context::{self, Surroundings};
 use crate::problem::Problem;
 use crate::render::output::{Printer, Reply, Stage};
+use crate::render::pager::Programs;
 use crate::render::terminal::{Bars, printable};
 use crate::signals;
 use clap::CommandFactory;
@@ -93,7 +94,11 @@ fn run(arguments: Arguments) -> u8 {
     let stop = signals::listen(row.stopping());
     let progress = Bars::new(out.is_watched() && !global.no_progress, stop);
     let (out, result) = match Surroundings::read(&global, row.access()) {
-        Ok(surroundings) => {
+        Ok(mut surroundings) => {
+            surroundings.notes_workspace = command.pages();
+            if command.pages() && !global.no_pager {
+                out.page_with(Programs::new(&surroundings));
+            }
             let context = Context { surroundings, out, progress, yes: global.yes };
             let result = guarded(|| dispatch(&context, &command));
             // Work that was cut short leaves its bar.

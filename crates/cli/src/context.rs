@@ -14,7 +14,7 @@ use safepoint::{
     Rebuilt, Settings, SystemEnvironment, Workspace,
 };
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -40,6 +40,10 @@ pub(crate) struct Surroundings {
     pub(crate) home_owner: HomeOwner,
     /// State of the catalog when the home was opened.
     pub(crate) standing: Arc<Mutex<CatalogStanding>>,
+    /// Looks up the registered workspace when the home is opened: a pager is not run from there.
+    pub(crate) notes_workspace: bool,
+    /// Folder of the registered workspace, once it was looked up.
+    pub(crate) workspace_root: Arc<OnceLock<PathBuf>>,
 }
 
 impl Surroundings {
@@ -76,6 +80,8 @@ impl Surroundings {
             access,
             home_owner: if typed.allow_other_owner { HomeOwner::Anybody } else { HomeOwner::User },
             standing: Arc::default(),
+            notes_workspace: false,
+            workspace_root: Arc::default(),
         })
     }
 
@@ -126,6 +132,12 @@ impl Surroundings {
         };
         let manager = CheckpointManager::open_with(&self.home, self.settings(), environment(actor))?;
         self.note_standing(&manager);
+        if self.notes_workspace
+            && let Ok(Some(workspace)) = manager.workspace_around(&self.directory)
+        {
+            // The first answer counts.
+            let _ = self.workspace_root.set(workspace.root_path().to_owned());
+        }
         Ok(manager)
     }
 
@@ -260,7 +272,7 @@ fn agent() -> Option<String> {
     })
 }
 
-fn variable(name: &str) -> Option<std::ffi::OsString> {
+fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
@@ -310,6 +322,27 @@ pub(crate) fn speaks_unicode() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable).unwrap_or_default();
     let locale = locale.to_string_lossy().to_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")
+}
+
+/// The user's pager, with its options.
+pub(crate) fn pager() -> String {
+    let words = own_pager().or_else(|| env::var_os("PAGER"));
+    words.map_or_else(|| "less".to_owned(), |words| words.to_string_lossy().into_owned())
+}
+
+/// The user's pager for Safepoint alone.
+pub(crate) fn own_pager() -> Option<OsString> {
+    env::var_os("SAFEPOINT_PAGER")
+}
+
+/// Returns true if the user has set no options of `less`.
+pub(crate) fn lacks_less_options() -> bool {
+    env::var_os("LESS").is_none()
+}
+
+/// Folders in which programs are found.
+pub(crate) fn search_path() -> OsString {
+    variable("PATH").unwrap_or_default()
 }
 
 /// Test hook: a file system with fewer features.

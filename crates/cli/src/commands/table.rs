@@ -5,6 +5,7 @@ mod plan;
 mod session;
 mod workspace;
 
+use crate::args::plan::PlanCommand;
 use crate::args::{Command, ListArgs, OutputForm, RollbackArgs};
 use crate::render::output::Stage;
 use crate::signals::Stopping;
@@ -130,6 +131,19 @@ impl Command {
     /// Returns true if an option of the command itself selects JSON.
     pub(crate) fn asks_for_json(&self) -> bool {
         matches!(self, Command::List(ListArgs { output: Some(OutputForm::Json), .. }))
+    }
+
+    /// Returns true if the answer may be longer than a screen and is only read.
+    pub(crate) fn pages(&self) -> bool {
+        matches!(
+            self,
+            Command::List(_)
+                | Command::Show(_)
+                | Command::Diff(_)
+                | Command::History(_)
+                | Command::Man(_)
+                | Command::Plan(PlanCommand::Log(_))
+        )
     }
 
     /// Owner of standard output.

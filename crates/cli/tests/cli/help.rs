@@ -74,6 +74,9 @@ fn the_first_page() {
           --no-progress
               Show no progress bars
 
+          --no-pager
+              Print long answers without a pager [default: $SAFEPOINT_PAGER, $PAGER, or less]
+
           --color <WHEN>
               Use colours
 
@@ -212,6 +215,8 @@ fn rollback_explains_how_a_checkpoint_is_named() {
           --allow-other-owner  Allow a home that another user owns, such as a container volume; needs
                                --home
           --no-progress        Show no progress bars
+          --no-pager           Print long answers without a pager [default: $SAFEPOINT_PAGER, $PAGER, or
+                               less]
           --color <WHEN>       Use colours [possible values: auto, always, never]
           --yes                Skip confirmation prompts
           --utc                Show and read times in UTC [default: local time]

@@ -22,6 +22,7 @@ mod man;
 mod names;
 mod odd;
 mod outside;
+mod pager;
 mod paths;
 mod plan;
 mod plan_answers;

@@ -97,7 +97,7 @@ fn a_page_of_a_command() {
     .SH NAME
     safepoint\-undo \- Undo the last rollback; repeat to undo earlier ones
     .SH SYNOPSIS
-    \fBsafepoint undo\fR [\fB\-\-dry\-run\fR] [\fB\-\-json\fR] [\fB\-\-keep\-times\fR] [\fB\-q\fR|\fB\-\-quiet\fR] [\fB\-C \fR] [\fB\-\-skip\-failed\-undo\fR] [\fB\-\-home\fR] [\fB\-\-no\-undo\-commands\fR] [\fB\-\-allow\-other\-owner\fR] [\fB\-\-no\-progress\fR] [\fB\-\-color\fR] [\fB\-\-yes\fR] [\fB\-\-utc\fR] [\fB\-h\fR|\fB\-\-help\fR] [\fIPATH\fR] 
+    \fBsafepoint undo\fR [\fB\-\-dry\-run\fR] [\fB\-\-json\fR] [\fB\-\-keep\-times\fR] [\fB\-q\fR|\fB\-\-quiet\fR] [\fB\-C \fR] [\fB\-\-skip\-failed\-undo\fR] [\fB\-\-home\fR] [\fB\-\-no\-undo\-commands\fR] [\fB\-\-allow\-other\-owner\fR] [\fB\-\-no\-progress\fR] [\fB\-\-no\-pager\fR] [\fB\-\-color\fR] [\fB\-\-yes\fR] [\fB\-\-utc\fR] [\fB\-h\fR|\fB\-\-help\fR] [\fIPATH\fR] 
     .SH DESCRIPTION
     Undo the last rollback; repeat to undo earlier ones
     .SH OPTIONS
@@ -138,6 +138,9 @@ fn a_page_of_a_command() {
     .TP
     \fB\-\-no\-progress\fR
     Show no progress bars
+    .TP
+    \fB\-\-no\-pager\fR
+    Print long answers without a pager [default: $SAFEPOINT_PAGER, $PAGER, or less]
     .TP
     \fB\-\-color\fR \fI<WHEN>\fR
     Use colours
