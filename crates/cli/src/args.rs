@@ -1,6 +1,7 @@
 //! The one table of commands and flags. Help, completions and parsing all come from it.
 
 pub(crate) mod agent;
+pub(crate) mod help;
 pub(crate) mod layout;
 pub(crate) mod plan;
 #[cfg(test)]
@@ -52,11 +53,11 @@ const HOW_TO_NAME: &str = "A checkpoint is named by its id, the first 4 or more 
     max_term_width = 100,
     after_help = "\
 Examples:
-  safepoint create -m \"before the refactoring\"   take a checkpoint of this project
-  safepoint status                               show changes since then
-  safepoint rollback @                           roll back to the newest checkpoint
-  safepoint undo                                 undo the rollback
-  safepoint demo                                 see it in a temporary folder"
+  safepoint create -m \"before refactoring\"   take a checkpoint of this project
+  safepoint status                           show changes since then
+  safepoint rollback @                       roll back to the newest checkpoint
+  safepoint undo                             undo the rollback
+  safepoint demo                             see it in a temporary folder"
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -72,7 +73,7 @@ const MAY_BE_EMPTY: [&str; 9] =
 /// Reads a command line. Whatever names something, such as a path or an id, is not empty: an empty path would mean the whole workspace, and
 /// is what a script passes whose variable is not set.
 pub(crate) fn parse(typed: &[OsString]) -> Result<Arguments, clap::Error> {
-    let mut table = nothing_unnamed(Arguments::command());
+    let mut table = help::grouped(nothing_unnamed(Arguments::command()));
     let mut matches = table.try_get_matches_from_mut(typed)?;
     let read = Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut table))?;
     Ok(Arguments { command: read.command.plain(), ..read })

@@ -32,7 +32,7 @@ mod session;
 mod show;
 mod status;
 mod summary;
-mod table;
+pub(crate) mod table;
 mod undo;
 mod usage;
 mod validate;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "pages go into the folder that the user names")]
 
-use crate::args::{Arguments, ManArgs};
+use crate::args::{Arguments, ManArgs, help};
 use crate::commands::Context;
 use crate::problem::Problem;
 use crate::render::output::Reply;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 pub(crate) fn run(context: &Context, args: &ManArgs) -> Result<Reply, Problem> {
-    let mut whole = Arguments::command().disable_help_subcommand(true);
+    let mut whole = help::grouped(Arguments::command()).disable_help_subcommand(true);
     whole.build();
     if let Some((command, name)) = named(&whole, &args.what) {
         return show(context, command, &name);

@@ -12,6 +12,19 @@ use crate::signals::Stopping;
 use Effect::{Changes, Exports, Prints, Reads, Searches, Tends};
 use safepoint::Access;
 
+/// Commands by task, as the help and the reference show them.
+pub(crate) const GROUPS: &[(&str, &[&str])] = &[
+    ("Take checkpoints", &["create", "run", "emergency", "init"]),
+    ("Look", &["status", "list", "show", "cat", "diff", "history", "summary"]),
+    ("Roll back", &["rollback", "undo", "redo"]),
+    ("Plans and sessions", &["plan", "session"]),
+    ("Agents", &["agent"]),
+    ("Retention and disk space", &["pin", "unpin", "delete", "prune", "gc", "usage", "purge"]),
+    ("Check and repair", &["validate", "repair", "recover", "doctor"]),
+    ("Folders and copies", &["workspace", "export", "import"]),
+    ("Help", &["demo", "completions", "man", "version"]),
+];
+
 /// Facts about a command.
 pub(crate) struct Row {
     /// Name in the JSON contract.
