@@ -233,7 +233,9 @@ Examples:
     )]
     Undo(UndoArgs),
     /// Redo the rollback that was undone last.
-    #[command(after_help = "Examples:\n  safepoint redo")]
+    #[command(
+        after_help = "Where files changed since the undo, it shows them and asks; without a terminal it needs --yes.\n\nExamples:\n  safepoint redo --dry-run\n  safepoint redo"
+    )]
     Redo(AgainArgs),
     /// Delete checkpoints.
     #[command(visible_alias = "rm", after_help = format!("{HOW_TO_NAME}\nIt asks first; without a terminal it wants --yes.\n\nExamples:\n  safepoint delete @~3\n  safepoint delete 01KG9YS9 01KG9YV2 --yes"))]

@@ -10,6 +10,7 @@ use safepoint_model::change::GraftError;
 use safepoint_model::checkpoint::{Checkpoint, PartKind};
 use safepoint_model::plan::clean::NoneClean;
 use safepoint_model::plan::state::{PlanRule, PlanState};
+use safepoint_model::rollback::Verb;
 use safepoint_model::session::SessionRule;
 use safepoint_model::{Bytes, CheckpointId, ModelError, ObjectError, RelPath, RollbackId, Timestamp};
 use safepoint_store::StoreError;
@@ -175,9 +176,11 @@ pub enum Error {
     /// There is no rollback to take back.
     #[error("there is no rollback to undo")]
     NothingToUndo,
-    /// An undo would discard changes that are newer than the rollback.
-    #[error("files changed since the last rollback: {}", some(paths))]
+    /// An undo or redo would discard changes that are newer than the last rollback, undo or redo.
+    #[error("files changed since the last {}: {}", if *verb == Verb::Redo { "undo" } else { "rollback" }, some(paths))]
     ChangedSinceRollback {
+        /// The refused action.
+        verb: Verb,
         /// The paths that differ from what the last rollback left.
         paths: Vec<RelPath>,
     },

@@ -8,6 +8,7 @@ use safepoint_catalog::CatalogError;
 use safepoint_git::GitError;
 use safepoint_model::change::GraftError;
 use safepoint_model::plan::state::{PlanRule, PlanState};
+use safepoint_model::rollback::Verb;
 use safepoint_model::session::SessionRule;
 use safepoint_model::{ModelError, ObjectError};
 use safepoint_store::StoreError;
@@ -154,6 +155,14 @@ fn classify(error: &Error) -> Row {
         Error::NothingToUndo => {
             ("nothing_to_undo", NotFound, &["Return to the newest checkpoint: safepoint rollback @"])
         }
+        Error::ChangedSinceRollback { verb: Verb::Redo, .. } => (
+            "changed_since_rollback",
+            Conflict,
+            &[
+                "Show what a redo does: safepoint redo --dry-run",
+                "Redo anyway, and keep the current state in a safety checkpoint: safepoint redo --yes",
+            ],
+        ),
         Error::ChangedSinceRollback { .. } => (
             "changed_since_rollback",
             Conflict,

@@ -109,11 +109,11 @@ pub struct RollbackOptions {
     pub git: GitReset,
     /// Handling of parts that may not be restored.
     pub strict: Strict,
-    /// Result of an undo where files changed after the last rollback.
+    /// Result of an undo or redo where files changed after the last rollback, undo or redo.
     pub later_changes: LaterChanges,
 }
 
-/// Result of an undo where files changed after the last rollback, undo or redo.
+/// Result of an undo or redo where files changed after the last rollback, undo or redo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LaterChanges {
     /// [`Error::ChangedSinceRollback`].
@@ -328,11 +328,11 @@ impl CheckpointManager {
         let mut done = match self.go(request, progress) {
             // The safety checkpoint may run into the cap. That others were pruned for it is said.
             Err(error) if cap_hit(&error).is_some() => {
-                let count =
-                    self.make_room_for(error, request.alone(), request.options.dry_run, progress)?.len();
+                let room = self.make_room_for(error, request.alone(), request.options.dry_run, progress)?;
                 let mut done = self.go(request, progress).map_err(|error| self.capped(error))?;
-                if count > 0 {
-                    done.warnings.push(Warning::PrunedForRoom { count: count as u64 });
+                done.warnings.extend(room.warnings);
+                if !room.pruned.is_empty() {
+                    done.warnings.push(Warning::PrunedForRoom { count: room.pruned.len() as u64 });
                 }
                 done
             }

@@ -61,6 +61,8 @@ pub struct Judged {
     pub verdict: RetentionVerdict,
     /// The scope whose own policy says so; nothing where it is the one for all.
     pub policy_of: Option<Scope>,
+    /// Why not all of it is gone although it was deleted, such as a tag that could not be removed.
+    pub warning: Option<Warning>,
 }
 
 /// Maximum disk usage of the home.
@@ -153,39 +155,39 @@ impl CheckpointManager {
             .into_iter()
             .map(|(id, verdict, scope)| (id, (verdict, scope)))
             .collect();
-        let judged: Vec<Judged> = checkpoints
+        let mut judged: Vec<Judged> = checkpoints
             .into_iter()
             .filter_map(|checkpoint| {
                 let (verdict, policy_of) = verdicts.remove(&checkpoint.id)?;
-                Some(Judged { checkpoint, verdict, policy_of })
+                Some(Judged { checkpoint, verdict, policy_of, warning: None })
             })
             .collect();
         if dry_run == DryRun::No {
-            for judged in judged.iter().filter(|judged| !judged.verdict.is_keep()) {
-                self.drop_pruned(judged.checkpoint.id)?;
+            for judged in judged.iter_mut().filter(|judged| !judged.verdict.is_keep()) {
+                judged.warning = self.drop_pruned(judged.checkpoint.id)?;
             }
         }
         Ok(judged)
     }
 
-    /// Deletes the checkpoints that retention does not keep and returns their ids. Runs after each
+    /// Deletes the checkpoints that retention does not keep. Runs after each
     /// checkpoint, so it must be cheap if none is old enough.
-    fn prune_unseen(
-        &self,
-        workspace: Option<&Workspace>,
-        policies: &Policies,
-    ) -> Result<Vec<CheckpointId>, Error> {
+    fn prune_unseen(&self, workspace: Option<&Workspace>, policies: &Policies) -> Result<Tended, Error> {
         let within = policies.all().map(|policy| policy.keep_within.micros()).min().unwrap_or(u64::MAX);
         let within = i64::try_from(within).unwrap_or(i64::MAX);
         let young = Timestamp::from_micros(self.environment.now().micros().saturating_sub(within));
         if !self.catalog.has_older(workspace.map(|workspace| workspace.id), young)? {
-            return Ok(Vec::new());
+            return Ok(Tended::default());
         }
         let drop = |(id, verdict, _): Said| (!verdict.is_keep()).then_some(id);
-        let dropped: Vec<CheckpointId> =
-            self.verdicts(workspace, policies)?.into_iter().filter_map(drop).collect();
-        dropped.iter().try_for_each(|id| self.drop_pruned(*id))?;
-        Ok(dropped)
+        let mut tended = Tended {
+            pruned: self.verdicts(workspace, policies)?.into_iter().filter_map(drop).collect(),
+            warnings: Vec::new(),
+        };
+        for id in &tended.pruned {
+            tended.warnings.extend(self.drop_pruned(*id)?);
+        }
+        Ok(tended)
     }
 
     /// Returns the verdict for each checkpoint, newest first. Each scope with its own policy is judged
@@ -235,8 +237,9 @@ impl CheckpointManager {
         Ok(Policies { general: config.retention, of: config.retention_of })
     }
 
-    /// Deletes a pruned checkpoint. Succeeds if it is already gone or newly needed.
-    fn drop_pruned(&self, id: CheckpointId) -> Result<(), Error> {
+    /// Deletes a pruned checkpoint. Succeeds if it is already gone or newly needed. A tag whose repository is missing or locked stays, with a
+    /// warning.
+    fn drop_pruned(&self, id: CheckpointId) -> Result<Option<Warning>, Error> {
         let at = self.environment.now();
         let dropped = self.catalog.write(|transaction| match transaction.checkpoint(id)? {
             Some(checkpoint) if !checkpoint.pinned || planted!("prune-takes-what-is-pinned") => {
@@ -246,13 +249,11 @@ impl CheckpointManager {
             _ => Ok(None),
         });
         match dropped {
-            Err(CatalogError::Needed { .. }) => Ok(()),
+            Err(CatalogError::Needed { .. }) => Ok(None),
             Err(error) => Err(error.into()),
             Ok(dropped) => {
                 self.note_deleted(&[id]);
-                // A tag whose repository is gone or locked stays: a prune fails for nothing.
-                let _ = dropped.and_then(|checkpoint| self.untag(&checkpoint));
-                Ok(())
+                Ok(dropped.and_then(|checkpoint| self.untag(&checkpoint)))
             }
         }
     }
@@ -344,7 +345,7 @@ impl CheckpointManager {
     pub(crate) fn tend(&self, workspace: Option<WorkspaceId>, progress: &dyn Progress) -> Tended {
         let mut tended = Tended::default();
         match self.prune_old(workspace) {
-            Ok(pruned) => tended.pruned = pruned,
+            Ok(pruned) => tended.join(pruned),
             Err(error) => tended.warnings.push(Warning::NotPruned { why: cause(error) }),
         }
         let worth = self.catalog.deleted_since_gc().is_ok_and(|deleted| deleted >= DELETED_WORTH_COLLECTING);
@@ -363,14 +364,14 @@ impl CheckpointManager {
     }
 
     /// Prunes old checkpoints of a workspace, or of several folders.
-    fn prune_old(&self, workspace: Option<WorkspaceId>) -> Result<Vec<CheckpointId>, Error> {
+    fn prune_old(&self, workspace: Option<WorkspaceId>) -> Result<Tended, Error> {
         let workspace = workspace.map(|id| self.workspace(id)).transpose()?;
         let policies = self.policies(workspace.as_ref())?;
         let mut pruned = self.prune_unseen(workspace.as_ref(), &policies)?;
         // A removed sandbox gets no more checkpoints.
         let sandboxes = workspace.map(|workspace| self.catalog.sandboxes(workspace.id)).transpose()?;
         for (_, sandbox) in sandboxes.into_iter().flatten() {
-            pruned.extend(self.prune_unseen(Some(&self.workspace(sandbox.workspace_id)?), &policies)?);
+            pruned.join(self.prune_unseen(Some(&self.workspace(sandbox.workspace_id)?), &policies)?);
         }
         Ok(pruned)
     }
@@ -409,14 +410,14 @@ impl CheckpointManager {
         dry_run: DryRun,
         progress: &dyn Progress,
         mut act: impl FnMut() -> Result<T, Error>,
-    ) -> Result<(T, Vec<CheckpointId>), Error> {
+    ) -> Result<(T, Tended), Error> {
         self.renew_limits()?;
         match act() {
             Err(error) if cap_hit(&error).is_some() => {
                 let pruned = self.make_room_for(error, first, dry_run, progress)?;
                 Ok((act().map_err(|error| self.capped(error))?, pruned))
             }
-            other => Ok((other?, Vec::new())),
+            other => Ok((other?, Tended::default())),
         }
     }
 
@@ -430,7 +431,7 @@ impl CheckpointManager {
         first: Option<WorkspaceId>,
         dry_run: DryRun,
         progress: &dyn Progress,
-    ) -> Result<Vec<CheckpointId>, Error> {
+    ) -> Result<Tended, Error> {
         if dry_run == DryRun::Yes {
             return Err(self.capped(error));
         }
@@ -444,18 +445,18 @@ impl CheckpointManager {
     }
 
     /// Prunes all workspaces and collects. Ignores failures: they only make less room.
-    fn make_room(&self, first: Option<WorkspaceId>, progress: &dyn Progress) -> Vec<CheckpointId> {
-        let mut pruned = Vec::new();
+    fn make_room(&self, first: Option<WorkspaceId>, progress: &dyn Progress) -> Tended {
+        let mut pruned = Tended::default();
         let mut workspaces = self.catalog.workspaces().unwrap_or_default();
         workspaces.sort_by_key(|other| Some(other.id) != first);
         for workspace in workspaces {
             let gone = self
                 .policies(Some(&workspace))
                 .and_then(|policies| self.prune_unseen(Some(&workspace), &policies));
-            pruned.extend(gone.unwrap_or_default());
+            pruned.join(gone.unwrap_or_default());
         }
         let gone = self.policies(None).and_then(|policies| self.prune_unseen(None, &policies));
-        pruned.extend(gone.unwrap_or_default());
+        pruned.join(gone.unwrap_or_default());
         let _ = self.collect(Thoroughness::Everything, progress);
         pruned
     }
@@ -499,6 +500,13 @@ impl From<Policy> for Policies {
 pub(crate) struct Tended {
     pub(crate) pruned: Vec<CheckpointId>,
     pub(crate) warnings: Vec<Warning>,
+}
+
+impl Tended {
+    fn join(&mut self, other: Self) {
+        self.pruned.extend(other.pruned);
+        self.warnings.extend(other.warnings);
+    }
 }
 
 /// Returns the bytes needed, used and allowed if the error's root cause is the cap.

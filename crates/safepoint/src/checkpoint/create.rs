@@ -237,7 +237,7 @@ impl CheckpointManager {
                 other => break other,
             }
         };
-        let (mut created, pruned) = self.within_cap(subject.alone(), DryRun::No, progress, act)?;
+        let (mut created, room) = self.within_cap(subject.alone(), DryRun::No, progress, act)?;
         // The folders and the store are released by now, as a collection waits for their users.
         let tended = match options.urgency {
             _ if created.unchanged => Tended::default(),
@@ -245,9 +245,9 @@ impl CheckpointManager {
             Urgency::Emergency => Tended::default(),
         };
         created.recovered = recovered;
-        created.pruned = pruned;
+        created.pruned = room.pruned;
         created.pruned.extend(tended.pruned);
-        created.warnings.extend(tended.warnings);
+        created.warnings.extend(room.warnings.into_iter().chain(tended.warnings));
         Ok(created)
     }
 
