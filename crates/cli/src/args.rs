@@ -305,7 +305,7 @@ Examples:
     Demo(DemoArgs),
     /// Print a completion script for your shell.
     #[command(
-        after_help = "Examples:\n  safepoint completions bash > ~/.local/share/bash-completion/completions/safepoint"
+        after_help = "For bash, zsh and fish it offers checkpoints, plans, sessions, agents and paths, too.\n\nExamples:\n  safepoint completions bash > ~/.local/share/bash-completion/completions/safepoint\n  safepoint completions zsh > ~/.zfunc/_safepoint\n  safepoint completions fish > ~/.config/fish/completions/safepoint.fish"
     )]
     Completions(CompletionsArgs),
     /// Show the man page of a command, or write all pages into a folder.

@@ -2,6 +2,7 @@
 
 mod agent;
 mod cat;
+mod complete;
 mod completions;
 mod create;
 pub(crate) mod database;
@@ -76,6 +77,12 @@ pub(crate) fn main() -> ExitCode {
         && option == database::COPY
     {
         return database::copy(from, to);
+    }
+    if let [_, command, dashes, words @ ..] = typed.as_slice()
+        && command == complete::COMPLETE
+        && dashes == "--"
+    {
+        return complete::complete(words);
     }
     match crate::args::parse(&typed) {
         Ok(arguments) => ExitCode::from(run(arguments)),

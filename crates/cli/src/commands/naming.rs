@@ -96,7 +96,7 @@ impl Naming {
 }
 
 /// Length of a unique id prefix.
-fn unique_letters(mut ids: Vec<String>) -> usize {
+pub(crate) fn unique_letters(mut ids: Vec<String>) -> usize {
     ids.sort_unstable();
     let same = |pair: &[String]| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count();
     ids.windows(2).map(|pair| same(pair) + 1).max().unwrap_or(0).max(ID_LETTERS_MIN)

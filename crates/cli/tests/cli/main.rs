@@ -7,6 +7,7 @@
 
 mod answers;
 mod clock;
+mod complete;
 mod databases;
 mod diff;
 mod doctor;
