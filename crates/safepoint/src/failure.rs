@@ -576,11 +576,12 @@ fn classify_catalog(error: &CatalogError) -> Row {
 }
 
 fn classify_object(error: &ObjectError) -> Row {
-    use FailureKind::{Damaged, Failed};
+    use FailureKind::{Damaged, Failed, Interrupted};
     match error {
         ObjectError::Missing { .. } => ("missing", Damaged, DAMAGED),
         ObjectError::Damaged { .. } => ("damaged", Damaged, DAMAGED),
         ObjectError::Input(_) => ("unreadable", Failed, FIX),
+        ObjectError::Interrupted => ("interrupted", Interrupted, &["Run it again when you like."]),
         ObjectError::Store(source) => match source.downcast_ref::<StoreError>() {
             Some(error) => classify_store(error),
             None => ("store", Failed, FIX_HOME),
@@ -768,6 +769,7 @@ mod tests {
             (GitError::Write { path: PathBuf::from("p"), source: full() }.into(), "git", FailureKind::Failed),
             (GitError::Object(ObjectError::Missing { id: object }).into(), "missing", FailureKind::Damaged),
             (ObjectError::Input(full()).into(), "unreadable", FailureKind::Failed),
+            (ObjectError::Interrupted.into(), "interrupted", FailureKind::Interrupted),
             (store(StoreError::WriterFailed).into(), "store", FailureKind::Failed),
             (ObjectError::Store("odd".into()).into(), "store", FailureKind::Failed),
         ];

@@ -12,6 +12,7 @@ mod database;
 mod file;
 mod ruling;
 mod walk;
+mod watched;
 
 use crate::cache::{CacheWriter, CachedDir, CachedEntry, NextCache, Place, StatCache};
 use crate::error::WorkspaceError;
@@ -32,6 +33,7 @@ use safepoint_model::tree::{Entry, Node};
 use safepoint_model::{ObjectId, ObjectSink, ObjectSource, Progress, RelPath};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use watched::Watched;
 
 /// Maximum depth; deeper entries are left out and reported. Each level holds one open directory.
 pub(crate) const DEPTH_MAX: usize = 4_000;
@@ -140,7 +142,8 @@ pub fn scan<S: ObjectSink + ObjectSource>(
     progress: &dyn Progress,
 ) -> Result<Scan, WorkspaceError> {
     progress.begin(Activity::Scanning, None);
-    let walk = Walk::new(root, sink, options, progress);
+    let watched = Watched { sink, progress };
+    let walk = Walk::new(root, (&watched, sink), options, progress);
     let result = threads::run(|| walk.root(root, options));
     progress.end();
     result
@@ -272,16 +275,16 @@ enum Outcome<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new<S: ObjectSink + ObjectSource>(
+    fn new(
         root: &Root,
-        sink: &'a S,
+        (sink, source): (&'a dyn ObjectSink, &'a dyn ObjectSource),
         options: &ScanOptions<'a>,
         progress: &'a dyn Progress,
     ) -> Self {
         let ScanOptions { own, covered, what, cache, next, sidecars, copies, large, .. } = *options;
         Self {
             sink,
-            source: sink,
+            source,
             place: root.place(),
             own,
             covered,

@@ -363,12 +363,16 @@ impl<'a> StageWriter<'a> {
         let mut file = File::from(linux::create_file(dir, name).map_err(failed)?);
         let (mut at, mut ends_in_hole) = (0, false);
         for stretch in content.stretches(self.source)? {
+            if self.progress.interrupted() {
+                return Err(WorkspaceError::Interrupted);
+            }
             ends_in_hole = match stretch {
                 Stretch::Data(piece) => write_sparse(&mut file, at, &piece.load(self.source)?),
                 Stretch::Hole(size) => file.seek(SeekFrom::Start(at.saturating_add(size))).map(|_| true),
             }
             .map_err(failed)?;
             at += stretch.size();
+            self.progress.advance(0, stretch.size());
         }
         if ends_in_hole {
             file.set_len(content.size).map_err(failed)?;
@@ -380,7 +384,7 @@ impl<'a> StageWriter<'a> {
         }
         let facts = linux::facts_of(&fd).map_err(failed)?;
         self.note(fd, Some((facts.ino, (facts.mtime_ns, facts.size))));
-        self.progress.advance(1, content.size);
+        self.progress.advance(1, 0);
         Ok(())
     }
 

@@ -27,7 +27,7 @@ use safepoint_model::files::FilesDocument;
 use safepoint_model::tree::Owners;
 use safepoint_model::{CheckpointId, ObjectId, ObjectKind, ObjectSource, Progress, RollbackId, WorkspaceId};
 use safepoint_planted::planted;
-use safepoint_workspace::{CapturedAccess, StatCache, What};
+use safepoint_workspace::{CapturedAccess, StatCache, What, WorkspaceError};
 
 /// Properties of a new checkpoint.
 #[derive(Debug, Clone)]
@@ -319,12 +319,15 @@ impl CheckpointManager {
                 members.iter().try_for_each(|member| member.part.commit(transaction, checkpoint))
             })
         };
+        go_on(progress)?;
         if planted!("create-commits-before-it-is-durable") {
             commit(&checkpoint, &Stored::default())?;
             writer.finish()?;
         } else {
             let stored =
                 self.finish_with_record(writer, &mut checkpoint, &plans.iter().collect::<Vec<_>>())?;
+            // The flush cannot be stopped, and may have taken long. The next collection frees the objects.
+            go_on(progress)?;
             commit(&checkpoint, &stored)?;
         }
         caches.into_iter().for_each(|mut cache| self.keep_cache(&checkpoint, &mut cache));
@@ -645,6 +648,11 @@ impl CheckpointManager {
         }
         Ok(Some(cache))
     }
+}
+
+/// Fails if the user interrupted the operation.
+fn go_on(progress: &dyn Progress) -> Result<(), Error> {
+    if progress.interrupted() { Err(WorkspaceError::Interrupted.into()) } else { Ok(()) }
 }
 
 /// Context of a checkpoint.

@@ -17,6 +17,7 @@ mod glossary;
 mod histories;
 mod hostile;
 mod in_the_way;
+mod interrupts;
 mod layouts;
 mod names;
 mod obstacles;
