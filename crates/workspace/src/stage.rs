@@ -201,6 +201,8 @@ impl<'r> Stage<'r> {
     ) -> Result<(), WorkspaceError> {
         progress.begin(Activity::Staging, None);
         let writer = StageWriter::new(source, times, progress);
+        let swapped = steps.iter().filter(|step| matches!(step.how, How::Swap { .. }));
+        writer.expect(swapped.filter_map(|step| Some(&step.new.as_ref()?.entry)));
         let write = |step: &SwapStep| match (&step.new, step.how) {
             (Some(new), How::Swap { slot }) => {
                 writer.entry(&self.fd, slot_name(slot).as_bytes(), &step.path, &new.entry)
@@ -255,6 +257,14 @@ impl<'r> Stage<'r> {
     }
 }
 
+/// Returns the size of a file; zero for other entries.
+pub(crate) fn file_bytes(entry: &Entry) -> u64 {
+    match &entry.node {
+        Node::File(content) => content.size,
+        _ => 0,
+    }
+}
+
 /// Returns the name of a slot.
 pub(crate) fn slot_name(slot: u64) -> String {
     format!("{slot}")
@@ -287,6 +297,11 @@ impl<'a> StageWriter<'a> {
         self.written.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// Reports the bytes of the files among these entries.
+    fn expect<'e>(&self, entries: impl Iterator<Item = &'e Entry>) {
+        self.progress.expect(entries.map(file_bytes).sum());
+    }
+
     /// Writes one entry, with everything below it, under an unused name.
     pub(crate) fn entry(
         &self,
@@ -315,6 +330,7 @@ impl<'a> StageWriter<'a> {
                 // The parent folder may pass on ACLs that the entry does not have.
                 linux::drop_acls(&fd).map_err(failed)?;
                 let tree = Tree::load(self.source, *tree)?;
+                self.expect(tree.entries().iter());
                 tree.entries().par_iter().try_for_each(|child| {
                     let path = path.join(&child.name).map_err(|error| failed(io::Error::other(error)))?;
                     self.entry(&fd, &child.name, &path, child)
@@ -332,6 +348,7 @@ impl<'a> StageWriter<'a> {
         linux::drop_acls(fd).map_err(failed)?;
         if let Node::Directory(tree) = &entry.node {
             let tree = Tree::load(self.source, *tree)?;
+            self.expect(tree.entries().iter());
             tree.entries().par_iter().try_for_each(|child| {
                 let path =
                     RelPath::root().join(&child.name).map_err(|error| failed(io::Error::other(error)))?;

@@ -9,7 +9,7 @@ use crate::compare::{self, CompareError};
 use crate::error::WorkspaceError;
 use crate::linux;
 use crate::plan::owners;
-use crate::stage::{SYNC_ONE_BY_ONE_MAX, Stage, StageWriter, Times, slot_name};
+use crate::stage::{self, SYNC_ONE_BY_ONE_MAX, Stage, StageWriter, Times, slot_name};
 use crate::threads;
 use rayon::prelude::*;
 use rustix::fd::{AsFd, OwnedFd};
@@ -230,9 +230,15 @@ impl Stage<'_> {
             .filter(|step| step.how == How::Meta)
             .filter_map(|step| Some((&step.path, &step.new.as_ref()?.entry)))
             .collect();
+        let bytes = |step: &SwapStep| match (&step.new, step.how) {
+            (Some(new), How::Swap { .. }) => stage::file_bytes(&new.entry),
+            _ => 0,
+        };
+        progress.expect(steps.iter().map(bytes).sum());
         let check = |step: &SwapStep| {
-            progress.advance(1, 0);
-            self.check(step, &finals, source)
+            let checked = self.check(step, &finals, source);
+            progress.advance(1, bytes(step));
+            checked
         };
         let checked: Result<Vec<_>, WorkspaceError> = threads::run(|| steps.par_iter().map(check).collect());
         progress.end();

@@ -81,6 +81,7 @@ impl CheckpointManager {
     ) -> Result<Imported, Error> {
         let _using = self.store.using()?;
         let reading = Reading::open(dir)?;
+        progress.expect(reading.promised_bytes());
         let scope = reading.metadata.scope;
         // The files of an agent are not a state of the project, also if they are one folder: a rollback would replace the project by them.
         if matches!(scope, Scope::Project | Scope::Workflow) != into.is_some() {

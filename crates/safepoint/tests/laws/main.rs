@@ -22,6 +22,7 @@ mod layouts;
 mod names;
 mod obstacles;
 mod plans;
+mod progress;
 mod purge;
 mod rebuild;
 mod records;
