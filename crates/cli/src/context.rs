@@ -8,8 +8,8 @@ use crate::signals;
 use safepoint::model::id::SessionId;
 use safepoint::model::{RelPath, Timestamp};
 use safepoint::{
-    Access, Capabilities, CatalogStanding, CheckpointManager, Environment, Error, HomeOwner, Progress,
-    Rebuilt, Settings, SystemEnvironment, Workspace,
+    Access, BulkLimits, Capabilities, CatalogStanding, CheckpointManager, Environment, Error, HomeOwner,
+    Progress, Rebuilt, Settings, SystemEnvironment, Workspace,
 };
 use std::env;
 use std::ffi::OsStr;
@@ -315,6 +315,13 @@ fn capabilities_left() -> Capabilities {
 fn lock_wait() -> Option<Duration> {
     let millis = variable("SAFEPOINT_TEST_LOCK_WAIT_MS")?.to_string_lossy().parse().ok()?;
     Some(Duration::from_millis(millis))
+}
+
+/// Returns the size from which the first checkpoint is worth a question. Test hook: a smaller number of entries.
+pub(crate) fn bulk_limits() -> BulkLimits {
+    let entries = variable("SAFEPOINT_TEST_BULK_ENTRIES").and_then(|text| text.to_str()?.parse().ok());
+    let usual = BulkLimits::default();
+    BulkLimits { entries: entries.unwrap_or(usual.entries), ..usual }
 }
 
 /// The zone in which people type times: `TZ`, else that of the system, else UTC.

@@ -114,5 +114,6 @@ pub use safepoint_model as model;
 pub use safepoint_model::progress::{Activity, Progress, Silent};
 pub use safepoint_store::{Collected, Depth, Outcome, Usage, Writer};
 pub use safepoint_workspace::{
-    Blocked, Capabilities, Ended, Finding, Intruder, Lack, LostAccess, LostAccessKind, Times,
+    Blocked, Bulk, BulkLimits, BulkyFolder, Capabilities, Ended, Finding, Intruder, Lack, LostAccess,
+    LostAccessKind, Times,
 };

@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests set up folders"))]
 
 mod build;
+mod bulk;
 mod cache;
 mod compare;
 mod copy;
@@ -35,6 +36,7 @@ mod write;
 mod writers;
 
 pub use build::{build_tree, drop_folders, make_folders};
+pub use bulk::{Bulk, BulkLimits, BulkyFolder, bulk};
 pub use cache::{CacheHead, CacheWriter, NextCache, NoCacheHead, StatCache};
 pub use copy::{Copied, copy_tree, remove_tree};
 pub use error::{Intruder, Obstacle, WorkspaceError};
@@ -45,7 +47,7 @@ pub use plan::{Blocked, CapturedAccess, LostAccess, LostAccessKind, RollbackPlan
 pub use probe::{Capabilities, Lack};
 pub use replica::{Destination, Replica, ReplicaDraft, free_bytes};
 pub use root::{Lock, OWN_FOLDER, Root, SmallFile};
-pub use rules::check_patterns;
+pub use rules::{check_patterns, leave_out_too};
 pub use scan::{LARGE_FILE_BYTES, LargeFiles, Scan, ScanOptions, Sidecars, Snapshot, What, scan};
 pub use settle::{Ended, Finding, Settled};
 pub use sqlite::{DatabaseCopies, database_family};

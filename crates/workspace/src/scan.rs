@@ -26,6 +26,7 @@ use database::Family;
 pub(crate) use database::{Held as DatabaseLocks, Waiting};
 pub(crate) use file::is_out_of_handles;
 use ruling::{Above, Keep};
+pub(crate) use ruling::{is_cache, read_start};
 use rustix::fd::OwnedFd;
 use safepoint_model::coverage::{Coverage, Skipped, Why};
 use safepoint_model::progress::Activity;

@@ -1,5 +1,7 @@
 //! `create`: takes a checkpoint; where no workspace is registered yet, registers one and says so.
 
+mod first;
+
 use crate::args::CreateArgs;
 use crate::context::Surroundings;
 use crate::problem::Problem;
@@ -39,6 +41,9 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem
     }
     let manager = context.surroundings.open(args.source_tool.as_deref())?;
     let workspace = workspace(context, &manager)?;
+    if workspace.head.is_none() {
+        first::offer(context, &manager, &workspace)?;
+    }
     let passing = test(context, &manager, &workspace, &mut options)?;
     let created = manager
         .create(&workspace, &options, &context.progress)

@@ -17,6 +17,7 @@ mod history;
 mod json;
 mod layouts;
 mod list;
+mod long_work;
 mod man;
 mod names;
 mod odd;
