@@ -4,6 +4,7 @@ use crate::checkpoint::records::CatalogStanding;
 use crate::config::ConfigError;
 use crate::exchange::LayoutError;
 use crate::plans::plan_file::PlanFileError;
+use crate::upkeep::Capped;
 use safepoint_catalog::CatalogError;
 use safepoint_git::GitError;
 use safepoint_model::change::GraftError;
@@ -186,19 +187,12 @@ pub enum Error {
     NothingToRedo,
     /// The home may not become larger.
     #[error(
-        "the cap of {} is reached: at least {} are needed, {} more than may be added",
-        Bytes(*cap_bytes),
-        Bytes(*needed_bytes),
-        Bytes(*over_bytes)
+        "the cap of {} is reached: at least {} are needed and {} are free",
+        Bytes(.0.cap_bytes),
+        Bytes(.0.needed_bytes),
+        Bytes(.0.free_bytes)
     )]
-    Capped {
-        /// Bytes to add at the time of the refusal; more may have followed.
-        needed_bytes: u64,
-        /// By how much that is too much.
-        over_bytes: u64,
-        /// The cap.
-        cap_bytes: u64,
-    },
+    Capped(Box<Capped>),
     /// No checkpoint holds what was to be purged.
     #[error("no checkpoint of this workspace holds {}", paths.iter().map(|path| format!("\"{path}\"")).collect::<Vec<_>>().join(" or "))]
     NoPurge {

@@ -9,7 +9,7 @@ use safepoint_git::GitError;
 use safepoint_model::change::GraftError;
 use safepoint_model::plan::state::{PlanRule, PlanState};
 use safepoint_model::session::SessionRule;
-use safepoint_model::{ModelError, ObjectError};
+use safepoint_model::{Bytes, ModelError, ObjectError};
 use safepoint_store::StoreError;
 use safepoint_workspace::WorkspaceError;
 use serde::Serialize;
@@ -165,12 +165,12 @@ fn classify(error: &Error) -> Row {
         Error::NothingToRedo => {
             ("nothing_to_redo", NotFound, &["Only an undo can be redone, and only until the next rollback."])
         }
-        Error::Capped { .. } => (
+        Error::Capped(_) => (
             "capped",
             Failed,
             &[
-                "`safepoint usage` shows what takes the space, and what deleting each checkpoint would free.",
-                "Delete some and run `safepoint gc`, or raise `cap` under [store] in config.toml in Safepoint's home.",
+                "See what takes the space: safepoint usage",
+                "Or raise `cap` under [store] in config.toml in Safepoint's home.",
             ],
         ),
         Error::NoPlan { .. } => ("no_plan", NotFound, &["`safepoint plan list` shows the plans."]),
@@ -626,6 +626,11 @@ fn details(error: &Error) -> Vec<String> {
         }],
         Error::Elsewhere { commands, .. } => {
             commands.iter().take(10).map(|command| format!("Register it: {command}")).collect()
+        }
+        Error::Capped(capped) if !capped.deletable.is_empty() => {
+            let ids: Vec<String> = capped.deletable.iter().map(|(id, _)| id.to_string()).collect();
+            let bytes = capped.deletable.iter().map(|(_, bytes)| bytes).sum();
+            vec![format!("Free {}: safepoint delete {} && safepoint gc", Bytes(bytes), ids.join(" "))]
         }
         Error::RolledBackHalfway { source, .. } => details(source),
         _ => Vec::new(),

@@ -102,7 +102,7 @@ pub use upkeep::rebuild::Rebuilt;
 pub use upkeep::repair::Repair;
 pub use upkeep::space::{CheckpointSpace, Space, WorkspaceSpace};
 pub use upkeep::validate::{DamagedPart, Validation};
-pub use upkeep::{Cap, Judged, Policies, Thoroughness};
+pub use upkeep::{Cap, Capped, Judged, Policies, Thoroughness};
 pub use warning::{GitPlace, Warning};
 
 pub use safepoint_catalog::Transaction;

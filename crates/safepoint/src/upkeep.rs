@@ -63,6 +63,9 @@ pub struct Judged {
     pub policy_of: Option<Scope>,
 }
 
+/// Maximum number of checkpoints that a refusal names.
+const DELETABLE_MAX: usize = 5;
+
 /// Maximum disk usage of the home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cap {
@@ -70,12 +73,15 @@ pub struct Cap {
     pub cap_bytes: u64,
     /// Part reserved for recovery and collection; checkpoints may not use it.
     pub headroom_bytes: u64,
+    /// Part reserved for safety and emergency checkpoints; others may not use it.
+    pub reserve_bytes: u64,
 }
 
 impl Cap {
     fn new(cap_bytes: u64) -> Self {
         let headroom_bytes = (cap_bytes / 16).max(2 * pack_bytes(cap_bytes)).min(cap_bytes / 2);
-        Self { cap_bytes, headroom_bytes }
+        let reserve_bytes = (cap_bytes / 16).min((cap_bytes - headroom_bytes) / 2);
+        Self { cap_bytes, headroom_bytes, reserve_bytes }
     }
 }
 
@@ -396,8 +402,10 @@ impl CheckpointManager {
         let cap = self.cap()?;
         let pack_total = self.store.pack_bytes()?;
         let others = self.home.disk_bytes()?.saturating_sub(pack_total);
-        let bytes = cap.cap_bytes.saturating_sub(cap.headroom_bytes).saturating_sub(others);
-        self.store.limit(Limits { pack_bytes: pack_bytes(cap.cap_bytes), bytes: Some(bytes) });
+        let all = cap.cap_bytes.saturating_sub(cap.headroom_bytes).saturating_sub(others);
+        let reserve_bytes = cap.reserve_bytes.min(all);
+        let (pack_bytes, bytes) = (pack_bytes(cap.cap_bytes), Some(all - reserve_bytes));
+        self.store.limit(Limits { pack_bytes, bytes, reserve_bytes });
         Ok(())
     }
 
@@ -414,7 +422,7 @@ impl CheckpointManager {
         match act() {
             Err(error) if cap_hit(&error).is_some() => {
                 let pruned = self.make_room_for(error, first, dry_run, progress)?;
-                Ok((act().map_err(|error| self.capped(error))?, pruned))
+                Ok((act().map_err(|error| self.capped(error, progress))?, pruned))
             }
             other => Ok((other?, Vec::new())),
         }
@@ -432,12 +440,12 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<Vec<CheckpointId>, Error> {
         if dry_run == DryRun::Yes {
-            return Err(self.capped(error));
+            return Err(self.capped(error, progress));
         }
         let before = self.store.pack_bytes()?;
         let pruned = self.make_room(first, progress);
         if self.store.pack_bytes()? >= before {
-            return Err(self.capped(error));
+            return Err(self.capped(error, progress));
         }
         self.renew_limits()?;
         Ok(pruned)
@@ -460,14 +468,54 @@ impl CheckpointManager {
         pruned
     }
 
-    /// Converts a cap error into one with the bytes needed and the excess.
-    pub(crate) fn capped(&self, error: Error) -> Error {
+    /// Converts a cap error into one with the bytes needed and free, and with checkpoints to delete.
+    pub(crate) fn capped(&self, error: Error, progress: &dyn Progress) -> Error {
         let (Some((needed_bytes, used_bytes, allowed_bytes)), Ok(cap)) = (cap_hit(&error), self.cap()) else {
             return error;
         };
         let over_bytes = (used_bytes + needed_bytes).saturating_sub(allowed_bytes);
-        Error::Capped { needed_bytes, over_bytes, cap_bytes: cap.cap_bytes }
+        Error::Capped(Box::new(Capped {
+            needed_bytes,
+            free_bytes: allowed_bytes.saturating_sub(used_bytes),
+            over_bytes,
+            cap_bytes: cap.cap_bytes,
+            deletable: self.deletable(needed_bytes, progress),
+        }))
     }
+
+    /// Returns checkpoints whose deletion would free this much, or as much as possible: the oldest one that
+    /// suffices, else the largest ones. Empty if the usage cannot be computed.
+    fn deletable(&self, wanted_bytes: u64, progress: &dyn Progress) -> Vec<(CheckpointId, u64)> {
+        let Ok(space) = self.space(progress) else { return Vec::new() };
+        let mut frees: Vec<(CheckpointId, u64)> = space
+            .checkpoints
+            .iter()
+            .rev()
+            .filter(|space| !space.checkpoint.pinned && space.frees_bytes > 0)
+            .map(|space| (space.checkpoint.id, space.frees_bytes))
+            .collect();
+        if let Some(enough) = frees.iter().find(|(_, bytes)| *bytes > wanted_bytes) {
+            return vec![*enough];
+        }
+        frees.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        frees.truncate(DELETABLE_MAX);
+        frees
+    }
+}
+
+/// Refusal at the cap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capped {
+    /// Bytes to add at the time of the refusal; more may have followed.
+    pub needed_bytes: u64,
+    /// Bytes that could be added.
+    pub free_bytes: u64,
+    /// Bytes needed beyond those.
+    pub over_bytes: u64,
+    /// The cap.
+    pub cap_bytes: u64,
+    /// Checkpoints whose deletion frees space, each with its bytes.
+    pub deletable: Vec<(CheckpointId, u64)>,
 }
 
 /// A checkpoint, what is said of it, and the scope whose own policy says so.

@@ -81,6 +81,8 @@ pub enum LargeFiles<'a> {
     Read,
     /// Files at and below these paths; others are left out.
     Within(&'a [RelPath]),
+    /// Files of any size at and below these paths; others are left out.
+    Only(&'a [RelPath]),
     /// Files with the same length as in the tree to keep; a different size proves a difference without
     /// reading.
     InDoubt,

@@ -31,7 +31,10 @@ fn the_first_checkpoint_of_a_large_folder_offers_to_leave_folders_out() {
     let sandbox = bulky();
     let seen = sandbox.typed(create(&sandbox, &[]), "3\n1\n");
     assert!(seen.contains("the first checkpoint reads 94 files and folders"), "{seen}");
-    assert!(seen.contains("1  node_modules/ (61 entries") && seen.contains("2  build/ (31 entries"), "{seen}");
+    assert!(
+        seen.contains("1  node_modules/ (61 entries") && seen.contains("2  build/ (31 entries"),
+        "{seen}"
+    );
     assert!(seen.contains("Type numbers from the list"), "{seen}");
     assert_eq!(sandbox.read(".safepointignore"), "node_modules/\n");
     // The folder `web`, the folder `build` with 30 files, and two files at the top.

@@ -268,7 +268,10 @@ impl CheckpointManager {
         let places = self.places(subject, &agents)?;
         let (held, found) = self.hold_all_for(&places.all, options.urgency, progress)?;
         recovered.join(found.clone());
-        let writer = self.store.writer()?;
+        let mut writer = self.store.writer()?;
+        if options.urgency == Urgency::Emergency {
+            writer = writer.from_reserve();
+        }
         // Read before the files are, and checked once more by the commit: so it holds for all the time between.
         let mut plans = self.plans_captured_of(subject, options.plan_id.as_deref(), version)?;
         let named = plans.len();
