@@ -45,11 +45,12 @@ use crate::context::{self, Surroundings};
 use crate::problem::Problem;
 use crate::render::output::{Printer, Reply, Stage};
 use crate::render::terminal::{Bars, printable};
-use crate::signals;
+use crate::{log, signals};
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::text::is_unsafe;
+use safepoint::model::trace::{self, TraceLevel};
 use safepoint::{CheckpointManager, Error, Filter, Pinned, Progress, RoleFilter, Workspace};
 use std::ffi::OsString;
 use std::io::Write;
@@ -87,6 +88,10 @@ fn run(arguments: Arguments) -> u8 {
     let json = global.json || command.asks_for_json();
     let out = Printer::new(&global, json, command.stage());
     let row = command.row();
+    for warning in log::start(&context::Logging::read()) {
+        out.warn(printable(&warning));
+    }
+    let _span = trace::span("verb", TraceLevel::Info, || row.name.to_owned());
     let stop = signals::listen(row.stopping());
     let progress = Bars::new(out.is_watched() && !global.no_progress, stop);
     let (out, result) = match Surroundings::read(&global, row.access()) {

@@ -317,6 +317,26 @@ fn lock_wait() -> Option<Duration> {
     Some(Duration::from_millis(millis))
 }
 
+/// Settings of the log.
+pub(crate) struct Logging {
+    /// `SAFEPOINT_LOG`.
+    pub(crate) filter: Option<String>,
+    /// `SAFEPOINT_LOG_FILE`.
+    pub(crate) file: Option<PathBuf>,
+}
+
+impl Logging {
+    pub(crate) fn read() -> Self {
+        let filter = variable("SAFEPOINT_LOG").map(|text| text.to_string_lossy().into_owned());
+        Self { filter, file: variable("SAFEPOINT_LOG_FILE").map(PathBuf::from) }
+    }
+}
+
+/// Current time of lines in the log.
+pub(crate) fn now_text() -> String {
+    Surroundings::now().to_string()
+}
+
 /// Returns the size from which the first checkpoint is worth a question. Test hook: a smaller number of entries.
 pub(crate) fn bulk_limits() -> BulkLimits {
     let entries = variable("SAFEPOINT_TEST_BULK_ENTRIES").and_then(|text| text.to_str()?.parse().ok());

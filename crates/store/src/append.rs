@@ -9,6 +9,7 @@ use crate::pack::{self, PACK_HEAD, PACK_HEAD_BYTES};
 use crate::segment::Sealed;
 use crate::store::Store;
 use crate::{StoreError, linux, recover};
+use safepoint_model::trace::{self, TraceLevel};
 use safepoint_planted::planted;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -109,7 +110,13 @@ impl Appender {
             if planted!("store-pack-not-synced") {
                 continue;
             }
-            let synced = pack.file.sync_data();
+            let synced = {
+                let grown = pack.end - pack.start;
+                let _span = trace::span("store", TraceLevel::Debug, || {
+                    format!("flush pack {} with {grown} new bytes", pack.name)
+                });
+                pack.file.sync_data()
+            };
             if planted!("store-sync-failure-ignored") {
                 continue;
             }

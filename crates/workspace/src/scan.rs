@@ -30,6 +30,7 @@ pub(crate) use ruling::{is_cache, read_start};
 use rustix::fd::OwnedFd;
 use safepoint_model::coverage::{Coverage, Skipped, Why};
 use safepoint_model::progress::Activity;
+use safepoint_model::trace::{self, TraceLevel};
 use safepoint_model::tree::{Entry, Node};
 use safepoint_model::{ObjectId, ObjectSink, ObjectSource, Progress, RelPath};
 use std::io;
@@ -144,6 +145,7 @@ pub fn scan<S: ObjectSink + ObjectSource>(
     options: &ScanOptions<'_>,
     progress: &dyn Progress,
 ) -> Result<Scan, WorkspaceError> {
+    let _span = trace::span("workspace", TraceLevel::Debug, || format!("scan {}", root.path().display()));
     progress.begin(Activity::Scanning, None);
     let watched = Watched { sink, progress };
     let walk = Walk::new(root, (&watched, sink), options, progress);

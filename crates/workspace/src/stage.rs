@@ -15,6 +15,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use safepoint_model::content::{Content, Stretch};
 use safepoint_model::progress::Activity;
 use safepoint_model::rollback::{How, SwapStep};
+use safepoint_model::trace::{self, TraceLevel};
 use safepoint_model::tree::{Entry, Meta, Node, Owners, Tree};
 use safepoint_model::{ObjectSource, Progress, RelPath, RollbackId};
 use safepoint_planted::planted;
@@ -199,6 +200,7 @@ impl<'r> Stage<'r> {
         source: &dyn ObjectSource,
         progress: &dyn Progress,
     ) -> Result<(), WorkspaceError> {
+        let _span = trace::span("workspace", TraceLevel::Debug, || format!("stage {} steps", steps.len()));
         progress.begin(Activity::Staging, None);
         let writer = StageWriter::new(source, times, progress);
         let swapped = steps.iter().filter(|step| matches!(step.how, How::Swap { .. }));

@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use rustix::fd::{AsFd, OwnedFd};
 use safepoint_model::progress::{Activity, Silent};
 use safepoint_model::rollback::{How, SwapStep};
+use safepoint_model::trace::{self, TraceLevel};
 use safepoint_model::tree::{Entry, Meta, Node};
 use safepoint_model::{ObjectSource, Progress, RelPath};
 use safepoint_planted::planted;
@@ -222,6 +223,7 @@ impl Stage<'_> {
         if planted!("verify-left-out") {
             return Ok(Vec::new());
         }
+        let _span = trace::span("workspace", TraceLevel::Debug, || format!("verify {} steps", steps.len()));
         progress.begin(Activity::Verifying, Some(steps.len() as u64));
         // The final mode of a directory is set after all swaps; earlier mode steps only add rights.
         let last_swap = steps.iter().rposition(|step| step.how != How::Meta).unwrap_or(0);

@@ -82,3 +82,34 @@ fn a_link_in_the_place_of_the_rules_is_not_written_through() {
     assert!(seen.contains("cannot replace .safepointignore"), "{seen}");
     assert_eq!(fs::read_to_string(sandbox.path("outside")).unwrap(), "mine\n");
 }
+
+#[test]
+fn the_log_goes_to_standard_error_or_a_file_and_never_into_json() {
+    let sandbox = Sandbox::new();
+    sandbox.write("a", "1");
+    let logged = |filter: &str, file: Option<&str>| {
+        let mut command = sandbox.command(&["create", "--json", "--kind", "manual"]);
+        command.env("SAFEPOINT_LOG", filter);
+        file.map(|file| command.env("SAFEPOINT_LOG_FILE", sandbox.path(file)));
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{filter}");
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (String::from_utf8(output.stderr).unwrap(), answer["messages"].to_string())
+    };
+    let (told, _) = logged("debug", None);
+    for line in ["INFO  verb: create [", "DEBUG part: capture files ", "DEBUG store: flush pack ", " took "] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    let (told, _) = logged("info", None);
+    assert!(told.contains("verb: create") && !told.contains("DEBUG"), "{told}");
+    let (told, _) = logged("store=debug", Some("log"));
+    assert_eq!(told, "");
+    sandbox.write("a", "2");
+    logged("store=debug", Some("log"));
+    let log = fs::read_to_string(sandbox.path("log")).unwrap();
+    assert!(log.contains("store: flush pack") && !log.contains("verb:"), "{log}");
+    let (told, messages) = logged("nonsense", None);
+    assert!(!told.contains("verb:") && messages.contains("is not a level"), "{told} {messages}");
+    let (_, messages) = logged("debug", Some("no/such/folder"));
+    assert!(messages.contains("cannot write the log to"), "{messages}");
+}
