@@ -188,7 +188,7 @@ Examples:
     /// Take a checkpoint, then run a command; roll back if it fails, on request.
     #[command(
         override_usage = "safepoint run [OPTIONS] -- <CMD>...",
-        after_help = "The command has your terminal, and its exit status is passed on. What Safepoint itself says goes to standard error.\n\nExamples:\n  safepoint run -- make migrate\n  safepoint run --rollback-on-fail -- ./upgrade.sh --all\n  safepoint run -m \"before the agent\" -- agent --task tasks.md"
+        after_help = "The command has your terminal, and its exit status is passed on. What Safepoint itself says goes to standard error.\n\nExamples:\n  safepoint run -- make migrate\n  safepoint run --rollback-on-fail -- ./upgrade.sh --all\n  safepoint run --watch -- agent           a checkpoint of every state that it leaves\n  safepoint run -m \"before the agent\" -- agent --task tasks.md"
     )]
     Run(RunArgs),
     /// Run plans; roll back files and plan state together.
@@ -605,6 +605,9 @@ pub(crate) struct RunArgs {
     /// If CMD fails, roll back; `safepoint undo` restores what it left.
     #[arg(long)]
     pub(crate) rollback_on_fail: bool,
+    /// Also take a checkpoint after changes, when no file changed for 2 seconds, and at exit.
+    #[arg(long)]
+    pub(crate) watch: bool,
     /// Label of the checkpoint [default: "before" and the command].
     #[arg(short = 'm', long = "label", value_name = "LABEL", allow_hyphen_values = true)]
     pub(crate) label: Option<String>,

@@ -142,6 +142,11 @@ impl Surroundings {
         }
     }
 
+    /// Returns the id of a new session.
+    pub(crate) fn new_session(&self) -> String {
+        SessionId::from_bits(environment(self.user.clone()).new_id()).to_uuid()
+    }
+
     /// Current time of records.
     pub(crate) fn now() -> Timestamp {
         fixed_now().unwrap_or_else(|| SystemEnvironment::default().now())
@@ -315,6 +320,12 @@ fn capabilities_left() -> Capabilities {
 fn lock_wait() -> Option<Duration> {
     let millis = variable("SAFEPOINT_TEST_LOCK_WAIT_MS")?.to_string_lossy().parse().ok()?;
     Some(Duration::from_millis(millis))
+}
+
+/// Returns the time without changes after which `run --watch` takes a checkpoint. Test hook: a shorter one.
+pub(crate) fn quiet_time() -> Duration {
+    let millis = variable("SAFEPOINT_TEST_QUIET_MS").and_then(|text| text.to_str()?.parse().ok());
+    Duration::from_millis(millis.unwrap_or(2_000))
 }
 
 /// Settings of the log.

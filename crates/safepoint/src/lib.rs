@@ -115,5 +115,5 @@ pub use safepoint_model::progress::{Activity, Progress, Silent};
 pub use safepoint_store::{Collected, Depth, Outcome, Usage, Writer};
 pub use safepoint_workspace::{
     Blocked, Bulk, BulkLimits, BulkyFolder, Capabilities, Ended, Finding, Intruder, Lack, LostAccess,
-    LostAccessKind, Times,
+    LostAccessKind, Notice, Times,
 };

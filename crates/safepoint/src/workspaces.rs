@@ -7,7 +7,7 @@ use crate::manager::canonical;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Filter, RoleFilter, Workspace};
 use safepoint_model::Progress;
-use safepoint_workspace::{Bulk, BulkLimits, Root, What};
+use safepoint_workspace::{Bulk, BulkLimits, Notice, Root, What};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -26,6 +26,20 @@ impl CheckpointManager {
         let config = self.config_at(Some(&root), Broken::Refused)?;
         let own = self.own_folders(&root);
         Ok(safepoint_workspace::bulk(&root, &config.excludes, &own, limits, progress)?)
+    }
+
+    /// Watches the folder of a workspace while `act` runs. Hints only: a capture decides what changed.
+    ///
+    /// # Errors
+    /// When the folder cannot be opened or watched.
+    pub fn watched<T>(
+        &self,
+        workspace: &Workspace,
+        act: impl FnOnce(&mut Notice<'_>) -> T,
+    ) -> Result<T, Error> {
+        let root = Root::open(workspace.root_path())?;
+        let mut notice = Notice::open(&root, self.own_folders(&root))?;
+        Ok(act(&mut notice))
     }
 
     /// Appends patterns to the `.safepointignore` of a workspace.

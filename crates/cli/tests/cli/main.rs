@@ -33,6 +33,7 @@ mod plan_story;
 mod requirements;
 mod rollback;
 mod run;
+mod run_watch;
 mod sandbox;
 mod schemas;
 mod search;
