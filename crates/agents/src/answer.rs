@@ -1,0 +1,84 @@
+//! Answers to hooks: one JSON object that fits the schema of the agent and the event.
+//!
+//! An answer never allows, denies or continues anything. A text for the model goes with prompts alone: after
+//! the end of a turn it would start the next one.
+
+use crate::note::{CONTEXT_LETTERS_MAX, shortened};
+use crate::{CodingAgent, HookEvent, Moment};
+use safepoint_model::text;
+use serde_json::{Map, Value, json};
+
+/// Answer that is valid for every agent and every event.
+pub const EMPTY_ANSWER: &str = "{}";
+
+const MESSAGE_LETTERS_MAX: usize = 1_000;
+
+/// Texts to deliver with an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reply {
+    /// Message for the person.
+    pub message: Option<String>,
+    /// Text for the model, such as a [`crate::RollbackNote`].
+    pub context: Option<String>,
+}
+
+/// Returns true if the agent shows a message with the answer to this event.
+pub(crate) fn reaches_person(event: &HookEvent) -> bool {
+    let is_prompt = matches!(event.moment, Moment::Prompt { .. });
+    match event.agent {
+        CodingAgent::Claude | CodingAgent::Gemini => !matches!(event.moment, Moment::SessionEnd { .. }),
+        // The schema of Codex is closed, and differs between events.
+        CodingAgent::Codex => ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"]
+            .contains(&event.name.as_str()),
+        CodingAgent::Copilot => false,
+        CodingAgent::Opencode => true,
+        CodingAgent::Cursor => is_prompt,
+    }
+}
+
+pub(crate) fn answer(event: &HookEvent, reply: &Reply) -> String {
+    let message = reply.message.as_deref().filter(|_| event.reaches_person()).map(message);
+    let context = reply.context.as_deref().filter(|_| event.reaches_model()).map(context);
+    let message = message.filter(|text| !text.is_empty());
+    let context = context.filter(|text| !text.is_empty());
+    let mut answer = Map::new();
+    let mut put =
+        |name: &str, value: Option<Value>| answer.extend(value.map(|value| (name.to_owned(), value)));
+    match event.agent {
+        CodingAgent::Claude | CodingAgent::Codex | CodingAgent::Gemini => {
+            put("systemMessage", message.map(Value::from));
+            let name = prompt_event(event.agent);
+            let specific = context.map(|text| json!({"hookEventName": name, "additionalContext": text}));
+            put("hookSpecificOutput", specific);
+        }
+        CodingAgent::Copilot => put("additionalContext", context.map(Value::from)),
+        CodingAgent::Opencode => {
+            put("systemMessage", message.map(Value::from));
+            put("additionalContext", context.map(Value::from));
+        }
+        CodingAgent::Cursor => {
+            put("user_message", message.map(Value::from));
+            put("additional_context", context.map(Value::from));
+        }
+    }
+    Value::Object(answer).to_string()
+}
+
+/// Returns the name of the prompt event. Taken from a table: the input could spell it in another way.
+fn prompt_event(agent: CodingAgent) -> &'static str {
+    match agent {
+        CodingAgent::Gemini => "BeforeAgent",
+        _ => "UserPromptSubmit",
+    }
+}
+
+/// Returns a message whose characters cannot control a terminal.
+fn message(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(text::printable).collect();
+    shortened(&lines.join("\n"), MESSAGE_LETTERS_MAX)
+}
+
+fn context(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(text::printable).collect();
+    shortened(&lines.join("\n"), CONTEXT_LETTERS_MAX)
+}

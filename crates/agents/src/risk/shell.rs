@@ -1,0 +1,230 @@
+//! Syntax trees of shell text: the simple commands and redirections in it.
+
+use super::commands::{Judged, judge};
+use super::{RiskKind, RiskPattern};
+use tree_sitter::{Node, Parser, Tree};
+
+/// Maximum depth of texts that run texts, such as `bash -c "bash -c ..."`.
+const TEXTS_DEEP_MAX: usize = 6;
+/// Maximum number of texts inside of a text.
+const TEXTS_MAX: usize = 64;
+
+/// Word of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Word {
+    /// Text without quotes. If it is not known, as written.
+    pub(super) text: String,
+    /// False if the shell computes the word.
+    pub(super) is_known: bool,
+}
+
+/// Risk at a place of the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) kind: RiskKind,
+    /// Shell text of the place.
+    pub(super) text: String,
+}
+
+/// Returns the gravest risk of a text, the first of several.
+pub(super) fn gravest(text: &str, patterns: &[RiskPattern]) -> Option<Found> {
+    let mut search = Search { patterns, found: None, texts: vec![(text.to_owned(), 0)] };
+    let mut parsed = 0;
+    while let Some((text, depth)) = search.texts.pop() {
+        parsed += 1;
+        if depth > TEXTS_DEEP_MAX || parsed > TEXTS_MAX {
+            search.add(RiskKind::Unknown, &text);
+            break;
+        }
+        match parse(&text) {
+            Some(tree) => search.walk(&tree, &text, depth),
+            None => search.add(RiskKind::Unknown, &text),
+        }
+    }
+    search.found
+}
+
+fn parse(text: &str) -> Option<Tree> {
+    let mut parser = Parser::new();
+    parser.set_language(&tree_sitter_bash::LANGUAGE.into()).ok()?;
+    parser.parse(text, None)
+}
+
+struct Search<'a> {
+    patterns: &'a [RiskPattern],
+    found: Option<Found>,
+    /// Texts to parse, with their depth.
+    texts: Vec<(String, usize)>,
+}
+
+impl Search<'_> {
+    fn add(&mut self, kind: RiskKind, text: &str) {
+        if self.found.as_ref().is_none_or(|found| kind < found.kind) {
+            self.found = Some(Found { kind, text: text.to_owned() });
+        }
+    }
+
+    /// Visits every node in order. The cursor keeps the path, so that depth costs no stack.
+    fn walk(&mut self, tree: &Tree, source: &str, depth: usize) {
+        let mut cursor = tree.walk();
+        loop {
+            self.visit(cursor.node(), source, depth);
+            if cursor.goto_first_child() {
+                continue;
+            }
+            while !cursor.goto_next_sibling() {
+                if !cursor.goto_parent() {
+                    if tree.root_node().has_error() {
+                        self.add(RiskKind::Unknown, source);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn visit(&mut self, node: Node<'_>, source: &str, depth: usize) {
+        match node.kind() {
+            "command" => self.command(node, source, depth),
+            "file_redirect" if overwrites(node, source) => {
+                let statement = node.parent().unwrap_or(node);
+                self.add(RiskKind::Overwrite, first_line(text(statement, source)));
+            }
+            _ => {}
+        }
+    }
+
+    fn command(&mut self, node: Node<'_>, source: &str, depth: usize) {
+        let words = words(node, source);
+        for judged in judge(&words, self.patterns) {
+            match judged {
+                Judged::Harmless => {}
+                Judged::Risky(kind) => self.add(kind, first_line(text(node, source))),
+                Judged::Runs(inner) => self.texts.push((inner, depth + 1)),
+                Judged::RunsInput => match given_input(node, source) {
+                    Some(inner) => self.texts.push((inner, depth + 1)),
+                    None => self.add(RiskKind::Unknown, first_line(text(node, source))),
+                },
+            }
+        }
+    }
+}
+
+fn text<'a>(node: Node<'_>, source: &'a str) -> &'a str {
+    source.get(node.byte_range()).unwrap_or_default()
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// Returns the words of a command, the program first.
+fn words(command: Node<'_>, source: &str) -> Vec<Word> {
+    let mut cursor = command.walk();
+    let mut words = Vec::new();
+    if !cursor.goto_first_child() {
+        return words;
+    }
+    loop {
+        match cursor.field_name() {
+            Some("name") => {
+                let name = cursor.node();
+                words.push(word(name.named_child(0).unwrap_or(name), source));
+            }
+            Some("argument") => words.push(word(cursor.node(), source)),
+            _ => {}
+        }
+        if !cursor.goto_next_sibling() {
+            return words;
+        }
+    }
+}
+
+fn word(node: Node<'_>, source: &str) -> Word {
+    if node.kind() != "concatenation" {
+        return piece(node, source);
+    }
+    let mut joined = Word { text: String::new(), is_known: true };
+    let mut cursor = node.walk();
+    for child in node.children(&mut cursor) {
+        let piece = piece(child, source);
+        joined.text.push_str(&piece.text);
+        joined.is_known &= piece.is_known;
+    }
+    joined
+}
+
+/// Returns a word without parts.
+fn piece(node: Node<'_>, source: &str) -> Word {
+    let written = text(node, source);
+    let known = |text: String| Word { text, is_known: true };
+    let unknown = || Word { text: written.to_owned(), is_known: false };
+    let is_quoted = written.len() >= 2;
+    match node.kind() {
+        "word" | "number" | "==" | "=~" => known(unescaped(written, |_| true)),
+        "raw_string" if is_quoted => known(written[1..written.len() - 1].to_owned()),
+        "string" if is_quoted => {
+            let mut cursor = node.walk();
+            let is_plain = node.named_children(&mut cursor).all(|child| child.kind() == "string_content");
+            let inner = unescaped(&written[1..written.len() - 1], |letter| "\\\"$`\n".contains(letter));
+            if is_plain { known(inner) } else { unknown() }
+        }
+        "ansi_c_string" if written.len() >= 3 && !written.contains('\\') => {
+            known(written[2..written.len() - 1].to_owned())
+        }
+        _ => unknown(),
+    }
+}
+
+/// Removes the backslashes before characters that they quote.
+fn unescaped(text: &str, quotes: impl Fn(char) -> bool) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letters.peek() {
+            Some(next) if letter == '\\' && quotes(*next) => {
+                plain.extend(letters.next().filter(|next| *next != '\n'));
+            }
+            _ => plain.push(letter),
+        }
+    }
+    plain
+}
+
+/// Returns true for a redirection that empties a file.
+fn overwrites(redirect: Node<'_>, source: &str) -> bool {
+    let mut cursor = redirect.walk();
+    let operator = redirect.children(&mut cursor).map(|child| child.kind());
+    if !operator.into_iter().any(|kind| [">", ">|", "&>", ">&"].contains(&kind)) {
+        return false;
+    }
+    let Some(destination) = redirect.child_by_field_name("destination") else { return true };
+    let target = word(destination, source);
+    let is_descriptor = target.text == "-" || target.text.bytes().all(|byte| byte.is_ascii_digit());
+    !(target.is_known && (is_descriptor || target.text.starts_with("/dev/")))
+}
+
+/// Returns the text that a here document or a here string gives to a command.
+fn given_input(command: Node<'_>, source: &str) -> Option<String> {
+    let statement = command.parent().filter(|parent| parent.kind() == "redirected_statement");
+    let holders = [Some(command), statement];
+    for holder in holders.into_iter().flatten() {
+        let mut cursor = holder.walk();
+        for child in holder.children(&mut cursor) {
+            match child.kind() {
+                "heredoc_redirect" => {
+                    let mut parts = child.walk();
+                    let body = child.children(&mut parts).find(|part| part.kind() == "heredoc_body")?;
+                    return Some(text(body, source).to_owned());
+                }
+                "herestring_redirect" => {
+                    let given =
+                        child.named_child(child.named_child_count().checked_sub(1)?.try_into().ok()?)?;
+                    return Some(word(given, source)).filter(|word| word.is_known).map(|word| word.text);
+                }
+                _ => {}
+            }
+        }
+    }
+    None
+}
