@@ -22,9 +22,14 @@ pub struct Reply {
     pub context: Option<String>,
 }
 
+/// Returns true if the agent gives a text in the answer to this event to its model.
+pub(crate) fn reaches_model(event: &HookEvent) -> bool {
+    let is_prompt = matches!(event.moment, Moment::Prompt { .. });
+    is_prompt && event.subagent.is_none() && prompt_events(event.agent).contains(&event.name.as_str())
+}
+
 /// Returns true if the agent shows a message with the answer to this event.
 pub(crate) fn reaches_person(event: &HookEvent) -> bool {
-    let is_prompt = matches!(event.moment, Moment::Prompt { .. });
     match event.agent {
         CodingAgent::Claude | CodingAgent::Gemini => !matches!(event.moment, Moment::SessionEnd { .. }),
         // The schema of Codex is closed, and differs between events.
@@ -32,7 +37,7 @@ pub(crate) fn reaches_person(event: &HookEvent) -> bool {
             .contains(&event.name.as_str()),
         CodingAgent::Copilot => false,
         CodingAgent::Opencode => true,
-        CodingAgent::Cursor => is_prompt,
+        CodingAgent::Cursor => reaches_model(event),
     }
 }
 
@@ -47,8 +52,8 @@ pub(crate) fn answer(event: &HookEvent, reply: &Reply) -> String {
     match event.agent {
         CodingAgent::Claude | CodingAgent::Codex | CodingAgent::Gemini => {
             put("systemMessage", message.map(Value::from));
-            let name = prompt_event(event.agent);
-            let specific = context.map(|text| json!({"hookEventName": name, "additionalContext": text}));
+            let specific =
+                context.map(|text| json!({"hookEventName": event.name, "additionalContext": text}));
             put("hookSpecificOutput", specific);
         }
         CodingAgent::Copilot => put("additionalContext", context.map(Value::from)),
@@ -64,11 +69,15 @@ pub(crate) fn answer(event: &HookEvent, reply: &Reply) -> String {
     Value::Object(answer).to_string()
 }
 
-/// Returns the name of the prompt event. Taken from a table: the input could spell it in another way.
-fn prompt_event(agent: CodingAgent) -> &'static str {
+/// Returns the names of an agent's prompt event, the second for settings of Claude Code that it loads. An event
+/// with a name that the agent does not have gets no text, because its schema is not known.
+fn prompt_events(agent: CodingAgent) -> &'static [&'static str] {
     match agent {
-        CodingAgent::Gemini => "BeforeAgent",
-        _ => "UserPromptSubmit",
+        CodingAgent::Claude | CodingAgent::Codex => &["UserPromptSubmit"],
+        CodingAgent::Gemini => &["BeforeAgent"],
+        CodingAgent::Copilot => &["userPromptSubmitted", "UserPromptSubmit"],
+        CodingAgent::Opencode => &["chat.message"],
+        CodingAgent::Cursor => &["beforeSubmitPrompt", "UserPromptSubmit"],
     }
 }
 

@@ -195,9 +195,9 @@ impl HookEvent {
         read::event(caller, name, input)
     }
 
-    /// Returns true if the answer can carry a text for the model. Agents other than the main one get none.
+    /// Returns true if the answer can carry a text for the model: at a prompt to the main agent.
     pub fn reaches_model(&self) -> bool {
-        matches!(self.moment, Moment::Prompt { .. }) && self.subagent.is_none()
+        answer::reaches_model(self)
     }
 
     /// Returns true if the answer can carry a message for the person.

@@ -17,7 +17,9 @@ pub(crate) const TEXT_BYTES_MAX: usize = 256 << 10;
 const NAME_BYTES_MAX: usize = 4 << 10;
 const KEY_BYTES_MAX: usize = 1 << 10;
 const DEPTH_MAX: usize = 24;
-const VALUES_MAX: usize = 50_000;
+/// Maximum number of values in a field of the event.
+const VALUES_MAX: usize = 20_000;
+const KEYS_MAX: usize = 1_000;
 
 /// Input of a hook, parsed once.
 #[derive(Debug)]
@@ -164,8 +166,10 @@ impl<'de> Visitor<'de> for Bounded<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(value) = elements.next_element_seed(self.inner())? {
-            if self.left.get() > 0 {
+        loop {
+            let has_room = self.left.get() > 0;
+            let Some(value) = elements.next_element_seed(self.inner())? else { break };
+            if has_room {
                 list.push(value);
             }
         }
@@ -176,8 +180,13 @@ impl<'de> Visitor<'de> for Bounded<'_> {
         let mut map = Map::new();
         while let Some(key) = entries.next_key_seed(Bounded { left: &Cell::new(1), depth: 0 })? {
             let Value::String(key) = key else { return Err(A::Error::custom("a key is not a text")) };
+            // A field of the event has its own room, so that a large one pushes no other out.
+            if self.depth == 0 {
+                self.left.set(VALUES_MAX);
+            }
+            let has_room = self.left.get() > 0 && map.len() < KEYS_MAX && key.len() <= KEY_BYTES_MAX;
             let value = entries.next_value_seed(self.inner())?;
-            if self.left.get() > 0 && key.len() <= KEY_BYTES_MAX {
+            if has_room {
                 map.insert(key, value);
             }
         }

@@ -182,7 +182,7 @@ fn key(event: &HookEvent, input: &HookInput) -> Option<EventKey> {
         Moment::BeforeTool(call) | Moment::AfterTool { call, .. } => call.id.as_deref(),
         Moment::Prompt { .. } => None,
         Moment::SubagentStart | Moment::SubagentEnd => {
-            Some(event.subagent.as_ref().and_then(|subagent| subagent.id.as_deref())?)
+            event.subagent.as_ref().and_then(|subagent| subagent.id.as_deref())
         }
         _ => return None,
     };

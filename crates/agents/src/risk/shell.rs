@@ -159,18 +159,19 @@ fn piece(node: Node<'_>, source: &str) -> Word {
     let written = text(node, source);
     let known = |text: String| Word { text, is_known: true };
     let unknown = || Word { text: written.to_owned(), is_known: false };
-    let is_quoted = written.len() >= 2;
+    // In a partial tree the closing quote can be missing.
+    let inside = |open: &str, close: char| written.strip_prefix(open)?.strip_suffix(close);
     match node.kind() {
         "word" | "number" | "==" | "=~" => known(unescaped(written, |_| true)),
-        "raw_string" if is_quoted => known(written[1..written.len() - 1].to_owned()),
-        "string" if is_quoted => {
+        "raw_string" => inside("'", '\'').map_or_else(unknown, |inner| known(inner.to_owned())),
+        "string" => {
             let mut cursor = node.walk();
             let is_plain = node.named_children(&mut cursor).all(|child| child.kind() == "string_content");
-            let inner = unescaped(&written[1..written.len() - 1], |letter| "\\\"$`\n".contains(letter));
-            if is_plain { known(inner) } else { unknown() }
+            let inner = inside("\"", '"').filter(|_| is_plain);
+            inner.map_or_else(unknown, |inner| known(unescaped(inner, |letter| "\\\"$`\n".contains(letter))))
         }
-        "ansi_c_string" if written.len() >= 3 && !written.contains('\\') => {
-            known(written[2..written.len() - 1].to_owned())
+        "ansi_c_string" if !written.contains('\\') => {
+            inside("$'", '\'').map_or_else(unknown, |inner| known(inner.to_owned()))
         }
         _ => unknown(),
     }
