@@ -170,8 +170,11 @@ fn a_command_that_cannot_be_understood_is_risky() {
     }
     // A known risk in a text with errors counts more.
     check("rm x; if then ((", RiskKind::Delete, "before rm x");
+    // Of a long text the start is parsed; the rest is not understood.
     let long = format!("echo {}", "a".repeat(200_000));
     assert_eq!(risk(&long, &[]).unwrap().kind, RiskKind::Unknown);
+    check(&format!("rm x; {long}"), RiskKind::Delete, "before rm x");
+    assert_eq!(risk(&format!("{long}; rm x"), &[]).unwrap().kind, RiskKind::Unknown);
 }
 
 #[test]
@@ -239,10 +242,10 @@ fn deep_nesting_is_survived() {
                 format!("echo {}rm x", open.repeat(levels)),
             ] {
                 let start = Instant::now();
-                // Longer texts are not parsed at all.
-                drop(risk(&text, &[]));
+                let risk = risk(&text, &[]);
+                assert!(risk.is_some() || text.len() < 16 << 10, "{open} {levels}");
                 let took = start.elapsed();
-                assert!(took.as_secs() < 10, "{open} {levels}: {took:?}");
+                assert!(took.as_secs() < 20, "{open} {levels}: {took:?}");
                 if took.as_millis() > 300 {
                     println!("{open} x {levels}, {} bytes: {took:?}", text.len());
                 }
