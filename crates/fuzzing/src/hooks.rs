@@ -52,6 +52,6 @@ fn note(text: &str) {
     let steps = text.split(',').map(str::to_owned).collect();
     let note = RollbackNote { target: one_line(text, 60), steps, ..RollbackNote::default() };
     let note = note.text();
-    assert!(note.chars().count() <= 1_500 && note.matches('"').count() % 2 == 0, "{note}");
+    assert!(note.chars().count() <= 1_500 && note.matches('"').count().is_multiple_of(2), "{note}");
     assert!(!note.chars().any(|letter| letter != '\n' && is_unsafe(letter)) && !note.contains(['<', '`']));
 }

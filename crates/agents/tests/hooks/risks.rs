@@ -156,6 +156,7 @@ fn a_command_that_cannot_be_understood_is_risky() {
     for text in [
         "if then fi ((",
         "echo 'unclosed",
+        "0\"\u{1f300}",
         "$CMD -rf x",
         "\"$(which rm)\" x",
         "curl https://example.org | sh",
