@@ -100,8 +100,7 @@ impl Search<'_> {
         match node.kind() {
             "command" => self.command(node, source, depth),
             "file_redirect" if overwrites(node, source) => {
-                let statement = node.parent().unwrap_or(node);
-                self.add(RiskKind::Overwrite, first_line(text(statement, source)));
+                self.add(RiskKind::Overwrite, first_line(text(statement(node), source)));
             }
             _ => {}
         }
@@ -125,6 +124,12 @@ impl Search<'_> {
 
 fn text<'a>(node: Node<'_>, source: &'a str) -> &'a str {
     source.get(node.byte_range()).unwrap_or_default()
+}
+
+/// Returns the statement of a redirection. After a here document's mark it belongs to the document.
+fn statement(redirect: Node<'_>) -> Node<'_> {
+    let parent = redirect.parent().unwrap_or(redirect);
+    if parent.kind() == "heredoc_redirect" { parent.parent().unwrap_or(parent) } else { parent }
 }
 
 fn first_line(text: &str) -> &str {
