@@ -111,11 +111,11 @@ impl Search<'_> {
         for judged in judge(&words, self.patterns) {
             match judged {
                 Judged::Harmless => {}
-                Judged::Risky(kind) => self.add(kind, first_line(text(node, source))),
+                Judged::Risky(kind) => self.add(kind, &joined(text(node, source))),
                 Judged::Runs(inner) => self.texts.push((inner, depth + 1)),
                 Judged::RunsInput => match given_input(node, source) {
                     Some(inner) => self.texts.push((inner, depth + 1)),
-                    None => self.add(RiskKind::Unknown, first_line(text(node, source))),
+                    None => self.add(RiskKind::Unknown, &joined(text(node, source))),
                 },
             }
         }
@@ -124,6 +124,11 @@ impl Search<'_> {
 
 fn text<'a>(node: Node<'_>, source: &'a str) -> &'a str {
     source.get(node.byte_range()).unwrap_or_default()
+}
+
+/// Joins the lines that a backslash continues.
+fn joined(text: &str) -> String {
+    text.replace("\\\n", " ")
 }
 
 /// Returns the statement of a redirection. After a here document's mark it belongs to the document.

@@ -275,9 +275,10 @@ fn is_option(given: &str, option: &str) -> bool {
     if glob(option, name) {
         return true;
     }
-    let is_short = option.len() == 2 && !option.ends_with('-');
+    let mut short = option.strip_prefix('-').unwrap_or_default().chars();
+    let (Some(letter), None) = (short.next(), short.next()) else { return false };
     let letters = given.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
-    is_short && letters.is_some_and(|letters| letters.contains(&option[1..]))
+    letter != '-' && letters.is_some_and(|letters| letters.contains(letter))
 }
 
 /// Matches a name with stars, in linear time for one star and without recursion for more.

@@ -193,6 +193,7 @@ fn a_command_that_cannot_be_understood_is_risky() {
 fn the_gravest_risk_is_the_label() {
     check("npm ci > log; chmod -R a+r .; rm -rf dist", RiskKind::Delete, "before rm -rf dist");
     check("rm a; rm b", RiskKind::Delete, "before rm a");
+    check("rm -rf \\\n  a \\\n  b", RiskKind::Delete, "before rm -rf a b");
 }
 
 #[test]
@@ -218,6 +219,9 @@ fn users_add_patterns() {
     for text in ["acme reset", "acme x reset --all", "toolbox staging"] {
         assert_eq!(risk(text, &patterns), None, "{text}");
     }
+    let odd: Vec<RiskPattern> =
+        ["acme -a|\u{e9}", "acme -\u{e9}", "\u{1f600}* !-|*"].map(|text| text.parse().unwrap()).to_vec();
+    assert_eq!(risk("acme -b \u{e9}; \u{1f600} -x", &odd), None);
     assert_eq!("".parse::<RiskPattern>(), Err(RiskPatternError::Empty));
     assert_eq!("--force x".parse::<RiskPattern>(), Err(RiskPatternError::NoProgram));
     assert_eq!("a b||c".parse::<RiskPattern>(), Err(RiskPatternError::EmptyAlternative));
@@ -305,5 +309,11 @@ proptest! {
     fn a_plain_removal_is_always_found(before in "[a-z ]{0,20}", name in "[a-z]{1,10}") {
         let text = format!("echo {before}; rm {name}; ls {before}");
         prop_assert_eq!(risk(&text, &[]).unwrap().label, format!("before rm {name}"));
+    }
+
+    #[test]
+    fn any_pattern_is_survived(words in prop::collection::vec("[-!%*|a\u{e9}\u{1f600}]{1,5}", 1..4), text in "[-a\u{e9} ]{0,12}") {
+        let Ok(pattern) = words.join(" ").parse::<RiskPattern>() else { return Ok(()) };
+        let _ = risk(&format!("a {text}"), &[pattern]);
     }
 }
