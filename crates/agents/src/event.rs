@@ -128,7 +128,7 @@ pub struct ToolCall {
     pub id: Option<String>,
     /// Effect on files.
     pub effect: ToolEffect,
-    /// Shell text that the tool runs. Possibly cut; [`crate::risk`] treats a cut text as risky.
+    /// Shell text that the tool runs. Possibly cut; [`crate::risk()`] treats a cut text as risky.
     pub command: Option<String>,
     /// Paths that the call names as its targets, absolute or relative to the current folder.
     pub paths: Vec<String>,
