@@ -29,14 +29,14 @@ use std::path::{Path, PathBuf};
 
 /// Scope of settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum InstallScope {
     /// All projects of the user.
     User,
     /// One project, for everyone who has it.
     Project,
 }
 
-impl Place {
+impl InstallScope {
     /// Name on the command line and in records.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -69,18 +69,18 @@ pub struct Folders {
 impl Folders {
     /// Folder with an agent's settings.
     #[must_use]
-    pub fn of(&self, agent: Agent, place: Place) -> PathBuf {
+    pub fn of(&self, agent: Agent, place: InstallScope) -> PathBuf {
         let named =
             |folder: &Option<PathBuf>, name: &str| folder.clone().unwrap_or_else(|| self.user.join(name));
         match (place, agent) {
-            (Place::User, Agent::Claude) => named(&self.claude, ".claude"),
-            (Place::User, Agent::Codex) => named(&self.codex, ".codex"),
-            (Place::User, Agent::Gemini) => self.user.join(".gemini"),
-            (Place::User, Agent::Copilot) => self.user.join(".copilot"),
-            (Place::User, Agent::Opencode) => named(&self.config, ".config").join("opencode"),
-            (Place::User, Agent::Cursor) => self.user.join(".cursor"),
-            (Place::Project, Agent::Copilot) => self.project.join(".github"),
-            (Place::Project, other) => self.project.join(format!(".{other}")),
+            (InstallScope::User, Agent::Claude) => named(&self.claude, ".claude"),
+            (InstallScope::User, Agent::Codex) => named(&self.codex, ".codex"),
+            (InstallScope::User, Agent::Gemini) => self.user.join(".gemini"),
+            (InstallScope::User, Agent::Copilot) => self.user.join(".copilot"),
+            (InstallScope::User, Agent::Opencode) => named(&self.config, ".config").join("opencode"),
+            (InstallScope::User, Agent::Cursor) => self.user.join(".cursor"),
+            (InstallScope::Project, Agent::Copilot) => self.project.join(".github"),
+            (InstallScope::Project, other) => self.project.join(format!(".{other}")),
         }
     }
 
@@ -90,8 +90,8 @@ impl Folders {
         self.claude.as_ref().unwrap_or(&self.user).join(".claude.json")
     }
 
-    fn within(&self, place: Place) -> Option<&Path> {
-        (place == Place::Project).then_some(self.project.as_path())
+    fn within(&self, place: InstallScope) -> Option<&Path> {
+        (place == InstallScope::Project).then_some(self.project.as_path())
     }
 }
 
@@ -108,7 +108,7 @@ pub enum Installed {
 
 /// Change of one file, not yet applied.
 #[derive(Debug)]
-pub struct Change {
+pub struct FileEdit {
     /// The file, without links.
     pub path: PathBuf,
     /// Content before, or `None` if missing.
@@ -128,7 +128,7 @@ enum Next {
     Forget(Vec<PathBuf>),
 }
 
-impl Change {
+impl FileEdit {
     /// Returns true if the file stays as it is.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
@@ -141,7 +141,11 @@ impl Change {
 /// # Errors
 ///
 /// If a file cannot be read, does not parse, or must not be touched.
-pub fn plan_install(folders: &Folders, place: Place, agent: Agent) -> Result<Vec<Change>, InstallError> {
+pub fn plan_install(
+    folders: &Folders,
+    place: InstallScope,
+    agent: Agent,
+) -> Result<Vec<FileEdit>, InstallError> {
     let targets = entries::targets(folders, place, agent);
     targets.iter().map(|target| install_one(folders, place, target)).collect()
 }
@@ -151,7 +155,11 @@ pub fn plan_install(folders: &Folders, place: Place, agent: Agent) -> Result<Vec
 /// # Errors
 ///
 /// If a file cannot be read, does not parse, or must not be touched.
-pub fn plan_uninstall(folders: &Folders, place: Place, agent: Agent) -> Result<Vec<Change>, InstallError> {
+pub fn plan_uninstall(
+    folders: &Folders,
+    place: InstallScope,
+    agent: Agent,
+) -> Result<Vec<FileEdit>, InstallError> {
     let targets = entries::targets(folders, place, agent);
     targets.iter().map(|target| uninstall_one(folders, place, target)).collect()
 }
@@ -161,7 +169,7 @@ pub fn plan_uninstall(folders: &Folders, place: Place, agent: Agent) -> Result<V
 /// # Errors
 ///
 /// If a file cannot be written, or another program changed it since the change was planned.
-pub fn apply(folders: &Folders, change: &Change) -> Result<(), InstallError> {
+pub fn apply(folders: &Folders, change: &FileEdit) -> Result<(), InstallError> {
     if let Next::Save(record) = &change.next {
         record.save(&folders.keep)?;
     }
@@ -183,7 +191,7 @@ pub fn apply(folders: &Folders, change: &Change) -> Result<(), InstallError> {
 /// # Errors
 ///
 /// If a file cannot be read or does not parse.
-pub fn installed(folders: &Folders, place: Place, agent: Agent) -> Result<Installed, InstallError> {
+pub fn installed(folders: &Folders, place: InstallScope, agent: Agent) -> Result<Installed, InstallError> {
     let (mut whole, mut parts, mut count) = (0, 0, 0);
     for target in entries::targets(folders, place, agent) {
         count += 1;
@@ -236,7 +244,7 @@ fn blank(target: &Target) -> &'static str {
     }
 }
 
-fn install_one(folders: &Folders, place: Place, target: &Target) -> Result<Change, InstallError> {
+fn install_one(folders: &Folders, place: InstallScope, target: &Target) -> Result<FileEdit, InstallError> {
     let found = file::read(&target.path, folders.within(place))?;
     let record = Record::load(&folders.keep, &found.path)?;
     let current = found.text.clone().unwrap_or_default();
@@ -245,7 +253,7 @@ fn install_one(folders: &Folders, place: Place, target: &Target) -> Result<Chang
     let is_blank = current.trim().is_empty();
     if !is_blank && is_whole(target, &current).map_err(failed)? {
         let (path, before) = (found.path, found.text);
-        return Ok(Change { path, after: before.clone(), before, next: Next::Stay });
+        return Ok(FileEdit { path, after: before.clone(), before, next: Next::Stay });
     }
     file::writable(&found.path)?;
     let base = match (&found.text, &record) {
@@ -262,7 +270,7 @@ fn install_one(folders: &Folders, place: Place, target: &Target) -> Result<Chang
     next.original = base;
     next.folders = folders_made;
     let after = Some(next.installed.clone());
-    Ok(Change { path: found.path, before: found.text, after, next: Next::Save(Box::new(next)) })
+    Ok(FileEdit { path: found.path, before: found.text, after, next: Next::Save(Box::new(next)) })
 }
 
 /// Content without our entries.
@@ -325,7 +333,7 @@ fn grown(target: &Target, current: &str, base: Option<&str>, is_blank: bool) -> 
     Ok(record)
 }
 
-fn uninstall_one(folders: &Folders, place: Place, target: &Target) -> Result<Change, InstallError> {
+fn uninstall_one(folders: &Folders, place: InstallScope, target: &Target) -> Result<FileEdit, InstallError> {
     let found = file::read(&target.path, folders.within(place))?;
     let record = Record::load(&folders.keep, &found.path)?;
     let made = record.as_ref().map(|record| record.folders.clone()).unwrap_or_default();
@@ -348,5 +356,5 @@ fn uninstall_one(folders: &Folders, place: Place, target: &Target) -> Result<Cha
     if after != found.text {
         file::writable(&found.path)?;
     }
-    Ok(Change { path: found.path, before: found.text, after, next: Next::Forget(made) })
+    Ok(FileEdit { path: found.path, before: found.text, after, next: Next::Forget(made) })
 }

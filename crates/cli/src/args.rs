@@ -1,6 +1,7 @@
 //! The one table of commands and flags. Help, completions and parsing all come from it.
 
 pub(crate) mod agent;
+pub(crate) mod install;
 pub(crate) mod layout;
 pub(crate) mod plan;
 #[cfg(test)]
@@ -209,6 +210,16 @@ Examples:
         after_help = "Examples:\n  safepoint agent register claude --config ~/.claude/settings.json --memory ~/.claude/projects\n  safepoint create --scope agent --agent claude"
     )]
     Agent(agent::AgentCommand),
+    /// Cover coding agents: a checkpoint for every turn, by hooks and an MCP server.
+    #[command(
+        after_help = "Settings files keep everything else in them. `safepoint uninstall` restores them byte for byte.\nWithout a name it finds the agents on this machine, and asks.\n\nExamples:\n  safepoint install                        find agents, and ask\n  safepoint install claude codex\n  safepoint install all --project          for everyone who has this project\n  safepoint install claude --dry-run       show the changes\n  safepoint install --print agents-md >> AGENTS.md\n  safepoint install --print claude-plugin ~/safepoint-plugin"
+    )]
+    Install(install::InstallArgs),
+    /// Remove hooks and MCP server from the settings of coding agents.
+    #[command(
+        after_help = "A file that did not change since is restored byte for byte. From another, only the entries of Safepoint go.\n\nExamples:\n  safepoint uninstall claude\n  safepoint uninstall all --project\n  safepoint uninstall codex --dry-run"
+    )]
+    Uninstall(install::UninstallArgs),
     /// List, move and forget registered folders.
     #[command(
         subcommand,
@@ -286,9 +297,9 @@ Examples:
     Recover(RecoverArgs),
     /// Check this machine, and show how to fix problems.
     #[command(
-        after_help = "Ends with 0 when nothing is wrong (warnings may be), with 3 when something is.\n\nExamples:\n  safepoint doctor\n  safepoint doctor --json"
+        after_help = "Ends with 0 when nothing is wrong (warnings may be), with 3 when something is, with 1 when an agent is not covered as installed.\n\nExamples:\n  safepoint doctor\n  safepoint doctor claude codex    only these agents\n  safepoint doctor --json"
     )]
-    Doctor,
+    Doctor(install::DoctorArgs),
     /// Show a disaster and its rollback in a temporary folder.
     #[command(
         after_help = "Examples:\n  safepoint demo\n  safepoint demo --keep    leave the folder for you to look at"

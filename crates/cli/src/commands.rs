@@ -15,6 +15,7 @@ mod gc;
 mod history;
 mod import;
 mod init;
+mod install;
 mod list;
 mod man;
 mod naming;
@@ -120,6 +121,8 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Plan(command) => plan::run(context, command),
         Command::Session(command) => session::run(context, command),
         Command::Agent(command) => agent::run(context, command),
+        Command::Install(args) => install::install(context, args),
+        Command::Uninstall(args) => install::uninstall(context, args),
         Command::Workspace(command) => workspace::run(context, command),
         Command::Emergency(args) => emergency::run(context, args),
         Command::Undo(args) => undo::undo(context, args),
@@ -139,7 +142,7 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::History(args) => history::run(context, args),
         Command::Status => status::run(context),
         Command::Recover(args) => recover::run(context, args),
-        Command::Doctor => doctor::run(context),
+        Command::Doctor(args) => doctor::run(context, args),
         Command::Demo(args) => demo::run(context, args),
         Command::Completions(args) => completions::run(context, args),
         Command::Man(args) => man::run(context, args),

@@ -11,6 +11,7 @@ use safepoint::{
     Access, Capabilities, CatalogStanding, CheckpointManager, Environment, Error, HomeOwner, Progress,
     Rebuilt, Settings, SystemEnvironment, Workspace,
 };
+use safepoint_agents::install::Folders;
 use std::env;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -221,6 +222,38 @@ impl Surroundings {
             None => Ok(None),
         }
     }
+}
+
+/// Returns the folders of the agents' settings. Without HOME there are none.
+pub(crate) fn agent_folders(surroundings: &Surroundings) -> Option<Folders> {
+    let directory = &surroundings.directory;
+    let project = directory.ancestors().find(|above| above.join(".git").exists()).unwrap_or(directory);
+    Some(Folders {
+        user: surroundings.user_home.clone()?,
+        project: project.to_owned(),
+        keep: surroundings.home.clone(),
+        program: own_program(),
+        claude: variable("CLAUDE_CONFIG_DIR").map(PathBuf::from),
+        codex: variable("CODEX_HOME").map(PathBuf::from),
+        config: variable("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute()),
+    })
+}
+
+/// Path of this program: as found on PATH, which stays valid when a package manager replaces the file behind a link.
+fn own_program() -> PathBuf {
+    let own = env::current_exe().unwrap_or_else(|_| PathBuf::from("safepoint"));
+    let real = |path: &Path| path.canonicalize().ok();
+    on_path("safepoint").filter(|found| real(found) == real(&own)).unwrap_or(own)
+}
+
+/// Returns the program of a name on PATH.
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let path = variable("PATH")?;
+    let runs = |path: &PathBuf| {
+        path.metadata().is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+    };
+    env::split_paths(&path).filter(|folder| folder.is_absolute()).map(|folder| folder.join(name)).find(runs)
 }
 
 /// Converts a session id to its stored form, a UUID.

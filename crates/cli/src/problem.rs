@@ -2,6 +2,7 @@
 
 use safepoint::model::ModelError;
 use safepoint::{Error, Failure, FailureKind};
+use safepoint_agents::install::InstallError;
 use std::path::Path;
 
 /// Error codes unknown to the library. `docs/errors.md` explains them, too.
@@ -22,6 +23,8 @@ pub(crate) const OWN_CODES: &[(&str, FailureKind)] = &[
     ("interrupted", FailureKind::Interrupted),
     ("declined", FailureKind::Failed),
     ("busy", FailureKind::Busy),
+    ("settings_invalid", FailureKind::Failed),
+    ("settings_refused", FailureKind::Conflict),
     ("internal", FailureKind::Internal),
 ];
 
@@ -194,6 +197,25 @@ impl Problem {
             "Please report it, with the command that you typed.".to_owned(),
         ];
         Self { nothing_changed: false, ..Self::own("internal", FailureKind::Internal, message, hints) }
+    }
+
+    /// Settings file of an agent that cannot be edited. `again` is the command to repeat.
+    pub(crate) fn settings(error: &InstallError, again: &str) -> Self {
+        use std::error::Error as _;
+        let (code, kind) = match error {
+            InstallError::Invalid { .. } | InstallError::Unexpected { .. } => {
+                ("settings_invalid", FailureKind::Failed)
+            }
+            InstallError::Refused { .. } => ("settings_refused", FailureKind::Conflict),
+            InstallError::Read { .. } => ("unreadable", FailureKind::Failed),
+            InstallError::Write { .. } => ("not_written", FailureKind::Failed),
+            InstallError::Busy { .. } => ("busy", FailureKind::Busy),
+        };
+        let hint = format!("Correct {}, then: {again}", error.path().display());
+        let hint = if kind == FailureKind::Busy { format!("Try again: {again}") } else { hint };
+        let mut problem = Self::own(code, kind, error.to_string(), vec![hint]);
+        problem.failure.causes.extend(error.source().map(ToString::to_string));
+        problem
     }
 
     /// Adds a hint.

@@ -2,7 +2,7 @@
 
 use super::json::Entry;
 use super::node::Node;
-use super::{Folders, Place};
+use super::{Folders, InstallScope};
 use crate::Agent;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -37,10 +37,10 @@ pub(super) enum Content {
 }
 
 /// Returns the program as hooks and MCP servers name it: with its path, or as found on the PATH of whoever has the project.
-fn program(folders: &Folders, place: Place) -> String {
+fn program(folders: &Folders, place: InstallScope) -> String {
     match place {
-        Place::User => folders.program.to_string_lossy().into_owned(),
-        Place::Project => "safepoint".to_owned(),
+        InstallScope::User => folders.program.to_string_lossy().into_owned(),
+        InstallScope::Project => "safepoint".to_owned(),
     }
 }
 
@@ -50,14 +50,14 @@ fn shell_word(word: &str) -> String {
 }
 
 /// Command of a hook. It prints one JSON object and ends with 0, even if Safepoint dies.
-pub(super) fn command(folders: &Folders, place: Place, agent: Agent, event: Option<&str>) -> String {
+pub(super) fn command(folders: &Folders, place: InstallScope, agent: Agent, event: Option<&str>) -> String {
     let event = event.map(|event| format!(" {event}")).unwrap_or_default();
     match place {
-        Place::User => {
+        InstallScope::User => {
             let program = shell_word(&folders.program.to_string_lossy());
             format!("out=$({program} hook {agent}{event}{TAIL}")
         }
-        Place::Project => {
+        InstallScope::Project => {
             // Cursor denies a call whose hook prints no JSON.
             let absent = if agent == Agent::Cursor { "{ printf '{}'; exit 0; }" } else { "exit 0" };
             format!("command -v safepoint >/dev/null || {absent}; out=$(safepoint hook {agent}{event}{TAIL}")
@@ -153,7 +153,7 @@ pub(super) fn events(agent: Agent) -> &'static [&'static str] {
 }
 
 /// Group of hooks for an event, as an element of the event's list.
-pub(super) fn group(folders: &Folders, place: Place, agent: Agent, event: &'static str) -> Node {
+pub(super) fn group(folders: &Folders, place: InstallScope, agent: Agent, event: &'static str) -> Node {
     let named = (agent == Agent::Copilot).then_some(event);
     let command = Node::text(command(folders, place, agent, named));
     let seconds = match (agent, event) {
@@ -178,7 +178,7 @@ pub(super) fn group(folders: &Folders, place: Place, agent: Agent, event: &'stat
     }
 }
 
-fn hooks(folders: &Folders, place: Place, agent: Agent) -> Vec<Entry> {
+fn hooks(folders: &Folders, place: InstallScope, agent: Agent) -> Vec<Entry> {
     let entry = |event: &&'static str| Entry {
         path: vec!["hooks", *event],
         key: None,
@@ -187,7 +187,7 @@ fn hooks(folders: &Folders, place: Place, agent: Agent) -> Vec<Entry> {
     events(agent).iter().map(entry).collect()
 }
 
-fn server(folders: &Folders, place: Place, agent: Agent) -> Entry {
+fn server(folders: &Folders, place: InstallScope, agent: Agent) -> Entry {
     let program = Node::text(program(folders, place));
     let args = ("args", Node::List(vec![Node::text("mcp")]));
     let value = match agent {
@@ -214,7 +214,7 @@ const VERSIONED: &str = "{\n  \"version\": 1\n}\n";
 const OPENCODE: &str = "{\n  \"$schema\": \"https://opencode.ai/config.json\"\n}\n";
 
 /// Files of an agent, with what `install` adds to them.
-pub(super) fn targets(folders: &Folders, place: Place, agent: Agent) -> Vec<Target> {
+pub(super) fn targets(folders: &Folders, place: InstallScope, agent: Agent) -> Vec<Target> {
     let base = folders.of(agent, place);
     let hooks = || hooks(folders, place, agent);
     let server = || vec![server(folders, place, agent)];
@@ -222,7 +222,7 @@ pub(super) fn targets(folders: &Folders, place: Place, agent: Agent) -> Vec<Targ
         path,
         content: Content::Json(new, entries),
     };
-    let project = place == Place::Project;
+    let project = place == InstallScope::Project;
     match agent {
         Agent::Claude => {
             let servers = if project { folders.project.join(".mcp.json") } else { folders.claude_json() };
@@ -258,20 +258,20 @@ pub(super) fn targets(folders: &Folders, place: Place, agent: Agent) -> Vec<Targ
 }
 
 /// The settings file that opencode itself would edit.
-fn opencode_settings(folders: &Folders, base: &Path, place: Place) -> PathBuf {
+fn opencode_settings(folders: &Folders, base: &Path, place: InstallScope) -> PathBuf {
     let candidates = match place {
-        Place::User => {
+        InstallScope::User => {
             ["opencode.jsonc", "opencode.json", "config.json"].map(|name| base.join(name)).to_vec()
         }
-        Place::Project => {
+        InstallScope::Project => {
             let root = &folders.project;
             let names = ["opencode.json", "opencode.jsonc"];
             names.iter().map(|name| root.join(name)).chain(names.iter().map(|name| base.join(name))).collect()
         }
     };
     let new = match place {
-        Place::User => base.join("opencode.json"),
-        Place::Project => folders.project.join("opencode.json"),
+        InstallScope::User => base.join("opencode.json"),
+        InstallScope::Project => folders.project.join("opencode.json"),
     };
     candidates.into_iter().find(|path| path.exists()).unwrap_or(new)
 }

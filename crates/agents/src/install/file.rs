@@ -81,7 +81,8 @@ fn existing_part(path: &Path) -> PathBuf {
 
 /// A project may come from others: its links must not lead out of it.
 fn inside(real: &Path, path: &Path, within: Option<&Path>) -> Result<(), InstallError> {
-    match within.map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.to_owned())) {
+    // A missing project has no links.
+    match within.and_then(|folder| folder.canonicalize().ok()) {
         Some(folder) if !real.starts_with(&folder) => Err(refused(path, "it is a link out of the project")),
         _ => Ok(()),
     }

@@ -2,7 +2,7 @@
 
 use super::entries::{events, group};
 use super::node::{Node, Style};
-use super::{Folders, Place};
+use super::{Folders, InstallScope};
 use crate::Agent;
 
 const SLASH_COMMAND: &str = include_str!("slash-command.md");
@@ -23,7 +23,7 @@ pub fn claude_plugin(folders: &Folders, version: &str) -> Vec<(&'static str, Str
         ("description", Node::text("Checkpoints of every turn, and exact rollback")),
     ]);
     let hooks = events(Agent::Claude).iter().map(|event| {
-        let group = group(folders, Place::Project, Agent::Claude, event);
+        let group = group(folders, InstallScope::Project, Agent::Claude, event);
         ((*event).to_owned(), Node::List(vec![group]))
     });
     let hooks = Node::map([("hooks", Node::Map(hooks.collect()))]);

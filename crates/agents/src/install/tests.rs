@@ -32,18 +32,18 @@ impl Machine {
         Self { folder, folders }
     }
 
-    fn install(&self, place: Place, agent: Agent) -> usize {
+    fn install(&self, place: InstallScope, agent: Agent) -> usize {
         let changes = plan_install(&self.folders, place, agent).unwrap();
         changes.iter().for_each(|change| apply(&self.folders, change).unwrap());
         changes.iter().filter(|change| !change.is_nothing()).count()
     }
 
-    fn uninstall(&self, place: Place, agent: Agent) {
+    fn uninstall(&self, place: InstallScope, agent: Agent) {
         let changes = plan_uninstall(&self.folders, place, agent).unwrap();
         changes.iter().for_each(|change| apply(&self.folders, change).unwrap());
     }
 
-    fn state(&self, place: Place, agent: Agent) -> Installed {
+    fn state(&self, place: InstallScope, agent: Agent) -> Installed {
         installed(&self.folders, place, agent).unwrap()
     }
 
@@ -68,7 +68,7 @@ impl Machine {
         fs::read_dir(self.folders.keep.join("agents")).map_or(0, Iterator::count)
     }
 
-    fn write(&self, agent: Agent, place: Place, index: usize, text: &str) -> PathBuf {
+    fn write(&self, agent: Agent, place: InstallScope, index: usize, text: &str) -> PathBuf {
         let path = entries::targets(&self.folders, place, agent)[index].path.clone();
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
@@ -76,7 +76,7 @@ impl Machine {
     }
 }
 
-const PLACES: [Place; 2] = [Place::User, Place::Project];
+const PLACES: [InstallScope; 2] = [InstallScope::User, InstallScope::Project];
 
 #[test]
 fn install_then_uninstall_leaves_no_trace() {
@@ -105,8 +105,8 @@ const SETTINGS: &str = "{\n\t// theme of the terminal\n\t\"theme\": \"dark\",   
 #[test]
 fn comments_order_and_indentation_stay() {
     let machine = Machine::new();
-    let path = machine.write(Agent::Claude, Place::User, 0, SETTINGS);
-    machine.install(Place::User, Agent::Claude);
+    let path = machine.write(Agent::Claude, InstallScope::User, 0, SETTINGS);
+    machine.install(InstallScope::User, Agent::Claude);
     let text = fs::read_to_string(&path).unwrap();
     assert_eq!(json::read(&text).unwrap()["hooks"]["Stop"][0]["hooks"][0]["command"], "say done");
     assert_eq!(json::read(&text).unwrap()["hooks"]["Stop"].as_array().unwrap().len(), 2);
@@ -117,7 +117,7 @@ fn comments_order_and_indentation_stay() {
         let bare = |line: &str| line.replace(',', "");
         assert!(lines.any(|other| bare(other) == bare(line)), "{line} is missing in {text}");
     }
-    machine.uninstall(Place::User, Agent::Claude);
+    machine.uninstall(InstallScope::User, Agent::Claude);
     assert_eq!(fs::read_to_string(&path).unwrap(), SETTINGS);
 }
 
@@ -130,12 +130,12 @@ fn edits_since_the_installation_stay_byte_for_byte() {
         ("say done", "say finished"),
     ] {
         let machine = Machine::new();
-        let path = machine.write(Agent::Claude, Place::User, 0, SETTINGS);
-        machine.install(Place::User, Agent::Claude);
+        let path = machine.write(Agent::Claude, InstallScope::User, 0, SETTINGS);
+        machine.install(InstallScope::User, Agent::Claude);
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains(from));
         fs::write(&path, text.replacen(from, to, 1)).unwrap();
-        machine.uninstall(Place::User, Agent::Claude);
+        machine.uninstall(InstallScope::User, Agent::Claude);
         assert_eq!(fs::read_to_string(&path).unwrap(), SETTINGS.replacen(from, to, 1));
     }
 }
@@ -143,15 +143,15 @@ fn edits_since_the_installation_stay_byte_for_byte() {
 #[test]
 fn scattered_edits_leave_only_the_users_entries() {
     let machine = Machine::new();
-    let path = machine.write(Agent::Claude, Place::User, 0, SETTINGS);
-    machine.install(Place::User, Agent::Claude);
+    let path = machine.write(Agent::Claude, InstallScope::User, 0, SETTINGS);
+    machine.install(InstallScope::User, Agent::Claude);
     let text = fs::read_to_string(&path).unwrap();
     // The first and the last line change, so that every insertion is in between.
     let text = text.replacen("dark", "light", 1).replacen("Ünïcode", "Plain", 1);
     // A hook of the user in a group of ours.
     let text = text.replacen("\"matcher\": \"^(?!(Read|Grep|Glob)$)\",\n\t\t\t\t\"hooks\": [", "\"matcher\": \"^(?!(Read|Grep|Glob)$)\",\n\t\t\t\t\"hooks\": [ {\"type\": \"command\", \"command\": \"mine\"},", 1);
     fs::write(&path, &text).unwrap();
-    machine.uninstall(Place::User, Agent::Claude);
+    machine.uninstall(InstallScope::User, Agent::Claude);
     let left = fs::read_to_string(&path).unwrap();
     assert!(!left.contains("safepoint"), "{left}");
     let value = json::read(&left).unwrap();
@@ -190,8 +190,8 @@ fn a_file_rewritten_by_the_agent_loses_only_our_entries() {
 #[test]
 fn entries_of_others_keep_their_position() {
     let machine = Machine::new();
-    let path = machine.write(Agent::Codex, Place::User, 0, "{}");
-    machine.install(Place::User, Agent::Codex);
+    let path = machine.write(Agent::Codex, InstallScope::User, 0, "{}");
+    machine.install(InstallScope::User, Agent::Codex);
     // Another program appends its hook after ours, then the path of Safepoint changes.
     let mut value = json::read(&fs::read_to_string(&path).unwrap()).unwrap();
     let other = serde_json::json!({ "hooks": [{ "type": "command", "command": "other" }] });
@@ -201,13 +201,13 @@ fn entries_of_others_keep_their_position() {
         folders: Folders { program: "/new/safepoint".into(), ..machine.folders.clone() },
         ..machine
     };
-    assert_eq!(moved.state(Place::User, Agent::Codex), Installed::Partly);
-    moved.install(Place::User, Agent::Codex);
+    assert_eq!(moved.state(InstallScope::User, Agent::Codex), Installed::Partly);
+    moved.install(InstallScope::User, Agent::Codex);
     let value = json::read(&fs::read_to_string(&path).unwrap()).unwrap();
     assert_eq!(value["hooks"]["Stop"][1], other);
     assert!(value["hooks"]["Stop"][0].to_string().contains("/new/safepoint"));
-    assert_eq!(moved.state(Place::User, Agent::Codex), Installed::Yes);
-    moved.uninstall(Place::User, Agent::Codex);
+    assert_eq!(moved.state(InstallScope::User, Agent::Codex), Installed::Yes);
+    moved.uninstall(InstallScope::User, Agent::Codex);
     let value = json::read(&fs::read_to_string(&path).unwrap()).unwrap();
     assert_eq!(value, serde_json::json!({ "hooks": { "Stop": [other] } }));
 }
@@ -216,19 +216,19 @@ fn entries_of_others_keep_their_position() {
 fn a_new_path_of_the_program_replaces_the_old_one() {
     for agent in Agent::ALL {
         let machine = Machine::new();
-        machine.install(Place::User, agent);
+        machine.install(InstallScope::User, agent);
         let moved = Machine {
             folders: Folders { program: "/new/safepoint".into(), ..machine.folders.clone() },
             ..machine
         };
-        assert_ne!(moved.state(Place::User, agent), Installed::Yes);
-        moved.install(Place::User, agent);
-        assert_eq!(moved.state(Place::User, agent), Installed::Yes, "{agent}");
+        assert_ne!(moved.state(InstallScope::User, agent), Installed::Yes);
+        moved.install(InstallScope::User, agent);
+        assert_eq!(moved.state(InstallScope::User, agent), Installed::Yes, "{agent}");
         for (path, content) in moved.picture() {
             let text = String::from_utf8(content.unwrap_or_default()).unwrap();
             assert!(!text.contains("it's here"), "{}: {text}", path.display());
         }
-        moved.uninstall(Place::User, agent);
+        moved.uninstall(InstallScope::User, agent);
         assert_eq!(moved.picture(), [], "{agent}");
     }
 }
@@ -237,10 +237,10 @@ fn a_new_path_of_the_program_replaces_the_old_one() {
 fn entries_without_a_record_are_removed() {
     for agent in Agent::ALL {
         let machine = Machine::new();
-        machine.install(Place::Project, agent);
+        machine.install(InstallScope::Project, agent);
         fs::remove_dir_all(machine.folders.keep.join("agents")).unwrap();
-        machine.uninstall(Place::Project, agent);
-        assert_eq!(machine.state(Place::Project, agent), Installed::No, "{agent}");
+        machine.uninstall(InstallScope::Project, agent);
+        assert_eq!(machine.state(InstallScope::Project, agent), Installed::No, "{agent}");
         for (path, content) in machine.picture() {
             assert!(
                 !String::from_utf8(content.unwrap_or_default()).unwrap().contains("safepoint"),
@@ -252,7 +252,7 @@ fn entries_without_a_record_are_removed() {
 }
 
 /// Plans an installation that must fail, and checks that no file changed.
-fn refused(machine: &Machine, place: Place, agent: Agent) -> String {
+fn refused(machine: &Machine, place: InstallScope, agent: Agent) -> String {
     let before = machine.picture();
     let error = plan_install(&machine.folders, place, agent).unwrap_err();
     assert_eq!(machine.picture(), before);
@@ -278,25 +278,25 @@ fn hostile_files_are_refused_and_stay() {
         (huge.as_str(), "larger than 32 MiB"),
     ] {
         let machine = Machine::new();
-        machine.write(Agent::Claude, Place::User, 0, text);
-        let told = refused(&machine, Place::User, Agent::Claude);
+        machine.write(Agent::Claude, InstallScope::User, 0, text);
+        let told = refused(&machine, InstallScope::User, Agent::Claude);
         assert!(told.contains(reason), "{told}");
     }
     let machine = Machine::new();
-    let path = machine.write(Agent::Claude, Place::User, 0, "");
+    let path = machine.write(Agent::Claude, InstallScope::User, 0, "");
     fs::write(path, b"{\"a\": \"\xff\"}").unwrap();
-    assert!(refused(&machine, Place::User, Agent::Claude).contains("not UTF-8"));
+    assert!(refused(&machine, InstallScope::User, Agent::Claude).contains("not UTF-8"));
     let machine = Machine::new();
     machine.write(
         Agent::Cursor,
-        Place::User,
+        InstallScope::User,
         1,
         "{\"mcpServers\": {\"safepoint\": {\"command\": \"other\"}}}",
     );
-    assert!(refused(&machine, Place::User, Agent::Cursor).contains("another entry"));
+    assert!(refused(&machine, InstallScope::User, Agent::Cursor).contains("another entry"));
     let machine = Machine::new();
-    machine.write(Agent::Opencode, Place::User, 0, "export const Mine = 1\n");
-    assert!(refused(&machine, Place::User, Agent::Opencode).contains("not a file of Safepoint"));
+    machine.write(Agent::Opencode, InstallScope::User, 0, "export const Mine = 1\n");
+    assert!(refused(&machine, InstallScope::User, Agent::Opencode).contains("not a file of Safepoint"));
 }
 
 #[test]
@@ -304,54 +304,54 @@ fn links_are_followed_to_own_regular_files_and_not_out_of_a_project() {
     let machine = Machine::new();
     let real = machine.folders.keep.join("dotfile.json");
     fs::write(&real, SETTINGS).unwrap();
-    let link = machine.write(Agent::Claude, Place::User, 0, "");
+    let link = machine.write(Agent::Claude, InstallScope::User, 0, "");
     fs::remove_file(&link).unwrap();
     symlink(&real, &link).unwrap();
-    machine.install(Place::User, Agent::Claude);
+    machine.install(InstallScope::User, Agent::Claude);
     assert!(link.is_symlink());
     assert!(fs::read_to_string(&real).unwrap().contains("safepoint"));
-    machine.uninstall(Place::User, Agent::Claude);
+    machine.uninstall(InstallScope::User, Agent::Claude);
     assert_eq!(fs::read_to_string(&real).unwrap(), SETTINGS);
 
-    let link = machine.write(Agent::Claude, Place::Project, 0, "");
+    let link = machine.write(Agent::Claude, InstallScope::Project, 0, "");
     fs::remove_file(&link).unwrap();
     symlink(&real, &link).unwrap();
-    assert!(refused(&machine, Place::Project, Agent::Claude).contains("out of the project"));
+    assert!(refused(&machine, InstallScope::Project, Agent::Claude).contains("out of the project"));
     fs::remove_file(&link).unwrap();
     fs::remove_dir(link.parent().unwrap()).unwrap();
     symlink(machine.folders.keep.as_path(), link.parent().unwrap()).unwrap();
-    assert!(refused(&machine, Place::Project, Agent::Claude).contains("out of the project"));
-    let link = machine.write(Agent::Gemini, Place::User, 0, "");
+    assert!(refused(&machine, InstallScope::Project, Agent::Claude).contains("out of the project"));
+    let link = machine.write(Agent::Gemini, InstallScope::User, 0, "");
     fs::remove_file(&link).unwrap();
     symlink("/nowhere/at/all", &link).unwrap();
-    assert!(refused(&machine, Place::User, Agent::Gemini).contains("missing file"));
+    assert!(refused(&machine, InstallScope::User, Agent::Gemini).contains("missing file"));
     fs::remove_file(&link).unwrap();
     symlink("/dev/null", &link).unwrap();
-    assert!(refused(&machine, Place::User, Agent::Gemini).contains("not a regular file"));
+    assert!(refused(&machine, InstallScope::User, Agent::Gemini).contains("not a regular file"));
 }
 
 #[test]
 fn a_read_only_file_is_refused_and_a_mode_is_kept() {
     let machine = Machine::new();
-    let path = machine.write(Agent::Claude, Place::User, 0, "{}");
+    let path = machine.write(Agent::Claude, InstallScope::User, 0, "{}");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
-    assert!(refused(&machine, Place::User, Agent::Claude).contains("read-only"));
+    assert!(refused(&machine, InstallScope::User, Agent::Claude).contains("read-only"));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-    machine.install(Place::User, Agent::Claude);
+    machine.install(InstallScope::User, Agent::Claude);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o640);
 }
 
 #[test]
 fn a_file_that_changed_since_the_plan_is_not_overwritten() {
     let machine = Machine::new();
-    let path = machine.write(Agent::Claude, Place::User, 0, "{}");
-    let changes = plan_install(&machine.folders, Place::User, Agent::Claude).unwrap();
+    let path = machine.write(Agent::Claude, InstallScope::User, 0, "{}");
+    let changes = plan_install(&machine.folders, InstallScope::User, Agent::Claude).unwrap();
     fs::write(&path, "{\"new\": 1}").unwrap();
     let error = apply(&machine.folders, &changes[0]).unwrap_err();
     assert!(matches!(error, InstallError::Busy { .. }), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"new\": 1}");
     assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "a temporary file is left");
-    machine.uninstall(Place::User, Agent::Claude);
+    machine.uninstall(InstallScope::User, Agent::Claude);
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"new\": 1}");
 }
 
@@ -359,15 +359,15 @@ fn a_file_that_changed_since_the_plan_is_not_overwritten() {
 fn hooks_fit_the_agent() {
     let machine = Machine::new();
     let folders = &machine.folders;
-    let user = entries::command(folders, Place::User, Agent::Claude, None);
+    let user = entries::command(folders, InstallScope::User, Agent::Claude, None);
     assert_eq!(user, r#"out=$('/opt/it'\''s here/safepoint' hook claude) || out='{}'; printf %s "$out""#);
-    let project = entries::command(folders, Place::Project, Agent::Copilot, Some("preToolUse"));
+    let project = entries::command(folders, InstallScope::Project, Agent::Copilot, Some("preToolUse"));
     assert_eq!(
         project,
         r#"command -v safepoint >/dev/null || exit 0; out=$(safepoint hook copilot preToolUse) || out='{}'; printf %s "$out""#
     );
     for agent in Agent::ALL {
-        machine.install(Place::User, agent);
+        machine.install(InstallScope::User, agent);
     }
     let read = |name: &str| json::read(&fs::read_to_string(folders.user.join(name)).unwrap()).unwrap();
     let claude = read(".claude/settings.json");
@@ -401,7 +401,7 @@ fn the_command_survives_a_dead_or_missing_program() {
     let machine = Machine::new();
     let program = machine.folders.keep.join("it's safepoint");
     let folders = Folders { program: program.clone(), ..machine.folders.clone() };
-    let command = entries::command(&folders, Place::User, Agent::Claude, None);
+    let command = entries::command(&folders, InstallScope::User, Agent::Claude, None);
     assert_eq!(shell(&command), (Some(0), "{}".to_owned()));
     for (script, answer) in [("echo '{\"a\": 1}'", "{\"a\": 1}"), ("kill -9 $$", "{}"), ("exit 2", "{}")] {
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -410,7 +410,7 @@ fn the_command_survives_a_dead_or_missing_program() {
     }
     for agent in Agent::ALL {
         let answer = if agent == Agent::Cursor { "{}" } else { "" };
-        let command = entries::command(&folders, Place::Project, agent, None);
+        let command = entries::command(&folders, InstallScope::Project, agent, None);
         assert_eq!(shell(&format!("PATH=/nowhere; {command}")), (Some(0), answer.to_owned()));
     }
 }
@@ -469,30 +469,30 @@ fn odd_json() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
     fn install_then_uninstall_is_the_identity(text in odd_json(), index in 0..6usize) {
         let machine = Machine::new();
         let agent = Agent::ALL[index];
-        let targets = entries::targets(&machine.folders, Place::User, agent);
+        let targets = entries::targets(&machine.folders, InstallScope::User, agent);
         let at = targets.iter().position(|target| matches!(target.content, Content::Json(..))).unwrap();
-        let path = machine.write(agent, Place::User, at, &text);
+        let path = machine.write(agent, InstallScope::User, at, &text);
         let value = json::read(&text).unwrap();
-        machine.install(Place::User, agent);
+        machine.install(InstallScope::User, agent);
         let with = fs::read_to_string(&path).unwrap();
-        prop_assert_eq!(machine.state(Place::User, agent), Installed::Yes);
-        prop_assert_eq!(machine.install(Place::User, agent), 0);
-        machine.uninstall(Place::User, agent);
+        prop_assert_eq!(machine.state(InstallScope::User, agent), Installed::Yes);
+        prop_assert_eq!(machine.install(InstallScope::User, agent), 0);
+        machine.uninstall(InstallScope::User, agent);
         prop_assert_eq!(fs::read_to_string(&path).unwrap(), text.clone());
 
         // An edit at the end, and the same without any record.
-        machine.install(Place::User, agent);
+        machine.install(InstallScope::User, agent);
         fs::write(&path, with.clone() + "\n// later\n").unwrap();
-        machine.uninstall(Place::User, agent);
+        machine.uninstall(InstallScope::User, agent);
         prop_assert_eq!(fs::read_to_string(&path).unwrap(), text.clone() + "\n// later\n");
         fs::write(&path, &with).unwrap();
-        machine.uninstall(Place::User, agent);
+        machine.uninstall(InstallScope::User, agent);
         let left = fs::read_to_string(&path).unwrap();
         prop_assert!(!left.contains("safepoint"), "{}", left);
         let mut left = json::read(&left).unwrap();

@@ -210,4 +210,5 @@ fn farewell(out: &Printer, kept: Option<&Path>, full: bool) {
         out.line(format!("All of it, with a plan: {}", out.colours.cyan("safepoint demo --full")));
     }
     out.line(format!("In your own project: {}", out.colours.cyan("safepoint create -m \"before I start\"")));
+    out.line(format!("For every turn of your coding agent: {}", out.colours.cyan("safepoint install")));
 }

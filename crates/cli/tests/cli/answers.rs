@@ -399,6 +399,7 @@ fn the_demo_tells_its_story_and_leaves_nothing_behind() {
 
     The temporary folder was deleted.
     In your own project: safepoint create -m "before I start"
+    For every turn of your coding agent: safepoint install
     --- exit 0
     "#);
     assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);

@@ -22,6 +22,8 @@ fn the_first_page() {
       plan         Run plans; roll back files and plan state together
       session      Track a request, its status and its checkpoints
       agent        Register agents, whose configuration and memory are captured
+      install      Cover coding agents: a checkpoint for every turn, by hooks and an MCP server
+      uninstall    Remove hooks and MCP server from the settings of coding agents
       workspace    List, move and forget registered folders
       emergency    Take a checkpoint despite errors, and report what it misses
       undo         Undo the last rollback; repeat to undo earlier ones
@@ -151,6 +153,8 @@ fn every_command_has_examples_and_no_long_lines() {
         "history",
         "status",
         "recover",
+        "install",
+        "uninstall",
         "doctor",
         "demo",
         "completions",

@@ -14,6 +14,7 @@ mod everyday;
 mod git;
 mod help;
 mod history;
+mod install;
 mod json;
 mod layouts;
 mod list;

@@ -61,6 +61,8 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-agent-show.1
     $T/project/pages/safepoint-agent-set.1
     $T/project/pages/safepoint-agent-remove.1
+    $T/project/pages/safepoint-install.1
+    $T/project/pages/safepoint-uninstall.1
     $T/project/pages/safepoint-workspace.1
     $T/project/pages/safepoint-workspace-list.1
     $T/project/pages/safepoint-workspace-move.1
