@@ -170,6 +170,7 @@ pub fn plan_uninstall(
 ///
 /// If a file cannot be written, or another program changed it since the change was planned.
 pub fn apply(folders: &Folders, change: &FileEdit) -> Result<(), InstallError> {
+    file::sweep(&change.path);
     if let Next::Save(record) = &change.next {
         record.save(&folders.keep)?;
     }

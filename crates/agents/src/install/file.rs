@@ -1,11 +1,12 @@
 //! Reading and writing the settings files of agents.
 //!
 //! A write is atomic: a temporary file beside the target, made durable, renamed over it. After a crash the file is old or new; a temporary
-//! file named `.NAME.safepoint-PID` may be left.
+//! file named `.NAME.safepoint-PID` may be left, which the next change of the file deletes.
 
 #![allow(clippy::disallowed_methods, reason = "this module writes the settings files of agents")]
 
 use super::InstallError;
+use rustix::process::{Pid, test_kill_process};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -132,9 +133,30 @@ fn write_as(path: &Path, expected: Option<&str>, text: &str, new: (u32, u32)) ->
     sync_folder(path).map_err(failed)
 }
 
-fn temporary(path: &Path) -> PathBuf {
+/// Name of temporary files, without the process.
+fn temporary_prefix(path: &Path) -> String {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    path.with_file_name(format!(".{name}.safepoint-{}", std::process::id()))
+    format!(".{name}.safepoint-")
+}
+
+fn temporary(path: &Path) -> PathBuf {
+    path.with_file_name(format!("{}{}", temporary_prefix(path), std::process::id()))
+}
+
+/// Deletes temporary files of processes that are gone. A process of another container may seem gone: its rename then fails, and its target
+/// stays as it was.
+pub(super) fn sweep(path: &Path) {
+    let prefix = temporary_prefix(path);
+    let Some(Ok(entries)) = path.parent().map(fs::read_dir) else { return };
+    for entry in entries.flatten() {
+        let process = entry.file_name().to_str().and_then(|name| name.strip_prefix(&prefix)?.parse().ok());
+        let gone = process
+            .and_then(Pid::from_raw)
+            .is_some_and(|process| test_kill_process(process) == Err(rustix::io::Errno::SRCH));
+        if gone {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn same(path: &Path, expected: Option<&str>) -> Result<(), InstallError> {
@@ -179,12 +201,14 @@ pub(super) fn read_own(path: &Path) -> Result<Option<Vec<u8>>, InstallError> {
 
 /// Replaces a file of Safepoint's home.
 pub(super) fn write_own(path: &Path, text: &str) -> Result<(), InstallError> {
+    sweep(path);
     let expected = read_own(path)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     write_as(path, expected.as_deref(), text, (0o600, 0o700))
 }
 
 /// Deletes a file of Safepoint's home.
 pub(super) fn remove_own(path: &Path) -> Result<(), InstallError> {
+    sweep(path);
     match fs::remove_file(path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
             Err(InstallError::Write { path: path.to_owned(), source })
