@@ -4,8 +4,9 @@ use crate::sandbox::Sandbox;
 use insta::assert_snapshot;
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::process::Command;
 
 const SETTINGS: &str = "{\n    // mine\n    \"theme\": \"dark\"\n}\n";
 
@@ -227,4 +228,66 @@ fn print_writes_a_plugin_folder_and_a_snippet() {
     assert!(sandbox.run(&["install", "--print", "claude-plugin", "../plugin"]).ends_with("--- exit 1\n"));
     assert!(sandbox.run(&["install", "--print", "claude-plugin"]).ends_with("--- exit 2\n"));
     assert!(sandbox.run(&["install", "--print", "agents-md", "x"]).ends_with("--- exit 2\n"));
+}
+
+/// Runs an agent once in the project, against a scripted model.
+fn run_agent(sandbox: &Sandbox, agent: &str, [lab, packages]: &[PathBuf; 2]) -> Value {
+    let path = format!("{}:{}", sandbox.path("bin").display(), std::env::var("PATH").unwrap());
+    let output = Command::new("python3")
+        .arg(lab.join("lab.py"))
+        .args(["run", agent, "--limit", "110", "--scenario"])
+        .arg(lab.join("scenarios/edits.json"))
+        .args([PathBuf::from("--dir"), packages.clone()])
+        .args([PathBuf::from("--project"), sandbox.path("project")])
+        .args([PathBuf::from("--home"), sandbox.path("user")])
+        .args(["--env", &format!("PATH={path}")])
+        .output()
+        .unwrap();
+    let answer = serde_json::from_slice(&output.stdout).ok();
+    assert!(answer.is_some(), "{agent}: {output:?}");
+    answer.unwrap()
+}
+
+/// `SAFEPOINT_LAB` is the folder of `lab.py`, `SAFEPOINT_LAB_AGENTS` the folder in which `lab.py install` put the agents.
+#[test]
+#[ignore = "needs the real agents: SAFEPOINT_LAB=DIR SAFEPOINT_LAB_AGENTS=DIR"]
+fn real_agents_run_with_our_settings_and_uninstall_removes_them() {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let (Some(lab), Some(packages)) = (folder("SAFEPOINT_LAB"), folder("SAFEPOINT_LAB_AGENTS")) else {
+        panic!("SAFEPOINT_LAB and SAFEPOINT_LAB_AGENTS are not set");
+    };
+    let lab = [lab, packages];
+    for agent in ["claude", "codex", "gemini", "copilot", "opencode"] {
+        for scope in ["--user", "--project"] {
+            let sandbox = Sandbox::new();
+            fs::create_dir_all(sandbox.path("project/.git")).unwrap();
+            let real = sandbox.command(&["version"]).get_program().to_owned();
+            // On PATH the program is a link while it installs, then a script that counts its calls.
+            let bin = program(&sandbox, "safepoint", "");
+            fs::remove_file(bin.join("safepoint")).unwrap();
+            symlink(&real, bin.join("safepoint")).unwrap();
+            let told = run(&sandbox, &bin, &["install", agent, scope]);
+            assert!(told.ends_with("--- exit 0\n"), "{told}");
+            fs::remove_file(bin.join("safepoint")).unwrap();
+            let log = sandbox.path("calls");
+            program(
+                &sandbox,
+                "safepoint",
+                &format!("echo \"$1\" >> {}; exec {} \"$@\"", log.display(), real.display()),
+            );
+            let answer = run_agent(&sandbox, agent, &lab);
+            assert_eq!(
+                (&answer["exit"], &answer["turns_left"]["main"]),
+                (&0.into(), &0.into()),
+                "{agent}: {answer}"
+            );
+            let calls = fs::read_to_string(&log).unwrap();
+            let count = |word: &str| calls.lines().filter(|line| *line == word).count();
+            assert!(count("hook") >= 8 && count("mcp") >= 1, "{agent} {scope}: {calls}");
+            assert!(run(&sandbox, &bin, &["uninstall", agent, scope]).ends_with("--- exit 0\n"));
+            let state = sandbox.json(&["doctor", agent, "--json"]);
+            let state = &state["data"]["agents"][0];
+            assert_eq!((&state["user"], &state["project"]), (&"no".into(), &"no".into()), "{state}");
+        }
+    }
 }
