@@ -40,8 +40,9 @@ pub(super) fn read(path: &Path, within: Option<&Path>) -> Result<Found, InstallE
             if path.is_symlink() {
                 return Err(refused(path, "it is a link to a missing file"));
             }
-            inside(&existing_part(path), path, within)?;
-            return Ok(Found { path: path.to_owned(), text: None });
+            let real = future_path(path);
+            inside(&real, path, within)?;
+            return Ok(Found { path: real, text: None });
         }
         Err(error) => return Err(unreadable(path, error)),
     };
@@ -76,8 +77,11 @@ pub(super) fn writable(path: &Path) -> Result<(), InstallError> {
     }
 }
 
-fn existing_part(path: &Path) -> PathBuf {
-    path.ancestors().find_map(|above| above.canonicalize().ok()).unwrap_or_else(|| path.to_owned())
+/// Path without links of a missing file. The record of a file has the same path before and after its creation.
+fn future_path(path: &Path) -> PathBuf {
+    let real = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    real.and_then(|(above, real)| Some(real.join(path.strip_prefix(above).ok()?)))
+        .unwrap_or_else(|| path.to_owned())
 }
 
 /// A project may come from others: its links must not lead out of it.

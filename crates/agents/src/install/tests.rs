@@ -331,6 +331,24 @@ fn links_are_followed_to_own_regular_files_and_not_out_of_a_project() {
 }
 
 #[test]
+fn a_linked_settings_folder_is_restored_whole() {
+    for agent in Agent::ALL {
+        let machine = Machine::new();
+        let dotfiles = machine.folders.user.join("dotfiles");
+        fs::create_dir(&dotfiles).unwrap();
+        let link = machine.folders.of(agent, InstallScope::User);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink(&dotfiles, &link).unwrap();
+        let before = machine.picture();
+        machine.install(InstallScope::User, agent);
+        assert_ne!(machine.picture(), before);
+        machine.uninstall(InstallScope::User, agent);
+        assert_eq!(machine.picture(), before, "{agent}");
+        assert_eq!(machine.records(), 0);
+    }
+}
+
+#[test]
 fn a_read_only_file_is_refused_and_a_mode_is_kept() {
     let machine = Machine::new();
     let path = machine.write(Agent::Claude, InstallScope::User, 0, "{}");
