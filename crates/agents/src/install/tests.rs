@@ -321,6 +321,11 @@ fn links_are_followed_to_own_regular_files_and_not_out_of_a_project() {
     fs::remove_dir(link.parent().unwrap()).unwrap();
     symlink(machine.folders.keep.as_path(), link.parent().unwrap()).unwrap();
     assert!(refused(&machine, InstallScope::Project, Agent::Claude).contains("out of the project"));
+    let foreign = machine.write(Agent::Cursor, InstallScope::User, 0, "{}");
+    // Only root may give a file away.
+    if std::os::unix::fs::chown(&foreign, Some(54_321), None).is_ok() {
+        assert!(refused(&machine, InstallScope::User, Agent::Cursor).contains("another user"));
+    }
     let link = machine.write(Agent::Gemini, InstallScope::User, 0, "");
     fs::remove_file(&link).unwrap();
     symlink("/nowhere/at/all", &link).unwrap();
@@ -328,6 +333,27 @@ fn links_are_followed_to_own_regular_files_and_not_out_of_a_project() {
     fs::remove_file(&link).unwrap();
     symlink("/dev/null", &link).unwrap();
     assert!(refused(&machine, InstallScope::User, Agent::Gemini).contains("not a regular file"));
+}
+
+#[test]
+fn tables_that_codex_appends_stay() {
+    let trust = "\n[hooks.state.\"/x:stop:0:0\"]\ntrusted_hash = \"sha256:0\"\n";
+    for text in
+        ["", "# mine\r\nmodel = 'x'\r\n", "mcp_servers = { a = { command = 'b' } } # c\n", "[a]\nb = 1"]
+    {
+        let machine = Machine::new();
+        let path = machine.write(Agent::Codex, InstallScope::User, 1, text);
+        machine.install(InstallScope::User, Agent::Codex);
+        let with = fs::read_to_string(&path).unwrap();
+        machine.uninstall(InstallScope::User, Agent::Codex);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        machine.install(InstallScope::User, Agent::Codex);
+        fs::write(&path, with + trust).unwrap();
+        machine.uninstall(InstallScope::User, Agent::Codex);
+        let left = fs::read_to_string(&path).unwrap();
+        assert!(left.ends_with(trust) && !left.contains("safepoint"), "{left:?}");
+        assert!(left.starts_with(text.trim_end()) || text.contains('{'), "{left:?}");
+    }
 }
 
 #[test]
