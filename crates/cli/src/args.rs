@@ -16,6 +16,7 @@ use safepoint::model::checkpoint::{Kind, PartKind, Phase, Reason, Scope};
 use safepoint::model::rollback::Strategy;
 use std::any::TypeId;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Parser for a word type of the model, with its values in the help.
@@ -304,6 +305,11 @@ Examples:
         after_help = "Examples:\n  safepoint man rollback\n  safepoint man plan run\n  safepoint man ~/.local/share/man/man1    then: man safepoint-rollback"
     )]
     Man(ManArgs),
+    /// Serve checkpoints and rollback to an agent (Model Context Protocol).
+    #[command(
+        after_help = "Serves standard input and output until the input ends. --http serves clients on this machine that send the token.\nThe workspace is the one around the current directory; an agent cannot choose another.\n\nExamples:\n  safepoint mcp\n  safepoint mcp --workspace ~/projects/shop\n  safepoint mcp --http 127.0.0.1:7077"
+    )]
+    Mcp(McpArgs),
     /// Print the version.
     #[command(after_help = "Examples:\n  safepoint version --json")]
     Version,
@@ -404,6 +410,27 @@ pub(crate) struct CreateArgs {
 }
 
 impl CreateArgs {
+    /// Arguments of a plain checkpoint with a label, by a tool.
+    pub(crate) fn labelled(label: String, tool: Option<String>) -> Self {
+        Self {
+            text: None,
+            label: Some(label),
+            if_changed: false,
+            kind: None,
+            reason: None,
+            phase: None,
+            scope: Scope::Project,
+            agent: None,
+            plan: None,
+            session_id: None,
+            source_tool: tool,
+            pin: false,
+            git: false,
+            commit_on_branch: false,
+            counters: Vec::new(),
+        }
+    }
+
     /// Returns the label, if it is not empty.
     pub(crate) fn label(&self) -> Option<&str> {
         self.label.as_deref().or(self.text.as_deref()).filter(|label| !label.is_empty())
@@ -526,7 +553,7 @@ pub(crate) struct DiffArgs {
     pub(crate) paths: Vec<OsString>,
 }
 
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct RollbackArgs {
     /// Checkpoint, then paths; a first argument that names no checkpoint is a path.
     #[arg(value_name = "CHECKPOINT|PATH")]
@@ -615,6 +642,16 @@ pub(crate) struct RunArgs {
 
 /// Options of undo.
 #[derive(Debug, Args)]
+pub(crate) struct McpArgs {
+    /// Serve HTTP on this loopback address; port 0 selects a free port [default: 127.0.0.1:0]
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:0")]
+    pub(crate) http: Option<SocketAddr>,
+    /// Workspace to serve [default: the one around the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Args)]
 pub(crate) struct UndoArgs {
     /// Only these paths.
     #[arg(value_name = "PATH")]
@@ -624,7 +661,7 @@ pub(crate) struct UndoArgs {
 }
 
 /// Options of undo and redo.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct AgainArgs {
     /// Show the effects without changing anything.
     #[arg(long)]
@@ -637,7 +674,7 @@ pub(crate) struct AgainArgs {
 }
 
 /// Treatment of the undo commands of a plan's steps.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct UndoCommandArgs {
     /// Continue if an undo command of a plan's step fails, and report it.
     #[arg(long)]

@@ -17,6 +17,7 @@ mod import;
 mod init;
 mod list;
 mod man;
+mod mcp;
 mod naming;
 mod pick;
 mod pin;
@@ -84,7 +85,7 @@ pub(crate) fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> u8 {
     let Arguments { global, command } = arguments;
-    let json = global.json || command.asks_for_json();
+    let json = (global.json || command.asks_for_json()) && !command.speaks_a_protocol();
     let out = Printer::new(&global, json, command.stage());
     let row = command.row();
     let stop = signals::listen(row.stopping());
@@ -143,6 +144,7 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Demo(args) => demo::run(context, args),
         Command::Completions(args) => completions::run(context, args),
         Command::Man(args) => man::run(context, args),
+        Command::Mcp(args) => mcp::run(context, args),
         Command::Version => version::run(context),
         Command::Checkpoint(_) => Err(Problem::internal("a longer spelling was not replaced".to_owned())),
     }

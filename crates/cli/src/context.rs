@@ -36,6 +36,8 @@ pub(crate) struct Surroundings {
     pub(crate) access: Access,
     /// Owners whose home may be written.
     pub(crate) home_owner: HomeOwner,
+    /// Program that asks, unless the environment names an agent.
+    pub(crate) caller: Option<String>,
     /// State of the catalog when the home was opened.
     pub(crate) standing: Arc<Mutex<CatalogStanding>>,
 }
@@ -73,6 +75,7 @@ impl Surroundings {
             user: user.map_or_else(|| "unknown".to_owned(), |user| user.to_string_lossy().into_owned()),
             access,
             home_owner: if typed.allow_other_owner { HomeOwner::Anybody } else { HomeOwner::User },
+            caller: None,
             standing: Arc::default(),
         })
     }
@@ -117,7 +120,7 @@ impl Surroundings {
 
     /// Opens the home and returns the library's error.
     pub(crate) fn try_open(&self, tool: Option<&str>) -> Result<CheckpointManager, Error> {
-        let agent = tool.map(str::to_owned).or_else(agent);
+        let agent = tool.map(str::to_owned).or_else(agent).or_else(|| self.caller.clone());
         let actor = match agent {
             Some(agent) => format!("{} via {agent}", self.user),
             None => self.user.clone(),
@@ -242,6 +245,11 @@ fn agent() -> Option<String> {
         let found = KNOWN.iter().find(|(name, _)| variable(name).is_some());
         found.map(|(_, agent)| (*agent).to_owned())
     })
+}
+
+/// Token for HTTP clients of the MCP server.
+pub(crate) fn mcp_token() -> Option<String> {
+    variable("SAFEPOINT_MCP_TOKEN").map(|token| token.to_string_lossy().into_owned())
 }
 
 fn variable(name: &str) -> Option<std::ffi::OsString> {

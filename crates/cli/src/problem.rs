@@ -21,6 +21,9 @@ pub(crate) const OWN_CODES: &[(&str, FailureKind)] = &[
     ("temporary_folder", FailureKind::Failed),
     ("interrupted", FailureKind::Interrupted),
     ("declined", FailureKind::Failed),
+    ("not_served", FailureKind::Failed),
+    // Of the crate `safepoint-mcp`.
+    ("stale_preview", FailureKind::Conflict),
     ("busy", FailureKind::Busy),
     ("internal", FailureKind::Internal),
 ];
@@ -126,6 +129,14 @@ impl Problem {
         let hint = "Name a folder that you may write.".to_owned();
         let mut problem = Self::own("not_written", FailureKind::Failed, message, vec![hint]);
         problem.failure.causes.push(cause.to_string());
+        problem
+    }
+
+    /// Server that cannot be started.
+    pub(crate) fn not_served(message: String, cause: Option<String>) -> Self {
+        let hint = "Choose a free port: safepoint mcp --http 127.0.0.1:0".to_owned();
+        let mut problem = Self::own("not_served", FailureKind::Failed, message, vec![hint]);
+        problem.failure.causes.extend(cause);
         problem
     }
 

@@ -5,7 +5,7 @@ mod plan;
 mod session;
 mod workspace;
 
-use crate::args::{Command, ListArgs, OutputForm, RollbackArgs};
+use crate::args::{Command, ListArgs, McpArgs, OutputForm, RollbackArgs};
 use crate::render::output::Stage;
 use crate::signals::Stopping;
 use Effect::{Changes, Exports, Prints, Reads, Searches, Tends};
@@ -122,6 +122,7 @@ impl Command {
             Command::Demo(_) => row("demo", Tends, "show the demo"),
             Command::Completions(_) => row("completions", Prints, "print completions"),
             Command::Man(_) => row("man", Prints, "show man pages"),
+            Command::Mcp(_) => row("mcp", Changes, "serve the Model Context Protocol"),
             Command::Version => row("version", Prints, "print the version"),
             Command::Checkpoint(_) => row("checkpoint", Reads, "understand the command line"),
         }
@@ -134,6 +135,11 @@ impl Command {
 
     /// Owner of standard output.
     pub(crate) fn stage(&self) -> Stage {
-        if matches!(self, Command::Run(_)) { Stage::Lent } else { Stage::Ours }
+        if matches!(self, Command::Run(_)) || self.speaks_a_protocol() { Stage::Lent } else { Stage::Ours }
+    }
+
+    /// Returns true if standard output carries messages of a protocol and nothing else.
+    pub(crate) fn speaks_a_protocol(&self) -> bool {
+        matches!(self, Command::Mcp(McpArgs { http: None, .. }))
     }
 }

@@ -17,7 +17,7 @@ use safepoint::model::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Display;
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Stdout, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -90,7 +90,7 @@ pub(crate) enum Side {
 
 /// Standard output, with its write error.
 struct Out {
-    writer: BufWriter<Stdout>,
+    writer: BufWriter<Box<dyn Write + Send>>,
     failure: Option<io::Error>,
 }
 
@@ -136,11 +136,32 @@ impl Printer {
             colours: colours(terminal),
             error_colours: colours(io::stderr().is_terminal()),
             terminal: terminal && !json,
-            out: Mutex::new(Out { writer: BufWriter::new(io::stdout()), failure: None }),
+            out: Mutex::new(Out { writer: BufWriter::new(Box::new(io::stdout())), failure: None }),
             messages: Mutex::default(),
             started: Surroundings::now(),
             clock: Instant::now(),
         }
+    }
+
+    /// Returns a printer for text that goes to `writer`, without colours.
+    pub(crate) fn to(writer: Box<dyn Write + Send>) -> Self {
+        let global = Global { color: ColorWhen::Never, ..Global::default() };
+        let out = Mutex::new(Out { writer: BufWriter::new(writer), failure: None });
+        Self { form: Form::Text, terminal: false, out, ..Self::new(&global, false, Stage::Ours) }
+    }
+
+    /// Removes and returns the messages.
+    pub(crate) fn take_messages(&self) -> Vec<Value> {
+        std::mem::take(&mut *held(&self.messages))
+    }
+
+    /// Prints a first result of a command that goes on: as JSON, or these lines.
+    pub(crate) fn announce(&self, command: &str, data: &Value, lines: &[String]) {
+        if self.is_json() {
+            self.envelope(command, exit::DONE, &Ok(Reply::done(data.clone())));
+        }
+        lines.iter().for_each(|line| self.line(line));
+        self.flush();
     }
 
     /// Returns true if the result is JSON.
@@ -187,7 +208,7 @@ impl Printer {
         held(&self.out).failure.as_ref().map(io::Error::kind)
     }
 
-    fn write(&self, write: impl FnOnce(&mut BufWriter<Stdout>) -> io::Result<()>) {
+    fn write(&self, write: impl FnOnce(&mut BufWriter<Box<dyn Write + Send>>) -> io::Result<()>) {
         let mut out = held(&self.out);
         if out.failure.is_none() {
             out.failure = write(&mut out.writer).err();
@@ -339,7 +360,7 @@ impl Printer {
             exit_code: code,
             data,
             error,
-            messages: std::mem::take(&mut *held(&self.messages)),
+            messages: self.take_messages(),
             timing: json!({ "started": self.started, "duration_ms": self.elapsed_ms() }),
         };
         let pretty = io::stdout().is_terminal();

@@ -6,6 +6,7 @@ use anstyle::{AnsiColor, Effects, Style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use safepoint::model::{Bytes, Timestamp};
 use safepoint::{Activity, Progress};
+use safepoint_mcp::Watch;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -153,12 +154,19 @@ pub(crate) struct Bars {
     started: Instant,
     bytes: AtomicU64,
     bar: Mutex<Option<ProgressBar>>,
+    /// Client that gets the progress instead, and can stop the work.
+    client: Option<Box<dyn Watch>>,
 }
 
 impl Bars {
+    /// Progress for a client.
+    pub(crate) fn for_client(client: Box<dyn Watch>) -> Self {
+        Self { client: Some(client), ..Self::new(false, Arc::default()) }
+    }
+
     pub(crate) fn new(watched: bool, stop: Arc<AtomicBool>) -> Self {
         let (deaf, started) = (AtomicBool::new(false), Instant::now());
-        Self { watched, stop, deaf, started, bytes: AtomicU64::new(0), bar: Mutex::new(None) }
+        Self { watched, stop, deaf, started, bytes: AtomicU64::new(0), bar: Mutex::new(None), client: None }
     }
 
     /// Returns true if progress is shown.
@@ -204,6 +212,9 @@ fn style(total: Option<u64>) -> ProgressStyle {
 
 impl Progress for Bars {
     fn begin(&self, activity: Activity, total: Option<u64>) {
+        if let Some(client) = &self.client {
+            client.begin(activity, total);
+        }
         if !self.watched {
             return;
         }
@@ -215,6 +226,9 @@ impl Progress for Bars {
     }
 
     fn advance(&self, entries: u64, bytes: u64) {
+        if let Some(client) = &self.client {
+            client.advance(entries, bytes);
+        }
         if !self.watched || self.started.elapsed() < PATIENCE {
             return;
         }
@@ -236,7 +250,9 @@ impl Progress for Bars {
     }
 
     fn interrupted(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) && !self.deaf.load(Ordering::Relaxed)
+        let stop =
+            self.stop.load(Ordering::Relaxed) || self.client.as_ref().is_some_and(|it| it.interrupted());
+        stop && !self.deaf.load(Ordering::Relaxed)
     }
 }
 

@@ -45,6 +45,7 @@ fn the_first_page() {
       demo         Show a disaster and its rollback in a temporary folder
       completions  Print a completion script for your shell
       man          Show the man page of a command, or write all pages into a folder
+      mcp          Serve checkpoints and rollback to an agent (Model Context Protocol)
       version      Print the version
       help         Print this message or the help of the given subcommand(s)
 

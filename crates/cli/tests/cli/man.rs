@@ -87,6 +87,7 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-demo.1
     $T/project/pages/safepoint-completions.1
     $T/project/pages/safepoint-man.1
+    $T/project/pages/safepoint-mcp.1
     $T/project/pages/safepoint-version.1
     --- exit 0
     ");

@@ -92,6 +92,17 @@ fn every_command_has_a_schema_and_every_schema_a_command() {
     assert_eq!(published().into_keys().collect::<BTreeSet<_>>(), expected);
 }
 
+/// First line of a server, which is then ended.
+fn served(sandbox: &Sandbox) -> Value {
+    let mut command = sandbox.command(&["mcp", "--http", "--json"]);
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line)
+        .unwrap();
+    child.kill().and_then(|()| child.wait()).unwrap();
+    serde_json::from_str(&line).unwrap()
+}
+
 #[test]
 fn every_answer_fits_its_schema() {
     let mut judge = Judge::new();
@@ -152,6 +163,7 @@ fn every_answer_fits_its_schema() {
     let folder = exported["data"]["export"]["path"].as_str().unwrap().to_owned();
     judge.see(&exported);
     judge.see(&sandbox.json(&["import", &folder, "-m", "again", "--json"]));
+    judge.see(&served(&sandbox));
     plans(&mut judge, &sandbox);
     sessions(&mut judge, &sandbox);
     wholes(&mut judge, &sandbox);
@@ -341,6 +353,7 @@ fn every_failure_fits_its_schema() {
         "undo",
         "redo",
         "run -- no-such-program",
+        "mcp --http 0.0.0.0:0",
         "validate nothing",
         "man file",
         "delete first",
