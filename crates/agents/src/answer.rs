@@ -35,8 +35,8 @@ pub(crate) fn reaches_person(event: &HookEvent) -> bool {
         // The schema of Codex is closed, and differs between events.
         CodingAgent::Codex => ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"]
             .contains(&event.name.as_str()),
-        CodingAgent::Copilot => false,
-        CodingAgent::Opencode => true,
+        // Neither Copilot nor the plugin in opencode has a place for it.
+        CodingAgent::Copilot | CodingAgent::Opencode => false,
         CodingAgent::Cursor => reaches_model(event),
     }
 }
@@ -56,9 +56,7 @@ pub(crate) fn answer(event: &HookEvent, reply: &Reply) -> String {
                 context.map(|text| json!({"hookEventName": event.name, "additionalContext": text}));
             put("hookSpecificOutput", specific);
         }
-        CodingAgent::Copilot => put("additionalContext", context.map(Value::from)),
-        CodingAgent::Opencode => {
-            put("systemMessage", message.map(Value::from));
+        CodingAgent::Copilot | CodingAgent::Opencode => {
             put("additionalContext", context.map(Value::from));
         }
         CodingAgent::Cursor => {

@@ -49,8 +49,9 @@ pub struct HookEvent {
     pub decisions: Vec<ReportedDecision>,
     /// Key by which a second delivery of the same event is detected.
     ///
-    /// Absent if equal events can be two events: a turn can end twice in the same words. Handling such an
-    /// event twice must do no harm.
+    /// Prompts and calls of tools have one. Other events have none, because equal events can be two events: a
+    /// turn can end twice in the same words, and a subagent can be resumed. Handling those twice must do no
+    /// harm.
     pub key: Option<EventKey>,
 }
 
@@ -127,7 +128,7 @@ pub struct ToolCall {
     pub id: Option<String>,
     /// Effect on files.
     pub effect: ToolEffect,
-    /// Shell text that the tool runs. Possibly cut; [`crate::risk`] treats a cut text as risky.
+    /// Shell text that the tool runs. Possibly cut; [`crate::risk()`] treats a cut text as risky.
     pub command: Option<String>,
     /// Paths that the call names as its targets, absolute or relative to the current folder.
     pub paths: Vec<String>,

@@ -24,6 +24,8 @@
 //! # Ok::<(), safepoint_agents::EventError>(())
 //! ```
 
+pub mod install;
+
 mod answer;
 mod event;
 mod note;

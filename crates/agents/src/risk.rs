@@ -14,9 +14,6 @@ pub use table::{RiskPattern, RiskPatternError};
 
 use crate::note::one_line;
 
-/// Maximum length of a text that is parsed. Less than the length at which events cut texts, so that a cut
-/// text is always risky.
-const SHELL_BYTES_MAX: usize = 128 << 10;
 const LABEL_LETTERS_MAX: usize = 60;
 
 /// Reason for a checkpoint before a command.
@@ -53,12 +50,7 @@ pub enum RiskKind {
 
 /// Returns the gravest risk of a shell text, by the built-in table and the patterns of the user.
 pub fn risk(text: &str, patterns: &[RiskPattern]) -> Option<Risk> {
-    let found = match text.len() {
-        0..=SHELL_BYTES_MAX => shell::gravest(text, patterns)?,
-        _ => {
-            shell::Found { kind: RiskKind::Unknown, text: text.chars().take(LABEL_LETTERS_MAX * 2).collect() }
-        }
-    };
+    let found = shell::gravest(text, patterns)?;
     let label = format!("before {}", one_line(&found.text, LABEL_LETTERS_MAX));
     Some(Risk { label, kind: found.kind })
 }

@@ -6,6 +6,7 @@
 use crate::CatalogError;
 use crate::open::{self, Access, Locking};
 use rusqlite::{Connection, TransactionBehavior};
+use safepoint_model::trace::{self, TraceLevel};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -149,6 +150,7 @@ impl Catalog {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
+        let _span = trace::span("catalog", TraceLevel::Debug, || "transaction".to_owned());
         let value = self.write_ahead(work)?;
         // The commit is durable, whatever happens to the log.
         if open::has_long_log(&self.path) {

@@ -1,6 +1,8 @@
 //! The one table of commands and flags. Help, completions and parsing all come from it.
 
 pub(crate) mod agent;
+pub(crate) mod help;
+pub(crate) mod install;
 pub(crate) mod layout;
 pub(crate) mod plan;
 #[cfg(test)]
@@ -16,6 +18,7 @@ use safepoint::model::checkpoint::{Kind, PartKind, Phase, Reason, Scope};
 use safepoint::model::rollback::Strategy;
 use std::any::TypeId;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Parser for a word type of the model, with its values in the help.
@@ -52,11 +55,11 @@ const HOW_TO_NAME: &str = "A checkpoint is named by its id, the first 4 or more 
     max_term_width = 100,
     after_help = "\
 Examples:
-  safepoint create -m \"before the refactoring\"   take a checkpoint of this project
-  safepoint status                               show changes since then
-  safepoint rollback @                           roll back to the newest checkpoint
-  safepoint undo                                 undo the rollback
-  safepoint demo                                 see it in a temporary folder"
+  safepoint create -m \"before refactoring\"   take a checkpoint of this project
+  safepoint status                           show changes since then
+  safepoint rollback @                       roll back to the newest checkpoint
+  safepoint undo                             undo the rollback
+  safepoint demo                             see it in a temporary folder"
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -72,7 +75,7 @@ const MAY_BE_EMPTY: [&str; 9] =
 /// Reads a command line. Whatever names something, such as a path or an id, is not empty: an empty path would mean the whole workspace, and
 /// is what a script passes whose variable is not set.
 pub(crate) fn parse(typed: &[OsString]) -> Result<Arguments, clap::Error> {
-    let mut table = nothing_unnamed(Arguments::command());
+    let mut table = help::grouped(nothing_unnamed(Arguments::command()));
     let mut matches = table.try_get_matches_from_mut(typed)?;
     let read = Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut table))?;
     Ok(Arguments { command: read.command.plain(), ..read })
@@ -139,12 +142,18 @@ pub(crate) struct Global {
     /// Show no progress bars.
     #[arg(long, global = true)]
     pub(crate) no_progress: bool,
+    /// Print long answers without a pager [default: $SAFEPOINT_PAGER, $PAGER, or less].
+    #[arg(long, global = true)]
+    pub(crate) no_pager: bool,
     /// Use colours.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
     pub(crate) color: ColorWhen,
     /// Skip confirmation prompts.
     #[arg(long, global = true)]
     pub(crate) yes: bool,
+    /// Show and read times in UTC [default: local time].
+    #[arg(long, global = true)]
+    pub(crate) utc: bool,
 }
 
 /// All commands.
@@ -188,7 +197,7 @@ Examples:
     /// Take a checkpoint, then run a command; roll back if it fails, on request.
     #[command(
         override_usage = "safepoint run [OPTIONS] -- <CMD>...",
-        after_help = "The command has your terminal, and its exit status is passed on. What Safepoint itself says goes to standard error.\n\nExamples:\n  safepoint run -- make migrate\n  safepoint run --rollback-on-fail -- ./upgrade.sh --all\n  safepoint run -m \"before the agent\" -- agent --task tasks.md"
+        after_help = "The command has your terminal, and its exit status is passed on. What Safepoint itself says goes to standard error.\n\nExamples:\n  safepoint run -- make migrate\n  safepoint run --rollback-on-fail -- ./upgrade.sh --all\n  safepoint run --watch -- agent           a checkpoint of every state that it leaves\n  safepoint run -m \"before the agent\" -- agent --task tasks.md"
     )]
     Run(RunArgs),
     /// Run plans; roll back files and plan state together.
@@ -209,6 +218,16 @@ Examples:
         after_help = "Examples:\n  safepoint agent register claude --config ~/.claude/settings.json --memory ~/.claude/projects\n  safepoint create --scope agent --agent claude"
     )]
     Agent(agent::AgentCommand),
+    /// Cover coding agents: a checkpoint for every turn, by hooks and an MCP server.
+    #[command(
+        after_help = "Settings files keep everything else in them. `safepoint uninstall` restores them byte for byte.\nWithout a name it finds the agents on this machine, and asks.\n\nExamples:\n  safepoint install                        find agents, and ask\n  safepoint install claude codex\n  safepoint install all --project          for everyone who has this project\n  safepoint install claude --dry-run       show the changes\n  safepoint install --print agents-md >> AGENTS.md\n  safepoint install --print claude-plugin ~/safepoint-plugin"
+    )]
+    Install(install::InstallArgs),
+    /// Remove hooks and MCP server from the settings of coding agents.
+    #[command(
+        after_help = "A file that did not change since is restored byte for byte. From another, only the entries of Safepoint go.\n\nExamples:\n  safepoint uninstall claude\n  safepoint uninstall all --project\n  safepoint uninstall codex --dry-run"
+    )]
+    Uninstall(install::UninstallArgs),
     /// List, move and forget registered folders.
     #[command(
         subcommand,
@@ -226,7 +245,9 @@ Examples:
     )]
     Undo(UndoArgs),
     /// Redo the rollback that was undone last.
-    #[command(after_help = "Examples:\n  safepoint redo")]
+    #[command(
+        after_help = "Where files changed since the undo, it shows them and asks; without a terminal it needs --yes.\n\nExamples:\n  safepoint redo --dry-run\n  safepoint redo"
+    )]
     Redo(AgainArgs),
     /// Delete checkpoints.
     #[command(visible_alias = "rm", after_help = format!("{HOW_TO_NAME}\nIt asks first; without a terminal it wants --yes.\n\nExamples:\n  safepoint delete @~3\n  safepoint delete 01KG9YS9 01KG9YV2 --yes"))]
@@ -295,9 +316,9 @@ Examples:
     Hook(HookArgs),
     /// Check this machine, and show how to fix problems.
     #[command(
-        after_help = "Ends with 0 when nothing is wrong (warnings may be), with 3 when something is.\n\nExamples:\n  safepoint doctor\n  safepoint doctor --json"
+        after_help = "Ends with 0 when nothing is wrong (warnings may be), with 3 when something is, with 1 when an agent is not covered as installed.\n\nExamples:\n  safepoint doctor\n  safepoint doctor claude codex    only these agents\n  safepoint doctor --json"
     )]
-    Doctor,
+    Doctor(install::DoctorArgs),
     /// Show a disaster and its rollback in a temporary folder.
     #[command(
         after_help = "Examples:\n  safepoint demo\n  safepoint demo --keep    leave the folder for you to look at"
@@ -305,7 +326,7 @@ Examples:
     Demo(DemoArgs),
     /// Print a completion script for your shell.
     #[command(
-        after_help = "Examples:\n  safepoint completions bash > ~/.local/share/bash-completion/completions/safepoint"
+        after_help = "For bash, zsh and fish it offers checkpoints, plans, sessions, agents and paths, too.\n\nExamples:\n  safepoint completions bash > ~/.local/share/bash-completion/completions/safepoint\n  safepoint completions zsh > ~/.zfunc/_safepoint\n  safepoint completions fish > ~/.config/fish/completions/safepoint.fish"
     )]
     Completions(CompletionsArgs),
     /// Show the man page of a command, or write all pages into a folder.
@@ -313,6 +334,11 @@ Examples:
         after_help = "Examples:\n  safepoint man rollback\n  safepoint man plan run\n  safepoint man ~/.local/share/man/man1    then: man safepoint-rollback"
     )]
     Man(ManArgs),
+    /// Serve checkpoints and rollback to an agent (Model Context Protocol).
+    #[command(
+        after_help = "Serves standard input and output until the input ends. --http serves clients on this machine that send the token.\nThe workspace is the one around the current directory; an agent cannot choose another.\n\nExamples:\n  safepoint mcp\n  safepoint mcp --workspace ~/projects/shop\n  safepoint mcp --http 127.0.0.1:7077"
+    )]
+    Mcp(McpArgs),
     /// Print the version.
     #[command(after_help = "Examples:\n  safepoint version --json")]
     Version,
@@ -413,6 +439,27 @@ pub(crate) struct CreateArgs {
 }
 
 impl CreateArgs {
+    /// Arguments of a plain checkpoint with a label, by a tool.
+    pub(crate) fn labelled(label: String, tool: Option<String>) -> Self {
+        Self {
+            text: None,
+            label: Some(label),
+            if_changed: false,
+            kind: None,
+            reason: None,
+            phase: None,
+            scope: Scope::Project,
+            agent: None,
+            plan: None,
+            session_id: None,
+            source_tool: tool,
+            pin: false,
+            git: false,
+            commit_on_branch: false,
+            counters: Vec::new(),
+        }
+    }
+
     /// Returns the label, if it is not empty.
     pub(crate) fn label(&self) -> Option<&str> {
         self.label.as_deref().or(self.text.as_deref()).filter(|label| !label.is_empty())
@@ -538,7 +585,7 @@ pub(crate) struct DiffArgs {
     pub(crate) paths: Vec<OsString>,
 }
 
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct RollbackArgs {
     /// Checkpoint, then paths; a first argument that names no checkpoint is a path.
     #[arg(value_name = "CHECKPOINT|PATH")]
@@ -623,6 +670,9 @@ pub(crate) struct RunArgs {
     /// If CMD fails, roll back; `safepoint undo` restores what it left.
     #[arg(long)]
     pub(crate) rollback_on_fail: bool,
+    /// Also take a checkpoint after changes, when no file changed for 2 seconds, and at exit.
+    #[arg(long)]
+    pub(crate) watch: bool,
     /// Label of the checkpoint [default: "before" and the command].
     #[arg(short = 'm', long = "label", value_name = "LABEL", allow_hyphen_values = true)]
     pub(crate) label: Option<String>,
@@ -644,6 +694,16 @@ pub(crate) struct HookArgs {
 
 /// Options of undo.
 #[derive(Debug, Args)]
+pub(crate) struct McpArgs {
+    /// Serve HTTP on this loopback address; port 0 selects a free port [default: 127.0.0.1:0]
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:0")]
+    pub(crate) http: Option<SocketAddr>,
+    /// Workspace to serve [default: the one around the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Args)]
 pub(crate) struct UndoArgs {
     /// Only the paths that turn N of an agent changed; those that changed since stay.
     #[arg(long, value_name = "N", conflicts_with = "paths")]
@@ -659,7 +719,7 @@ pub(crate) struct UndoArgs {
 }
 
 /// Options of undo and redo.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct AgainArgs {
     /// Show the effects without changing anything.
     #[arg(long)]
@@ -672,7 +732,7 @@ pub(crate) struct AgainArgs {
 }
 
 /// Treatment of the undo commands of a plan's steps.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct UndoCommandArgs {
     /// Continue if an undo command of a plan's step fails, and report it.
     #[arg(long)]

@@ -2,6 +2,7 @@
 
 mod agent;
 mod cat;
+mod complete;
 mod completions;
 mod create;
 pub(crate) mod database;
@@ -16,8 +17,10 @@ mod history;
 mod hook;
 mod import;
 mod init;
+mod install;
 mod list;
 mod man;
+mod mcp;
 mod naming;
 mod pick;
 mod pin;
@@ -33,7 +36,7 @@ mod session;
 mod show;
 mod status;
 mod summary;
-mod table;
+pub(crate) mod table;
 mod undo;
 mod usage;
 mod validate;
@@ -45,12 +48,14 @@ use crate::args::{Arguments, Command, Global};
 use crate::context::{self, Surroundings};
 use crate::problem::Problem;
 use crate::render::output::{Printer, Reply, Stage};
+use crate::render::pager::Programs;
 use crate::render::terminal::{Bars, printable};
-use crate::signals;
+use crate::{log, signals};
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue};
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::text::is_unsafe;
+use safepoint::model::trace::{self, TraceLevel};
 use safepoint::{CheckpointManager, Error, Filter, Pinned, Progress, RoleFilter, Workspace};
 use std::ffi::OsString;
 use std::io::Write;
@@ -83,6 +88,12 @@ pub(crate) fn main() -> ExitCode {
     {
         return hook::main(words);
     }
+    if let [_, command, dashes, words @ ..] = typed.as_slice()
+        && command == complete::COMPLETE
+        && dashes == "--"
+    {
+        return complete::complete(words);
+    }
     match crate::args::parse(&typed) {
         Ok(arguments) => ExitCode::from(run(arguments)),
         Err(error) => ExitCode::from(refuse(&typed, &printable_error(error))),
@@ -91,13 +102,24 @@ pub(crate) fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> u8 {
     let Arguments { global, command } = arguments;
-    let json = global.json || command.asks_for_json();
+    if global.utc {
+        context::use_utc();
+    }
+    let json = (global.json || command.asks_for_json()) && !command.speaks_a_protocol();
     let out = Printer::new(&global, json, command.stage());
     let row = command.row();
+    for warning in log::start(&context::Logging::read()) {
+        out.warn(printable(&warning));
+    }
+    let _span = trace::span("verb", TraceLevel::Info, || row.name.to_owned());
     let stop = signals::listen(row.stopping());
     let progress = Bars::new(out.is_watched() && !global.no_progress, stop);
     let (out, result) = match Surroundings::read(&global, row.access()) {
-        Ok(surroundings) => {
+        Ok(mut surroundings) => {
+            surroundings.notes_workspace = command.pages();
+            if command.pages() && !global.no_pager {
+                out.page_with(Programs::new(&surroundings));
+            }
             let context = Context { surroundings, out, progress, yes: global.yes };
             let result = guarded(|| dispatch(&context, &command));
             // Work that was cut short leaves its bar.
@@ -127,6 +149,8 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Plan(command) => plan::run(context, command),
         Command::Session(command) => session::run(context, command),
         Command::Agent(command) => agent::run(context, command),
+        Command::Install(args) => install::install(context, args),
+        Command::Uninstall(args) => install::uninstall(context, args),
         Command::Workspace(command) => workspace::run(context, command),
         Command::Emergency(args) => emergency::run(context, args),
         Command::Undo(args) => undo::undo(context, args),
@@ -147,10 +171,11 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Status => status::run(context),
         Command::Hook(_) => Err(Problem::internal("hooks are answered before".to_owned())),
         Command::Recover(args) => recover::run(context, args),
-        Command::Doctor => doctor::run(context),
+        Command::Doctor(args) => doctor::run(context, args),
         Command::Demo(args) => demo::run(context, args),
         Command::Completions(args) => completions::run(context, args),
         Command::Man(args) => man::run(context, args),
+        Command::Mcp(args) => mcp::run(context, args),
         Command::Version => version::run(context),
         Command::Checkpoint(_) => Err(Problem::internal("a longer spelling was not replaced".to_owned())),
     }

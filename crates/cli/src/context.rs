@@ -4,19 +4,22 @@
 
 use crate::args::Global;
 use crate::problem::Problem;
+use crate::render::terminal::printable_bytes;
 use crate::signals;
+use jiff::tz::TimeZone;
 use safepoint::model::id::SessionId;
 use safepoint::model::{RelPath, Timestamp};
 use safepoint::{
-    Access, Capabilities, CatalogStanding, CheckpointManager, Environment, Error, HomeOwner, Progress,
-    Rebuilt, Settings, SystemEnvironment, Workspace,
+    Access, BulkLimits, Capabilities, CatalogStanding, CheckpointManager, Environment, Error, HomeOwner,
+    Progress, Rebuilt, Settings, SystemEnvironment, Workspace,
 };
+use safepoint_agents::install::Folders;
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Directory, home and user of this process.
@@ -36,8 +39,14 @@ pub(crate) struct Surroundings {
     pub(crate) access: Access,
     /// Owners whose home may be written.
     pub(crate) home_owner: HomeOwner,
+    /// Program that asks, unless the environment names an agent.
+    pub(crate) caller: Option<String>,
     /// State of the catalog when the home was opened.
     pub(crate) standing: Arc<Mutex<CatalogStanding>>,
+    /// Looks up the registered workspace when the home is opened: a pager is not run from there.
+    pub(crate) notes_workspace: bool,
+    /// Folder of the registered workspace, once it was looked up.
+    pub(crate) workspace_root: Arc<OnceLock<PathBuf>>,
 }
 
 impl Surroundings {
@@ -73,7 +82,10 @@ impl Surroundings {
             user: user.map_or_else(|| "unknown".to_owned(), |user| user.to_string_lossy().into_owned()),
             access,
             home_owner: if typed.allow_other_owner { HomeOwner::Anybody } else { HomeOwner::User },
+            caller: None,
             standing: Arc::default(),
+            notes_workspace: false,
+            workspace_root: Arc::default(),
         })
     }
 
@@ -117,13 +129,19 @@ impl Surroundings {
 
     /// Opens the home and returns the library's error.
     pub(crate) fn try_open(&self, tool: Option<&str>) -> Result<CheckpointManager, Error> {
-        let agent = tool.map(str::to_owned).or_else(agent);
+        let agent = tool.map(str::to_owned).or_else(agent).or_else(|| self.caller.clone());
         let actor = match agent {
             Some(agent) => format!("{} via {agent}", self.user),
             None => self.user.clone(),
         };
         let manager = CheckpointManager::open_with(&self.home, self.settings(), environment(actor))?;
         self.note_standing(&manager);
+        if self.notes_workspace
+            && let Ok(Some(workspace)) = manager.workspaces().around(&self.directory)
+        {
+            // The first answer counts.
+            let _ = self.workspace_root.set(workspace.root_path().to_owned());
+        }
         Ok(manager)
     }
 
@@ -147,6 +165,11 @@ impl Surroundings {
             home_owner: self.home_owner,
             ..Settings::default()
         }
+    }
+
+    /// Returns the id of a new session.
+    pub(crate) fn new_session(&self) -> String {
+        SessionId::from_bits(environment(self.user.clone()).new_id()).to_uuid()
     }
 
     /// Current time of records.
@@ -215,6 +238,20 @@ impl Surroundings {
         }
     }
 
+    /// Shows a path of the workspace as it is typed here: relative to the directory.
+    pub(crate) fn typed_path(&self, workspace: &Workspace, path: &RelPath) -> String {
+        let here = self.directory.strip_prefix(workspace.root_path()).unwrap_or(Path::new(""));
+        let mut here = here.as_os_str().as_bytes().split(|byte| *byte == b'/').peekable();
+        let mut names = path.names().peekable();
+        while names.peek().is_some() && names.peek() == here.peek() {
+            names.next();
+            here.next();
+        }
+        let up = here.filter(|name| !name.is_empty()).map(|_| "..".to_owned());
+        let shown: Vec<String> = up.chain(names.map(printable_bytes)).collect();
+        if shown.is_empty() { ".".to_owned() } else { shown.join("/") }
+    }
+
     /// Returns the context for a given session, if any.
     pub(crate) fn of_session(&self, given: Option<&str>) -> Result<Self, Problem> {
         let session_id = given.map(session_id).transpose()?.or_else(|| self.session_id.clone());
@@ -228,6 +265,38 @@ impl Surroundings {
             None => Ok(None),
         }
     }
+}
+
+/// Returns the folders of the agents' settings. Without HOME there are none.
+pub(crate) fn agent_folders(surroundings: &Surroundings) -> Option<Folders> {
+    let directory = &surroundings.directory;
+    let project = directory.ancestors().find(|above| above.join(".git").exists()).unwrap_or(directory);
+    Some(Folders {
+        user: surroundings.user_home.clone()?,
+        project: project.to_owned(),
+        keep: surroundings.home.clone(),
+        program: own_program(),
+        claude: variable("CLAUDE_CONFIG_DIR").map(PathBuf::from),
+        codex: variable("CODEX_HOME").map(PathBuf::from),
+        config: variable("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute()),
+    })
+}
+
+/// Path of this program: as found on PATH, which stays valid when a package manager replaces the file behind a link.
+fn own_program() -> PathBuf {
+    let own = env::current_exe().unwrap_or_else(|_| PathBuf::from("safepoint"));
+    let real = |path: &Path| path.canonicalize().ok();
+    on_path("safepoint").filter(|found| real(found) == real(&own)).unwrap_or(own)
+}
+
+/// Returns the program of a name on PATH.
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let path = variable("PATH")?;
+    let runs = |path: &PathBuf| {
+        path.metadata().is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+    };
+    env::split_paths(&path).filter(|folder| folder.is_absolute()).map(|folder| folder.join(name)).find(runs)
 }
 
 /// Converts a session id to its stored form, a UUID.
@@ -251,7 +320,12 @@ fn agent() -> Option<String> {
     })
 }
 
-pub(crate) fn variable(name: &str) -> Option<std::ffi::OsString> {
+/// Token for HTTP clients of the MCP server.
+pub(crate) fn mcp_token() -> Option<String> {
+    variable("SAFEPOINT_MCP_TOKEN").map(|token| token.to_string_lossy().into_owned())
+}
+
+pub(crate) fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
@@ -303,6 +377,27 @@ pub(crate) fn speaks_unicode() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
+/// The user's pager, with its options.
+pub(crate) fn pager() -> String {
+    let words = own_pager().or_else(|| env::var_os("PAGER"));
+    words.map_or_else(|| "less".to_owned(), |words| words.to_string_lossy().into_owned())
+}
+
+/// The user's pager for Safepoint alone.
+pub(crate) fn own_pager() -> Option<OsString> {
+    env::var_os("SAFEPOINT_PAGER")
+}
+
+/// Returns true if the user has set no options of `less`.
+pub(crate) fn lacks_less_options() -> bool {
+    env::var_os("LESS").is_none()
+}
+
+/// Folders in which programs are found.
+pub(crate) fn search_path() -> OsString {
+    variable("PATH").unwrap_or_default()
+}
+
 /// Test hook: a file system with fewer features.
 fn capabilities_left() -> Capabilities {
     let mut left = Capabilities::default();
@@ -324,9 +419,50 @@ fn lock_wait() -> Option<Duration> {
     Some(Duration::from_millis(millis))
 }
 
-/// The zone in which people type times: `TZ`, else that of the system, else UTC.
-pub(crate) fn time_zone() -> jiff::tz::TimeZone {
-    jiff::tz::TimeZone::system()
+static ZONE: OnceLock<TimeZone> = OnceLock::new();
+
+/// Makes people's times UTC for this process, in place of local ones.
+pub(crate) fn use_utc() {
+    // The first choice counts.
+    let _ = ZONE.set(TimeZone::UTC);
+}
+
+/// The zone in which people type and read times: `TZ`, else that of the system, else UTC.
+pub(crate) fn time_zone() -> TimeZone {
+    ZONE.get_or_init(TimeZone::system).clone()
+}
+
+/// Returns the time without changes after which `run --watch` takes a checkpoint. Test hook: a shorter one.
+pub(crate) fn quiet_time() -> Duration {
+    let millis = variable("SAFEPOINT_TEST_QUIET_MS").and_then(|text| text.to_str()?.parse().ok());
+    Duration::from_millis(millis.unwrap_or(2_000))
+}
+
+/// Settings of the log.
+pub(crate) struct Logging {
+    /// `SAFEPOINT_LOG`.
+    pub(crate) filter: Option<String>,
+    /// `SAFEPOINT_LOG_FILE`.
+    pub(crate) file: Option<PathBuf>,
+}
+
+impl Logging {
+    pub(crate) fn read() -> Self {
+        let filter = variable("SAFEPOINT_LOG").map(|text| text.to_string_lossy().into_owned());
+        Self { filter, file: variable("SAFEPOINT_LOG_FILE").map(PathBuf::from) }
+    }
+}
+
+/// Current time of lines in the log.
+pub(crate) fn now_text() -> String {
+    Surroundings::now().to_string()
+}
+
+/// Returns the size from which the first checkpoint is worth a question. Test hook: a smaller number of entries.
+pub(crate) fn bulk_limits() -> BulkLimits {
+    let entries = variable("SAFEPOINT_TEST_BULK_ENTRIES").and_then(|text| text.to_str()?.parse().ok());
+    let usual = BulkLimits::default();
+    BulkLimits { entries: entries.unwrap_or(usual.entries), ..usual }
 }
 
 fn fixed_now() -> Option<Timestamp> {

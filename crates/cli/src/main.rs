@@ -4,6 +4,7 @@ mod args;
 mod checks;
 mod commands;
 mod context;
+mod log;
 mod problem;
 mod render;
 mod signals;

@@ -2,6 +2,7 @@
 
 use safepoint::model::ModelError;
 use safepoint::{Error, Failure, FailureKind};
+use safepoint_agents::install::InstallError;
 use std::path::Path;
 
 /// Error codes unknown to the library. `docs/errors.md` explains them, too.
@@ -21,7 +22,12 @@ pub(crate) const OWN_CODES: &[(&str, FailureKind)] = &[
     ("temporary_folder", FailureKind::Failed),
     ("interrupted", FailureKind::Interrupted),
     ("declined", FailureKind::Failed),
+    ("not_served", FailureKind::Failed),
+    // Of the crate `safepoint-mcp`.
+    ("stale_preview", FailureKind::Conflict),
     ("busy", FailureKind::Busy),
+    ("settings_invalid", FailureKind::Failed),
+    ("settings_refused", FailureKind::Conflict),
     ("internal", FailureKind::Internal),
 ];
 
@@ -58,6 +64,14 @@ impl Problem {
         let message = format!("{given:?} is outside the workspace {}", root.display());
         let hint = "Paths are relative to the current directory, or to the one named with -C.".to_owned();
         Self::own("outside_workspace", FailureKind::Usage, message, vec![hint])
+    }
+
+    /// Path that neither side of a comparison has.
+    pub(crate) fn no_such_path(given: &Path, sides: &str, hints: Vec<String>) -> Self {
+        let message = format!("{given:?} is in neither {sides}");
+        let failure =
+            Failure { code: "no_path", kind: FailureKind::NotFound, message, causes: Vec::new(), hints };
+        Self { failure, nothing_changed: true, attempt: None }
     }
 
     /// The result could not be written; the operation may still be done.
@@ -129,6 +143,14 @@ impl Problem {
         problem
     }
 
+    /// Server that cannot be started.
+    pub(crate) fn not_served(message: String, cause: Option<String>) -> Self {
+        let hint = "Choose a free port: safepoint mcp --http 127.0.0.1:0".to_owned();
+        let mut problem = Self::own("not_served", FailureKind::Failed, message, vec![hint]);
+        problem.failure.causes.extend(cause);
+        problem
+    }
+
     /// Output file that exists already.
     pub(crate) fn exists(path: &Path) -> Self {
         let message = format!("{} is there already", path.display());
@@ -194,6 +216,25 @@ impl Problem {
             "Please report it, with the command that you typed.".to_owned(),
         ];
         Self { nothing_changed: false, ..Self::own("internal", FailureKind::Internal, message, hints) }
+    }
+
+    /// Settings file of an agent that cannot be edited. `again` is the command to repeat.
+    pub(crate) fn settings(error: &InstallError, again: &str) -> Self {
+        use std::error::Error as _;
+        let (code, kind) = match error {
+            InstallError::Invalid { .. } | InstallError::Unexpected { .. } => {
+                ("settings_invalid", FailureKind::Failed)
+            }
+            InstallError::Refused { .. } => ("settings_refused", FailureKind::Conflict),
+            InstallError::Read { .. } => ("unreadable", FailureKind::Failed),
+            InstallError::Write { .. } => ("not_written", FailureKind::Failed),
+            InstallError::Busy { .. } => ("busy", FailureKind::Busy),
+        };
+        let hint = format!("Correct {}, then: {again}", error.path().display());
+        let hint = if kind == FailureKind::Busy { format!("Try again: {again}") } else { hint };
+        let mut problem = Self::own(code, kind, error.to_string(), vec![hint]);
+        problem.failure.causes.extend(error.source().map(ToString::to_string));
+        problem
     }
 
     /// Adds a hint.

@@ -8,6 +8,7 @@ pub(crate) mod fold;
 pub(crate) mod graph;
 pub(crate) mod json;
 pub(crate) mod output;
+pub(crate) mod pager;
 pub(crate) mod patch;
 pub(crate) mod terminal;
 pub(crate) mod warning;

@@ -6,6 +6,7 @@
 
 use safepoint::model::plan::spec::{PlanSpec, StepSpec};
 use safepoint::{CheckpointManager, CreateOptions, NewDecision, NewSession, Silent};
+use safepoint_agents::CodingAgent;
 use safepoint_model::content::{Content, Form, Piece, Stretch, encode_pieces, encode_sparse};
 use safepoint_model::tree::{Entry, Meta, Node, Tree};
 use safepoint_model::{ObjectId, ObjectKind, ObjectSink, document};
@@ -30,6 +31,7 @@ fn main() {
     packs(&corpus);
     checkpoints(&corpus);
     texts(&corpus);
+    hooks(&corpus);
 }
 
 fn entry(name: &str, node: Node) -> Entry {
@@ -213,4 +215,32 @@ fn texts(corpus: &Corpus) {
     );
     corpus.add("ignore_files", "braces", "{a,{b,c}}*\n[!x]\n\\#\n\0a\0deep/b");
     corpus.add("ignore_files", "wrong", "a[z-a]\n{{{\n\\\n\0a");
+}
+
+/// Writes each event of the recorded streams whose hook and tool are new, after a byte that chooses the agent.
+fn hooks(corpus: &Corpus) {
+    let streams = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agents/tests/streams");
+    for (choice, agent) in CodingAgent::ALL.into_iter().enumerate() {
+        let Ok(stream) = fs::read_to_string(streams.join(format!("{agent}.jsonl"))) else { continue };
+        let mut seen = Vec::new();
+        for line in stream.lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            let stdin = &line["stdin"];
+            let tool = stdin.get("tool_name").or(stdin.get("toolName")).or(stdin["input"].get("tool"));
+            let hook = stdin.get("hook_event_name").or(stdin.get("hook")).or(line.get("event"));
+            let kind = format!("{hook:?} {tool:?} {:?}", stdin["input"].get("type"));
+            if seen.len() < 12 && !seen.contains(&kind) {
+                let bytes = [&[choice as u8][..], stdin.to_string().as_bytes()].concat();
+                corpus.add("hooks", &format!("{agent}-{}", seen.len()), bytes);
+                seen.push(kind);
+            }
+        }
+    }
+    for (name, text) in [
+        ("shell", "sudo bash -c 'cd a && rm -rf \"$X\"' | tee log > out <<EOF\nx\nEOF"),
+        ("find", "find . -name '*.o' -exec env A=b rm {} \\; ; git -C x reset --hard"),
+        ("broken", "if then echo \"$(rm `x` ${y:-"),
+    ] {
+        corpus.add("hooks", name, [b"\x00", text.as_bytes()].concat());
+    }
 }

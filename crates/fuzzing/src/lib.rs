@@ -8,11 +8,13 @@
 #![allow(clippy::disallowed_methods, reason = "imports are read from folders created here")]
 
 mod documents;
+mod hooks;
 mod imports;
 mod packs;
 mod settings;
 
 pub use documents::documents;
+pub use hooks::hooks;
 pub use imports::{bytes_of_layout, import, imports};
 pub use packs::packs;
 pub use safepoint_store::fuzzing::segments;
@@ -27,7 +29,7 @@ use safepoint_model::tree::Tree;
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names of their folders in `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("objects", objects),
     ("trees", trees),
     ("segments", segments),
@@ -37,6 +39,7 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("configuration", configuration),
     ("ignore_files", ignore_files),
     ("imports", imports),
+    ("hooks", hooks),
 ];
 
 /// Checks chunk lists, paths and object frames.

@@ -29,6 +29,7 @@ pub mod session;
 pub mod span;
 pub mod text;
 pub mod time;
+pub mod trace;
 pub mod tree;
 pub mod turn;
 mod varint;

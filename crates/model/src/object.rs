@@ -29,6 +29,9 @@ pub enum ObjectError {
     /// The bytes to be stored could not be read.
     #[error("cannot read the content to be stored")]
     Input(#[source] io::Error),
+    /// The user interrupted the operation.
+    #[error("interrupted")]
+    Interrupted,
     /// The store itself failed.
     #[error("cannot access the object store")]
     Store(#[source] Box<dyn std::error::Error + Send + Sync>),

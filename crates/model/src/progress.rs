@@ -1,5 +1,7 @@
 //! Progress reports and cancellation of long work.
 
+use crate::{ObjectError, ObjectId, ObjectKind, ObjectSource};
+
 /// Current activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activity {
@@ -23,7 +25,9 @@ pub enum Activity {
 pub trait Progress: Sync {
     /// Starts an activity; `total` is its number of entries, if known.
     fn begin(&self, _activity: Activity, _total: Option<u64>) {}
-    /// Adds finished entries and bytes.
+    /// Adds bytes to the expected total of the activity. Called whenever more of them become known.
+    fn expect(&self, _bytes: u64) {}
+    /// Adds finished entries and bytes. The bytes of a large file are reported during its read or write.
     fn advance(&self, _entries: u64, _bytes: u64) {}
     /// Ends the activity.
     fn end(&self) {}
@@ -39,6 +43,48 @@ pub struct Silent;
 
 impl Progress for Silent {}
 
+/// Passes on reports, and never interrupts.
+pub struct Unstoppable<'p>(pub &'p dyn Progress);
+
+impl Progress for Unstoppable<'_> {
+    fn begin(&self, activity: Activity, total: Option<u64>) {
+        self.0.begin(activity, total);
+    }
+
+    fn expect(&self, bytes: u64) {
+        self.0.expect(bytes);
+    }
+
+    fn advance(&self, entries: u64, bytes: u64) {
+        self.0.advance(entries, bytes);
+    }
+
+    fn end(&self) {
+        self.0.end();
+    }
+}
+
+/// Source that reports the bytes of each chunk, and stops between two chunks when interrupted.
+pub struct Counted<'a> {
+    /// Source to read from.
+    pub source: &'a dyn ObjectSource,
+    /// Receiver of the reports.
+    pub progress: &'a dyn Progress,
+}
+
+impl ObjectSource for Counted<'_> {
+    fn get(&self, kind: ObjectKind, id: ObjectId) -> Result<Vec<u8>, ObjectError> {
+        if self.progress.interrupted() {
+            return Err(ObjectError::Interrupted);
+        }
+        let bytes = self.source.get(kind, id)?;
+        if kind == ObjectKind::Chunk {
+            self.progress.advance(0, bytes.len() as u64);
+        }
+        Ok(bytes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +92,7 @@ mod tests {
     #[test]
     fn silence_never_interrupts() {
         Silent.begin(Activity::Scanning, None);
+        Silent.expect(1);
         Silent.advance(1, 1);
         Silent.end();
         assert!(!Silent.interrupted());

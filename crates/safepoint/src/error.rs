@@ -4,12 +4,14 @@ use crate::checkpoint::records::CatalogStanding;
 use crate::config::ConfigError;
 use crate::exchange::LayoutError;
 use crate::plans::plan_file::PlanFileError;
+use crate::upkeep::Capped;
 use safepoint_catalog::CatalogError;
 use safepoint_git::GitError;
 use safepoint_model::change::GraftError;
 use safepoint_model::checkpoint::{Checkpoint, PartKind};
 use safepoint_model::plan::clean::NoneClean;
 use safepoint_model::plan::state::{PlanRule, PlanState};
+use safepoint_model::rollback::Verb;
 use safepoint_model::session::SessionRule;
 use safepoint_model::{Bytes, CheckpointId, ModelError, ObjectError, RelPath, RollbackId, Timestamp};
 use safepoint_store::StoreError;
@@ -175,9 +177,11 @@ pub enum Error {
     /// There is no rollback to take back.
     #[error("there is no rollback to undo")]
     NothingToUndo,
-    /// An undo would discard changes that are newer than the rollback.
-    #[error("files changed since the last rollback: {}", some(paths))]
+    /// An undo or redo would discard changes that are newer than the last rollback, undo or redo.
+    #[error("files changed since the last {}: {}", if *verb == Verb::Redo { "undo" } else { "rollback" }, some(paths))]
     ChangedSinceRollback {
+        /// The refused action.
+        verb: Verb,
         /// The paths that differ from what the last rollback left.
         paths: Vec<RelPath>,
     },
@@ -186,19 +190,12 @@ pub enum Error {
     NothingToRedo,
     /// The home may not become larger.
     #[error(
-        "the cap of {} is reached: at least {} are needed, {} more than may be added",
-        Bytes(*cap_bytes),
-        Bytes(*needed_bytes),
-        Bytes(*over_bytes)
+        "the cap of {} is reached: at least {} are needed and {} are free",
+        Bytes(.0.cap_bytes),
+        Bytes(.0.needed_bytes),
+        Bytes(.0.free_bytes)
     )]
-    Capped {
-        /// Bytes to add at the time of the refusal; more may have followed.
-        needed_bytes: u64,
-        /// By how much that is too much.
-        over_bytes: u64,
-        /// The cap.
-        cap_bytes: u64,
-    },
+    Capped(Box<Capped>),
     /// No checkpoint holds what was to be purged.
     #[error("no checkpoint of this workspace holds {}", paths.iter().map(|path| format!("\"{path}\"")).collect::<Vec<_>>().join(" or "))]
     NoPurge {

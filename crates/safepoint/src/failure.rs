@@ -8,8 +8,9 @@ use safepoint_catalog::CatalogError;
 use safepoint_git::GitError;
 use safepoint_model::change::GraftError;
 use safepoint_model::plan::state::{PlanRule, PlanState};
+use safepoint_model::rollback::Verb;
 use safepoint_model::session::SessionRule;
-use safepoint_model::{ModelError, ObjectError};
+use safepoint_model::{Bytes, ModelError, ObjectError};
 use safepoint_store::StoreError;
 use safepoint_workspace::WorkspaceError;
 use serde::Serialize;
@@ -154,6 +155,14 @@ fn classify(error: &Error) -> Row {
         Error::NothingToUndo => {
             ("nothing_to_undo", NotFound, &["Return to the newest checkpoint: safepoint rollback @"])
         }
+        Error::ChangedSinceRollback { verb: Verb::Redo, .. } => (
+            "changed_since_rollback",
+            Conflict,
+            &[
+                "Show what a redo does: safepoint redo --dry-run",
+                "Redo anyway, and keep the current state in a safety checkpoint: safepoint redo --yes",
+            ],
+        ),
         Error::ChangedSinceRollback { .. } => (
             "changed_since_rollback",
             Conflict,
@@ -165,12 +174,12 @@ fn classify(error: &Error) -> Row {
         Error::NothingToRedo => {
             ("nothing_to_redo", NotFound, &["Only an undo can be redone, and only until the next rollback."])
         }
-        Error::Capped { .. } => (
+        Error::Capped(_) => (
             "capped",
             Failed,
             &[
-                "`safepoint usage` shows what takes the space, and what deleting each checkpoint would free.",
-                "Delete some and run `safepoint gc`, or raise `cap` under [store] in config.toml in Safepoint's home.",
+                "See what takes the space: safepoint usage",
+                "Or raise `cap` under [store] in config.toml in Safepoint's home.",
             ],
         ),
         Error::NoPlan { .. } => ("no_plan", NotFound, &["`safepoint plan list` shows the plans."]),
@@ -591,11 +600,12 @@ fn classify_catalog(error: &CatalogError) -> Row {
 }
 
 fn classify_object(error: &ObjectError) -> Row {
-    use FailureKind::{Damaged, Failed};
+    use FailureKind::{Damaged, Failed, Interrupted};
     match error {
         ObjectError::Missing { .. } => ("missing", Damaged, DAMAGED),
         ObjectError::Damaged { .. } => ("damaged", Damaged, DAMAGED),
         ObjectError::Input(_) => ("unreadable", Failed, FIX),
+        ObjectError::Interrupted => ("interrupted", Interrupted, &["Run it again when you like."]),
         ObjectError::Store(source) => match source.downcast_ref::<StoreError>() {
             Some(error) => classify_store(error),
             None => ("store", Failed, FIX_HOME),
@@ -640,6 +650,11 @@ fn details(error: &Error) -> Vec<String> {
         }],
         Error::Elsewhere { commands, .. } => {
             commands.iter().take(10).map(|command| format!("Register it: {command}")).collect()
+        }
+        Error::Capped(capped) if !capped.deletable.is_empty() => {
+            let ids: Vec<String> = capped.deletable.iter().map(|(id, _)| id.to_string()).collect();
+            let bytes = capped.deletable.iter().map(|(_, bytes)| bytes).sum();
+            vec![format!("Free {}: safepoint delete {} && safepoint gc", Bytes(bytes), ids.join(" "))]
         }
         Error::RolledBackHalfway { source, .. } => details(source),
         _ => Vec::new(),
@@ -787,6 +802,7 @@ mod tests {
             (GitError::Write { path: PathBuf::from("p"), source: full() }.into(), "git", FailureKind::Failed),
             (GitError::Object(ObjectError::Missing { id: object }).into(), "missing", FailureKind::Damaged),
             (ObjectError::Input(full()).into(), "unreadable", FailureKind::Failed),
+            (ObjectError::Interrupted.into(), "interrupted", FailureKind::Interrupted),
             (store(StoreError::WriterFailed).into(), "store", FailureKind::Failed),
             (ObjectError::Store("odd".into()).into(), "store", FailureKind::Failed),
         ];

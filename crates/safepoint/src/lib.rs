@@ -106,7 +106,7 @@ pub use upkeep::rebuild::Rebuilt;
 pub use upkeep::repair::Repair;
 pub use upkeep::space::{CheckpointSpace, Space, WorkspaceSpace};
 pub use upkeep::validate::{DamagedPart, Validation};
-pub use upkeep::{Cap, Judged, Policies, Thoroughness};
+pub use upkeep::{Cap, Capped, Judged, Policies, Thoroughness};
 pub use warning::{GitPlace, Warning};
 
 pub use safepoint_catalog::Transaction;
@@ -118,5 +118,6 @@ pub use safepoint_model as model;
 pub use safepoint_model::progress::{Activity, Progress, Silent};
 pub use safepoint_store::{Collected, Depth, Outcome, Usage, Writer};
 pub use safepoint_workspace::{
-    Blocked, Capabilities, Ended, Finding, Intruder, Lack, LostAccess, LostAccessKind, Times,
+    Blocked, Bulk, BulkLimits, BulkyFolder, Capabilities, Ended, Finding, Intruder, Lack, LostAccess,
+    LostAccessKind, Notice, Times,
 };

@@ -13,6 +13,7 @@ use crate::parts::part::{Captured, Part, Prepared};
 use crate::places::Place;
 use crate::{CheckpointManager, Error};
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartRecord};
+use safepoint_model::trace::{self, TraceLevel};
 use safepoint_model::{ObjectId, Progress, document};
 use safepoint_store::Writer;
 use safepoint_workspace::WorkspaceError;
@@ -58,6 +59,9 @@ impl CheckpointManager {
         let folders = members.iter().map(|member| member.folder).max().map_or(0, |last| last + 1);
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(folders);
         let one = |member: &mut Member<'_>| -> Result<(), Error> {
+            let _span = trace::span("part", TraceLevel::Debug, || {
+                format!("capture {} {}", member.part.kind(), member.part.key())
+            });
             member.captured = member.part.capture(writer, member.target, progress)?;
             Ok(())
         };

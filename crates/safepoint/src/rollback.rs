@@ -17,6 +17,7 @@ pub(crate) mod search;
 pub(crate) mod strategy;
 pub(crate) mod undo;
 
+use crate::parts::files::Thrift;
 use crate::parts::git::{GitMoved, GitReset};
 use crate::parts::part::{Outline, PutBack};
 use crate::parts::plan::guard;
@@ -109,11 +110,11 @@ pub struct RollbackOptions {
     pub git: GitReset,
     /// Handling of parts that may not be restored.
     pub strict: Strict,
-    /// Result of an undo where files changed after the last rollback.
+    /// Result of an undo or redo where files changed after the last rollback, undo or redo.
     pub later_changes: LaterChanges,
 }
 
-/// Result of an undo where files changed after the last rollback, undo or redo.
+/// Result of an undo or redo where files changed after the last rollback, undo or redo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LaterChanges {
     /// [`Error::ChangedSinceRollback`].
@@ -250,6 +251,8 @@ pub(crate) struct Request<'a> {
     pub(crate) own_run: Option<String>,
     /// True if it must not replace files that changed after the last rollback.
     pub(crate) spares_changes: bool,
+    /// Extent of the safety checkpoint.
+    pub(crate) thrift: Thrift,
 }
 
 impl<'a> Request<'a> {
@@ -262,7 +265,8 @@ impl<'a> Request<'a> {
         let options = options.clone();
         let (left, own_run, spares_changes) = (Vec::new(), None, false);
         let (answers, correction, taking) = (None, None, None);
-        Self { verb, answers, to, at, options, correction, taking, left, own_run, spares_changes }
+        let thrift = Thrift::Usual;
+        Self { verb, answers, to, at, options, correction, taking, left, own_run, spares_changes, thrift }
     }
 
     fn is_dry(&self) -> bool {
@@ -328,19 +332,7 @@ impl CheckpointManager {
         }
         self.take_back_effects(&plans, &request.options, progress, &mut effects)?;
         self.renew_limits()?;
-        let mut done = match self.go(request, progress) {
-            // The safety checkpoint may run into the cap. That others were pruned for it is said.
-            Err(error) if cap_hit(&error).is_some() => {
-                let count =
-                    self.make_room_for(error, request.alone(), request.options.dry_run, progress)?.len();
-                let mut done = self.go(request, progress).map_err(|error| self.capped(error))?;
-                if count > 0 {
-                    done.warnings.push(Warning::PrunedForRoom { count: count as u64 });
-                }
-                done
-            }
-            other => other?,
-        };
+        let mut done = self.go_within_cap(request, progress)?;
         let Effects { undone, not_undone, warnings } = effects;
         (done.undone, done.effects_not_undone) = (undone, not_undone);
         done.warnings.extend(warnings);
@@ -348,6 +340,32 @@ impl CheckpointManager {
             done.plans_left.clone_from(&request.left);
         }
         Ok(done)
+    }
+
+    /// Does the rollback. If the safety checkpoint does not fit under the cap, one of the chosen paths alone is taken; then older
+    /// checkpoints make room.
+    fn go_within_cap(&self, request: &Request<'_>, progress: &dyn Progress) -> Result<RolledBack, Error> {
+        let hit = |done: &Result<RolledBack, Error>| matches!(done, Err(error) if cap_hit(error).is_some());
+        let mut done = self.go(request, progress);
+        let thrifty = Request { thrift: Thrift::ChosenOnly, ..request.clone() };
+        let is_selective = !request.options.paths.is_empty();
+        if hit(&done) && is_selective {
+            done = self.go(&thrifty, progress);
+        }
+        match done {
+            // That others were pruned for it is said.
+            Err(error) if cap_hit(&error).is_some() => {
+                let room = self.make_room_for(error, request.alone(), request.options.dry_run, progress)?;
+                let request = if is_selective { &thrifty } else { request };
+                let mut done = self.go(request, progress).map_err(|error| self.capped(error, progress))?;
+                done.warnings.extend(room.warnings);
+                if !room.pruned.is_empty() {
+                    done.warnings.push(Warning::PrunedForRoom { count: room.pruned.len() as u64 });
+                }
+                Ok(done)
+            }
+            other => other,
+        }
     }
 
     /// Returns the request with the parts that are registered here, and with the plan whose step asks for it.
@@ -414,7 +432,7 @@ impl CheckpointManager {
         let ground = Ground { request, held: &held, progress };
         let (mut members, passed_over) = self.members_of(&ground, &scene, &mut records, &mut warnings)?;
         // SAFETY and PLAN. Neither touches a folder, so both are kept by one flush, once it is known that the plan can be carried out.
-        let writer = self.store.writer()?;
+        let writer = self.store.writer()?.from_reserve();
         self.capture(&mut members, &writer, progress)?;
         let leaving = self.leave_memory(request, &scene, &mut members, &writer)?;
         self.spare_changes(request, &members, &records, &writer)?;

@@ -62,7 +62,12 @@ pub struct Judged {
     pub verdict: RetentionVerdict,
     /// The scope whose own policy says so; nothing where it is the one for all.
     pub policy_of: Option<Scope>,
+    /// Why not all of it is gone although it was deleted, such as a tag that could not be removed.
+    pub warning: Option<Warning>,
 }
+
+/// Maximum number of checkpoints that a refusal names.
+const DELETABLE_MAX: usize = 5;
 
 /// Maximum disk usage of the home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,12 +76,15 @@ pub struct Cap {
     pub cap_bytes: u64,
     /// Part reserved for recovery and collection; checkpoints may not use it.
     pub headroom_bytes: u64,
+    /// Part reserved for safety and emergency checkpoints; others may not use it.
+    pub reserve_bytes: u64,
 }
 
 impl Cap {
     fn new(cap_bytes: u64) -> Self {
         let headroom_bytes = (cap_bytes / 16).max(2 * pack_bytes(cap_bytes)).min(cap_bytes / 2);
-        Self { cap_bytes, headroom_bytes }
+        let reserve_bytes = (cap_bytes / 16).min((cap_bytes - headroom_bytes) / 2);
+        Self { cap_bytes, headroom_bytes, reserve_bytes }
     }
 }
 
@@ -109,39 +117,39 @@ impl CheckpointManager {
             .into_iter()
             .map(|(id, verdict, scope)| (id, (verdict, scope)))
             .collect();
-        let judged: Vec<Judged> = checkpoints
+        let mut judged: Vec<Judged> = checkpoints
             .into_iter()
             .filter_map(|checkpoint| {
                 let (verdict, policy_of) = verdicts.remove(&checkpoint.id)?;
-                Some(Judged { checkpoint, verdict, policy_of })
+                Some(Judged { checkpoint, verdict, policy_of, warning: None })
             })
             .collect();
         if dry_run == DryRun::No {
-            for judged in judged.iter().filter(|judged| !judged.verdict.is_keep()) {
-                self.drop_pruned(judged.checkpoint.id)?;
+            for judged in judged.iter_mut().filter(|judged| !judged.verdict.is_keep()) {
+                judged.warning = self.drop_pruned(judged.checkpoint.id)?;
             }
         }
         Ok(judged)
     }
 
-    /// Deletes the checkpoints that retention does not keep and returns their ids. Runs after each
+    /// Deletes the checkpoints that retention does not keep. Runs after each
     /// checkpoint, so it must be cheap if none is old enough.
-    fn prune_unseen(
-        &self,
-        workspace: Option<&Workspace>,
-        policies: &Policies,
-    ) -> Result<Vec<CheckpointId>, Error> {
+    fn prune_unseen(&self, workspace: Option<&Workspace>, policies: &Policies) -> Result<Tended, Error> {
         let within = policies.all().map(|policy| policy.keep_within.micros()).min().unwrap_or(u64::MAX);
         let within = i64::try_from(within).unwrap_or(i64::MAX);
         let young = Timestamp::from_micros(self.environment.now().micros().saturating_sub(within));
         if !self.catalog.has_older(workspace.map(|workspace| workspace.id), young)? {
-            return Ok(Vec::new());
+            return Ok(Tended::default());
         }
         let drop = |(id, verdict, _): Said| (!verdict.is_keep()).then_some(id);
-        let dropped: Vec<CheckpointId> =
-            self.verdicts(workspace, policies)?.into_iter().filter_map(drop).collect();
-        dropped.iter().try_for_each(|id| self.drop_pruned(*id))?;
-        Ok(dropped)
+        let mut tended = Tended {
+            pruned: self.verdicts(workspace, policies)?.into_iter().filter_map(drop).collect(),
+            warnings: Vec::new(),
+        };
+        for id in &tended.pruned {
+            tended.warnings.extend(self.drop_pruned(*id)?);
+        }
+        Ok(tended)
     }
 
     /// Returns the verdict for each checkpoint, newest first. Each scope with its own policy is judged
@@ -178,8 +186,9 @@ impl CheckpointManager {
         Ok(judged.collect())
     }
 
-    /// Deletes a pruned checkpoint. Succeeds if it is already gone or newly needed.
-    fn drop_pruned(&self, id: CheckpointId) -> Result<(), Error> {
+    /// Deletes a pruned checkpoint. Succeeds if it is already gone or newly needed. A tag whose repository is missing or locked stays, with a
+    /// warning.
+    fn drop_pruned(&self, id: CheckpointId) -> Result<Option<Warning>, Error> {
         let at = self.environment.now();
         let dropped = self.catalog.write(|transaction| match transaction.checkpoint(id)? {
             Some(checkpoint) if !checkpoint.pinned || planted!("prune-takes-what-is-pinned") => {
@@ -189,13 +198,11 @@ impl CheckpointManager {
             _ => Ok(None),
         });
         match dropped {
-            Err(CatalogError::Needed { .. }) => Ok(()),
+            Err(CatalogError::Needed { .. }) => Ok(None),
             Err(error) => Err(error.into()),
             Ok(dropped) => {
                 self.note_deleted(&[id]);
-                // A tag whose repository is gone or locked stays: a prune fails for nothing.
-                let _ = dropped.and_then(|checkpoint| self.untag(&checkpoint));
-                Ok(())
+                Ok(dropped.and_then(|checkpoint| self.untag(&checkpoint)))
             }
         }
     }
@@ -240,7 +247,7 @@ impl CheckpointManager {
     pub(crate) fn tend(&self, workspace: Option<WorkspaceId>, progress: &dyn Progress) -> Tended {
         let mut tended = Tended::default();
         match self.prune_old(workspace) {
-            Ok(pruned) => tended.pruned = pruned,
+            Ok(pruned) => tended.join(pruned),
             Err(error) => tended.warnings.push(Warning::NotPruned { why: cause(error) }),
         }
         let worth = self.catalog.deleted_since_gc().is_ok_and(|deleted| deleted >= DELETED_WORTH_COLLECTING);
@@ -259,14 +266,14 @@ impl CheckpointManager {
     }
 
     /// Prunes old checkpoints of a workspace, or of several folders.
-    fn prune_old(&self, workspace: Option<WorkspaceId>) -> Result<Vec<CheckpointId>, Error> {
+    fn prune_old(&self, workspace: Option<WorkspaceId>) -> Result<Tended, Error> {
         let workspace = workspace.map(|id| self.workspaces().get(id)).transpose()?;
         let policies = self.upkeep().policies(workspace.as_ref())?;
         let mut pruned = self.prune_unseen(workspace.as_ref(), &policies)?;
         // A removed sandbox gets no more checkpoints.
         let sandboxes = workspace.map(|workspace| self.catalog.sandboxes(workspace.id)).transpose()?;
         for (_, sandbox) in sandboxes.into_iter().flatten() {
-            pruned.extend(self.prune_unseen(Some(&self.workspaces().get(sandbox.workspace_id)?), &policies)?);
+            pruned.join(self.prune_unseen(Some(&self.workspaces().get(sandbox.workspace_id)?), &policies)?);
         }
         Ok(pruned)
     }
@@ -276,8 +283,10 @@ impl CheckpointManager {
         let cap = self.upkeep().cap()?;
         let pack_total = self.store.pack_bytes()?;
         let others = self.home.disk_bytes()?.saturating_sub(pack_total);
-        let bytes = cap.cap_bytes.saturating_sub(cap.headroom_bytes).saturating_sub(others);
-        self.store.limit(Limits { pack_bytes: pack_bytes(cap.cap_bytes), bytes: Some(bytes) });
+        let all = cap.cap_bytes.saturating_sub(cap.headroom_bytes).saturating_sub(others);
+        let reserve_bytes = cap.reserve_bytes.min(all);
+        let (pack_bytes, bytes) = (pack_bytes(cap.cap_bytes), Some(all - reserve_bytes));
+        self.store.limit(Limits { pack_bytes, bytes, reserve_bytes });
         Ok(())
     }
 
@@ -289,14 +298,14 @@ impl CheckpointManager {
         dry_run: DryRun,
         progress: &dyn Progress,
         mut act: impl FnMut() -> Result<T, Error>,
-    ) -> Result<(T, Vec<CheckpointId>), Error> {
+    ) -> Result<(T, Tended), Error> {
         self.renew_limits()?;
         match act() {
             Err(error) if cap_hit(&error).is_some() => {
                 let pruned = self.make_room_for(error, first, dry_run, progress)?;
-                Ok((act().map_err(|error| self.capped(error))?, pruned))
+                Ok((act().map_err(|error| self.capped(error, progress))?, pruned))
             }
-            other => Ok((other?, Vec::new())),
+            other => Ok((other?, Tended::default())),
         }
     }
 
@@ -310,22 +319,22 @@ impl CheckpointManager {
         first: Option<WorkspaceId>,
         dry_run: DryRun,
         progress: &dyn Progress,
-    ) -> Result<Vec<CheckpointId>, Error> {
+    ) -> Result<Tended, Error> {
         if dry_run == DryRun::Yes {
-            return Err(self.capped(error));
+            return Err(self.capped(error, progress));
         }
         let before = self.store.pack_bytes()?;
         let pruned = self.make_room(first, progress);
         if self.store.pack_bytes()? >= before {
-            return Err(self.capped(error));
+            return Err(self.capped(error, progress));
         }
         self.renew_limits()?;
         Ok(pruned)
     }
 
     /// Prunes all workspaces and collects. Ignores failures: they only make less room.
-    fn make_room(&self, first: Option<WorkspaceId>, progress: &dyn Progress) -> Vec<CheckpointId> {
-        let mut pruned = Vec::new();
+    fn make_room(&self, first: Option<WorkspaceId>, progress: &dyn Progress) -> Tended {
+        let mut pruned = Tended::default();
         let mut workspaces = self.catalog.workspaces().unwrap_or_default();
         workspaces.sort_by_key(|other| Some(other.id) != first);
         for workspace in workspaces {
@@ -333,24 +342,64 @@ impl CheckpointManager {
                 .upkeep()
                 .policies(Some(&workspace))
                 .and_then(|policies| self.prune_unseen(Some(&workspace), &policies));
-            pruned.extend(gone.unwrap_or_default());
+            pruned.join(gone.unwrap_or_default());
         }
         let gone = self.upkeep().policies(None).and_then(|policies| self.prune_unseen(None, &policies));
-        pruned.extend(gone.unwrap_or_default());
+        pruned.join(gone.unwrap_or_default());
         let _ = self.upkeep().collect(Thoroughness::Everything, progress);
         pruned
     }
 
-    /// Converts a cap error into one with the bytes needed and the excess.
-    pub(crate) fn capped(&self, error: Error) -> Error {
+    /// Converts a cap error into one with the bytes needed and free, and with checkpoints to delete.
+    pub(crate) fn capped(&self, error: Error, progress: &dyn Progress) -> Error {
         let (Some((needed_bytes, used_bytes, allowed_bytes)), Ok(cap)) =
             (cap_hit(&error), self.upkeep().cap())
         else {
             return error;
         };
         let over_bytes = (used_bytes + needed_bytes).saturating_sub(allowed_bytes);
-        Error::Capped { needed_bytes, over_bytes, cap_bytes: cap.cap_bytes }
+        Error::Capped(Box::new(Capped {
+            needed_bytes,
+            free_bytes: allowed_bytes.saturating_sub(used_bytes),
+            over_bytes,
+            cap_bytes: cap.cap_bytes,
+            deletable: self.deletable(needed_bytes, progress),
+        }))
     }
+
+    /// Returns checkpoints whose deletion would free this much, or as much as possible: the oldest one that
+    /// suffices, else the largest ones. Empty if the usage cannot be computed.
+    fn deletable(&self, wanted_bytes: u64, progress: &dyn Progress) -> Vec<(CheckpointId, u64)> {
+        let Ok(space) = self.upkeep().space(progress) else { return Vec::new() };
+        let mut frees: Vec<(CheckpointId, u64)> = space
+            .checkpoints
+            .iter()
+            .rev()
+            .filter(|space| !space.checkpoint.pinned && space.frees_bytes > 0)
+            .map(|space| (space.checkpoint.id, space.frees_bytes))
+            .collect();
+        if let Some(enough) = frees.iter().find(|(_, bytes)| *bytes > wanted_bytes) {
+            return vec![*enough];
+        }
+        frees.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        frees.truncate(DELETABLE_MAX);
+        frees
+    }
+}
+
+/// Refusal at the cap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capped {
+    /// Bytes to add at the time of the refusal; more may have followed.
+    pub needed_bytes: u64,
+    /// Bytes that could be added.
+    pub free_bytes: u64,
+    /// Bytes needed beyond those.
+    pub over_bytes: u64,
+    /// The cap.
+    pub cap_bytes: u64,
+    /// Checkpoints whose deletion frees space, each with its bytes.
+    pub deletable: Vec<(CheckpointId, u64)>,
 }
 
 impl Checkpoints<'_> {
@@ -511,6 +560,13 @@ impl From<Policy> for Policies {
 pub(crate) struct Tended {
     pub(crate) pruned: Vec<CheckpointId>,
     pub(crate) warnings: Vec<Warning>,
+}
+
+impl Tended {
+    fn join(&mut self, other: Self) {
+        self.pruned.extend(other.pruned);
+        self.warnings.extend(other.warnings);
+    }
 }
 
 /// Returns the bytes needed, used and allowed if the error's root cause is the cap.

@@ -3,14 +3,54 @@
 //! In: paths. Out: rows of the catalog. No file of a workspace is read or changed, except for the inodes at its top.
 
 use crate::Error;
+use crate::config::Broken;
 use crate::handles::Workspaces;
 use crate::manager::canonical;
 use safepoint_catalog::{Filter, RoleFilter, Workspace};
-use safepoint_workspace::{Root, What};
+use safepoint_model::Progress;
+use safepoint_workspace::{Bulk, BulkLimits, Notice, Root, What};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 impl Workspaces<'_> {
+    /// Measures the folder of a workspace, if a capture of it would be large. Reads no file content.
+    ///
+    /// # Errors
+    /// When the folder cannot be opened, its configuration is invalid, or the run is interrupted.
+    pub fn bulk(
+        &self,
+        workspace: &Workspace,
+        limits: BulkLimits,
+        progress: &dyn Progress,
+    ) -> Result<Option<Bulk>, Error> {
+        let root = Root::open(workspace.root_path())?;
+        let config = self.manager.config_at(Some(&root), Broken::Refused)?;
+        let own = self.manager.own_folders(&root);
+        Ok(safepoint_workspace::bulk(&root, &config.excludes, &own, limits, progress)?)
+    }
+
+    /// Watches the folder of a workspace while `act` runs. Hints only: a capture decides what changed.
+    ///
+    /// # Errors
+    /// When the folder cannot be opened or watched.
+    pub fn watched<T>(
+        &self,
+        workspace: &Workspace,
+        act: impl FnOnce(&mut Notice<'_>) -> T,
+    ) -> Result<T, Error> {
+        let root = Root::open(workspace.root_path())?;
+        let mut notice = Notice::open(&root, self.manager.own_folders(&root))?;
+        Ok(act(&mut notice))
+    }
+
+    /// Appends patterns to the `.safepointignore` of a workspace.
+    ///
+    /// # Errors
+    /// When a pattern is invalid or the file cannot be written.
+    pub fn leave_out(&self, workspace: &Workspace, patterns: &[String]) -> Result<(), Error> {
+        Ok(safepoint_workspace::leave_out_too(&Root::open(workspace.root_path())?, patterns)?)
+    }
+
     /// Returns the registered workspace with exactly this root. The folder itself may be gone.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use crate::pack::{self, PACK_HEAD, PACK_HEAD_BYTES};
 use crate::segment::Sealed;
 use crate::store::Store;
 use crate::{StoreError, linux, recover};
+use safepoint_model::trace::{self, TraceLevel};
 use safepoint_planted::planted;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -34,6 +35,8 @@ pub(crate) struct Appender {
     pub(crate) packs: Vec<OpenPack>,
     /// Allows writes beyond the size limit: they make the store smaller, or keep the only copy of user data.
     pub(crate) beyond_limit: bool,
+    /// Allows writes into the reserve.
+    pub(crate) from_reserve: bool,
 }
 
 /// Position of an appended segment.
@@ -81,8 +84,13 @@ impl Appender {
     /// Refuses a write that would exceed the size limit. Other processes append concurrently, so the sizes
     /// are read each time.
     fn check_room(&self, store: &Store, more: u64) -> Result<(), StoreError> {
-        let Some(allowed_bytes) = store.limits().bytes else { return Ok(()) };
-        let allowed_bytes = if self.beyond_limit { u64::MAX } else { allowed_bytes };
+        let limits = store.limits();
+        let Some(allowed_bytes) = limits.bytes else { return Ok(()) };
+        let allowed_bytes = match (self.beyond_limit, self.from_reserve) {
+            (true, _) => u64::MAX,
+            (false, true) => allowed_bytes.saturating_add(limits.reserve_bytes),
+            (false, false) => allowed_bytes,
+        };
         let used_bytes: u64 = open::list_packs(store.dir())?.iter().map(|(_, len)| len).sum();
         if used_bytes.saturating_add(more) > allowed_bytes && !planted!("store-cap-ignored") {
             let own: u64 = self.packs.iter().map(|pack| pack.end - pack.start).sum();
@@ -102,7 +110,13 @@ impl Appender {
             if planted!("store-pack-not-synced") {
                 continue;
             }
-            let synced = pack.file.sync_data();
+            let synced = {
+                let grown = pack.end - pack.start;
+                let _span = trace::span("store", TraceLevel::Debug, || {
+                    format!("flush pack {} with {grown} new bytes", pack.name)
+                });
+                pack.file.sync_data()
+            };
             if planted!("store-sync-failure-ignored") {
                 continue;
             }

@@ -57,11 +57,13 @@ pub struct Limits {
     pub pack_bytes: u64,
     /// Maximum length of all packs, or `None` for no limit.
     pub bytes: Option<u64>,
+    /// Bytes beyond the maximum for writers with [`crate::Writer::from_reserve`].
+    pub reserve_bytes: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { pack_bytes: crate::PACK_BYTES_MAX, bytes: None }
+        Self { pack_bytes: crate::PACK_BYTES_MAX, bytes: None, reserve_bytes: 0 }
     }
 }
 

@@ -161,6 +161,13 @@ impl<'s> Writer<'s> {
         self
     }
 
+    /// Lets this writer use the reserve beyond the size limit.
+    #[must_use]
+    pub fn from_reserve(self) -> Self {
+        self.appender.lock().unwrap_or_else(PoisonError::into_inner).from_reserve = true;
+        self
+    }
+
     /// For a store in which objects below a stored directory may be missing: directories are then checked,
     /// too.
     #[must_use]

@@ -350,15 +350,17 @@ impl<'a> Copying<'a> {
             }
             Found::File { from, meta, size } => {
                 let to = File::from(linux::create_file(&here.to, name).map_err(failed)?);
+                self.progress.expect(size);
                 if self.share(&from, &to) {
                     self.shared.fetch_add(1, Ordering::Relaxed);
+                    self.progress.advance(0, size);
                 } else {
                     self.content(&File::from(from), &to, size, &path)?;
                 }
                 self.finish(&to.into(), &meta).map_err(failed)?;
                 self.files.fetch_add(1, Ordering::Relaxed);
                 self.bytes.fetch_add(size, Ordering::Relaxed);
-                self.progress.advance(1, size);
+                self.progress.advance(1, 0);
                 Ok(())
             }
             Found::Directory { from, meta, listed } => {
@@ -402,12 +404,14 @@ impl<'a> Copying<'a> {
                 return Err(WorkspaceError::Interrupted);
             }
             let Some(data) = linux::data_from(from, at).map_err(failed)? else {
+                self.progress.advance(0, size - at);
                 return to.set_len(size).map_err(failed);
             };
             let end = data.end.min(data.start.saturating_add(STRETCH_BYTES));
             (&mut { from }).seek(SeekFrom::Start(data.start)).map_err(failed)?;
             to.seek(SeekFrom::Start(data.start)).map_err(failed)?;
             io::copy(&mut from.take(end - data.start), &mut to).map_err(failed)?;
+            self.progress.advance(0, end.min(size).saturating_sub(at));
             at = end;
         }
         Ok(())

@@ -107,7 +107,7 @@ pub enum WorkspaceError {
     Interrupted,
     /// The object store failed.
     #[error(transparent)]
-    Object(#[from] ObjectError),
+    Object(ObjectError),
     /// An ignore pattern is invalid.
     #[error("invalid exclude pattern {pattern:?}: {why}")]
     Pattern {
@@ -116,6 +116,15 @@ pub enum WorkspaceError {
         /// Reason.
         why: String,
     },
+}
+
+impl From<ObjectError> for WorkspaceError {
+    fn from(error: ObjectError) -> Self {
+        match error {
+            ObjectError::Interrupted => Self::Interrupted,
+            error => Self::Object(error),
+        }
+    }
 }
 
 /// Path that blocks a rollback.

@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests set up folders"))]
 
 mod build;
+mod bulk;
 mod cache;
 mod compare;
 mod copy;
@@ -16,6 +17,7 @@ mod foreign;
 pub mod fuzzing;
 mod homes;
 mod linux;
+mod notice;
 mod parcel;
 mod plan;
 mod probe;
@@ -35,17 +37,19 @@ mod write;
 mod writers;
 
 pub use build::{build_tree, drop_folders, make_folders};
+pub use bulk::{Bulk, BulkLimits, BulkyFolder, bulk};
 pub use cache::{CacheHead, CacheWriter, NextCache, NoCacheHead, StatCache};
 pub use copy::{Copied, copy_tree, remove_tree};
 pub use error::{Intruder, Obstacle, WorkspaceError};
 pub use foreign::{Foreign, ForeignEntry, ForeignFile};
 pub use homes::{is_in_a_home, is_made_up};
+pub use notice::Notice;
 pub use parcel::Parcel;
 pub use plan::{Blocked, CapturedAccess, LostAccess, LostAccessKind, RollbackPlan, plan};
 pub use probe::{Capabilities, Lack};
 pub use replica::{Destination, Replica, ReplicaDraft, free_bytes};
 pub use root::{Lock, OWN_FOLDER, Root, SmallFile};
-pub use rules::check_patterns;
+pub use rules::{check_patterns, leave_out_too};
 pub use scan::{LARGE_FILE_BYTES, LargeFiles, Scan, ScanOptions, Sidecars, Snapshot, What, scan};
 pub use settle::{Ended, Finding, Settled};
 pub use sqlite::{DatabaseCopies, database_family};

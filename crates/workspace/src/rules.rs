@@ -5,10 +5,15 @@
 //! match wins; `!` includes again.
 
 use crate::error::WorkspaceError;
+use crate::root::{Root, SmallFile};
+use crate::scan::join;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::{Mode, OFlags};
 use safepoint_model::RelPath;
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,6 +46,25 @@ fn add(builder: &mut GitignoreBuilder, line: &str) -> Result<(), String> {
 /// Returns [`WorkspaceError::Pattern`] for an invalid pattern.
 pub fn check_patterns(patterns: &[String]) -> Result<(), WorkspaceError> {
     Rules::configured(patterns).map(|_| ())
+}
+
+/// Appends patterns to the `.safepointignore` at the root, in one write. A link of that name is refused.
+///
+/// # Errors
+/// Fails if a pattern is invalid or the file cannot be written.
+pub fn leave_out_too(root: &Root, patterns: &[String]) -> Result<(), WorkspaceError> {
+    check_patterns(patterns)?;
+    let path = join(&RelPath::root(), RULES_FILE)?;
+    let failed = |source: io::Error| WorkspaceError::Swap { path: path.clone(), source };
+    let last = match root.read_small(".safepointignore", RULES_BYTES_MAX).map_err(failed)? {
+        SmallFile::Bytes(bytes) => bytes.last().copied(),
+        _ => None,
+    };
+    let gap = if last.is_some_and(|last| last != b'\n') { "\n" } else { "" };
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(root.fd(), RULES_FILE, flags, Mode::from_raw_mode(0o644));
+    let mut file = File::from(fd.map_err(|error| failed(error.into()))?);
+    file.write_all(format!("{gap}{}\n", patterns.join("\n")).as_bytes()).map_err(failed)
 }
 
 /// Rules in effect in a directory.

@@ -12,6 +12,7 @@ mod database;
 mod file;
 mod ruling;
 mod walk;
+mod watched;
 
 use crate::cache::{CacheWriter, CachedDir, CachedEntry, NextCache, Place, StatCache};
 use crate::error::WorkspaceError;
@@ -25,13 +26,16 @@ use database::Family;
 pub(crate) use database::{Held as DatabaseLocks, Waiting};
 pub(crate) use file::is_out_of_handles;
 use ruling::{Above, Keep};
+pub(crate) use ruling::{is_cache, read_start};
 use rustix::fd::OwnedFd;
 use safepoint_model::coverage::{Coverage, Skipped, Why};
 use safepoint_model::progress::Activity;
+use safepoint_model::trace::{self, TraceLevel};
 use safepoint_model::tree::{Entry, Node};
 use safepoint_model::{ObjectId, ObjectSink, ObjectSource, Progress, RelPath};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use watched::Watched;
 
 /// Maximum depth; deeper entries are left out and reported. Each level holds one open directory.
 pub(crate) const DEPTH_MAX: usize = 4_000;
@@ -78,6 +82,8 @@ pub enum LargeFiles<'a> {
     Read,
     /// Files at and below these paths; others are left out.
     Within(&'a [RelPath]),
+    /// Files of any size at and below these paths; others are left out.
+    Only(&'a [RelPath]),
     /// Files with the same length as in the tree to keep; a different size proves a difference without
     /// reading.
     InDoubt,
@@ -139,8 +145,10 @@ pub fn scan<S: ObjectSink + ObjectSource>(
     options: &ScanOptions<'_>,
     progress: &dyn Progress,
 ) -> Result<Scan, WorkspaceError> {
+    let _span = trace::span("workspace", TraceLevel::Debug, || format!("scan {}", root.path().display()));
     progress.begin(Activity::Scanning, None);
-    let walk = Walk::new(root, sink, options, progress);
+    let watched = Watched { sink, progress };
+    let walk = Walk::new(root, (&watched, sink), options, progress);
     let result = threads::run(|| walk.root(root, options));
     progress.end();
     result
@@ -272,16 +280,16 @@ enum Outcome<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new<S: ObjectSink + ObjectSource>(
+    fn new(
         root: &Root,
-        sink: &'a S,
+        (sink, source): (&'a dyn ObjectSink, &'a dyn ObjectSource),
         options: &ScanOptions<'a>,
         progress: &'a dyn Progress,
     ) -> Self {
         let ScanOptions { own, covered, what, cache, next, sidecars, copies, large, .. } = *options;
         Self {
             sink,
-            source: sink,
+            source,
             place: root.place(),
             own,
             covered,

@@ -15,6 +15,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use safepoint_model::content::{Content, Stretch};
 use safepoint_model::progress::Activity;
 use safepoint_model::rollback::{How, SwapStep};
+use safepoint_model::trace::{self, TraceLevel};
 use safepoint_model::tree::{Entry, Meta, Node, Owners, Tree};
 use safepoint_model::{ObjectSource, Progress, RelPath, RollbackId};
 use safepoint_planted::planted;
@@ -199,8 +200,11 @@ impl<'r> Stage<'r> {
         source: &dyn ObjectSource,
         progress: &dyn Progress,
     ) -> Result<(), WorkspaceError> {
+        let _span = trace::span("workspace", TraceLevel::Debug, || format!("stage {} steps", steps.len()));
         progress.begin(Activity::Staging, None);
         let writer = StageWriter::new(source, times, progress);
+        let swapped = steps.iter().filter(|step| matches!(step.how, How::Swap { .. }));
+        writer.expect(swapped.filter_map(|step| Some(&step.new.as_ref()?.entry)));
         let write = |step: &SwapStep| match (&step.new, step.how) {
             (Some(new), How::Swap { slot }) => {
                 writer.entry(&self.fd, slot_name(slot).as_bytes(), &step.path, &new.entry)
@@ -255,6 +259,14 @@ impl<'r> Stage<'r> {
     }
 }
 
+/// Returns the size of a file; zero for other entries.
+pub(crate) fn file_bytes(entry: &Entry) -> u64 {
+    match &entry.node {
+        Node::File(content) => content.size,
+        _ => 0,
+    }
+}
+
 /// Returns the name of a slot.
 pub(crate) fn slot_name(slot: u64) -> String {
     format!("{slot}")
@@ -287,6 +299,11 @@ impl<'a> StageWriter<'a> {
         self.written.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// Reports the bytes of the files among these entries.
+    fn expect<'e>(&self, entries: impl Iterator<Item = &'e Entry>) {
+        self.progress.expect(entries.map(file_bytes).sum());
+    }
+
     /// Writes one entry, with everything below it, under an unused name.
     pub(crate) fn entry(
         &self,
@@ -315,6 +332,7 @@ impl<'a> StageWriter<'a> {
                 // The parent folder may pass on ACLs that the entry does not have.
                 linux::drop_acls(&fd).map_err(failed)?;
                 let tree = Tree::load(self.source, *tree)?;
+                self.expect(tree.entries().iter());
                 tree.entries().par_iter().try_for_each(|child| {
                     let path = path.join(&child.name).map_err(|error| failed(io::Error::other(error)))?;
                     self.entry(&fd, &child.name, &path, child)
@@ -332,6 +350,7 @@ impl<'a> StageWriter<'a> {
         linux::drop_acls(fd).map_err(failed)?;
         if let Node::Directory(tree) = &entry.node {
             let tree = Tree::load(self.source, *tree)?;
+            self.expect(tree.entries().iter());
             tree.entries().par_iter().try_for_each(|child| {
                 let path =
                     RelPath::root().join(&child.name).map_err(|error| failed(io::Error::other(error)))?;
@@ -363,12 +382,16 @@ impl<'a> StageWriter<'a> {
         let mut file = File::from(linux::create_file(dir, name).map_err(failed)?);
         let (mut at, mut ends_in_hole) = (0, false);
         for stretch in content.stretches(self.source)? {
+            if self.progress.interrupted() {
+                return Err(WorkspaceError::Interrupted);
+            }
             ends_in_hole = match stretch {
                 Stretch::Data(piece) => write_sparse(&mut file, at, &piece.load(self.source)?),
                 Stretch::Hole(size) => file.seek(SeekFrom::Start(at.saturating_add(size))).map(|_| true),
             }
             .map_err(failed)?;
             at += stretch.size();
+            self.progress.advance(0, stretch.size());
         }
         if ends_in_hole {
             file.set_len(content.size).map_err(failed)?;
@@ -380,7 +403,7 @@ impl<'a> StageWriter<'a> {
         }
         let facts = linux::facts_of(&fd).map_err(failed)?;
         self.note(fd, Some((facts.ino, (facts.mtime_ns, facts.size))));
-        self.progress.advance(1, content.size);
+        self.progress.advance(1, 0);
         Ok(())
     }
 

@@ -9,12 +9,13 @@ use crate::compare::{self, CompareError};
 use crate::error::WorkspaceError;
 use crate::linux;
 use crate::plan::owners;
-use crate::stage::{SYNC_ONE_BY_ONE_MAX, Stage, StageWriter, Times, slot_name};
+use crate::stage::{self, SYNC_ONE_BY_ONE_MAX, Stage, StageWriter, Times, slot_name};
 use crate::threads;
 use rayon::prelude::*;
 use rustix::fd::{AsFd, OwnedFd};
 use safepoint_model::progress::{Activity, Silent};
 use safepoint_model::rollback::{How, SwapStep};
+use safepoint_model::trace::{self, TraceLevel};
 use safepoint_model::tree::{Entry, Meta, Node};
 use safepoint_model::{ObjectSource, Progress, RelPath};
 use safepoint_planted::planted;
@@ -222,6 +223,7 @@ impl Stage<'_> {
         if planted!("verify-left-out") {
             return Ok(Vec::new());
         }
+        let _span = trace::span("workspace", TraceLevel::Debug, || format!("verify {} steps", steps.len()));
         progress.begin(Activity::Verifying, Some(steps.len() as u64));
         // The final mode of a directory is set after all swaps; earlier mode steps only add rights.
         let last_swap = steps.iter().rposition(|step| step.how != How::Meta).unwrap_or(0);
@@ -230,9 +232,15 @@ impl Stage<'_> {
             .filter(|step| step.how == How::Meta)
             .filter_map(|step| Some((&step.path, &step.new.as_ref()?.entry)))
             .collect();
+        let bytes = |step: &SwapStep| match (&step.new, step.how) {
+            (Some(new), How::Swap { .. }) => stage::file_bytes(&new.entry),
+            _ => 0,
+        };
+        progress.expect(steps.iter().map(bytes).sum());
         let check = |step: &SwapStep| {
-            progress.advance(1, 0);
-            self.check(step, &finals, source)
+            let checked = self.check(step, &finals, source);
+            progress.advance(1, bytes(step));
+            checked
         };
         let checked: Result<Vec<_>, WorkspaceError> = threads::run(|| steps.par_iter().map(check).collect());
         progress.end();

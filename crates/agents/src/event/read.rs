@@ -181,9 +181,6 @@ fn key(event: &HookEvent, input: &HookInput) -> Option<EventKey> {
     let call = match &event.moment {
         Moment::BeforeTool(call) | Moment::AfterTool { call, .. } => call.id.as_deref(),
         Moment::Prompt { .. } => None,
-        Moment::SubagentStart | Moment::SubagentEnd => {
-            event.subagent.as_ref().and_then(|subagent| subagent.id.as_deref())
-        }
         _ => return None,
     };
     Some(EventKey::new(event.session.as_ref(), &event.moment, call, input.hash()))

@@ -4,10 +4,13 @@ use super::commands::{Judged, judge};
 use super::{RiskKind, RiskPattern};
 use tree_sitter::{Node, Parser, Tree};
 
+/// Maximum length of a text that is parsed. The time of a parse can grow with the square of the length: 32 KiB of
+/// `a=(` take 5 s.
+const PARSED_BYTES_MAX: usize = 16 << 10;
+/// Maximum length of all parsed texts: the text itself, and texts that run inside of it.
+const ALL_BYTES_MAX: usize = 2 * PARSED_BYTES_MAX;
 /// Maximum depth of texts that run texts, such as `bash -c "bash -c ..."`.
 const TEXTS_DEEP_MAX: usize = 6;
-/// Maximum number of texts inside of a text.
-const TEXTS_MAX: usize = 64;
 
 /// Word of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,19 +29,24 @@ pub(super) struct Found {
     pub(super) text: String,
 }
 
-/// Returns the gravest risk of a text, the first of several.
+/// Returns the gravest risk of a text, the first of several. Of a long text only the start is parsed, and the
+/// rest counts as not understood.
 pub(super) fn gravest(text: &str, patterns: &[RiskPattern]) -> Option<Found> {
     let mut search = Search { patterns, found: None, texts: vec![(text.to_owned(), 0)] };
-    let mut parsed = 0;
+    let mut left = ALL_BYTES_MAX;
     while let Some((text, depth)) = search.texts.pop() {
-        parsed += 1;
-        if depth > TEXTS_DEEP_MAX || parsed > TEXTS_MAX {
-            search.add(RiskKind::Unknown, &text);
+        let start = &text[..text.floor_char_boundary(PARSED_BYTES_MAX)];
+        if depth > TEXTS_DEEP_MAX || start.len() > left {
+            search.add(RiskKind::Unknown, start);
             break;
         }
-        match parse(&text) {
-            Some(tree) => search.walk(&tree, &text, depth),
-            None => search.add(RiskKind::Unknown, &text),
+        left -= start.len();
+        match parse(start) {
+            Some(tree) => search.walk(&tree, start, depth),
+            None => search.add(RiskKind::Unknown, start),
+        }
+        if start.len() < text.len() {
+            search.add(RiskKind::Unknown, start);
         }
     }
     search.found
@@ -64,10 +72,15 @@ impl Search<'_> {
         }
     }
 
+    /// Returns true if no graver risk can follow.
+    fn is_decided(&self) -> bool {
+        self.found.as_ref().is_some_and(|found| found.kind == RiskKind::Delete)
+    }
+
     /// Visits every node in order. The cursor keeps the path, so that depth costs no stack.
     fn walk(&mut self, tree: &Tree, source: &str, depth: usize) {
         let mut cursor = tree.walk();
-        loop {
+        while !self.is_decided() {
             self.visit(cursor.node(), source, depth);
             if cursor.goto_first_child() {
                 continue;
@@ -87,8 +100,7 @@ impl Search<'_> {
         match node.kind() {
             "command" => self.command(node, source, depth),
             "file_redirect" if overwrites(node, source) => {
-                let statement = node.parent().unwrap_or(node);
-                self.add(RiskKind::Overwrite, first_line(text(statement, source)));
+                self.add(RiskKind::Overwrite, first_line(text(statement(node), source)));
             }
             _ => {}
         }
@@ -99,11 +111,11 @@ impl Search<'_> {
         for judged in judge(&words, self.patterns) {
             match judged {
                 Judged::Harmless => {}
-                Judged::Risky(kind) => self.add(kind, first_line(text(node, source))),
+                Judged::Risky(kind) => self.add(kind, &joined(text(node, source))),
                 Judged::Runs(inner) => self.texts.push((inner, depth + 1)),
                 Judged::RunsInput => match given_input(node, source) {
                     Some(inner) => self.texts.push((inner, depth + 1)),
-                    None => self.add(RiskKind::Unknown, first_line(text(node, source))),
+                    None => self.add(RiskKind::Unknown, &joined(text(node, source))),
                 },
             }
         }
@@ -112,6 +124,17 @@ impl Search<'_> {
 
 fn text<'a>(node: Node<'_>, source: &'a str) -> &'a str {
     source.get(node.byte_range()).unwrap_or_default()
+}
+
+/// Joins the lines that a backslash continues.
+fn joined(text: &str) -> String {
+    text.replace("\\\n", " ")
+}
+
+/// Returns the statement of a redirection. After a here document's mark it belongs to the document.
+fn statement(redirect: Node<'_>) -> Node<'_> {
+    let parent = redirect.parent().unwrap_or(redirect);
+    if parent.kind() == "heredoc_redirect" { parent.parent().unwrap_or(parent) } else { parent }
 }
 
 fn first_line(text: &str) -> &str {

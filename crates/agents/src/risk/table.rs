@@ -8,14 +8,15 @@ use std::str::FromStr;
 /// Built-in patterns.
 ///
 /// A pattern is a program and words. A word with a dash is an option that the command must have, one with `%`
-/// is a text that any argument must contain, and the others are the first operands, in order. `|` separates
-/// alternatives of a word, `*` stands for any characters.
+/// is a text that any argument must contain, and the others are the first operands, in order. `!` before an
+/// option or an operand excludes it. `|` separates alternatives of a word, `*` stands for any characters.
 #[rustfmt::skip]
 const BUILT_IN: &[(RiskKind, &str)] = &[
     (RiskKind::Delete, "rm|rmdir|unlink|shred|srm|trash|rimraf|del"),
     (RiskKind::Delete, "find|fd -delete"),
     (RiskKind::Delete, "rsync --delete*|--remove-source-files"),
-    (RiskKind::Delete, "docker|podman volume|system|container|image|network rm|prune"),
+    (RiskKind::Delete, "docker|podman volume|system|container|image|network|builder rm|prune"),
+    (RiskKind::Delete, "docker|podman rm|rmi"),
     (RiskKind::Delete, "docker|podman compose down|rm -v|--volumes"),
     (RiskKind::Delete, "docker-compose down|rm -v|--volumes"),
     (RiskKind::Delete, "aws s3 rm|rb|mv"),
@@ -24,9 +25,12 @@ const BUILT_IN: &[(RiskKind, &str)] = &[
     (RiskKind::Delete, "make|gmake|just|task clean*|distclean|mrproper|clobber"),
     (RiskKind::Delete, "cargo|go|flutter|dotnet|bazel clean"),
 
-    (RiskKind::Git, "git reset|clean|checkout|restore|rebase|stash|rm|filter-branch|filter-repo|read-tree"),
+    (RiskKind::Git, "git reset|restore|rebase|filter-branch|filter-repo|read-tree"),
+    (RiskKind::Git, "git checkout !-b"),
+    (RiskKind::Git, "git clean|rm !-n|--dry-run"),
+    (RiskKind::Git, "git stash !list|show"),
     (RiskKind::Git, "git switch -f|-C|--force|--discard-changes|--force-create"),
-    (RiskKind::Git, "git push -f|-d|--force*|--delete|--mirror"),
+    (RiskKind::Git, "git push -f|-d|--force*|--delete|--mirror !-n|--dry-run"),
     (RiskKind::Git, "git push %+*"),
     (RiskKind::Git, "git branch -D|-d|-f|-M|--delete|--force"),
     (RiskKind::Git, "git tag -d|-f|--delete|--force"),
@@ -62,11 +66,13 @@ const BUILT_IN: &[(RiskKind, &str)] = &[
     (RiskKind::Database, "npm|pnpm|yarn|bun run *migrat*|db:*"),
     (RiskKind::Database, "make|gmake|just|task *migrat*|db-*|db_*"),
 
-    (RiskKind::Deploy, "terraform|tofu|terragrunt apply|destroy|import|taint|state"),
+    (RiskKind::Deploy, "terraform|tofu|terragrunt apply|destroy|import|taint"),
+    (RiskKind::Deploy, "terraform|tofu|terragrunt state !list|show|pull"),
     (RiskKind::Deploy, "pulumi up|destroy|refresh"),
     (RiskKind::Deploy, "cdk|sst|serverless|sls|eb|sam|copilot deploy|destroy|remove"),
-    (RiskKind::Deploy, "kubectl|oc apply|create|delete|replace|patch|scale|rollout|drain|edit|set"),
-    (RiskKind::Deploy, "helm install|upgrade|uninstall|rollback|delete"),
+    (RiskKind::Deploy, "kubectl|oc apply|create|delete|replace|patch|scale|drain|edit|set !--dry-run"),
+    (RiskKind::Deploy, "kubectl|oc rollout !status|history"),
+    (RiskKind::Deploy, "helm install|upgrade|uninstall|rollback|delete !--dry-run"),
     (RiskKind::Deploy, "docker|podman push"),
     (RiskKind::Deploy, "ansible|ansible-playbook|cap|fab|kamal"),
     (RiskKind::Deploy, "vercel|now deploy|--prod|remove|rollback|promote"),
@@ -76,7 +82,7 @@ const BUILT_IN: &[(RiskKind, &str)] = &[
     (RiskKind::Deploy, "gcloud %deploy|delete"),
     (RiskKind::Deploy, "az %delete|deploy*|create"),
     (RiskKind::Deploy, "aws %delete-*|terminate-*|deploy|update-stack|create-stack"),
-    (RiskKind::Deploy, "npm|pnpm|yarn|bun|cargo|poetry|uv publish|unpublish|deprecate|yank"),
+    (RiskKind::Deploy, "npm|pnpm|yarn|bun|cargo|poetry|uv publish|unpublish|deprecate|yank !--dry-run|-n"),
     (RiskKind::Deploy, "yarn npm publish"),
     (RiskKind::Deploy, "twine upload"),
     (RiskKind::Deploy, "gem push|yank"),
@@ -95,7 +101,8 @@ const BUILT_IN: &[(RiskKind, &str)] = &[
     (RiskKind::Packages, "python* -m pip"),
     (RiskKind::Packages, "poetry|pdm|pipenv|rye|conda|mamba|pixi install|update|add|remove|lock|sync|uninstall|upgrade"),
     (RiskKind::Packages, "cargo add|remove|rm|update|upgrade|install|uninstall|fix"),
-    (RiskKind::Packages, "go get|mod|install"),
+    (RiskKind::Packages, "go get|install"),
+    (RiskKind::Packages, "go mod !graph|why|verify"),
     (RiskKind::Packages, "bundle install|update|add|remove|clean"),
     (RiskKind::Packages, "gem install|uninstall|update"),
     (RiskKind::Packages, "composer install|update|require|remove"),
@@ -104,16 +111,16 @@ const BUILT_IN: &[(RiskKind, &str)] = &[
     (RiskKind::Packages, "pod|mix|dotnet|flutter|dart|swift install|update|deps.*|add|remove|pub|package"),
 
     (RiskKind::Overwrite, "dd|truncate|mkfs*|wipefs|sponge"),
-    (RiskKind::Overwrite, "tee"),
-    (RiskKind::Overwrite, "mv"),
+    (RiskKind::Overwrite, "tee !-a|--append"),
+    (RiskKind::Overwrite, "mv !-n|--no-clobber"),
     (RiskKind::Overwrite, "cp|ln|install -f|--force"),
     (RiskKind::Overwrite, "sed|gsed|perl|ruby -i"),
     (RiskKind::Overwrite, "sed|gsed --in-place*"),
-    (RiskKind::Overwrite, "patch"),
+    (RiskKind::Overwrite, "patch !--dry-run"),
     (RiskKind::Overwrite, "tar -x|--extract*"),
     (RiskKind::Overwrite, "tar x*"),
     (RiskKind::Overwrite, "unzip -o"),
-    (RiskKind::Overwrite, "crontab"),
+    (RiskKind::Overwrite, "crontab !-l"),
 ];
 
 /// Programs whose options before the first operand take a value, with those options.
@@ -152,7 +159,7 @@ pub enum RiskPatternError {
     /// No program.
     #[error("the pattern is empty")]
     Empty,
-    /// The first word is an option or a text to contain.
+    /// The first word is an option, a text to contain, or excluded.
     #[error("the pattern must start with a program")]
     NoProgram,
     /// An alternative is empty.
@@ -166,10 +173,13 @@ impl FromStr for RiskPattern {
     fn from_str(text: &str) -> Result<Self, RiskPatternError> {
         let mut words = text.split_whitespace();
         let program = words.next().ok_or(RiskPatternError::Empty)?;
-        if program.starts_with(['-', '%']) {
+        if program.starts_with(['-', '%', '!']) {
             return Err(RiskPatternError::NoProgram);
         }
-        if text.split_whitespace().any(|word| word.trim_start_matches('%').split('|').any(str::is_empty)) {
+        if text
+            .split_whitespace()
+            .any(|word| word.trim_start_matches(['%', '!']).split('|').any(str::is_empty))
+        {
             return Err(RiskPatternError::EmptyAlternative);
         }
         Ok(Self { text: text.split_whitespace().collect::<Vec<_>>().join(" ") })
@@ -237,10 +247,14 @@ impl<'a> Split<'a> {
             if let Some(texts) = word.strip_prefix('%') {
                 return any(texts, |text| self.all.iter().any(|word| contains(&word.text, text)));
             }
-            if word.starts_with('-') {
-                return any(word, |option| self.options.iter().any(|given| is_option(given, option)));
-            }
-            operands.next().is_some_and(|operand| any(word, |name| glob(name, operand)))
+            let excluded = word.strip_prefix('!');
+            let word = excluded.unwrap_or(word);
+            let is_given = if word.starts_with('-') {
+                any(word, |option| self.options.iter().any(|given| is_option(given, option)))
+            } else {
+                operands.next().is_some_and(|operand| any(word, |name| glob(name, operand)))
+            };
+            is_given != excluded.is_some()
         })
     }
 }
@@ -261,9 +275,10 @@ fn is_option(given: &str, option: &str) -> bool {
     if glob(option, name) {
         return true;
     }
-    let is_short = option.len() == 2 && !option.ends_with('-');
+    let mut short = option.strip_prefix('-').unwrap_or_default().chars();
+    let (Some(letter), None) = (short.next(), short.next()) else { return false };
     let letters = given.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
-    is_short && letters.is_some_and(|letters| letters.contains(&option[1..]))
+    letter != '-' && letters.is_some_and(|letters| letters.contains(letter))
 }
 
 /// Matches a name with stars, in linear time for one star and without recursion for more.

@@ -211,12 +211,13 @@ fn an_interrupted_turn_of_codex_ends_and_takes_an_empty_answer() {
     assert!(!event.reaches_person());
 }
 
-/// A turn can end twice in the same words, when another hook lets it go on.
+/// A turn can end twice in the same words, when another hook lets it go on. A subagent can be resumed.
 #[test]
-fn the_end_of_a_turn_has_no_key() {
-    let event =
-        json!({"session_id": "s", "prompt_id": "p", "hook_event_name": "Stop", "stop_hook_active": true});
-    assert_eq!(read(CodingAgent::Claude, None, &event).key, None);
+fn the_end_of_a_turn_or_subagent_has_no_key() {
+    for name in ["Stop", "SubagentStop", "SubagentStart", "SessionStart"] {
+        let event = json!({"session_id": "s", "prompt_id": "p", "hook_event_name": name, "agent_id": "a"});
+        assert_eq!(read(CodingAgent::Claude, None, &event).key, None);
+    }
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     found.push(at.to_owned());
     match value {
         Value::Object(map) => {
-            map.iter().for_each(|(key, value)| pointers(value, &format!("{at}/{key}"), found))
+            map.iter().for_each(|(key, value)| pointers(value, &format!("{at}/{key}"), found));
         }
         Value::Array(list) => {
             list.iter()

@@ -74,7 +74,7 @@ fn hostile_text_cannot_leave_its_quotes() {
 #[test]
 fn a_long_list_is_counted_not_cut_in_the_middle() {
     let long = "n".repeat(3_000);
-    let note = note(&long, &[b"d/".repeat(20), b"f".to_vec()].concat(), 1_234_567);
+    let note = note(&long, &[b"d/".repeat(20), b"f".to_vec()].concat(), 12_345);
     check(&note);
     let text = note.text();
     assert!(text.ends_with("trust the files as they are now."), "{text}");

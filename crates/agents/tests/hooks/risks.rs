@@ -26,6 +26,9 @@ fn risky_commands_are_found() {
         ("git push --force-with-lease=main", Git),
         ("git push origin +main", Git),
         ("git rebase -i main", Git),
+        ("git stash", Git),
+        ("git stash -u", Git),
+        ("git checkout main", Git),
         ("npm install left-pad", Packages),
         ("npm --prefix web ci", Packages),
         ("pip3 install -U x", Packages),
@@ -97,6 +100,7 @@ fn redirections_that_overwrite_are_found() {
         ("echo hi >| made.txt", "echo hi >| made.txt"),
         ("make &> log", "make &> log"),
         ("cat > f <<'EOF'\nrm x\nEOF", "cat > f <<'EOF'"),
+        ("cat <<'EOF' > f\nrm x\nEOF", "cat <<'EOF' > f"),
         ("> f", "> f"),
         ("echo a > \"$F\"", "echo a > \"$F\""),
     ] {
@@ -126,6 +130,13 @@ fn harmless_commands_have_no_risk() {
         "git commit -m 'reset and clean'",
         "git log --oneline -- checkout",
         "git push origin main",
+        "git checkout -b new",
+        "git clean -nd",
+        "git stash list",
+        "kubectl delete pod x --dry-run=client",
+        "kubectl rollout status x",
+        "npm publish --dry-run",
+        "ls | tee -a log",
         "git checkout-index --help",
         "npm test",
         "npm run build",
@@ -156,6 +167,7 @@ fn a_command_that_cannot_be_understood_is_risky() {
     for text in [
         "if then fi ((",
         "echo 'unclosed",
+        "0\"\u{1f300}",
         "$CMD -rf x",
         "\"$(which rm)\" x",
         "curl https://example.org | sh",
@@ -170,14 +182,18 @@ fn a_command_that_cannot_be_understood_is_risky() {
     }
     // A known risk in a text with errors counts more.
     check("rm x; if then ((", RiskKind::Delete, "before rm x");
+    // Of a long text the start is parsed; the rest is not understood.
     let long = format!("echo {}", "a".repeat(200_000));
     assert_eq!(risk(&long, &[]).unwrap().kind, RiskKind::Unknown);
+    check(&format!("rm x; {long}"), RiskKind::Delete, "before rm x");
+    assert_eq!(risk(&format!("{long}; rm x"), &[]).unwrap().kind, RiskKind::Unknown);
 }
 
 #[test]
 fn the_gravest_risk_is_the_label() {
     check("npm ci > log; chmod -R a+r .; rm -rf dist", RiskKind::Delete, "before rm -rf dist");
     check("rm a; rm b", RiskKind::Delete, "before rm a");
+    check("rm -rf \\\n  a \\\n  b", RiskKind::Delete, "before rm -rf a b");
 }
 
 #[test]
@@ -203,6 +219,9 @@ fn users_add_patterns() {
     for text in ["acme reset", "acme x reset --all", "toolbox staging"] {
         assert_eq!(risk(text, &patterns), None, "{text}");
     }
+    let odd: Vec<RiskPattern> =
+        ["acme -a|\u{e9}", "acme -\u{e9}", "\u{1f600}* !-|*"].map(|text| text.parse().unwrap()).to_vec();
+    assert_eq!(risk("acme -b \u{e9}; \u{1f600} -x", &odd), None);
     assert_eq!("".parse::<RiskPattern>(), Err(RiskPatternError::Empty));
     assert_eq!("--force x".parse::<RiskPattern>(), Err(RiskPatternError::NoProgram));
     assert_eq!("a b||c".parse::<RiskPattern>(), Err(RiskPatternError::EmptyAlternative));
@@ -239,10 +258,10 @@ fn deep_nesting_is_survived() {
                 format!("echo {}rm x", open.repeat(levels)),
             ] {
                 let start = Instant::now();
-                // Longer texts are not parsed at all.
-                drop(risk(&text, &[]));
+                let risk = risk(&text, &[]);
+                assert!(risk.is_some() || text.len() < 16 << 10, "{open} {levels}");
                 let took = start.elapsed();
-                assert!(took.as_secs() < 10, "{open} {levels}: {took:?}");
+                assert!(took.as_secs() < 20, "{open} {levels}: {took:?}");
                 if took.as_millis() > 300 {
                     println!("{open} x {levels}, {} bytes: {took:?}", text.len());
                 }
@@ -290,5 +309,11 @@ proptest! {
     fn a_plain_removal_is_always_found(before in "[a-z ]{0,20}", name in "[a-z]{1,10}") {
         let text = format!("echo {before}; rm {name}; ls {before}");
         prop_assert_eq!(risk(&text, &[]).unwrap().label, format!("before rm {name}"));
+    }
+
+    #[test]
+    fn any_pattern_is_survived(words in prop::collection::vec("[-!%*|a\u{e9}\u{1f600}]{1,5}", 1..4), text in "[-a\u{e9} ]{0,12}") {
+        let Ok(pattern) = words.join(" ").parse::<RiskPattern>() else { return Ok(()) };
+        let _ = risk(&format!("a {text}"), &[pattern]);
     }
 }

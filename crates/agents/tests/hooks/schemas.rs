@@ -30,7 +30,6 @@ struct Schemas {
     claude_prompt: Validator,
     gemini_prompt: Validator,
     copilot_prompt: Validator,
-    opencode_prompt: Validator,
     cursor_prompt: Validator,
 }
 
@@ -44,7 +43,6 @@ static SCHEMAS: LazyLock<Schemas> = LazyLock::new(|| Schemas {
         &json!({"systemMessage": text(1_000), "hookSpecificOutput": specific("BeforeAgent")}),
     ),
     copilot_prompt: closed(&json!({"additionalContext": text(1_500)})),
-    opencode_prompt: closed(&json!({"systemMessage": text(1_000), "additionalContext": text(1_500)})),
     cursor_prompt: closed(&json!({"user_message": text(1_000), "additional_context": text(1_500)})),
 });
 
@@ -57,10 +55,9 @@ fn schema(event: &HookEvent) -> &'static Validator {
         CodingAgent::Codex if !codex.contains(&event.name.as_str()) => &SCHEMAS.empty,
         CodingAgent::Claude | CodingAgent::Codex if is_prompt => &SCHEMAS.claude_prompt,
         CodingAgent::Gemini if is_prompt => &SCHEMAS.gemini_prompt,
-        CodingAgent::Copilot if is_prompt => &SCHEMAS.copilot_prompt,
-        CodingAgent::Opencode if is_prompt => &SCHEMAS.opencode_prompt,
+        CodingAgent::Copilot | CodingAgent::Opencode if is_prompt => &SCHEMAS.copilot_prompt,
         CodingAgent::Cursor if is_prompt => &SCHEMAS.cursor_prompt,
-        CodingAgent::Copilot | CodingAgent::Cursor => &SCHEMAS.empty,
+        CodingAgent::Copilot | CodingAgent::Opencode | CodingAgent::Cursor => &SCHEMAS.empty,
         _ => &SCHEMAS.message,
     }
 }

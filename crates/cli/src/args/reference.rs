@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test that can write the page")]
 
 use crate::args::Arguments;
+use crate::args::help::groups;
 use clap::{Arg, Command, CommandFactory};
 use std::fmt::Write;
 
@@ -19,43 +20,47 @@ fn reference() -> String {
     );
     page.push_str("## Options of every command\n\n");
     options(&mut page, whole.get_arguments().filter(|arg| arg.is_global_set()));
-    below(&mut page, &whole, "safepoint");
+    for (title, commands) in groups(&whole) {
+        let _ = write!(page, "\n## {title}\n");
+        commands.into_iter().for_each(|command| section(&mut page, command, "safepoint"));
+    }
     page
 }
 
 fn below(page: &mut String, group: &Command, above: &str) {
-    for command in
-        group.get_subcommands().filter(|command| !command.is_hide_set() && command.get_name() != "help")
-    {
-        let name = format!("{above} {}", command.get_name());
-        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-        let usage = command.clone().render_usage().to_string();
-        let usage = usage.trim_start_matches("Usage: ");
-        let _ = write!(page, "\n## {name}\n\n{about}\n\n```text\n{usage}\n```\n");
-        let aliases: Vec<&str> = command.get_visible_aliases().collect();
-        if !aliases.is_empty() {
-            let _ = write!(page, "\nAlso: `{}`.\n", aliases.join("`, `"));
-        }
-        let own: Vec<&Arg> =
-            command.get_arguments().filter(|arg| !arg.is_global_set() && !arg.is_hide_set()).collect();
-        if !own.iter().all(|arg| arg.get_id() == "help") {
-            page.push('\n');
-            options(page, own.into_iter());
-        }
-        if let Some(help) = command.get_after_help() {
-            let help = help.to_string();
-            let (notes, examples) = help.split_once("Examples:\n").unwrap_or((&help, ""));
-            if !notes.trim().is_empty() {
-                let _ = write!(page, "\n{}\n", notes.trim());
-            }
-            if !examples.is_empty() {
-                let lines: Vec<&str> =
-                    examples.trim_end().lines().map(|line| line.strip_prefix("  ").unwrap_or(line)).collect();
-                let _ = write!(page, "\n```sh\n{}\n```\n", lines.join("\n"));
-            }
-        }
-        below(page, command, &name);
+    let shown = |command: &&Command| !command.is_hide_set() && command.get_name() != "help";
+    group.get_subcommands().filter(shown).for_each(|command| section(page, command, above));
+}
+
+fn section(page: &mut String, command: &Command, above: &str) {
+    let name = format!("{above} {}", command.get_name());
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ");
+    let _ = write!(page, "\n### {name}\n\n{about}\n\n```text\n{usage}\n```\n");
+    let aliases: Vec<&str> = command.get_visible_aliases().collect();
+    if !aliases.is_empty() {
+        let _ = write!(page, "\nAlso: `{}`.\n", aliases.join("`, `"));
     }
+    let own: Vec<&Arg> =
+        command.get_arguments().filter(|arg| !arg.is_global_set() && !arg.is_hide_set()).collect();
+    if !own.iter().all(|arg| arg.get_id() == "help") {
+        page.push('\n');
+        options(page, own.into_iter());
+    }
+    if let Some(help) = command.get_after_help() {
+        let help = help.to_string();
+        let (notes, examples) = help.split_once("Examples:\n").unwrap_or((&help, ""));
+        if !notes.trim().is_empty() {
+            let _ = write!(page, "\n{}\n", notes.trim());
+        }
+        if !examples.is_empty() {
+            let lines: Vec<&str> =
+                examples.trim_end().lines().map(|line| line.strip_prefix("  ").unwrap_or(line)).collect();
+            let _ = write!(page, "\n```sh\n{}\n```\n", lines.join("\n"));
+        }
+    }
+    below(page, command, &name);
 }
 
 fn options<'a>(page: &mut String, args: impl Iterator<Item = &'a Arg>) {

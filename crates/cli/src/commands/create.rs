@@ -1,5 +1,7 @@
 //! `create`: takes a checkpoint; where no workspace is registered yet, registers one and says so.
 
+mod first;
+
 use crate::args::CreateArgs;
 use crate::context::Surroundings;
 use crate::problem::Problem;
@@ -9,6 +11,7 @@ use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{counted, printable, size};
 use crate::render::warning;
 use crate::{commands::Context, commands::recover, commands::validate, render::exit};
+use safepoint::model::RelPath;
 use safepoint::model::checkpoint::{Checkpoint, Counters, PartKind, Scope};
 use safepoint::model::coverage::{Coverage, Skipped};
 use safepoint::{CheckpointManager, CreateOptions, Created, GitCommit, IfUnchanged, Subject, Workspace};
@@ -39,6 +42,9 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem
     }
     let manager = context.surroundings.open(args.source_tool.as_deref())?;
     let workspace = workspace(context, &manager)?;
+    if workspace.head.is_none() {
+        first::offer(context, &manager, &workspace)?;
+    }
     let passing = test(context, &manager, &workspace, &mut options)?;
     let created = manager
         .create(&workspace, &options, &context.progress)
@@ -208,7 +214,7 @@ pub(crate) fn tell(out: &Printer, created: &Created) {
             out.line(format!("  agents: {}", printable(&agents.join(", "))));
         }
         if checkpoint.workspace_id.is_some() {
-            left_out(out, &created.coverage);
+            left_out(out, &created.coverage, &RelPath::to_string);
             kept_folder(out, checkpoint);
         }
     }
@@ -300,13 +306,13 @@ pub(crate) fn kept_folder(out: &Printer, checkpoint: &Checkpoint) {
 }
 
 /// Prints skipped paths and the reasons.
-pub(crate) fn left_out(out: &Printer, coverage: &Coverage) {
+pub(crate) fn left_out(out: &Printer, coverage: &Coverage, typed: &dyn Fn(&RelPath) -> String) {
     if coverage.skipped.is_empty() {
         return;
     }
     out.line("  left out:");
     for Skipped { path, why } in coverage.skipped.iter().take(SHOWN_MAX) {
-        out.line(format!("    {path}  {}", out.colours.dim(why)));
+        out.line(format!("    {}  {}", typed(path), out.colours.dim(why)));
     }
     more(out, coverage.skipped.len());
 }

@@ -142,11 +142,9 @@ impl Story<'_> {
         let mut lines = vec![format!("{count} changed since \"all tests pass\":")];
         let changes = &status.changes;
         let shown = folded(changes.iter().map(|change| (&change.path, change.kind)));
-        lines.extend(
-            shown
-                .iter()
-                .map(|line| format!("  {}", change_line(self.out, &changes[line.item], &line.tail()))),
-        );
+        lines.extend(shown.iter().map(|line| (&changes[line.item], line.tail())).map(|(change, tail)| {
+            format!("  {}", change_line(self.out, change, &change.path.to_string(), &tail))
+        }));
         let title =
             if self.full { "safepoint status" } else { "Then an agent has a bad day: safepoint status" };
         self.step(title, &lines);
@@ -210,4 +208,5 @@ fn farewell(out: &Printer, kept: Option<&Path>, full: bool) {
         out.line(format!("All of it, with a plan: {}", out.colours.cyan("safepoint demo --full")));
     }
     out.line(format!("In your own project: {}", out.colours.cyan("safepoint create -m \"before I start\"")));
+    out.line(format!("For every turn of your coding agent: {}", out.colours.cyan("safepoint install")));
 }

@@ -3,15 +3,19 @@
 //! It changes nothing, with one exception common to all commands: a home open to other users is made private.
 //! So the home is checked before it is opened.
 
+mod agents;
 mod home;
 mod place;
 
+use crate::args::install::DoctorArgs;
+use crate::commands::install;
 use crate::problem::Problem;
 use crate::render::output::{Printer, Reply};
-use crate::render::terminal::{counted, printable, size};
+use crate::render::terminal::{Colours, counted, printable, size};
 use crate::{commands::Context, render::exit};
 use rustix::process::{Resource, getrlimit};
-use safepoint::{CatalogStanding, CheckpointManager, Error, Failure};
+use safepoint::{CatalogStanding, CheckpointManager, Error, Failure, FailureKind};
+use safepoint_agents::CodingAgent;
 use serde::Serialize;
 use serde_json::json;
 
@@ -62,7 +66,30 @@ impl Check {
 /// Minimum limit of open files for a deep tree.
 const OPEN_FILES_MIN: u64 = 1024;
 
-pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
+pub(crate) fn run(context: &Context, args: &DoctorArgs) -> Result<Reply, Problem> {
+    let named = install::named(&args.agents)?;
+    let checks = if named.is_empty() { machine(context) } else { Vec::new() };
+    let has_home = context.surroundings.home.is_dir();
+    let manager = if has_home { context.surroundings.open(None).ok() } else { None };
+    let last_seen = |agent: CodingAgent| manager.as_ref()?.turns().last_seen(agent.name()).ok()?;
+    let agents = agents::checks(context, &named, last_seen);
+    tell(&context.out, &checks);
+    agents::tell(&context.out, &agents);
+    let statuses = checks.iter().map(|check| check.status);
+    let statuses: Vec<Health> = statuses.chain(agents.iter().map(|agent| agent.status)).collect();
+    context.out.line(verdict(&statuses));
+    let exit = if checks.iter().any(|check| check.status == Health::Problem) {
+        exit::IN_PART
+    } else if agents.iter().any(|agent| agent.status == Health::Problem) {
+        exit::code(FailureKind::Failed)
+    } else {
+        exit::DONE
+    };
+    Ok(Reply { data: json!({ "checks": checks, "agents": agents }), exit, failure: None })
+}
+
+/// Checks of everything but agents.
+fn machine(context: &Context) -> Vec<Check> {
     let surroundings = &context.surroundings;
     let mut checks = vec![home::private(&surroundings.home)];
     // Opening would create a missing home.
@@ -78,10 +105,7 @@ pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
     checks.push(sqlite());
     checks.push(home::space(&surroundings.home));
     checks.push(open_files());
-    tell(&context.out, &checks);
-    let sick = checks.iter().any(|check| check.status == Health::Problem);
-    let exit = if sick { exit::IN_PART } else { exit::DONE };
-    Ok(Reply { data: json!({ "checks": checks }), exit, failure: None })
+    checks
 }
 
 /// Failed check. The home, the store and the catalog are opened in this order.
@@ -182,21 +206,24 @@ fn tell(out: &Printer, checks: &[Check]) {
         if out.quiet && check.status == Health::Ok {
             continue;
         }
-        let status = match check.status {
-            Health::Ok => colours.green("ok     "),
-            Health::Warning => colours.yellow("warning"),
-            Health::Problem => colours.red("problem"),
-        };
+        let status = painted(colours, check.status);
         out.line(format!("{status}  {:widest$}  {}", check.name, printable(&check.message)));
         if let Some(hint) = &check.hint {
             out.line(format!("{:pad$}{} {}", "", colours.cyan("hint:"), printable(hint), pad = widest + 11));
         }
     }
-    out.line(verdict(checks));
 }
 
-fn verdict(checks: &[Check]) -> String {
-    let count = |health: Health| checks.iter().filter(|check| check.status == health).count() as u64;
+fn painted(colours: Colours, health: Health) -> String {
+    match health {
+        Health::Ok => colours.green("ok     "),
+        Health::Warning => colours.yellow("warning"),
+        Health::Problem => colours.red("problem"),
+    }
+}
+
+fn verdict(found: &[Health]) -> String {
+    let count = |health: Health| found.iter().filter(|other| **other == health).count() as u64;
     match (count(Health::Problem), count(Health::Warning)) {
         (0, 0) => "Everything is in order.".to_owned(),
         (0, warnings) => format!("Nothing is wrong; {}.", counted(warnings, "warning", "warnings")),

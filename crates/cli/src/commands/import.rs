@@ -6,6 +6,7 @@ use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::Reply;
 use crate::render::terminal::{counted, moment, printable, size};
+use crate::render::warning;
 use crate::{commands::create, commands::show};
 use safepoint::model::checkpoint::Scope;
 use safepoint::{ImportOptions, Layout, check_layout};
@@ -64,6 +65,7 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Reply, Problem
     for warning in checkpoint.warnings.iter().chain(&imported.missing) {
         out.warn(printable(warning));
     }
+    warning::warn(out, &imported.warnings);
     Ok(Reply::done(json!({
         "checkpoint": json::checkpoint_with_coverage(checkpoint, &imported.coverage),
         "workspace": workspace.as_ref().map(json::workspace),

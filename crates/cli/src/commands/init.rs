@@ -7,6 +7,7 @@ use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::Reply;
 use crate::render::terminal::{counted, printable, size};
+use safepoint::model::RelPath;
 use serde_json::json;
 
 pub(crate) fn run(context: &Context, args: &InitArgs) -> Result<Reply, Problem> {
@@ -39,7 +40,7 @@ pub(crate) fn run(context: &Context, args: &InitArgs) -> Result<Reply, Problem> 
     recover::tell(out, &survey.recovered);
     let held = counted(survey.count, "file or folder", "files and folders");
     out.line(format!("A checkpoint of it holds {held}, {}.", size(survey.bytes)));
-    left_out(out, &survey.coverage);
+    left_out(out, &survey.coverage, &RelPath::to_string);
     survey.warnings.iter().for_each(|warning| out.warn(printable(warning)));
     out.remark("Leave more out with a file .safepointignore, written like a .gitignore.");
     out.remark("Take the first one: safepoint create -m \"a label\"");

@@ -153,7 +153,7 @@ pub(crate) fn table(
         Some(_) => HashMap::new(),
         None => manager.workspaces().list()?.into_iter().map(|found| (found.id, found.name)).collect(),
     };
-    let naming = Naming::new(&context.out, manager, workspace)?;
+    let naming = Naming::among(&context.out, manager, workspace, checkpoints)?;
     let look =
         Look { out: &context.out, names, head: workspace.and_then(|workspace| workspace.head), naming };
     let rows: Vec<Row> = checkpoints.iter().map(|checkpoint| look.row(checkpoint)).collect();

@@ -1,23 +1,21 @@
 //! `man`: manual pages, from the table of flags.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "pages go into the folder that the user names, or to the program man"
-)]
+#![allow(clippy::disallowed_methods, reason = "pages go into the folder that the user names")]
 
-use crate::args::{Arguments, ManArgs};
+use crate::args::{Arguments, ManArgs, help};
 use crate::commands::Context;
 use crate::problem::Problem;
 use crate::render::output::Reply;
+use crate::render::pager::{self, Programs};
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::process;
+use std::process::Stdio;
 
 pub(crate) fn run(context: &Context, args: &ManArgs) -> Result<Reply, Problem> {
-    let mut whole = Arguments::command().disable_help_subcommand(true);
+    let mut whole = help::grouped(Arguments::command()).disable_help_subcommand(true);
     whole.build();
     if let Some((command, name)) = named(&whole, &args.what) {
         return show(context, command, &name);
@@ -70,16 +68,19 @@ fn show(context: &Context, command: &Command, name: &str) -> Result<Reply, Probl
     } else if !io::stdout().is_terminal() {
         // A failure is reported at the end.
         let _ = context.out.bytes().write_all(&page);
-    } else if !through_man(&page) {
+    } else if !through_man(context, &page) {
         let _ = context.out.bytes().write_all(command.clone().render_long_help().to_string().as_bytes());
     }
     Ok(Reply::done(json!({ "page": text, "files": [] })))
 }
 
 /// Returns true if the program `man` has shown the page.
-fn through_man(page: &[u8]) -> bool {
-    let started = process::Command::new("man").args(["-l", "-"]).stdin(process::Stdio::piped()).spawn();
-    let Ok(mut viewer) = started else { return false };
+fn through_man(context: &Context, page: &[u8]) -> bool {
+    let Some(mut command) = Programs::new(&context.surroundings).command("man") else { return false };
+    if let Some(pager) = pager::for_man(context.out.is_paged()) {
+        command.env("MANPAGER", pager);
+    }
+    let Ok(mut viewer) = command.args(["-l", "-"]).stdin(Stdio::piped()).spawn() else { return false };
     let sent = viewer.stdin.take().is_some_and(|mut input| input.write_all(page).is_ok());
     viewer.wait().is_ok_and(|status| sent && status.success())
 }

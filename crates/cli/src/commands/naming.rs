@@ -35,6 +35,18 @@ impl Naming {
         Ok(Self { letters: unique_letters(ids), columns: out.terminal.then(width) })
     }
 
+    /// For these checkpoints, seen from a workspace. The first letters of an id mean a checkpoint of the workspace first, so one from elsewhere
+    /// needs as many as tell it apart from all others.
+    pub(crate) fn among(
+        out: &Printer,
+        manager: &CheckpointManager,
+        workspace: Option<&Workspace>,
+        shown: &[Checkpoint],
+    ) -> Result<Self, Problem> {
+        let of_here = |it: &Checkpoint| it.workspace_id == workspace.map(|workspace| workspace.id);
+        Self::new(out, manager, workspace.filter(|_| shown.iter().all(of_here)))
+    }
+
     /// Count of id letters shown.
     pub(crate) fn id_letters(&self) -> usize {
         if self.columns.is_some() { self.letters.min(ID_LETTERS) } else { ID_LETTERS }
@@ -84,7 +96,7 @@ impl Naming {
 }
 
 /// Length of a unique id prefix.
-fn unique_letters(mut ids: Vec<String>) -> usize {
+pub(crate) fn unique_letters(mut ids: Vec<String>) -> usize {
     ids.sort_unstable();
     let same = |pair: &[String]| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count();
     ids.windows(2).map(|pair| same(pair) + 1).max().unwrap_or(0).max(ID_LETTERS_MIN)

@@ -40,7 +40,7 @@ pub(crate) fn pick(
     if checkpoints.is_empty() {
         return Ok(None);
     }
-    let naming = Naming::new(&context.out, manager, workspace)?;
+    let naming = Naming::among(&context.out, manager, workspace, checkpoints)?;
     let mut picker = Picker {
         context,
         manager,

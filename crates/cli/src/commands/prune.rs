@@ -7,6 +7,7 @@ use crate::context::Surroundings;
 use crate::problem::Problem;
 use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{ago, counted};
+use crate::render::warning;
 use safepoint::model::retention::Policy;
 use safepoint::{DryRun, Judged};
 use serde_json::{Value, json};
@@ -30,8 +31,11 @@ pub(crate) fn run(context: &Context, args: &PruneArgs) -> Result<Reply, Problem>
     // Options apply to this workspace. Multi-folder checkpoints belong to none, and keep the configured
     // policy.
     let together = manager.upkeep().prune_together(&manager.upkeep().policies(None)?, dry_run)?;
-    let naming = Naming::new(&context.out, &manager, Some(&workspace))?;
+    let naming = Naming::new(&context.out, &manager, Some(&workspace).filter(|_| together.is_empty()))?;
     tell(&context.out, naming, &judged, &together, dry_run);
+    judged.iter().chain(&together).filter_map(|judged| judged.warning.as_ref()).for_each(|left| {
+        warning::warn(&context.out, std::slice::from_ref(left));
+    });
     let verdicts = |judged: &[Judged]| -> Vec<Value> { judged.iter().map(verdict).collect() };
     let dropped = judged.iter().chain(&together).filter(|judged| !judged.verdict.is_keep()).count();
     Ok(Reply::done(json!({

@@ -1,8 +1,12 @@
 //! `run`: a checkpoint, then a program with the user's terminal; where it fails and that was asked for, the way back.
 //!
+//! With `--watch`, checkpoints follow the program's changes while it runs. Nothing is printed then: the terminal is the program's.
+//!
 //! Standard output is the program's alone. Its exit status is ours, in the form that shells give it.
 
 #![allow(clippy::disallowed_methods, reason = "this command starts the program that the user names")]
+
+mod watch;
 
 use crate::args::RunArgs;
 use crate::problem::Problem;
@@ -13,13 +17,13 @@ use crate::signals::{Deferred, with_limit_as_given};
 use crate::{commands::Context, commands::create, commands::recover, commands::rollback, render::exit};
 use rustix::fd::AsFd;
 use safepoint::model::checkpoint::{Checkpoint, Kind, Reason};
-use safepoint::{CheckpointManager, CreateOptions, Progress, Workspace};
+use safepoint::{CheckpointManager, CreateOptions, IfUnchanged, Progress, Workspace};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// Labels that are made from a command are cut here.
 const LABEL_LETTERS_MAX: usize = 60;
@@ -42,7 +46,21 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Reply, Problem> {
     if context.progress.interrupted() {
         return Err(Problem::interrupted("The checkpoint was taken; the command was not run."));
     }
-    let ended = match start(context, &args.command) {
+    let session = checkpoint.session_id.as_deref().filter(|_| args.watch);
+    let mut taken = Vec::new();
+    let ran = match args.watch {
+        false => start(context, &args.command, session, Child::wait),
+        true => {
+            let during = watch::Watching { manager: &manager, workspace: &workspace, args, session };
+            let ran = start(context, &args.command, session, |child| during.wait(child, &mut taken));
+            // A program that failed to start changed nothing.
+            if ran.is_ok() {
+                during.finish(context, &mut taken);
+            }
+            ran
+        }
+    };
+    let ended = match ran {
         Ok(ended) => ended,
         Err(error) => return Ok(not_started(context, &checkpoint, args, &error)),
     };
@@ -57,7 +75,8 @@ pub(crate) fn run(context: &Context, args: &RunArgs) -> Result<Reply, Problem> {
             Value::Null
         }
     };
-    let data = answer(&checkpoint, args, Some(&ended), &rolled_back);
+    let mut data = answer(&checkpoint, args, Some(&ended), &rolled_back);
+    data["watched"] = json!(taken);
     Ok(Reply { data, exit: ended.status, failure: None })
 }
 
@@ -73,7 +92,11 @@ fn cover(
         label: Some(label.unwrap_or_else(|| format!("before {}", as_typed(&args.command)))),
         kind: Kind::Automatic,
         reason: Reason::PreRiskyOperation,
-        session_id: context.surroundings.session(None)?,
+        session_id: match context.surroundings.session(None)? {
+            None if args.watch => Some(context.surroundings.new_session()),
+            session => session,
+        },
+        unchanged: if args.watch { IfUnchanged::Reused } else { IfUnchanged::Added },
         ..CreateOptions::default()
     };
     let created = manager
@@ -114,11 +137,19 @@ impl Ended {
     }
 }
 
-/// Runs the command to its end, with our terminal and in our process group.
-fn start(context: &Context, words: &[OsString]) -> io::Result<Ended> {
+/// Runs the command until `wait` returns its status, with our terminal and in our process group.
+fn start(
+    context: &Context,
+    words: &[OsString],
+    session: Option<&str>,
+    wait: impl FnOnce(&mut Child) -> io::Result<ExitStatus>,
+) -> io::Result<Ended> {
     let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
     command.args(arguments).current_dir(&context.surroundings.directory);
+    if let Some(session) = session {
+        command.env("SAFEPOINT_SESSION_ID", session);
+    }
     if context.out.is_json() {
         command.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
     }
@@ -126,7 +157,7 @@ fn start(context: &Context, words: &[OsString]) -> io::Result<Ended> {
     let mut child = with_limit_as_given(|| command.spawn())?;
     // Without a handle signals are not handed on; the child runs all the same, and so we wait for it.
     let _ = deferred.to(&child);
-    let status = child.wait();
+    let status = wait(&mut child);
     drop(deferred);
     context.progress.forget_stop();
     Ok(Ended::new(status?))
@@ -164,5 +195,6 @@ fn answer(checkpoint: &Checkpoint, args: &RunArgs, ended: Option<&Ended>, rolled
         "exit_status": ended.map(|ended| ended.status),
         "signal": ended.and_then(|ended| ended.signal),
         "rollback": rolled_back,
+        "watched": [],
     })
 }

@@ -9,6 +9,7 @@ use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{ago, counted, moment, printable, printable_bytes, size};
+use safepoint::model::RelPath;
 use safepoint::model::checkpoint::{Checkpoint, PartKind};
 use safepoint::model::tree::Node;
 use safepoint::{HeldFolder, ListedEntry};
@@ -40,7 +41,7 @@ pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> 
         let name = out.colours.dim(format!("{:<9}", "keeps"));
         out.line(format!("  {name} the record of its session, {}", session.status));
     }
-    left_out(out, &coverage);
+    left_out(out, &coverage, &RelPath::to_string);
     kept_folder(out, &checkpoint);
     for path in &coverage.unsettled {
         out.line(format!("  {} {path} changed all the while it was read", out.colours.yellow("unsettled:")));

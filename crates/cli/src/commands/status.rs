@@ -10,6 +10,7 @@ use crate::render::fold::folded;
 use crate::render::json;
 use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{ago, counted, printable, size};
+use safepoint::model::RelPath;
 use safepoint::model::change::{Change, ChangeKind};
 use safepoint::model::checkpoint::{Checkpoint, PartKind};
 use safepoint::model::coverage::{Coverage, Skipped};
@@ -43,14 +44,15 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
     let naming = Naming::new(out, manager, Some(workspace))?;
     let name = status.base.as_ref().map(|base| name(out, naming, base)).unwrap_or_default();
     out.line(verdict.sentence(out, (status.base.as_ref(), &name), &status.changes, &lacks));
-    changed(out, &status.changes);
-    not_in_it(out, &status.uncovered);
+    let typed = |path: &RelPath| context.surroundings.typed_path(workspace, path);
+    changed(out, &status.changes, &typed);
+    not_in_it(out, &status.uncovered, &typed);
     warnings.iter().for_each(|warning| out.warn(printable(warning)));
     if let Some(base) = &status.base {
         lost_repository(out, workspace, base);
     }
-    unsure(out, &coverage);
-    left_out(out, &coverage);
+    unsure(out, &coverage, &typed);
+    left_out(out, &coverage, &typed);
     out.line(format!(
         "  workspace: {} in {}",
         printable(&workspace.name),
@@ -167,17 +169,18 @@ fn name(out: &Printer, naming: Naming, base: &Checkpoint) -> String {
     format!("{}{label}", out.colours.bold(naming.id(base.id)))
 }
 
-fn changed(out: &Printer, changes: &[Change]) {
+fn changed(out: &Printer, changes: &[Change], typed: &dyn Fn(&RelPath) -> String) {
     let lines = folded(changes.iter().map(|change| (&change.path, change.kind)));
     for line in lines.iter().take(SHOWN_MAX) {
-        out.line(format!("    {}", change_line(out, &changes[line.item], &line.tail())));
+        let change = &changes[line.item];
+        out.line(format!("    {}", change_line(out, change, &typed(&change.path), &line.tail())));
     }
     more(out, lines.len());
 }
 
 /// A sign, the path, and what is below it.
-pub(crate) fn change_line(out: &Printer, change: &Change, tail: &str) -> String {
-    let (colours, path) = (out.colours, &change.path);
+pub(crate) fn change_line(out: &Printer, change: &Change, path: &str, tail: &str) -> String {
+    let colours = out.colours;
     match change.kind {
         ChangeKind::Added => colours.green(format!("+ {path}{tail}")),
         ChangeKind::Removed => colours.red(format!("- {path}{tail}")),
@@ -188,19 +191,20 @@ pub(crate) fn change_line(out: &Printer, change: &Change, tail: &str) -> String 
 }
 
 /// Prints paths missing from the checkpoint, although nothing in it changed.
-fn not_in_it(out: &Printer, uncovered: &[Skipped]) {
+fn not_in_it(out: &Printer, uncovered: &[Skipped], typed: &dyn Fn(&RelPath) -> String) {
     if uncovered.is_empty() {
         return;
     }
     out.line("  not in it, and in the next one:");
     for Skipped { path, why } in uncovered.iter().take(SHOWN_MAX) {
-        out.line(format!("    {}  {}", out.colours.yellow(path), out.colours.dim(why)));
+        out.line(format!("    {}  {}", out.colours.yellow(typed(path)), out.colours.dim(why)));
     }
     more(out, uncovered.len());
 }
 
-fn unsure(out: &Printer, coverage: &Coverage) {
+fn unsure(out: &Printer, coverage: &Coverage, typed: &dyn Fn(&RelPath) -> String) {
     for path in &coverage.unsettled {
+        let path = typed(path);
         out.warn(format!("{path} changes all the while: a checkpoint of it may be a mixture of two moments"));
     }
 }

@@ -5,11 +5,25 @@ mod plan;
 mod session;
 mod workspace;
 
-use crate::args::{Command, ListArgs, OutputForm, RollbackArgs};
+use crate::args::plan::PlanCommand;
+use crate::args::{Command, ListArgs, McpArgs, OutputForm, RollbackArgs};
 use crate::render::output::Stage;
 use crate::signals::Stopping;
 use Effect::{Changes, Exports, Prints, Reads, Searches, Tends};
 use safepoint::Access;
+
+/// Commands by task, as the help and the reference show them.
+pub(crate) const GROUPS: &[(&str, &[&str])] = &[
+    ("Take checkpoints", &["create", "run", "emergency", "init"]),
+    ("Look", &["status", "list", "show", "cat", "diff", "history", "summary"]),
+    ("Roll back", &["rollback", "undo", "redo"]),
+    ("Plans and sessions", &["plan", "session"]),
+    ("Agents", &["install", "uninstall", "hook", "mcp", "agent"]),
+    ("Retention and disk space", &["pin", "unpin", "delete", "prune", "gc", "usage", "purge"]),
+    ("Check and repair", &["validate", "repair", "recover", "doctor"]),
+    ("Folders and copies", &["workspace", "export", "import"]),
+    ("Help", &["demo", "completions", "man", "version"]),
+];
 
 /// Facts about a command.
 pub(crate) struct Row {
@@ -97,6 +111,8 @@ impl Command {
             Command::Plan(command) => command.row(),
             Command::Session(command) => command.row(),
             Command::Agent(command) => command.row(),
+            Command::Install(_) => row("install", Changes, "install"),
+            Command::Uninstall(_) => row("uninstall", Changes, "uninstall"),
             Command::Workspace(command) => command.row(),
             Command::Emergency(_) => row("emergency", Changes, "take an emergency checkpoint"),
             Command::Undo(_) => row("undo", Changes, "undo"),
@@ -119,10 +135,11 @@ impl Command {
             Command::Hook(_) => row("hook", Effect::ReadsInput, "answer the agent"),
             Command::Status => row("status", Searches, "show the status"),
             Command::Recover(_) => row("recover", Changes, "recover"),
-            Command::Doctor => row("doctor", Searches, "check this machine"),
+            Command::Doctor(_) => row("doctor", Searches, "check this machine"),
             Command::Demo(_) => row("demo", Tends, "show the demo"),
             Command::Completions(_) => row("completions", Prints, "print completions"),
             Command::Man(_) => row("man", Prints, "show man pages"),
+            Command::Mcp(_) => row("mcp", Changes, "serve the Model Context Protocol"),
             Command::Version => row("version", Prints, "print the version"),
             Command::Checkpoint(_) => row("checkpoint", Reads, "understand the command line"),
         }
@@ -133,8 +150,26 @@ impl Command {
         matches!(self, Command::List(ListArgs { output: Some(OutputForm::Json), .. }))
     }
 
+    /// Returns true if the answer may be longer than a screen and is only read.
+    pub(crate) fn pages(&self) -> bool {
+        matches!(
+            self,
+            Command::List(_)
+                | Command::Show(_)
+                | Command::Diff(_)
+                | Command::History(_)
+                | Command::Man(_)
+                | Command::Plan(PlanCommand::Log(_))
+        )
+    }
+
     /// Owner of standard output.
     pub(crate) fn stage(&self) -> Stage {
-        if matches!(self, Command::Run(_)) { Stage::Lent } else { Stage::Ours }
+        if matches!(self, Command::Run(_)) || self.speaks_a_protocol() { Stage::Lent } else { Stage::Ours }
+    }
+
+    /// Returns true if standard output carries messages of a protocol and nothing else.
+    pub(crate) fn speaks_a_protocol(&self) -> bool {
+        matches!(self, Command::Mcp(McpArgs { http: None, .. }))
     }
 }

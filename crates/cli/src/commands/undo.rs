@@ -9,6 +9,7 @@ use crate::render::output::Reply;
 use crate::render::terminal::{for_shell, printable};
 use crate::signals;
 use safepoint::model::RelPath;
+use safepoint::model::rollback::Verb;
 use safepoint::{CheckpointManager, DryRun, Error, LaterChanges, RollbackOptions, RolledBack, Workspace};
 use serde_json::json;
 
@@ -25,14 +26,7 @@ pub(crate) fn undo(context: &Context, args: &UndoArgs) -> Result<Reply, Problem>
         later_changes: if context.yes { LaterChanges::Replaced } else { LaterChanges::Refused },
         ..plain_options(args.again.dry_run, args.again.keep_times, args.again.undo_commands.chosen())
     };
-    let done = match ground.undo(&options) {
-        Err(Error::ChangedSinceRollback { paths }) if consent::can_ask(context) => {
-            let options = RollbackOptions { later_changes: LaterChanges::Replaced, ..options };
-            ground.ask(&paths, &options)?;
-            ground.undo(&options)
-        }
-        done => done,
-    };
+    let done = ground.heeding(Verb::Undo, &options)?;
     let done = done.map_err(|error| {
         let nothing = matches!(error, Error::NothingToUndo);
         let problem = ground.explain(error);
@@ -51,8 +45,11 @@ pub(crate) fn undo(context: &Context, args: &UndoArgs) -> Result<Reply, Problem>
 
 pub(crate) fn redo(context: &Context, args: &AgainArgs) -> Result<Reply, Problem> {
     let ground = Ground::open(context)?;
-    let options = plain_options(args.dry_run, args.keep_times, args.undo_commands.chosen());
-    let done = ground.manager.redo(ground.workspace.as_ref(), &options, &context.progress);
+    let options = RollbackOptions {
+        later_changes: if context.yes { LaterChanges::Replaced } else { LaterChanges::Refused },
+        ..plain_options(args.dry_run, args.keep_times, args.undo_commands.chosen())
+    };
+    let done = ground.heeding(Verb::Redo, &options)?;
     let done = done.map_err(|error| ground.explain(error))?;
     Ok(answer(context, &ground.manager, &done, options.dry_run))
 }
@@ -115,9 +112,22 @@ impl<'a> Ground<'a> {
         Ok(reply)
     }
 
-    fn undo(&self, options: &RollbackOptions) -> Result<RolledBack, Error> {
+    /// Undoes or redoes. Where files changed since, it shows them and asks, if the user can be asked.
+    fn heeding(&self, verb: Verb, options: &RollbackOptions) -> Result<Result<RolledBack, Error>, Problem> {
+        Ok(match self.answer(verb, options) {
+            Err(Error::ChangedSinceRollback { paths, .. }) if consent::can_ask(self.context) => {
+                let options = RollbackOptions { later_changes: LaterChanges::Replaced, ..options.clone() };
+                self.ask(verb, &paths, &options)?;
+                self.answer(verb, &options)
+            }
+            done => done,
+        })
+    }
+
+    fn answer(&self, verb: Verb, options: &RollbackOptions) -> Result<RolledBack, Error> {
         let progress = &self.context.progress;
         match &self.workspace {
+            workspace if verb == Verb::Redo => self.manager.redo(workspace.as_ref(), options, progress),
             Some(workspace) if !options.paths.is_empty() => {
                 self.manager.undo_paths(workspace, options, progress)
             }
@@ -125,19 +135,23 @@ impl<'a> Ground<'a> {
         }
     }
 
-    /// Shows what the undo does, names the files that changed since, and asks.
-    fn ask(&self, paths: &[RelPath], options: &RollbackOptions) -> Result<(), Problem> {
+    /// Shows what it does, names the files that changed since, and asks.
+    fn ask(&self, verb: Verb, paths: &[RelPath], options: &RollbackOptions) -> Result<(), Problem> {
+        let (last, anyway) = match verb {
+            Verb::Redo => ("undo", "Redo"),
+            _ => ("rollback", "Undo"),
+        };
         let dry = RollbackOptions { dry_run: DryRun::Yes, ..options.clone() };
-        let shown = self.undo(&dry).map_err(|error| self.explain(error))?;
+        let shown = self.answer(verb, &dry).map_err(|error| self.explain(error))?;
         tell(self.context, &self.manager, &shown, dry.dry_run);
-        let mut about = vec!["These files changed since the last rollback and would be replaced:".to_owned()];
+        let mut about = vec![format!("These files changed since the last {last} and would be replaced:")];
         about
             .extend(paths.iter().take(SHOWN_MAX).map(|path| format!("    {}", printable(&path.to_string()))));
         if paths.len() > SHOWN_MAX {
             about.push(format!("    and {} more", paths.len() - SHOWN_MAX));
         }
-        let question = "Undo anyway? The current state is kept in a safety checkpoint.";
-        consent::ask_about(self.context, &about, question)
+        let question = format!("{anyway} anyway? The current state is kept in a safety checkpoint.");
+        consent::ask_about(self.context, &about, &question)
     }
 
     fn explain(&self, error: Error) -> Problem {

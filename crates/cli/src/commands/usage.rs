@@ -17,7 +17,11 @@ pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
     tell(&context.out, Naming::new(&context.out, &manager, None)?, &space);
     Ok(Reply::done(json!({
         "home_bytes": space.home_bytes,
-        "cap": { "cap_bytes": space.cap.cap_bytes, "headroom_bytes": space.cap.headroom_bytes },
+        "cap": {
+            "cap_bytes": space.cap.cap_bytes,
+            "headroom_bytes": space.cap.headroom_bytes,
+            "reserve_bytes": space.cap.reserve_bytes,
+        },
         "store": {
             "bytes": space.store.pack_bytes,
             "packs": space.store.packs,

@@ -14,6 +14,9 @@ const LETTERS_MAX: usize = 64;
 
 const MICROS: i64 = 1_000_000;
 
+/// The last moment of a second.
+const SECOND_END_NANOS: i32 = 999_999_000;
+
 /// Seconds in each unit, by the words for it.
 const UNITS: &[(&[&str], i64)] = &[
     (&["s", "sec", "secs", "second", "seconds"], 1),
@@ -72,7 +75,10 @@ fn parse(given: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     };
     match (date, rest) {
         (Some(date), "") => end_of(date, zone),
-        (Some(date), rest) => at(date.to_datetime(time_of_day(rest)?), zone),
+        (Some(date), rest) => match time_of_day(rest) {
+            Some(time) => at(date.to_datetime(time), zone),
+            None => exact(text, zone),
+        },
         (None, _) => match time_of_day(&lower) {
             Some(time) => match at(today.to_datetime(time), zone)? {
                 future if future > now => at(today.yesterday().ok()?.to_datetime(time), zone),
@@ -98,15 +104,18 @@ fn seconds(text: &str) -> Option<i64> {
     count.checked_mul(*seconds)
 }
 
-/// Reads `14:30` or `14:30:05`.
+/// Reads `14:30` or `14:30:05`, which means the end of that second: times are shown without fractions.
 fn time_of_day(text: &str) -> Option<Time> {
     let mut numbers = text.split(':').map(|number| match number.len() {
         1..=2 if number.bytes().all(|byte| byte.is_ascii_digit()) => number.parse::<i8>().ok(),
         _ => None,
     });
     let (hour, minute) = (numbers.next()??, numbers.next()??);
-    let second = numbers.next().unwrap_or(Some(0))?;
-    if numbers.next().is_some() { None } else { Time::new(hour, minute, second, 0).ok() }
+    let (second, nanos) = match numbers.next() {
+        Some(second) => (second?, SECOND_END_NANOS),
+        None => (0, 0),
+    };
+    if numbers.next().is_some() { None } else { Time::new(hour, minute, second, nanos).ok() }
 }
 
 /// Reads `2026-01-31`.
@@ -117,10 +126,13 @@ fn date(text: &str) -> Option<Date> {
 /// Reads RFC 3339, or a local date and time.
 fn exact(text: &str, zone: &TimeZone) -> Option<Timestamp> {
     date(text.get(..10)?)?;
-    match text.parse::<jiff::Timestamp>() {
-        Ok(time) => Some(Timestamp::from_micros(time.as_microsecond())),
-        Err(_) => at(text.parse::<DateTime>().ok()?, zone),
-    }
+    let time = match text.parse::<jiff::Timestamp>() {
+        Ok(time) => Timestamp::from_micros(time.as_microsecond()),
+        Err(_) => at(text.parse::<DateTime>().ok()?, zone)?,
+    };
+    let to_the_second = text.get(16..17) == Some(":") && !text.contains(['.', ',']);
+    let more = if to_the_second { i64::from(SECOND_END_NANOS) / 1_000 } else { 0 };
+    Some(Timestamp::from_micros(time.micros().checked_add(more)?))
 }
 
 fn at(time: DateTime, zone: &TimeZone) -> Option<Timestamp> {
@@ -173,6 +185,11 @@ mod tests {
             ("12:01", "2026-01-30T12:01:00Z"),
             ("2026-01-30", "2026-01-30T23:59:59.999999Z"),
             ("2026-01-30T08:00+02:00", "2026-01-30T06:00:00Z"),
+            ("2026-01-30 08:00:05+02:00", "2026-01-30T06:00:05.999999Z"),
+            ("2026-01-30 08:00:05Z", "2026-01-30T08:00:05.999999Z"),
+            ("2026-01-30T08:00:05.25Z", "2026-01-30T08:00:05.25Z"),
+            ("2026-01-30 08:00:05", "2026-01-30T08:00:05.999999Z"),
+            ("11:00:05", "2026-01-31T11:00:05.999999Z"),
         ] {
             assert_eq!(parse(text, now, &TimeZone::UTC), Some(wanted.parse().unwrap()), "{text:?}");
         }

@@ -142,6 +142,7 @@ pub(crate) fn rollback(done: &RolledBack, dry_run: DryRun, plan: Option<PlanStat
             json!({
                 "decisions_superseded": back.decisions.len(),
                 "subplans_invalidated": back.subplans.len(),
+                "steps_taken_back": back.steps,
                 "state": plan,
             })
         }),

@@ -11,13 +11,14 @@ use crate::context::{Surroundings, colours_off};
 use crate::problem::Problem;
 use crate::render::exit;
 use crate::render::json;
+use crate::render::pager::{Choice, Pager, Programs};
 use crate::render::terminal::{Colours, content, harmless, json_text, one_line, printable, printable_bytes};
 use safepoint::Failure;
 use safepoint::model::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Display;
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Stdout, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -88,10 +89,30 @@ pub(crate) enum Side {
     New,
 }
 
-/// Standard output, with its write error.
+/// Standard output or the pager in front of it, with its write error.
 struct Out {
-    writer: BufWriter<Stdout>,
+    writer: BufWriter<Box<dyn Write + Send>>,
     failure: Option<io::Error>,
+    /// Pager to start with the first line.
+    choice: Option<Choice>,
+    pager: Option<Pager>,
+    /// Lines for standard error, which would disturb the pager.
+    after: Vec<String>,
+}
+
+impl Out {
+    fn plain() -> Self {
+        let writer = BufWriter::new(Box::new(io::stdout()) as Box<dyn Write + Send>);
+        Self { writer, failure: None, choice: None, pager: None, after: Vec::new() }
+    }
+
+    /// Puts the pager in front, if one is chosen and starts.
+    fn begin(&mut self) {
+        if let Some((pager, input)) = self.choice.take().and_then(Choice::start) {
+            self.writer = BufWriter::new(Box::new(input));
+            self.pager = Some(pager);
+        }
+    }
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -136,11 +157,32 @@ impl Printer {
             colours: colours(terminal),
             error_colours: colours(io::stderr().is_terminal()),
             terminal: terminal && !json,
-            out: Mutex::new(Out { writer: BufWriter::new(io::stdout()), failure: None }),
+            out: Mutex::new(Out::plain()),
             messages: Mutex::default(),
             started: Surroundings::now(),
             clock: Instant::now(),
         }
+    }
+
+    /// Returns a printer for text that goes to `writer`, without colours.
+    pub(crate) fn to(writer: Box<dyn Write + Send>) -> Self {
+        let global = Global { color: ColorWhen::Never, ..Global::default() };
+        let out = Mutex::new(Out { writer: BufWriter::new(writer), ..Out::plain() });
+        Self { form: Form::Text, terminal: false, out, ..Self::new(&global, false, Stage::Ours) }
+    }
+
+    /// Removes and returns the messages.
+    pub(crate) fn take_messages(&self) -> Vec<Value> {
+        std::mem::take(&mut *held(&self.messages))
+    }
+
+    /// Prints a first result of a command that goes on: as JSON, or these lines.
+    pub(crate) fn announce(&self, command: &str, data: &Value, lines: &[String]) {
+        if self.is_json() {
+            self.envelope(command, exit::DONE, &Ok(Reply::done(data.clone())));
+        }
+        lines.iter().for_each(|line| self.line(line));
+        self.flush();
     }
 
     /// Returns true if the result is JSON.
@@ -187,8 +229,9 @@ impl Printer {
         held(&self.out).failure.as_ref().map(io::Error::kind)
     }
 
-    fn write(&self, write: impl FnOnce(&mut BufWriter<Stdout>) -> io::Result<()>) {
+    fn write(&self, write: impl FnOnce(&mut BufWriter<Box<dyn Write + Send>>) -> io::Result<()>) {
         let mut out = held(&self.out);
+        out.begin();
         if out.failure.is_none() {
             out.failure = write(&mut out.writer).err();
         }
@@ -196,7 +239,35 @@ impl Printer {
 
     /// Flushes the output.
     pub(crate) fn flush(&self) {
-        self.write(BufWriter::flush);
+        let mut out = held(&self.out);
+        if out.failure.is_none() {
+            out.failure = out.writer.flush().err();
+        }
+    }
+
+    /// Shows the answer through a pager, if it is text on a terminal.
+    pub(crate) fn page_with(&self, programs: Programs) {
+        if self.terminal && self.form == Form::Text {
+            held(&self.out).choice = Choice::new(programs);
+        }
+    }
+
+    /// Returns true if a pager may show the answer.
+    pub(crate) fn is_paged(&self) -> bool {
+        held(&self.out).choice.is_some()
+    }
+
+    /// Waits until the user has read the answer, then prints what waited for that.
+    fn end_paging(&self) {
+        let (pager, after) = {
+            let mut out = held(&self.out);
+            let Some(pager) = out.pager.take() else { return };
+            // The pager sees the end of its input.
+            out.writer = BufWriter::new(Box::new(io::stdout()));
+            (pager, std::mem::take(&mut out.after))
+        };
+        pager.wait();
+        after.iter().for_each(|line| self.complain(line));
     }
 
     /// Returns standard output for bytes: raw for a program, sanitized on a terminal.
@@ -289,6 +360,11 @@ impl Printer {
 
     /// Prints a line on standard error. Ignores write errors.
     fn complain(&self, text: &str) {
+        let mut out = held(&self.out);
+        if out.pager.is_some() {
+            out.after.push(text.to_owned());
+            return;
+        }
         let _ = writeln!(io::stderr(), "{}", one_line(text, self.error_colours));
     }
 
@@ -305,13 +381,17 @@ impl Printer {
         let code = match result {
             Ok(reply) => reply.exit,
             // The reader closed the pipe, which is no failure.
-            Err(_) if self.failed() == Some(ErrorKind::BrokenPipe) => return exit::DONE,
+            Err(_) if self.failed() == Some(ErrorKind::BrokenPipe) => {
+                self.end_paging();
+                return exit::DONE;
+            }
             Err(problem) => exit::of(&problem.failure),
         };
         if self.form == Form::Json {
             self.envelope(command, code, result);
         }
         self.flush();
+        self.end_paging();
         if let Err(problem) = result {
             self.tell(problem.attempt.unwrap_or(attempt), problem);
         }
@@ -339,7 +419,7 @@ impl Printer {
             exit_code: code,
             data,
             error,
-            messages: std::mem::take(&mut *held(&self.messages)),
+            messages: self.take_messages(),
             timing: json!({ "started": self.started, "duration_ms": self.elapsed_ms() }),
         };
         let pretty = io::stdout().is_terminal();

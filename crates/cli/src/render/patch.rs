@@ -103,7 +103,7 @@ impl Patch<'_> {
             Sides::Nothing => {}
             Sides::Binary => self.out.line(format!("Binary files {old} and {new} differ")),
             Sides::TooLarge => self.out.line(format!("Files {old} and {new} differ (too large to show)")),
-            Sides::Text { old: before, new: after } => self.lines((&old, &new), &before, &after),
+            Sides::Text { old: before, new: after } => unified(self.out, (&old, &new), &before, &after),
         }
         Ok(())
     }
@@ -127,37 +127,38 @@ impl Patch<'_> {
             _ => {}
         }
     }
+}
 
-    fn lines(&self, (old, new): (&str, &str), before: &str, after: &str) {
-        let (before, after) = (lines_of(before), lines_of(after));
-        let diff = TextDiff::configure().timeout(PATIENCE).diff_slices(&before, &after);
-        let unified = diff.unified_diff();
-        let mut hunks = unified.iter_hunks().peekable();
-        if hunks.peek().is_some() {
-            self.title(format!("--- {old}"));
-            self.title(format!("+++ {new}"));
-        }
-        for hunk in hunks {
-            self.out.line(self.out.colours.cyan(hunk.header()));
-            for line in hunk.iter_changes() {
-                self.line(line.tag(), line.value());
-            }
+/// Prints the differences of two texts as a unified diff.
+pub(crate) fn unified(out: &Printer, (old, new): (&str, &str), before: &str, after: &str) {
+    let (before, after) = (lines_of(before), lines_of(after));
+    let diff = TextDiff::configure().timeout(PATIENCE).diff_slices(&before, &after);
+    let unified = diff.unified_diff();
+    let mut hunks = unified.iter_hunks().peekable();
+    if hunks.peek().is_some() {
+        out.line(out.colours.bold(format!("--- {old}")));
+        out.line(out.colours.bold(format!("+++ {new}")));
+    }
+    for hunk in hunks {
+        out.line(out.colours.cyan(hunk.header()));
+        for change in hunk.iter_changes() {
+            line(out, change.tag(), change.value());
         }
     }
+}
 
-    fn line(&self, tag: ChangeTag, text: &str) {
-        let body = text.strip_suffix('\n').unwrap_or(text);
-        self.out.content_line(
-            match tag {
-                ChangeTag::Equal => Side::Both,
-                ChangeTag::Delete => Side::Old,
-                ChangeTag::Insert => Side::New,
-            },
-            body,
-        );
-        if !text.ends_with('\n') {
-            self.out.line("\\ No newline at end of file");
-        }
+fn line(out: &Printer, tag: ChangeTag, text: &str) {
+    let body = text.strip_suffix('\n').unwrap_or(text);
+    out.content_line(
+        match tag {
+            ChangeTag::Equal => Side::Both,
+            ChangeTag::Delete => Side::Old,
+            ChangeTag::Insert => Side::New,
+        },
+        body,
+    );
+    if !text.ends_with('\n') {
+        out.line("\\ No newline at end of file");
     }
 }
 

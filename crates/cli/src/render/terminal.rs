@@ -1,16 +1,16 @@
 //! Text formats: colours, sizes, times, progress bars.
 
+mod bars;
 mod harmless;
 
+use crate::context::time_zone;
 use anstyle::{AnsiColor, Effects, Style};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jiff::tz::{Offset, TimeZone};
 use safepoint::model::{Bytes, Timestamp};
-use safepoint::{Activity, Progress};
 use std::fmt::Display;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+pub(crate) use bars::{Bars, verb};
 pub(crate) use harmless::{content, for_shell, harmless, json_text, one_line, printable, printable_bytes};
 
 /// Colour setting.
@@ -97,15 +97,24 @@ pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
         60..3_600 => (seconds / 60, "minute"),
         3_600..86_400 => (seconds / 3_600, "hour"),
         86_400..2_592_000 => (seconds / 86_400, "day"),
-        _ => return then.to_string().chars().take(10).collect(),
+        _ => return moment(then).chars().take(10).collect(),
     };
     format!("{count} {unit}{} ago", if count == 1 { "" } else { "s" })
 }
 
-/// Formats a time to the second, in UTC.
+/// Formats a time to the second, in the zone of the user.
 pub(crate) fn moment(then: Timestamp) -> String {
-    let text: String = then.to_string().chars().take(19).collect();
-    text.replace('T', " ") + "Z"
+    moment_in(then, &time_zone())
+}
+
+fn moment_in(then: Timestamp, zone: &TimeZone) -> String {
+    let in_utc = || then.to_string().chars().take(19).collect::<String>().replace('T', " ") + "Z";
+    // Times without a calendar date in the zone are shown in UTC.
+    let Ok(time) = jiff::Timestamp::from_microsecond(then.micros()) else { return in_utc() };
+    if zone.to_fixed_offset().is_ok_and(Offset::is_zero) {
+        return in_utc();
+    }
+    time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S%:z").to_string()
 }
 
 /// Width of the terminal.
@@ -142,104 +151,6 @@ pub(crate) fn fitted(text: &str, columns: usize) -> String {
     if columns == 0 { cut } else { cut + "…" }
 }
 
-/// Minimum run time before a bar is shown.
-const PATIENCE: Duration = Duration::from_millis(500);
-
-/// Shows progress on a terminal, and passes on interrupts.
-pub(crate) struct Bars {
-    watched: bool,
-    stop: Arc<AtomicBool>,
-    deaf: AtomicBool,
-    started: Instant,
-    bytes: AtomicU64,
-    bar: Mutex<Option<ProgressBar>>,
-}
-
-impl Bars {
-    pub(crate) fn new(watched: bool, stop: Arc<AtomicBool>) -> Self {
-        let (deaf, started) = (AtomicBool::new(false), Instant::now());
-        Self { watched, stop, deaf, started, bytes: AtomicU64::new(0), bar: Mutex::new(None) }
-    }
-
-    /// Returns true if progress is shown.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.watched
-    }
-
-    /// Clears an interrupt that was meant for another program.
-    pub(crate) fn forget_stop(&self) {
-        self.stop.store(false, Ordering::Relaxed);
-    }
-
-    /// From now on nothing stops the work: it restores what another program left.
-    pub(crate) fn ignore_stop(&self) {
-        self.deaf.store(true, Ordering::Relaxed);
-    }
-
-    fn bar(&self) -> MutexGuard<'_, Option<ProgressBar>> {
-        self.bar.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Verb of an activity.
-pub(crate) fn verb(activity: Activity) -> &'static str {
-    match activity {
-        Activity::Scanning => "Reading the workspace",
-        Activity::Staging => "Preparing files",
-        Activity::Verifying => "Reading back",
-        Activity::Settling => "Clearing up",
-        Activity::Checking => "Checking the store",
-        Activity::Collecting => "Freeing space",
-        Activity::Copying => "Copying the workspace",
-    }
-}
-
-fn style(total: Option<u64>) -> ProgressStyle {
-    let template = match total {
-        Some(_) => "{prefix} {bar:30} {pos}/{len} {msg}",
-        None => "{prefix} {spinner} {pos} {msg}",
-    };
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
-}
-
-impl Progress for Bars {
-    fn begin(&self, activity: Activity, total: Option<u64>) {
-        if !self.watched {
-            return;
-        }
-        self.bytes.store(0, Ordering::Relaxed);
-        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
-        bar.set_style(style(total));
-        bar.set_prefix(verb(activity));
-        *self.bar() = Some(bar);
-    }
-
-    fn advance(&self, entries: u64, bytes: u64) {
-        if !self.watched || self.started.elapsed() < PATIENCE {
-            return;
-        }
-        let all = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if let Some(bar) = &*self.bar() {
-            if bar.is_hidden() {
-                bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
-                bar.enable_steady_tick(Duration::from_millis(100));
-            }
-            bar.set_message(size(all));
-            bar.inc(entries);
-        }
-    }
-
-    fn end(&self) {
-        if let Some(bar) = self.bar().take() {
-            bar.finish_and_clear();
-        }
-    }
-
-    fn interrupted(&self) -> bool {
-        self.stop.load(Ordering::Relaxed) && !self.deaf.load(Ordering::Relaxed)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,9 +174,9 @@ mod tests {
         );
         assert_eq!(
             [after(7_200), after(86_400 * 3), after(86_400 * 40)],
-            ["2 hours ago", "3 days ago", "2025-11-15"]
+            ["2 hours ago", "3 days ago", &moment(then)[..10]]
         );
-        assert_eq!(moment(then), "2025-11-15 08:00:00Z");
+        assert_eq!(moment_in(then, &TimeZone::UTC), "2025-11-15 08:00:00Z");
     }
 
     #[test]
@@ -277,40 +188,5 @@ mod tests {
         assert_eq!(shortened("abcd", 4), "abcd");
         assert_eq!(counted(1, "file", "files"), "1 file");
         assert!(Colours { on: true }.red("x").contains("\u{1b}[31m"));
-    }
-
-    #[test]
-    fn a_bar_appears_only_after_a_while() {
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut bars = Bars::new(true, Arc::clone(&stop));
-        for (activity, total) in [
-            (Activity::Scanning, None),
-            (Activity::Staging, Some(3)),
-            (Activity::Verifying, Some(3)),
-            (Activity::Settling, None),
-            (Activity::Checking, None),
-        ] {
-            bars.begin(activity, total);
-            bars.advance(1, 10);
-            assert_eq!(bars.bar().as_ref().unwrap().position(), 0, "too early to be shown");
-            bars.end();
-        }
-        bars.started = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
-        bars.begin(Activity::Staging, Some(3));
-        bars.advance(2, 10);
-        assert_eq!(bars.bar().as_ref().unwrap().position(), 2);
-        bars.end();
-        assert!(bars.bar().is_none() && !bars.interrupted());
-        stop.store(true, Ordering::Relaxed);
-        assert!(bars.interrupted());
-    }
-
-    #[test]
-    fn nobody_watching_means_no_bar() {
-        let bars = Bars::new(false, Arc::default());
-        bars.begin(Activity::Scanning, None);
-        bars.advance(1, 1);
-        assert!(bars.bar().is_none());
-        assert!(width() >= 40);
     }
 }

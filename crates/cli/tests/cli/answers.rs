@@ -399,6 +399,7 @@ fn the_demo_tells_its_story_and_leaves_nothing_behind() {
 
     The temporary folder was deleted.
     In your own project: safepoint create -m "before I start"
+    For every turn of your coding agent: safepoint install
     --- exit 0
     "#);
     assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);
@@ -416,8 +417,10 @@ fn the_demo_tells_its_story_and_leaves_nothing_behind() {
 #[test]
 fn completions_know_the_commands() {
     let sandbox = Sandbox::new();
-    let script = String::from_utf8(sandbox.output(&["completions", "bash"]).stdout).unwrap();
+    let script = String::from_utf8(sandbox.output(&["completions", "elvish"]).stdout).unwrap();
     assert!(script.contains("rollback") && script.contains("--keep-times"));
+    let script = String::from_utf8(sandbox.output(&["completions", "bash"]).stdout).unwrap();
+    assert!(script.contains("safepoint __complete"));
     assert_eq!(sandbox.json(&["completions", "fish", "--json"])["status"], "ok");
 }
 

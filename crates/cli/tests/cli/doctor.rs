@@ -41,6 +41,7 @@ fn everything_is_in_order() {
     {
       "command": "doctor",
       "data": {
+        "agents": [],
         "checks": [
           {
             "hint": null,
@@ -339,6 +340,8 @@ fn too_few_open_files_are_told() {
     shell.args(["-c", "ulimit -n 512; exec \"$0\" doctor -q"]).arg(program);
     shell
         .current_dir(sandbox.path("project"))
+        .env("HOME", sandbox.path("user"))
+        .env("PATH", "/nowhere")
         .env("SAFEPOINT_HOME", sandbox.path("home"))
         .env("NO_COLOR", "1");
     assert_snapshot!(sandbox.told(&shell.output().unwrap()), @"

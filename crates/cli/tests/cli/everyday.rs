@@ -35,6 +35,34 @@ fn undo_refuses_to_discard_later_changes_unless_it_is_confirmed() {
 }
 
 #[test]
+fn redo_refuses_to_discard_later_changes_unless_it_is_confirmed() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    sandbox.run(&["rollback", "@"]);
+    sandbox.run(&["undo"]);
+    sandbox.write("notes.txt", "new work\n");
+    assert_snapshot!(sandbox.run(&["redo"]), @"
+    --- stderr
+    error: cannot redo: files changed since the last undo: notes.txt
+    Nothing was changed.
+    hint: Show what a redo does: safepoint redo --dry-run
+    hint: Redo anyway, and keep the current state in a safety checkpoint: safepoint redo --yes
+    --- exit 12
+    ");
+    let value = sandbox.json(&["redo", "--json"]);
+    assert_eq!(value["error"]["code"], "changed_since_rollback", "{value}");
+    let seen = sandbox.typed(sandbox.command(&["redo"]), "n\n");
+    assert!(seen.contains("notes.txt") && seen.contains("Redo anyway?"), "{seen}");
+    assert_eq!(sandbox.read("notes.txt"), "new work\n");
+    assert!(sandbox.run(&["redo", "--dry-run"]).ends_with("--- exit 0\n"));
+    assert!(sandbox.run(&["redo", "--yes"]).ends_with("--- exit 0\n"));
+    assert_eq!(sandbox.read("notes.txt"), "good\n");
+    // The new work is kept.
+    sandbox.run(&["undo"]);
+    assert_eq!(sandbox.read("notes.txt"), "new work\n");
+}
+
+#[test]
 fn undo_of_chosen_paths_heeds_changes_of_those_paths_alone() {
     let sandbox = Sandbox::with_checkpoint();
     sandbox.wreck();

@@ -10,53 +10,71 @@ fn the_first_page() {
 
     Usage: safepoint [OPTIONS] <COMMAND>
 
-    Commands:
-      init         Register a folder and show what a checkpoint of it contains
+    First steps:
+      safepoint create -m "before refactoring"   take a checkpoint of this project
+      safepoint status                           show changes since then
+      safepoint rollback @                       roll back to the newest checkpoint
+      safepoint undo                             undo the rollback
+      safepoint demo                             see it in a temporary folder
+
+    Take checkpoints:
       create       Take a checkpoint [alias: save]
+      run          Take a checkpoint, then run a command; roll back if it fails, on request
+      emergency    Take a checkpoint despite errors, and report what it misses
+      init         Register a folder and show what a checkpoint of it contains
+
+    Look:
+      status       Show changes since the position, and what is not captured
       list         List checkpoints, newest first [aliases: log, ls]
       show         Show one checkpoint [alias: get]
       cat          Print a file from a checkpoint
       diff         Compare a checkpoint with another one or with the current state
+      history      Show rollbacks, undos, redos and corrections, newest first
+      summary      Count checkpoints, by kind and by reason
+
+    Roll back:
       rollback     Restore the workspace, or chosen paths, from a checkpoint [aliases: restore, rewind]
-      run          Take a checkpoint, then run a command; roll back if it fails, on request
-      plan         Run plans; roll back files and plan state together
-      session      Track a request, its status and its checkpoints
-      agent        Register agents, whose configuration and memory are captured
-      workspace    List, move and forget registered folders
-      emergency    Take a checkpoint despite errors, and report what it misses
       undo         Undo the last rollback; repeat to undo earlier ones
       redo         Redo the rollback that was undone last
-      delete       Delete checkpoints [alias: rm]
+
+    Plans and sessions:
+      plan         Run plans; roll back files and plan state together
+      session      Track a request, its status and its checkpoints
+
+    Agents:
+      install      Cover coding agents: a checkpoint for every turn, by hooks and an MCP server
+      uninstall    Remove hooks and MCP server from the settings of coding agents
+      hook         Answer an event of a coding agent; `safepoint install` puts this into its settings
+      mcp          Serve checkpoints and rollback to an agent (Model Context Protocol)
+      agent        Register agents, whose configuration and memory are captured
+
+    Retention and disk space:
       pin          Protect a checkpoint from pruning
       unpin        Allow pruning of a checkpoint again
+      delete       Delete checkpoints [alias: rm]
       prune        Delete checkpoints by the retention policy, as each `create` does
       gc           Collect garbage: free the space of deleted checkpoints
       usage        Show disk usage by workspace and by checkpoint
       purge        Remove a path from every checkpoint, such as a secret or a huge file
+
+    Check and repair:
+      validate     Verify checkpoints, store and workspace [alias: verify]
       repair       Repair damage as far as possible, and report what is lost
+      recover      Finish or undo work that a crash interrupted; other commands do so first
+      doctor       Check this machine, and show how to fix problems
+
+    Folders and copies:
+      workspace    List, move and forget registered folders
       export       Export a checkpoint as a folder of plain files
       import       Import a folder that `export` wrote
-      validate     Verify checkpoints, store and workspace [alias: verify]
-      summary      Count checkpoints, by kind and by reason
-      history      Show rollbacks, undos, redos and corrections, newest first
-      status       Show changes since the position, and what is not captured
-      recover      Finish or undo work that a crash interrupted; other commands do so first
-      hook         Answer an event of a coding agent; `safepoint install` puts this into its settings
-      doctor       Check this machine, and show how to fix problems
+
+    Help:
       demo         Show a disaster and its rollback in a temporary folder
       completions  Print a completion script for your shell
       man          Show the man page of a command, or write all pages into a folder
       version      Print the version
-      help         Print this message or the help of the given subcommand(s)
 
-    Options:
-      -h, --help
-              Print help (see a summary with '-h')
-
-      -V, --version
-              Print version
-
-    Everywhere:
+    Options of every command:
           --json
               Print the result as JSON on standard output
 
@@ -75,6 +93,9 @@ fn the_first_page() {
           --no-progress
               Show no progress bars
 
+          --no-pager
+              Print long answers without a pager [default: $SAFEPOINT_PAGER, $PAGER, or less]
+
           --color <WHEN>
               Use colours
 
@@ -86,12 +107,16 @@ fn the_first_page() {
           --yes
               Skip confirmation prompts
 
-    Examples:
-      safepoint create -m "before the refactoring"   take a checkpoint of this project
-      safepoint status                               show changes since then
-      safepoint rollback @                           roll back to the newest checkpoint
-      safepoint undo                                 undo the rollback
-      safepoint demo                                 see it in a temporary folder
+          --utc
+              Show and read times in UTC [default: local time]
+
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    `safepoint COMMAND --help` explains a command, `safepoint man COMMAND` shows its page.
     --- exit 0
     "#);
 }
@@ -152,6 +177,8 @@ fn every_command_has_examples_and_no_long_lines() {
         "history",
         "status",
         "recover",
+        "install",
+        "uninstall",
         "doctor",
         "demo",
         "completions",
@@ -212,8 +239,11 @@ fn rollback_explains_how_a_checkpoint_is_named() {
           --allow-other-owner  Allow a home that another user owns, such as a container volume; needs
                                --home
           --no-progress        Show no progress bars
+          --no-pager           Print long answers without a pager [default: $SAFEPOINT_PAGER, $PAGER, or
+                               less]
           --color <WHEN>       Use colours [possible values: auto, always, never]
           --yes                Skip confirmation prompts
+          --utc                Show and read times in UTC [default: local time]
 
     A checkpoint is named by its id, the first 4 or more letters of it, its label, a time such as "10
     minutes ago" or 14:30, or :3 (row 3 of the last `list` on this terminal).

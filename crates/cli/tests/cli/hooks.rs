@@ -21,7 +21,7 @@ fn hook(sandbox: &Sandbox, words: &[&str], input: &[u8]) -> Value {
     answer
 }
 
-fn claude(sandbox: &Sandbox, event: &str, more: Value) -> Value {
+fn claude(sandbox: &Sandbox, event: &str, more: &Value) -> Value {
     let mut input =
         json!({ "session_id": SESSION, "cwd": sandbox.path("project"), "hook_event_name": event });
     input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -30,11 +30,11 @@ fn claude(sandbox: &Sandbox, event: &str, more: Value) -> Value {
 
 /// One turn of Claude Code with a shell command that writes this file.
 fn turn(sandbox: &Sandbox, prompt: &str, file: &str, content: &str) {
-    claude(sandbox, "UserPromptSubmit", json!({ "prompt": prompt }));
+    claude(sandbox, "UserPromptSubmit", &json!({ "prompt": prompt }));
     let call = json!({ "tool_name": "Bash", "tool_use_id": prompt, "tool_input": { "command": "make" } });
-    claude(sandbox, "PreToolUse", call);
+    claude(sandbox, "PreToolUse", &call);
     sandbox.write(file, content);
-    claude(sandbox, "Stop", json!({}));
+    claude(sandbox, "Stop", &json!({}));
 }
 
 #[test]
@@ -86,10 +86,10 @@ fn the_model_is_told_of_a_rollback_at_its_next_prompt() {
     let sandbox = Sandbox::with_checkpoint();
     turn(&sandbox, "make the tests pass", "notes.txt", "one\n");
     sandbox.run(&["rollback", "--before-turn", "1"]);
-    let answer = claude(&sandbox, "UserPromptSubmit", json!({ "prompt": "go on" }));
+    let answer = claude(&sandbox, "UserPromptSubmit", &json!({ "prompt": "go on" }));
     let note = answer["hookSpecificOutput"]["additionalContext"].as_str().unwrap();
     assert!(note.contains("make the tests pass") && note.contains("\"notes.txt\""), "{note}");
-    let answer = claude(&sandbox, "UserPromptSubmit", json!({ "prompt": "once more" }));
+    let answer = claude(&sandbox, "UserPromptSubmit", &json!({ "prompt": "once more" }));
     assert_eq!(answer, json!({}));
 }
 
@@ -116,10 +116,10 @@ fn a_hook_never_fails_and_always_answers_with_json() {
 #[test]
 fn a_risky_command_has_a_checkpoint_of_its_own() {
     let sandbox = Sandbox::with_checkpoint();
-    claude(&sandbox, "UserPromptSubmit", json!({ "prompt": "clean up" }));
+    claude(&sandbox, "UserPromptSubmit", &json!({ "prompt": "clean up" }));
     for (id, command) in [("1", "make"), ("2", "rm -rf build")] {
         let call = json!({ "tool_name": "Bash", "tool_use_id": id, "tool_input": { "command": command } });
-        claude(&sandbox, "PreToolUse", call);
+        claude(&sandbox, "PreToolUse", &call);
         sandbox.write("notes.txt", command);
     }
     let told = sandbox.run(&["list"]);

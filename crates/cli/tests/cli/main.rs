@@ -6,6 +6,8 @@
 #![allow(clippy::too_many_lines, reason = "tests hold the whole output of each command")]
 
 mod answers;
+mod clock;
+mod complete;
 mod databases;
 mod diff;
 mod doctor;
@@ -15,13 +17,17 @@ mod git;
 mod help;
 mod history;
 mod hooks;
+mod install;
 mod json;
 mod layouts;
 mod list;
+mod long_work;
 mod man;
 mod names;
 mod odd;
 mod outside;
+mod pager;
+mod paths;
 mod plan;
 mod plan_answers;
 mod plan_back;
@@ -33,6 +39,7 @@ mod plan_story;
 mod requirements;
 mod rollback;
 mod run;
+mod run_watch;
 mod sandbox;
 mod schemas;
 mod search;

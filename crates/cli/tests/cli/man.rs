@@ -61,6 +61,8 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-agent-show.1
     $T/project/pages/safepoint-agent-set.1
     $T/project/pages/safepoint-agent-remove.1
+    $T/project/pages/safepoint-install.1
+    $T/project/pages/safepoint-uninstall.1
     $T/project/pages/safepoint-workspace.1
     $T/project/pages/safepoint-workspace-list.1
     $T/project/pages/safepoint-workspace-move.1
@@ -88,6 +90,7 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-demo.1
     $T/project/pages/safepoint-completions.1
     $T/project/pages/safepoint-man.1
+    $T/project/pages/safepoint-mcp.1
     $T/project/pages/safepoint-version.1
     --- exit 0
     ");
@@ -98,7 +101,7 @@ fn a_page_of_a_command() {
     .SH NAME
     safepoint\-undo \- Undo the last rollback; repeat to undo earlier ones
     .SH SYNOPSIS
-    \fBsafepoint undo\fR [\fB\-\-json\fR] [\fB\-\-turn\fR] [\fB\-\-all\fR] [\fB\-q\fR|\fB\-\-quiet\fR] [\fB\-C \fR] [\fB\-\-dry\-run\fR] [\fB\-\-home\fR] [\fB\-\-keep\-times\fR] [\fB\-\-allow\-other\-owner\fR] [\fB\-\-skip\-failed\-undo\fR] [\fB\-\-no\-progress\fR] [\fB\-\-no\-undo\-commands\fR] [\fB\-\-color\fR] [\fB\-\-yes\fR] [\fB\-h\fR|\fB\-\-help\fR] [\fIPATH\fR] 
+    \fBsafepoint undo\fR [\fB\-\-json\fR] [\fB\-\-turn\fR] [\fB\-\-all\fR] [\fB\-q\fR|\fB\-\-quiet\fR] [\fB\-C \fR] [\fB\-\-dry\-run\fR] [\fB\-\-home\fR] [\fB\-\-keep\-times\fR] [\fB\-\-allow\-other\-owner\fR] [\fB\-\-skip\-failed\-undo\fR] [\fB\-\-no\-progress\fR] [\fB\-\-no\-undo\-commands\fR] [\fB\-\-no\-pager\fR] [\fB\-\-color\fR] [\fB\-\-yes\fR] [\fB\-\-utc\fR] [\fB\-h\fR|\fB\-\-help\fR] [\fIPATH\fR] 
     .SH DESCRIPTION
     Undo the last rollback; repeat to undo earlier ones
     .SH OPTIONS
@@ -146,6 +149,9 @@ fn a_page_of_a_command() {
     \fB\-\-no\-progress\fR
     Show no progress bars
     .TP
+    \fB\-\-no\-pager\fR
+    Print long answers without a pager [default: $SAFEPOINT_PAGER, $PAGER, or less]
+    .TP
     \fB\-\-color\fR \fI<WHEN>\fR
     Use colours
     .br
@@ -163,6 +169,9 @@ fn a_page_of_a_command() {
     .TP
     \fB\-\-yes\fR
     Skip confirmation prompts
+    .TP
+    \fB\-\-utc\fR
+    Show and read times in UTC [default: local time]
     .SH NOTES
     Where files changed since the last rollback, it shows them and asks; without a terminal it needs \-\-yes.
     .SH EXAMPLES

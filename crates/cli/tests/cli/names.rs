@@ -165,3 +165,39 @@ fn an_ambiguous_name_lists_the_candidates() {
     let told = sandbox.run(&["show", prefix]);
     assert!(told.contains("01KG9YS9EGCQT0DH2X3200JHAF  # "), "{told}");
 }
+
+/// The first words of the rows of a table on a terminal, after the number of the row.
+fn shown_ids(seen: &str) -> Vec<String> {
+    let rows = seen.lines().filter(|line| line.contains(" ago ") || line.contains("just now"));
+    rows.map(|row| row.split_whitespace().find(|word| word.starts_with("01")).unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_short_id_names_the_checkpoint_beside_which_it_is_shown() {
+    let sandbox = Sandbox::with_checkpoint();
+    let at_once = |args: &[&str], seed: &str| {
+        let mut command = sandbox.command(args);
+        command.env("SAFEPOINT_TEST_NOW", "2026-01-31T12:30:00Z").env("SAFEPOINT_TEST_SEED", seed);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", sandbox.told(&output));
+    };
+    // Two of the same millisecond share the ten letters of the time.
+    at_once(&["create", "-m", "one"], "7");
+    at_once(&["create", "-m", "other"], "8");
+    let seen = sandbox.terminal(sandbox.command(&["list"]));
+    for (id, label) in shown_ids(&seen).iter().zip(["other", "one", "first"]) {
+        assert!(id.len() > 10, "{seen}");
+        assert_eq!(sandbox.json(&["show", id, "--json"])["data"]["checkpoint"]["label"], label, "{seen}");
+    }
+    // A plan of another workspace, seen from here.
+    let elsewhere = sandbox.path("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let elsewhere = elsewhere.to_str().unwrap();
+    let here = sandbox.json(&["list", "--json"]);
+    sandbox.run(&["delete", &ids(&here)[0], "--yes"]);
+    at_once(&["-C", elsewhere, "plan", "new", "--title", "Far", "--id", "far"], "9");
+    at_once(&["-C", elsewhere, "plan", "checkpoint", "create", "far", "-m", "far away"], "10");
+    let seen = sandbox.terminal(sandbox.command(&["list", "--plan", "far", "-n", "1"]));
+    let shown = sandbox.json(&["show", &shown_ids(&seen)[0], "--json"]);
+    assert_eq!(shown["data"]["checkpoint"]["plan_id"], "far", "{seen}");
+}

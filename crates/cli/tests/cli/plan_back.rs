@@ -312,7 +312,8 @@ fn the_whole_story() {
         listed["checkpoints"].as_array().unwrap().iter().map(|it| &it["label"]).collect();
     assert_eq!(labels, ["api/docs failed", "before api/docs", "before api/handlers", "before migrate"]);
     let rolled = ok(&["plan", "rollback", "limits", "before api/handlers"]);
-    let back = json!({"decisions_superseded": 1, "subplans_invalidated": 1, "state": "running"});
+    let steps = ["api/docs", "api/handlers"];
+    let back = json!({"decisions_superseded": 1, "subplans_invalidated": 1, "steps_taken_back": steps, "state": "running"});
     assert_eq!(rolled["rollback"]["plan"], back);
     let again = ok(&["plan", "checkpoint", "create", "limits", "-m", "again"]);
     assert_eq!(again["checkpoint"]["state_hash"], taken["state_hash"], "equal states have equal hashes");

@@ -200,7 +200,8 @@ fn the_whole_answer() {
           "verified": true,
           "waiting": []
         },
-        "signal": null
+        "signal": null,
+        "watched": []
       },
       "exit_code": 3,
       "messages": [

@@ -86,6 +86,7 @@ impl Sandbox {
             .env("HOME", self.path("user"))
             .env("USER", "tester")
             .env("NO_COLOR", "1")
+            .env("TZ", "UTC")
             .env("SAFEPOINT_HOME", self.path("home"))
             .env("SAFEPOINT_TEST_NOW", format!("2026-01-31T{:02}:{:02}:00Z", 12 + run / 60, run % 60))
             .env("SAFEPOINT_TEST_SEED", run.to_string())

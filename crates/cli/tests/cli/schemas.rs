@@ -32,8 +32,8 @@ fn commands(sandbox: &Sandbox) -> BTreeSet<String> {
         .collect();
     // A group of commands does nothing itself.
     let is_group = |page: &String| pages.iter().any(|other| other.starts_with(&format!("{page}-")));
-    // These speak the protocols of agents.
-    let is_foreign = |page: &String| ["hook", "mcp"].contains(&page.as_str());
+    // It answers in the schemas of agents.
+    let is_foreign = |page: &String| page == "hook";
     pages.iter().filter(|page| !is_group(page) && !is_foreign(page)).cloned().collect()
 }
 
@@ -94,6 +94,17 @@ fn every_command_has_a_schema_and_every_schema_a_command() {
     assert_eq!(published().into_keys().collect::<BTreeSet<_>>(), expected);
 }
 
+/// First line of a server, which is then ended.
+fn served(sandbox: &Sandbox) -> Value {
+    let mut command = sandbox.command(&["mcp", "--http", "--json"]);
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line)
+        .unwrap();
+    child.kill().and_then(|()| child.wait()).unwrap();
+    serde_json::from_str(&line).unwrap()
+}
+
 #[test]
 fn every_answer_fits_its_schema() {
     let mut judge = Judge::new();
@@ -142,6 +153,15 @@ fn every_answer_fits_its_schema() {
         "show second",
         "--yes delete second",
         "repair",
+        "install claude codex --dry-run",
+        "install all",
+        "install all --project",
+        "doctor claude",
+        "doctor",
+        "uninstall all --project",
+        "uninstall all",
+        "install --print agents-md",
+        "install --print claude-plugin ../plugin",
         "demo",
         "completions fish",
         "man",
@@ -154,6 +174,7 @@ fn every_answer_fits_its_schema() {
     let folder = exported["data"]["export"]["path"].as_str().unwrap().to_owned();
     judge.see(&exported);
     judge.see(&sandbox.json(&["import", &folder, "-m", "again", "--json"]));
+    judge.see(&served(&sandbox));
     plans(&mut judge, &sandbox);
     sessions(&mut judge, &sandbox);
     wholes(&mut judge, &sandbox);
@@ -343,6 +364,7 @@ fn every_failure_fits_its_schema() {
         "undo",
         "redo",
         "run -- no-such-program",
+        "mcp --http 0.0.0.0:0",
         "validate nothing",
         "man file",
         "delete first",
@@ -393,6 +415,8 @@ fn every_failure_fits_its_schema() {
         "workspace forget /nowhere",
         "create --scope agent --agent nobody",
         "emergency --home /dev/null",
+        "install nobody",
+        "uninstall",
         "plan cancel nothing",
         "plan apply nothing",
         "session create a --session-id x",

@@ -6,6 +6,7 @@
 //!   operation.
 //! - `fault`: every state-changing call fails, once or permanently.
 //! - `foreign`: a command is killed, and another home is used.
+//! - `settings`: install and uninstall, killed everywhere.
 //! - `upkeep`: prune, gc, purge and repair, killed everywhere, with concurrent captures.
 //! - `blocks`: real disks with ext4, xfs and btrfs lose power at every request; as root, on request.
 //! - `crowd`: several concurrent processes with random operations, some killed at random.
@@ -38,4 +39,5 @@ mod kill;
 mod ordinary;
 mod power;
 mod scene;
+mod settings;
 mod upkeep;

@@ -110,7 +110,7 @@ fn folders_that_forbid_writing_are_rolled_back_exactly() {
     assert!(user.image().difference(&then).is_empty(), "{:#?}", user.image().difference(&then));
     user.succeeds(&["undo", "--yes"]);
     assert!(user.image().difference(&now).is_empty(), "{:#?}", user.image().difference(&now));
-    user.succeeds(&["redo"]);
+    user.succeeds(&["redo", "--yes"]);
     assert!(user.image().difference(&then).is_empty());
     // New content is staged in the workspace's folder, so it must be writable.
     user.shell("echo 3 > new; chmod 555 .");

@@ -587,7 +587,7 @@ fn every_rollback_can_be_undone() {
     world.run(&["undo", "--yes"]);
     assert_eq!(world.read("file"), "bad\n");
     assert!(!world.path("project/gone").exists());
-    world.run(&["redo"]);
+    world.run(&["redo", "--yes"]);
     assert_eq!(world.read("file"), "good\n");
 }
 

@@ -189,7 +189,7 @@ impl Place {
         assert_same(&self.image(), then);
         self.run(&["undo", "--yes"]).succeeds();
         assert_same(&self.image(), &now);
-        self.run(&["redo"]).succeeds();
+        self.run(&["redo", "--yes"]).succeeds();
         assert_same(&self.image(), then);
     }
 

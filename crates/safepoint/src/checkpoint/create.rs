@@ -27,7 +27,7 @@ use safepoint_model::files::FilesDocument;
 use safepoint_model::tree::Owners;
 use safepoint_model::{CheckpointId, ObjectId, ObjectKind, ObjectSource, Progress, RollbackId, WorkspaceId};
 use safepoint_planted::planted;
-use safepoint_workspace::{CapturedAccess, StatCache, What};
+use safepoint_workspace::{CapturedAccess, StatCache, What, WorkspaceError};
 
 /// Properties of a new checkpoint.
 #[derive(Debug, Clone)]
@@ -239,7 +239,7 @@ impl CheckpointManager {
                 other => break other,
             }
         };
-        let (mut created, pruned) = self.within_cap(subject.alone(), DryRun::No, progress, act)?;
+        let (mut created, room) = self.within_cap(subject.alone(), DryRun::No, progress, act)?;
         // The folders and the store are released by now, as a collection waits for their users.
         let tended = match options.urgency {
             _ if created.unchanged => Tended::default(),
@@ -247,9 +247,9 @@ impl CheckpointManager {
             Urgency::Emergency => Tended::default(),
         };
         created.recovered = recovered;
-        created.pruned = pruned;
+        created.pruned = room.pruned;
         created.pruned.extend(tended.pruned);
-        created.warnings.extend(tended.warnings);
+        created.warnings.extend(room.warnings.into_iter().chain(tended.warnings));
         Ok(created)
     }
 
@@ -270,7 +270,10 @@ impl CheckpointManager {
         let places = self.places(subject, &agents)?;
         let (held, found) = self.hold_all_for(&places.all, options.urgency, progress)?;
         recovered.join(found.clone());
-        let writer = self.store.writer()?;
+        let mut writer = self.store.writer()?;
+        if options.urgency == Urgency::Emergency {
+            writer = writer.from_reserve();
+        }
         // Read before the files are, and checked once more by the commit: so it holds for all the time between.
         let mut plans = self.plans_captured_of(subject, options.plan_id.as_deref(), version)?;
         let named = plans.len();
@@ -321,12 +324,15 @@ impl CheckpointManager {
                 members.iter().try_for_each(|member| member.part.commit(transaction, checkpoint))
             })
         };
+        go_on(progress)?;
         if planted!("create-commits-before-it-is-durable") {
             commit(&checkpoint, &Stored::default())?;
             writer.finish()?;
         } else {
             let stored =
                 self.finish_with_record(writer, &mut checkpoint, &plans.iter().collect::<Vec<_>>())?;
+            // The flush cannot be stopped, and may have taken long. The next collection frees the objects.
+            go_on(progress)?;
             commit(&checkpoint, &stored)?;
         }
         caches.into_iter().for_each(|mut cache| self.keep_cache(&checkpoint, &mut cache));
@@ -651,6 +657,11 @@ impl CheckpointManager {
         }
         Ok(Some(cache))
     }
+}
+
+/// Fails if the user interrupted the operation.
+fn go_on(progress: &dyn Progress) -> Result<(), Error> {
+    if progress.interrupted() { Err(WorkspaceError::Interrupted.into()) } else { Ok(()) }
 }
 
 /// Context of a checkpoint.

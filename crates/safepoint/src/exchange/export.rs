@@ -16,7 +16,7 @@ use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
 use safepoint_model::content::{Content, Form};
 use safepoint_model::files::FilesDocument;
 use safepoint_model::outside::OutsideDocument;
-use safepoint_model::progress::Activity;
+use safepoint_model::progress::{Activity, Counted};
 use safepoint_model::tree::Node;
 use safepoint_model::{
     CheckpointId, ModelError, ObjectError, ObjectId, ObjectKind, ObjectSource, Progress, RelPath, change,
@@ -223,6 +223,8 @@ impl<'a> Writing<'a> {
         let before = self.bytes;
         if let Some(tree) = document.tree() {
             progress.begin(Activity::Checking, None);
+            progress.expect(document.bytes);
+            let counted = Counted { source: store, progress };
             let walked = change::walk::<Error>(store, &RelPath::root(), tree, &mut |below, entry| {
                 if progress.interrupted() {
                     return Err(WorkspaceError::Interrupted.into());
@@ -230,14 +232,14 @@ impl<'a> Writing<'a> {
                 let path = RelPath::new([at.as_bytes(), b"/", below.as_bytes()].concat())?;
                 let size = match &entry.node {
                     Node::File(content) => {
-                        self.hashes.push(hash_of(store, path.clone(), content)?);
+                        self.hashes.push(hash_of(&counted, path.clone(), content)?);
                         content.size
                     }
                     _ => 0,
                 };
                 self.files += u64::from(!matches!(entry.node, Node::Directory(_)));
                 self.bytes += size;
-                progress.advance(1, size);
+                progress.advance(1, 0);
                 if self.entries.len() >= ENTRIES_MAX {
                     return Err(LayoutError::TooLarge { what: "it has more than 2,000,000 entries" }.into());
                 }

@@ -150,6 +150,7 @@ impl Read for HashedHoles<'_> {
         let came = self.file.read(&mut buffer[..len])?;
         self.hash.data(&buffer[..came]);
         self.at += came as u64;
+        self.progress.advance(0, came as u64);
         Ok(came)
     }
 }
@@ -161,7 +162,9 @@ impl SparseRead for HashedHoles<'_> {
 
     fn go_to(&mut self, at: u64) {
         self.broken |= at < self.at;
-        self.hash.hole(at.saturating_sub(self.at));
+        let skipped = at.saturating_sub(self.at);
+        self.hash.hole(skipped);
+        self.progress.advance(0, skipped);
         self.at = at;
         self.file.go_to(at);
     }

@@ -6,7 +6,7 @@ use super::rows::{ContentRow, FilesState, State};
 use super::{LayoutError, git, path, plan, state_name, take};
 use crate::parts::files::keep_document;
 use crate::rollback::DryRun;
-use crate::{CheckpointManager, Error};
+use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::Workspace;
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind, PartRecord, Role, Scope, Totals};
 use safepoint_model::coverage::Coverage;
@@ -45,6 +45,8 @@ pub struct Imported {
     pub missing: Vec<String>,
     /// Checkpoints that were pruned to make room.
     pub pruned: Vec<CheckpointId>,
+    /// What of those is left, such as a tag that could not be removed.
+    pub warnings: Vec<Warning>,
 }
 
 impl CheckpointManager {
@@ -67,9 +69,9 @@ impl CheckpointManager {
             progress.end();
             imported
         };
-        let (imported, pruned) =
+        let (imported, room) =
             self.within_cap(into.map(|workspace| workspace.id), DryRun::No, progress, act)?;
-        Ok(Imported { pruned, ..imported })
+        Ok(Imported { pruned: room.pruned, warnings: room.warnings, ..imported })
     }
 
     fn import_once(
@@ -81,6 +83,7 @@ impl CheckpointManager {
     ) -> Result<Imported, Error> {
         let _using = self.store.using()?;
         let reading = Reading::open(dir)?;
+        progress.expect(reading.promised_bytes());
         let scope = reading.metadata.scope;
         // The files of an agent are not a state of the project, also if they are one folder: a rollback would replace the project by them.
         if matches!(scope, Scope::Project | Scope::Workflow) != into.is_some() {
@@ -137,7 +140,8 @@ impl CheckpointManager {
             stored.note(transaction)
         })?;
         let (missing, pruned) = (Vec::new(), Vec::new());
-        Ok(Imported { checkpoint, coverage, original, original_created_at, missing, pruned })
+        let warnings = Vec::new();
+        Ok(Imported { checkpoint, coverage, original, original_created_at, missing, pruned, warnings })
     }
 
     /// A record with what the metadata says, as far as it is about the checkpoint and not about the place where it was.

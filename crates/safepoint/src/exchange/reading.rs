@@ -87,6 +87,11 @@ impl Reading {
         self.metadata.contents.0.clone()
     }
 
+    /// Returns the size of all promised files.
+    pub(super) fn promised_bytes(&self) -> u64 {
+        self.hashes.values().fold(0, |bytes, row| bytes.saturating_add(row.size))
+    }
+
     /// Returns the promised hash of a file, once per file. Holes do not count against the size limit of a
     /// layout.
     pub(super) fn promised(&mut self, file: &RelPath, disk_bytes: u64) -> Result<HashRow, LayoutError> {
@@ -332,6 +337,7 @@ impl Read for Hashed<'_> {
         let came = self.file.read(buffer)?;
         self.hash.update(&buffer[..came]);
         self.read += came as u64;
+        self.progress.advance(0, came as u64);
         Ok(came)
     }
 }

@@ -166,7 +166,7 @@ impl Taking<'_> {
         };
         hashed.finish(path)?;
         self.bytes = self.bytes.saturating_add(content.size);
-        self.progress.advance(1, content.size);
+        self.progress.advance(1, 0);
         Ok(Entry { name, meta, node: Node::File(content) })
     }
 
@@ -186,7 +186,7 @@ impl Taking<'_> {
         };
         hashed.finish(path)?;
         self.bytes = self.bytes.saturating_add(content.size);
-        self.progress.advance(1, content.size);
+        self.progress.advance(1, 0);
         Ok(Entry { name, meta, node: Node::File(content) })
     }
 

@@ -52,6 +52,7 @@ pub(crate) struct FilesPart<'m> {
     pub(crate) absent: Absent,
     /// Result of a plan to apply: it is compared with the whole project.
     pub(crate) taking: Option<&'m Taking>,
+    pub(crate) thrift: Thrift,
 }
 
 impl<'m> FilesPart<'m> {
@@ -79,6 +80,7 @@ impl<'m> FilesPart<'m> {
             chosen: Vec::new(),
             absent: Absent::Refused,
             taking: None,
+            thrift: Thrift::Usual,
         }
     }
 
@@ -163,6 +165,15 @@ impl<'m> FilesPart<'m> {
     }
 }
 
+/// Extent of the safety checkpoint of a selective rollback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Thrift {
+    /// Everything but large files outside of the chosen paths.
+    Usual,
+    /// The chosen paths and what needs no new space, because the cap is reached.
+    ChosenOnly,
+}
+
 /// Workspace state of a document.
 pub(crate) fn snapshot(source: &dyn ObjectSource, document: ObjectId) -> Result<Snapshot, ObjectError> {
     let document = FilesDocument::load(source, document)?;
@@ -226,7 +237,11 @@ impl Part for FilesPart<'_> {
         let caches = (last.as_ref(), draft.as_ref().and_then(CacheDraft::writer));
         let keep = target.and_then(|target| target.tree());
         let all = self.chosen.is_empty() || self.taking.is_some() || self.what == What::Git;
-        let large = if all { LargeFiles::Read } else { LargeFiles::Within(&self.chosen) };
+        let large = match (all, self.thrift) {
+            (true, _) => LargeFiles::Read,
+            (false, Thrift::Usual) => LargeFiles::Within(&self.chosen),
+            (false, Thrift::ChosenOnly) => LargeFiles::Only(&self.chosen),
+        };
         let scan = self.scan_with(caches, writer, keep, (sidecars, large), progress)?;
         let Snapshot { root, coverage } = &scan.snapshot;
         let document = keep_document(writer, root, coverage, scan.count, scan.bytes)?;

@@ -236,7 +236,7 @@ impl CheckpointManager {
         if !ground.is_memory(at) {
             files.chosen.clone_from(&options.paths);
         }
-        files.taking = *taking;
+        (files.taking, files.thrift) = (*taking, ground.request.thrift);
         // A restored path that is missing again at the time of the undo is not a user error.
         files.absent = if *verb == Verb::Rollback { Absent::Refused } else { Absent::Fine };
         if options.dry_run == DryRun::No {

@@ -108,7 +108,7 @@ impl CheckpointManager {
     /// Does the rollback again that was last undone.
     ///
     /// # Errors
-    /// [`Error::NothingToRedo`]; or as [`CheckpointManager::rollback`].
+    /// [`Error::NothingToRedo`]; [`Error::ChangedSinceRollback`] as for [`CheckpointManager::undo`]; or as [`CheckpointManager::rollback`].
     pub fn redo<'w>(
         &self,
         at: impl Into<Option<&'w Workspace>>,
@@ -153,7 +153,7 @@ impl CheckpointManager {
             let at = answered.together.is_none().then_some(workspace.id);
             let mut request = Request::new(verb, at, self.checkpoints().get(before)?, &options);
             request.answers = Some(answered.id);
-            request.spares_changes = verb == Verb::Undo && spares_changes(&options);
+            request.spares_changes = spares_changes(&options);
             match self.roll_back(&request, progress) {
                 Err(Error::AnsweredMeanwhile { .. }) if tries.next().is_some() => {}
                 done => {
@@ -221,7 +221,7 @@ impl CheckpointManager {
                 paths.extend(self.changed_after(last, member, writer)?);
             }
         }
-        if paths.is_empty() { Ok(()) } else { Err(Error::ChangedSinceRollback { paths }) }
+        if paths.is_empty() { Ok(()) } else { Err(Error::ChangedSinceRollback { verb: request.verb, paths }) }
     }
 
     /// Paths that are not as a rollback left them, and that going to the target would change: what it was about is as in its target, all
@@ -237,13 +237,18 @@ impl CheckpointManager {
             WorkspaceKind::Project => PartKind::Files,
             WorkspaceKind::Agent => PartKind::Agent,
         };
-        let about: Vec<RelPath> = match last.verb {
-            Verb::Apply => self.changed_paths(last)?.into_iter().map(|changed| changed.path).collect(),
-            _ => last.paths.clone(),
-        };
         let only_others = !last.parts.is_empty() && !last.parts.contains(&files);
-        let all = about.is_empty() && !only_others && last.verb != Verb::Apply;
-        let is_about = |path: &RelPath| all || about.iter().any(|above| path.is_within(above));
+        let all = last.paths.is_empty() && !only_others && last.verb != Verb::Apply;
+        // It also made or removed the folders above chosen paths.
+        let mut own: Vec<RelPath> = match all {
+            true => Vec::new(),
+            false => self.changed_paths(last)?.into_iter().map(|changed| changed.path).collect(),
+        };
+        own.sort_unstable();
+        let about: &[RelPath] = if last.verb == Verb::Apply { &own } else { &last.paths };
+        let is_about = |path: &RelPath| {
+            all || own.binary_search(path).is_ok() || about.iter().any(|above| path.is_within(above))
+        };
         let document = |checkpoint| self.files_before(checkpoint, last.workspace_id);
         let mut changed = differing(document(Some(last.to))?, member, writer);
         changed.retain(&is_about);

@@ -83,7 +83,10 @@ impl CheckpointManager {
         validation: &mut Validation,
     ) -> Result<(), Error> {
         let last = std::cell::Cell::new(0);
-        let report = self.store.validate(depth, &|done, _| {
+        let report = self.store.validate(depth, &|done, total| {
+            if last.get() == 0 {
+                progress.expect(total);
+            }
             progress.advance(0, done.saturating_sub(last.replace(done)));
         })?;
         validation.objects = report.objects;

@@ -98,8 +98,11 @@ impl Bench {
         released
     }
 
+    /// Redoes the last undo, whatever changed since.
     pub(crate) fn redo(&self) -> RolledBack {
-        self.manager.redo(&self.workspace, &RollbackOptions::default(), &Silent).unwrap()
+        let later_changes = LaterChanges::Replaced;
+        let options = RollbackOptions { later_changes, ..RollbackOptions::default() };
+        self.manager.redo(&self.workspace, &options, &Silent).unwrap()
     }
 
     /// Reads the project with a plain walk.

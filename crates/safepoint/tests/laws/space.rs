@@ -4,7 +4,7 @@ use crate::bench::{Bench, assert_same, noise, open};
 use safepoint::model::Span;
 use safepoint::model::retention::Policy;
 use safepoint::{
-    Collected, CreateOptions, Depth, DryRun, Error, Failure, FailureKind, Filter, Outcome, Progress,
+    Capped, Collected, CreateOptions, Depth, DryRun, Error, Failure, FailureKind, Filter, Outcome, Progress,
     Settings, Silent, Thoroughness, Warning,
 };
 use std::fs;
@@ -160,12 +160,17 @@ fn where_nothing_may_go_the_cap_refuses_and_says_by_how_much() {
             Err(error) => break error,
         }
     };
-    let Error::Capped { needed_bytes, over_bytes, cap_bytes } = error else { panic!("{error:?}") };
+    let Error::Capped(capped) = &error else { panic!("{error:?}") };
+    let Capped { needed_bytes, free_bytes, over_bytes, cap_bytes, ref deletable } = **capped;
+    assert_eq!(over_bytes, needed_bytes - free_bytes);
     // A lower bound: one of its segments may have fitted before.
     assert!((100_000..1_100_000).contains(&needed_bytes) && over_bytes <= needed_bytes, "{error}");
     assert_eq!(cap_bytes, cap);
     let failure = Failure::from(&error);
-    assert_eq!((failure.code, failure.kind, failure.hints.len()), ("capped", FailureKind::Failed, 2));
+    assert_eq!((failure.code, failure.kind, failure.hints.len()), ("capped", FailureKind::Failed, 3));
+    let [(id, frees)] = deletable[..] else { panic!("{deletable:?}") };
+    assert!(id == made[0] && frees > needed_bytes, "the oldest that frees as much is named");
+    assert!(failure.hints[2].contains(&format!("safepoint delete {id} && safepoint gc")), "{failure:?}");
     assert_eq!(
         bench.manager.checkpoints().list(&Filter::default()).unwrap().len(),
         made.len(),
@@ -175,6 +180,66 @@ fn where_nothing_may_go_the_cap_refuses_and_says_by_how_much() {
     // A deletion makes room automatically.
     bench.manager.checkpoints().delete(&made[..2]).unwrap();
     create().unwrap();
+    assert_valid(&bench);
+}
+
+/// Takes checkpoints of one changing file until the cap refuses the next one. Returns their ids.
+fn fill(bench: &Bench, bytes: usize) -> Vec<safepoint::model::CheckpointId> {
+    let mut made = Vec::new();
+    loop {
+        assert!(made.len() < 100, "the cap was never reached");
+        bench.write("file", noise(made.len() as u64, bytes));
+        match bench.manager.create(&bench.workspace, &CreateOptions::default(), &Silent) {
+            Ok(created) => made.push(created.checkpoint.id),
+            Err(error) => {
+                assert_eq!(Failure::from(&error).code, "capped");
+                return made;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_store_still_takes_emergency_and_safety_checkpoints() {
+    let cap = 16 << 20;
+    let bench = Bench::with(Settings { cap_bytes: Some(cap), ..Settings::default() });
+    let made = fill(&bench, 400_000);
+    let emergency = CreateOptions::emergency("now".to_owned());
+    let image = bench.image();
+    let kept = bench.manager.create(&bench.workspace, &emergency, &Silent).unwrap().checkpoint.id;
+    bench.write("file", noise(77, 400_000));
+    let changed = bench.image();
+    bench.rollback(made[0]);
+    bench.undo();
+    assert_same(&bench.image(), &changed);
+    bench.rollback(kept);
+    assert_same(&bench.image(), &image);
+    assert!(bench.manager.upkeep().space(&Silent).unwrap().home_bytes <= cap);
+    assert_valid(&bench);
+}
+
+#[test]
+fn a_rollback_of_one_small_path_needs_space_for_that_path_only() {
+    let bench = Bench::with(Settings { cap_bytes: Some(16 << 20), ..Settings::default() });
+    bench.write("notes", "good");
+    let made = fill(&bench, 400_000);
+    bench.write("notes", "bad");
+    for number in 0..8 {
+        bench.write(&format!("new/{number}"), noise(200 + number, 1_000_000));
+    }
+    let before = bench.image();
+    let error = bench.manager.create(&bench.workspace, &CreateOptions::default(), &Silent).unwrap_err();
+    assert_eq!(Failure::from(&error).code, "capped");
+    let done = bench.restore_paths(made[0], &["notes"]);
+    assert_eq!(bench.read("notes"), "good");
+    assert_eq!(done.folders[0].outline.paths.len(), 1);
+    assert_eq!(
+        bench.manager.checkpoints().list(&Filter::default()).unwrap().len(),
+        made.len(),
+        "none was pruned for it"
+    );
+    bench.undo();
+    assert_same(&bench.image(), &before);
     assert_valid(&bench);
 }
 
@@ -266,7 +331,8 @@ fn headroom_and_packs_are_as_large_as_suits_the_cap() {
     let bench = of(4 << 20);
     bench.write("file", noise(2, 6 << 20));
     let refused = bench.manager.create(&bench.workspace, &CreateOptions::default(), &Silent).unwrap_err();
-    let Error::Capped { over_bytes, .. } = refused else { panic!("{refused:?}") };
+    let Error::Capped(capped) = &refused else { panic!("{refused:?}") };
+    let over_bytes = capped.over_bytes;
     assert!(over_bytes > 0, "{refused}");
 }
 

@@ -3,7 +3,7 @@
 use crate::bench::{Bench, assert_same, open};
 use crate::framework::{World, assert_all, put};
 use safepoint::model::CheckpointId;
-use safepoint::model::rollback::RollbackState;
+use safepoint::model::rollback::{RollbackState, Verb};
 use safepoint::{CreateOptions, Error, IfUnchanged, RollbackOptions, Settings, Silent, Subject};
 use safepoint_testkit::TreeImage;
 use std::fs;
@@ -244,7 +244,7 @@ fn an_undo_refuses_to_replace_what_changed_since_the_last_rollback() {
     bench.write("a", "3");
     let error = undo().unwrap_err();
     assert!(
-        matches!(&error, Error::ChangedSinceRollback { paths } if paths.iter().map(ToString::to_string).eq(["a"])),
+        matches!(&error, Error::ChangedSinceRollback { paths, .. } if paths.iter().map(ToString::to_string).eq(["a"])),
         "{error}"
     );
     assert_eq!(bench.read("a"), "3");
@@ -261,6 +261,35 @@ fn an_undo_refuses_to_replace_what_changed_since_the_last_rollback() {
     assert_eq!(bench.read("a"), "4");
     undo().unwrap();
     assert_eq!((bench.read("a"), bench.read("b")), ("2".to_owned(), "2".to_owned()));
+    // So does redo.
+    let redo = || bench.manager.redo(&bench.workspace, &RollbackOptions::default(), &Silent);
+    bench.write("a", "5");
+    let error = redo().unwrap_err();
+    assert!(
+        matches!(&error, Error::ChangedSinceRollback { verb: Verb::Redo, paths } if paths.iter().map(ToString::to_string).eq(["a"])),
+        "{error}"
+    );
+    assert_eq!(bench.read("a"), "5");
+    bench.write("a", "2");
+    redo().unwrap();
+    redo().unwrap();
+    assert_eq!((bench.read("a"), bench.read("b")), ("1".to_owned(), "1".to_owned()));
+}
+
+#[test]
+fn folders_that_a_chosen_path_needs_are_no_later_change() {
+    let bench = Bench::new();
+    bench.write("deep/down/file", "1");
+    let first = bench.create();
+    fs::remove_dir_all(bench.path("deep")).unwrap();
+    let options = RollbackOptions::default();
+    bench.restore_paths(first.id, &["deep/down/file"]);
+    for _ in 0..2 {
+        bench.manager.undo(&bench.workspace, &options, &Silent).unwrap();
+        assert!(!bench.path("deep").exists());
+        bench.manager.redo(&bench.workspace, &options, &Silent).unwrap();
+        assert_eq!(bench.read("deep/down/file"), "1");
+    }
 }
 
 #[test]

@@ -159,8 +159,8 @@ fn the_cap_holds_and_old_checkpoints_make_room() {
     // A file that does not fit is refused with the excess, and nothing changes.
     bench.write("huge", noise(99, 20_000_000));
     let error = bench.manager.create(&bench.workspace, &CreateOptions::default(), &Silent).unwrap_err();
-    let Error::Capped { needed_bytes, over_bytes, cap_bytes } = error else { panic!("{error:?}") };
-    assert!(needed_bytes > 0 && over_bytes > 0 && cap_bytes == cap, "{error}");
+    let Error::Capped(capped) = &error else { panic!("{error:?}") };
+    assert!(capped.needed_bytes > 0 && capped.over_bytes > 0 && capped.cap_bytes == cap, "{error}");
     assert!(bench.manager.upkeep().space(&Silent).unwrap().home_bytes <= cap);
     fs::remove_file(bench.path("huge")).unwrap();
     assert_same(&bench.image(), &image);

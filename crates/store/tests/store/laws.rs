@@ -172,7 +172,7 @@ fn packs_stay_near_their_size_however_much_comes_at_once() {
     let home = Home::new();
     let store = home.open();
     let pack_bytes = 600_000;
-    store.limit(Limits { pack_bytes, bytes: None });
+    store.limit(Limits { pack_bytes, ..Limits::default() });
     let chunks: Vec<Vec<u8>> = (0..200).map(|seed| noise(seed, 50_000)).collect();
     put_chunks(&store, &chunks.iter().map(Vec::as_slice).collect::<Vec<_>>());
     let sizes: Vec<u64> = home.packs().iter().map(|pack| fs::metadata(pack).unwrap().len()).collect();

@@ -75,7 +75,7 @@ impl Walk<'_> {
         }
         let read_bytes = members.iter().map(Member::size).sum();
         if !here.is_counted {
-            self.progress.advance(members.len() as u64, read_bytes);
+            self.progress.advance(members.len() as u64, 0);
         }
         found.count = members.len() as u64;
         found.bytes = read_bytes;

@@ -78,7 +78,8 @@ impl Walk<'_> {
         name: Vec<u8>,
         facts: Facts,
     ) -> Result<Item<'c>, WorkspaceError> {
-        if facts.disk_bytes < LARGE_FILE_BYTES || matches!(self.large, LargeFiles::Read) {
+        let is_small = facts.disk_bytes < LARGE_FILE_BYTES && !matches!(self.large, LargeFiles::Only(_));
+        if is_small || matches!(self.large, LargeFiles::Read) {
             return Ok(Item::File { name, facts });
         }
         // A database is captured with its sidecar files.
@@ -88,7 +89,7 @@ impl Walk<'_> {
         }
         match self.large {
             LargeFiles::Read => Ok(Item::File { name, facts }),
-            LargeFiles::Within(chosen) => {
+            LargeFiles::Within(chosen) | LargeFiles::Only(chosen) => {
                 let path = join(&here.path, &name)?;
                 match chosen.iter().any(|chosen| path.is_within(chosen)) {
                     true => Ok(Item::File { name, facts }),

@@ -93,7 +93,7 @@ impl Walk<'_> {
         found: &mut Found,
     ) -> Result<Result<Ruling, Why>, WorkspaceError> {
         let outer = here.only_kept;
-        if here.depth > 0 && self.what == What::Files && self.is_cache(here, names) && !here.only_kept {
+        if here.depth > 0 && self.what == What::Files && is_cache(&here.fd, names) && !here.only_kept {
             if here.keep.tree(self.source)?.is_none() && !self.covers(&here.path) {
                 return Ok(Err(Why::CacheDirectory));
             }
@@ -101,13 +101,6 @@ impl Walk<'_> {
         }
         let file = self.read_rules(here, names, found);
         Ok(Ok(Ruling { only_kept: (outer, here.only_kept), file }))
-    }
-
-    fn is_cache(&self, here: &Here<'_>, names: &Names) -> bool {
-        let tag: &[u8] = b"CACHEDIR.TAG";
-        names.find(tag).is_some()
-            && read_start(&here.fd, tag, CACHE_SIGNATURE.len() as u64)
-                .is_ok_and(|start| start == CACHE_SIGNATURE)
     }
 
     /// Adds the rules of the directory's own file, if any.
@@ -128,8 +121,15 @@ impl Walk<'_> {
     }
 }
 
+/// Returns true if a `CACHEDIR.TAG` marks the directory.
+pub(crate) fn is_cache(fd: &OwnedFd, names: &Names) -> bool {
+    let tag: &[u8] = b"CACHEDIR.TAG";
+    names.find(tag).is_some()
+        && read_start(fd, tag, CACHE_SIGNATURE.len() as u64).is_ok_and(|start| start == CACHE_SIGNATURE)
+}
+
 /// Reads the first bytes of a regular file.
-fn read_start(dir: &OwnedFd, name: &[u8], bytes_max: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_start(dir: &OwnedFd, name: &[u8], bytes_max: u64) -> io::Result<Vec<u8>> {
     let fd = linux::open_file(dir, name)?;
     if !linux::facts_of(&fd)?.file_type.is_file() {
         return Err(io::Error::other("it is not a file"));

@@ -320,7 +320,7 @@ fn the_facts_of_a_folder_are_of_the_one_that_is_listed() {
     desk.write("b/two", "2");
     let root = Root::open(&desk.path("")).unwrap();
     let (options, started_ns) = (ScanOptions::default(), file::now_ns());
-    let walk = Walk::new(&root, &desk.memory, &options, &Silent);
+    let walk = Walk::new(&root, (&desk.memory, &desk.memory), &options, &Silent);
     let here = Here {
         fd: linux::open_dir(root.fd(), b".").unwrap(),
         path: RelPath::root(),

@@ -12,6 +12,7 @@ use crate::cache::{CachedDir, CachedEntry};
 use crate::error::WorkspaceError;
 use crate::homes;
 use crate::linux::{self, Attributes, Facts, Names};
+use crate::sparse;
 use rayon::prelude::*;
 use rustix::fd::OwnedFd;
 use safepoint_model::coverage::Why;
@@ -72,9 +73,23 @@ impl Walk<'_> {
         if !beside.is_empty() {
             self.gather(&here, &mut items, &beside)?;
         }
+        self.expect(&items);
         let outcomes = self.work(&here, items)?;
         let tree = self.collect(&here, outcomes, last.as_ref(), &mut found)?;
         Ok(Ok(Seen::new(tree, stamp, ruling, found)))
+    }
+
+    /// Reports the bytes of the files to read, without holes.
+    fn expect(&self, items: &[Item<'_>]) {
+        let bytes = |item: &Item<'_>| match item {
+            Item::File { facts, .. } if sparse::is_sparse(facts) => facts.disk_bytes,
+            Item::File { facts, .. } => facts.size,
+            _ => 0,
+        };
+        let total = items.iter().map(bytes).sum();
+        if total > 0 {
+            self.progress.expect(total);
+        }
     }
 
     /// Finishes the items, in parallel if there are several.

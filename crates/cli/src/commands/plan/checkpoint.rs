@@ -13,6 +13,7 @@ use crate::render::terminal::{ago, printable};
 use crate::{
     commands::Context, commands::delete, commands::rows, commands::show, commands::when, render::exit,
 };
+use safepoint::model::RelPath;
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::reference::Reference;
 use safepoint::{CreateOptions, Error, Filter, NamedCandidate, RoleFilter};
@@ -159,7 +160,7 @@ fn show(context: &Context, args: &CheckpointShowArgs) -> Result<Reply, Problem> 
     let plan = opened.manager.plans().at(checkpoint.id)?;
     let out = &context.out;
     show::facts(out, &checkpoint);
-    left_out(out, &coverage);
+    left_out(out, &coverage, &RelPath::to_string);
     out.line(format!("The plan was {}", plan.state));
     super::look::steps(out, &plan);
     let shown = json::checkpoint_with_coverage(&checkpoint, &coverage);

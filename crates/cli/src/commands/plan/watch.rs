@@ -106,6 +106,12 @@ impl Progress for Watch<'_> {
         }
     }
 
+    fn expect(&self, bytes: u64) {
+        if let Teller::Lines(_) = &self.teller {
+            self.bars.expect(bytes);
+        }
+    }
+
     fn advance(&self, entries: u64, bytes: u64) {
         match &self.teller {
             Teller::Lines(_) => self.bars.advance(entries, bytes),

@@ -99,6 +99,33 @@ fn prune_and_delete_remove_the_tags() {
 }
 
 #[test]
+fn a_tag_that_prune_cannot_remove_is_reported() {
+    let Some(repository) = Repository::new() else { return };
+    let sandbox = &repository.sandbox;
+    for state in ["2\n", "3\n", "4\n"] {
+        sandbox.write("a", state);
+        create(&repository, &[]);
+    }
+    let tagged = tags(&repository);
+    fs::rename(repository.path(".git"), sandbox.path("away")).unwrap();
+    let prune = ["prune", "--keep-last", "1", "--keep-within", "0s", "--thin-daily-for", "0s", "--json"];
+    let answer = sandbox.json(&prune);
+    let left: Vec<&Value> =
+        answer["messages"].as_array().unwrap().iter().filter(|it| it["code"] == "tags_not_removed").collect();
+    assert_eq!((&answer["status"], left.len()), (&"ok".into(), 2), "{answer:#}");
+    assert!(tagged[..2].iter().all(|tag| left.iter().any(|it| text(&it["text"]).contains(tag))), "{left:#?}");
+    // So is one that the next checkpoint prunes.
+    fs::write(
+        sandbox.path("home/config.toml"),
+        "[retention]\nkeep_last = 1\nkeep_within = \"0s\"\nthin_daily_for = \"0s\"\n",
+    )
+    .unwrap();
+    sandbox.write("a", "5\n");
+    let answer = sandbox.json(&["create", "-m", "five", "--json"]);
+    assert!(answer["messages"].to_string().contains("tags_not_removed"), "{answer:#}");
+}
+
+#[test]
 fn the_form_for_programs_keeps_the_files_whatever_the_checkpoint_is() {
     let Some(repository) = Repository::new() else { return };
     let sandbox = &repository.sandbox;

@@ -12,7 +12,7 @@ use safepoint_model::checkpoint::{Kind, Reason};
 use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::plan::run::{Run, RunOutcome};
 use safepoint_model::plan::state::{Happening, Plan, PlanRule, PlanState, Step, StepState};
-use safepoint_model::progress::Activity;
+use safepoint_model::progress::Unstoppable;
 use safepoint_model::{ObjectId, Progress};
 use safepoint_workspace::WorkspaceError;
 use serde_json::json;
@@ -402,23 +402,6 @@ fn keep_log_of(plan: &mut Plan, path: &str, log: Option<ObjectId>) -> Result<(),
         plan.steps[at].log = log;
     }
     Ok(())
-}
-
-/// Progress that is shown and never interrupts: the checkpoint because of a Ctrl-C does not stop because of it.
-struct Unstoppable<'p>(&'p dyn Progress);
-
-impl Progress for Unstoppable<'_> {
-    fn begin(&self, activity: Activity, total: Option<u64>) {
-        self.0.begin(activity, total);
-    }
-
-    fn advance(&self, entries: u64, bytes: u64) {
-        self.0.advance(entries, bytes);
-    }
-
-    fn end(&self) {
-        self.0.end();
-    }
 }
 
 impl CheckpointManager {

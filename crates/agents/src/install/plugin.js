@@ -1,0 +1,79 @@
+// Reports events to Safepoint, which takes a checkpoint before each change. It never throws and never denies a call.
+import { spawn } from "node:child_process"
+
+const PROGRAM = "safepoint"
+const TIMEOUT_MS = 30000
+const OUTPUT_MAX = 1 << 20
+const EVENTS = new Set(["session.created", "session.idle", "session.error", "session.compacted", "session.deleted", "todo.updated"])
+
+// Returns the answer of Safepoint, or {} if there is none.
+function ask(message) {
+  return new Promise((resolve) => {
+    try {
+      const child = spawn(PROGRAM, ["hook", "opencode", message.hook], { cwd: message.directory, stdio: ["pipe", "pipe", "ignore"] })
+      const timer = setTimeout(() => child.kill("SIGKILL"), TIMEOUT_MS)
+      let text = ""
+      const done = (answer) => {
+        clearTimeout(timer)
+        resolve(answer)
+      }
+      child.on("error", () => done({}))
+      child.stdin.on("error", () => {})
+      child.stdout.on("data", (piece) => {
+        if (text.length < OUTPUT_MAX) text += piece
+      })
+      child.on("close", () => {
+        try {
+          const answer = JSON.parse(text)
+          done(answer !== null && typeof answer === "object" ? answer : {})
+        } catch {
+          done({})
+        }
+      })
+      child.stdin.end(JSON.stringify(message))
+    } catch {
+      resolve({})
+    }
+  })
+}
+
+// Adds a note to the prompt as one more part of its message.
+function addNote(output, note) {
+  const part = output?.parts?.find((part) => part.type === "text")
+  if (!part || typeof note !== "string" || note === "") return
+  const id = "prt_" + Date.now().toString(16) + Math.random().toString(36).slice(2)
+  output.parts.push({ id, sessionID: part.sessionID, messageID: part.messageID, type: "text", text: note, synthetic: true })
+}
+
+export const Safepoint = async ({ directory, worktree }) => {
+  const report = async (hook, input, output) => {
+    try {
+      return await ask({ hook, input, output, directory, worktree })
+    } catch {
+      return {}
+    }
+  }
+  return {
+    event: async ({ event }) => {
+      if (EVENTS.has(event?.type)) await report("event", event)
+    },
+    "chat.message": async (input, output) => {
+      const answer = await report("chat.message", input, output)
+      try {
+        addNote(output, answer.additionalContext)
+      } catch {}
+    },
+    "tool.execute.before": async (input, output) => {
+      await report("tool.execute.before", input, { args: output?.args })
+    },
+    "tool.execute.after": async (input, output) => {
+      await report("tool.execute.after", input, { title: output?.title, metadata: output?.metadata })
+    },
+    "experimental.session.compacting": async (input) => {
+      await report("experimental.session.compacting", input)
+    },
+    dispose: async () => {
+      await report("dispose", {})
+    },
+  }
+}
