@@ -42,14 +42,13 @@ impl Catalog {
         self.read(|connection| open_turn(connection, workspace, session))
     }
 
-    /// Returns true if a session of an agent is live in the workspace: not over, and seen since.
+    /// Returns true if hooks of an agent's session ran in the workspace since this time.
     ///
     /// # Errors
     /// When the catalog cannot be read.
-    pub fn has_live_hooks(&self, workspace: WorkspaceId, since: Timestamp) -> Result<bool, CatalogError> {
+    pub fn has_recent_hooks(&self, workspace: WorkspaceId, since: Timestamp) -> Result<bool, CatalogError> {
         self.read(|connection| {
-            let sql = "SELECT session_id AS id FROM hook_sessions
-                       WHERE workspace_id = ?1 AND ended_at IS NULL AND seen_at >= ?2 LIMIT 1";
+            let sql = "SELECT session_id AS id FROM hook_sessions WHERE workspace_id = ?1 AND seen_at >= ?2 LIMIT 1";
             let params = params![workspace.to_string(), since.micros()];
             Ok(query::first(connection, "the hooks", sql, params, |_| Ok(()))?.is_some())
         })
@@ -162,7 +161,8 @@ impl Transaction<'_> {
         Ok(query::run(self.connection, what, sql, params![key, at.micros()])? > 0)
     }
 
-    /// Leaves a note about a rollback for each session that is live in the workspace: not over, and seen since.
+    /// Leaves a note about a rollback for each session whose hooks ran in the workspace since this time. One that is over can be
+    /// resumed, and remembers the undone work.
     ///
     /// # Errors
     /// When the rows cannot be written.
@@ -174,7 +174,7 @@ impl Transaction<'_> {
     ) -> Result<(), CatalogError> {
         let sql = "INSERT INTO hook_notes (session_id, rollback_id)
                    SELECT session_id, ?2 FROM hook_sessions
-                   WHERE workspace_id = ?1 AND ended_at IS NULL AND seen_at >= ?3
+                   WHERE workspace_id = ?1 AND seen_at >= ?3
                    ON CONFLICT DO NOTHING";
         let params = params![workspace.to_string(), rollback.to_string(), since.micros()];
         query::run(self.connection, "notes for agents", sql, params).map(|_| ())

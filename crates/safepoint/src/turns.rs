@@ -16,8 +16,8 @@ use safepoint_model::turn::Turn;
 use safepoint_model::{RelPath, Span, Timestamp};
 use std::time::Duration;
 
-/// Age after which a session without events is no longer live.
-const LIVE: Span = Span::from_days(1);
+/// Age after which a session without events is not told of rollbacks.
+const RECENT: Span = Span::from_days(30);
 /// Age after which an event may come again and counts as new.
 const EVENTS_KEPT: Span = Span::from_days(1);
 
@@ -361,12 +361,11 @@ impl Turns<'_> {
 }
 
 impl crate::CheckpointManager {
-    /// Leaves a note about a finished rollback for each session that is live in one of its folders. A rollback does not
-    /// fail for it.
+    /// Leaves a note about a finished rollback for each recent session in one of its folders. A rollback does not fail for it.
     pub(crate) fn leave_hook_notes(&self, done: &RolledBack) {
-        let since = before(self.environment.now(), LIVE);
+        let since = before(self.environment.now(), RECENT);
         for record in done.folders.iter().map(|folder| &folder.record) {
-            if self.catalog.has_live_hooks(record.workspace_id, since).unwrap_or(false) {
+            if self.catalog.has_recent_hooks(record.workspace_id, since).unwrap_or(false) {
                 let _ = self.catalog.write_unflushed(|transaction| {
                     transaction.leave_hook_notes(record.workspace_id, record.id, since)
                 });

@@ -291,3 +291,75 @@ fn real_agents_run_with_our_settings_and_uninstall_removes_them() {
         }
     }
 }
+
+/// Files of the project without git's and the agent's own, by name.
+fn files(sandbox: &Sandbox) -> Vec<(String, Vec<u8>)> {
+    let project = sandbox.path("project");
+    let mut found: Vec<_> = fs::read_dir(&project)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.file_type().unwrap().is_file())
+        .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
+        .collect();
+    found.sort();
+    found
+}
+
+/// Runs an agent of the lab with a scenario. Returns the answer of `lab.py`.
+fn play(
+    sandbox: &Sandbox,
+    lab: &[PathBuf; 2],
+    agent: &str,
+    scenario: &str,
+    resume: bool,
+) -> serde_json::Value {
+    let mut command = Command::new("python3");
+    let file = lab[0].join("scenarios").join(format!("{scenario}.json"));
+    command.arg(lab[0].join("lab.py")).args(["run", agent, "--dir"]).arg(&lab[1]);
+    command.arg("--project").arg(sandbox.path("project")).arg("--home").arg(sandbox.path("user"));
+    command.arg("--scenario").arg(file).args(resume.then_some("--resume"));
+    let home = format!("SAFEPOINT_HOME={}", sandbox.path("home").display());
+    let path = format!("PATH={}:/usr/bin:/bin", sandbox.path("bin").display());
+    command.args(["--env", &home, "--env", &path]);
+    let output = command.output().unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{agent}: {}", String::from_utf8_lossy(&output.stderr)));
+    assert_eq!((&answer["exit"], &answer["turns_left"]["main"]), (&0.into(), &0.into()), "{agent}: {answer}");
+    answer
+}
+
+#[test]
+#[ignore = "needs the real agents: SAFEPOINT_LAB=DIR SAFEPOINT_LAB_AGENTS=DIR"]
+fn real_agents_are_undone_turn_by_turn_and_told_of_it() {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let (Some(lab), Some(packages)) = (folder("SAFEPOINT_LAB"), folder("SAFEPOINT_LAB_AGENTS")) else {
+        panic!("SAFEPOINT_LAB and SAFEPOINT_LAB_AGENTS are not set");
+    };
+    let lab = [lab, packages];
+    for agent in ["claude", "codex", "gemini", "copilot", "opencode"] {
+        for scenario in ["edits", "subagent", "parallel"] {
+            let sandbox = Sandbox::new();
+            sandbox.write("keep.txt", "keep\n");
+            fs::create_dir_all(sandbox.path("project/.git")).unwrap();
+            let real = sandbox.command(&["version"]).get_program().to_owned();
+            fs::create_dir_all(sandbox.path("bin")).unwrap();
+            symlink(&real, sandbox.path("bin/safepoint")).unwrap();
+            sandbox.run(&["install", agent, "--project"]);
+            let before = files(&sandbox);
+            play(&sandbox, &lab, agent, scenario, false);
+            let after = files(&sandbox);
+            assert_ne!(before, after, "{agent} {scenario}");
+            let turns = sandbox.json(&["list", "--turns", "--json"]);
+            let turns = turns["data"]["turns"].as_array().unwrap().len().to_string();
+            let told = sandbox.run(&["rollback", "--before-turn", "1"]);
+            assert_eq!(files(&sandbox), before, "{agent} {scenario}: {told}");
+            let told = sandbox.run(&["rollback", "--turn", &turns]);
+            assert_eq!(files(&sandbox), after, "{agent} {scenario}: {told}");
+            sandbox.run(&["rollback", "--before-turn", "1"]);
+            let answer = play(&sandbox, &lab, agent, scenario, true);
+            let seen = answer["requests"].to_string();
+            assert!(seen.contains("Safepoint rolled back"), "{agent} {scenario}: no note");
+            println!("{agent} {scenario}: {turns} turns, exact, and the note arrived");
+        }
+    }
+}
