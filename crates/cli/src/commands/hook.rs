@@ -2,8 +2,11 @@
 //!
 //! It never blocks an agent by accident: whatever fails, the exit status is 0 and the answer is valid for that agent.
 
+mod plan;
+
 use crate::args::Global;
 use crate::context::{Surroundings, variable};
+use plan::Reported;
 use safepoint::model::RelPath;
 use safepoint::model::checkpoint::{Kind, Reason};
 use safepoint::model::rollback::Rollback;
@@ -48,7 +51,8 @@ fn answer(words: &[OsString]) -> Option<String> {
 
 /// Does what the event asks for. A failure becomes a message, where it is new.
 fn act(event: &HookEvent) -> Reply {
-    if matches!(event.moment, Moment::AfterTool { .. } | Moment::Compaction | Moment::Other) {
+    let reports = event.plan.is_some() || !event.decisions.is_empty();
+    if matches!(event.moment, Moment::AfterTool { .. } | Moment::Compaction | Moment::Other) && !reports {
         return Reply::default();
     }
     if let Moment::BeforeTool(call) = &event.moment
@@ -117,6 +121,15 @@ impl<'e> Hook<'e> {
         if !turns.saw(&self.workspace, &self.session, agent, key.as_deref(), ended)? {
             return Ok(Reply::default());
         }
+        // A list that cannot be taken over does not stop the checkpoint.
+        let _ = Reported {
+            manager: &self.manager,
+            workspace: &self.workspace,
+            agent,
+            session: &self.session,
+            progress: &self.budget,
+        }
+        .take(self.event.plan.as_ref(), &self.event.decisions);
         match &self.event.moment {
             Moment::SessionStart { .. } => self.take("session start".to_owned())?,
             Moment::Prompt { opens_turn, .. } => {

@@ -125,3 +125,33 @@ fn a_risky_command_has_a_checkpoint_of_its_own() {
     let told = sandbox.run(&["list"]);
     assert!(told.contains("before rm -rf build"), "{told}");
 }
+
+#[test]
+fn a_todo_list_of_an_agent_is_a_plan_that_goes_back_with_the_files() {
+    let sandbox = Sandbox::with_checkpoint();
+    let todo = |first: &str, second: &str| {
+        let todos = json!([{ "content": "Fix the tests", "status": first, "activeForm": "Fixing" },
+            { "content": "Write docs", "status": second, "activeForm": "Writing" }]);
+        let call = json!({ "tool_name": "TodoWrite", "tool_use_id": format!("{first}{second}"),
+            "tool_input": { "todos": todos }, "tool_response": { "newTodos": todos } });
+        claude(&sandbox, "PostToolUse", &call)
+    };
+    claude(&sandbox, "UserPromptSubmit", &json!({ "prompt": "make the tests pass" }));
+    todo("in_progress", "pending");
+    let call = json!({ "tool_name": "Bash", "tool_use_id": "1", "tool_input": { "command": "make" } });
+    claude(&sandbox, "PreToolUse", &call);
+    sandbox.write("notes.txt", "one\n");
+    todo("completed", "in_progress");
+    claude(&sandbox, "Stop", &json!({}));
+    let shown = sandbox.run(&["plan", "show", "claude-57858edd"]);
+    assert!(shown.contains("[x] fix-the-tests") && shown.contains("write-docs"), "{shown}");
+    sandbox.run(&["rollback", "--before-turn", "1"]);
+    assert_eq!(sandbox.read("notes.txt"), "good\n");
+    let shown = sandbox.run(&["plan", "show", "claude-57858edd"]);
+    assert!(!shown.contains("[x]"), "{shown}");
+    for (first, second) in [("in_progress", "pending"), ("completed", "completed")] {
+        todo(first, second);
+    }
+    let shown = sandbox.run(&["plan", "list"]);
+    assert!(shown.contains("done"), "{shown}");
+}
