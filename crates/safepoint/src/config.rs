@@ -64,6 +64,8 @@ pub struct HomeConfig {
     pub test_timeout: Option<Span>,
     /// `[checks] before_create`: whether the tests run before each checkpoint that is asked for.
     pub test_before_create: Option<bool>,
+    /// `[agents] risky`: patterns of shell commands before which a checkpoint is taken.
+    pub risky: Vec<String>,
 }
 
 /// Contents of `.safepoint.toml` in a workspace. Missing keys are `None`.
@@ -143,6 +145,8 @@ pub struct Effective {
     pub test: Option<TestCommand>,
     /// True if the tests run before each requested checkpoint.
     pub test_before_create: bool,
+    /// Patterns of shell commands of agents before which a checkpoint is taken.
+    pub risky: Vec<String>,
     /// Settings that have no effect, in words.
     pub warnings: Vec<String>,
     /// Reason to ignore the workspace's file: it is invalid, but rollback must stay possible.
@@ -203,6 +207,7 @@ impl Config {
                 .clone()
                 .map(|line| TestCommand { line, timeout: home.test_timeout.unwrap_or(TEST_TIMEOUT) }),
             test_before_create: home.test_before_create.unwrap_or(false),
+            risky: home.risky.clone(),
             warnings: raised(workspace.retention, floor),
             passed_over: None,
         }

@@ -14,8 +14,8 @@ use safepoint::model::session::SessionStatus;
 use safepoint::model::turn::Turn;
 use safepoint::{Access, CheckpointManager, CreateOptions, Error, IfUnchanged, NewTurn, Progress, Workspace};
 use safepoint_agents::{
-    Caller, CodingAgent, EMPTY_ANSWER, HookEvent, HookInput, INPUT_BYTES_MAX, Moment, Reply, RollbackNote,
-    ToolCall, ToolEffect, one_line, risk,
+    Caller, CodingAgent, EMPTY_ANSWER, HookEvent, HookInput, INPUT_BYTES_MAX, Moment, Reply, RiskPattern,
+    RollbackNote, ToolCall, ToolEffect, one_line, risk,
 };
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -139,7 +139,7 @@ impl<'e> Hook<'e> {
                 return self.notes();
             }
             Moment::BeforeTool(call) => {
-                let risky = call.command.as_deref().and_then(|command| risk(command, &[]));
+                let risky = call.command.as_deref().and_then(|command| risk(command, &self.risky()));
                 let label = risky.map(|risk| risk.label);
                 turns.cover(&self.workspace, &self.turn(), label.as_deref(), &self.budget)?;
             }
@@ -160,6 +160,13 @@ impl<'e> Hook<'e> {
             Moment::AfterTool { .. } | Moment::Compaction | Moment::Other => {}
         }
         Ok(Reply::default())
+    }
+
+    /// Patterns of the user. An invalid one is ignored.
+    fn risky(&self) -> Vec<RiskPattern> {
+        let config = self.manager.config(Some(&self.workspace));
+        let texts = config.map(|config| config.risky).unwrap_or_default();
+        texts.iter().filter_map(|text| text.parse().ok()).collect()
     }
 
     /// A checkpoint of its own, if files changed.

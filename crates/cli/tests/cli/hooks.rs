@@ -116,14 +116,15 @@ fn a_hook_never_fails_and_always_answers_with_json() {
 #[test]
 fn a_risky_command_has_a_checkpoint_of_its_own() {
     let sandbox = Sandbox::with_checkpoint();
+    std::fs::write(sandbox.path("home/config.toml"), "[agents]\nrisky = ['acme wipe', '']\n").unwrap();
     claude(&sandbox, "UserPromptSubmit", &json!({ "prompt": "clean up" }));
-    for (id, command) in [("1", "make"), ("2", "rm -rf build")] {
+    for (id, command) in [("1", "make"), ("2", "rm -rf build"), ("3", "sudo acme -v wipe")] {
         let call = json!({ "tool_name": "Bash", "tool_use_id": id, "tool_input": { "command": command } });
         claude(&sandbox, "PreToolUse", &call);
         sandbox.write("notes.txt", command);
     }
     let told = sandbox.run(&["list"]);
-    assert!(told.contains("before rm -rf build"), "{told}");
+    assert!(told.contains("before rm -rf build") && told.contains("before sudo acme -v wipe"), "{told}");
 }
 
 #[test]

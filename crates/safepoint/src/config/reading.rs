@@ -28,6 +28,7 @@ const STORE: Known = ("store", &["cap"]);
 const SESSIONS: Known = ("sessions", &["commit"]);
 const PLANS: Known = ("plans", &["milestones", "every", "every_steps"]);
 const CHECKS: Known = ("checks", &["test", "test_timeout", "before_create"]);
+const AGENTS: Known = ("agents", &["risky"]);
 
 /// Every key of `config.toml`.
 pub(super) const IN_HOME: &[Known] = &[
@@ -40,6 +41,7 @@ pub(super) const IN_HOME: &[Known] = &[
     SESSIONS,
     PLANS,
     CHECKS,
+    AGENTS,
 ];
 /// Every key of `.safepoint.toml`.
 pub(super) const IN_WORKSPACE: &[Known] = &[("label", &[]), RETENTION, CAPTURE];
@@ -49,6 +51,7 @@ pub(super) const IN_WORKSPACE: &[Known] = &[("label", &[]), RETENTION, CAPTURE];
 const HOME_ONLY: &[&str] = &[
     "sessions",
     "plans",
+    "agents",
     "checks",
     "test",
     "test_timeout",
@@ -79,6 +82,7 @@ pub(super) fn home(text: &str) -> Result<HomeConfig, ConfigError> {
             "plans.milestones" => config.milestones = Some(key.milestones()?),
             "plans.every" => config.every = Some(key.some_time()?),
             "plans.every_steps" => config.every_steps = Some(key.some_number()?),
+            "agents.risky" => config.risky = key.texts("a list of texts, such as [\"acme wipe\"]")?.0,
             "checks.test" => config.test = Some(key.command()?),
             "checks.before_create" => config.test_before_create = Some(key.truth()?),
             "checks.test_timeout" => config.test_timeout = Some(key.some_time()?),
@@ -349,25 +353,31 @@ impl Key<'_, '_> {
         }
     }
 
-    fn patterns(&self) -> Result<Vec<String>, ConfigError> {
-        let expected = "a list of texts, such as [\"*.log\"]";
+    /// Returns a list of texts, and where each is.
+    fn texts(&self, expected: &'static str) -> Result<(Vec<String>, Vec<usize>), ConfigError> {
         let DeValue::Array(items) = self.value.get_ref() else {
             return Err(self.wrong_type(&self.value, expected));
         };
-        let mut patterns = Vec::new();
+        let (mut texts, mut places) = (Vec::new(), Vec::new());
         for item in items {
             match item.get_ref() {
-                DeValue::String(pattern) => patterns.push(pattern.clone().into_owned()),
+                DeValue::String(text) => texts.push(text.clone().into_owned()),
                 _ => return Err(self.wrong_type(item, expected)),
             }
+            places.push(item.span().start);
         }
+        Ok((texts, places))
+    }
+
+    fn patterns(&self) -> Result<Vec<String>, ConfigError> {
+        let (patterns, places) = self.texts("a list of texts, such as [\"*.log\"]")?;
         if let Err(error) = check_patterns(&patterns) {
             let is_wrong = |pattern: &String| check_patterns(std::slice::from_ref(pattern)).is_err();
-            let culprit = items.iter().zip(&patterns).find(|(_, pattern)| is_wrong(pattern));
+            let culprit = places.iter().zip(&patterns).find(|(_, pattern)| is_wrong(pattern));
             return Err(match culprit {
-                Some((item, pattern)) => {
+                Some((place, pattern)) => {
                     let why = format!("\"{}\" is no pattern as in a .gitignore", printable(pattern));
-                    self.wrong_value_at(item.span().start, why)
+                    self.wrong_value_at(*place, why)
                 }
                 None => self.wrong_value(printable(&error.to_string())),
             });
