@@ -6,6 +6,7 @@
 //!   operation.
 //! - `fault`: every state-changing call fails, once or permanently.
 //! - `foreign`: a command is killed, and another home is used.
+//! - `hooks`: hooks of agents, killed everywhere.
 //! - `settings`: install and uninstall, killed everywhere.
 //! - `upkeep`: prune, gc, purge and repair, killed everywhere, with concurrent captures.
 //! - `blocks`: real disks with ext4, xfs and btrfs lose power at every request; as root, on request.
@@ -35,6 +36,7 @@ mod blocks;
 mod crowd;
 mod fault;
 mod foreign;
+mod hooks;
 mod kill;
 mod ordinary;
 mod power;
