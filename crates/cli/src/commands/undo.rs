@@ -108,7 +108,7 @@ impl<'a> Ground<'a> {
             }
             out.remark(format!("Take them, too: safepoint undo --turn {number} --all"));
         }
-        reply.data["left_changed_since"] = undone.left.iter().map(ToString::to_string).collect();
+        reply.data["left_changed_since"] = json!(undone.left);
         Ok(reply)
     }
 

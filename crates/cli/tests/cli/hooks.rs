@@ -47,7 +47,7 @@ fn every_turn_of_an_agent_can_be_undone() {
     turn 1: make the tests pass, +0 ~1 -0, 1 command, claude, 5 minutes ago
     --- exit 0
     ");
-    assert_eq!(sandbox.json(&["list", "--turns", "--json"])["data"]["turns"][0]["number"], 2);
+    assert_eq!(sandbox.json(&["list", "--turns", "--json"])["data"]["turns"][0]["turn"], 2);
     sandbox.run(&["undo", "--turn", "1"]);
     assert_eq!((sandbox.read("notes.txt"), sandbox.read("docs.txt")), ("good\n".into(), "two\n".into()));
     sandbox.run(&["rollback", "--turn", "1"]);

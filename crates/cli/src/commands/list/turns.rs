@@ -30,8 +30,30 @@ pub(super) fn list(
         context.out.remark("No turn of an agent is on record. Cover one: safepoint install");
     }
     turns.iter().for_each(|turn| context.out.line(line(turn)));
-    let list: Value = turns.iter().map(|turn| json!(turn)).collect();
+    let list: Value = turns.iter().map(entry).collect();
     Ok(Reply::done(json!({ "checkpoints": [], "head": workspace.head, "turns": list })))
+}
+
+fn entry(turn: &Turn) -> Value {
+    let files = turn.changes.map(
+        |[added, modified, removed]| json!({ "added": added, "modified": modified, "removed": removed }),
+    );
+    json!({
+        "turn": turn.number,
+        "session_id": turn.session_id,
+        "agent": turn.agent,
+        "label": turn.prompt,
+        "started": turn.opened_at,
+        "ended": turn.closed_at,
+        "before": turn.before,
+        "after": turn.after,
+        "files": files,
+        "uncovered": turn.not_covered.iter().collect::<Vec<_>>(),
+        "commands": turn.commands,
+        "key": turn.key,
+        "model": turn.model,
+        "permission_mode": turn.permission_mode,
+    })
 }
 
 fn line(turn: &Turn) -> String {
