@@ -109,6 +109,15 @@ pub(crate) fn fill(path: &Path, spare: u64) {
     let _ = file.sync_all();
 }
 
+/// Gives the disk back what [`fill`] took. A process that another test is just starting may hold the file open for a moment,
+/// so that deleting it alone would not free its space.
+pub(crate) fn drain(path: &Path) {
+    if let Ok(file) = fs::OpenOptions::new().write(true).open(path) {
+        file.set_len(0).unwrap();
+        fs::remove_file(path).unwrap();
+    }
+}
+
 fn edit(place: &Place, round: u64) {
     for number in 0..12 {
         place.write(format!("changes/{number}"), noise(round * 100 + number, 6_000));
@@ -163,7 +172,7 @@ fn at_every_level(disk: &str, mount: &Mount, levels: &[u64]) {
         counts[usize::from(!created)] += 1;
         counts[2 + usize::from(!rolled_back)] += 1;
         // With space again, everything works.
-        let _ = fs::remove_file(&filler);
+        drain(&filler);
         place.run(&["recover"]).succeeds();
         assert_same(&place.image(), if rolled_back { &then } else { &now });
         place.is_whole();
@@ -221,7 +230,7 @@ fn a_home_on_a_full_disk_of_its_own() {
     let answer = run(&["create", "--kind", "manual"]);
     assert_eq!(answer.exit, 1, "{}", answer.errors);
     answer.is_a_clear_error();
-    fs::remove_file(&filler).unwrap();
+    drain(&filler);
     let first =
         run(&["create", "--kind", "manual"]).succeeds()["checkpoint"]["id"].as_str().unwrap().to_owned();
     lift_the_cap(&home);
@@ -235,7 +244,7 @@ fn a_home_on_a_full_disk_of_its_own() {
         let done = is_done_or_full(&run(&["rollback", &first]));
         let found = TreeImage::read(&place.project(), &[".safepoint"]).unwrap();
         assert_same(&found, if done { &then } else { &now });
-        fs::remove_file(&filler).unwrap();
+        drain(&filler);
         run(&["recover"]).succeeds();
         assert_eq!(run(&["validate", "--deep"]).succeeds()["is_valid"], true);
     }

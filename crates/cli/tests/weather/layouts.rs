@@ -1,6 +1,6 @@
 //! Export and import under faults: full and read-only disks, concurrent runs, kills, and ordinary users.
 
-use crate::disks::{Mount, fill, lift_the_cap};
+use crate::disks::{Mount, drain, fill, lift_the_cap};
 use crate::place::{NOBODY, Place, assert_same, is_root, noise, skip};
 use safepoint_testkit::TreeImage;
 use serde_json::Value;
@@ -40,7 +40,7 @@ fn an_export_onto_a_full_disk_is_whole_or_gone() {
     for spare in (0..48).map(|step| step * 16 * 1024) {
         fill(&filler, spare);
         let answer = place.run(&["export", &id, out.to_str().unwrap()]);
-        fs::remove_file(&filler).unwrap();
+        drain(&filler);
         if answer.exit == 0 {
             let path = folder(&answer.succeeds());
             assert_same(&TreeImage::read(&path.join("files"), &[]).unwrap(), &place.image());
@@ -73,7 +73,7 @@ fn an_import_into_a_full_home_makes_no_checkpoint() {
     for spare in (0..24).map(|step| step * 32 * 1024) {
         fill(&filler, spare);
         let answer = place.run(&["import", path.to_str().unwrap()]);
-        fs::remove_file(&filler).unwrap();
+        drain(&filler);
         if answer.exit == 0 {
             done += 1;
             expected += 1;
