@@ -212,6 +212,11 @@ impl Index {
         tx.commit()
     }
 
+    /// Returns the identity of the opened file, or `None` without a file.
+    pub(crate) fn identity(&self) -> Option<(u64, u64)> {
+        self.identity
+    }
+
     /// Returns true if the path still refers to the opened file.
     pub(crate) fn is_current(&self, path: &Path) -> bool {
         self.identity.is_some() && self.identity == linux::identity(path)

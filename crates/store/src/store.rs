@@ -165,6 +165,8 @@ impl Answer {
 
 /// Number of tries if the index is removed during opening.
 const OPEN_TRIES: usize = 50;
+/// Number of tries to find an object while other processes replace the index.
+const LOOK_TRIES: usize = 50;
 
 impl Store {
     /// Opens the store in this folder, and creates it if missing. Adds rows for segments that a crash left
@@ -487,12 +489,23 @@ impl Store {
             return Ok(Some(place));
         }
         // Rare: the object is missing, or another process is replacing the index.
-        self.follow_index()?;
-        self.refresh()?;
-        match self.with_index(|index| index.find(id))? {
-            Some(place) => Ok(Some(place)),
-            None => Ok(self.survey()?.places(id).first().cloned()),
+        for _ in 0..LOOK_TRIES {
+            self.follow_index()?;
+            self.refresh()?;
+            // First the survey: it lists what the index lacks, and another process may add that at any moment.
+            let survey = self.survey()?;
+            let place = self.with_index(|index| index.find(id))?;
+            let place = place.or_else(|| survey.places(id).first().cloned());
+            if place.is_some() || self.has_index(survey.index()) {
+                return Ok(place);
+            }
         }
+        Ok(None)
+    }
+
+    /// Returns true if the index is still this file.
+    fn has_index(&self, identity: Option<(u64, u64)>) -> bool {
+        self.access == StoreAccess::Read || identity == linux::identity(&open::index_path(&self.dir))
     }
 
     /// Returns the bytes of an object from its indexed position, or from any other copy in the packs.
@@ -504,16 +517,23 @@ impl Store {
         }
         // Rare: the index is outdated, wrong or replaced, or the object is damaged and may have a second
         // copy.
-        self.follow_index()?;
-        self.refresh()?;
-        let second = self.with_index(|index| index.find(id))?;
-        let survey = self.survey()?;
-        for place in second.iter().chain(survey.places(id)).filter(|place| Some(*place) != first.as_ref()) {
-            answer = self.read_at(Some(place))?;
-            if let Answer::Bytes(..) = answer {
-                if self.access == StoreAccess::Write {
-                    self.with_index(|index| index.replace(place))?;
+        for _ in 0..LOOK_TRIES {
+            self.follow_index()?;
+            self.refresh()?;
+            // First the survey: it lists what the index lacks, and another process may add that at any moment.
+            let survey = self.survey()?;
+            let second = self.with_index(|index| index.find(id))?;
+            for place in second.iter().chain(survey.places(id)).filter(|place| Some(*place) != first.as_ref())
+            {
+                answer = self.read_at(Some(place))?;
+                if let Answer::Bytes(..) = answer {
+                    if self.access == StoreAccess::Write {
+                        self.with_index(|index| index.replace(place))?;
+                    }
+                    return Ok(answer);
                 }
+            }
+            if self.has_index(survey.index()) {
                 break;
             }
         }

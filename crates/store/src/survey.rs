@@ -13,6 +13,8 @@ use std::sync::{Arc, PoisonError};
 
 /// Result of a walk through all packs.
 pub(crate) struct Survey {
+    /// The index that was asked. Another one may lack other objects.
+    index: Option<(u64, u64)>,
     /// Packs, and the length up to which they were read.
     extent: Vec<(String, u64)>,
     places: HashMap<ObjectId, Vec<Place>>,
@@ -25,10 +27,17 @@ impl Survey {
     }
 }
 
+impl Survey {
+    /// Returns the identity of the index that was asked.
+    pub(crate) fn index(&self) -> Option<(u64, u64)> {
+        self.index
+    }
+}
+
 impl Store {
     /// Returns the survey of the current packs.
     pub(crate) fn survey(&self) -> Result<Arc<Survey>, StoreError> {
-        let mut extent = self.with_index(|index| index.packs())?;
+        let (index, mut extent) = self.with_index(|index| Ok((index.identity(), index.packs()?)))?;
         extent.sort_unstable();
         // Packs that another process is reindexing have no row yet. Objects found there are hashed like all
         // others.
@@ -38,12 +47,12 @@ impl Store {
         extent.extend(unknown);
         let mut surveyed = self.surveyed.lock().unwrap_or_else(PoisonError::into_inner);
         match &*surveyed {
-            Some(survey) if survey.extent == extent => Ok(survey.clone()),
-            _ => Ok(surveyed.insert(Arc::new(self.walk(extent)?)).clone()),
+            Some(survey) if survey.extent == extent && survey.index == index => Ok(survey.clone()),
+            _ => Ok(surveyed.insert(Arc::new(self.walk(index, extent)?)).clone()),
         }
     }
 
-    fn walk(&self, extent: Vec<(String, u64)>) -> Result<Survey, StoreError> {
+    fn walk(&self, index: Option<(u64, u64)>, extent: Vec<(String, u64)>) -> Result<Survey, StoreError> {
         let mut places = HashMap::new();
         for (name, len) in &extent {
             let Ok(file) = self.file(name) else { continue };
@@ -60,7 +69,7 @@ impl Store {
                 };
             }
         }
-        Ok(Survey { extent, places })
+        Ok(Survey { index, extent, places })
     }
 
     /// Records the objects of a segment that the index does not find there.
