@@ -306,13 +306,7 @@ fn files(sandbox: &Sandbox) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Runs an agent of the lab with a scenario. Returns the answer of `lab.py`.
-fn play(
-    sandbox: &Sandbox,
-    lab: &[PathBuf; 2],
-    agent: &str,
-    scenario: &str,
-    resume: bool,
-) -> serde_json::Value {
+fn play(sandbox: &Sandbox, lab: &[PathBuf; 2], agent: &str, scenario: &str, resume: bool) -> Value {
     let mut command = Command::new("python3");
     let file = lab[0].join("scenarios").join(format!("{scenario}.json"));
     command.arg(lab[0].join("lab.py")).args(["run", agent, "--dir"]).arg(&lab[1]);
@@ -322,8 +316,9 @@ fn play(
     let path = format!("PATH={}:/usr/bin:/bin", sandbox.path("bin").display());
     command.args(["--env", &home, "--env", &path]);
     let output = command.output().unwrap();
-    let answer: serde_json::Value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|_| panic!("{agent}: {}", String::from_utf8_lossy(&output.stderr)));
+    let answer: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+    assert!(answer.is_some(), "{agent}: {output:?}");
+    let answer = answer.unwrap();
     assert_eq!((&answer["exit"], &answer["turns_left"]["main"]), (&0.into(), &0.into()), "{agent}: {answer}");
     answer
 }
