@@ -405,7 +405,7 @@ fn a_step_says_beforehand_what_becomes_of_it_when_it_is_interrupted() {
             &format!(
                 "[[step]]
                  id = 'long'
-                 on_interrupt = '{word}'
+                 on_interrupted = '{word}'
                  run = 'echo begun >> log; echo begun; [ $(wc -l < log) = 2 ] || sleep 60'"
             ),
         );

@@ -30,6 +30,7 @@ pub(super) const OF_STEP: &[&str] = &[
     "timeout",
     "retries",
     "on_interrupt",
+    "on_interrupted",
     "idempotent",
     "phase",
     "parallel",
@@ -55,7 +56,6 @@ const OTHER_WORDS: &[(&str, &str)] = &[
     ("rollback", "undo"),
     ("revert", "undo"),
     ("compensate", "undo"),
-    ("on_interrupted", "on_interrupt"),
     ("attempts", "retries"),
     ("concurrency", "parallel"),
     ("environment", "env"),
@@ -272,7 +272,8 @@ impl Reader<'_> {
                 "timeout" => step.timeout = self.time(node, key),
                 "retries" => step.retries = self.number(node, key, u32::MAX).unwrap_or_default(),
                 "idempotent" => step.idempotent = self.choice(node, key),
-                "on_interrupt" => {
+                // Both spellings mean the same.
+                "on_interrupt" | "on_interrupted" => {
                     let known: Vec<&str> = OnInterrupt::ALL.iter().map(|word| word.as_str()).collect();
                     step.on_interrupt = self.word(node, key, &known).unwrap_or_default();
                 }
