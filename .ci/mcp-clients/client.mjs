@@ -20,7 +20,7 @@ await client.connect(new StdioClientTransport({
   args: ['mcp', '--workspace', project],
   env: { ...process.env },
 }));
-assert.equal((await client.listTools()).tools.length, 11);
+assert.equal((await client.listTools()).tools.length, 15);
 const call = async (name, args = {}) => {
   const result = await client.callTool({ name, arguments: args });
   assert(!result.isError, JSON.stringify(result));
@@ -37,5 +37,6 @@ const failed = await client.callTool({ name: 'rollback', arguments: { token } })
 assert(failed.isError && failed.structuredContent.error.code === 'stale_preview');
 await call('undo');
 assert.equal(fs.readFileSync(file, 'utf8'), 'bad\n');
+assert.deepEqual((await call('attempts')).attempts, []);
 await client.close();
 console.log('passed');

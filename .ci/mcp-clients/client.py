@@ -17,7 +17,7 @@ async def main(binary: str, project: str) -> None:
     async with stdio_client(parameters) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
         tools = [tool.name for tool in (await session.list_tools()).tools]
-        assert len(tools) == 11, tools
+        assert len(tools) == 15, tools
 
         async def call(name: str, **arguments: object) -> dict:
             result = await session.call_tool(name, arguments)
@@ -34,6 +34,7 @@ async def main(binary: str, project: str) -> None:
         assert done["read_again"] == ["python.txt"] and file.read_text() == "good\n", done
         await call("undo")
         assert file.read_text() == "bad\n"
+        assert (await call("attempts"))["attempts"] == []
         timeline = await session.read_resource("safepoint://timeline")
         assert "undo" in timeline.contents[0].text
         assert len((await session.list_prompts()).prompts) == 3

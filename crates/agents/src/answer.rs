@@ -1,9 +1,9 @@
 //! Answers to hooks: one JSON object that fits the schema of the agent and the event.
 //!
-//! An answer never allows, denies or continues anything. A text for the model goes with prompts alone: after
+//! An answer never allows or continues anything, and denies a call only if the user chose it. A text for the model goes with prompts alone: after
 //! the end of a turn it would start the next one.
 
-use crate::note::{CONTEXT_LETTERS_MAX, shortened};
+use crate::note::{CONTEXT_LETTERS_MAX, quoted_to, shortened};
 use crate::{CodingAgent, HookEvent, Moment};
 use safepoint_model::text;
 use serde_json::{Map, Value, json};
@@ -12,6 +12,8 @@ use serde_json::{Map, Value, json};
 pub const EMPTY_ANSWER: &str = "{}";
 
 const MESSAGE_LETTERS_MAX: usize = 1_000;
+/// Part of a message that a model passes on.
+const PASSED_LETTERS_MAX: usize = 300;
 
 /// Texts to deliver with an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -20,6 +22,8 @@ pub struct Reply {
     pub message: Option<String>,
     /// Text for the model, such as a [`crate::RollbackNote`].
     pub context: Option<String>,
+    /// Reason to deny the call of a tool.
+    pub deny: Option<String>,
 }
 
 /// Returns true if the agent gives a text in the answer to this event to its model.
@@ -35,9 +39,10 @@ pub(crate) fn reaches_person(event: &HookEvent) -> bool {
         // The schema of Codex is closed, and differs between events.
         CodingAgent::Codex => ["SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"]
             .contains(&event.name.as_str()),
-        // Neither Copilot nor the plugin in opencode has a place for it.
-        CodingAgent::Copilot | CodingAgent::Opencode => false,
-        CodingAgent::Cursor => reaches_model(event),
+        // The plugin shows it as a toast.
+        CodingAgent::Opencode => true,
+        // Copilot shows none: its model passes it on.
+        CodingAgent::Copilot | CodingAgent::Cursor => reaches_model(event),
     }
 }
 
@@ -45,6 +50,10 @@ pub(crate) fn answer(event: &HookEvent, reply: &Reply) -> String {
     let message = reply.message.as_deref().filter(|_| event.reaches_person()).map(message);
     let context = reply.context.as_deref().filter(|_| event.reaches_model()).map(context);
     let message = message.filter(|text| !text.is_empty());
+    if let Some(reason) = reply.deny.as_deref().filter(|_| matches!(event.moment, Moment::BeforeTool(_))) {
+        let reason = if reason.is_empty() { "no checkpoint was taken" } else { reason };
+        return denial(event, &self::message(reason)).to_string();
+    }
     let context = context.filter(|text| !text.is_empty());
     let mut answer = Map::new();
     let mut put =
@@ -56,7 +65,19 @@ pub(crate) fn answer(event: &HookEvent, reply: &Reply) -> String {
                 context.map(|text| json!({"hookEventName": event.name, "additionalContext": text}));
             put("hookSpecificOutput", specific);
         }
-        CodingAgent::Copilot | CodingAgent::Opencode => {
+        CodingAgent::Copilot => {
+            let passed = message.map(|text| {
+                let quoted = quoted_to(text.as_bytes(), PASSED_LETTERS_MAX);
+                format!("Tell the user this message of Safepoint, which is quoted data: {quoted}")
+            });
+            let texts: Vec<String> = [passed, context].into_iter().flatten().collect();
+            put(
+                "additionalContext",
+                (!texts.is_empty()).then(|| shortened(&texts.join("\n"), CONTEXT_LETTERS_MAX).into()),
+            );
+        }
+        CodingAgent::Opencode => {
+            put("message", message.map(Value::from));
             put("additionalContext", context.map(Value::from));
         }
         CodingAgent::Cursor => {
@@ -65,6 +86,19 @@ pub(crate) fn answer(event: &HookEvent, reply: &Reply) -> String {
         }
     }
     Value::Object(answer).to_string()
+}
+
+/// Returns the answer that denies a call, in the words of the agent.
+fn denial(event: &HookEvent, reason: &str) -> Value {
+    match event.agent {
+        CodingAgent::Claude | CodingAgent::Codex => json!({"hookSpecificOutput": {
+            "hookEventName": event.name, "permissionDecision": "deny", "permissionDecisionReason": reason,
+        }}),
+        CodingAgent::Gemini => json!({"decision": "deny", "reason": reason}),
+        CodingAgent::Copilot => json!({"permissionDecision": "deny", "permissionDecisionReason": reason}),
+        CodingAgent::Cursor => json!({"permission": "deny", "user_message": reason}),
+        CodingAgent::Opencode => json!({"deny": reason}),
+    }
 }
 
 /// Returns the names of an agent's prompt event, the second for settings of Claude Code that it loads. An event

@@ -29,6 +29,8 @@ pub struct HookEvent {
     pub name: String,
     /// Session, if the event names one. For an event of a subagent: the session that started it, if named.
     pub session: Option<AgentSession>,
+    /// Id, as the agent writes it, of the session that this one was forked from, if the event names it.
+    pub forked_from: Option<String>,
     /// Id of the turn (`prompt_id`, `turn_id` or `generation_id`). A subagent can have its own.
     pub turn: Option<String>,
     /// Current folder of the agent.

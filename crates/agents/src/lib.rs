@@ -27,11 +27,13 @@
 pub mod install;
 
 mod answer;
+mod conversation;
 mod event;
 mod note;
 mod risk;
 
 pub use answer::{EMPTY_ANSWER, Reply};
+pub use conversation::ConversationBack;
 pub use event::{
     AgentSession, BackgroundTask, Caller, CodingAgent, EventError, EventKey, HookEvent, HookInput,
     INPUT_BYTES_MAX, Moment, PlanExtent, PlanReport, ReportedDecision, ReportedStatus, ReportedStep,

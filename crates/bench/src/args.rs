@@ -24,6 +24,8 @@ pub(crate) enum Command {
     Scaling(Scaling),
     /// Create a tree of a known shape
     Generate(Generate),
+    /// Measure hooks of agents when nothing changed, beside a walk and git
+    Hooks(Hooks),
     /// Count instructions of the hot paths and compare with the baseline
     Instructions(Instructions),
     /// Run a command and print its cost as JSON
@@ -117,6 +119,26 @@ pub(crate) struct Generate {
     /// Seed of the content
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
+}
+
+/// Arguments of `hooks`.
+#[derive(Debug, Group)]
+pub(crate) struct Hooks {
+    /// Large tree to measure after the small one; it is only read
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tree: Option<PathBuf>,
+    /// Folder for the small tree and the stores during the run [default: /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) work: Option<PathBuf>,
+    /// Repetitions of each measurement
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeat: u32,
+    /// The safepoint to measure [default: next to this program, built by cargo if missing]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) safepoint: Option<PathBuf>,
+    /// Write all figures as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 /// Arguments of `instructions`.

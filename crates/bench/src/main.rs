@@ -15,6 +15,7 @@ mod failure;
 mod fit;
 mod generate;
 mod ground;
+mod hooks;
 mod image;
 mod instructions;
 mod limits;
@@ -47,6 +48,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Compare(args) => compare::run(&args),
         Command::Scaling(args) => scaling::run(&args),
         Command::Generate(args) => generate::run(&args),
+        Command::Hooks(args) => hooks::run(&args),
         Command::Instructions(args) => instructions::run(&args),
         Command::Measured { command } => measure::run_measured(&command),
     }

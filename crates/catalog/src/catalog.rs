@@ -1,7 +1,8 @@
 //! Open catalog with consistent reads and atomic writes.
 //!
-//! One connection behind a lock. A read sees one snapshot of the database, even over several statements. A
-//! write is one IMMEDIATE transaction, so that nothing it reads can change before it commits.
+//! One connection for writes and one for reads, each behind a lock, so that a read does not wait for a flush. A read
+//! sees one snapshot of the database, even over several statements. A write is one IMMEDIATE transaction, so that
+//! nothing it reads can change before it commits.
 
 use crate::CatalogError;
 use crate::open::{self, Access, Locking};
@@ -23,6 +24,8 @@ pub struct Catalog {
     file: Option<(u64, u64)>,
     after_commit: OnceLock<AfterCommit>,
     connection: Mutex<Slot>,
+    /// Connection of reads, so that they do not wait for a writer; opened at the first read.
+    reader: Mutex<Option<Connection>>,
     /// Thread inside [`Catalog::write`]: a nested call would deadlock.
     writer: Mutex<Option<ThreadId>>,
 }
@@ -105,8 +108,8 @@ impl Catalog {
 
     fn with_slot(path: PathBuf, access: Access, slot: Slot) -> Self {
         let (file, after_commit) = (open::identity(&path), OnceLock::new());
-        let (connection, writer) = (Mutex::new(slot), Mutex::new(None));
-        Self { path, access, file, after_commit, connection, writer }
+        let (connection, reader, writer) = (Mutex::new(slot), Mutex::new(None), Mutex::new(None));
+        Self { path, access, file, after_commit, connection, reader, writer }
     }
 
     /// Sets the callback after each commit, with the number and the hash of the last event. Only the first
@@ -221,16 +224,51 @@ impl Catalog {
         Ok(value)
     }
 
+    /// Writes the whole file again, without what was deleted from it, and empties the log.
+    ///
+    /// # Errors
+    /// When another process uses the file for too long, or it cannot be written.
+    pub fn compact(&self) -> Result<(), CatalogError> {
+        self.with(|connection| {
+            connection.execute_batch("VACUUM").map_err(|error| CatalogError::write("the catalog", error))?;
+            open::shorten_log(connection);
+            Ok(())
+        })
+    }
+
     /// Runs reads on one snapshot.
     pub(crate) fn read<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, CatalogError>,
     ) -> Result<T, CatalogError> {
-        self.with(|connection| {
+        self.read_with(work)
+    }
+
+    /// Runs reads on one snapshot, on a connection that no writer of this process holds.
+    pub(crate) fn read_with<T, E: From<CatalogError>>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let on = |connection: &Connection| {
             let moment = rusqlite::Transaction::new_unchecked(connection, TransactionBehavior::Deferred)
                 .map_err(|source| self.not_begun(source))?;
             work(&moment)
-        })
+        };
+        if *unpoisoned(&self.writer) == Some(thread::current().id()) {
+            return Err(CatalogError::Nested { path: self.path.clone() }.into());
+        }
+        // Near the end of the disk one connection holds the file, and readers take turns with it.
+        if self.access == Access::Read || open::locking(&self.path) != Locking::Shared || !self.is_current() {
+            return self.with(on);
+        }
+        let mut reader = unpoisoned(&self.reader);
+        let connection = match reader.take() {
+            Some(connection) => connection,
+            None => open::open(&self.path, Locking::Shared)?,
+        };
+        let result = on(&connection);
+        *reader = Some(connection);
+        result
     }
 
     fn not_begun(&self, source: rusqlite::Error) -> CatalogError {
@@ -247,6 +285,7 @@ impl Catalog {
         if self.access == Access::Write {
             let locking = open::locking(&self.path);
             if slot.locking != locking {
+                *unpoisoned(&self.reader) = None;
                 *slot = Slot { connection: None, locking };
             }
         }

@@ -1,8 +1,9 @@
 //! Check of the whole catalog: returns a list of problems, empty if it is intact.
 
 use crate::filter::{Filter, RoleFilter};
-use crate::{Catalog, CatalogError, events, query};
+use crate::{Catalog, CatalogError, ThreadRows, events, query};
 use rusqlite::{Connection, Row};
+use std::collections::HashSet;
 
 impl Catalog {
     /// Checks the file, the references between rows, the history, and that every row can be parsed.
@@ -17,6 +18,7 @@ impl Catalog {
         let every_checkpoint = Filter { role: RoleFilter::Any, ..Filter::default() };
         collect(&mut problems, self.checkpoints(&every_checkpoint).map(|_| Vec::new()))?;
         collect(&mut problems, self.sessions(None, None).map(|_| Vec::new()))?;
+        collect(&mut problems, self.read(threads))?;
         match self.workspaces() {
             Ok(workspaces) => {
                 for workspace in workspaces {
@@ -67,6 +69,31 @@ fn references(connection: &Connection) -> Result<Vec<String>, CatalogError> {
     let sql =
         "SELECT \"table\" || ' points at a row that is not in ' || \"parent\" FROM pragma_foreign_key_check";
     query::all(connection, "the references", sql, (), line)
+}
+
+/// Reads every row of threads: the first damaged one is reported.
+fn threads(connection: &Connection) -> Result<Vec<String>, CatalogError> {
+    let rows = ThreadRows { connection };
+    let mut values: HashSet<u64> = HashSet::new();
+    for seq in rows.value_numbers()? {
+        rows.value(seq)?;
+        values.insert(seq);
+    }
+    rows.each_piece(&mut |_| ())?;
+    let mut problems = Vec::new();
+    for thread in rows.all_threads()? {
+        let states = rows.states(thread.seq)?;
+        for (namespace, state) in rows.written_states(thread.seq)? {
+            rows.writes(thread.seq, &namespace, &state)?;
+        }
+        for state in states {
+            let named = state.channels.values().filter_map(|(_, value)| *value);
+            problems.extend(named.filter(|value| !values.contains(value)).map(|value| {
+                format!("state {} of thread {} lacks its value {value}", state.id, state.thread.id)
+            }));
+        }
+    }
+    Ok(problems)
 }
 
 fn history(connection: &Connection) -> Result<Vec<String>, CatalogError> {

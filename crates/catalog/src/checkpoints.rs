@@ -3,7 +3,7 @@
 //! `seq` grows with every insert and is never reused: it is the commit order.
 
 use crate::fields::{Fields, integer, json};
-use crate::{Catalog, CatalogError, Transaction, query, rollbacks, runs};
+use crate::{Catalog, CatalogError, Transaction, attempts, query, rollbacks, runs};
 use rusqlite::{Connection, Row, named_params, params};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
 use safepoint_model::session::SessionCount;
@@ -51,6 +51,21 @@ impl Catalog {
         self.read(|connection| {
             query::first(connection, "the order of checkpoints", sql, params![id], |row| {
                 Fields::new(row, "checkpoints", "order").number("seq")
+            })
+        })
+    }
+
+    /// Newest checkpoint that holds a part of this kind and key. One that Safepoint made for itself counts where no other does.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn newest_with_part(&self, kind: PartKind, key: &str) -> Result<Option<CheckpointId>, CatalogError> {
+        let sql = "SELECT c.id AS id FROM checkpoint_parts p JOIN checkpoints c ON c.id = p.checkpoint_id
+                   WHERE p.kind = ?1 AND p.key = ?2 ORDER BY c.role IS NOT NULL, c.seq DESC LIMIT 1";
+        let params = params![kind.as_str(), key];
+        self.read(|connection| {
+            query::first(connection, "the newest checkpoint with a part", sql, params, |row| {
+                Fields::with_id(row, "checkpoints").parse("id")
             })
         })
     }
@@ -163,11 +178,11 @@ impl Transaction<'_> {
             "INSERT INTO checkpoints (id, workspace_id, created_at, label, kind, reason, scope, phase, role, plan_id,
                 session_id, step_index, state_hash, state_snapshot, progress, sandbox_ref, source_tool, decision_id,
                 commit_sha, commit_message, tags, pinned, rollback_used, rollback_count, size_bytes, files, parent,
-                integrity, warnings, event)
+                integrity, warnings, metrics, event)
              VALUES (:id, :workspace_id, :created_at, :label, :kind, :reason, :scope, :phase, :role, :plan_id,
                 :session_id, :step_index, :state_hash, :state_snapshot, :progress, :sandbox_ref, :source_tool,
                 :decision_id, :commit_sha, :commit_message, :tags, :pinned, :rollback_used, :rollback_count,
-                :size_bytes, :files, :parent, :integrity, :warnings, (SELECT seq + 1 FROM event_head))",
+                :size_bytes, :files, :parent, :integrity, :warnings, :metrics, (SELECT seq + 1 FROM event_head))",
             named_params! {
                 ":id": checkpoint.id.to_string(),
                 ":workspace_id": checkpoint.workspace_id.map(|id| id.to_string()),
@@ -198,6 +213,7 @@ impl Transaction<'_> {
                 ":parent": checkpoint.parent.map(|id| id.to_string()),
                 ":integrity": checkpoint.integrity.as_bytes(),
                 ":warnings": json("warnings", &checkpoint.warnings)?,
+                ":metrics": json("metrics", &checkpoint.metrics)?,
             },
         )?;
         Ok(())
@@ -264,6 +280,9 @@ impl Transaction<'_> {
         }
         if let Some(plan) = runs::sandbox_from(self.connection, id)? {
             return Err(CatalogError::SandboxBase { checkpoint: id, plan });
+        }
+        if let Some(attempt) = attempts::needing(self.connection, id)? {
+            return Err(CatalogError::AttemptNeeds { checkpoint: id, attempt });
         }
         // A workspace that was at it is now closest to its parent.
         let sql = "UPDATE workspaces SET head = (SELECT parent FROM checkpoints c WHERE c.id = ?1
@@ -344,6 +363,7 @@ pub(crate) fn read(connection: &Connection, row: &Row<'_>) -> Result<Checkpoint,
         integrity: fields.hash("integrity")?,
         parts: parts(connection, id)?,
         warnings: fields.json("warnings")?,
+        metrics: fields.json("metrics")?,
     })
 }
 

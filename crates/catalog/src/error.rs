@@ -189,6 +189,14 @@ pub enum CatalogError {
         /// Id of the rollback.
         rollback: RollbackId,
     },
+    /// A checkpoint cannot be deleted, because an open attempt needs it.
+    #[error("checkpoint {checkpoint} is the base or the result of the open attempt {attempt}")]
+    AttemptNeeds {
+        /// The checkpoint.
+        checkpoint: CheckpointId,
+        /// Name of the attempt.
+        attempt: String,
+    },
     /// A checkpoint cannot be deleted, because a plan's sandbox was created from it.
     #[error("checkpoint {checkpoint} is the base of the sandbox of plan {plan}")]
     SandboxBase {

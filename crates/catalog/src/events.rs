@@ -64,6 +64,14 @@ impl Catalog {
         })
     }
 
+    /// Returns the number of the last event; 0 before the first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn last_event(&self) -> Result<u64, CatalogError> {
+        self.read(|connection| head(connection).map(|(seq, _)| seq))
+    }
+
     /// Verifies the whole history.
     ///
     /// # Errors

@@ -222,6 +222,9 @@ impl Transaction<'_> {
             "UPDATE plans SET workspace_id = ?2 WHERE workspace_id = ?1",
             "UPDATE sandboxes SET workspace_id = ?2 WHERE workspace_id = ?1",
             "UPDATE agents SET workspace_id = ?2 WHERE workspace_id = ?1",
+            "UPDATE OR IGNORE attempts SET workspace_id = ?2 WHERE workspace_id = ?1",
+            "UPDATE attempts SET place_id = ?2 WHERE place_id = ?1",
+            "UPDATE OR IGNORE thread SET workspace_id = ?2 WHERE workspace_id = ?1",
             "UPDATE workspaces SET head = coalesce((SELECT head FROM workspaces f WHERE f.id = ?1), head) WHERE id = ?2",
         ] {
             query::run(self.connection, what, sql, ids)?;

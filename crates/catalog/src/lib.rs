@@ -13,6 +13,7 @@
 //! - An invalid row is an error that names it, never a panic.
 
 mod agents;
+mod attempts;
 mod catalog;
 mod check;
 mod checkpoints;
@@ -24,13 +25,16 @@ mod identity;
 mod migrate;
 mod notes;
 mod open;
+mod pages;
 mod plans;
 mod query;
+mod remotes;
 mod resolve;
 mod rollbacks;
 mod runs;
 mod sessions;
 mod steps;
+mod threads;
 mod turns;
 mod upkeep;
 mod workspaces;
@@ -43,8 +47,14 @@ pub use filter::{Filter, RoleFilter, Summary};
 pub use identity::{HistoryHead, Unrecorded, Void};
 pub use notes::PartNote;
 pub use open::{HeldFile, hold_file, sqlite_version};
+pub use pages::{Bucket, OwnCheckpoints, Page, Placed, TurnAt};
 pub use plans::{PlanCheckpoint, PlanNote, PlanRecord, PlanSummary};
+pub use remotes::{PublishedAt, StoredLine, StoredRemote};
 pub use resolve::Resolved;
 pub use rollbacks::FinishFacts;
-pub use upkeep::{Aged, Purged};
+pub use threads::{
+    ExistingWrites, StateQuery, StateRow, ThreadEdit, ThreadRow, ThreadRows, ValueRow, WriteRow,
+};
+pub use turns::{CheckpointTime, PlacedTurn};
+pub use upkeep::{Aged, Occasion, Purged};
 pub use workspaces::Workspace;

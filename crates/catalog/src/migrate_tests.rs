@@ -6,6 +6,7 @@ use super::*;
 use crate::{Catalog, Filter, RoleFilter};
 use refinery::Target;
 use rusqlite::types::Value;
+use safepoint_model::agent::WorkspaceKind;
 use safepoint_model::checkpoint::{PartKind, Role};
 use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::plan::state::PlanState;
@@ -68,6 +69,18 @@ fn a_catalog_of_every_older_schema_arrives_whole() {
         if version >= 11 {
             keeps_its_turns(&catalog);
         }
+        if version >= 12 {
+            keeps_its_attribution(&catalog);
+        }
+        if version >= 14 {
+            keeps_its_threads(&catalog);
+        }
+        if version >= 15 {
+            keeps_its_attempts(&catalog);
+        }
+        if version >= 16 {
+            keeps_its_remotes(&catalog);
+        }
         assert_eq!(catalog.check().unwrap(), Vec::<String>::new(), "from schema {version}");
     }
 }
@@ -75,8 +88,10 @@ fn a_catalog_of_every_older_schema_arrives_whole() {
 /// Checks the rows of every fixture.
 fn keeps_its_rows(catalog: &Catalog) {
     let workspaces = catalog.workspaces().unwrap();
-    assert_eq!(workspaces.len(), 1);
-    let here = &workspaces[0];
+    // That of an attempt comes after the project.
+    let projects: Vec<_> = workspaces.iter().filter(|it| it.kind != WorkspaceKind::Attempt).collect();
+    assert_eq!(projects.len(), 1);
+    let here = projects[0];
     assert_eq!((here.root.as_slice(), here.name.as_str()), (&b"/home/somebody/odd \xff"[..], "project"));
     let all = catalog.checkpoints(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap();
     assert_eq!(all.len(), 3);
@@ -141,14 +156,63 @@ fn keeps_its_agents(catalog: &Catalog) {
 /// Rows of fixtures since schema 11: turns of agents.
 fn keeps_its_turns(catalog: &Catalog) {
     let here = catalog.workspaces().unwrap()[0].id;
-    let turns = catalog.turns(here, None).unwrap();
+    let turns = catalog.turns(here, None, None).unwrap();
     let told: Vec<_> = turns.iter().map(|turn| (turn.number, turn.prompt.as_str(), turn.changes)).collect();
     assert_eq!(told, [(2, "go on", None), (1, "make the tests pass", Some([3, 14, 1]))]);
     let open = catalog.open_turn(here, &turns[0].session_id).unwrap().unwrap();
     assert_eq!((open.number, open.not_covered.as_deref()), (2, Some("the disk is full")));
     assert!(catalog.hook_seen("claude").unwrap().is_some());
-    let notes = catalog.write_unflushed(|transaction| transaction.take_hook_notes(&turns[0].session_id));
-    assert_eq!(notes.unwrap().len(), 1);
+    let session = &turns[0].session_id;
+    let notes = catalog.hook_notes(here, session).unwrap();
+    assert_eq!(notes.len(), 1);
+    catalog.write(|transaction| transaction.delete_hook_notes(session, &notes)).unwrap();
+    assert!(catalog.hook_notes(here, session).unwrap().is_empty());
+}
+
+/// Rows of fixtures since schema 12: paths, tools and subagents of turns.
+fn keeps_its_attribution(catalog: &Catalog) {
+    let here = catalog.workspaces().unwrap()[0].id;
+    let turn = catalog.turn(here, 1).unwrap().unwrap();
+    assert_eq!(turn.named.iter().map(ToString::to_string).collect::<Vec<_>>(), ["src/main.rs"]);
+    assert_eq!((turn.tools.len(), turn.subagents.as_slice()), (2, &["helper".to_owned()][..]));
+}
+
+/// Rows of fixtures since schema 14: threads.
+fn keeps_its_threads(catalog: &Catalog) {
+    let threads = catalog.read_threads::<_, CatalogError>(|rows| {
+        let threads = rows.all_threads()?;
+        let head = rows.head(threads[0].seq, "")?.unwrap();
+        assert_eq!((head.id.as_str(), head.parent.as_deref(), head.is_head), ("s2", Some("s1"), true));
+        assert_eq!(head.channels["messages"], ("v2".to_owned(), Some(3)));
+        assert_eq!(rows.value(3)?.base, Some((2, 1)));
+        assert_eq!(rows.writes(threads[0].seq, "", "s2")?.len(), 1);
+        assert_eq!(rows.states(threads[0].seq)?.len(), 2);
+        assert_eq!(rows.chunks()?.len(), 1);
+        Ok(threads)
+    });
+    let threads = threads.unwrap();
+    assert_eq!((threads[0].thread.key.id.as_str(), threads[0].thread.version), ("t1", 3));
+}
+
+/// Rows of fixtures since schema 15: attempts and metrics.
+fn keeps_its_attempts(catalog: &Catalog) {
+    let attempt = catalog.attempts_with_rooms().unwrap().remove(0);
+    assert_eq!((attempt.name.as_str(), attempt.number, attempt.run.exit_status), ("try-1", 1, Some(0)));
+    assert_eq!(catalog.attempt_at(attempt.place_id).unwrap().map(|it| it.id), Some(attempt.id));
+    assert_eq!(catalog.waiting_metrics(attempt.place_id).unwrap()["accuracy"], 0.5);
+}
+
+/// Checks the rows of fixtures with remotes.
+fn keeps_its_remotes(catalog: &Catalog) {
+    let remote = catalog.remote("team").unwrap().unwrap();
+    assert_eq!((remote.project.as_str(), remote.records.as_str()), ("shop", "postgres:///safepoint"));
+    let here = catalog.workspaces().unwrap()[0].id;
+    let line = catalog.remote_line("team", here).unwrap().unwrap();
+    assert_eq!(line.state.unwrap()["seq"], 1);
+    assert_eq!((line.pending, catalog.published("team", here).unwrap()[0].line), (None, line.line));
+    assert_eq!(line.base.unwrap().0, catalog.published("team", here).unwrap()[0].checkpoint);
+    assert_eq!(catalog.unpublished("team", here, 10).unwrap(), Vec::new());
+    assert_eq!(catalog.unpublished("other", here, 10).unwrap().len(), 1);
 }
 
 #[test]

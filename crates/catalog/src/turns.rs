@@ -7,18 +7,225 @@ use crate::fields::{Fields, integer, json};
 use crate::{Catalog, CatalogError, Transaction, query};
 use rusqlite::{Connection, Row, params};
 use safepoint_model::turn::Turn;
-use safepoint_model::{RollbackId, Timestamp, WorkspaceId};
+use safepoint_model::{CheckpointId, RollbackId, Timestamp, WorkspaceId};
+
+/// Turn with the places of its checkpoints in commit order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlacedTurn {
+    /// The turn.
+    pub turn: Turn,
+    /// Place of the checkpoint before it.
+    pub before: u64,
+    /// Place of the checkpoint at its end, if it has one.
+    pub after: Option<u64>,
+}
+
+/// Time of a checkpoint, with its place in commit order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckpointTime {
+    /// Place.
+    pub place: u64,
+    /// Checkpoint.
+    pub id: CheckpointId,
+    /// Time.
+    pub created_at: Timestamp,
+}
 
 impl Catalog {
-    /// Returns the turns of a workspace, newest first.
+    /// Returns the turns of a workspace, or those of one session in it, newest first.
     ///
     /// # Errors
     /// When the catalog cannot be read.
-    pub fn turns(&self, workspace: WorkspaceId, limit: Option<u64>) -> Result<Vec<Turn>, CatalogError> {
+    pub fn turns(
+        &self,
+        workspace: WorkspaceId,
+        session: Option<&str>,
+        limit: Option<u64>,
+    ) -> Result<Vec<Turn>, CatalogError> {
         self.read(|connection| {
-            let sql = "SELECT seq AS id, * FROM turns WHERE workspace_id = ?1 ORDER BY number DESC LIMIT ?2";
+            let sql =
+                "SELECT seq AS id, * FROM turns WHERE workspace_id = ?1 AND (?2 IS NULL OR session_id = ?2)
+                       ORDER BY number DESC LIMIT ?3";
             let limit = limit.map_or(Ok(-1), |limit| integer("limit", limit))?;
-            query::all(connection, "the turns", sql, params![workspace.to_string(), limit], read)
+            query::all(connection, "the turns", sql, params![workspace.to_string(), session, limit], read)
+        })
+    }
+
+    /// Returns the turns of a workspace that ended after a place in commit order, or have no checkpoint at their end, newest first.
+    /// Turns whose first checkpoint was deleted are left out.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn turns_since(&self, workspace: WorkspaceId, place: u64) -> Result<Vec<PlacedTurn>, CatalogError> {
+        // The checkpoints since then come first, so that the costs are theirs.
+        let sql = "SELECT turns.seq AS id, turns.*, b.seq AS before_place, a.seq AS after_place
+                   FROM turns JOIN checkpoints b ON b.id = turns.before_id
+                       LEFT JOIN checkpoints a ON a.id = turns.after_id
+                   WHERE turns.workspace_id = ?1 AND turns.number IN (
+                       SELECT t.number FROM checkpoints c INDEXED BY checkpoints_page
+                           CROSS JOIN turns t ON t.after_id = c.id
+                       WHERE c.workspace_id = ?1 AND c.seq > ?2 AND t.workspace_id = ?1
+                       UNION SELECT number FROM turns
+                       WHERE workspace_id = ?1 AND after_id IS NULL AND before_id IS NOT NULL)
+                   ORDER BY turns.number DESC";
+        self.read(|connection| {
+            let params = params![workspace.to_string(), integer("seq", place)?];
+            query::all(connection, "the turns", sql, params, |row| {
+                let turn = read(row)?;
+                let fields = Fields::with_id(row, "turns");
+                let (before, after) = (fields.number("before_place")?, fields.number_maybe("after_place")?);
+                Ok(PlacedTurn { turn, before, after })
+            })
+        })
+    }
+
+    /// Returns the turns of a workspace that begin or end at one of these checkpoints, newest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn turns_with(
+        &self,
+        workspace: WorkspaceId,
+        checkpoints: &[CheckpointId],
+    ) -> Result<Vec<Turn>, CatalogError> {
+        let sql = "SELECT seq AS id, * FROM turns WHERE workspace_id = ?1 AND number IN (
+                       SELECT number FROM turns
+                       WHERE workspace_id = ?1 AND after_id IN (SELECT value FROM json_each(?2))
+                       UNION SELECT number FROM turns
+                       WHERE workspace_id = ?1 AND before_id IN (SELECT value FROM json_each(?2)))
+                   ORDER BY number DESC";
+        let list = json("ids", &checkpoints)?;
+        self.read(|connection| {
+            query::all(connection, "the turns", sql, params![workspace.to_string(), list], read)
+        })
+    }
+
+    /// Returns the times of the checkpoints of a workspace from a place on, in commit order.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn checkpoint_times(
+        &self,
+        workspace: WorkspaceId,
+        place: u64,
+    ) -> Result<Vec<CheckpointTime>, CatalogError> {
+        let sql = "SELECT id, seq, created_at FROM checkpoints INDEXED BY checkpoints_page
+                   WHERE workspace_id = ?1 AND seq >= ?2 ORDER BY seq";
+        self.read(|connection| {
+            let params = params![workspace.to_string(), integer("seq", place)?];
+            query::all(connection, "the times of checkpoints", sql, params, |row| {
+                let fields = Fields::with_id(row, "checkpoints");
+                Ok(CheckpointTime {
+                    place: fields.number("seq")?,
+                    id: fields.parse("id")?,
+                    created_at: fields.time("created_at")?,
+                })
+            })
+        })
+    }
+
+    /// Returns the checkpoints of a workspace in commit order, each with its parent.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn checkpoint_parents(
+        &self,
+        workspace: WorkspaceId,
+    ) -> Result<Vec<(CheckpointId, Option<CheckpointId>)>, CatalogError> {
+        let sql = "SELECT id, parent FROM checkpoints INDEXED BY checkpoints_page WHERE workspace_id = ?1 ORDER BY seq";
+        self.read(|connection| {
+            query::all(connection, "the parents of checkpoints", sql, [workspace.to_string()], |row| {
+                let fields = Fields::with_id(row, "checkpoints");
+                Ok((fields.parse("id")?, fields.parse_maybe("parent")?))
+            })
+        })
+    }
+
+    /// Returns the open turns of a workspace, oldest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn open_turns(&self, workspace: WorkspaceId) -> Result<Vec<Turn>, CatalogError> {
+        self.read(|connection| {
+            let sql = "SELECT seq AS id, * FROM turns WHERE workspace_id = ?1 AND closed_at IS NULL ORDER BY number";
+            query::all(connection, "the open turns", sql, [workspace.to_string()], read)
+        })
+    }
+
+    /// Returns the newest turn of a session with the id that the agent gave it.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn turn_with_key(
+        &self,
+        workspace: WorkspaceId,
+        session: &str,
+        key: &str,
+    ) -> Result<Option<Turn>, CatalogError> {
+        self.read(|connection| {
+            let sql =
+                "SELECT seq AS id, * FROM turns WHERE workspace_id = ?1 AND session_id = ?2 AND key = ?3
+                       ORDER BY number DESC LIMIT 1";
+            query::first(connection, "a turn", sql, params![workspace.to_string(), session, key], read)
+        })
+    }
+
+    /// Returns the rollbacks of a workspace that a session was not told about yet, oldest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn hook_notes(&self, workspace: WorkspaceId, session: &str) -> Result<Vec<RollbackId>, CatalogError> {
+        self.read(|connection| {
+            let sql = "SELECT rollback_id AS id, rollback_id FROM hook_notes
+                       JOIN rollbacks ON rollbacks.id = hook_notes.rollback_id
+                       WHERE session_id = ?1 AND workspace_id = ?2 ORDER BY rollbacks.seq";
+            query::all(connection, "notes for agents", sql, params![session, workspace.to_string()], |row| {
+                Fields::with_id(row, "hook_notes").parse("rollback_id")
+            })
+        })
+    }
+
+    /// Returns true if an event with this key was recorded.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn knows_hook_event(&self, key: &str) -> Result<bool, CatalogError> {
+        self.read(|connection| {
+            let sql = "SELECT key AS id FROM hook_events WHERE key = ?1";
+            Ok(query::first(connection, "an event of an agent", sql, [key], |_| Ok(()))?.is_some())
+        })
+    }
+
+    /// Returns the session of the newest event whose key is a session, in UUID form, and this.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn session_of_hook_event(&self, rest: &str) -> Result<Option<String>, CatalogError> {
+        self.read(|connection| {
+            let sql =
+                "SELECT key AS id, substr(key, 1, 36) AS session FROM hook_events WHERE substr(key, 37) = ?1
+                       ORDER BY at DESC LIMIT 1";
+            query::first(connection, "an event of an agent", sql, [rest], |row| {
+                Fields::with_id(row, "hook_events").get("session")
+            })
+        })
+    }
+
+    /// Returns the turns of a workspace with a number below this one, newest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn turns_before(
+        &self,
+        workspace: WorkspaceId,
+        before: Option<u64>,
+        limit: u64,
+    ) -> Result<Vec<Turn>, CatalogError> {
+        self.read(|connection| {
+            let sql = "SELECT seq AS id, * FROM turns WHERE workspace_id = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3";
+            let before = before.map_or(Ok(i64::MAX), |before| integer("number", before))?;
+            let params = params![workspace.to_string(), before, integer("limit", limit)?];
+            query::all(connection, "the turns", sql, params, read)
         })
     }
 
@@ -40,18 +247,6 @@ impl Catalog {
     /// When the catalog cannot be read.
     pub fn open_turn(&self, workspace: WorkspaceId, session: &str) -> Result<Option<Turn>, CatalogError> {
         self.read(|connection| open_turn(connection, workspace, session))
-    }
-
-    /// Returns true if hooks of an agent's session ran in the workspace since this time.
-    ///
-    /// # Errors
-    /// When the catalog cannot be read.
-    pub fn has_recent_hooks(&self, workspace: WorkspaceId, since: Timestamp) -> Result<bool, CatalogError> {
-        self.read(|connection| {
-            let sql = "SELECT session_id AS id FROM hook_sessions WHERE workspace_id = ?1 AND seen_at >= ?2 LIMIT 1";
-            let params = params![workspace.to_string(), since.micros()];
-            Ok(query::first(connection, "the hooks", sql, params, |_| Ok(()))?.is_some())
-        })
     }
 
     /// Returns the time of the last event of an agent's hooks.
@@ -77,13 +272,14 @@ impl Transaction<'_> {
         open_turn(self.connection, workspace, session)
     }
 
-    /// Inserts a turn and returns its number. The number in `turn` is ignored.
+    /// Inserts a turn and returns its number, which is above `used` and all numbers in the catalog. The number in `turn` is
+    /// ignored.
     ///
     /// # Errors
     /// When the row cannot be written.
-    pub fn insert_turn(&self, turn: &Turn) -> Result<u64, CatalogError> {
+    pub fn insert_turn(&self, turn: &Turn, used: u64) -> Result<u64, CatalogError> {
         let sql = "INSERT INTO turns (workspace_id, number, agent, session_id, key, prompt, model, permission_mode, opened_at)
-                   SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM turns WHERE workspace_id = ?1";
+                   SELECT ?1, max(coalesce(max(number), 0), ?9) + 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 FROM turns WHERE workspace_id = ?1";
         let params = params![
             turn.workspace_id.to_string(),
             turn.agent,
@@ -93,6 +289,7 @@ impl Transaction<'_> {
             turn.model,
             turn.permission_mode,
             turn.opened_at.micros(),
+            integer("number", used)?,
         ];
         query::run(self.connection, "a turn", sql, params)?;
         let sql = "SELECT seq AS id, max(number) AS number FROM turns WHERE workspace_id = ?1";
@@ -109,7 +306,8 @@ impl Transaction<'_> {
     pub fn update_turn(&self, turn: &Turn) -> Result<(), CatalogError> {
         let sql =
             "UPDATE turns SET closed_at = ?3, before_id = ?4, after_id = ?5, commands = ?6, changes = ?7,
-                   not_covered = ?8 WHERE workspace_id = ?1 AND number = ?2";
+                   not_covered = ?8, named = ?9, tools = ?10, subagents = ?11, key = ?12, prompt = ?13, model = ?14,
+                   permission_mode = ?15 WHERE workspace_id = ?1 AND number = ?2";
         let params = params![
             turn.workspace_id.to_string(),
             integer("number", turn.number)?,
@@ -119,6 +317,13 @@ impl Transaction<'_> {
             integer("commands", turn.commands)?,
             turn.changes.map(|changes| json("changes", &changes)).transpose()?,
             turn.not_covered,
+            json("named", &turn.named)?,
+            json("tools", &turn.tools)?,
+            json("subagents", &turn.subagents)?,
+            turn.key,
+            turn.prompt,
+            turn.model,
+            turn.permission_mode,
         ];
         match query::run(self.connection, format_args!("turn {}", turn.number), sql, params)? {
             0 => Err(CatalogError::missing("turn", turn.number)),
@@ -180,18 +385,16 @@ impl Transaction<'_> {
         query::run(self.connection, "notes for agents", sql, params).map(|_| ())
     }
 
-    /// Removes and returns the rollbacks that a session was not told about yet, oldest first.
+    /// Deletes notes for a session, once it was told.
     ///
     /// # Errors
-    /// When the rows cannot be read or deleted.
-    pub fn take_hook_notes(&self, session: &str) -> Result<Vec<RollbackId>, CatalogError> {
-        let what = "notes for agents";
-        let sql = "SELECT rollback_id AS id, rollback_id FROM hook_notes WHERE session_id = ?1 ORDER BY rollback_id";
-        let found = query::all(self.connection, what, sql, [session], |row| {
-            Fields::with_id(row, "hook_notes").parse("rollback_id")
-        })?;
-        query::run(self.connection, what, "DELETE FROM hook_notes WHERE session_id = ?1", [session])?;
-        Ok(found)
+    /// When the rows cannot be deleted.
+    pub fn delete_hook_notes(&self, session: &str, rollbacks: &[RollbackId]) -> Result<(), CatalogError> {
+        let sql = "DELETE FROM hook_notes WHERE session_id = ?1 AND rollback_id = ?2";
+        rollbacks.iter().try_for_each(|rollback| {
+            let params = params![session, rollback.to_string()];
+            query::run(self.connection, "notes for agents", sql, params).map(|_| ())
+        })
     }
 }
 
@@ -226,5 +429,8 @@ fn read(row: &Row<'_>) -> Result<Turn, CatalogError> {
         commands: fields.number("commands")?,
         changes: changes.map(|_| fields.json("changes")).transpose()?,
         not_covered: fields.get("not_covered")?,
+        named: fields.json("named")?,
+        tools: fields.json("tools")?,
+        subagents: fields.json("subagents")?,
     })
 }

@@ -33,8 +33,19 @@ pub struct Aged {
     pub scope: Scope,
     /// Plan.
     pub plan_id: Option<String>,
-    /// True if it was taken for a turn of an agent.
-    pub of_turn: bool,
+    /// Occasion on which it was taken.
+    pub occasion: Occasion,
+}
+
+/// Occasion on which a checkpoint was taken. Retention judges each alone, so that none displaces another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Occasion {
+    /// On request of a person, or anything else.
+    Request,
+    /// Before the first change of an agent's turn, or at its end.
+    Turn,
+    /// Another one for an agent: before a risky command, at the start of a session or of a subagent, for its todo list.
+    Agent,
 }
 
 impl Catalog {
@@ -57,9 +68,15 @@ impl Catalog {
     /// When the catalog cannot be read.
     pub fn aged(&self, workspace: Option<WorkspaceId>) -> Result<Vec<Aged>, CatalogError> {
         self.read(|connection| {
-            let sql = "SELECT id, created_at, role, pinned, scope, plan_id,
+            // The plan of a todo list is named after the agent and the session.
+            let sql = "WITH listed AS (SELECT DISTINCT agent || '-' || substr(session_id, 1, 8) AS plan FROM turns
+                           UNION SELECT agent || '-' || substr(session_id, 1, 8) FROM hook_sessions)
+                       SELECT id, created_at, role, pinned, scope, plan_id,
                            kind = 'automatic' AND (EXISTS (SELECT 1 FROM turns WHERE before_id = checkpoints.id)
-                               OR EXISTS (SELECT 1 FROM turns WHERE after_id = checkpoints.id)) AS of_turn
+                               OR EXISTS (SELECT 1 FROM turns WHERE after_id = checkpoints.id)) AS of_turn,
+                           kind = 'automatic' AND source_tool IN (SELECT agent FROM hook_sessions)
+                               OR plan_id IS NOT NULL AND EXISTS (SELECT 1 FROM listed
+                                   WHERE plan_id = plan OR plan_id LIKE plan || '-%') AS of_agent
                        FROM checkpoints WHERE workspace_id IS ?1 ORDER BY seq DESC";
             query::all(
                 connection,
@@ -75,7 +92,11 @@ impl Catalog {
                         pinned: fields.flag("pinned")?,
                         scope: fields.parse("scope")?,
                         plan_id: fields.get("plan_id")?,
-                        of_turn: fields.flag("of_turn")?,
+                        occasion: match (fields.flag("of_turn")?, fields.flag("of_agent")?) {
+                            (true, _) => Occasion::Turn,
+                            (false, true) => Occasion::Agent,
+                            (false, false) => Occasion::Request,
+                        },
                     })
                 },
             )
@@ -107,6 +128,7 @@ impl Catalog {
                 let id: i64 = row.get("id").unwrap_or_default();
                 Fields::new(row, "plan_items", id).parse::<ObjectId>("log")
             })?);
+            crate::ThreadRows { connection }.each_piece(&mut |id| objects.push(id))?;
             Ok(objects)
         })
     }
@@ -167,6 +189,18 @@ impl Transaction<'_> {
         let what = format_args!("checkpoint {id}");
         if let Some(before) = self.checkpoint(id)? {
             self.bury(id, Some(before.integrity))?;
+            let stays = |part: &PartRecord| {
+                purged.parts.iter().any(|other| (other.kind, &other.key) == (part.kind, &part.key))
+            };
+            for part in before.parts.iter().filter(|part| !stays(part)) {
+                let sql = "DELETE FROM checkpoint_parts WHERE checkpoint_id = ?1 AND kind = ?2 AND key = ?3";
+                query::run(
+                    self.connection,
+                    what,
+                    sql,
+                    params![id.to_string(), part.kind.as_str(), part.key],
+                )?;
+            }
         }
         self.renew_record(id)?;
         let sql = "UPDATE checkpoints SET integrity = ?2, files = ?3 WHERE id = ?1";

@@ -1,12 +1,14 @@
 //! The one table of commands and flags. Help, completions and parsing all come from it.
 
 pub(crate) mod agent;
+pub(crate) mod attempt;
 pub(crate) mod help;
 pub(crate) mod install;
 pub(crate) mod layout;
 pub(crate) mod plan;
 #[cfg(test)]
 mod reference;
+pub(crate) mod remote;
 pub(crate) mod session;
 pub(crate) mod workspace;
 
@@ -189,10 +191,10 @@ Examples:
     #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint cat @ src/main.rs\n  safepoint cat @~3 notes.txt > notes.old"))]
     Cat(CatArgs),
     /// Compare a checkpoint with another one or with the current state.
-    #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint diff                  show changes since then the position\n  safepoint diff @~1 @ --stat\n  safepoint diff @ -- src docs    only these paths"))]
+    #[command(after_help = format!("{HOW_TO_NAME}\n\nExamples:\n  safepoint diff                  show changes since the position\n  safepoint diff @~1 @ --stat\n  safepoint diff @ -- src docs    only these paths"))]
     Diff(DiffArgs),
     /// Restore the workspace, or chosen paths, from a checkpoint.
-    #[command(visible_aliases = ["restore", "rewind"], after_help = format!("{HOW_TO_NAME}\nAn argument that names no checkpoint is a path; after -- everything is. Paths alone go back to @.\nThe current state is kept first, so that `safepoint undo` brings it back.\n\nExamples:\n  safepoint rollback                       choose on a terminal, else list\n  safepoint rollback src/main.rs           one file, from the newest checkpoint\n  safepoint rollback \"10 minutes ago\"\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path\n  safepoint rollback @ --to ../then        build it in another folder\n  safepoint rollback @ --hard-reset        a commit: branch, index and files\n  safepoint rollback @ --verify \"make test\"       try it beside the workspace first\n  safepoint rollback --until \"make test\"          back to the newest that passes\n  safepoint rollback --until \"make test\" --bisect --dry-run   only show it"))]
+    #[command(visible_aliases = ["restore", "rewind"], after_help = format!("{HOW_TO_NAME}\nAn argument that names no checkpoint is a path; after -- everything is. Paths alone go back to @.\nThe current state is kept first, so that `safepoint undo` brings it back.\n--session-id with --checkpoint-id moves git and keeps the files; with --hard-reset, the files too.\n\nExamples:\n  safepoint rollback                       choose on a terminal, else list\n  safepoint rollback src/main.rs           one file, from the newest checkpoint\n  safepoint rollback \"10 minutes ago\"\n  safepoint rollback @ --dry-run           show what would happen\n  safepoint rollback @ --path src          only this path\n  safepoint rollback @ --to ../then        build it in another folder\n  safepoint rollback @ --hard-reset        a commit: branch, index and files\n  safepoint rollback @ --verify \"make test\"       try it beside the workspace first\n  safepoint rollback --until \"make test\"          back to the newest that passes\n  safepoint rollback --until \"make test\" --bisect --dry-run   only show it"))]
     Rollback(RollbackArgs),
     /// Take a checkpoint, then run a command; roll back if it fails, on request.
     #[command(
@@ -200,6 +202,24 @@ Examples:
         after_help = "The command has your terminal, and its exit status is passed on. What Safepoint itself says goes to standard error.\n\nExamples:\n  safepoint run -- make migrate\n  safepoint run --rollback-on-fail -- ./upgrade.sh --all\n  safepoint run --watch -- agent           a checkpoint of every state that it leaves\n  safepoint run -m \"before the agent\" -- agent --task tasks.md"
     )]
     Run(RunArgs),
+    /// Run a command in an attempt; outside of the project everything is real.
+    #[command(
+        name = "try",
+        override_usage = "safepoint try [OPTIONS] -- <CMD>...",
+        after_help = "The project is unchanged until you keep the result. An attempt is no security boundary.\nThe command sees the project at its own path. `sudo` does not work inside, unless you are root. A program that\ncannot copy where the kernel refuses to rename a folder (EXDEV) needs --copy.\n\nExamples:\n  safepoint try -- claude -p \"make the tests pass\"\n  safepoint try --attempts 3 --verify \"cargo test -q\" --keep -- ./agent.sh\n  safepoint try --attempts 5 --best accuracy --keep -- python train.py\n  safepoint try --outside read-only -- ./script.sh"
+    )]
+    Try(attempt::TryArgs),
+    /// Work in attempts; outside of the project everything is real.
+    #[command(
+        subcommand,
+        after_help = "An attempt is no security boundary.\n\nExamples:\n  safepoint attempt start refactor\n  safepoint attempt exec refactor -- bash\n  safepoint attempt compare\n  safepoint attempt keep refactor"
+    )]
+    Attempt(attempt::AttemptCommand),
+    /// Report numbers of the work, such as accuracy=0.93; the next checkpoint holds them.
+    #[command(
+        after_help = "In an attempt they belong to the attempt.\n\nExamples:\n  safepoint metric accuracy=0.93 loss=0.1"
+    )]
+    Metric(attempt::MetricArgs),
     /// Run plans; roll back files and plan state together.
     #[command(
         subcommand,
@@ -234,6 +254,27 @@ Examples:
         after_help = "Examples:\n  safepoint workspace list\n  safepoint workspace move ~/old ~/new\n  safepoint workspace forget ~/finished"
     )]
     Workspace(workspace::WorkspaceCommand),
+    /// Add, list, remove and check remotes, where checkpoints are published.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  safepoint remote add team --records postgres://db.example.org/safepoint --bytes s3://bucket/safepoint --project shop\n  safepoint remote status team"
+    )]
+    Remote(remote::RemoteCommand),
+    /// Publish the checkpoints of this workspace that a remote lacks.
+    #[command(
+        after_help = "It goes on where an earlier push stopped. Safety checkpoints are not published.\n\nExamples:\n  safepoint push\n  safepoint push team --json"
+    )]
+    Push(remote::RemoteArgs),
+    /// Bring a published checkpoint into this home; files do not change.
+    #[command(
+        after_help = "This home must have the workspace. Then: safepoint rollback ID\n\nExamples:\n  safepoint fetch team shop\n  safepoint fetch team shop@01KG9YS9"
+    )]
+    Fetch(remote::FetchArgs),
+    /// Build a published checkpoint in a new folder, with its plan and session.
+    #[command(
+        after_help = "This home must not have the workspace yet.\n\nExamples:\n  safepoint clone team shop ~/projects/shop\n  safepoint clone team shop@01KG9YS9 ../shop"
+    )]
+    Clone(remote::CloneArgs),
     /// Take a checkpoint despite errors, and report what it misses.
     #[command(
         after_help = "Invalid settings are ignored, and nothing is pruned afterwards.\n\nExamples:\n  safepoint emergency\n  safepoint emergency -m \"the agent went wild\""
@@ -339,6 +380,14 @@ Examples:
         after_help = "Serves standard input and output until the input ends. --http serves clients on this machine that send the token.\nThe workspace is the one around the current directory; an agent cannot choose another.\n\nExamples:\n  safepoint mcp\n  safepoint mcp --workspace ~/projects/shop\n  safepoint mcp --http 127.0.0.1:7077"
     )]
     Mcp(McpArgs),
+    /// Serve client libraries, such as that for Node, on standard input and output.
+    #[command(hide = true, after_help = "The protocol is in docs/rpc.md.\n\nExamples:\n  safepoint rpc")]
+    Rpc,
+    /// Show the timeline, differences, plans and rollbacks in a browser.
+    #[command(
+        after_help = "Serves the workspace around the current directory on this machine alone, until Ctrl-C. The printed address\nworks once, for 60 seconds. With --read-only nothing is written, so the current state cannot be shown.\n\nExamples:\n  safepoint ui\n  safepoint ui --no-open --port 7078\n  safepoint ui --read-only"
+    )]
+    Ui(UiArgs),
     /// Print the version.
     #[command(after_help = "Examples:\n  safepoint version --json")]
     Version,
@@ -440,10 +489,10 @@ pub(crate) struct CreateArgs {
 
 impl CreateArgs {
     /// Arguments of a plain checkpoint with a label, by a tool.
-    pub(crate) fn labelled(label: String, tool: Option<String>) -> Self {
+    pub(crate) fn labelled(label: impl Into<Option<String>>, tool: Option<String>) -> Self {
         Self {
             text: None,
-            label: Some(label),
+            label: label.into(),
             if_changed: false,
             kind: None,
             reason: None,
@@ -480,8 +529,8 @@ impl CreateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct EmergencyArgs {
-    /// Text to record as the label.
-    #[arg(short = 'm', long = "message", value_name = "TEXT")]
+    /// Text to record as the label; it may begin with a hyphen.
+    #[arg(short = 'm', long = "message", value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) message: Option<String>,
 }
 
@@ -523,6 +572,9 @@ pub(crate) struct ListArgs {
     /// Draw the history: branches, rollbacks, undo and redo.
     #[arg(long, conflicts_with = "all")]
     pub(crate) graph: bool,
+    /// Show what is published on a remote, in the order of publication.
+    #[arg(long, value_name = "REMOTE", conflicts_with_all = ["plan", "session_id", "kind", "scope", "all_roles", "graph", "turns"])]
+    pub(crate) remote: Option<String>,
     /// Output format.
     #[arg(long, value_name = "FORM")]
     pub(crate) output: Option<OutputForm>,
@@ -574,6 +626,9 @@ pub(crate) struct DiffArgs {
     /// New side [default: the current state].
     #[arg(value_name = "B")]
     pub(crate) new: Option<String>,
+    /// Choose the old side from a list, on a terminal.
+    #[arg(long, conflicts_with = "old")]
+    pub(crate) pick: bool,
     /// Show line counts only.
     #[arg(long, conflicts_with = "name_only")]
     pub(crate) stat: bool,
@@ -611,10 +666,10 @@ pub(crate) struct RollbackArgs {
     /// Only this path; repeatable.
     #[arg(long = "path", value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
-    /// Only this part: files, plan, agent, session, or git (branch, HEAD, index); repeatable.
+    /// Only this part: files, plan, agent, session, thread, or git (branch, HEAD, index); repeatable.
     #[arg(long = "part", value_name = "PART", value_parser = chosen_part(), hide_possible_values = true)]
     pub(crate) parts: Vec<PartKind>,
-    /// With several folders: fail if a plan was applied or a folder is missing.
+    /// With several folders: fail if a part cannot be rolled back.
     #[arg(long)]
     pub(crate) strict: bool,
     /// Show the effects without changing anything.
@@ -634,15 +689,18 @@ pub(crate) struct RollbackArgs {
     /// Build the target beside the workspace, run CMD there, show the changes, and ask.
     #[arg(long, value_name = "CMD")]
     pub(crate) verify: Option<String>,
-    /// Roll back to the newest checkpoint where CMD passes, tried in a copy.
+    /// Roll back to the newest checkpoint where CMD passes, tried apart.
     #[arg(long, value_name = "CMD")]
     pub(crate) until: Option<String>,
     /// With --until: binary search; checkpoints older than a good one are good.
     #[arg(long, requires = "until")]
     pub(crate) bisect: bool,
-    /// With --until: try in the workspace itself, where CMD needs its path.
+    /// With --until: try in the workspace itself.
     #[arg(long, requires = "until", conflicts_with = "dry_run")]
     pub(crate) in_place: bool,
+    /// With --until: try in a copy at another path, not in an overlay.
+    #[arg(long, requires = "until", conflicts_with = "in_place")]
+    pub(crate) copy: bool,
     /// Set git branch, index and files; uncommitted work goes into the safety checkpoint.
     #[arg(long)]
     pub(crate) hard_reset: bool,
@@ -673,7 +731,7 @@ pub(crate) struct RunArgs {
     /// Also take a checkpoint after changes, when no file changed for 2 seconds, and at exit.
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Label of the checkpoint [default: "before" and the command].
+    /// Label of the checkpoint, also with a hyphen first [default: "before" and the command].
     #[arg(short = 'm', long = "label", value_name = "LABEL", allow_hyphen_values = true)]
     pub(crate) label: Option<String>,
     /// Command and its arguments.
@@ -692,7 +750,26 @@ pub(crate) struct HookArgs {
     pub(crate) event: Option<String>,
 }
 
-/// Options of undo.
+/// Options of ui.
+#[derive(Debug, Args)]
+pub(crate) struct UiArgs {
+    /// Port on 127.0.0.1; 0 selects a free one [default: the same for each start in this folder].
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+    /// Serve a Unix socket that only you can open, for forwarding.
+    #[arg(long, value_name = "PATH", conflicts_with = "port")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Print the address, and open no browser.
+    #[arg(long)]
+    pub(crate) no_open: bool,
+    /// Write nothing: no checkpoints, no rollbacks, no crash recovery.
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Let the page name commands to run, such as a check.
+    #[arg(long)]
+    pub(crate) allow_commands: bool,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct McpArgs {
     /// Serve HTTP on this loopback address; port 0 selects a free port [default: 127.0.0.1:0]
@@ -703,6 +780,7 @@ pub(crate) struct McpArgs {
     pub(crate) workspace: Option<PathBuf>,
 }
 
+/// Options of undo.
 #[derive(Debug, Default, Args)]
 pub(crate) struct UndoArgs {
     /// Only the paths that turn N of an agent changed; those that changed since stay.

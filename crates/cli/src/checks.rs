@@ -52,6 +52,7 @@ pub(crate) fn run(command: &TestCommand, folder: &Path, stop: &dyn Fn() -> bool)
         variables: &[],
         deadline: started.checked_add(command.timeout.into()),
         open_files: signals::files_at_start(),
+        through: &[],
     };
     let mut tail = VecDeque::new();
     let exit = run_job(&job, &|| if stop() { Stop::Soon } else { Stop::No }, &mut |printed| {

@@ -1,6 +1,8 @@
 //! The face for terminals and scripts: reads the command line, runs one verb, prints its answer, chooses the exit code.
 
+mod advice;
 mod agent;
+pub(crate) mod attempt;
 mod cat;
 mod complete;
 mod completions;
@@ -19,24 +21,29 @@ mod import;
 mod init;
 mod install;
 mod list;
+mod lost;
 mod man;
 mod mcp;
 mod naming;
 mod pick;
 mod pin;
 mod plan;
+mod position;
 mod prune;
 mod purge;
 mod recover;
+mod remote;
 mod repair;
 mod rollback;
 mod rows;
+mod rpc;
 mod run;
 mod session;
 mod show;
 mod status;
 mod summary;
 pub(crate) mod table;
+mod ui;
 mod undo;
 mod usage;
 mod validate;
@@ -46,22 +53,26 @@ mod workspace;
 
 use crate::args::{Arguments, Command, Global};
 use crate::context::{self, Surroundings};
-use crate::problem::Problem;
+use crate::problem::{Problem, Topic};
+use crate::render::json;
 use crate::render::output::{Printer, Reply, Stage};
 use crate::render::pager::Programs;
-use crate::render::terminal::{Bars, printable};
+use crate::render::terminal::{Bars, for_shell, printable};
 use crate::{log, signals};
 use clap::CommandFactory;
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::text::is_unsafe;
 use safepoint::model::trace::{self, TraceLevel};
-use safepoint::{CheckpointManager, Error, Filter, Pinned, Progress, RoleFilter, Workspace};
+use safepoint::{CheckpointManager, Error, Filter, Page, Pinned, Progress, RoleFilter, Workspace};
 use std::ffi::OsString;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
+
+/// Newest checkpoints that a user can choose among.
+const PICKED_MAX: u64 = 2000;
 
 /// Context of every command.
 pub(crate) struct Context {
@@ -74,19 +85,22 @@ pub(crate) struct Context {
 
 /// Runs the command line of this process.
 pub(crate) fn main() -> ExitCode {
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    // First of all: the command of an attempt gets the limits and signals of its parent.
+    if let [_, option, words @ ..] = typed.as_slice()
+        && option == attempt::ENTER
+    {
+        return attempt::enter(words);
+    }
     signals::raise_open_files_limit();
     signals::survive_file_limit();
-    let typed: Vec<OsString> = std::env::args_os().collect();
     if let [_, option, from, to] = typed.as_slice()
         && option == database::COPY
     {
         return database::copy(from, to);
     }
-    if let [_, command, words @ ..] = typed.as_slice()
-        && command == "hook"
-        && !words.iter().any(|word| word == "--help" || word == "-h")
-    {
-        return hook::main(words);
+    if let Some(called) = hook::Called::read(&typed) {
+        return hook::main(called);
     }
     if let [_, command, dashes, words @ ..] = typed.as_slice()
         && command == complete::COMPLETE
@@ -96,7 +110,7 @@ pub(crate) fn main() -> ExitCode {
     }
     match crate::args::parse(&typed) {
         Ok(arguments) => ExitCode::from(run(arguments)),
-        Err(error) => ExitCode::from(refuse(&typed, &printable_error(error))),
+        Err(error) => ExitCode::from(refuse(&typed, &printable_error(with_whole_word(error, &typed)))),
     }
 }
 
@@ -122,6 +136,9 @@ fn run(arguments: Arguments) -> u8 {
             }
             let context = Context { surroundings, out, progress, yes: global.yes };
             let result = guarded(|| dispatch(&context, &command));
+            let result = result.map_err(|problem| {
+                advice::with_file(problem, &context.surroundings.home, &context.surroundings.directory)
+            });
             // Work that was cut short leaves its bar.
             context.progress.end();
             if let Some(warning) = context.surroundings.catalog_warning() {
@@ -131,6 +148,10 @@ fn run(arguments: Arguments) -> u8 {
         }
         Err(problem) => (out, Err(problem)),
     };
+    let result = result.map_err(|problem| advice::fitting(&command, problem)).map(|mut reply| {
+        json::complete(row.name, &mut reply.data);
+        reply
+    });
     let result =
         result.map_err(|problem| if row.changes_things() { problem } else { problem.silent_about_change() });
     out.finish(row.name, &row.attempt, &result)
@@ -146,12 +167,19 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Diff(args) => diff::run(context, args),
         Command::Rollback(args) => rollback::run(context, args),
         Command::Run(args) => run::run(context, args),
+        Command::Try(args) => attempt::try_command(context, args),
+        Command::Attempt(command) => attempt::run(context, command),
+        Command::Metric(args) => attempt::metric(context, args),
         Command::Plan(command) => plan::run(context, command),
         Command::Session(command) => session::run(context, command),
         Command::Agent(command) => agent::run(context, command),
         Command::Install(args) => install::install(context, args),
         Command::Uninstall(args) => install::uninstall(context, args),
         Command::Workspace(command) => workspace::run(context, command),
+        Command::Remote(command) => remote::run(context, command),
+        Command::Push(args) => remote::push(context, args),
+        Command::Fetch(args) => remote::fetch(context, args),
+        Command::Clone(args) => remote::clone(context, args),
         Command::Emergency(args) => emergency::run(context, args),
         Command::Undo(args) => undo::undo(context, args),
         Command::Redo(args) => undo::redo(context, args),
@@ -175,7 +203,9 @@ fn dispatch(context: &Context, command: &Command) -> Result<Reply, Problem> {
         Command::Demo(args) => demo::run(context, args),
         Command::Completions(args) => completions::run(context, args),
         Command::Man(args) => man::run(context, args),
+        Command::Ui(args) => ui::run(context, args),
         Command::Mcp(args) => mcp::run(context, args),
+        Command::Rpc => rpc::run(context),
         Command::Version => version::run(context),
         Command::Checkpoint(_) => Err(Problem::internal("a longer spelling was not replaced".to_owned())),
     }
@@ -212,6 +242,28 @@ fn refuse(typed: &[OsString], error: &clap::Error) -> u8 {
     let out = Printer::new(&Global { json: true, ..Global::default() }, true, Stage::Ours);
     let attempt = "understand the command line";
     out.finish(&command, attempt, &Err(problem.silent_about_change()))
+}
+
+/// The same refusal, with a tip that names the whole word: of `-wip` the parser knows only `-w`.
+fn with_whole_word(mut error: clap::Error, typed: &[OsString]) -> clap::Error {
+    let given = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(given)) if error.kind() == ErrorKind::UnknownArgument => given.clone(),
+        _ => return error,
+    };
+    let words = typed.iter().skip(1).map(|word| word.to_string_lossy()).take_while(|word| word != "--");
+    let is_short = given.len() == 2 && given != "--";
+    let whole = words.filter(|word| is_short && word.starts_with(&given) && word.len() > 2).last();
+    if let (Some(whole), Some(ContextValue::StyledStrs(tips))) = (whole, error.get(ContextKind::Suggested)) {
+        let as_value = format!("to pass '{}' as a value", printable(&given));
+        let word = for_shell(&whole);
+        let tips = tips.iter().map(|tip| match tip.to_string().starts_with(&as_value) {
+            true => format!("to pass '{}' as a value, use: -- {word}", printable(&whole)).into(),
+            false => tip.clone(),
+        });
+        let tips = ContextValue::StyledStrs(tips.collect());
+        error.insert(ContextKind::Suggested, tips);
+    }
+    error
 }
 
 /// The same refusal, with what was typed made harmless.
@@ -268,22 +320,10 @@ impl Context {
             return Err(missing);
         }
         let workspace = workspace.ok_or(missing)?;
-        let filter = Filter { workspace: Some(workspace.id), role: RoleFilter::Any, ..Filter::default() };
-        let checkpoints = list::folded(manager.checkpoints().list(&filter)?, workspace.head);
+        let page = manager.checkpoints().page(&Page::first(workspace.id, PICKED_MAX))?;
+        let checkpoints = page.into_iter().map(|placed| placed.checkpoint).collect();
+        let checkpoints = list::folded(checkpoints, workspace.head);
         pick::pick(self, manager, Some(workspace), &checkpoints)?.ok_or_else(Problem::nothing_chosen)
-    }
-
-    /// Finishes or undoes what a crash left, as every command does, and says so.
-    pub(crate) fn recover_first(
-        &self,
-        manager: &CheckpointManager,
-        workspace: &Workspace,
-    ) -> Result<(), Problem> {
-        let recovery = manager
-            .recover(workspace, &self.progress)
-            .map_err(|error| self.surroundings.explain_gone(workspace, error.into()))?;
-        recover::tell(&self.out, &recovery);
-        Ok(())
     }
 
     /// Explains why a verb failed, after what recovery did before that.
@@ -310,7 +350,8 @@ impl Context {
         }
         let checkpoint = match manager.checkpoints().find(workspace, given) {
             Err(error @ Error::NoCheckpoint { .. }) => rows::named(manager, given)?
-                .map_or_else(|| when::named(manager, workspace, given, error), Ok)?,
+                .map_or_else(|| when::named(manager, workspace, given, error), Ok)
+                .map_err(|problem| without_any(manager, workspace, problem))?,
             found => found?,
         };
         let session = session.map(context::session_id).transpose()?;
@@ -320,6 +361,24 @@ impl Context {
         }
         Ok(checkpoint)
     }
+}
+
+/// The problem of a name that fits nothing, in a workspace that has no checkpoint at all.
+fn without_any(manager: &CheckpointManager, workspace: Option<&Workspace>, problem: Problem) -> Problem {
+    let Some(workspace) = workspace.filter(|_| problem.failure.code == "no_checkpoint") else {
+        return problem;
+    };
+    let filter =
+        Filter { workspace: Some(workspace.id), role: RoleFilter::Any, limit: Some(1), ..Filter::default() };
+    if manager.checkpoints().list_ids(&filter).is_ok_and(|ids| !ids.is_empty()) {
+        return problem;
+    }
+    let mut problem = problem;
+    problem.failure.message =
+        format!("{}, and {} has no checkpoint yet", problem.failure.message, workspace.root_path().display());
+    problem.failure.hints = vec!["Take one: safepoint create".to_owned()];
+    problem.topic = Some(Topic::NoCheckpointYet);
+    problem
 }
 
 #[cfg(test)]

@@ -4,14 +4,15 @@
 
 use crate::args::Global;
 use crate::problem::Problem;
-use crate::render::terminal::printable_bytes;
+use crate::render::terminal::{for_shell, printable_bytes};
 use crate::signals;
 use jiff::tz::TimeZone;
 use safepoint::model::id::SessionId;
 use safepoint::model::{RelPath, Timestamp};
+use safepoint::remote::RemoteEnvironment;
 use safepoint::{
-    Access, BulkLimits, Capabilities, CatalogStanding, CheckpointManager, Environment, Error, HomeOwner,
-    Progress, Rebuilt, Settings, SystemEnvironment, Workspace,
+    Access, BulkLimits, Capabilities, CatalogStanding, CheckpointManager, Defaults, Environment, Error,
+    HomeOwner, Progress, Rebuilt, Settings, SystemEnvironment, Workspace,
 };
 use safepoint_agents::install::Folders;
 use std::env;
@@ -54,32 +55,30 @@ impl Surroundings {
     pub(crate) fn read(typed: &Global, access: Access) -> Result<Self, Problem> {
         let directory = typed.directory.as_deref();
         let started_in = started_in()?;
-        let user_home = variable("HOME").map(PathBuf::from);
-        let home = typed.home.clone().or_else(|| variable("SAFEPOINT_HOME").map(PathBuf::from));
-        if typed.allow_other_owner && home.is_none() {
+        let defaults = defaults();
+        if typed.allow_other_owner && typed.home.is_none() && variable("SAFEPOINT_HOME").is_none() {
             return Err(Problem::usage(
                 "--allow-other-owner is for a home that is named",
                 "Name it: --home DIR, or SAFEPOINT_HOME=DIR in the environment.",
             ));
         }
-        let home = match home.or_else(|| data_directory(user_home.as_deref())) {
+        let home = match typed.home.clone().or(defaults.home) {
             Some(home) => started_in.join(home),
             None => {
                 return Err(Problem::usage(
-                    "there is no place for checkpoints: HOME is not set",
+                    "cannot determine the Safepoint home directory: HOME is not set",
                     "Name a folder with --home or SAFEPOINT_HOME.",
                 ));
             }
         };
         let directory = directory.map_or(started_in.clone(), |directory| started_in.join(directory));
         let directory = directory.canonicalize().unwrap_or_else(|_| lexical(&directory));
-        let user = variable("USER").or_else(|| variable("LOGNAME"));
         Ok(Self {
             directory,
             home,
-            user_home: user_home.and_then(|path| path.canonicalize().ok()),
-            session_id: variable("SAFEPOINT_SESSION_ID").map(|id| id.to_string_lossy().into_owned()),
-            user: user.map_or_else(|| "unknown".to_owned(), |user| user.to_string_lossy().into_owned()),
+            user_home: defaults.user_home.and_then(|path| path.canonicalize().ok()),
+            session_id: defaults.session,
+            user: defaults.user,
             access,
             home_owner: if typed.allow_other_owner { HomeOwner::Anybody } else { HomeOwner::User },
             caller: None,
@@ -129,7 +128,7 @@ impl Surroundings {
 
     /// Opens the home and returns the library's error.
     pub(crate) fn try_open(&self, tool: Option<&str>) -> Result<CheckpointManager, Error> {
-        let agent = tool.map(str::to_owned).or_else(agent).or_else(|| self.caller.clone());
+        let agent = tool.map(str::to_owned).or_else(|| defaults().agent).or_else(|| self.caller.clone());
         let actor = match agent {
             Some(agent) => format!("{} via {agent}", self.user),
             None => self.user.clone(),
@@ -161,6 +160,7 @@ impl Surroundings {
             session_id: self.session_id.as_deref().and_then(|id| session_id(id).ok()),
             open_files: signals::files_at_start(),
             database_helper: crate::commands::database::helper(),
+            room_helper: crate::commands::attempt::helper(),
             access: self.access,
             home_owner: self.home_owner,
             ..Settings::default()
@@ -170,6 +170,20 @@ impl Surroundings {
     /// Returns the id of a new session.
     pub(crate) fn new_session(&self) -> String {
         SessionId::from_bits(environment(self.user.clone()).new_id()).to_uuid()
+    }
+
+    /// Variables for the credentials of remotes.
+    pub(crate) fn remote_environment(&self) -> RemoteEnvironment {
+        RemoteEnvironment::new(env::vars_os(), self.user_home.clone())
+    }
+
+    /// Name of this user and machine, for other people.
+    pub(crate) fn holder(&self) -> String {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        match host.trim() {
+            "" => self.user.clone(),
+            host => format!("{}@{host}", self.user),
+        }
     }
 
     /// Current time of records.
@@ -185,14 +199,34 @@ impl Surroundings {
     /// Returns the error for an unregistered workspace. A store without records indicates a lost catalog.
     fn explain_nowhere(&self, manager: &CheckpointManager) -> Problem {
         let problem = Problem::from(Error::NoWorkspace { path: self.directory.clone() });
+        if let Some((folder, old)) = self.moved(manager) {
+            let [old, new] = [old.root_path(), folder].map(|path| for_shell(&path.to_string_lossy()));
+            let mut problem = problem;
+            // A checkpoint would register the folder as a new one.
+            problem.failure.hints.clear();
+            problem.topic = None;
+            return problem.hint(format!(
+                "This folder seems to be {old}, moved. Continue with its checkpoints: safepoint workspace move {old} {new}"
+            ));
+        }
         let nothing_on_record = manager.workspaces().list().is_ok_and(|workspaces| workspaces.is_empty());
         if !(nothing_on_record && manager.upkeep().usage().is_ok_and(|usage| usage.packs > 0)) {
             return problem;
         }
+        // The files may well be in the store, and a checkpoint now would capture what is left of them.
+        let mut problem = problem;
+        problem.failure.hints.clear();
+        problem.topic = None;
         problem.hint(format!(
             "The store in {} holds checkpoints, but nothing is on record there: if its catalog.db was lost, `safepoint repair` rebuilds it.",
             self.home.display()
         ))
+    }
+
+    /// Returns the folder at or above the directory that was moved here, with its workspace.
+    fn moved(&self, manager: &CheckpointManager) -> Option<(&Path, Workspace)> {
+        let mut above = self.directory.ancestors().take_while(|folder| folder.parent().is_some());
+        above.find_map(|folder| Some((folder, manager.workspaces().moved_from(folder).ok().flatten()?)))
     }
 
     /// Workspace, or `None` if unregistered.
@@ -214,13 +248,13 @@ impl Surroundings {
         if problem.failure.code != "workspace_gone" || root.exists() {
             return problem;
         }
+        let folder = for_shell(&root.to_string_lossy());
         problem
-            .hint(format!("If it was moved: safepoint workspace move {} NEW", root.display()))
+            .hint(format!("If it was moved, go there and run: safepoint workspace move {folder} ."))
             .hint(format!(
-            "If it was deleted: its checkpoints are safe in {}. Make the folder again (mkdir {}) and roll back.",
-            self.home.display(),
-            root.display()
-        ))
+                "If it was deleted, its checkpoints are safe in {}: mkdir -p {folder} && safepoint -C {folder} rollback @",
+                self.home.display()
+            ))
     }
 
     /// Converts a typed path to an absolute one.
@@ -232,7 +266,7 @@ impl Surroundings {
     pub(crate) fn path_in(&self, workspace: &Workspace, given: &OsStr) -> Result<RelPath, Problem> {
         let given = Path::new(given);
         let whole = lexical(&self.directory.join(given));
-        match whole.strip_prefix(workspace.root_path()) {
+        match in_room(&whole).strip_prefix(workspace.root_path()) {
             Ok(below) => Ok(RelPath::new(below.as_os_str().as_bytes())?),
             Err(_) => Err(Problem::outside(given, workspace.root_path())),
         }
@@ -240,7 +274,8 @@ impl Surroundings {
 
     /// Shows a path of the workspace as it is typed here: relative to the directory.
     pub(crate) fn typed_path(&self, workspace: &Workspace, path: &RelPath) -> String {
-        let here = self.directory.strip_prefix(workspace.root_path()).unwrap_or(Path::new(""));
+        let directory = in_room(&self.directory);
+        let here = directory.strip_prefix(workspace.root_path()).unwrap_or(Path::new(""));
         let mut here = here.as_os_str().as_bytes().split(|byte| *byte == b'/').peekable();
         let mut names = path.names().peekable();
         while names.peek().is_some() && names.peek() == here.peek() {
@@ -267,6 +302,16 @@ impl Surroundings {
     }
 }
 
+/// Returns the path in the room of an attempt, if this process is in one: its workspace is there, and the project's path shows the same.
+fn in_room(path: &Path) -> PathBuf {
+    static ROOMS: OnceLock<Vec<safepoint::RoomMount>> = OnceLock::new();
+    let rooms = ROOMS.get_or_init(safepoint::room_mounts);
+    let found =
+        rooms.iter().rev().find_map(|room| Some(room.tree.join(path.strip_prefix(&room.project).ok()?)));
+    // A path that ends at the project has no separator behind it.
+    found.map_or_else(|| path.to_owned(), |path| path.components().collect())
+}
+
 /// Returns the folders of the agents' settings. Without HOME there are none.
 pub(crate) fn agent_folders(surroundings: &Surroundings) -> Option<Folders> {
     let directory = &surroundings.directory;
@@ -283,7 +328,7 @@ pub(crate) fn agent_folders(surroundings: &Surroundings) -> Option<Folders> {
 }
 
 /// Path of this program: as found on PATH, which stays valid when a package manager replaces the file behind a link.
-fn own_program() -> PathBuf {
+pub(crate) fn own_program() -> PathBuf {
     let own = env::current_exe().unwrap_or_else(|_| PathBuf::from("safepoint"));
     let real = |path: &Path| path.canonicalize().ok();
     on_path("safepoint").filter(|found| real(found) == real(&own)).unwrap_or(own)
@@ -304,20 +349,9 @@ pub(crate) fn session_id(given: &str) -> Result<String, Problem> {
     Ok(given.parse::<SessionId>()?.to_uuid())
 }
 
-/// The agent that runs this process, as far as its environment tells.
-fn agent() -> Option<String> {
-    const KNOWN: [(&str, &str); 5] = [
-        ("CLAUDECODE", "claude"),
-        ("GEMINI_CLI", "gemini"),
-        ("CODEX_SANDBOX", "codex"),
-        ("OPENCODE", "opencode"),
-        ("CURSOR_AGENT", "cursor"),
-    ];
-    let named = variable("SAFEPOINT_AGENT").map(|name| name.to_string_lossy().into_owned());
-    named.or_else(|| {
-        let found = KNOWN.iter().find(|(name, _)| variable(name).is_some());
-        found.map(|(_, agent)| (*agent).to_owned())
-    })
+/// What the variables of this process say, by the rules of all faces.
+fn defaults() -> Defaults {
+    Defaults::from_variables(&|name| env::var_os(name))
 }
 
 /// Token for HTTP clients of the MCP server.
@@ -339,11 +373,6 @@ fn started_in() -> Result<PathBuf, Problem> {
                 "Go to a folder that exists, or name one with -C.",
             )
         })
-}
-
-fn data_directory(user_home: Option<&Path>) -> Option<PathBuf> {
-    let data = variable("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    data.or_else(|| user_home.map(|home| home.join(".local/share"))).map(|data| data.join("safepoint"))
 }
 
 /// Removes `.` and `..` from an absolute path, lexically: a typed path may name a deleted file.
@@ -436,6 +465,30 @@ pub(crate) fn time_zone() -> TimeZone {
 pub(crate) fn quiet_time() -> Duration {
     let millis = variable("SAFEPOINT_TEST_QUIET_MS").and_then(|text| text.to_str()?.parse().ok());
     Duration::from_millis(millis.unwrap_or(2_000))
+}
+
+/// Test hook: the time that requests to a remote may take.
+pub(crate) fn remote_patience() -> Option<Duration> {
+    let millis = variable("SAFEPOINT_TEST_REMOTE_MS")?.to_string_lossy().parse().ok()?;
+    Some(Duration::from_millis(millis))
+}
+
+/// Test hook: the time that every hook may take.
+pub(crate) fn hook_time() -> Option<Duration> {
+    let millis = variable("SAFEPOINT_TEST_HOOK_MS")?.to_string_lossy().parse().ok()?;
+    Some(Duration::from_millis(millis))
+}
+
+/// Test hook of debug builds: the work of a hook panics.
+pub(crate) fn panic_in_hook() {
+    if cfg!(debug_assertions) && variable("SAFEPOINT_TEST_HOOK_PANIC").is_some() {
+        std::panic::resume_unwind(Box::new(()));
+    }
+}
+
+/// Returns the session of the surrounding `run`, if there is one. An invalid id counts as none.
+pub(crate) fn joined_session() -> Option<String> {
+    session_id(variable("SAFEPOINT_SESSION_ID")?.to_str()?).ok()
 }
 
 /// Settings of the log.

@@ -1,7 +1,8 @@
 //! Failure for the caller: of the library, or of the command line itself.
 
+use crate::render::terminal::moment;
 use safepoint::model::ModelError;
-use safepoint::{Error, Failure, FailureKind};
+use safepoint::{ConfigFile, Error, Failure, FailureKind, NamedCandidate};
 use safepoint_agents::install::InstallError;
 use std::path::Path;
 
@@ -19,6 +20,7 @@ pub(crate) const OWN_CODES: &[(&str, FailureKind)] = &[
     ("output", FailureKind::Failed),
     ("not_written", FailureKind::Failed),
     ("exists", FailureKind::Conflict),
+    ("not_confirmed", FailureKind::Conflict),
     ("temporary_folder", FailureKind::Failed),
     ("interrupted", FailureKind::Interrupted),
     ("declined", FailureKind::Failed),
@@ -26,10 +28,21 @@ pub(crate) const OWN_CODES: &[(&str, FailureKind)] = &[
     // Of the crate `safepoint-mcp`.
     ("stale_preview", FailureKind::Conflict),
     ("busy", FailureKind::Busy),
+    // Of the Python package.
+    ("unfinished_transaction", FailureKind::Conflict),
     ("settings_invalid", FailureKind::Failed),
     ("settings_refused", FailureKind::Conflict),
     ("internal", FailureKind::Internal),
 ];
+
+/// Subject of a failure that has hints of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Topic {
+    /// The folder has no checkpoint, so there is nothing to roll back to.
+    NoCheckpointYet,
+    /// A configuration file is wrong.
+    Configuration(ConfigFile),
+}
 
 /// Failure, and its effect.
 #[derive(Debug)]
@@ -39,13 +52,14 @@ pub(crate) struct Problem {
     pub(crate) nothing_changed: bool,
     /// Attempted action for "cannot ...", if it differs from that of the command.
     pub(crate) attempt: Option<&'static str>,
+    pub(crate) topic: Option<Topic>,
 }
 
 impl Problem {
     fn own(code: &'static str, kind: FailureKind, message: String, hints: Vec<String>) -> Self {
         debug_assert!(OWN_CODES.contains(&(code, kind)), "{code} is not in the table");
         let failure = Failure { code, kind, message, causes: Vec::new(), hints };
-        Self { failure, nothing_changed: true, attempt: None }
+        Self { failure, nothing_changed: true, attempt: None, topic: None }
     }
 
     /// Invalid arguments.
@@ -71,7 +85,7 @@ impl Problem {
         let message = format!("{given:?} is in neither {sides}");
         let failure =
             Failure { code: "no_path", kind: FailureKind::NotFound, message, causes: Vec::new(), hints };
-        Self { failure, nothing_changed: true, attempt: None }
+        Self { failure, nothing_changed: true, attempt: None, topic: None }
     }
 
     /// The result could not be written; the operation may still be done.
@@ -167,10 +181,20 @@ impl Problem {
         problem
     }
 
+    /// Question that could not be asked.
+    pub(crate) fn not_confirmed(message: &str) -> Self {
+        Self::own(
+            "not_confirmed",
+            FailureKind::Conflict,
+            message.to_owned(),
+            vec!["Confirm with --yes.".to_owned()],
+        )
+    }
+
     /// Prompt that was not confirmed.
     pub(crate) fn declined() -> Self {
         let hint = "Answer y to go on, or give --yes.".to_owned();
-        Self::own("declined", FailureKind::Failed, "you did not say yes".to_owned(), vec![hint])
+        Self::own("declined", FailureKind::Failed, "not confirmed".to_owned(), vec![hint])
     }
 
     /// The user was offered a choice and took none.
@@ -262,8 +286,25 @@ impl Problem {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let nothing_changed = !matches!(error, Error::Unfinished { .. } | Error::UndoFailed { .. });
-        Self { failure: Failure::from(&error), nothing_changed, attempt: None }
+        let mut failure = Failure::from(&error);
+        if let Error::Ambiguous { candidates, .. } = &error {
+            // The library has no time zone.
+            failure.hints.truncate(1);
+            failure.hints.extend(candidates.iter().map(candidate));
+        }
+        let topic = match &error {
+            Error::NoWorkspace { .. } => Some(Topic::NoCheckpointYet),
+            Error::Config(error) => Some(Topic::Configuration(error.file())),
+            _ => None,
+        };
+        Self { failure, nothing_changed, attempt: None, topic }
     }
+}
+
+/// A line that can be pasted: the id, and a comment for the shell.
+fn candidate(candidate: &NamedCandidate) -> String {
+    let label = candidate.label.as_ref().map(|label| format!(" \"{label}\"")).unwrap_or_default();
+    format!("{}  # {}{label}", candidate.id, moment(candidate.created_at))
 }
 
 impl From<ModelError> for Problem {

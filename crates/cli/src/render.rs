@@ -12,3 +12,4 @@ pub(crate) mod pager;
 pub(crate) mod patch;
 pub(crate) mod terminal;
 pub(crate) mod warning;
+pub(crate) mod wrap;

@@ -15,7 +15,7 @@ use safepoint::{
     RollbackOptions, Settings, Silent, SystemEnvironment, Thoroughness, Warning, Workspace,
 };
 use safepoint_example_part::{KvParts, PROGRAM};
-use safepoint_testkit::{End, Program, copy_tree, kill_at};
+use safepoint_testkit::{Disk, End, Fail, Program, calls, copy_tree, every_cut, fail_at, kill_at, record};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -168,7 +168,7 @@ fn a_program_without_the_code_keeps_the_part_and_puts_the_rest_back() {
     manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
     assert!(manager.upkeep().validate(Some(&one), Depth::Deep, &Silent).unwrap().is_valid());
     let out = ground.path("out");
-    let exported = manager.export_checkpoint(&one, &out, &Silent).unwrap();
+    let exported = manager.export_checkpoint(&one, &out, safepoint::OutsideMemory::Omitted, &Silent).unwrap();
     let below = fs::read_dir(exported.path.join("task_tool_state")).unwrap().flatten();
     let names: Vec<String> = below.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     assert!(names.iter().any(|name| name.starts_with("kv.example") && name.ends_with(".0.bin")), "{names:?}");
@@ -183,7 +183,7 @@ fn a_program_without_the_code_keeps_the_part_and_puts_the_rest_back() {
 }
 
 #[test]
-fn a_rollback_cut_short_is_not_mended_without_the_code_of_its_part() {
+fn an_interrupted_rollback_is_not_recovered_without_the_code_of_its_part() {
     let ground = Ground::new();
     ground.set("1");
     let one = ground.create().id.to_string();
@@ -211,6 +211,110 @@ fn a_rollback_cut_short_is_not_mended_without_the_code_of_its_part() {
         }
     }
     assert!(refused > 3, "{refused}");
+}
+
+/// Recovers with the code of the part, and returns the state afterwards.
+fn recovered(ground: &Ground) -> (String, Option<String>) {
+    let (manager, workspace) = ground.open(true);
+    manager.recover(&workspace, &Silent).unwrap();
+    assert!(manager.recover(&workspace, &Silent).unwrap().is_empty());
+    ground.state()
+}
+
+#[test]
+fn after_a_power_cut_the_part_and_the_files_are_old_or_new() {
+    let ground = Ground::new();
+    ground.set("1");
+    let one = ground.create().id.to_string();
+    let new = ground.state();
+    ground.set("2");
+    let old = ground.state();
+    let roots = ["home", "project", "elsewhere"].map(|name| ground.path(name));
+    let start = Disk::load(&roots).unwrap();
+    let recording = record(&ground.program(&["rollback", &one]), &roots).unwrap();
+    assert!(recording.end.is_success(), "{:?}", recording.end);
+    let mut counts = [0, 0];
+    every_cut(&start, &recording, 1, 7, |cut| {
+        cut.image.lay_out()?;
+        let state = recovered(&ground);
+        let is_new = state == new;
+        assert!(is_new || state == old, "after {} operations, {:?}: {state:?}", cut.done, cut.how);
+        assert!(is_new || !cut.last, "a rollback that was reported is lost, {:?}", cut.how);
+        counts[usize::from(is_new)] += 1;
+        Ok(())
+    })
+    .unwrap();
+    eprintln!("power cut with a part from outside: {} states old, {} new, 0 mixtures", counts[0], counts[1]);
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+}
+
+#[test]
+fn with_any_call_failing_the_part_and_the_files_are_old_or_new() {
+    const ENOSPC: i32 = 28;
+    const EIO: i32 = 5;
+    let ground = Ground::new();
+    ground.set("1");
+    let one = ground.create().id.to_string();
+    let new = ground.state();
+    ground.set("2");
+    let old = ground.state();
+    ground.keep("begin");
+    let program = ground.program(&["rollback", &one]);
+    let points = calls(&program).unwrap().0.len() as u64;
+    let mut refused = 0;
+    for point in 1..=points {
+        for (errno, how) in [(ENOSPC, Fail::Once), (EIO, Fail::Forever)] {
+            ground.lay("begin");
+            let end = fail_at(&program, point, errno, how).unwrap();
+            let End::Exited { code, stderr, .. } = &end else { panic!("point {point}: {end:?}") };
+            let told = String::from_utf8_lossy(stderr);
+            assert!(!told.contains("panicked"), "point {point}, error {errno}: {told}");
+            let state = recovered(&ground);
+            let is_new = state == new;
+            assert!(is_new || state == old, "point {point} of {points}, error {errno}: {state:?}");
+            assert!(is_new || *code != 0, "point {point}, error {errno}: a success that was none");
+            refused += u64::from(*code != 0);
+        }
+    }
+    eprintln!("faults with a part from outside: {points} points, {refused} ended in an error, 0 mixtures");
+    assert!(refused > points / 2, "{refused}");
+}
+
+#[test]
+fn many_programs_with_the_part_at_once_leave_a_whole_state() {
+    let ground = Ground::new();
+    ground.set("1");
+    let one = ground.create().id;
+    let done = std::sync::atomic::AtomicU32::new(0);
+    std::thread::scope(|threads| {
+        for worker in 0..4 {
+            let (ground, done) = (&ground, &done);
+            threads.spawn(move || {
+                for round in 0..6 {
+                    let value = format!("{worker}.{round}");
+                    let id = one.to_string();
+                    let words: &[&str] = match (worker + round) % 3 {
+                        0 => &["create"],
+                        1 => &["rollback", &id],
+                        _ => &["set", "key", &value],
+                    };
+                    let program = ground.program(words);
+                    // A busy workspace and a file that changed concurrently are errors that change nothing.
+                    let ended =
+                        std::process::Command::new(&program.exe).args(&program.args).output().unwrap();
+                    done.fetch_add(u32::from(ended.status.success()), std::sync::atomic::Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert!(done.into_inner() >= 8, "too few commands worked");
+    let text = recovered(&ground).1.unwrap();
+    // Each `set` appends a line.
+    assert!(text.ends_with('\n') && text.lines().all(|line| line.starts_with("key=")), "{text:?}");
+    let (manager, workspace) = ground.open(true);
+    manager.rollback(&workspace, one, &RollbackOptions::default(), &Silent).unwrap();
+    assert_eq!(ground.state(), ("1".to_owned(), Some("key=1\n".to_owned())));
+    assert!(manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap().is_valid());
 }
 
 /// The code of the part, where the part itself cannot be opened.
@@ -276,8 +380,17 @@ fn the_lock_keeps_others_out_while_the_file_goes_back() {
         let (mut rounds, mut worked) = (0, 0);
         // A rollback fails if the file changes between its capture and its lock; nothing has changed then.
         while rounds < 10 || (worked == 0 && rounds < 1_000) {
-            let done = manager.rollback(&workspace, one.id, &RollbackOptions::default(), &Silent);
-            (rounds, worked) = (rounds + 1, worked + u32::from(done.is_ok()));
+            match manager.rollback(&workspace, one.id, &RollbackOptions::default(), &Silent) {
+                Ok(done) => {
+                    assert!(done.verified, "{done:?}");
+                    worked += 1;
+                }
+                Err(Error::RolledBackHalfway { source, .. }) => {
+                    assert!(matches!(*source, Error::Part { .. }), "{source}");
+                }
+                Err(error) => assert!(matches!(error, Error::Part { .. }), "{error}"),
+            }
+            rounds += 1;
         }
         writer.join().unwrap();
         assert!(worked > 0, "none of {rounds} rollbacks worked");

@@ -159,7 +159,9 @@ fn checkpoints(corpus: &Corpus) {
         }
         let created = manager.create(&workspace, &options, &Silent).unwrap();
         let layout = folder.path().join(name);
-        let exported = manager.export_checkpoint(&created.checkpoint, &layout, &Silent).unwrap();
+        let exported = manager
+            .export_checkpoint(&created.checkpoint, &layout, safepoint::OutsideMemory::Omitted, &Silent)
+            .unwrap();
         corpus.add("imports", name, safepoint_fuzzing::bytes_of_layout(&exported.path));
         let parts = &created.checkpoint.parts;
         let manifest = safepoint_model::checkpoint::Manifest::new(parts.clone());

@@ -27,14 +27,22 @@ pub fn hooks(bytes: &[u8]) {
 }
 
 fn answered(event: &HookEvent, text: &str) {
-    let reply = Reply { message: Some(text.to_owned()), context: Some(text.to_owned()) };
+    let reply = Reply { message: Some(text.to_owned()), context: Some(text.to_owned()), deny: None };
+    let denied = event.answer(&Reply { deny: Some(text.to_owned()), ..reply.clone() });
+    let is_denied =
+        serde_json::from_str::<Value>(&denied).is_ok_and(|answer| answer.to_string().contains("deny"));
+    let is_call = matches!(event.moment, Moment::BeforeTool(_));
+    assert!(is_denied == is_call || text.contains("deny"), "{denied}");
     let answer = event.answer(&reply);
     assert!(!answer.contains(char::is_control));
     let Ok(Value::Object(fields)) = serde_json::from_str(&answer) else { panic!("{answer}") };
-    let known =
-        ["systemMessage", "hookSpecificOutput", "additionalContext", "additional_context", "user_message"];
-    assert!(fields.keys().all(|name| known.contains(&name.as_str())), "{answer}");
-    let has_context = fields.keys().any(|name| !["systemMessage", "user_message"].contains(&name.as_str()));
+    let to_model = ["hookSpecificOutput", "additionalContext", "additional_context"];
+    let to_person = ["systemMessage", "user_message", "message"];
+    assert!(
+        fields.keys().all(|name| to_model.contains(&name.as_str()) || to_person.contains(&name.as_str())),
+        "{answer}"
+    );
+    let has_context = fields.keys().any(|name| to_model.contains(&name.as_str()));
     assert!(!has_context || matches!(event.moment, Moment::Prompt { .. }), "{answer}");
     assert!(answer.chars().count() < 8 * 2_600);
     if let Moment::BeforeTool(call) | Moment::AfterTool { call, .. } = &event.moment {

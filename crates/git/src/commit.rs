@@ -99,6 +99,16 @@ impl Repository {
         Ok(Committed { commit, of_head: None, refused, holes, ignored })
     }
 
+    /// Returns HEAD's commit in the same form. `None` before the first commit.
+    ///
+    /// # Errors
+    /// When the repository or the commit cannot be read.
+    pub fn committed_head(&self) -> Result<Option<Committed>, GitError> {
+        let Some(commit) = self.head()?.commit() else { return Ok(None) };
+        let of_head = Some(Objects::open(self)?.message_of(commit)?);
+        Ok(Some(Committed { commit, of_head, refused: Vec::new(), holes: Vec::new(), ignored: 0 }))
+    }
+
     fn commit_text(&self, tree: Oid, parent: Option<GitId>, wanted: &Wanted<'_>) -> String {
         let (who, when) = (&self.identity, wanted.seconds);
         let parent = parent.map(|parent| format!("parent {parent}\n")).unwrap_or_default();

@@ -40,6 +40,32 @@ impl Tracked {
     }
 }
 
+/// Flags of an entry that the user sets. The others are of git's own work.
+const USER_FLAGS: Flags =
+    Flags::STAGE_MASK.union(Flags::ASSUME_VALID).union(Flags::INTENT_TO_ADD).union(Flags::SKIP_WORKTREE);
+
+/// Returns true if two indexes track the same: path, stage, mode and object of each entry. The facts of files that git caches to save time
+/// do not count. What cannot be decoded, or refers to another file, is different.
+pub fn same_entries(old: &[u8], new: &[u8], object_format: &str) -> bool {
+    let hash = match object_format {
+        "sha1" => gix_hash::Kind::Sha1,
+        "sha256" => gix_hash::Kind::Sha256,
+        _ => return false,
+    };
+    let read = |bytes: &[u8]| {
+        let time = gix_index::State::new(hash).timestamp();
+        let options = gix_index::decode::Options::default();
+        let state = crate::guarded(|| gix_index::State::from_bytes(bytes, time, hash, options)).ok()?.0;
+        state.link().is_none().then_some(state)
+    };
+    let (Some(old), Some(new)) = (read(old), read(new)) else { return false };
+    let same = |(one, other): (&gix_index::Entry, &gix_index::Entry)| {
+        (one.id, one.mode, one.flags & USER_FLAGS) == (other.id, other.mode, other.flags & USER_FLAGS)
+            && one.path(&old) == other.path(&new)
+    };
+    old.entries().len() == new.entries().len() && old.entries().iter().zip(new.entries()).all(same)
+}
+
 impl Repository {
     /// Decodes the index; returns an empty one if it is missing.
     pub(crate) fn index(&self) -> Result<gix_index::State, GitError> {

@@ -25,6 +25,7 @@ pub use changes::Changes;
 pub use commit::{Committed, Unchanged, Wanted};
 pub use error::GitError;
 pub use id::{GitId, NoGitId};
+pub use index::same_entries;
 pub use moves::Move;
 pub use refs::{Head, Target, short_name};
 pub use repository::Repository;

@@ -1,5 +1,6 @@
 //! Boundary between the protocol and the commands: calls go out, answers come back.
 
+use crate::CallOrigin;
 use safepoint::{Failure, Progress};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -117,6 +118,22 @@ pub enum Call {
         /// Shows the effect only.
         dry_run: bool,
     },
+    /// Open attempts of the workspace, compared.
+    Attempts,
+    /// Takes the result of an attempt over.
+    Keep {
+        /// Name or number of the attempt.
+        attempt: String,
+        /// Drops the other open attempts.
+        drops_others: bool,
+        /// Shows the effect only.
+        dry_run: bool,
+    },
+    /// Closes an attempt.
+    Drop {
+        /// Name or number of the attempt.
+        attempt: String,
+    },
     /// Fingerprint of the workspace: `data.tree`. `data.base` is the checkpoint it was compared with, and
     /// `data.changed` the number of changes since.
     Tree {
@@ -147,8 +164,8 @@ impl<T: Progress + Send> Watch for T {}
 
 /// Workspace, with the commands that work on it.
 pub trait Desk: Send + Sync + 'static {
-    /// Runs a call to its end. `caller` is the name of the client.
-    fn perform(&self, call: &Call, caller: Option<&str>, watch: Box<dyn Watch>) -> Answer;
+    /// Runs a call to its end.
+    fn perform(&self, call: &Call, origin: &CallOrigin, watch: Box<dyn Watch>) -> Answer;
 
     /// Exit code of a failure.
     fn exit_code(&self, failure: &Failure) -> u8;

@@ -109,6 +109,29 @@ pub(crate) struct UndoInput {
     pub(crate) token: Option<String>,
 }
 
+/// Handling of the other attempts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum OthersInput {
+    #[default]
+    Drop,
+    Open,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PreviewKeepInput {
+    pub(crate) attempt: String,
+    #[serde(default)]
+    pub(crate) others: OthersInput,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DropInput {
+    pub(crate) attempt: String,
+}
+
 /// Failure for invalid arguments.
 pub(crate) fn invalid(message: impl Into<String>, hint: &str) -> Failure {
     Failure {

@@ -12,6 +12,7 @@ mod consent;
 mod desk;
 mod http;
 mod input;
+mod origin;
 mod prompts;
 mod resources;
 mod serve;
@@ -22,4 +23,5 @@ mod watch;
 
 pub use desk::{Answer, Call, Desk, Page, StepAction, Watch};
 pub use http::{Http, HttpError};
+pub use origin::CallOrigin;
 pub use serve::{ServeError, serve_stdio};

@@ -4,6 +4,7 @@ use crate::answer::{self, LIST_MAX, PATCH_BYTES_MAX, ROWS_MAX, TEXT_BYTES_MAX};
 use crate::consent::{Consent, Consents};
 use crate::desk::{Answer, Call, Desk, Page};
 use crate::input::{self, *};
+use crate::origin::CallOrigin;
 use crate::resources::{self, Named};
 use crate::tokens::{Intent, Previewed, Tokens, stale};
 use crate::watch::{Done, Reporter, Stop};
@@ -75,9 +76,10 @@ impl Shared {
             loop {
                 let desk = Arc::clone(&shared.desk);
                 let reporter = Reporter::new(Stop::of(&shared.stopping), Done::default(), None);
-                let answer =
-                    tokio::task::spawn_blocking(move || desk.perform(&Call::Stamp, None, Box::new(reporter)))
-                        .await;
+                let answer = tokio::task::spawn_blocking(move || {
+                    desk.perform(&Call::Stamp, &CallOrigin::default(), Box::new(reporter))
+                })
+                .await;
                 let now = answer.map(|answer| answer.data).unwrap_or_default();
                 if !last.is_null() && now != last {
                     shared.changed.send_modify(|count| *count += 1);
@@ -161,10 +163,10 @@ impl Server {
         let token = context.meta.get_progress_token().map(|token| (token, sender));
         let done = context.extensions.get::<Done>().cloned().unwrap_or_default();
         let reporter = Reporter::new(stop.clone(), done, token);
-        let (desk, caller) = (Arc::clone(&self.shared.desk), caller(context));
+        let (desk, origin) = (Arc::clone(&self.shared.desk), origin(context));
         let mut work = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            desk.perform(&call, caller.as_deref(), Box::new(reporter))
+            desk.perform(&call, &origin, Box::new(reporter))
         });
         let mut is_cancelled = false;
         loop {
@@ -206,6 +208,22 @@ impl Server {
                 Ok(self.perform(Call::Plan { id }, context).await)
             }
             "preview" => self.preview(input::read(arguments)?, context).await,
+            "attempts" => {
+                input::read::<NoInput>(arguments)?;
+                Ok(self.perform(Call::Attempts, context).await)
+            }
+            "preview_keep" => self.preview_keep(input::read(arguments)?, context).await,
+            "keep" => {
+                let RollbackInput { token } = input::read(arguments)?;
+                self.keep(request, &token, context).await
+            }
+            "drop" => {
+                let DropInput { attempt } = input::read(arguments)?;
+                input::name("`attempt`", &attempt)?;
+                let question = format!("Drop attempt {attempt}? Its last state stays as a checkpoint.");
+                self.confirm(request, context, ("", &attempt), question).await?;
+                Ok(self.perform(Call::Drop { attempt }, context).await)
+            }
             "checkpoint" => {
                 let CheckpointInput { label } = input::read(arguments)?;
                 input::text("`label`", &label)?;
@@ -310,7 +328,7 @@ impl Server {
     ) -> Result<Answer, Detour> {
         let previewed = self.shared.tokens.peek(token)?;
         let Intent::Rollback { to, paths } = previewed.intent else {
-            return Err(stale("the token belongs to `undo`").into());
+            return Err(stale("the token belongs to another action").into());
         };
         self.still(token, Some(&to), &previewed.tree, context).await?;
         self.confirm(request, context, (token, &previewed.tree), previewed.summary).await?;
@@ -318,6 +336,76 @@ impl Server {
         self.still(token, Some(&to), &previewed.tree, context).await?;
         self.shared.tokens.redeem(token)?;
         let answer = self.perform(Call::Rollback { to, paths }, context).await;
+        Ok(answer::with_consequences(answer))
+    }
+
+    async fn preview_keep(&self, given: PreviewKeepInput, context: &Context) -> Result<Answer, Detour> {
+        let PreviewKeepInput { attempt, others } = given;
+        input::name("`attempt`", &attempt)?;
+        let (mut answer, tree) = self.effect_of_keep(&attempt, others, context).await?;
+        let dropped = match answer.data["dropped"].as_array().map_or(0, Vec::len) {
+            0 => String::new(),
+            count => format!(" and drop {count} other attempts"),
+        };
+        let summary = summary(&format!("Keep the result of attempt {attempt}{dropped}?"), &answer.data);
+        let intent = Intent::Keep { attempt, others };
+        answer.data["token"] = json!(self.shared.tokens.issue(Previewed { intent, tree, summary }));
+        answer.data["expires_in_seconds"] = json!(600);
+        Ok(answer)
+    }
+
+    /// Returns the effect of a keep, and a fingerprint of it with the state of the workspace.
+    async fn effect_of_keep(
+        &self,
+        attempt: &str,
+        others: OthersInput,
+        context: &Context,
+    ) -> Result<(Answer, String), Detour> {
+        // A workspace without a checkpoint has no fingerprint; the effect suffices.
+        let tree = self.tree(None, context).await.map_or_else(|_| String::new(), |tree| tree.tree);
+        let drops_others = others == OthersInput::Drop;
+        let call = Call::Keep { attempt: attempt.to_owned(), drops_others, dry_run: true };
+        let answer = answer::with_consequences(self.perform_or(call, context).await?);
+        let data = &answer.data;
+        let effect = json!([
+            tree,
+            data["attempt"]["id"],
+            data["attempt"]["result"],
+            data["rollback"]["changed_paths"],
+            data["merged"],
+            data["changed_in_project"],
+            data["dropped"],
+        ]);
+        Ok((answer, effect.to_string()))
+    }
+
+    async fn keep(
+        &self,
+        request: &CallToolRequestParams,
+        token: &str,
+        context: &Context,
+    ) -> Result<Answer, Detour> {
+        let stale = |message: &str| {
+            let hint = "Nothing was changed. Call `preview_keep` again and use its token.".to_owned();
+            Failure { hints: vec![hint], ..stale(message) }
+        };
+        let previewed = self.shared.tokens.peek(token)?;
+        let Intent::Keep { attempt, others } = previewed.intent else {
+            return Err(stale("the token belongs to another action").into());
+        };
+        if self.effect_of_keep(&attempt, others, context).await?.1 != previewed.tree {
+            self.shared.tokens.redeem(token)?;
+            return Err(stale("the workspace or an attempt changed since the preview").into());
+        }
+        self.confirm(request, context, (token, &previewed.tree), previewed.summary).await?;
+        // The user may have taken a while.
+        let is_same = self.effect_of_keep(&attempt, others, context).await?.1 == previewed.tree;
+        self.shared.tokens.redeem(token)?;
+        if !is_same {
+            return Err(stale("the workspace or an attempt changed since the preview").into());
+        }
+        let drops_others = others == OthersInput::Drop;
+        let answer = self.perform(Call::Keep { attempt, drops_others, dry_run: false }, context).await;
         Ok(answer::with_consequences(answer))
     }
 
@@ -500,6 +588,11 @@ fn paged(mut answer: Answer, page: Page, expected: Option<String>) -> Result<Ans
         fields.insert("next_cursor".to_owned(), json!(format!("{next}.{digest}")));
     }
     Ok(answer)
+}
+
+/// Origin of a call.
+fn origin(context: &Context) -> CallOrigin {
+    CallOrigin::read(caller(context), &context.meta.0.0)
 }
 
 /// Name of the client, for the history.

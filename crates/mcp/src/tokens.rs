@@ -3,6 +3,7 @@
 //! A token is single-use, expires, and is bound to the target and the current state of the workspace. Tokens are in
 //! the memory of this process, so they are bound to its workspace, too.
 
+use crate::input::OthersInput;
 use safepoint::{Environment, Failure, FailureKind, SystemEnvironment};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,13 +20,14 @@ pub(crate) enum Intent {
     Rollback { to: String, paths: Vec<String> },
     Undo,
     Redo,
+    Keep { attempt: String, others: OthersInput },
 }
 
 /// Previewed action, with the state that was previewed.
 #[derive(Debug, Clone)]
 pub(crate) struct Previewed {
     pub(crate) intent: Intent,
-    /// Fingerprint of the workspace.
+    /// Fingerprint of the workspace; of a keep with its effect.
     pub(crate) tree: String,
     /// Effect, for the question to the user.
     pub(crate) summary: String,

@@ -23,7 +23,7 @@ struct Row {
 
 /// All tools.
 pub(crate) fn list() -> Vec<Tool> {
-    reading().into_iter().chain(writing()).map(tool).collect()
+    reading().into_iter().chain([comparing()]).chain(writing()).chain(attempting()).map(tool).collect()
 }
 
 fn tool(row: Row) -> Tool {
@@ -195,6 +195,76 @@ fn reading() -> Vec<Row> {
     ]
 }
 
+fn comparing() -> Row {
+    Row {
+        name: "attempts",
+        title: "Open attempts",
+        text: "Compares the open attempts: places to work in whose changes stay apart from the workspace until one is kept.",
+        effect: Effect::Reads,
+        input: input(&json!({}), &[]),
+        output: json!({
+            "attempts": rows("Attempts with status, tests, metrics, changes and lines"),
+            "best": { "type": ["string", "null"] },
+        }),
+    }
+}
+
+fn attempt() -> Value {
+    text("Name or number of the attempt")
+}
+
+fn attempting() -> Vec<Row> {
+    let kept = |extra: Value| {
+        let mut all = rollback_output(json!({
+            "rollback": { "type": ["object", "null"], "description": "Changes; null if the attempt changed nothing" },
+            "attempt": { "type": "object" },
+            "merged": paths("Text files of which the lines of both sides are taken"),
+            "changed_in_project": paths("Paths that changed in the workspace since the start, and stay"),
+            "dropped": names("Other attempts that are dropped"),
+            "ended": rows("Processes that were ended"),
+        }));
+        if let (Value::Object(all), Value::Object(extra)) = (&mut all, extra) {
+            all.extend(extra);
+        }
+        all
+    };
+    vec![
+        Row {
+            name: "preview_keep",
+            title: "Preview of keeping an attempt",
+            text: "Captures an attempt, shows what keeping its result would change, and returns the single-use token that \
+                   `keep` needs.",
+            effect: Effect::Adds,
+            input: input(
+                &json!({
+                    "attempt": attempt(),
+                    "others": { "enum": ["drop", "open"], "description": "Other open attempts [default: drop]" },
+                }),
+                &["attempt"],
+            ),
+            output: kept(
+                json!({ "token": text("Token for `keep`"), "expires_in_seconds": count("Lifetime") }),
+            ),
+        },
+        Row {
+            name: "keep",
+            title: "Keep an attempt",
+            text: "Takes the result of an attempt over into the workspace as previewed. `undo` takes it back.",
+            effect: Effect::Destroys,
+            input: input(&json!({ "token": text("Token of `preview_keep`") }), &["token"]),
+            output: kept(json!({})),
+        },
+        Row {
+            name: "drop",
+            title: "Drop an attempt",
+            text: "Ends what runs in an attempt and closes it. Its last state stays as a checkpoint.",
+            effect: Effect::Destroys,
+            input: input(&json!({ "attempt": attempt() }), &["attempt"]),
+            output: json!({ "attempts": rows("The attempt") }),
+        },
+    ]
+}
+
 fn rollback_output(extra: Value) -> Value {
     let mut all = json!({
         "rollback": { "type": "object", "description": "The same object as `safepoint rollback --json`" },
@@ -307,16 +377,21 @@ mod tests {
                 "file_at",
                 "plan",
                 "preview",
+                "attempts",
                 "checkpoint",
                 "step",
                 "decide",
                 "rollback",
-                "undo"
+                "undo",
+                "preview_keep",
+                "keep",
+                "drop"
             ]
         );
         for tool in &tools {
             let hints = tool.annotations.as_ref().unwrap();
-            assert_eq!(hints.destructive_hint, Some(matches!(tool.name.as_ref(), "rollback" | "undo")));
+            let destroys = matches!(tool.name.as_ref(), "rollback" | "undo" | "keep" | "drop");
+            assert_eq!(hints.destructive_hint, Some(destroys));
             assert_eq!(tool.output_schema.as_ref().unwrap()["type"], "object");
             assert_eq!(tool.input_schema["additionalProperties"], false);
         }
@@ -325,7 +400,7 @@ mod tests {
                 .iter()
                 .filter(|tool| tool.annotations.as_ref().unwrap().read_only_hint == Some(true))
                 .count(),
-            6
+            7
         );
     }
 }

@@ -91,6 +91,8 @@ fn word(activity: Activity) -> &'static str {
         Activity::Checking => "Checking the store",
         Activity::Collecting => "Freeing space",
         Activity::Copying => "Copying the workspace",
+        Activity::Uploading => "Publishing",
+        Activity::Downloading => "Downloading",
     }
 }
 

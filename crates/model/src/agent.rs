@@ -27,6 +27,8 @@ word_type! {
         Project = "project",
         /// Configuration or memory of an agent, or Safepoint's own home.
         Agent = "agent",
+        /// Project in the room of an attempt.
+        Attempt = "attempt",
     }
 }
 

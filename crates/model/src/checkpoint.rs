@@ -3,6 +3,7 @@
 use crate::outside::OutsideKind;
 use crate::{CheckpointId, ModelError, ObjectId, Timestamp, WorkspaceId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -130,6 +131,8 @@ pub enum PartKind {
     Agent,
     /// Session.
     Session,
+    /// Thread of a conversation.
+    Thread,
     /// Refs and index of a git repository.
     Git,
     /// Whole folder of a git repository.
@@ -145,6 +148,7 @@ impl PartKind {
         PartKind::Plan,
         PartKind::Agent,
         PartKind::Session,
+        PartKind::Thread,
         PartKind::Git,
         PartKind::GitFolder,
     ];
@@ -156,6 +160,7 @@ impl PartKind {
             PartKind::Plan => "plan",
             PartKind::Agent => "agent",
             PartKind::Session => "session",
+            PartKind::Thread => "thread",
             PartKind::Git => "git",
             PartKind::GitFolder => "git_folder",
             PartKind::Outside(kind) => kind.as_str(),
@@ -330,6 +335,9 @@ pub struct Checkpoint {
     pub parts: Vec<PartRecord>,
     /// Warnings of the validation at creation (R2.4).
     pub warnings: Vec<String>,
+    /// Numbers that the work reported before it, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
 }
 
 impl Checkpoint {

@@ -32,6 +32,8 @@ pub enum Why {
     OtherHome,
     /// Large, changed, and outside the paths of a rollback.
     NotChosen,
+    /// Deleted in the layer of an attempt. Only while the layer is read; never in a checkpoint.
+    Whiteout,
 }
 
 impl Why {
@@ -56,6 +58,7 @@ impl fmt::Display for Why {
             Why::DatabaseSidecar => "a temporary file of a SQLite database",
             Why::OtherHome => "the home of another Safepoint",
             Why::NotChosen => "large, and outside the chosen paths",
+            Why::Whiteout => "deleted in the layer of an attempt",
         })
     }
 }

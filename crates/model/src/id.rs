@@ -100,12 +100,20 @@ id_type! {
     WorkspaceId
 }
 id_type! {
+    /// Id of a line: the publications of one clone of a workspace, or of one plan.
+    LineId
+}
+id_type! {
     /// Id of a rollback, an undo or a redo.
     RollbackId
 }
 id_type! {
     /// Id of a session of an agent.
     SessionId
+}
+id_type! {
+    /// Id of an attempt.
+    AttemptId
 }
 id_type! {
     /// Names a run of a plan.

@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod agent;
+pub mod attempt;
 mod bytes;
 pub mod change;
 pub mod checkpoint;
@@ -28,6 +29,7 @@ pub mod rollback;
 pub mod session;
 pub mod span;
 pub mod text;
+pub mod thread;
 pub mod time;
 pub mod trace;
 pub mod tree;
@@ -40,7 +42,7 @@ pub const STORE_MAGIC: &str = "safepoint store ";
 pub use bytes::Bytes;
 pub use error::ModelError;
 pub use hash::{ObjectId, ObjectKind};
-pub use id::{CheckpointId, RollbackId, WorkspaceId};
+pub use id::{CheckpointId, LineId, RollbackId, WorkspaceId};
 pub use object::{ObjectError, ObjectSink, ObjectSource, SparseRead};
 pub use path::RelPath;
 pub use progress::Progress;

@@ -1,10 +1,11 @@
 //! Plans: work in steps and subplans.
 
 pub mod clean;
+pub mod correction;
 mod course;
 pub mod document;
 mod happening;
-pub mod mend;
+
 pub mod note;
 mod rule;
 pub mod run;

@@ -19,6 +19,10 @@ pub enum Activity {
     Collecting,
     /// Copying the workspace into a separate folder.
     Copying,
+    /// Building packs for a remote, and uploading them.
+    Uploading,
+    /// Downloading packs from a remote.
+    Downloading,
 }
 
 /// Receiver of progress reports. Called from many threads.

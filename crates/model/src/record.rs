@@ -230,6 +230,7 @@ mod tests {
             integrity: ObjectId::of(ObjectKind::Document, b"x"),
             parts: Vec::new(),
             warnings: Vec::new(),
+            metrics: std::collections::BTreeMap::new(),
         };
         let workspace = RecordedWorkspace {
             id: WorkspaceId::from_bits(6),

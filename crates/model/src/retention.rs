@@ -66,6 +66,10 @@ pub enum Needed {
     LastClean,
     /// The sandbox of a plan was created from it.
     SandboxBase,
+    /// An open attempt began with it, or ends with it.
+    Attempt,
+    /// This turn of an agent is still open.
+    OpenTurn(u64),
 }
 
 impl fmt::Display for Needed {
@@ -76,6 +80,8 @@ impl fmt::Display for Needed {
             Needed::Undo(id) => write!(f, "needed to undo rollback {id}"),
             Needed::LastClean => f.write_str("last clean checkpoint of a plan"),
             Needed::SandboxBase => f.write_str("base of a plan's sandbox"),
+            Needed::Attempt => f.write_str("base or result of an open attempt"),
+            Needed::OpenTurn(number) => write!(f, "needed by the open turn {number}"),
         }
     }
 }

@@ -20,7 +20,7 @@ pub enum TraceLevel {
 }
 
 /// Areas of spans and events.
-pub const TARGETS: [&str; 5] = ["catalog", "part", "store", "verb", "workspace"];
+pub const TARGETS: [&str; 6] = ["catalog", "part", "remote", "store", "verb", "workspace"];
 
 /// Receiver of spans and events.
 pub trait Tracer: Send + Sync {

@@ -1,6 +1,6 @@
 //! Turns of agents: one prompt each, and the work that was done for it.
 
-use crate::{CheckpointId, Timestamp, WorkspaceId};
+use crate::{CheckpointId, RelPath, Timestamp, WorkspaceId};
 use serde::Serialize;
 
 /// One prompt to an agent, and the work that was done for it.
@@ -36,4 +36,10 @@ pub struct Turn {
     pub changes: Option<[u64; 3]>,
     /// Reason why a part of it has no checkpoint.
     pub not_covered: Option<String>,
+    /// Paths that its tools named as their targets.
+    pub named: Vec<RelPath>,
+    /// Names of its tools that may change files.
+    pub tools: Vec<String>,
+    /// Subagents that worked for it.
+    pub subagents: Vec<String>,
 }

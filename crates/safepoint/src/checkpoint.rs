@@ -6,4 +6,7 @@ pub(crate) mod compare;
 pub(crate) mod create;
 pub(crate) mod find;
 pub(crate) mod git;
+pub(crate) mod lines;
+pub(crate) mod pages;
 pub(crate) mod records;
+pub(crate) mod versions;

@@ -66,6 +66,8 @@ pub struct HomeConfig {
     pub test_before_create: Option<bool>,
     /// `[agents] risky`: patterns of shell commands before which a checkpoint is taken.
     pub risky: Vec<String>,
+    /// `[agents] fail_closed`: true if a call of an agent that cannot be covered is denied.
+    pub fail_closed: Option<bool>,
 }
 
 /// Contents of `.safepoint.toml` in a workspace. Missing keys are `None`.

@@ -4,16 +4,21 @@ use crate::checkpoint::records::CatalogStanding;
 use crate::config::ConfigError;
 use crate::exchange::LayoutError;
 use crate::plans::plan_file::PlanFileError;
-use crate::upkeep::Capped;
+use crate::turns::SharedPath;
+use crate::upkeep::capped::{Capped, Need};
 use safepoint_catalog::CatalogError;
 use safepoint_git::GitError;
+use safepoint_model::attempt::AttemptState;
 use safepoint_model::change::GraftError;
 use safepoint_model::checkpoint::{Checkpoint, PartKind};
 use safepoint_model::plan::clean::NoneClean;
 use safepoint_model::plan::state::{PlanRule, PlanState};
 use safepoint_model::rollback::Verb;
 use safepoint_model::session::SessionRule;
-use safepoint_model::{Bytes, CheckpointId, ModelError, ObjectError, RelPath, RollbackId, Timestamp};
+use safepoint_model::{
+    Bytes, CheckpointId, ModelError, ObjectError, RelPath, RollbackId, Timestamp, WorkspaceId,
+};
+use safepoint_remote::RemoteError;
 use safepoint_store::StoreError;
 use safepoint_workspace::WorkspaceError;
 use std::io;
@@ -32,7 +37,7 @@ pub enum Wish {
 /// So many paths are named in a sentence.
 const PATHS_NAMED: usize = 5;
 
-fn some(paths: &[RelPath]) -> String {
+fn some(paths: &[impl ToString]) -> String {
     let mut named: Vec<String> = paths.iter().take(PATHS_NAMED).map(ToString::to_string).collect();
     if paths.len() > PATHS_NAMED {
         named.push(format!("and {} more", paths.len() - PATHS_NAMED));
@@ -117,6 +122,8 @@ pub enum Error {
     /// The folder to which a workspace is to be moved is a workspace with checkpoints.
     #[error("cannot move the workspace: {} is registered and has checkpoints", path.display())]
     HasCheckpoints {
+        /// The old folder.
+        old: PathBuf,
         /// The new folder.
         path: PathBuf,
     },
@@ -174,9 +181,24 @@ pub enum Error {
         /// The path.
         path: RelPath,
     },
+    /// The current state is another one than a preview showed.
+    #[error("the current state changed since the preview")]
+    StalePreview,
+    /// After the undo commands of steps a rollback would change a path that its preview did not show.
+    #[error("{path} changed after the preview, during the undo commands; no file was rolled back")]
+    ChangedDuringUndo {
+        /// First such path.
+        path: RelPath,
+    },
     /// There is no rollback to take back.
     #[error("there is no rollback to undo")]
     NothingToUndo,
+    /// The last rollback was about other paths.
+    #[error("the last rollback did not change {}", some(paths))]
+    NotInLastRollback {
+        /// The paths.
+        paths: Vec<RelPath>,
+    },
     /// An undo or redo would discard changes that are newer than the last rollback, undo or redo.
     #[error("files changed since the last {}: {}", if *verb == Verb::Redo { "undo" } else { "rollback" }, some(paths))]
     ChangedSinceRollback {
@@ -190,8 +212,9 @@ pub enum Error {
     NothingToRedo,
     /// The home may not become larger.
     #[error(
-        "the cap of {} is reached: at least {} are needed and {} are free",
+        "the cap of {} is reached: {}{} are needed and {} are free",
         Bytes(.0.cap_bytes),
+        if .0.need == Need::AtLeast { "at least " } else { "" },
         Bytes(.0.needed_bytes),
         Bytes(.0.free_bytes)
     )]
@@ -227,14 +250,14 @@ pub enum Error {
         /// The name.
         name: String,
     },
-    /// A checkpoint of many folders is not gone back to in one of them.
+    /// A checkpoint of several folders cannot be rolled back in one of them.
     #[error("checkpoint {checkpoint} spans several folders and must be rolled back as a whole")]
     GoesTogether {
         /// The checkpoint.
         checkpoint: CheckpointId,
     },
-    /// A checkpoint that was imported holds what is not registered here.
-    #[error("checkpoint {checkpoint} holds what is not of here: {}", what.join(", "))]
+    /// An imported checkpoint contains parts that are not registered on this machine.
+    #[error("checkpoint {checkpoint} contains parts that are not registered on this machine: {}", what.join(", "))]
     Elsewhere {
         /// The checkpoint.
         checkpoint: CheckpointId,
@@ -243,15 +266,17 @@ pub enum Error {
         /// Commands that register the missing parts, where one command does.
         commands: Vec<String>,
     },
-    /// The user's command does not pass in the state that was to be gone back to.
+    /// The user's command fails in the target state.
     #[error("the check does not pass in checkpoint {checkpoint}: {why}")]
     CheckFailed {
         /// The checkpoint.
         checkpoint: CheckpointId,
+        /// The command.
+        command: String,
         /// The cause.
         why: String,
     },
-    /// The user's command passes in no state that there is.
+    /// The user's command passes in none of the states.
     #[error("the check passes in none of the checkpoints ({tried} tried)")]
     NonePassed {
         /// The number of tried checkpoints.
@@ -259,7 +284,9 @@ pub enum Error {
     },
     /// There is too little space for a copy in which candidates could be tried.
     #[error(
-        "cannot copy the workspace to {path}: the copy needs {needed_bytes} bytes, {free_bytes} bytes are free",
+        "cannot copy the workspace to {path}: the copy needs {}, {} are free",
+        Bytes(*needed_bytes),
+        Bytes(*free_bytes),
         path = path.display()
     )]
     NoRoomToTry {
@@ -329,7 +356,7 @@ pub enum Error {
         /// The id.
         id: String,
     },
-    /// The plan's result was taken over: it is not rolled back any more.
+    /// The plan was applied, so it cannot be rolled back.
     #[error("plan {id} has been applied and is not rolled back any more")]
     PlanApplied {
         /// The id.
@@ -341,19 +368,19 @@ pub enum Error {
         /// The id.
         id: String,
     },
-    /// Somebody changed the plan while it was being captured or rolled back.
-    #[error("plan {id} changed meanwhile")]
+    /// Another process changed the plan during its capture or rollback.
+    #[error("plan {id} changed concurrently")]
     PlanChanged {
         /// The id.
         id: String,
     },
-    /// Somebody changed the session while it was being rolled back.
-    #[error("session {id} changed meanwhile")]
+    /// Another process changed the session during its rollback.
+    #[error("session {id} changed concurrently")]
     SessionChanged {
         /// The id.
         id: String,
     },
-    /// Somebody runs the plan.
+    /// A runner holds the plan.
     #[error("plan {id} is being run{}", pid.map_or_else(String::new, |pid| format!(" by process {pid}")))]
     PlanRunning {
         /// The id.
@@ -363,7 +390,7 @@ pub enum Error {
         /// The attempt.
         wish: Wish,
     },
-    /// The place where the plan works is gone.
+    /// The sandbox of the plan is missing.
     #[error("the sandbox of plan {id} is missing: {}", path.display())]
     SandboxMissing {
         /// The id.
@@ -371,7 +398,7 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
-    /// A plan that has begun does not begin.
+    /// The plan has already begun.
     #[error("plan {id} is {state}")]
     NotReady {
         /// The id.
@@ -379,7 +406,7 @@ pub enum Error {
         /// Its state.
         state: PlanState,
     },
-    /// Nobody knows how far a step came.
+    /// A step was interrupted; its progress is unknown.
     #[error("step {} was interrupted; its progress is unknown", steps.join(", "))]
     StepInterrupted {
         /// The id.
@@ -387,7 +414,7 @@ pub enum Error {
         /// The steps.
         steps: Vec<String>,
     },
-    /// A command that takes a step's effects back did not work.
+    /// The undo command of a step failed.
     #[error("the undo command of step {step} failed: {why}")]
     UndoFailed {
         /// The step.
@@ -402,6 +429,64 @@ pub enum Error {
         id: String,
         /// The paths.
         paths: Vec<RelPath>,
+    },
+    /// No attempt of the project has this name.
+    #[error("no attempt is called {name:?}")]
+    NoAttempt {
+        /// The name as typed.
+        name: String,
+    },
+    /// The attempt was kept or dropped.
+    #[error("the attempt {name} is closed: it was {state}")]
+    AttemptClosed {
+        /// Its name.
+        name: String,
+        /// Its state.
+        state: AttemptState,
+    },
+    /// An open attempt has this name.
+    #[error("an open attempt is called {name} already")]
+    AttemptExists {
+        /// The name.
+        name: String,
+    },
+    /// The project and the attempt changed the same paths in ways that cannot be merged.
+    #[error("the project and the attempt {name} both changed: {}", some(paths))]
+    AttemptConflict {
+        /// Name of the attempt.
+        name: String,
+        /// The paths.
+        paths: Vec<RelPath>,
+    },
+    /// The command concerns the project, and this process is inside an attempt.
+    #[error("this process is inside the attempt {name}, and cannot change the project")]
+    InsideAttempt {
+        /// Name or id of the attempt.
+        name: String,
+    },
+    /// Safepoint's home lies in the project, and would be part of the attempt.
+    #[error("cannot start an attempt: Safepoint's home {} lies in the project", home.display())]
+    HomeInProject {
+        /// The home.
+        home: PathBuf,
+    },
+    /// A process could not enter the room of an attempt.
+    #[error("cannot enter the attempt {name}: cannot {step}")]
+    Room {
+        /// Name of the attempt.
+        name: String,
+        /// What was attempted.
+        step: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The folder of an attempt's room is missing.
+    #[error("the room of the attempt {name} is missing: {}", path.display())]
+    RoomMissing {
+        /// Name of the attempt.
+        name: String,
+        /// The folder.
+        path: PathBuf,
     },
     /// Project and sandbox changed the same thing in different ways.
     #[error("the project and the sandbox of plan {id} both changed: {}", some(paths))]
@@ -428,6 +513,34 @@ pub enum Error {
         /// The id.
         id: String,
     },
+    /// No thread has this id.
+    #[error("there is no thread {id:?}")]
+    NoThread {
+        /// The id.
+        id: String,
+    },
+    /// The thread has no state with this id.
+    #[error("there is no state {id:?} in thread {thread:?}")]
+    NoState {
+        /// The thread.
+        thread: String,
+        /// The id.
+        id: String,
+    },
+    /// The state cannot restore files.
+    #[error("state {id:?} has no files: {}", if *pruned { "their checkpoint was deleted" } else { "it was saved without" })]
+    StateWithoutFiles {
+        /// The state.
+        id: String,
+        /// True if it had files once.
+        pruned: bool,
+    },
+    /// Another process saved to the thread while it was being rolled back.
+    #[error("thread {id:?} changed meanwhile")]
+    ThreadChanged {
+        /// The id.
+        id: String,
+    },
     /// The workspace has no turn with this number.
     #[error("there is no turn {number}")]
     NoTurn {
@@ -440,13 +553,19 @@ pub enum Error {
         /// The number of the turn.
         number: u64,
     },
-    /// Every path that a turn changed has changed again since.
+    /// A turn is not over, so that it has no checkpoint there yet.
+    #[error("turn {number} is not over: it has no checkpoint there yet")]
+    TurnOpen {
+        /// The number of the turn.
+        number: u64,
+    },
+    /// Every path that a turn changed was changed by another turn, too, or has changed since.
     #[error("every path that turn {number} changed has changed since: {}", some(paths))]
     TurnOvertaken {
         /// The number of the turn.
         number: u64,
         /// The paths.
-        paths: Vec<RelPath>,
+        paths: Vec<SharedPath>,
     },
     /// Another hook works on the turns of the workspace for too long.
     #[error("another hook of the workspace is not done")]
@@ -475,7 +594,7 @@ pub enum Error {
     /// The repository failed.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// A rollback failed on the way, and everything was put back.
+    /// A rollback failed, and everything was restored.
     #[error("rollback {rollback} failed and was undone")]
     RolledBackHalfway {
         /// The rollback.
@@ -483,7 +602,7 @@ pub enum Error {
         /// The cause.
         source: Box<Error>,
     },
-    /// A rollback failed on the way, and putting everything back failed too.
+    /// A rollback failed, and so did its undo.
     #[error("rollback {rollback} failed, and not everything is restored yet")]
     Unfinished {
         /// The rollback.
@@ -537,4 +656,60 @@ pub enum Error {
     /// A chosen path cannot be put back alone.
     #[error(transparent)]
     Graft(#[from] GraftError),
+    /// The remote failed.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// No remote is configured, or none with this name.
+    #[error("{}", match name {
+        Some(name) => format!("no remote is called {name:?}"),
+        None => "no remote is configured".to_owned(),
+    })]
+    NoRemote {
+        /// Name as typed.
+        name: Option<String>,
+    },
+    /// Several remotes are configured, and none was named.
+    #[error("several remotes are configured: {}", names.join(", "))]
+    SeveralRemotes {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// Another process publishes the workspace to the remote.
+    #[error("another process publishes this workspace to remote {name:?}")]
+    RemoteBusy {
+        /// Name of the remote.
+        name: String,
+    },
+    /// Nothing on the remote has this name.
+    #[error("nothing on the remote is called {name:?}")]
+    NotPublished {
+        /// Name as typed.
+        name: String,
+    },
+    /// Several workspaces or checkpoints on the remote have this name.
+    #[error("{name:?} names several on the remote: {}", some(ids))]
+    SeveralPublished {
+        /// Name as typed.
+        name: String,
+        /// Their ids.
+        ids: Vec<String>,
+    },
+    /// This home does not have the workspace of a published checkpoint.
+    #[error("this home does not have workspace {workspace}")]
+    NoWorkspaceHere {
+        /// Workspace.
+        workspace: WorkspaceId,
+    },
+    /// This home has the workspace of a published checkpoint, or another one in the folder.
+    #[error("this home already has a workspace at {}", path.display())]
+    WorkspaceHere {
+        /// Its folder.
+        path: PathBuf,
+    },
+    /// A plan of another workspace has the id of a fetched one.
+    #[error("cannot fetch plan {id}: another workspace of this home has a plan with this id")]
+    PlanHere {
+        /// Id.
+        id: String,
+    },
 }

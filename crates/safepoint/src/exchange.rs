@@ -16,10 +16,12 @@ mod plan;
 mod reading;
 mod rows;
 mod take;
+mod thread;
 mod whole;
 
 pub use error::LayoutError;
 pub use export::{Exported, Layout, OutsideMemory};
+pub(crate) use fit::quoted;
 pub use import::{ImportOptions, Imported};
 pub use reading::check_layout;
 

@@ -3,14 +3,16 @@
 use crate::Error;
 use crate::config::ConfigError;
 use crate::error::{NamedCandidate, Wish};
-use crate::exchange::LayoutError;
+use crate::exchange::{LayoutError, quoted};
+use crate::upkeep::capped::Capped;
 use safepoint_catalog::CatalogError;
 use safepoint_git::GitError;
 use safepoint_model::change::GraftError;
 use safepoint_model::plan::state::{PlanRule, PlanState};
 use safepoint_model::rollback::Verb;
 use safepoint_model::session::SessionRule;
-use safepoint_model::{Bytes, ModelError, ObjectError};
+use safepoint_model::{Bytes, CheckpointId, ModelError, ObjectError};
+use safepoint_remote::RemoteError;
 use safepoint_store::StoreError;
 use safepoint_workspace::WorkspaceError;
 use serde::Serialize;
@@ -62,7 +64,7 @@ impl From<&Error> for Failure {
             kind,
             message: error.to_string(),
             causes: causes(error),
-            hints: hints.iter().map(|hint| (*hint).to_owned()).chain(details(error)).collect(),
+            hints: hints.iter().map(|hint| placed(error, hint)).chain(details(error)).collect(),
         }
     }
 }
@@ -96,7 +98,7 @@ fn classify(error: &Error) -> Row {
             "read_only_home",
             Failed,
             &[
-                "Nothing is lost. Build a checkpoint in another folder: safepoint rollback @ --to DIR",
+                "Nothing is lost. Build a checkpoint in another folder: safepoint rollback @ --to ../restored",
                 "Or name a home that you may write with --home or SAFEPOINT_HOME.",
             ],
         ),
@@ -124,7 +126,7 @@ fn classify(error: &Error) -> Row {
         Error::HasCheckpoints { .. } => (
             "has_checkpoints",
             Conflict,
-            &["`safepoint workspace forget` takes the registered folder off the list; its checkpoints stay."],
+            &["Its own checkpoints stay, and are named by their ids: safepoint list --all"],
         ),
         Error::NoWorkspace { .. } => (
             "no_workspace",
@@ -145,14 +147,24 @@ fn classify(error: &Error) -> Row {
             "only_rescued",
             Conflict,
             &[
-                "Take single files out of it with `safepoint cat ID PATH` or `safepoint rollback ID --path PATH`.",
+                "`safepoint show ID --files` lists them; `safepoint cat` prints one, `safepoint rollback ID --path` restores it.",
             ],
         ),
         Error::NoPath { .. } => ("no_path", NotFound, &["`safepoint show ID --files` lists what is in it."]),
         Error::NotAFile { .. } => {
             ("not_a_file", Usage, &["`safepoint show ID --files` lists what is in it."])
         }
-        Error::NothingToUndo => {
+        Error::StalePreview => (
+            "stale_preview",
+            Conflict,
+            &["Nothing was changed. Look at a new preview, then confirm that one."],
+        ),
+        Error::ChangedDuringUndo { .. } => (
+            "changed_during_undo",
+            Conflict,
+            &["Undo commands that ran are not repeated. Look at a new preview, then confirm that one."],
+        ),
+        Error::NothingToUndo | Error::NotInLastRollback { .. } => {
             ("nothing_to_undo", NotFound, &["Return to the newest checkpoint: safepoint rollback @"])
         }
         Error::ChangedSinceRollback { verb: Verb::Redo, .. } => (
@@ -174,14 +186,7 @@ fn classify(error: &Error) -> Row {
         Error::NothingToRedo => {
             ("nothing_to_redo", NotFound, &["Only an undo can be redone, and only until the next rollback."])
         }
-        Error::Capped(_) => (
-            "capped",
-            Failed,
-            &[
-                "See what takes the space: safepoint usage",
-                "Or raise `cap` under [store] in config.toml in Safepoint's home.",
-            ],
-        ),
+        Error::Capped(_) => ("capped", Failed, &["See what takes the space: safepoint usage"]),
         Error::NoPlan { .. } => ("no_plan", NotFound, &["`safepoint plan list` shows the plans."]),
         Error::BadPlanId { .. } => ("bad_plan_id", Usage, &["Leave the id out to get one."]),
         Error::NoPlanInCheckpoint { .. } => {
@@ -223,13 +228,15 @@ fn classify(error: &Error) -> Row {
             "sandbox_missing",
             Conflict,
             &[
-                "Make it again from a checkpoint: safepoint plan rollback PLAN CHECKPOINT --recreate-sandbox",
+                "Make it again from its newest checkpoint: safepoint plan rollback PLAN @ --recreate-sandbox",
                 "`safepoint plan checkpoint list PLAN` shows the checkpoints.",
             ],
         ),
-        Error::NotReady { state: PlanState::Draft, .. } => {
-            ("not_ready", Conflict, &["It has no steps yet: safepoint plan step add PLAN STEP --run COMMAND"])
-        }
+        Error::NotReady { state: PlanState::Draft, .. } => (
+            "not_ready",
+            Conflict,
+            &["It has no steps yet: safepoint plan step add PLAN first --run \"make test\""],
+        ),
         Error::NotReady { state: PlanState::Ready, .. } => {
             ("not_ready", Conflict, &["It has not begun: safepoint plan run PLAN"])
         }
@@ -237,7 +244,7 @@ fn classify(error: &Error) -> Row {
         Error::StepInterrupted { .. } => (
             "step_interrupted",
             Conflict,
-            &["`verify`, `idempotent` or `on_interrupt` in the plan file answers beforehand."],
+            &["`verify`, `idempotent` or `on_interrupted` in the plan file answers beforehand."],
         ),
         Error::UndoFailed { .. } => (
             "undo_failed",
@@ -257,6 +264,49 @@ fn classify(error: &Error) -> Row {
             Conflict,
             &["Make both the same at these paths, in the project or in the sandbox, then try again."],
         ),
+        Error::NoAttempt { .. } => ("no_attempt", NotFound, &["`safepoint attempt list` shows the names."]),
+        Error::AttemptClosed { .. } => (
+            "attempt_closed",
+            Conflict,
+            &[
+                "Its result is a checkpoint: `safepoint attempt show NAME` names it. Start another attempt to go on.",
+            ],
+        ),
+        Error::AttemptExists { .. } => (
+            "attempt_exists",
+            Conflict,
+            &["Choose another name, or keep or drop the one that is open: `safepoint attempt list`"],
+        ),
+        Error::AttemptConflict { .. } => (
+            "attempt_conflict",
+            Conflict,
+            &[
+                "Nothing was changed. Make both the same at these paths, in the project or in the attempt, then keep again.",
+                "See both sides: safepoint attempt diff NAME",
+            ],
+        ),
+        Error::InsideAttempt { .. } => {
+            ("inside_attempt", Conflict, &["Leave the attempt (exit its shell) and run the command there."])
+        }
+        Error::HomeInProject { .. } => (
+            "home_in_project",
+            Conflict,
+            &["Move the home elsewhere and name it with --home or SAFEPOINT_HOME."],
+        ),
+        Error::Room { .. } => (
+            "room",
+            Failed,
+            &[
+                "`safepoint doctor` shows what this machine allows. `safepoint try --copy` needs no namespace.",
+            ],
+        ),
+        Error::RoomMissing { .. } => (
+            "room_missing",
+            NotFound,
+            &[
+                "Its checkpoints still exist: `safepoint attempt show NAME`. Drop it: safepoint attempt drop NAME",
+            ],
+        ),
         Error::Plan(PlanRule::NoStep { .. }) => {
             ("no_step", NotFound, &["`safepoint plan show PLAN` shows its steps."])
         }
@@ -275,6 +325,14 @@ fn classify(error: &Error) -> Row {
         Error::TurnNotCovered { .. } => {
             ("turn_not_covered", NotFound, &["`safepoint list` shows the checkpoints that there are."])
         }
+        Error::TurnOpen { .. } => (
+            "turn_open",
+            Conflict,
+            &[
+                "`safepoint list --turns` shows when it is over.",
+                "The state before it: safepoint rollback --before-turn N",
+            ],
+        ),
         Error::TurnOvertaken { .. } => (
             "turn_overtaken",
             Conflict,
@@ -288,13 +346,26 @@ fn classify(error: &Error) -> Row {
             ("session_rule", Conflict, &["`safepoint session get ID` shows where it is."])
         }
         Error::NoPurge { .. } => {
-            ("no_purge", NotFound, &["`safepoint show ID --files` lists what is in a checkpoint."])
+            ("no_purge", NotFound, &["`safepoint show @ --files` lists what is in a checkpoint."])
         }
         Error::PurgeRoot => (
             "purge_root",
             Usage,
             &["Name files or folders in it. `safepoint delete` deletes whole checkpoints."],
         ),
+        Error::NoThread { .. } => {
+            ("no_thread", NotFound, &["`safepoint show @ --json` names the threads of a checkpoint."])
+        }
+        Error::NoState { .. } => ("no_state", NotFound, &["The list of the thread's states has their ids."]),
+        Error::StateWithoutFiles { pruned: false, .. } => {
+            ("no_files_of_state", NotFound, &["Roll back to a state that was saved with files."])
+        }
+        Error::StateWithoutFiles { pruned: true, .. } => {
+            ("files_pruned", NotFound, &["Pin the checkpoints of states that must keep their files."])
+        }
+        Error::ThreadChanged { .. } => {
+            ("thread_changed", Busy, &["Stop what saves to the thread, then try again."])
+        }
         Error::NoAgent { .. } => {
             ("no_agent", NotFound, &["`safepoint agent list` shows the agents that are registered."])
         }
@@ -303,11 +374,7 @@ fn classify(error: &Error) -> Row {
             Conflict,
             &["Roll all of it back: safepoint rollback ID; or choose paths of this workspace with --path."],
         ),
-        Error::CheckFailed { .. } => (
-            "check_failed",
-            Failed,
-            &["Choose another checkpoint, or let it be found: safepoint rollback --until CMD"],
-        ),
+        Error::CheckFailed { .. } => ("check_failed", Failed, &[]),
         Error::NonePassed { .. } => {
             ("none_passed", Failed, &["Nothing was changed. Check that the command can pass."])
         }
@@ -372,7 +439,7 @@ fn classify(error: &Error) -> Row {
             "foreign_rollback",
             Conflict,
             &[
-                "Finish it with the home that began it: safepoint --home DIR recover. Until then the folder may be half old and half new.",
+                "Until the home that began it finishes it, the folder may be half old and half new.",
                 "If that home is lost: safepoint emergency keeps the folder as it is. Then move .safepoint elsewhere; it holds what was displaced.",
             ],
         ),
@@ -396,6 +463,130 @@ fn classify(error: &Error) -> Row {
         }
         Error::Graft(GraftError::Object(error)) => classify_object(error),
         Error::Graft(GraftError::Model(_)) => ("damaged", Damaged, DAMAGED),
+        Error::Remote(error) => classify_remote(error),
+        Error::NoRemote { .. } => (
+            "no_remote",
+            NotFound,
+            &[
+                "`safepoint remote list` shows the remotes; `safepoint remote add --help` shows how to add one.",
+            ],
+        ),
+        Error::SeveralRemotes { .. } => ("several_remotes", Usage, &["Name one of them."]),
+        Error::RemoteBusy { .. } => ("remote_busy", Busy, &["Wait until it has finished, then try again."]),
+        Error::NotPublished { .. } => (
+            "not_published",
+            NotFound,
+            &["`safepoint remote status` shows the workspaces on the remote and their newest checkpoints."],
+        ),
+        Error::SeveralPublished { .. } => ("several_published", Usage, &["Name one of them by its id."]),
+        Error::NoWorkspaceHere { .. } => (
+            "no_workspace_here",
+            NotFound,
+            &["`safepoint clone` builds it in a new folder and registers it."],
+        ),
+        Error::WorkspaceHere { .. } => (
+            "workspace_here",
+            Conflict,
+            &[
+                "Bring the checkpoint into that workspace: `safepoint fetch`, then roll back to it there.",
+                "Or clone with another home: --home ../other-home",
+            ],
+        ),
+        Error::PlanHere { .. } => ("plan_here", Conflict, &["Clone with another home: --home ../other-home"]),
+    }
+}
+
+fn classify_remote(error: &RemoteError) -> Row {
+    use FailureKind::{Busy, Conflict, Damaged, Failed, Interrupted, NotFound, Usage};
+    match error {
+        RemoteError::Address { .. } | RemoteError::ProjectName { .. } => {
+            ("remote_address", Usage, &["`safepoint remote add --help` shows the forms of addresses."])
+        }
+        RemoteError::SecretInAddress { .. } => (
+            "secret_in_address",
+            Usage,
+            &[
+                "Nothing was stored. Keep the password in ~/.pgpass, and keys in the environment or in ~/.aws/credentials.",
+            ],
+        ),
+        RemoteError::Credentials { .. } => {
+            ("remote_credentials", Failed, &["Correct the file that the message names, then try again."])
+        }
+        RemoteError::Unreachable { .. } => (
+            "unreachable",
+            Failed,
+            &["Nothing is lost: checkpoints are here and are published by the next `safepoint push`."],
+        ),
+        RemoteError::Denied { .. } => (
+            "remote_denied",
+            Failed,
+            &["Check the credentials and the rights of the role. Nothing is lost: all checkpoints are here."],
+        ),
+        RemoteError::NotInitialized | RemoteError::NoProject { .. } => (
+            "remote_not_initialized",
+            Conflict,
+            &["The owner of the remote sets it up with `safepoint remote init`."],
+        ),
+        RemoteError::NotEmpty { .. } => (
+            "remote_not_empty",
+            Conflict,
+            &["Choose another project, or an empty folder or bucket for the bytes."],
+        ),
+        RemoteError::ProtocolTooOld { .. } => ("newer_format", Failed, &["Use a newer Safepoint."]),
+        RemoteError::ProtocolTooNew { .. } => (
+            "remote_too_old",
+            Conflict,
+            &["The owner of the remote updates it with `safepoint remote init`."],
+        ),
+        RemoteError::Fenced { .. } => {
+            ("fenced", Conflict, &["Nothing is lost: the next `safepoint push` publishes to a new line."])
+        }
+        RemoteError::Live { .. } => ("lease_live", Busy, &["Wait until the lease ends, then try again."]),
+        RemoteError::Gone { .. } => ("packs_gone", Busy, &["Try again: the objects are sent once more."]),
+        RemoteError::Behind { .. } => (
+            "remote_behind",
+            Damaged,
+            &[
+                "The database lost commits. Its owner restores them from the packs with `safepoint remote rebuild`; until then nothing is published.",
+            ],
+        ),
+        RemoteError::NoLine { .. } | RemoteError::NoCheckpoint { .. } => (
+            "not_published",
+            NotFound,
+            &["`safepoint remote status` shows the workspaces on the remote and their newest checkpoints."],
+        ),
+        RemoteError::OverQuota { .. } => (
+            "over_quota",
+            Failed,
+            &[
+                "Nothing is lost: all checkpoints are here. The owner of the remote raises the quota or deletes checkpoints.",
+            ],
+        ),
+        RemoteError::Full { .. } => (
+            "remote_full",
+            Failed,
+            &["Nothing is lost: all checkpoints are here. Free space on the remote, then push again."],
+        ),
+        RemoteError::NoPack { .. } | RemoteError::Damaged { .. } => (
+            "remote_damaged",
+            Damaged,
+            &["Nothing here was changed. Choose another checkpoint of the remote; tell its owner."],
+        ),
+        RemoteError::Sealed { .. } => {
+            ("remote_sealed", Conflict, &["Add the remote with the identity file of the project: --identity"])
+        }
+        RemoteError::Interrupted => ("interrupted", Interrupted, &["Run it again when you like."]),
+        RemoteError::Local { .. } => {
+            ("home", Failed, &["Name a folder that you may write with --home or SAFEPOINT_HOME."])
+        }
+        RemoteError::StillListed { .. }
+        | RemoteError::TooManyPacks { .. }
+        | RemoteError::Server { .. }
+        | RemoteError::Migrate { .. }
+        | RemoteError::Runtime(_) => {
+            ("remote", Failed, &["See the cause. Nothing is lost: all checkpoints are here."])
+        }
+        _ => ("remote", Failed, &["See the cause. Nothing is lost: all checkpoints are here."]),
     }
 }
 
@@ -503,7 +694,8 @@ fn how_to_write(error: &ModelError) -> &'static [&'static str] {
         }
         ModelError::Word { .. } => &["Use one of these words."],
         ModelError::Path { .. } => &["Name a path inside the workspace."],
-        _ => &["Write it as the sentence says."],
+        ModelError::Id { .. } => &["Example: `7d9f3c1e-5b1a-4c0e-9f3a-0c1d2e3f4a5b`"],
+        _ => &["Correct the value, then try again."],
     }
 }
 
@@ -541,7 +733,11 @@ fn classify_workspace(error: &WorkspaceError) -> Row {
 
 /// An example of a home that is not the one at hand.
 fn own_home(path: &Path) -> &'static str {
-    if path.starts_with("/root") { "/var/lib/safepoint" } else { "/root/.local/share/safepoint" }
+    match (rustix::process::geteuid().is_root(), path.starts_with("/root")) {
+        (true, true) => "/var/lib/safepoint",
+        (true, false) => "/root/.local/share/safepoint",
+        (false, _) => "~/.safepoint",
+    }
 }
 
 const TOO_LONG: &[&str] =
@@ -592,6 +788,9 @@ fn classify_catalog(error: &CatalogError) -> Row {
         CatalogError::SandboxBase { .. } => {
             ("needed", Conflict, &["Apply or cancel the plan first: `safepoint plan list --all` shows it."])
         }
+        CatalogError::AttemptNeeds { .. } => {
+            ("needed", Conflict, &["Keep or drop the attempt first: `safepoint attempt list` shows it."])
+        }
         CatalogError::Taken { .. } => {
             ("taken", Conflict, &["Choose another id, or leave it out to get one."])
         }
@@ -620,6 +819,29 @@ fn candidate(candidate: &NamedCandidate) -> String {
     format!("{}  # {}Z{label}", candidate.id, time.replace('T', " "))
 }
 
+/// A hint of the table, with the names that the error holds in place of the words PLAN, ID, NAME and N.
+fn placed(error: &Error, hint: &str) -> String {
+    let (word, name) = match error {
+        Error::AttemptClosed { name, .. }
+        | Error::AttemptConflict { name, .. }
+        | Error::RoomMissing { name, .. } => (" NAME", quoted(Path::new(name))),
+        Error::OtherPlan { id, .. }
+        | Error::NoneClean { id, .. }
+        | Error::PlanRunning { id, .. }
+        | Error::SandboxMissing { id, .. }
+        | Error::NotReady { id, .. }
+        | Error::ProjectChanged { id, .. } => (" PLAN", id.clone()),
+        Error::NoPath { checkpoint, .. }
+        | Error::NotAFile { checkpoint, .. }
+        | Error::OnlyRescued { checkpoint }
+        | Error::GoesTogether { checkpoint }
+        | Error::NoPart { checkpoint, .. } => (" ID", checkpoint.to_string()),
+        Error::TurnOvertaken { number, .. } | Error::TurnOpen { number } => (" N", number.to_string()),
+        _ => return hint.to_owned(),
+    };
+    hint.replace(word, &format!(" {name}"))
+}
+
 /// Hints that name the thing at hand.
 fn details(error: &Error) -> Vec<String> {
     match error {
@@ -627,17 +849,34 @@ fn details(error: &Error) -> Vec<String> {
         Error::Workspace(WorkspaceError::Obstructed(obstacles)) => {
             obstacles.iter().take(10).map(|obstacle| format!("In the way: {obstacle}")).collect()
         }
+        Error::HasCheckpoints { old, path } => {
+            let (old, new) = (quoted(old), quoted(path));
+            vec![format!(
+                "Continue with those of the old one: safepoint workspace forget {new} && safepoint workspace move {old} {new}"
+            )]
+        }
         Error::HomeOwner { path, uid } => vec![
             format!("Run it as the owner: sudo -u '#{uid}' safepoint"),
             format!("Or name a home of your own: --home {}", own_home(path)),
             format!("Or, if it is a volume of a container: --home {} --allow-other-owner", path.display()),
         ],
+        Error::CheckFailed { command, .. } => vec![format!(
+            "Choose another checkpoint, or let it be found: safepoint rollback --until {}",
+            quoted(Path::new(command))
+        )],
+        Error::ForeignRollback { path, .. } => vec![format!(
+            "Finish it with the home that began it, named with --home or SAFEPOINT_HOME: safepoint -C {} recover",
+            quoted(path)
+        )],
         Error::StepInterrupted { id, .. } => vec![
             format!("Run it again: safepoint plan resume {id} --interrupted rerun"),
             format!("Or count it as done: safepoint plan resume {id} --interrupted done"),
             format!("Or count it as failed: safepoint plan resume {id} --interrupted fail"),
         ],
-        Error::PlanHealthy { id } => vec![format!("Add a step: safepoint plan step add {id} NAME --run CMD")],
+        Error::PlanHealthy { id } => vec![
+            format!("To go on: safepoint plan resume {id}"),
+            format!("To add a step: safepoint plan step add {id} check --run \"make test\""),
+        ],
         Error::PlanFile(error) => {
             error.others().iter().take(10).map(|problem| format!("Also: {problem}")).collect()
         }
@@ -651,14 +890,29 @@ fn details(error: &Error) -> Vec<String> {
         Error::Elsewhere { commands, .. } => {
             commands.iter().take(10).map(|command| format!("Register it: {command}")).collect()
         }
-        Error::Capped(capped) if !capped.deletable.is_empty() => {
-            let ids: Vec<String> = capped.deletable.iter().map(|(id, _)| id.to_string()).collect();
-            let bytes = capped.deletable.iter().map(|(_, bytes)| bytes).sum();
-            vec![format!("Free {}: safepoint delete {} && safepoint gc", Bytes(bytes), ids.join(" "))]
-        }
+        Error::Capped(capped) => room_for(capped),
         Error::RolledBackHalfway { source, .. } => details(source),
         _ => Vec::new(),
     }
+}
+
+/// Ways to make room under the cap.
+fn room_for(capped: &Capped) -> Vec<String> {
+    // Bytes in steps that people write.
+    let cap = (capped.cap_bytes + capped.over_bytes).div_ceil(1 << 20) + 1;
+    let raise = format!("raise the cap: cap = \"{cap} MiB\" below [store] in {}", quoted(&capped.config));
+    if capped.deletable.is_empty() || !capped.suffices() {
+        return vec![
+            format!("No deletion frees {}: {raise}", Bytes(capped.over_bytes)),
+            "Or free the space of removed conversations: safepoint gc --thorough".to_owned(),
+        ];
+    }
+    let words = |ids: &[CheckpointId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let mut commands: Vec<String> =
+        words(&capped.pinned).iter().map(|id| format!("safepoint unpin {id}")).collect();
+    commands.push(format!("safepoint delete {}", words(&capped.deletable).join(" ")));
+    commands.push("safepoint gc --thorough".to_owned());
+    vec![format!("Free {}: {}", Bytes(capped.frees_bytes), commands.join(" && ")), format!("Or {raise}")]
 }
 
 #[cfg(test)]
@@ -703,8 +957,15 @@ mod tests {
                 FailureKind::Failed,
             ),
             (Error::NoSession { id: "x".to_owned() }, "no_session", FailureKind::NotFound),
+            (Error::StalePreview, "stale_preview", FailureKind::Conflict),
+            (
+                Error::ChangedDuringUndo { path: RelPath::root() },
+                "changed_during_undo",
+                FailureKind::Conflict,
+            ),
             (Error::NoTurn { number: 1 }, "no_turn", FailureKind::NotFound),
             (Error::TurnNotCovered { number: 1 }, "turn_not_covered", FailureKind::NotFound),
+            (Error::TurnOpen { number: 1 }, "turn_open", FailureKind::Conflict),
             (Error::TurnBusy, "turn_busy", FailureKind::Busy),
             (Error::TurnOvertaken { number: 1, paths: Vec::new() }, "turn_overtaken", FailureKind::Conflict),
             (
@@ -787,6 +1048,39 @@ mod tests {
                 FailureKind::Conflict,
             ),
             (Error::PlanHealthy { id: "x".to_owned() }, "plan_healthy", FailureKind::Conflict),
+            (Error::NoAttempt { name: "x".to_owned() }, "no_attempt", FailureKind::NotFound),
+            (
+                Error::AttemptConflict { name: "x".to_owned(), paths: Vec::new() },
+                "attempt_conflict",
+                FailureKind::Conflict,
+            ),
+            (
+                Error::CheckFailed { checkpoint, command: "make test".to_owned(), why: "no".to_owned() },
+                "check_failed",
+                FailureKind::Failed,
+            ),
+            (
+                Error::Room { name: "x".to_owned(), step: "mount".to_owned(), source: full() },
+                "room",
+                FailureKind::Failed,
+            ),
+            (Error::NoThread { id: "x".to_owned() }, "no_thread", FailureKind::NotFound),
+            (
+                Error::NoState { thread: "x".to_owned(), id: "y".to_owned() },
+                "no_state",
+                FailureKind::NotFound,
+            ),
+            (
+                Error::StateWithoutFiles { id: "x".to_owned(), pruned: false },
+                "no_files_of_state",
+                FailureKind::NotFound,
+            ),
+            (
+                Error::StateWithoutFiles { id: "x".to_owned(), pruned: true },
+                "files_pruned",
+                FailureKind::NotFound,
+            ),
+            (Error::ThreadChanged { id: "x".to_owned() }, "thread_changed", FailureKind::Busy),
             (Error::SessionChanged { id: "x".to_owned() }, "session_changed", FailureKind::Busy),
             (
                 Error::Elsewhere { checkpoint, what: vec!["x".to_owned()], commands: Vec::new() },
@@ -794,6 +1088,14 @@ mod tests {
                 FailureKind::Conflict,
             ),
             (Error::NoGitState { checkpoint }, "no_git_state", FailureKind::Conflict),
+            (Error::NoRemote { name: None }, "no_remote", FailureKind::NotFound),
+            (Error::RemoteBusy { name: "x".to_owned() }, "remote_busy", FailureKind::Busy),
+            (Error::NotPublished { name: "x".to_owned() }, "not_published", FailureKind::NotFound),
+            (RemoteError::NotInitialized.into(), "remote_not_initialized", FailureKind::Conflict),
+            (RemoteError::SecretInAddress { what: "bytes" }.into(), "secret_in_address", FailureKind::Usage),
+            (RemoteError::NoPack { pack: "x".to_owned() }.into(), "remote_damaged", FailureKind::Damaged),
+            (RemoteError::Full { source: "full".into() }.into(), "remote_full", FailureKind::Failed),
+            (RemoteError::Interrupted.into(), "interrupted", FailureKind::Interrupted),
             (GitError::Detached.into(), "git_refused", FailureKind::Conflict),
             (GitError::Interrupted.into(), "interrupted", FailureKind::Interrupted),
             (GitError::Moved { name: "x".to_owned() }.into(), "git_moved", FailureKind::Busy),
@@ -811,6 +1113,31 @@ mod tests {
             assert_eq!((failure.code, failure.kind), (code, kind), "{error}");
             assert!(!failure.message.is_empty());
             assert!(!failure.hints.is_empty(), "{error}: what to do next?");
+        }
+    }
+
+    #[test]
+    fn hints_name_the_thing_at_hand() {
+        let name = || "a b".to_owned();
+        let (checkpoint, rollback) = (CheckpointId::from_bits(1), safepoint_model::RollbackId::from_bits(1));
+        let command = "cargo test -p 'x'".to_owned();
+        let path = PathBuf::from("/srv/shop");
+        let rows: [(Error, &str); 5] = [
+            (Error::AttemptConflict { name: name(), paths: Vec::new() }, "safepoint attempt diff 'a b'"),
+            (Error::RoomMissing { name: name(), path: path.clone() }, "safepoint attempt drop 'a b'"),
+            (
+                Error::CheckFailed { checkpoint, command, why: String::new() },
+                r"safepoint rollback --until 'cargo test -p '\''x'\'''",
+            ),
+            (Error::ForeignRollback { path, rollback }, "safepoint -C /srv/shop recover"),
+            (Error::NoPurge { paths: Vec::new() }, "`safepoint show @ --files`"),
+        ];
+        for (error, wanted) in rows {
+            let hints = Failure::from(&error).hints;
+            assert!(hints.iter().any(|hint| hint.contains(wanted)), "{hints:?}");
+            let is_placeholder = |word: &str| ["CMD", "DIR", "ID", "NAME", "PLAN"].contains(&word);
+            let mut words = hints.iter().flat_map(|hint| hint.split([' ', '`', '.', ',']));
+            assert!(!words.any(is_placeholder), "{hints:?}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Handles: the methods of the manager on one subject each, such as plans.
 
 use crate::manager::CheckpointManager;
+use safepoint_model::WorkspaceId;
 
 /// Folders that have checkpoints: registering, finding, moving and forgetting them.
 #[derive(Clone, Copy)]
@@ -32,9 +33,28 @@ pub struct Agents<'m> {
     pub(crate) manager: &'m CheckpointManager,
 }
 
+/// Threads of conversations: those of the home, or those that are bound to one workspace.
+#[derive(Clone, Copy)]
+pub struct Threads<'m> {
+    pub(crate) manager: &'m CheckpointManager,
+    pub(crate) workspace: Option<WorkspaceId>,
+}
+
 /// Turns of agents: one prompt each, with the checkpoints around the work for it.
 #[derive(Clone, Copy)]
 pub struct Turns<'m> {
+    pub(crate) manager: &'m CheckpointManager,
+}
+
+/// Attempts: work on a project in rooms of their own, kept whole or dropped.
+#[derive(Clone, Copy)]
+pub struct Attempts<'m> {
+    pub(crate) manager: &'m CheckpointManager,
+}
+
+/// Remotes: places where checkpoints are published and fetched from.
+#[derive(Clone, Copy)]
+pub struct Remotes<'m> {
     pub(crate) manager: &'m CheckpointManager,
 }
 
@@ -55,6 +75,11 @@ impl CheckpointManager {
         Checkpoints { manager: self }
     }
 
+    /// Opens the handle: remotes.
+    pub fn remotes(&self) -> Remotes<'_> {
+        Remotes { manager: self }
+    }
+
     /// Opens the handle: plans.
     pub fn plans(&self) -> Plans<'_> {
         Plans { manager: self }
@@ -70,9 +95,19 @@ impl CheckpointManager {
         Agents { manager: self }
     }
 
+    /// Opens the handle: threads of conversations that belong to the home. [`Threads::of`] gives those of a workspace.
+    pub fn threads(&self) -> Threads<'_> {
+        Threads { manager: self, workspace: None }
+    }
+
     /// Opens the handle: turns of agents.
     pub fn turns(&self) -> Turns<'_> {
         Turns { manager: self }
+    }
+
+    /// Opens the handle: attempts.
+    pub fn attempts(&self) -> Attempts<'_> {
+        Attempts { manager: self }
     }
 
     /// Opens the handle: care of the store and the catalog.

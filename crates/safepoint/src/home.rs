@@ -34,6 +34,8 @@ pub enum Access {
     Write,
     /// Read access. A writable home is recovered as usual; in any other, nothing is written.
     Read,
+    /// Read access that writes nothing, even to a writable home.
+    ReadOnly,
 }
 
 /// Owners whose home may be written.
@@ -65,7 +67,65 @@ pub(crate) enum Share {
 /// Lock on a plan, held until drop.
 #[derive(Debug)]
 pub(crate) struct PlanLock {
-    _file: fs::File,
+    file: fs::File,
+}
+
+impl Drop for PlanLock {
+    fn drop(&mut self) {
+        // Closing is not enough: a child of another thread holds a copy of the open file until its `exec`.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+/// Maximum size of the output of a running step that others can read.
+const OUTPUT_BYTES_MAX: usize = 4 << 20;
+
+/// Output of a step while it runs, for other processes. The file is deleted on drop.
+#[derive(Debug)]
+pub(crate) struct LiveOutput {
+    file: File,
+    home: Arc<OwnedFd>,
+    name: PathBuf,
+    left: usize,
+}
+
+impl LiveOutput {
+    /// Appends output, up to the maximum. A step does not fail for it.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let bytes = &bytes[..bytes.len().min(self.left)];
+        if self.file.write_all(bytes).is_ok() {
+            self.left -= bytes.len();
+        }
+    }
+}
+
+impl Drop for LiveOutput {
+    fn drop(&mut self) {
+        let _ = rustix::fs::unlinkat(&self.home, &self.name, AtFlags::empty());
+    }
+}
+
+/// Name of the file in the home. The path of a step may be long and has slashes.
+fn output_name(plan: &str, step: &str) -> PathBuf {
+    let hash = ObjectId::of(ObjectKind::Document, step.as_bytes());
+    Path::new(RUNS).join(format!("{plan}.{hash}.out"))
+}
+
+/// Folder of packs until they are published.
+const OUTBOX: &str = "outbox";
+
+/// Folder of the rooms of attempts.
+const ATTEMPTS: &str = "attempts";
+/// Name prefix of a room outside the home.
+const ROOM_BESIDE: &str = ".safepoint-attempt-";
+/// Folders that the usage of the home does not count.
+const APART: [&str; 3] = [SANDBOXES, SCRATCH, ATTEMPTS];
+
+/// Length of a file with the number of a turn.
+const NUMBER_BYTES: usize = 21;
+
+fn last_turn_name(workspace: WorkspaceId) -> PathBuf {
+    Path::new(RUNS).join(format!("turns.{workspace}.last"))
 }
 
 /// Folder of temporary folders.
@@ -100,6 +160,19 @@ impl Drop for Scratch {
         if gone {
             let _ = remove_tree(&self.path);
         }
+    }
+}
+
+/// Folder of an attempt that is being made.
+#[derive(Debug)]
+pub(crate) struct RoomDraft {
+    path: PathBuf,
+    _lock: fs::File,
+}
+
+impl RoomDraft {
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 }
 
@@ -188,7 +261,8 @@ impl Home {
         if is_made_up(path) {
             return Err(failed(io::Error::other("its file system is made up by the kernel")));
         }
-        if fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        let is_missing = fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        if is_missing && access != Access::ReadOnly {
             DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
         }
         let path = fs::canonicalize(path).map_err(failed)?;
@@ -213,7 +287,9 @@ impl Home {
         };
         match (refused, access) {
             (Some(error), Access::Write) => return Err(error),
-            (Some(_), Access::Read) => return Ok(Self { path, dir: Arc::new(dir), is_writable: false }),
+            (Some(_), Access::Read) | (_, Access::ReadOnly) => {
+                return Ok(Self { path, dir: Arc::new(dir), is_writable: false });
+            }
             (None, _) => {}
         }
         if is_ours && facts.st_mode & 0o077 != 0 {
@@ -464,6 +540,69 @@ impl Home {
         Ok(())
     }
 
+    /// Creates the folder of an attempt. The lock is held until its row is on record; a folder without both is deleted by the next
+    /// command.
+    pub(crate) fn make_attempt_folder(&self, id: &str) -> io::Result<RoomDraft> {
+        self.make_folder(Path::new(ATTEMPTS))?;
+        let below = Path::new(ATTEMPTS).join(id);
+        for _ in 0..SCRATCH_TRIES {
+            if let Some(lock) = self.take_scratch(&below)? {
+                return Ok(RoomDraft { path: self.path.join(below), _lock: lock });
+            }
+            sleep(Duration::from_millis(1));
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Creates the room of an attempt in another folder, with a note in the home that names it.
+    pub(crate) fn make_room_beside(draft: &RoomDraft, id: &str, folder: &Path) -> io::Result<PathBuf> {
+        let beside = folder.join(format!("{ROOM_BESIDE}{id}"));
+        fs::write(draft.path.join(BESIDE_NOTE), beside.as_os_str().as_encoded_bytes())?;
+        DirBuilder::new().mode(0o700).create(&beside)?;
+        Ok(beside)
+    }
+
+    /// Folder of an attempt in the home.
+    pub(crate) fn attempt_folder(&self, id: &str) -> PathBuf {
+        self.path.join(ATTEMPTS).join(id)
+    }
+
+    /// Returns the ids of the attempts with a folder in the home that no process is making.
+    pub(crate) fn attempt_folders(&self) -> io::Result<Vec<(String, File)>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let folder = match open_below(self.dir.as_fd(), Path::new(ATTEMPTS), flags) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other?,
+        };
+        let mut found = Vec::new();
+        for entry in Dir::read_from(&folder)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if name == "." || name == ".." {
+                continue;
+            }
+            let held = open_below(folder.as_fd(), Path::new(name), flags);
+            if let Ok(held) = held
+                && flock(&held, FlockOperation::NonBlockingLockExclusive).is_ok()
+            {
+                found.push((name.to_owned(), held));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Deletes a room in another folder, and then the folder of its attempt.
+    pub(crate) fn remove_room(&self, id: &str) -> Result<(), Error> {
+        let folder = self.attempt_folder(id);
+        if let Ok(bytes) = fs::read(folder.join(BESIDE_NOTE)) {
+            let beside = PathBuf::from(OsString::from_vec(bytes));
+            if beside.file_name().is_some_and(|last| *last == *format!("{ROOM_BESIDE}{id}")) {
+                remove_tree(&beside)?;
+            }
+        }
+        Ok(remove_tree(&folder)?)
+    }
+
     /// Creates an unnamed temporary file; in memory if the home is read-only.
     pub(crate) fn scratch_file(&self) -> io::Result<File> {
         if !self.is_writable {
@@ -509,7 +648,7 @@ impl Home {
         let deadline = Instant::now() + wait;
         loop {
             match flock(&file, operation) {
-                Ok(()) => return Ok(Some(PlanLock { _file: file })),
+                Ok(()) => return Ok(Some(PlanLock { file })),
                 Err(Errno::WOULDBLOCK) if Instant::now() < deadline => sleep(Duration::from_millis(5)),
                 Err(Errno::WOULDBLOCK) => return Ok(None),
                 Err(error) => return Err(error.into()),
@@ -517,13 +656,96 @@ impl Home {
         }
     }
 
-    /// Returns the disk usage of the home, without sandboxes and temporary folders.
+    /// Locks the line of a workspace on a remote: one process publishes to it. Returns `None` after this time.
+    pub(crate) fn lock_line(
+        &self,
+        remote: &str,
+        workspace: WorkspaceId,
+        wait: Duration,
+    ) -> io::Result<Option<PlanLock>> {
+        self.lock_plan(&format!("line.{remote}.{workspace}"), Share::Alone, wait)
+    }
+
+    fn outbox(remote: &str, workspace: WorkspaceId) -> PathBuf {
+        Path::new(OUTBOX).join(format!("{remote}.{workspace}"))
+    }
+
+    /// Creates the file of a pack that is to be published, empty. Returns its path, too, for messages.
+    pub(crate) fn draft_pack(&self, remote: &str, workspace: WorkspaceId) -> io::Result<(File, PathBuf)> {
+        let below = Self::outbox(remote, workspace);
+        self.make_folder(&below)?;
+        let name = below.join("draft");
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
+        let file = open_file(&self.dir, &name, flags)?;
+        hand_over(&file, &fstat(&self.dir)?)?;
+        Ok((file, self.path.join(name)))
+    }
+
+    /// Keeps the drafted pack under this name, durable.
+    pub(crate) fn keep_pack(
+        &self,
+        draft: &File,
+        name: &str,
+        (remote, workspace): (&str, WorkspaceId),
+    ) -> io::Result<()> {
+        draft.sync_all()?;
+        let folder = self.make_folder(&Self::outbox(remote, workspace))?;
+        renameat(&folder, "draft", &folder, name)?;
+        folder.sync_all()
+    }
+
+    /// Opens a pack that is to be published.
+    pub(crate) fn open_pack(&self, name: &str, remote: &str, workspace: WorkspaceId) -> io::Result<File> {
+        open_file(&self.dir, &Self::outbox(remote, workspace).join(name), OFlags::RDONLY)
+    }
+
+    /// Deletes all packs of a line that were to be published. What cannot be deleted now is deleted after the next push.
+    pub(crate) fn clear_outbox(&self, remote: &str, workspace: WorkspaceId) {
+        let _ = remove_tree(&self.path.join(Self::outbox(remote, workspace)));
+    }
+
+    /// Creates the file that holds the output of a running step, empty.
+    pub(crate) fn begin_output(&self, plan: &str, step: &str) -> io::Result<LiveOutput> {
+        self.make_folder(Path::new(RUNS))?;
+        let name = output_name(plan, step);
+        let file = make_file(&self.dir, &name, OFlags::TRUNC)?;
+        Ok(LiveOutput { file, home: Arc::clone(&self.dir), name, left: OUTPUT_BYTES_MAX })
+    }
+
+    /// Returns the output of a step that runs, or whose runner died.
+    pub(crate) fn read_output(&self, plan: &str, step: &str) -> io::Result<Option<Vec<u8>>> {
+        let file = match open_file(&self.dir, &output_name(plan, step), OFlags::RDONLY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let mut bytes = Vec::new();
+        file.take(OUTPUT_BYTES_MAX as u64).read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    /// Returns the highest number of a turn in a workspace, as kept beside the catalog; 0 if none is.
+    pub(crate) fn last_turn(&self, workspace: WorkspaceId) -> u64 {
+        let Ok(file) = open_file(&self.dir, &last_turn_name(workspace), OFlags::RDONLY) else { return 0 };
+        let mut text = String::new();
+        let read = file.take(NUMBER_BYTES as u64).read_to_string(&mut text);
+        read.ok().and_then(|_| text.trim().parse().ok()).unwrap_or(0)
+    }
+
+    /// Keeps the highest number of a turn in a workspace.
+    pub(crate) fn keep_last_turn(&self, workspace: WorkspaceId, number: u64) -> io::Result<()> {
+        self.make_folder(Path::new(RUNS))?;
+        let mut file = make_file(&self.dir, &last_turn_name(workspace), OFlags::empty())?;
+        // Always as long: a number is overwritten in one write, and the file needs no other.
+        file.write_all(format!("{number:0width$}\n", width = NUMBER_BYTES - 1).as_bytes())
+    }
+
+    /// Returns the disk usage of the home, without sandboxes, rooms and temporary folders.
     pub(crate) fn disk_bytes(&self) -> Result<u64, Error> {
         fn below(dir: &Path, top: &Path) -> io::Result<u64> {
             let mut sum = 0;
             for entry in fs::read_dir(dir)? {
                 let entry = entry?;
-                if dir == top && (entry.file_name() == SANDBOXES || entry.file_name() == SCRATCH) {
+                if dir == top && APART.iter().any(|apart| entry.file_name() == *apart) {
                     continue;
                 }
                 sum += match entry.metadata() {
@@ -686,6 +908,16 @@ mod tests {
         drop(runner);
         let (_one, _two) = (lock(Share::WithOthers).unwrap(), lock(Share::WithOthers).unwrap());
         assert!(lock(Share::Alone).is_none());
+    }
+
+    #[test]
+    fn a_released_plan_is_free_though_a_child_has_a_copy_of_its_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = open(folder.path()).unwrap();
+        let lock = home.lock_plan("p", Share::Alone, Duration::ZERO).unwrap().unwrap();
+        let _of_a_child = lock.file.try_clone().unwrap();
+        drop(lock);
+        assert!(home.lock_plan("p", Share::Alone, Duration::ZERO).unwrap().is_some());
     }
 
     #[test]

@@ -36,8 +36,10 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests set up folders"))]
 
 mod agents;
+mod attempts;
 mod checkpoint;
 mod config;
+mod defaults;
 mod environment;
 mod error;
 mod exchange;
@@ -50,37 +52,51 @@ mod parts;
 mod places;
 mod plans;
 mod process;
+mod remotes;
 mod rollback;
 mod sessions;
 mod spelling;
+mod threads;
 mod turns;
 mod upkeep;
 mod warning;
 mod workspaces;
 
 pub use agents::agent_path;
+pub use attempts::capture::AttemptFinished;
+pub use attempts::counts::test_counts;
+pub use attempts::keep::{AttemptKept, KeepAttempt, Others};
+pub use attempts::start::{AttemptStarted, Sharing, StartAttempt};
+pub use attempts::{AttemptShown, Better, InAttempt};
 pub use checkpoint::compare::{Against, Comparison, Status, Survey};
 pub use checkpoint::create::{CreateOptions, Created, IfUnchanged, Subject, Urgency};
 pub use checkpoint::find::{Entries, ListedEntry};
 pub use checkpoint::git::{GitCommit, GitStatus, Tags};
+pub use checkpoint::lines::{ChangedLines, ChangedText};
+pub use checkpoint::pages::GoodReason;
 pub use checkpoint::records::CatalogStanding;
+pub use checkpoint::versions::{Letters, TextFound, TextSearch, Version, VersionChange, Versions};
 pub use config::{
     Config, ConfigError, ConfigFile, Effective, HomeConfig, RetentionConfig, SessionCommits, TestCommand,
     WorkspaceConfig,
 };
+pub use defaults::Defaults;
 pub use environment::{Environment, SystemEnvironment};
 pub use error::{Error, NamedCandidate, Wish};
 pub use exchange::{Exported, ImportOptions, Imported, Layout, LayoutError, OutsideMemory, check_layout};
 pub use failure::{Failure, FailureKind};
 pub use folders::{HeldFolder, within};
-pub use handles::{Agents, Checkpoints, Plans, Sessions, Turns, Upkeep, Workspaces};
+pub use handles::{
+    Agents, Attempts, Checkpoints, Plans, Remotes, Sessions, Threads, Turns, Upkeep, Workspaces,
+};
 pub use home::{Access, HomeOwner, PendingCache};
 pub use manager::{CheckpointManager, Settings};
 pub use parts::databases::{BackupError, back_up_database};
-pub use parts::git::{GitCapture, GitMoved, GitReset};
+pub use parts::git::{GitCapture, GitMoved, GitReset, LostRepository};
 pub use parts::outside::PartProvider;
 pub use parts::part::{Captured, Left, Note, Outline, Part, Prepared, PutBack};
 pub use parts::session::SessionBack;
+pub use parts::thread::ThreadBack;
 pub use plans::apply::{Applied, Merge};
 pub use plans::correct::{Corrected, Fix, Revert};
 pub use plans::guard::DeadRun;
@@ -91,6 +107,10 @@ pub use plans::runner::{Interrupted, RunEvent, RunObserver, RunOptions, RunRepor
 pub use plans::sandbox::Missing;
 pub use plans::{NewDecision, StepMoved};
 pub use process::{Exit, Job, Stop, run as run_job};
+pub use remotes::fetch::{Cloned, Fetched};
+pub use remotes::leaving::Leaving;
+pub use remotes::push::Pushed;
+pub use remotes::{LineStanding, NewRemote};
 pub use rollback::build::Built;
 pub use rollback::effects::{FailedUndo, NotUndone, NotUndoneReason, Undone};
 pub use rollback::history::Happened;
@@ -98,26 +118,38 @@ pub use rollback::recover::Recovery;
 pub use rollback::release::WaitingStored;
 pub use rollback::search::{Probed, Progressed, Search, SearchWatch, TryIn, Until};
 pub use rollback::strategy::{Check, Printed, Staged, StagedEnd, Trial, Verdict};
+pub use rollback::unusable::FolderProblem;
 pub use rollback::{DryRun, FolderRolledBack, LaterChanges, LeftAlone, RollbackOptions, RolledBack, Strict};
 pub use sessions::{NewSession, SessionLog};
-pub use turns::{NewTurn, TurnSide, TurnUndone};
+pub use threads::erase::ThreadErased;
+pub use threads::trim::{KeepStates, Removal};
+pub use threads::{
+    ListStates, ListedStates, ListedValues, NewState, NewWrite, NewWrites, StateKey, StatePage,
+};
+pub use turns::{
+    BegunTurn, ChangingCall, Extent, MissingTurn, NewTurn, RollbackEffects, SeenSession, SessionMoment,
+    SharedPath, TouchedTurn, TurnSide, TurnUndone, TurnWork,
+};
+pub use upkeep::capped::{Capped, Need};
 pub use upkeep::purge::PurgeReport;
 pub use upkeep::rebuild::Rebuilt;
 pub use upkeep::repair::Repair;
-pub use upkeep::space::{CheckpointSpace, Space, WorkspaceSpace};
+pub use upkeep::space::{AttemptSpace, CheckpointSpace, Space, WorkspaceSpace};
 pub use upkeep::validate::{DamagedPart, Validation};
-pub use upkeep::{Cap, Capped, Judged, Policies, Thoroughness};
+pub use upkeep::{Cap, Judged, Policies, Thoroughness};
 pub use warning::{GitPlace, Warning};
 
 pub use safepoint_catalog::Transaction;
 pub use safepoint_catalog::{
-    BrokenEvent, Event, EventCheck, Filter, Pinned, PlanCheckpoint, PlanNote, PlanRecord, PlanSummary,
-    RoleFilter, Summary, Workspace, sqlite_version,
+    BrokenEvent, Bucket, Event, EventCheck, ExistingWrites, Filter, OwnCheckpoints, Page, Pinned, Placed,
+    PlanCheckpoint, PlanNote, PlanRecord, PlanSummary, PublishedAt, RoleFilter, StoredRemote, Summary,
+    TurnAt, Workspace, sqlite_version,
 };
 pub use safepoint_model as model;
 pub use safepoint_model::progress::{Activity, Progress, Silent};
+pub use safepoint_remote as remote;
 pub use safepoint_store::{Collected, Depth, Outcome, Usage, Writer};
 pub use safepoint_workspace::{
     Blocked, Bulk, BulkLimits, BulkyFolder, Capabilities, Ended, Finding, Intruder, Lack, LostAccess,
-    LostAccessKind, Notice, Times,
+    LostAccessKind, Notice, Outside, RoomEntry, RoomMount, RoomProcess, Times, enter_room, room_mounts,
 };

@@ -6,7 +6,9 @@ use crate::environment::{Environment, SystemEnvironment};
 use crate::handles::{Checkpoints, Upkeep, Workspaces};
 use crate::home::{Access, Home, HomeOwner, Scratch};
 use crate::parts::outside::PartProvider;
-use crate::rollback::recover::Recovery;
+use crate::rollback::recover::RecoveryLog;
+use crate::threads::room::Room;
+use crate::threads::save::Saves;
 use crate::{Error, checkpoint::find};
 use safepoint_catalog::{Catalog, CatalogError, Filter, Summary, Workspace};
 use safepoint_model::agent::WorkspaceKind;
@@ -17,7 +19,8 @@ use safepoint_model::rollback::Rollback;
 use safepoint_model::{CheckpointId, RelPath, WorkspaceId};
 use safepoint_store::{Store, Usage, Using};
 use safepoint_workspace::{
-    Capabilities, Intruder, Lock, Obstacle, Root, SmallFile, WorkspaceError, is_in_a_home, is_made_up,
+    Capabilities, Intruder, Lock, Obstacle, RoomMount, Root, SmallFile, WorkspaceError, is_in_a_home,
+    is_made_up, room_mounts,
 };
 use std::ffi::OsString;
 use std::io;
@@ -25,6 +28,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// Manager settings.
@@ -53,6 +57,9 @@ pub struct Settings {
     /// A program, with its first arguments, that calls [`back_up_database`](crate::back_up_database) with the two paths that follow. It copies
     /// SQLite databases that are too large to be read while they are locked; without it such a database is unsettled while a program has it open.
     pub database_helper: Vec<OsString>,
+    /// A program, with its first arguments, that calls [`enter_room`](safepoint_workspace::enter_room) with the words that follow.
+    /// Without it, attempts are copies.
+    pub room_helper: Vec<OsString>,
     /// Requested access to the home.
     pub access: Access,
     /// Whose home may be written.
@@ -75,6 +82,7 @@ impl Default for Settings {
             capabilities: Capabilities::default(),
             database_hold: Duration::from_millis(200),
             database_helper: Vec::new(),
+            room_helper: Vec::new(),
             access: Access::default(),
             home_owner: HomeOwner::default(),
             parts: Vec::new(),
@@ -91,7 +99,15 @@ pub struct CheckpointManager {
     pub(crate) settings: Settings,
     pub(crate) standing: Mutex<CatalogStanding>,
     /// Results of recoveries, for a caller whose verb failed.
-    pub(crate) recovered: Mutex<Recovery>,
+    pub(crate) recovered: Mutex<RecoveryLog>,
+    /// Saves of threads that share a transaction.
+    pub(crate) saves: Saves,
+    /// Space that saves of threads may take.
+    pub(crate) room: Room,
+    /// Bytes of pieces that this process added to the catalog since it last counted them.
+    pub(crate) chunk_bytes: AtomicU64,
+    /// Rooms of attempts that this process is in.
+    pub(crate) inside: Vec<RoomMount>,
     /// The folder of a catalog that is deleted afterwards.
     pub(crate) _scratch: Option<Scratch>,
 }
@@ -143,8 +159,21 @@ impl CheckpointManager {
         };
         let standing = Mutex::default();
         let recovered = Mutex::default();
-        let manager =
-            Self { home, store, catalog, environment, settings, standing, recovered, _scratch: None };
+        let (saves, chunk_bytes) = (Saves::default(), AtomicU64::default());
+        let manager = Self {
+            home,
+            store,
+            catalog,
+            environment,
+            settings,
+            standing,
+            recovered,
+            saves,
+            room: Room::default(),
+            chunk_bytes,
+            inside: room_mounts(),
+            _scratch: None,
+        };
         manager.recognise_catalog()?;
         Ok(manager)
     }
@@ -164,6 +193,13 @@ impl CheckpointManager {
         let path = canonical(path)?;
         if path != self.home.path() || kind == WorkspaceKind::Project {
             check_place(&path)?;
+        }
+        if kind == WorkspaceKind::Project
+            && let Some(place) = self.workspaces().of_room(&path)?
+        {
+            // Below the root, a workspace would have the history and the lock of a folder of the project.
+            let is_root = self.inside.iter().any(|mount| path == mount.project || path == mount.tree);
+            return if is_root { Ok(place) } else { self.refuse_inside().map(|()| place) };
         }
         Root::open(&path)?;
         let name =
@@ -240,7 +276,11 @@ impl CheckpointManager {
     /// Opens the workspace for this process alone.
     pub(crate) fn hold(&self, workspace: &Workspace) -> Result<Held, Error> {
         let root = Root::open(workspace.root_path())?;
-        let lock = root.lock(self.settings.lock_wait)?;
+        let lock = match self.layer_folder(workspace)? {
+            // The mount point is another directory in each namespace, and the layer the same in all.
+            Some(layer) => Root::open(&layer)?.lock(self.settings.lock_wait)?,
+            None => root.lock(self.settings.lock_wait)?,
+        };
         // A repair under the same lock may have merged it into another workspace.
         let now = self.catalog.workspace_at(&workspace.root)?;
         if now.is_some_and(|now| now.id != workspace.id) {
@@ -292,9 +332,19 @@ impl Workspaces<'_> {
     /// When the folder does not exist or the catalog cannot be read.
     pub fn around(&self, path: &Path) -> Result<Option<Workspace>, Error> {
         let path = canonical(path)?;
+        if let Some(workspace) = self.of_room(&path)? {
+            return Ok(Some(workspace));
+        }
         for above in path.ancestors() {
             match self.manager.catalog.workspace_at(above.as_os_str().as_bytes())? {
                 Some(workspace) if workspace.kind == WorkspaceKind::Project => return Ok(Some(workspace)),
+                // The mount point of an overlay is empty outside of its namespace.
+                Some(workspace)
+                    if workspace.kind == WorkspaceKind::Attempt
+                        && self.manager.layer_folder(&workspace)?.is_none() =>
+                {
+                    return Ok(Some(workspace));
+                }
                 _ => {}
             }
         }
@@ -327,6 +377,25 @@ impl Workspaces<'_> {
     pub fn capabilities(&self, workspace: &Workspace) -> Result<Capabilities, Error> {
         let held = self.manager.hold(workspace)?;
         self.manager.probe(&held.root)
+    }
+
+    /// Content of a file as it is now. Nothing if it is missing, no regular file, or longer than this. No link is followed.
+    ///
+    /// # Errors
+    /// When the workspace or the file cannot be read.
+    pub fn read_file(
+        &self,
+        workspace: &Workspace,
+        path: &RelPath,
+        bytes_max: u64,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let root = Root::open(workspace.root_path())?;
+        match root.read_file(path, bytes_max) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Ok(None)
+            }
+            result => result.map_err(|source| WorkspaceError::Read { path: path.clone(), source }.into()),
+        }
     }
 
     /// Everything in a workspace that has the name of Safepoint's own folder, or lies in it, and is not Safepoint's.

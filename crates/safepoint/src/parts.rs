@@ -4,10 +4,12 @@ pub(crate) mod agent;
 pub(crate) mod databases;
 pub(crate) mod files;
 pub(crate) mod git;
+pub(crate) mod kinds;
 pub(crate) mod outside;
 pub(crate) mod part;
 pub(crate) mod plan;
 pub(crate) mod session;
+pub(crate) mod thread;
 
 use crate::parts::part::{Captured, Part, Prepared};
 use crate::places::Place;

@@ -137,7 +137,7 @@ impl CheckpointManager {
         let workspace = self.workspaces().get(id)?;
         let root = workspace.root_path().to_owned();
         let leave = inner(&root, all);
-        if workspace.kind == WorkspaceKind::Project {
+        if workspace.kind != WorkspaceKind::Agent {
             return Ok(Place { workspace, only: None, leave });
         }
         Ok(self.place_of_agents(workspace, agents, all))

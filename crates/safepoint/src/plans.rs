@@ -1,4 +1,4 @@
-//! PLANS: what is planned, begun, done and decided, driven from outside; and the checkpoints that are due on the way.
+//! Plans that are driven from outside: their steps and decisions, and the checkpoints that are due during the work.
 //!
 //! Every change is one transaction: the plan is read, a rule of the model is applied, and what differs is written. A checkpoint that is
 //! due before something is taken before it is on record, one that is due after it afterwards.
@@ -13,14 +13,16 @@ pub(crate) mod sandbox;
 use crate::checkpoint::create::{CreateOptions, Created, Subject};
 use crate::handles::Plans;
 use crate::parts::plan::guard;
-use crate::rollback::{DryRun, RollbackOptions, RolledBack};
+use crate::rollback::recover::Recovery;
+use crate::rollback::{DryRun, Request, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanCheckpoint, PlanNote, PlanRecord, PlanSummary, Transaction, Workspace};
 use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, PartRecord, Reason};
 use safepoint_model::id::DecisionId;
 use safepoint_model::plan::document;
 use safepoint_model::plan::spec::{PlanSpec, StepSpec, is_slug};
-use safepoint_model::plan::state::{Decision, Happening, Plan, PlanRule, PlanState};
+use safepoint_model::plan::state::{Decision, Happening, Plan, PlanRule, PlanState, StepState};
+use safepoint_model::rollback::Verb;
 use safepoint_model::session::SessionCount;
 use safepoint_model::{CheckpointId, Progress, Timestamp};
 use serde_json::Value;
@@ -66,6 +68,8 @@ pub struct StepMoved {
     pub happened: Vec<Happening>,
     /// Checkpoints that were due.
     pub checkpoints: Vec<Created>,
+    /// Crash recovery that ran before.
+    pub recovered: Recovery,
 }
 
 impl CheckpointManager {
@@ -141,7 +145,7 @@ impl CheckpointManager {
                 }
                 _ => plan.start(path, now),
             })?;
-        Ok(StepMoved { record, happened, checkpoints })
+        Ok(StepMoved { record, happened, checkpoints, recovered: Recovery::default() })
     }
 
     /// Takes the checkpoints that are due once something happened: one, however much of it was a milestone.
@@ -166,7 +170,7 @@ impl CheckpointManager {
             Some(happening) => vec![self.milestone(&record, happening, None, progress)?],
             None => Vec::new(),
         };
-        Ok(StepMoved { record, happened, checkpoints })
+        Ok(StepMoved { record, happened, checkpoints, recovered: Recovery::default() })
     }
 
     /// Returns true if the plan's last checkpoint is older than its interval allows.
@@ -254,7 +258,7 @@ impl CheckpointManager {
         }
         // Its sandbox may be gone because it was applied.
         guard(record)?;
-        let made = self.mend_sandbox(record, options.missing_sandbox)?;
+        let made = self.make_sandbox_again(record, options.missing_sandbox)?;
         Ok((made, self.place_of(record)?))
     }
 }
@@ -333,8 +337,10 @@ impl Plans<'_> {
     pub fn start_step(&self, id: &str, path: &str, progress: &dyn Progress) -> Result<StepMoved, Error> {
         let _lock = self.manager.hold_plan(id)?;
         self.get(id)?.plan.starts(path)?;
-        self.manager.with_sandbox(id, progress)?;
-        self.manager.start_step_by(id, path, Driver::Outside, progress)
+        self.recovering(id, progress, || {
+            self.manager.with_sandbox(id, progress)?;
+            self.manager.start_step_by(id, path, Driver::Outside, progress)
+        })
     }
 
     /// A step is done.
@@ -350,11 +356,27 @@ impl Plans<'_> {
         progress: &dyn Progress,
     ) -> Result<StepMoved, Error> {
         let _lock = self.manager.hold_plan(id)?;
-        let now = self.manager.environment.now();
-        let (record, happened) = self
-            .manager
-            .move_plan(id, &format!("step {path} done"), |plan| plan.finish(path, output, now))?;
-        self.manager.after(record, happened, progress)
+        self.get(id)?.plan.find(path)?;
+        self.recovering(id, progress, || {
+            let now = self.manager.environment.now();
+            let (record, happened) = self
+                .manager
+                .move_plan(id, &format!("step {path} done"), |plan| plan.finish(path, output, now))?;
+            self.manager.after(record, happened, progress)
+        })
+    }
+
+    /// Moves a step after a recovery of the folders of its plan.
+    fn recovering(
+        &self,
+        id: &str,
+        progress: &dyn Progress,
+        act: impl FnOnce() -> Result<StepMoved, Error>,
+    ) -> Result<StepMoved, Error> {
+        let mark = self.manager.recovery_mark();
+        self.manager.recover_plan(id, progress)?;
+        let moved = act()?;
+        Ok(StepMoved { recovered: self.manager.recovered_since(mark), ..moved })
     }
 
     /// A step failed. The error is kept for the record.
@@ -369,7 +391,24 @@ impl Plans<'_> {
         progress: &dyn Progress,
     ) -> Result<StepMoved, Error> {
         let _lock = self.manager.hold_plan(id)?;
-        self.manager.fail_step_by(id, path, error, None, progress)
+        self.get(id)?.plan.find(path)?;
+        self.recovering(id, progress, || self.manager.fail_step_by(id, path, error, None, progress))
+    }
+
+    /// Leaves out a step that is not done; a running one is stopped first. It counts as done, with the reason.
+    ///
+    /// # Errors
+    /// When there is no such plan or step, the step is done, or steps below it are not.
+    pub fn skip_step(&self, id: &str, path: &str, reason: &str) -> Result<PlanRecord, Error> {
+        let _lock = self.manager.hold_plan(id)?;
+        let now = self.manager.environment.now();
+        let (record, _) = self.change(id, &format!("step {path} left out"), |plan| {
+            if plan.steps.iter().any(|step| step.path == path && step.state == StepState::Running) {
+                plan.fail(path, reason, now)?;
+            }
+            plan.skip(path, reason, now)
+        })?;
+        Ok(record)
     }
 
     /// Takes a checkpoint of a plan and of the files it works on, at one moment.
@@ -382,10 +421,12 @@ impl Plans<'_> {
         options: &CreateOptions,
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
+        let mark = self.manager.recovery_mark();
         let record = self.manager.with_sandbox(id, progress)?;
         let workspace = self.workspace(&record)?;
         let options = CreateOptions { plan_id: Some(id.to_owned()), ..options.clone() };
-        self.manager.create(&workspace, &options, progress)
+        let created = self.manager.create(&workspace, &options, progress)?;
+        Ok(Created { recovered: self.manager.recovered_since(mark), ..created })
     }
 
     /// The plan as a checkpoint holds it.
@@ -424,17 +465,19 @@ impl Plans<'_> {
         options: &RollbackOptions,
         progress: &dyn Progress,
     ) -> Result<RolledBack, Error> {
+        let mark = self.manager.recovery_mark();
         let record = self.get(id)?;
         let checkpoint = self.manager.checkpoints().get(to)?;
         let (made, workspace) = self
             .manager
             .may_roll_back(&record, &checkpoint, options)
             .inspect_err(|error| self.manager.note_refused_plan(&record, &checkpoint, options, error))?;
-        let restored = self.manager.rollback(&workspace, to, options, progress);
+        let request = Request::new(Verb::Rollback, Some(workspace.id), checkpoint, options);
+        let restored = self.manager.roll_back(&Request { of_plan: true, ..request }, progress);
         if made && (restored.is_err() || options.dry_run == DryRun::Yes) {
-            self.manager.unmend_sandbox(&record);
+            self.manager.drop_sandbox_again(&record);
         }
-        restored
+        Ok(RolledBack { recovered: self.manager.recovered_since(mark), ..restored? })
     }
 
     /// Records a decision. Returns its id.

@@ -48,6 +48,8 @@ pub struct Job<'a> {
     pub deadline: Option<Instant>,
     /// Limit of open files, or `None` for the limit of this process.
     pub open_files: Option<u64>,
+    /// Program, with its arguments, that becomes the shell whose words follow. Without any, the shell is started directly.
+    pub through: &'a [OsString],
 }
 
 /// Request of the caller to end a command.
@@ -132,7 +134,14 @@ impl Log {
 /// When the command cannot be started or waited for.
 pub fn run(job: &Job<'_>, stop: &dyn Fn() -> Stop, output: &mut dyn FnMut(&[u8])) -> io::Result<Exit> {
     let (reader, writer) = io::pipe()?;
-    let mut command = Command::new("/bin/sh");
+    let mut command = match job.through.split_first() {
+        Some((program, first)) => {
+            let mut command = Command::new(program);
+            command.args(first).arg("/bin/sh");
+            command
+        }
+        None => Command::new("/bin/sh"),
+    };
     match job.open_files {
         // Before the line runs: it must not see another limit than the one that it keeps.
         Some(files) => {
@@ -347,7 +356,7 @@ mod tests {
     use super::*;
 
     fn job<'a>(line: &'a str, directory: &'a Path) -> Job<'a> {
-        Job { line, directory, variables: &[], deadline: None, open_files: None }
+        Job { line, directory, variables: &[], deadline: None, open_files: None, through: &[] }
     }
 
     fn run_line(line: &str) -> (Exit, String) {

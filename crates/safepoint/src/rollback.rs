@@ -1,4 +1,4 @@
-//! ROLLBACK, as design section 3 has it: hold, recover, safety, plan, stage, intent, apply, sync, verify, publish, settle.
+//! ROLLBACK: hold, recover, safety, plan, stage, intent, apply, sync, verify, publish, settle.
 //!
 //! A rollback of one folder is one of a set with one member. The transaction of PUBLISH is the only commit point: any error before it puts
 //! everything back, everywhere, and a crash before it makes the next command do so. Of what kind a part is does not matter here.
@@ -12,37 +12,49 @@ mod memory;
 pub(crate) mod recover;
 pub(crate) mod release;
 pub(crate) mod rescue;
-mod scene;
+pub(crate) mod scene;
 pub(crate) mod search;
 pub(crate) mod strategy;
 pub(crate) mod undo;
+pub(crate) mod unusable;
 
+use crate::manager::Held;
 use crate::parts::files::Thrift;
 use crate::parts::git::{GitMoved, GitReset};
+use crate::parts::kinds::KINDS;
 use crate::parts::part::{Outline, PutBack};
-use crate::parts::plan::guard;
 use crate::parts::session::SessionBack;
+use crate::parts::thread::ThreadBack;
 use crate::parts::{Member, seal};
 use crate::places::Place;
-use crate::plans::apply::Taking;
+use crate::plans::apply::TakeOver;
 use crate::plans::correct::Correction;
 use crate::plans::sandbox::Missing;
 use crate::rollback::effects::{Effects, FailedUndo, NotUndone, Undone};
 use crate::rollback::recover::Recovery;
+use crate::threads::StateKey;
+use crate::threads::save::PreparedSave;
 use crate::upkeep::cap_hit;
+use crate::upkeep::capped::Refused;
 use crate::{CheckpointManager, Error, Warning};
 use carry::{Deed, Going};
+use in_the_way::PlanInTheWay;
 use safepoint_catalog::{Transaction, Workspace};
-use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, PartRecord, Reason, Role};
+use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, Reason, Role};
 use safepoint_model::plan::state::TakenBack;
-use safepoint_model::rollback::{Rollback, RollbackState, Strategy, Verb};
+use safepoint_model::rollback::{Action, ChangedPath, Rollback, RollbackState, Strategy, Verb};
 use safepoint_model::session::SessionCount;
-use safepoint_model::{CheckpointId, Progress, RelPath, RollbackId, Timestamp, WorkspaceId, document};
+use safepoint_model::{
+    CheckpointId, ObjectId, ObjectKind, Progress, RelPath, RollbackId, Timestamp, WorkspaceId, document,
+};
 use safepoint_store::Writer;
 use safepoint_workspace::{Times, drop_folders, make_folders};
 use scene::{Ground, Scene};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+use unusable::FolderProblem;
 
 /// Execution or preview only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,6 +79,7 @@ pub enum Strict {
 /// A part of the checkpoint that a rollback left as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum LeftAlone {
     /// A plan whose result was taken over, with its sandbox.
     PlanApplied {
@@ -87,6 +100,24 @@ pub enum LeftAlone {
         /// The agent.
         agent: String,
     },
+    /// A plan whose sandbox is missing, with the files of that sandbox.
+    SandboxMissing {
+        /// The plan.
+        plan: String,
+        /// The missing folder.
+        folder: String,
+    },
+    /// A folder that cannot be opened, with what belongs to it.
+    FolderUnusable {
+        /// The folder.
+        folder: String,
+        /// Reason.
+        why: FolderProblem,
+        /// The plans that work in it.
+        plans: Vec<String>,
+        /// The agents that have files in it.
+        agents: Vec<String>,
+    },
 }
 
 /// Rollback options.
@@ -94,6 +125,8 @@ pub enum LeftAlone {
 pub struct RollbackOptions {
     /// Only these paths; everything where there are none.
     pub paths: Vec<RelPath>,
+    /// Paths to leave as they are, with everything below.
+    pub leave: Vec<RelPath>,
     /// Only parts of these kinds; all that the checkpoint holds where none is named.
     pub parts: Vec<PartKind>,
     /// Do it or show it.
@@ -112,6 +145,9 @@ pub struct RollbackOptions {
     pub strict: Strict,
     /// Result of an undo or redo where files changed after the last rollback, undo or redo.
     pub later_changes: LaterChanges,
+    /// [`RolledBack::present`] of a preview. The rollback is refused with [`Error::StalePreview`] if the current state
+    /// is another one.
+    pub expect_present: Option<ObjectId>,
 }
 
 /// Result of an undo or redo where files changed after the last rollback, undo or redo.
@@ -122,31 +158,6 @@ pub enum LaterChanges {
     Refused,
     /// They are replaced, and kept in the safety checkpoint.
     Replaced,
-}
-
-impl RollbackOptions {
-    /// Returns true if parts of this kind are restored. Paths choose files; git must be named.
-    pub(crate) fn wants(&self, kind: PartKind) -> bool {
-        let named = self.parts.contains(&kind);
-        match kind {
-            PartKind::Files => {
-                self.git != GitReset::Mixed && (self.parts.is_empty() || named || !self.paths.is_empty())
-            }
-            PartKind::Git => named || self.git != GitReset::No,
-            PartKind::GitFolder => self.parts.contains(&PartKind::Git),
-            PartKind::Plan | PartKind::Session | PartKind::Agent | PartKind::Outside(_) => {
-                named || (self.parts.is_empty() && self.paths.is_empty() && self.git != GitReset::Mixed)
-            }
-        }
-    }
-
-    /// Chosen part kinds to record.
-    fn chosen(&self) -> Vec<PartKind> {
-        match self.git {
-            GitReset::Mixed => vec![PartKind::Git],
-            GitReset::No | GitReset::Hard => self.parts.clone(),
-        }
-    }
 }
 
 /// Result or preview of a rollback in one folder.
@@ -175,6 +186,8 @@ pub struct RolledBack {
     pub to: CheckpointId,
     /// State before. `None` for a dry run.
     pub safety_checkpoint: Option<CheckpointId>,
+    /// Fingerprint of the state before: equal for a preview and for the rollback if nothing changed between them.
+    pub present: ObjectId,
     /// The workspace that it is about; nothing where it is about several folders.
     pub workspace: Option<WorkspaceId>,
     /// Each folder, at least one. That of the workspace comes first, and after it those with the memory of its agents.
@@ -187,6 +200,8 @@ pub struct RolledBack {
     pub left_alone: Vec<LeftAlone>,
     /// Restored sessions that differed.
     pub sessions: Vec<SessionBack>,
+    /// Restored threads whose heads moved.
+    pub threads: Vec<ThreadBack>,
     /// Restored agents.
     pub agents: Vec<String>,
     /// Restored parts of other programs.
@@ -227,8 +242,25 @@ impl RolledBack {
         self.folders.iter().all(still)
             && self.plans.is_empty()
             && self.sessions.is_empty()
+            && self.threads.is_empty()
             && self.agents.is_empty()
             && self.others.is_empty()
+    }
+}
+
+/// Folders that a rollback made again. They are removed unless they are kept.
+#[derive(Default)]
+struct MadeFolders(Vec<Vec<PathBuf>>);
+
+impl MadeFolders {
+    fn keep(mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for MadeFolders {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|made| drop_folders(made));
     }
 }
 
@@ -243,16 +275,22 @@ pub(crate) struct Request<'a> {
     pub(crate) options: RollbackOptions,
     /// Correction to add.
     pub(crate) correction: Option<&'a Correction>,
-    /// The result of a plan that is taken over.
-    pub(crate) taking: Option<&'a Taking>,
+    /// The result that is taken over.
+    pub(crate) taking: Option<&'a dyn TakeOver>,
     /// Plans that work in its folders and stay as they are.
-    pub(crate) left: Vec<String>,
-    /// The plan of which a step asks for it.
-    pub(crate) own_run: Option<String>,
+    pub(crate) left: Vec<PlanInTheWay>,
+    /// The plans of which a step asks for it.
+    pub(crate) own_runs: Vec<String>,
+    /// True if it is a rollback of a plan, whose state must be restored with its files.
+    pub(crate) of_plan: bool,
     /// True if it must not replace files that changed after the last rollback.
     pub(crate) spares_changes: bool,
     /// Extent of the safety checkpoint.
     pub(crate) thrift: Thrift,
+    /// Changes that a preview showed, if nothing else may be changed.
+    pub(crate) shown: Option<Arc<Shown>>,
+    /// State of a thread to go to, instead of the threads of the checkpoint, and one to be saved after it.
+    pub(crate) state: Option<(StateKey, Option<Arc<PreparedSave>>)>,
 }
 
 impl<'a> Request<'a> {
@@ -263,10 +301,25 @@ impl<'a> Request<'a> {
         options: &RollbackOptions,
     ) -> Self {
         let options = options.clone();
-        let (left, own_run, spares_changes) = (Vec::new(), None, false);
+        let (left, own_runs, of_plan, spares_changes) = (Vec::new(), Vec::new(), false, false);
         let (answers, correction, taking) = (None, None, None);
         let thrift = Thrift::Usual;
-        Self { verb, answers, to, at, options, correction, taking, left, own_run, spares_changes, thrift }
+        Self {
+            verb,
+            answers,
+            to,
+            at,
+            options,
+            correction,
+            taking,
+            left,
+            own_runs,
+            of_plan,
+            spares_changes,
+            thrift,
+            shown: None,
+            state: None,
+        }
     }
 
     fn is_dry(&self) -> bool {
@@ -274,7 +327,7 @@ impl<'a> Request<'a> {
     }
 
     /// The folder that it is about, where that is one.
-    fn alone(&self) -> Option<WorkspaceId> {
+    pub(crate) fn alone(&self) -> Option<WorkspaceId> {
         self.at.or(self.to.workspace_id)
     }
 }
@@ -303,76 +356,90 @@ impl CheckpointManager {
         request: &Request<'_>,
         progress: &dyn Progress,
     ) -> Result<RolledBack, Error> {
-        let done = self.try_to_roll_back(request, progress);
-        if !request.is_dry() {
-            match &done {
-                Ok(done) => self.leave_hook_notes(done),
-                Err(error) => self.note_refusal(&self.records_of(request).unwrap_or_default(), error),
-            }
+        let mark = self.recovery_mark();
+        let mut done = self.try_to_roll_back(request, progress);
+        if let Ok(done) = &mut done {
+            done.recovered = self.recovered_since(mark);
+        }
+        if let Err(error) = &done
+            && !request.is_dry()
+        {
+            self.note_refusal(&self.records_of(request).unwrap_or_default(), error);
         }
         done
     }
 
     fn try_to_roll_back(&self, request: &Request<'_>, progress: &dyn Progress) -> Result<RolledBack, Error> {
         let mut request = self.of_here(request)?;
-        if request.own_run.is_some() && request.options.wants(PartKind::Plan) {
-            // A step may roll back files; the plan is in the hands of its runner.
-            request.options.parts = vec![PartKind::Files];
-        }
         // The locks keep the plans idle.
         let mut effects = Effects::default();
         let (_locks, plans) = self.hold_plans(&request, &mut effects)?;
         let going: Vec<&str> = plans.iter().map(|(plan, _)| plan.plan.id.as_str()).collect();
-        let _others = self.hold_others(&mut request, &going)?;
+        let _others = self.hold_others(&mut request, &going, &mut effects)?;
         let request = &request;
-        if self.has_commands_to_run(&plans, request)? {
+        let has_commands = self.has_commands_to_run(&plans, request)?;
+        let mut going = request.clone();
+        if has_commands {
             // Nothing is taken back for a rollback that could not be.
             let dry = RollbackOptions { dry_run: DryRun::Yes, ..request.options.clone() };
-            self.go(&Request { options: dry, ..request.clone() }, progress)?;
+            let seen = self.go(&Request { options: dry, ..request.clone() }, None, progress)?;
+            if going.options.expect_present.take().is_some() {
+                // The dry run compared the state. The undo commands change it: then the paths are compared.
+                going.shown = Some(Arc::new(shown(&seen)));
+            }
         }
         self.take_back_effects(&plans, &request.options, progress, &mut effects)?;
         self.renew_limits()?;
-        let mut done = self.go_within_cap(request, progress)?;
+        let request = &going;
+        let mut done = match self.go(request, None, progress) {
+            Err(error) if cap_hit(&error).is_some() => self.go_within_cap(request, error, progress)?,
+            done => done?,
+        };
         let Effects { undone, not_undone, warnings } = effects;
         (done.undone, done.effects_not_undone) = (undone, not_undone);
         done.warnings.extend(warnings);
-        if done.folders.iter().any(|folder| !folder.outline.paths.is_empty()) {
-            done.plans_left.clone_from(&request.left);
-        }
+        let folders = &done.folders;
+        let is_changed = |plan: &&PlanInTheWay| {
+            folders.iter().any(|folder| plan.is_changed_by(folder.record.workspace_id, &folder.outline))
+        };
+        done.plans_left = request.left.iter().filter(is_changed).map(|left| left.plan.clone()).collect();
         Ok(done)
     }
 
-    /// Does the rollback. If the safety checkpoint does not fit under the cap, one of the chosen paths alone is taken; then older
+    /// Does a rollback whose safety checkpoint does not fit under the cap: one of the chosen paths alone is taken; then older
     /// checkpoints make room.
-    fn go_within_cap(&self, request: &Request<'_>, progress: &dyn Progress) -> Result<RolledBack, Error> {
-        let hit = |done: &Result<RolledBack, Error>| matches!(done, Err(error) if cap_hit(error).is_some());
-        let mut done = self.go(request, progress);
+    fn go_within_cap(
+        &self,
+        request: &Request<'_>,
+        hit: Error,
+        progress: &dyn Progress,
+    ) -> Result<RolledBack, Error> {
         let thrifty = Request { thrift: Thrift::ChosenOnly, ..request.clone() };
-        let is_selective = !request.options.paths.is_empty();
-        if hit(&done) && is_selective {
-            done = self.go(&thrifty, progress);
+        let (request, hit) = match request.options.paths.is_empty() {
+            true => (request, hit),
+            false => match self.go(&thrifty, None, progress) {
+                Err(error) if cap_hit(&error).is_some() => (&thrifty, error),
+                done => return done,
+            },
+        };
+        // The checkpoint to go back to is not one to delete.
+        let refused = Refused { workspace: request.alone(), target: Some(request.to.id) };
+        let room = self.make_room_for(hit, refused, request.options.dry_run, progress)?;
+        let done = self.go(request, None, progress);
+        let mut done = done.map_err(|error| self.capped(error, refused, progress))?;
+        // Pruned checkpoints are reported.
+        done.warnings.extend(room.warnings);
+        if !room.pruned.is_empty() {
+            done.warnings.push(Warning::PrunedForRoom { count: room.pruned.len() as u64 });
         }
-        match done {
-            // That others were pruned for it is said.
-            Err(error) if cap_hit(&error).is_some() => {
-                let room = self.make_room_for(error, request.alone(), request.options.dry_run, progress)?;
-                let request = if is_selective { &thrifty } else { request };
-                let mut done = self.go(request, progress).map_err(|error| self.capped(error, progress))?;
-                done.warnings.extend(room.warnings);
-                if !room.pruned.is_empty() {
-                    done.warnings.push(Warning::PrunedForRoom { count: room.pruned.len() as u64 });
-                }
-                Ok(done)
-            }
-            other => other,
-        }
+        Ok(done)
     }
 
     /// Returns the request with the parts that are registered here, and with the plan whose step asks for it.
     fn of_here<'a>(&self, request: &Request<'a>) -> Result<Request<'a>, Error> {
         let mut request = request.clone();
         request.to = self.that_goes_back(&request, &request.to)?.0;
-        request.own_run = self.own_run(&request)?;
+        self.note_own_runs(&mut request)?;
         Ok(request)
     }
 
@@ -386,41 +453,19 @@ impl CheckpointManager {
         self.renew_limits()?;
         let mut request = self.of_here(request)?;
         // The files of a running plan must not change, not even for a trial.
-        let _others = self.hold_others(&mut request, &[])?;
-        self.go_by(&request, Some(look), progress).map(drop)
+        let _others = self.hold_others(&mut request, &[], &mut Effects::default())?;
+        self.go(&request, Some(look), progress).map(drop)
     }
 
-    /// Locks the folders, captures the current state, and does the rollback.
-    fn go(&self, request: &Request<'_>, progress: &dyn Progress) -> Result<RolledBack, Error> {
-        self.go_by(request, None, progress)
-    }
-
-    /// The same; where there is a `look`, only for as long as that takes.
-    fn go_by(
+    /// Locks the folders, captures the current state, and does the rollback; with a `look`, only for as long as that takes.
+    fn go(
         &self,
         request: &Request<'_>,
         look: Option<&mut dyn FnMut() -> Result<(), Error>>,
         progress: &dyn Progress,
     ) -> Result<RolledBack, Error> {
         let places = self.scene(request, &mut Vec::new())?.places;
-        let made = self.make_missing(request, &places)?;
-        let is_kept = !request.is_dry() && look.is_none();
-        let done = self.go_held(request, &places, look, progress);
-        if !is_kept || done.is_err() {
-            made.iter().for_each(|made| drop_folders(made));
-        }
-        done
-    }
-
-    /// The same once the folders are there.
-    fn go_held(
-        &self,
-        request: &Request<'_>,
-        places: &[Place],
-        look: Option<&mut dyn FnMut() -> Result<(), Error>>,
-        progress: &dyn Progress,
-    ) -> Result<RolledBack, Error> {
-        let (held, recovered) = self.hold_all(places, progress)?;
+        let (held, made) = self.hold_making(request, &places, progress)?;
         self.still_answers(request)?;
         // Another process may have purged parts of it before the lock.
         let (to, mut left_alone) = self.that_goes_back(request, &self.checkpoints().get(request.to.id)?)?;
@@ -434,6 +479,10 @@ impl CheckpointManager {
         // SAFETY and PLAN. Neither touches a folder, so both are kept by one flush, once it is known that the plan can be carried out.
         let writer = self.store.writer()?.from_reserve();
         self.capture(&mut members, &writer, progress)?;
+        let present = fingerprint(&members);
+        if request.options.expect_present.is_some_and(|expected| expected != present) {
+            return Err(Error::StalePreview);
+        }
         let leaving = self.leave_memory(request, &scene, &mut members, &writer)?;
         self.spare_changes(request, &members, &records, &writer)?;
         let caches: Vec<_> = members.iter_mut().map(|member| member.captured.cache.take()).collect();
@@ -442,12 +491,16 @@ impl CheckpointManager {
         leaving.renumber(&mut records, &mut members);
         left_alone.extend(leaving.told);
         let mut going = self.prepare_all(request, &members, &records, (&safety, &writer))?;
-        let mut done = RolledBack { left_alone, ..told(request, &going, warnings, recovered) };
+        let mut done = RolledBack { left_alone, present, ..told(request, &going, warnings) };
+        if let Some(path) = request.shown.as_ref().and_then(|shown| unshown(shown, &done)) {
+            return Err(Error::ChangedDuringUndo { path });
+        }
         if request.is_dry() {
             return Ok(done);
         }
         if look.is_none() && is_idle(request, &done) {
             self.record_idle(&mut going, request, &mut done)?;
+            made.keep();
             return Ok(done);
         }
         for (going, folder) in going.iter_mut().zip(&done.folders) {
@@ -456,6 +509,7 @@ impl CheckpointManager {
         let plans: Vec<_> = scene.plans.iter().map(|(record, _)| record).collect();
         let stored = self.finish_with_record(writer, &mut safety, &plans)?;
         let deed = Deed { request, safety: &safety, stored: &stored, members: &members };
+        self.stage(&mut going, &safety, progress)?;
         if let Some(look) = look {
             self.try_out(&mut going, &deed, look, progress)?;
             return Ok(done);
@@ -472,11 +526,11 @@ impl CheckpointManager {
         (done.verified, done.safety_checkpoint) = (true, Some(safety.id));
         done.waiting = carried.waiting;
         done.warnings.extend(carried.warnings);
+        made.keep();
         Ok(done)
     }
 
-    /// A checkpoint without what does not go back here, and what of it is left alone: of several folders, plans that were applied, with
-    /// their sandboxes.
+    /// Returns a checkpoint without the parts that are not rolled back here, and those of several folders that may not be.
     fn that_goes_back(
         &self,
         request: &Request<'_>,
@@ -485,50 +539,46 @@ impl CheckpointManager {
         let options = &request.options;
         let mut here = self.only_of_here(to, options)?;
         let mut left = Vec::new();
-        let by_name = options.parts.contains(&PartKind::Plan);
-        if request.alone().is_some() || options.strict == Strict::Yes || by_name {
-            return Ok((here, left));
-        }
-        for part in to.parts.iter().filter(|part| part.kind == PartKind::Plan) {
-            // A plan of another place is not among the parts any more.
-            let Some(record) = self.catalog.plan(&part.key)? else { continue };
-            if guard(&record).is_ok() {
-                continue;
+        if request.alone().is_none() && options.strict == Strict::No {
+            for kind in KINDS {
+                left.extend(kind.leave_alone(self, options, &mut here)?);
             }
-            let sandbox = self.plans().sandbox(&record)?.map(|sandbox| sandbox.workspace_id.to_string());
-            let is_of_it =
-                |it: &PartRecord| it == part || sandbox.as_ref().is_some_and(|sandbox| it.key == *sandbox);
-            let before = here.parts.len();
-            here.parts.retain(|it| !is_of_it(it));
-            if options.wants(PartKind::Plan) || here.parts.len() + 1 < before {
-                left.push(LeftAlone::PlanApplied { plan: part.key.clone() });
-            }
+            left.extend(self.leave_unusable(&mut here)?);
         }
         Ok((here, left))
     }
 
-    /// Makes folders again that were deleted: of several folders all, of a workspace those with the memory of its agents.
-    fn make_missing(&self, request: &Request<'_>, places: &[Place]) -> Result<Vec<Vec<PathBuf>>, Error> {
-        let mut made = Vec::new();
+    /// Locks the folders and finishes or undoes what a crash left in them. Then it makes deleted folders again, and locks them: of several
+    /// folders all, of a workspace those with the memory of its agents.
+    fn hold_making(
+        &self,
+        request: &Request<'_>,
+        places: &[Place],
+        progress: &dyn Progress,
+    ) -> Result<(Vec<Held>, MadeFolders), Error> {
+        let mut gone = Vec::new();
         let own = usize::from(request.alone().is_some());
-        for Place { workspace, .. } in
-            places.iter().skip(own).filter(|_| request.options.strict == Strict::No)
-        {
-            let path = workspace.root_path();
-            let is_sandbox = self.catalog.plan_of_sandbox(workspace.id)?.is_some();
+        for (at, Place { workspace, .. }) in places.iter().enumerate().skip(own) {
+            let is_gone =
+                request.options.strict == Strict::No && workspace.root_path().symlink_metadata().is_err();
             // A sandbox lies in the home, which has folders of its own.
-            if is_sandbox || path.symlink_metadata().is_ok() {
-                continue;
-            }
-            match make_folders(path) {
-                Ok(folders) => made.push(folders),
-                Err(error) => {
-                    made.iter().for_each(|made: &Vec<PathBuf>| drop_folders(made));
-                    return Err(error.into());
-                }
+            if is_gone && self.catalog.plan_of_sandbox(workspace.id)?.is_none() {
+                gone.push(at);
             }
         }
-        Ok(made)
+        let (there, missing): (Vec<_>, Vec<_>) =
+            places.iter().cloned().enumerate().partition(|(at, _)| !gone.contains(at));
+        let (there_at, there): (Vec<usize>, Vec<Place>) = there.into_iter().unzip();
+        let (missing_at, missing): (Vec<usize>, Vec<Place>) = missing.into_iter().unzip();
+        let mut held: Vec<(usize, Held)> =
+            there_at.into_iter().zip(self.hold_all(&there, progress)?.0).collect();
+        let mut made = MadeFolders::default();
+        for place in &missing {
+            made.0.push(make_folders(place.workspace.root_path())?);
+        }
+        held.extend(missing_at.into_iter().zip(self.hold_all(&missing, progress)?.0));
+        held.sort_by_key(|(at, _)| *at);
+        Ok((held.into_iter().map(|(_, held)| held).collect(), made))
     }
 
     /// The current state, as the checkpoint for an undo.
@@ -546,7 +596,7 @@ impl CheckpointManager {
             safety.scope = request.to.scope;
         }
         safety.label = Some(match request.taking {
-            Some(taking) => format!("before plan {} is applied", taking.plan_id()),
+            Some(taking) => taking.label(),
             None => format!("before {verb} to {id}"),
         });
         (safety.kind, safety.reason) = (Kind::Automatic, Reason::PreRiskyOperation);
@@ -573,7 +623,8 @@ impl CheckpointManager {
                 let Some(target) = member.target else { continue };
                 going.prepared.push(member.part.prepare(member.captured.document, target, writer)?);
                 // After a partial restore, a workspace is closest to its state just before.
-                if member.part.kind() == PartKind::Files && record.paths.is_empty() {
+                let is_whole = record.paths.is_empty() && request.options.leave.is_empty();
+                if member.part.kind() == PartKind::Files && is_whole {
                     going.head = request.to.id;
                 }
             }
@@ -645,17 +696,16 @@ impl CheckpointManager {
         })
     }
 
-    /// Counts a completed rollback.
+    /// Counts a completed rollback, and leaves a note about it to agents.
     fn count_rolled_back(
         &self,
         transaction: &Transaction<'_>,
         request: &Request<'_>,
-        changed: bool,
+        all: &[Going<'_>],
         at: Timestamp,
     ) -> Result<(), Error> {
-        if changed {
-            self.note_left(transaction, request, at)?;
-        }
+        self.note_left(transaction, request, all, at)?;
+        Self::leave_hook_notes(transaction, all.iter().map(|going| &going.record), at)?;
         if request.taking.is_none() {
             transaction.count_rollback(request.to.id)?;
             self.count(transaction, SessionCount::Recovery, at)?;
@@ -667,6 +717,43 @@ impl CheckpointManager {
     }
 }
 
+/// Returns the hash of what was captured, part by part.
+fn fingerprint(members: &[Member<'_>]) -> ObjectId {
+    let mut text = Vec::new();
+    for member in members {
+        let document = member.captured.document.map_or_else(String::new, |id| id.to_string());
+        for field in [member.part.kind().as_str(), &member.part.key(), &document] {
+            // With its length, so that no text can pass for two.
+            text.extend_from_slice(&(field.len() as u64).to_le_bytes());
+            text.extend_from_slice(field.as_bytes());
+        }
+    }
+    ObjectId::of(ObjectKind::Document, &text)
+}
+
+/// Actions of a preview on the paths of each folder.
+pub(crate) type Shown = BTreeMap<(WorkspaceId, RelPath), Action>;
+
+fn shown(seen: &RolledBack) -> Shown {
+    let folders = seen.folders.iter();
+    let rows = folders.flat_map(|folder| {
+        let workspace = folder.record.workspace_id;
+        folder.outline.paths.iter().map(move |it| ((workspace, it.path.clone()), it.action))
+    });
+    rows.collect()
+}
+
+/// Returns the first path that a rollback would change and that the preview did not show.
+fn unshown(shown: &Shown, done: &RolledBack) -> Option<RelPath> {
+    done.folders.iter().find_map(|folder| {
+        let is_new = |it: &&ChangedPath| {
+            let at = (folder.record.workspace_id, it.path.clone());
+            it.action != Action::Kept && shown.get(&at) != Some(&it.action)
+        };
+        folder.outline.paths.iter().find(is_new).map(|it| it.path.clone())
+    })
+}
+
 /// Returns true if a rollback changes nothing: then it needs no safety checkpoint.
 fn is_idle(request: &Request<'_>, done: &RolledBack) -> bool {
     let blocked = done.folders.iter().any(|folder| !folder.outline.blocked.is_empty());
@@ -674,24 +761,21 @@ fn is_idle(request: &Request<'_>, done: &RolledBack) -> bool {
 }
 
 /// Report of a rollback before it is done.
-fn told(
-    request: &Request<'_>,
-    going: &[Going<'_>],
-    warnings: Vec<Warning>,
-    recovered: Recovery,
-) -> RolledBack {
+fn told(request: &Request<'_>, going: &[Going<'_>], warnings: Vec<Warning>) -> RolledBack {
     let first = &going[0].record;
     let mut told = RolledBack {
         id: first.together.unwrap_or(first.id),
         verb: request.verb,
         to: request.to.id,
         safety_checkpoint: None,
+        present: ObjectId::from_bytes([0; 32]),
         workspace: request.alone(),
         folders: Vec::new(),
         plans: Vec::new(),
         plans_left: Vec::new(),
         left_alone: Vec::new(),
         sessions: Vec::new(),
+        threads: Vec::new(),
         agents: Vec::new(),
         others: Vec::new(),
         undone: Vec::new(),
@@ -699,7 +783,8 @@ fn told(
         waiting: Vec::new(),
         warnings,
         verified: false,
-        recovered,
+        // The verb fills it in at its end.
+        recovered: Recovery::default(),
     };
     for going in going {
         let outline = going.outline();
@@ -715,6 +800,7 @@ fn told(
                 PutBack::Git(moved) => folder.git = Some(moved),
                 PutBack::Plan { id, taken_back } => told.plans.push((id, taken_back)),
                 PutBack::Session(back) => told.sessions.push(back),
+                PutBack::Thread(back) => told.threads.push(back),
                 PutBack::Agent(name) => told.agents.push(name),
                 PutBack::Outside { kind, key } => told.others.push((kind, key)),
             }

@@ -69,6 +69,32 @@ impl CheckpointManager {
         Some(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
+    /// A session that no record describes, as far as the checkpoints tell that name it, newest first. Its git context is that of the oldest
+    /// one in a repository, as a recorded session has that of its beginning.
+    fn named_by(&self, id: SessionId, checkpoints: &[Checkpoint]) -> Result<Session, Error> {
+        let (Some(newest), Some(oldest)) = (checkpoints.first(), checkpoints.last()) else {
+            return Err(no_session(id));
+        };
+        let mut session = Session::new(id, String::new(), oldest.created_at);
+        session.updated_at = newest.created_at;
+        session.statistics.checkpoints_created = checkpoints.len() as u64;
+        session.git_context = checkpoints.iter().rev().find_map(|checkpoint| self.git_context_of(checkpoint));
+        Ok(session)
+    }
+
+    /// The state of the repository around a workspace when a checkpoint of it was taken, in the fields of [`Self::git_context`].
+    fn git_context_of(&self, checkpoint: &Checkpoint) -> Option<Map<String, Value>> {
+        let workspace = self.workspaces().get(checkpoint.workspace_id?).ok()?;
+        let _using = self.store.using().ok()?;
+        let (head, _) = self.noted(checkpoint, workspace.id).ok()?;
+        let fields = [
+            ("branch", json!(head.branch().map(short_name))),
+            ("commit", json!(head.commit().map(|commit| commit.to_string()))),
+            ("top", json!(workspace.root_path().to_string_lossy())),
+        ];
+        Some(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+
     /// Counts something for the session that this manager works for, if it works for one.
     pub(crate) fn count(
         &self,
@@ -133,7 +159,7 @@ impl Sessions<'_> {
     pub fn known(&self, id: SessionId) -> Result<Session, Error> {
         match self.manager.catalog.session(id)? {
             Some(session) => Ok(session),
-            None => named_by(id, &self.manager.catalog.checkpoints(&all_of(id))?),
+            None => self.manager.named_by(id, &self.manager.catalog.checkpoints(&all_of(id))?),
         }
     }
 
@@ -202,26 +228,13 @@ impl Sessions<'_> {
             Some(found) => found,
             None => {
                 let checkpoints = self.manager.catalog.checkpoints(&all_of(id))?;
-                (named_by(id, &checkpoints)?, checkpoints)
+                (self.manager.named_by(id, &checkpoints)?, checkpoints)
             }
         };
         let summary = Summary::of(&checkpoints);
         let checkpoints = checkpoints.into_iter().filter(|it| it.role.is_none()).collect();
         Ok(SessionLog { session, generated_at, checkpoints, summary })
     }
-}
-
-/// A session that no record describes, as far as the checkpoints tell that name it, newest first.
-fn named_by(id: SessionId, checkpoints: &[Checkpoint]) -> Result<Session, Error> {
-    let (Some(newest), Some(oldest)) = (checkpoints.first(), checkpoints.last()) else {
-        return Err(no_session(id));
-    };
-    let mut session = Session::new(id, String::new(), oldest.created_at);
-    session.updated_at = newest.created_at;
-    session.statistics.checkpoints_created = checkpoints.len() as u64;
-    let commit = checkpoints.iter().find_map(|checkpoint| checkpoint.commit_sha.as_ref());
-    session.git_context = commit.map(|commit| Map::from_iter([("commit".to_owned(), json!(commit))]));
-    Ok(session)
 }
 
 fn field_of(change: &SessionChange) -> &'static str {

@@ -1,5 +1,6 @@
 //! UPKEEP: pins, deletes, prunes and collects checkpoints, and keeps the store within its cap.
 
+pub(crate) mod capped;
 pub(crate) mod mark;
 pub(crate) mod purge;
 pub(crate) mod rebuild;
@@ -13,14 +14,17 @@ use crate::config::Broken;
 use crate::handles::{Checkpoints, Upkeep};
 use crate::rollback::DryRun;
 use crate::rollback::undo::next_answers;
+use crate::upkeep::capped::Refused;
 use crate::upkeep::mark::Marker;
 use crate::warning::cause;
 use crate::{CheckpointManager, Error, Warning};
-use safepoint_catalog::{CatalogError, Filter, Pinned, RoleFilter, Workspace};
+use safepoint_catalog::{CatalogError, Filter, Occasion, Pinned, RoleFilter, Workspace};
+use safepoint_model::attempt::AttemptState;
 use safepoint_model::checkpoint::{Checkpoint, Scope};
 use safepoint_model::progress::Activity;
 use safepoint_model::retention::{Candidate, Needed, Policy, RetentionVerdict, decide};
-use safepoint_model::{CheckpointId, Progress, Timestamp, WorkspaceId};
+use safepoint_model::turn::Turn;
+use safepoint_model::{CheckpointId, Progress, Span, Timestamp, WorkspaceId};
 use safepoint_planted::planted;
 use safepoint_store::{Collected, Collecting, Limits, Outcome, PACK_BYTES_MAX, StoreError};
 use safepoint_workspace::Root;
@@ -39,6 +43,8 @@ const PACK_BYTES_MIN: u64 = 512 * 1024;
 const DELETED_WORTH_COLLECTING: u64 = 32;
 /// Dead percentage at which a pack is rewritten: less is not worth it.
 const DEAD_PERCENT_USUAL: u64 = 30;
+/// Age after which an open turn keeps its first checkpoint no longer: its agent is gone.
+const OPEN_TURN_KEPT: Span = Span::from_days(7);
 /// Time that a collection waits for earlier captures and readers.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -65,9 +71,6 @@ pub struct Judged {
     /// Why not all of it is gone although it was deleted, such as a tag that could not be removed.
     pub warning: Option<Warning>,
 }
-
-/// Maximum number of checkpoints that a refusal names.
-const DELETABLE_MAX: usize = 5;
 
 /// Maximum disk usage of the home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,12 +169,12 @@ impl CheckpointManager {
                 needed
             }
         };
-        let mut groups: BTreeMap<(Option<Scope>, Option<String>, bool), Vec<Candidate>> = BTreeMap::new();
+        let mut groups: BTreeMap<(Option<Scope>, Option<String>, Occasion), Vec<Candidate>> = BTreeMap::new();
         for aged in self.catalog.aged(workspace.map(|workspace| workspace.id))? {
             let own = policies.of.contains_key(&aged.scope).then_some(aged.scope);
             let plan = aged.plan_id.filter(|_| own == Some(Scope::Workflow));
-            // Turns are judged apart: they never displace what people made.
-            groups.entry((own, plan, aged.of_turn)).or_default().push(Candidate {
+            // Checkpoints of agents are judged apart: they never displace what people made.
+            groups.entry((own, plan, aged.occasion)).or_default().push(Candidate {
                 id: aged.id,
                 created_at: aged.created_at,
                 role: aged.role,
@@ -208,7 +211,7 @@ impl CheckpointManager {
     }
 
     /// Needs of unfinished work and the next undo or redo.
-    fn needed(&self, workspace: &Workspace) -> Result<HashMap<CheckpointId, Needed>, Error> {
+    pub(crate) fn needed(&self, workspace: &Workspace) -> Result<HashMap<CheckpointId, Needed>, Error> {
         let mut needed = HashMap::new();
         let history = self.catalog.rollbacks(workspace.id)?;
         for answered in next_answers(&history) {
@@ -220,7 +223,19 @@ impl CheckpointManager {
             let named = [rollback.from, Some(rollback.to), rollback.safety_checkpoint];
             needed.extend(named.into_iter().flatten().chain(rescued).map(|id| (id, why)));
         }
+        let now = self.environment.now().micros();
+        let is_live =
+            |turn: &Turn| now.saturating_sub(turn.opened_at.micros()) < OPEN_TURN_KEPT.micros().cast_signed();
+        let open = self.catalog.open_turns(workspace.id)?.into_iter().filter(is_live);
+        needed.extend(open.filter_map(|turn| Some((turn.before?, Needed::OpenTurn(turn.number)))));
         needed.extend(self.workspaces().get(workspace.id)?.head.map(|id| (id, Needed::Head)));
+        if let Some(attempt) =
+            self.catalog.attempt_at(workspace.id)?.filter(|it| it.state == AttemptState::Open)
+        {
+            needed.extend(
+                [Some(attempt.base), attempt.result].into_iter().flatten().map(|id| (id, Needed::Attempt)),
+            );
+        }
         for plan in self.plans_at_work(workspace)? {
             needed.extend(self.newest_clean(&plan)?.map(|id| (id, Needed::LastClean)));
             needed.extend(
@@ -250,6 +265,9 @@ impl CheckpointManager {
             Ok(pruned) => tended.join(pruned),
             Err(error) => tended.warnings.push(Warning::NotPruned { why: cause(error) }),
         }
+        if let Err(error) = self.expire_threads() {
+            tended.warnings.push(Warning::NotPruned { why: cause(error) });
+        }
         let worth = self.catalog.deleted_since_gc().is_ok_and(|deleted| deleted >= DELETED_WORTH_COLLECTING);
         if worth && let Err(error) = self.upkeep().collect(Thoroughness::Usual, progress) {
             tended.warnings.push(Warning::SpaceNotFreed { why: cause(error) });
@@ -270,7 +288,11 @@ impl CheckpointManager {
         let workspace = workspace.map(|id| self.workspaces().get(id)).transpose()?;
         let policies = self.upkeep().policies(workspace.as_ref())?;
         let mut pruned = self.prune_unseen(workspace.as_ref(), &policies)?;
-        // A removed sandbox gets no more checkpoints.
+        // A removed sandbox gets no more checkpoints; nor does a closed attempt.
+        let attempts = workspace.as_ref().map(|workspace| self.catalog.attempts(workspace.id)).transpose()?;
+        for attempt in attempts.into_iter().flatten().filter(|attempt| attempt.state != AttemptState::Open) {
+            pruned.join(self.prune_unseen(Some(&self.workspaces().get(attempt.place_id)?), &policies)?);
+        }
         let sandboxes = workspace.map(|workspace| self.catalog.sandboxes(workspace.id)).transpose()?;
         for (_, sandbox) in sandboxes.into_iter().flatten() {
             pruned.join(self.prune_unseen(Some(&self.workspaces().get(sandbox.workspace_id)?), &policies)?);
@@ -282,7 +304,7 @@ impl CheckpointManager {
     pub(crate) fn renew_limits(&self) -> Result<(), Error> {
         let cap = self.upkeep().cap()?;
         let pack_total = self.store.pack_bytes()?;
-        let others = self.home.disk_bytes()?.saturating_sub(pack_total);
+        let others = self.home.disk_bytes()?.saturating_sub(pack_total).saturating_add(self.layers_bytes()?);
         let all = cap.cap_bytes.saturating_sub(cap.headroom_bytes).saturating_sub(others);
         let reserve_bytes = cap.reserve_bytes.min(all);
         let (pack_bytes, bytes) = (pack_bytes(cap.cap_bytes), Some(all - reserve_bytes));
@@ -300,40 +322,41 @@ impl CheckpointManager {
         mut act: impl FnMut() -> Result<T, Error>,
     ) -> Result<(T, Tended), Error> {
         self.renew_limits()?;
+        let refused = Refused { workspace: first, target: None };
         match act() {
             Err(error) if cap_hit(&error).is_some() => {
-                let pruned = self.make_room_for(error, first, dry_run, progress)?;
-                Ok((act().map_err(|error| self.capped(error, progress))?, pruned))
+                let pruned = self.make_room_for(error, refused, dry_run, progress)?;
+                Ok((act().map_err(|error| self.capped(error, refused, progress))?, pruned))
             }
             other => Ok((other?, Tended::default())),
         }
     }
 
-    /// Makes room after `error`, starting with the workspace `first`. Returns the pruned checkpoints.
+    /// Makes room after `error`, starting with the workspace of the refusal. Returns the pruned checkpoints.
     ///
     /// # Errors
     /// Fails if no room can be made, or in a dry run.
     pub(crate) fn make_room_for(
         &self,
         error: Error,
-        first: Option<WorkspaceId>,
+        refused: Refused,
         dry_run: DryRun,
         progress: &dyn Progress,
     ) -> Result<Tended, Error> {
         if dry_run == DryRun::Yes {
-            return Err(self.capped(error, progress));
+            return Err(self.capped(error, refused, progress));
         }
         let before = self.store.pack_bytes()?;
-        let pruned = self.make_room(first, progress);
+        let pruned = self.make_room(refused.workspace, progress);
         if self.store.pack_bytes()? >= before {
-            return Err(self.capped(error, progress));
+            return Err(self.capped(error, refused, progress));
         }
         self.renew_limits()?;
         Ok(pruned)
     }
 
     /// Prunes all workspaces and collects. Ignores failures: they only make less room.
-    fn make_room(&self, first: Option<WorkspaceId>, progress: &dyn Progress) -> Tended {
+    pub(crate) fn make_room(&self, first: Option<WorkspaceId>, progress: &dyn Progress) -> Tended {
         let mut pruned = Tended::default();
         let mut workspaces = self.catalog.workspaces().unwrap_or_default();
         workspaces.sort_by_key(|other| Some(other.id) != first);
@@ -349,57 +372,6 @@ impl CheckpointManager {
         let _ = self.upkeep().collect(Thoroughness::Everything, progress);
         pruned
     }
-
-    /// Converts a cap error into one with the bytes needed and free, and with checkpoints to delete.
-    pub(crate) fn capped(&self, error: Error, progress: &dyn Progress) -> Error {
-        let (Some((needed_bytes, used_bytes, allowed_bytes)), Ok(cap)) =
-            (cap_hit(&error), self.upkeep().cap())
-        else {
-            return error;
-        };
-        let over_bytes = (used_bytes + needed_bytes).saturating_sub(allowed_bytes);
-        Error::Capped(Box::new(Capped {
-            needed_bytes,
-            free_bytes: allowed_bytes.saturating_sub(used_bytes),
-            over_bytes,
-            cap_bytes: cap.cap_bytes,
-            deletable: self.deletable(needed_bytes, progress),
-        }))
-    }
-
-    /// Returns checkpoints whose deletion would free this much, or as much as possible: the oldest one that
-    /// suffices, else the largest ones. Empty if the usage cannot be computed.
-    fn deletable(&self, wanted_bytes: u64, progress: &dyn Progress) -> Vec<(CheckpointId, u64)> {
-        let Ok(space) = self.upkeep().space(progress) else { return Vec::new() };
-        let mut frees: Vec<(CheckpointId, u64)> = space
-            .checkpoints
-            .iter()
-            .rev()
-            .filter(|space| !space.checkpoint.pinned && space.frees_bytes > 0)
-            .map(|space| (space.checkpoint.id, space.frees_bytes))
-            .collect();
-        if let Some(enough) = frees.iter().find(|(_, bytes)| *bytes > wanted_bytes) {
-            return vec![*enough];
-        }
-        frees.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        frees.truncate(DELETABLE_MAX);
-        frees
-    }
-}
-
-/// Refusal at the cap.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Capped {
-    /// Bytes to add at the time of the refusal; more may have followed.
-    pub needed_bytes: u64,
-    /// Bytes that could be added.
-    pub free_bytes: u64,
-    /// Bytes needed beyond those.
-    pub over_bytes: u64,
-    /// The cap.
-    pub cap_bytes: u64,
-    /// Checkpoints whose deletion frees space, each with its bytes.
-    pub deletable: Vec<(CheckpointId, u64)>,
 }
 
 impl Checkpoints<'_> {
@@ -428,26 +400,18 @@ impl Checkpoints<'_> {
 }
 
 impl Upkeep<'_> {
-    /// Applies retention policies to a workspace's checkpoints. Deletes those not kept, unless in a dry run.
+    /// Applies retention policies to a workspace's checkpoints; without a workspace to those of agents and of everything, which belong
+    /// to none. Deletes those not kept, unless in a dry run.
     ///
     /// # Errors
     /// Fails if the catalog fails.
-    pub fn prune(
+    pub fn prune<'w>(
         &self,
-        workspace: &Workspace,
+        workspace: impl Into<Option<&'w Workspace>>,
         policies: &Policies,
         dry_run: DryRun,
     ) -> Result<Vec<Judged>, Error> {
-        self.manager.prune_judged(Some(workspace), policies, dry_run)
-    }
-
-    /// Applies retention to multi-folder checkpoints: those of agents and of everything. They belong to no
-    /// workspace, so the home's policies apply.
-    ///
-    /// # Errors
-    /// Fails if the catalog fails.
-    pub fn prune_together(&self, policies: &Policies, dry_run: DryRun) -> Result<Vec<Judged>, Error> {
-        self.manager.prune_judged(None, policies, dry_run)
+        self.manager.prune_judged(workspace.into(), policies, dry_run)
     }
 
     /// Policies for a workspace, or the general policies.
@@ -471,7 +435,10 @@ impl Upkeep<'_> {
     /// fail.
     pub fn collect(&self, how: Thoroughness, progress: &dyn Progress) -> Result<Collected, Error> {
         self.manager.must_know_catalog()?;
+        // Rooms of closed attempts only cost space, so a failure waits for the next command.
+        let _ = self.manager.sweep_rooms();
         progress.begin(Activity::Collecting, None);
+        self.manager.settle_chunks()?;
         self.manager.write_records(Tombstones::Left)?;
         // New packs get the size that suits the cap. If the cap is unknown, the collection still runs.
         let _ = self.manager.renew_limits();

@@ -1,6 +1,6 @@
 //! Warnings: facts that users should know although a verb succeeded. The faces turn them into sentences and hints.
 
-use crate::{Error, Failure};
+use crate::{Error, Failure, LostRepository};
 use safepoint_model::checkpoint::PartKind;
 use safepoint_model::id::SessionId;
 use safepoint_model::{RelPath, RollbackId};
@@ -83,6 +83,8 @@ pub enum Warning {
         /// The place of HEAD now.
         now: GitPlace,
     },
+    /// The repository that the workspace had is missing.
+    RepositoryMissing(LostRepository),
     /// The checkpoint is kept, and no commit was made of it.
     NotCommitted {
         /// The cause.
@@ -200,6 +202,7 @@ impl Warning {
             Self::GitNotMoved { .. } => "git_not_moved",
             Self::GitMovedSinceRollback => "git_moved_since_rollback",
             Self::GitMovedSinceCheckpoint { .. } => "git_moved_since_checkpoint",
+            Self::RepositoryMissing(_) => "repository_missing",
             Self::NotCommitted { .. } => "not_committed",
             Self::BranchNotMoved { .. } => "branch_not_moved",
             Self::NamesNotCommitted { .. } => "names_not_committed",

@@ -87,7 +87,7 @@ impl Workspaces<'_> {
         if let Some(other) = &occupied
             && self.count_checkpoints(other)? > 0
         {
-            return Err(Error::HasCheckpoints { path: new });
+            return Err(Error::HasCheckpoints { old: old.root_path().to_owned(), path: new });
         }
         let at = self.manager.environment.now();
         self.manager.catalog.write::<(), Error>(|transaction| {

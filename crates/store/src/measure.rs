@@ -3,10 +3,11 @@
 //! In: objects, as for a [`Writer`](crate::Writer). Out: the same ids. Trees, lists and documents stay in
 //! memory for comparison; chunks are hashed and dropped. Other objects are read from the store.
 
-use crate::{Store, content};
+use crate::segment::ENTRY_BYTES;
+use crate::{Store, content, frame};
 use safepoint_model::content::Content;
 use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource, SparseRead};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,16 +15,44 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct Measurer<'s> {
     store: &'s Store,
     memory: Mutex<HashMap<ObjectId, (ObjectKind, Vec<u8>)>>,
+    /// Objects that the store lacks, and the bytes that they would take, if they are counted.
+    missing: Option<Mutex<(HashSet<ObjectId>, u64)>>,
 }
 
 impl Store {
     /// Returns a sink that writes nothing.
     pub fn measurer(&self) -> Measurer<'_> {
-        Measurer { store: self, memory: Mutex::default() }
+        Measurer { store: self, memory: Mutex::default(), missing: None }
     }
 }
 
 impl Measurer<'_> {
+    /// Counts the bytes of objects that the store lacks, as it would compress them.
+    #[must_use]
+    pub fn counting(self) -> Self {
+        Self { missing: Some(Mutex::default()), ..self }
+    }
+
+    /// Bytes that a writer would have added. Zero if they are not counted.
+    pub fn missing_bytes(&self) -> u64 {
+        self.missing.as_ref().map_or(0, |missing| missing.lock().unwrap_or_else(PoisonError::into_inner).1)
+    }
+
+    fn count(&self, kind: ObjectKind, id: ObjectId, bytes: &[u8]) -> Result<(), ObjectError> {
+        let Some(missing) = &self.missing else { return Ok(()) };
+        let failed = |error: crate::StoreError| ObjectError::Store(Box::new(error));
+        if self.store.contains(id).map_err(failed)? {
+            return Ok(());
+        }
+        let stored =
+            frame::encode(kind, id, bytes, |shape, _| u64::from(shape.stored_len)).map_err(failed)?;
+        let mut missing = missing.lock().unwrap_or_else(PoisonError::into_inner);
+        if missing.0.insert(id) {
+            missing.1 += stored + ENTRY_BYTES as u64;
+        }
+        Ok(())
+    }
+
     fn memory(&self) -> MutexGuard<'_, HashMap<ObjectId, (ObjectKind, Vec<u8>)>> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -32,6 +61,7 @@ impl Measurer<'_> {
 impl ObjectSink for Measurer<'_> {
     fn put(&self, kind: ObjectKind, bytes: &[u8]) -> Result<ObjectId, ObjectError> {
         let id = ObjectId::of(kind, bytes);
+        self.count(kind, id, bytes)?;
         if kind != ObjectKind::Chunk {
             self.memory().insert(id, (kind, bytes.to_vec()));
         }
@@ -98,7 +128,14 @@ mod tests {
         assert_eq!(store.usage().unwrap().objects, 0);
         let writer = store.writer().unwrap();
         assert_eq!(writer.put_content(0, &mut &large[..]).unwrap(), measured);
-        writer.finish().unwrap();
+        let counted = store.measurer().counting();
+        counted.put_content(0, &mut &large[..]).unwrap();
+        let written = writer.finish().unwrap();
+        let near = counted.missing_bytes().abs_diff(written.stored_bytes);
+        assert!(near < 10_000, "{} for {}", counted.missing_bytes(), written.stored_bytes);
+        let nothing = store.measurer().counting();
+        nothing.put_content(0, &mut &large[..]).unwrap();
+        assert_eq!(nothing.missing_bytes(), 0, "the store has it");
         assert!(measurer.get(ObjectKind::Chunk, measured.chunks(&store).unwrap()[0].id).is_ok());
     }
 }

@@ -19,7 +19,7 @@ pub(crate) const PAYLOAD_BYTES_TARGET: usize = 1024 * 1024;
 /// Number of objects at which a segment is written out.
 pub(crate) const OBJECTS_MAX: usize = 65_536;
 /// Maximum payload of any segment; another version may use larger segments than this one.
-const PAYLOAD_BYTES_MAX: u64 = (8 * 1024 * 1024 + OBJECT_BYTES_MAX) as u64;
+pub(crate) const PAYLOAD_BYTES_MAX: u64 = (8 * 1024 * 1024 + OBJECT_BYTES_MAX) as u64;
 const CLOSING: u32 = 1;
 
 /// Content of the header and of the footer.
@@ -48,6 +48,12 @@ impl Head {
     pub(crate) fn forged(closing: bool, count: u32, payload: &[u8], index: &[u8]) -> Self {
         let (payload_len, payload_hash) = (payload.len() as u64, blake3::hash(payload).into());
         let head = Self { closing, count, payload_len, payload_hash, directory_hash: [0; 32] };
+        Self { directory_hash: head.directory(index), ..head }
+    }
+
+    /// Returns the header of the only segment of its writer.
+    pub(crate) fn sealed(count: u32, payload_len: u64, payload_hash: [u8; 32], index: &[u8]) -> Self {
+        let head = Self { closing: true, count, payload_len, payload_hash, directory_hash: [0; 32] };
         Self { directory_hash: head.directory(index), ..head }
     }
 
@@ -104,7 +110,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[self.shape.kind.code(), self.shape.codec as u8, 0, 0]);
         out.extend_from_slice(&self.offset.to_le_bytes());
         out.extend_from_slice(&self.shape.stored_len.to_le_bytes());

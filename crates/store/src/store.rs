@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Maximum number of open packs; a process may open about a thousand files.
@@ -165,6 +166,8 @@ impl Answer {
 
 /// Number of tries if the index is removed during opening.
 const OPEN_TRIES: usize = 50;
+/// Pause before another try.
+const OPEN_PAUSE: Duration = Duration::from_millis(1);
 /// Number of tries to find an object while other processes replace the index.
 const LOOK_TRIES: usize = 50;
 
@@ -183,10 +186,15 @@ impl Store {
             let before = linux::identity(&path);
             match Self::open_fresh_index(dir) {
                 // Another process removed the index during opening. It is a cache: the next try creates it
-                // again.
-                Err(StoreError::Index { .. })
-                    if linux::identity(&path).is_none_or(|now| Some(now) != before)
-                        && tries.next().is_some() => {}
+                // again. A new file may have the number of the old one, so a file that cannot be opened
+                // is tried again, too.
+                Err(StoreError::Index { source, .. })
+                    if (linux::identity(&path).is_none_or(|now| Some(now) != before)
+                        || source.sqlite_error_code() == Some(rusqlite::ErrorCode::CannotOpen))
+                        && tries.next().is_some() =>
+                {
+                    thread::sleep(OPEN_PAUSE);
+                }
                 index => return Ok(Self::with(dir, StoreAccess::Write, index?)),
             }
         }

@@ -13,7 +13,7 @@ use crate::store::Answer;
 use crate::{Store, StoreError, content, recover};
 use safepoint_model::content::Content;
 use safepoint_model::{ObjectError, ObjectId, ObjectKind, ObjectSink, ObjectSource, SparseRead};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -192,12 +192,14 @@ impl<'s> Writer<'s> {
         Ok(self.lock()?.pending.is_empty())
     }
 
-    /// Returns true if file content was put that the store did not have.
+    /// Returns the chunks of file content that were put and that the store did not have.
     ///
     /// # Errors
     /// When the writer has failed.
-    pub fn has_content(&self) -> Result<bool, StoreError> {
-        Ok(self.lock()?.pending.values().any(|pending| pending.shape.kind == ObjectKind::Chunk))
+    pub fn new_content(&self) -> Result<HashSet<ObjectId>, StoreError> {
+        let state = self.lock()?;
+        let chunks = state.pending.iter().filter(|(_, pending)| pending.shape.kind == ObjectKind::Chunk);
+        Ok(chunks.map(|(id, _)| *id).collect())
     }
 
     /// Returns the growth of the packs if the writer finished now. No segment may be in flight.
@@ -293,6 +295,11 @@ impl<'s> Writer<'s> {
         if kind == ObjectKind::Tree {
             self.trees.lock().unwrap_or_else(PoisonError::into_inner).remember(id, bytes);
         }
+    }
+
+    /// Returns true if the object is stored, or was put before.
+    pub(crate) fn knows(&self, id: ObjectId) -> Result<bool, StoreError> {
+        self.has(id)
     }
 
     fn has(&self, id: ObjectId) -> Result<bool, StoreError> {

@@ -9,6 +9,8 @@
 //! * [`blocks`] cuts the power of real file systems: it records the requests to their disks.
 //! * [`tree`] reads a folder into a comparable value.
 //! * [`memory`] reports the memory of programs.
+//! * [`proxy`] breaks the connection to a server between requests.
+//! * [`servers`] starts PostgreSQL and S3 servers.
 //!
 //! # The three loops
 //!
@@ -58,7 +60,9 @@ pub mod blocks;
 pub mod disk;
 pub mod memory;
 pub mod op;
+pub mod proxy;
 pub mod record;
+pub mod servers;
 pub mod trace;
 pub mod tree;
 

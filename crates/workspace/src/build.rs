@@ -42,7 +42,8 @@ pub fn build_tree<S: ObjectSink + ObjectSource>(
     let built = write(objects, root, &fd, progress).and_then(|()| compare(objects, root, to, progress));
     if built.is_err() {
         // The first error matters more than an error of the clean-up.
-        let _ = threads::run(|| clear(&fd));
+        // A handle lists its names once, so this is a new one.
+        let _ = linux::open_dir(&above, name).and_then(|fd| threads::run(|| clear(&fd)));
         if is_new {
             let _ = linux::remove_dir(&above, name);
         }

@@ -13,16 +13,18 @@
 //! lengths, the reference to its block if it is a directory, its name, and the entry in tree encoding.
 
 use crate::Root;
-use crate::linux::{Facts, facts_at};
+use crate::linux::{Facts, facts_at, open_dir, open_file};
 use rustix::buffer::spare_capacity;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use safepoint_model::ObjectId;
-use safepoint_model::tree::{Entry, Tree};
+use safepoint_model::content::{Content, Form, WHOLE_BYTES_MAX};
+use safepoint_model::tree::{Entry, Node, Tree};
 use safepoint_planted::planted;
 use std::fmt;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
@@ -66,6 +68,33 @@ impl Place {
         let sum = rest.first_chunk::<SUM_BYTES>()?;
         Some(Self { offset: u64::from_le_bytes(*offset), len: u32::from_le_bytes(*len), sum: *sum })
     }
+}
+
+/// Entries that are compared to recognise a folder.
+const COMPARED_MAX: u32 = 1024;
+
+/// Result of comparing a folder with a cache.
+#[derive(Default)]
+struct Evidence {
+    /// Entries that are the same.
+    same: u64,
+    /// Entries that could be told apart.
+    all: u64,
+}
+
+/// Returns true if a file has the size, modification time and, where it is small, the bytes of the cached one.
+fn same_content(cached: &CachedEntry<'_>, facts: &Facts, folder: BorrowedFd<'_>) -> bool {
+    let Some(Entry { meta, node: Node::File(content), .. }) = cached.entry() else { return false };
+    if (content.size, meta.mtime_ns) != (facts.size, facts.mtime_ns) {
+        return false;
+    }
+    if content.form != Form::Whole || content.size > WHOLE_BYTES_MAX {
+        return true;
+    }
+    let mut bytes = Vec::new();
+    let read = open_file(folder, cached.name)
+        .and_then(|file| File::from(file).take(WHOLE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    read.is_ok() && Content::whole(&bytes) == content
 }
 
 fn sum_of(block: &[u8]) -> [u8; SUM_BYTES] {
@@ -130,17 +159,43 @@ impl StatCache {
         self.head.end > 2 * self.head.live + SLACK_BYTES
     }
 
-    /// Returns true if a folder holds the files that this cache was made of: at least half of the entries at its top are there, as the
-    /// same inodes. A folder that was moved with `mv` on one file system keeps them. The name alone counts for an entry that changed so
-    /// shortly before the capture that its inode was not recorded.
+    /// Returns true if a folder holds the files that this cache was made of: at least half of the entries are there, unchanged since the
+    /// capture (inode, size and times), or with the same content and modification time. A folder that was moved with `mv` keeps both; an
+    /// inode alone proves nothing, because a file system gives that of a deleted file to a new one.
     pub fn describes(&self, folder: &Root) -> bool {
         let Some(cached) = self.root() else { return false };
-        let is_same = |entry: &CachedEntry<'_>| {
-            let known = entry.inode();
-            facts_at(folder.fd(), entry.name).is_ok_and(|facts| known == u64::MAX || facts.ino == known)
-        };
-        let same = cached.entries().filter(is_same).count() as u64;
-        same > 0 && 2 * same >= cached.count()
+        let mut left = COMPARED_MAX;
+        let evidence = self.compare(&cached, folder.fd(), &mut left);
+        evidence.same > 0 && 2 * evidence.same >= evidence.all
+    }
+
+    fn compare(&self, cached: &CachedDir, folder: BorrowedFd<'_>, left: &mut u32) -> Evidence {
+        let mut evidence = Evidence::default();
+        for entry in cached.entries() {
+            if *left == 0 {
+                break;
+            }
+            *left -= 1;
+            let same = match facts_at(folder, entry.name) {
+                Err(_) => Some(false),
+                Ok(facts) if entry.is_hit(&facts) => Some(true),
+                Ok(facts) => match (entry.block().and_then(|place| self.block(place)), facts.file_type) {
+                    (Some(below), FileType::Directory) => {
+                        open_dir(folder, entry.name).map_or(Some(false), |dir| {
+                            let below = self.compare(&below, dir.as_fd(), left);
+                            (below.all > 0).then_some(2 * below.same >= below.all)
+                        })
+                    }
+                    (None, FileType::RegularFile) => Some(same_content(&entry, &facts, folder)),
+                    // Links and empty folders are alike everywhere.
+                    (None, FileType::Directory | FileType::Symlink) => None,
+                    _ => Some(false),
+                },
+            };
+            evidence.all += u64::from(same.is_some());
+            evidence.same += u64::from(same == Some(true));
+        }
+        evidence
     }
 
     pub(crate) fn root(&self) -> Option<CachedDir> {
@@ -422,8 +477,7 @@ impl NextCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use safepoint_model::content::Content;
-    use safepoint_model::tree::{Meta, Node};
+    use safepoint_model::tree::Meta;
 
     fn facts(ino: u64) -> Facts {
         let file_type = FileType::RegularFile;
@@ -440,6 +494,7 @@ mod tests {
             ctime_ns: 5,
             born_ns: 6,
             place: (0, 0, 0),
+            is_whiteout: false,
         }
     }
 
@@ -493,6 +548,39 @@ mod tests {
         assert!(!entries[1].is_hit(&facts(2)));
         assert_eq!(entries[2].entry().unwrap(), entry("settled"));
         assert!(entries[2].block().is_none());
+    }
+
+    /// Entries that changed shortly before a capture have no recorded inode, and names alone prove nothing.
+    #[test]
+    fn a_folder_is_recognised_by_content_and_never_by_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("racy");
+        let write = |content: &[u8], mtime: i64| {
+            std::fs::write(&path, content).unwrap();
+            let time = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(mtime.unsigned_abs());
+            File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+            Root::open(folder.path()).unwrap()
+        };
+        let cache_of = |inode: u64, trusted: bool| {
+            let file = file();
+            let writer = CacheWriter::anew(file.try_clone().unwrap());
+            let mut block = Block::new(1);
+            let mut kept = entry("racy");
+            kept.meta.mtime_ns = 5_000;
+            block.note(&kept, &facts(inode), trusted, None);
+            let root = writer.append(block, tree(1)).unwrap();
+            let head = NextCache { root, live: u64::from(root.len) }.finish(writer).unwrap();
+            StatCache::new(file, head)
+        };
+        let cache = cache_of(1, false);
+        assert!(cache.describes(&write(b"abc", 5_000)), "the same content and time");
+        assert!(!cache.describes(&write(b"abd", 5_000)), "another content");
+        assert!(!cache.describes(&write(b"abc", 6_000)), "written again, as by a checkout");
+        assert!(!cache.describes(&write(b"abcd", 5_000)), "another size");
+        // A file system gives the inode of a deleted file to a new one.
+        let root = write(b"xyz", 6_000);
+        let inode = facts_at(root.fd(), b"racy").unwrap().ino;
+        assert!(!cache_of(inode, true).describes(&root), "an inode alone");
     }
 
     #[test]

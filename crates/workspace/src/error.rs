@@ -2,7 +2,7 @@
 
 use safepoint_model::coverage::Skipped;
 use safepoint_model::text::is_unsafe;
-use safepoint_model::{ObjectError, RelPath};
+use safepoint_model::{Bytes, ObjectError, RelPath};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -92,7 +92,7 @@ pub enum WorkspaceError {
         source: io::Error,
     },
     /// The file system has too little free space.
-    #[error("too little disk space: {needed_bytes} bytes are needed and {free_bytes} are free")]
+    #[error("too little disk space: {} are needed and {} are free", Bytes(*needed_bytes), Bytes(*free_bytes))]
     Space {
         /// Bytes needed.
         needed_bytes: u64,
@@ -100,7 +100,7 @@ pub enum WorkspaceError {
         free_bytes: u64,
     },
     /// Entries that Safepoint never touches block the operation.
-    #[error("{} paths block the rollback; the first is {}", .0.len(), .0.first().map(ToString::to_string).unwrap_or_default())]
+    #[error("{} the rollback; the first is {}", if .0.len() == 1 { "1 path blocks".to_owned() } else { format!("{} paths block", .0.len()) }, .0.first().map(ToString::to_string).unwrap_or_default())]
     Obstructed(Vec<Obstacle>),
     /// The user interrupted the operation before any change.
     #[error("interrupted")]
@@ -237,6 +237,13 @@ impl WorkspaceError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_and_counts_are_words_for_people() {
+        let full = WorkspaceError::Space { needed_bytes: 1_200_000, free_bytes: 196_608 };
+        assert_eq!(full.to_string(), "too little disk space: 1.2 MB are needed and 197 kB are free");
+        assert!(WorkspaceError::Obstructed(Vec::new()).to_string().starts_with("0 paths block the rollback"));
+    }
 
     #[test]
     fn the_command_that_frees_the_way_can_be_pasted() {

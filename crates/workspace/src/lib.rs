@@ -22,6 +22,7 @@ mod parcel;
 mod plan;
 mod probe;
 mod replica;
+mod room;
 mod root;
 mod rules;
 mod scan;
@@ -48,9 +49,13 @@ pub use parcel::Parcel;
 pub use plan::{Blocked, CapturedAccess, LostAccess, LostAccessKind, RollbackPlan, plan};
 pub use probe::{Capabilities, Lack};
 pub use replica::{Destination, Replica, ReplicaDraft, free_bytes};
+pub use room::{
+    LayerState, Outside, RoomEntry, RoomFolder, RoomLock, RoomMount, RoomProcess, RoomRefused, enter_room,
+    has_mounts_below, marked_processes, room_mounts, room_processes,
+};
 pub use root::{Lock, OWN_FOLDER, Root, SmallFile};
 pub use rules::{check_patterns, leave_out_too};
-pub use scan::{LARGE_FILE_BYTES, LargeFiles, Scan, ScanOptions, Sidecars, Snapshot, What, scan};
+pub use scan::{LARGE_FILE_BYTES, LargeFiles, LayerBase, Scan, ScanOptions, Sidecars, Snapshot, What, scan};
 pub use settle::{Ended, Finding, Settled};
 pub use sqlite::{DatabaseCopies, database_family};
 pub use stage::{Stage, StageOptions, Times};

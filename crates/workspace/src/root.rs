@@ -90,12 +90,12 @@ impl Root {
         // A second descriptor, because a lock belongs to the open file and `self` may be shared.
         let fd = linux::open_dir(&self.fd, b".").map_err(failed)?;
         if planted!("workspace-not-locked") {
-            return Ok(Lock { _fd: fd });
+            return Ok(Lock { fd });
         }
         let deadline = Instant::now() + wait;
         loop {
             match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Lock { _fd: fd }),
+                Ok(()) => return Ok(Lock { fd }),
                 Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
@@ -297,7 +297,14 @@ fn named(kind: rustix::fs::FileType) -> &'static str {
 /// Lock on a workspace, released on drop.
 #[derive(Debug)]
 pub struct Lock {
-    _fd: OwnedFd,
+    fd: OwnedFd,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing is not enough: a child of another thread holds a copy of the open file until its `exec`.
+        let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
+    }
 }
 
 #[cfg(test)]
@@ -311,6 +318,16 @@ mod tests {
         let lock = root.lock(Duration::ZERO).unwrap();
         let busy = Root::open(folder.path()).unwrap().lock(Duration::from_millis(20));
         assert!(matches!(busy, Err(WorkspaceError::Busy { .. })));
+        drop(lock);
+        root.lock(Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn a_released_workspace_is_free_though_a_child_has_a_copy_of_its_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let lock = root.lock(Duration::ZERO).unwrap();
+        let _of_a_child = lock.fd.try_clone().unwrap();
         drop(lock);
         root.lock(Duration::ZERO).unwrap();
     }

@@ -10,6 +10,7 @@ mod assemble;
 mod classify;
 mod database;
 mod file;
+mod layer;
 mod ruling;
 mod walk;
 mod watched;
@@ -25,6 +26,7 @@ use again::{Clock, Seen, Stamp};
 use database::Family;
 pub(crate) use database::{Held as DatabaseLocks, Waiting};
 pub(crate) use file::is_out_of_handles;
+pub use layer::LayerBase;
 use ruling::{Above, Keep};
 pub(crate) use ruling::{is_cache, read_start};
 use rustix::fd::OwnedFd;
@@ -62,6 +64,8 @@ pub struct ScanOptions<'a> {
     pub copies: Option<&'a dyn DatabaseCopies>,
     /// Large files to read.
     pub large: LargeFiles<'a>,
+    /// State below an overlay's upper directory, if the root is one: the result is that state with the layer on it.
+    pub layer: Option<LayerBase<'a>>,
 }
 
 /// SQLite sidecar files to capture.
@@ -151,7 +155,17 @@ pub fn scan<S: ObjectSink + ObjectSource>(
     let walk = Walk::new(root, (&watched, sink), options, progress);
     let result = threads::run(|| walk.root(root, options));
     progress.end();
-    result
+    match options.layer {
+        Some(base) => Ok(layer::upon(sink, &base, result?)?),
+        None => result.map(|walked| walked.scan),
+    }
+}
+
+/// Result of a walk. Marks of a layer are empty for any other folder.
+struct Walked {
+    scan: Scan,
+    /// Directories that hide what is below them.
+    opaque: Vec<RelPath>,
 }
 
 struct Walk<'a> {
@@ -169,6 +183,7 @@ struct Walk<'a> {
     /// Files that every capture reads again, because no proof shows them unchanged.
     unproven: AtomicU64,
     large: LargeFiles<'a>,
+    layer: Option<LayerBase<'a>>,
     progress: &'a dyn Progress,
     clock: Clock,
     /// True while every listing gave the inode of `statx`.
@@ -183,6 +198,8 @@ struct Here<'a> {
     rules: Rules,
     /// Entries captured regardless of rules.
     keep: Keep<'a>,
+    /// Its counterpart below a layer.
+    below: Keep<'a>,
     /// A rule leaves out the directory itself: only kept entries are captured.
     only_kept: bool,
     cached: Option<CachedDir>,
@@ -216,6 +233,8 @@ struct Notes {
     skipped: Vec<Skipped>,
     unsettled: Vec<RelPath>,
     warnings: Vec<String>,
+    /// Directories of a layer that hide what is below them.
+    opaque: Vec<RelPath>,
 }
 
 /// Classified entry.
@@ -286,7 +305,7 @@ impl<'a> Walk<'a> {
         options: &ScanOptions<'a>,
         progress: &'a dyn Progress,
     ) -> Self {
-        let ScanOptions { own, covered, what, cache, next, sidecars, copies, large, .. } = *options;
+        let ScanOptions { own, covered, what, cache, next, sidecars, copies, large, layer, .. } = *options;
         Self {
             sink,
             source,
@@ -301,6 +320,7 @@ impl<'a> Walk<'a> {
             waiting: Waiting::default(),
             unproven: AtomicU64::new(0),
             large,
+            layer,
             progress,
             clock: Clock::start(),
             lists_own_inode: AtomicBool::new(true),
@@ -309,7 +329,7 @@ impl<'a> Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn root(&self, root: &Root, options: &ScanOptions<'_>) -> Result<Scan, WorkspaceError> {
+    fn root(&self, root: &Root, options: &ScanOptions<'_>) -> Result<Walked, WorkspaceError> {
         let failed = |source| WorkspaceError::Read { path: RelPath::root(), source };
         let started_ns = file::now_ns();
         let fd = linux::open_dir(root.fd(), b".").map_err(failed)?;
@@ -325,6 +345,7 @@ impl Walk<'_> {
             depth: 0,
             rules: rules.clone(),
             keep,
+            below: self.below_root(),
             only_kept: false,
             cached,
             started_ns,
@@ -347,7 +368,14 @@ impl Walk<'_> {
         notes.unsettled.sort();
         notes.unsettled.dedup();
         let coverage = Coverage { skipped: notes.skipped, unsettled: notes.unsettled };
-        Ok(Scan { snapshot: Snapshot { root, coverage }, count, bytes, cache, warnings: notes.warnings })
+        let scan =
+            Scan { snapshot: Snapshot { root, coverage }, count, bytes, cache, warnings: notes.warnings };
+        Ok(Walked { scan, opaque: notes.opaque })
+    }
+
+    /// Returns the counterpart of the root below a layer.
+    fn below_root<'b>(&self) -> Keep<'b> {
+        Keep::new(Above::Root(self.layer.map(|layer| layer.tree)))
     }
 
     /// Returns the next cache; `None` if the last one is still valid.

@@ -36,7 +36,7 @@ pub(super) fn unwrapped(wrapper: Fields<'_>) -> Map<String, Value> {
         ("project", wrapper.get(&["worktree"]).or(input.get(&["worktree"]))),
         ("model", model),
         ("parent_session", parent),
-        ("agent_type", input.get(&["agent"]).or(info.get(&["agent"]))),
+        ("agent_type", input.get(&["agent"]).or(info.get(&["agent"])).or(wrapper.get(&["agent"]))),
         ("tool_name", input.get(&["tool"])),
         ("tool_use_id", input.get(&["callID"])),
         ("tool_input", output.get(&["args"]).or(input.get(&["args"]))),

@@ -31,6 +31,7 @@ pub(super) fn event(caller: &Caller, name: Option<&str>, input: &HookInput) -> R
         agent: caller.agent,
         name: cut(name, WORD_BYTES_MAX).to_owned(),
         session,
+        forked_from: fields.name(&["forked_from", "forked_from_id", "parent_session_id"]),
         turn: fields.name(&["prompt_id", "turn_id", "generation_id"]),
         cwd: fields.name(&["cwd"]),
         project: caller.project.clone().or_else(|| project(fields)),

@@ -36,7 +36,7 @@ pub(super) enum Content {
     Plugin(String),
 }
 
-/// Returns the program as hooks and MCP servers name it: with its path, or as found on the PATH of whoever has the project.
+/// Returns the program as hooks and MCP servers name it: with its path, or as found on the PATH of each user of the project.
 fn program(folders: &Folders, place: InstallScope) -> String {
     match place {
         InstallScope::User => folders.program.to_string_lossy().into_owned(),
@@ -63,8 +63,8 @@ pub(super) fn command(
             format!("out=$({program} hook {agent}{event}{TAIL}")
         }
         InstallScope::Project => {
-            // Cursor denies a call whose hook prints no JSON.
-            let absent = if agent == CodingAgent::Cursor { "{ printf '{}'; exit 0; }" } else { "exit 0" };
+            // Cursor denies a call whose hook prints no JSON. It also runs the hooks in Claude's file.
+            let absent = "{ printf '{}'; exit 0; }";
             format!("command -v safepoint >/dev/null || {absent}; out=$(safepoint hook {agent}{event}{TAIL}")
         }
     }
@@ -109,6 +109,7 @@ pub(super) fn events(agent: CodingAgent) -> &'static [&'static str] {
             "PostToolUse",
             "PostToolUseFailure",
             "Stop",
+            "StopFailure",
             "SubagentStart",
             "SubagentStop",
             "PreCompact",

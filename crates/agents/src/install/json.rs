@@ -309,7 +309,7 @@ fn cut_of(
     is_ours: IsOurs,
     made: Option<&[Made]>,
 ) -> Result<Option<Vec<std::ops::Range<usize>>>, String> {
-    // Containers on the way, each with the index of its child.
+    // Containers down to it, each with the index of its child.
     let mut way: Vec<(&Value<'_>, usize)> = Vec::new();
     let mut container = document;
     for key in &entry.path {

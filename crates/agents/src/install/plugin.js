@@ -1,4 +1,5 @@
-// Reports events to Safepoint, which takes a checkpoint before each change. It never throws and never denies a call.
+// Reports events to Safepoint, which takes a checkpoint before each change. It denies a call only with
+// `fail_closed = true` in the configuration of Safepoint.
 import { spawn } from "node:child_process"
 
 const PROGRAM = "safepoint"
@@ -45,26 +46,54 @@ function addNote(output, note) {
   output.parts.push({ id, sessionID: part.sessionID, messageID: part.messageID, type: "text", text: note, synthetic: true })
 }
 
-export const Safepoint = async ({ directory, worktree }) => {
+export const Safepoint = async ({ client, directory, worktree }) => {
+  // Sessions of subagents with the session that started them, and with their kind; and all others.
+  const parents = new Map()
+  const kinds = new Map()
+  const sessions = new Set()
+  const learn = (info) => {
+    if (typeof info?.id !== "string") return
+    if (typeof info.parentID === "string" && info.parentID !== info.id) parents.set(info.id, info.parentID)
+    else sessions.add(info.id)
+  }
+  const parentOf = (session) => {
+    let parent = parents.get(session)
+    for (let level = 0; level < 20 && parents.has(parent); level += 1) parent = parents.get(parent)
+    return parent
+  }
+  const show = async (message) => {
+    try {
+      await client?.tui?.showToast?.({ body: { title: "Safepoint", message, variant: "warning" } })
+    } catch {}
+  }
   const report = async (hook, input, output) => {
     try {
-      return await ask({ hook, input, output, directory, worktree })
+      const session = input?.sessionID ?? input?.properties?.sessionID ?? input?.properties?.info?.id
+      const message = { hook, input, output, directory, worktree, parent: parentOf(session), agent: kinds.get(session) }
+      const answer = await ask(message)
+      // Without a terminal nothing shows it.
+      if (typeof answer.message === "string") show(answer.message)
+      return answer
     } catch {
       return {}
     }
   }
   return {
     event: async ({ event }) => {
+      if (event?.type === "session.created") learn(event.properties?.info)
       if (EVENTS.has(event?.type)) await report("event", event)
     },
     "chat.message": async (input, output) => {
+      if (!parents.has(input?.sessionID)) learn({ id: input?.sessionID })
+      else if (typeof input?.agent === "string") kinds.set(input.sessionID, input.agent)
       const answer = await report("chat.message", input, output)
       try {
         addNote(output, answer.additionalContext)
       } catch {}
     },
     "tool.execute.before": async (input, output) => {
-      await report("tool.execute.before", input, { args: output?.args })
+      const answer = await report("tool.execute.before", input, { args: output?.args })
+      if (typeof answer.deny === "string") throw new Error(answer.deny)
     },
     "tool.execute.after": async (input, output) => {
       await report("tool.execute.after", input, { title: output?.title, metadata: output?.metadata })
@@ -73,7 +102,7 @@ export const Safepoint = async ({ directory, worktree }) => {
       await report("experimental.session.compacting", input)
     },
     dispose: async () => {
-      await report("dispose", {})
+      for (const sessionID of sessions) await report("dispose", { sessionID })
     },
   }
 }

@@ -408,7 +408,7 @@ fn hooks_fit_the_agent() {
     let project = entries::command(folders, InstallScope::Project, CodingAgent::Copilot, Some("preToolUse"));
     assert_eq!(
         project,
-        r#"command -v safepoint >/dev/null || exit 0; out=$(safepoint hook copilot preToolUse) || out='{}'; printf %s "$out""#
+        r#"command -v safepoint >/dev/null || { printf '{}'; exit 0; }; out=$(safepoint hook copilot preToolUse) || out='{}'; printf %s "$out""#
     );
     for agent in CodingAgent::ALL {
         machine.install(InstallScope::User, agent);
@@ -452,11 +452,32 @@ fn the_command_survives_a_dead_or_missing_program() {
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(shell(&command), (Some(0), answer.to_owned()), "{script}");
     }
+    // Those of a project are shared with people who lack the program, and imported by other agents.
+    let path = machine.folders.keep.display();
     for agent in CodingAgent::ALL {
-        let answer = if agent == CodingAgent::Cursor { "{}" } else { "" };
         let command = entries::command(&folders, InstallScope::Project, agent, None);
-        assert_eq!(shell(&format!("PATH=/nowhere; {command}")), (Some(0), answer.to_owned()));
+        assert_eq!(shell(&format!("PATH=/nowhere; {command}")), (Some(0), "{}".to_owned()), "{agent}");
+        fs::write(machine.folders.keep.join("safepoint"), "#!/bin/sh\nkill -9 $$\n").unwrap();
+        fs::set_permissions(machine.folders.keep.join("safepoint"), fs::Permissions::from_mode(0o755))
+            .unwrap();
+        assert_eq!(shell(&format!("PATH={path}; {command}")), (Some(0), "{}".to_owned()), "{agent}");
     }
+    let plugin = claude_plugin(&folders, "1.0.0");
+    let (_, hooks) = plugin.iter().find(|(name, _)| *name == "hooks/hooks.json").unwrap();
+    let hooks: serde_json::Value = serde_json::from_str(hooks).unwrap();
+    for (event, groups) in hooks["hooks"].as_object().unwrap() {
+        let command = groups[0]["hooks"][0]["command"].as_str().unwrap();
+        assert_eq!(shell(&format!("PATH=/nowhere; {command}")), (Some(0), "{}".to_owned()), "{event}");
+    }
+}
+
+#[test]
+fn a_turn_of_claude_that_an_error_of_the_api_ends_has_a_hook() {
+    let machine = Machine::new();
+    machine.install(InstallScope::User, CodingAgent::Claude);
+    let text = fs::read_to_string(machine.folders.user.join(".claude/settings.json")).unwrap();
+    let command = &json::read(&text).unwrap()["hooks"]["StopFailure"][0]["hooks"][0]["command"];
+    assert!(command.as_str().unwrap().contains("hook claude"), "{text}");
 }
 
 /// JSON text with odd layout: comments, blanks, trailing commas.

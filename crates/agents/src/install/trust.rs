@@ -58,14 +58,17 @@ fn copilot(file: &Value, project: &Path) -> Option<bool> {
     Some(listed.iter().filter_map(Value::as_str).any(|folder| project.starts_with(folder)))
 }
 
-/// Returns the trust in Safepoint's hooks from Codex's answer to `hooks/list`.
+/// Returns the trust in Safepoint's hooks from Codex's answer to `hooks/list`. Hooks of a project that Codex does not trust are missing
+/// in the answer.
 #[must_use]
 pub fn codex_hooks(answer: &Value) -> Trust {
-    let folders = answer.pointer("/result/data").and_then(Value::as_array).into_iter().flatten();
-    let hooks = folders.filter_map(|folder| folder.get("hooks")?.as_array()).flatten();
+    let Some(listed) = answer.pointer("/result/data").and_then(Value::as_array) else {
+        return Trust::Unknown;
+    };
+    let hooks = listed.iter().filter_map(|folder| folder.get("hooks")?.as_array()).flatten();
     let mut ours = hooks.filter(|hook| super::entries::is_ours(hook)).peekable();
     if ours.peek().is_none() {
-        return Trust::Unknown;
+        return Trust::Untrusted;
     }
     let runs = |hook: &Value| {
         hook.get("trustStatus").and_then(Value::as_str) != Some("untrusted")
@@ -105,7 +108,9 @@ mod tests {
         let answer = |hooks: Value| json!({ "result": { "data": [{ "hooks": hooks }] } });
         assert_eq!(codex_hooks(&answer(json!([hook("trusted"), hook("managed")]))), Trust::Trusted);
         assert_eq!(codex_hooks(&answer(json!([hook("trusted"), hook("untrusted")]))), Trust::Untrusted);
-        assert_eq!(codex_hooks(&answer(json!([{ "command": "other" }]))), Trust::Unknown);
+        // Codex leaves out the hooks of a project that it does not trust.
+        assert_eq!(codex_hooks(&answer(json!([]))), Trust::Untrusted);
+        assert_eq!(codex_hooks(&answer(json!([{ "command": "other" }]))), Trust::Untrusted);
         assert_eq!(codex_hooks(&json!(5)), Trust::Unknown);
     }
 }

@@ -1,6 +1,6 @@
 //! Hostile input: truncated, changed and arbitrary events never panic, and every answer is valid.
 
-use crate::schemas::check;
+use crate::schemas::{check, check_denial};
 use crate::streams::{RECORDED, recorded};
 use proptest::prelude::*;
 use safepoint_agents::{
@@ -39,9 +39,11 @@ pub(crate) const HOSTILE: [&str; 24] = [
 fn replies() -> Vec<Reply> {
     let long = "x\u{1f600}\n".repeat(5_000);
     let texts = HOSTILE.iter().copied().chain([long.as_str()]).collect::<Vec<_>>();
-    let both = texts
-        .iter()
-        .map(|text| Reply { message: Some((*text).to_owned()), context: Some((*text).to_owned()) });
+    let both = texts.iter().map(|text| Reply {
+        message: Some((*text).to_owned()),
+        context: Some((*text).to_owned()),
+        deny: None,
+    });
     both.chain([Reply::default()]).collect()
 }
 
@@ -68,6 +70,23 @@ fn every_answer_to_a_recorded_event_fits_the_schema_of_its_agent() {
         let event = recorded.read(recorded.agent);
         replies.iter().for_each(|reply| check(&event, &event.answer(reply)));
     }
+}
+
+#[test]
+fn a_denial_fits_the_schema_of_its_agent_and_answers_nothing_but_a_call() {
+    let mut denied = 0;
+    for recorded in RECORDED.into_iter().flat_map(recorded) {
+        let event = recorded.read(recorded.agent);
+        for text in HOSTILE {
+            let answer = event.answer(&Reply { deny: Some((*text).to_owned()), ..Reply::default() });
+            match &event.moment {
+                Moment::BeforeTool(_) => check_denial(&event, &answer),
+                _ => check(&event, &answer),
+            }
+            denied += usize::from(matches!(event.moment, Moment::BeforeTool(_)));
+        }
+    }
+    assert!(denied > 100, "{denied}");
 }
 
 #[test]
@@ -104,7 +123,7 @@ fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
 fn a_changed_event_never_panics_and_its_answer_is_valid() {
     let mut values = vec![Value::Null, json!(true), json!(-1), json!([]), json!({}), json!([[{"id": [1]}]])];
     values.extend(HOSTILE.iter().map(|text| json!(text)));
-    let reply = [Reply { message: Some("m".to_owned()), context: Some("c".to_owned()) }];
+    let reply = [Reply { message: Some("m".to_owned()), context: Some("c".to_owned()), deny: None }];
     let mut tried = 0;
     for (at, recorded) in RECORDED.into_iter().flat_map(recorded).enumerate() {
         let mut found = Vec::new();
@@ -212,7 +231,7 @@ proptest! {
         text in any::<String>(),
     ) {
         let input = serde_json::to_vec(&fields).unwrap();
-        let reply = Reply { message: Some(text.clone()), context: Some(text) };
+        let reply = Reply { message: Some(text.clone()), context: Some(text), deny: None };
         try_all(Some("PostToolUse"), &input, &[reply]);
     }
 }

@@ -178,7 +178,7 @@ fn a_second_delivery_has_the_same_key_and_other_events_have_other_keys() {
 
 #[test]
 fn no_answer_to_a_recorded_event_lets_the_model_read_outside_of_prompts() {
-    let reply = Reply { message: Some("m".to_owned()), context: Some("secret".to_owned()) };
+    let reply = Reply { message: Some("m".to_owned()), context: Some("secret".to_owned()), deny: None };
     for recorded in RECORDED.into_iter().flat_map(recorded) {
         let event = recorded.read(recorded.agent);
         let is_prompt = matches!(event.moment, Moment::Prompt { .. }) && event.subagent.is_none();

@@ -148,6 +148,26 @@ fn quick_scaling_fits_every_curve() {
 }
 
 #[test]
+fn hooks_are_measured_beside_a_walk_and_git() {
+    if git().is_none() {
+        return eprintln!("skipped: hooks beside git: git is not installed");
+    }
+    let at = folder();
+    let (tree, json) = (small_tree(at.path()), at.path().join("out.json"));
+    let paths = ["--tree", tree.to_str().unwrap(), "--json", json.to_str().unwrap()];
+    let work = ["--work", at.path().to_str().unwrap()];
+    let output = bench(&[&["hooks", "--repeat", "1"], &paths[..], &work[..]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    for tree in report.as_array().unwrap() {
+        let ways = tree["ways"].as_array().unwrap();
+        assert_eq!(ways.len(), 5, "{tree:#}");
+        assert!(ways.iter().all(|way| way["seconds"][0].as_f64().unwrap() > 0.0), "{tree:#}");
+    }
+    assert_eq!(report.as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn what_cannot_be_done_is_said_with_what_it_was_about() {
     let at = folder();
     let work = at.path().join("work");

@@ -120,6 +120,7 @@ pub(crate) fn checkpoint(number: u128) -> Checkpoint {
         integrity: object("integrity"),
         parts: vec![PartRecord { kind: PartKind::Files, key: here().to_string(), document: object("files") }],
         warnings: Vec::new(),
+        metrics: std::collections::BTreeMap::new(),
     }
 }
 

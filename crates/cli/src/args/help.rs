@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal};
 /// Title of commands that are in no group.
 pub(crate) const OTHERS: &str = "Others";
 /// Widest line without a terminal, as of the other pages.
-const COLUMNS_MAX: usize = 100;
+pub(crate) const COLUMNS_MAX: usize = 100;
 /// Narrower descriptions begin below the command.
 const COLUMNS_MIN: usize = 30;
 
@@ -84,7 +84,7 @@ fn described(command: &Command) -> String {
 }
 
 /// Lines of words that fit.
-fn wrapped(text: &str, columns: usize) -> Vec<String> {
+pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {

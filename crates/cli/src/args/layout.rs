@@ -32,8 +32,14 @@ pub(crate) struct ImportArgs {
     /// Folder that `safepoint export` printed, with metadata.json in it.
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// Label [default: the original label].
-    #[arg(short = 'm', long = "label", visible_alias = "description", value_name = "LABEL")]
+    /// Label, also with a hyphen first [default: the original label].
+    #[arg(
+        short = 'm',
+        long = "label",
+        visible_alias = "description",
+        value_name = "LABEL",
+        allow_hyphen_values = true
+    )]
     pub(crate) label: Option<String>,
     /// Protect it from pruning.
     #[arg(long)]

@@ -47,7 +47,7 @@ pub(crate) enum PlanCommand {
     Run(RunArgs),
     /// Resume a plan that stopped; finished steps are not repeated.
     #[command(
-        after_help = "A step that was under way when its run was stopped or died is interrupted: its progress is unknown.\nOn a terminal it asks; --interrupted and `on_interrupt` in the plan file answer beforehand. Without a terminal the step's\n`verify` decides (done if it passes, run again if it fails), and a step with `idempotent = true` runs again.\n\nExamples:\n  safepoint plan resume limits\n  safepoint plan resume limits --interrupted rerun"
+        after_help = "A step that was under way when its run was stopped or died is interrupted: its progress is unknown.\nOn a terminal it asks; --interrupted and `on_interrupted` in the plan file answer beforehand. Without a terminal the step's\n`verify` decides (done if it passes, run again if it fails), and a step with `idempotent = true` runs again.\n\nExamples:\n  safepoint plan resume limits\n  safepoint plan resume limits --interrupted rerun"
     )]
     Resume(ResumeArgs),
     /// Report that a step started, finished or failed; or add one.
@@ -80,7 +80,7 @@ pub(crate) enum PlanCommand {
     )]
     Checkpoint(CheckpointCommand),
     /// Roll back a plan and its files to a checkpoint, both or neither.
-    #[command(after_help = format!("{HOW_TO_NAME}\nThe current state is kept first, so that `safepoint undo` brings it back, plan and files.\nUndo commands of steps that are taken back run before anything changes, newest first.\n\nExamples:\n  safepoint plan rollback limits                choose where to go; without a terminal, list it\n  safepoint plan rollback limits @ --dry-run    show what would happen\n  safepoint plan rollback limits \"before api/handlers\""))]
+    #[command(after_help = format!("{HOW_TO_NAME}\nThe current state is kept first, so that `safepoint undo` brings it back, plan and files.\nUndo commands of steps that are undone run before anything changes, newest first.\n\nExamples:\n  safepoint plan rollback limits                choose where to go; without a terminal, list it\n  safepoint plan rollback limits @ --dry-run    show what would happen\n  safepoint plan rollback limits \"before api/handlers\""))]
     Rollback(PlanRollbackArgs),
     /// Correct a failed plan: revert, or add, retry, skip or edit a step.
     #[command(after_help = "\
@@ -102,7 +102,7 @@ Examples:
     Cancel(PlanArgs),
     /// Apply the result of a finished plan to the project; this ends the plan.
     #[command(
-        after_help = "What a plan made in a copy comes into the project: all of it or nothing, and `safepoint undo` takes it back.\n\nExamples:\n  safepoint plan apply limits\n  safepoint plan apply limits --merge    also where the project changed meanwhile"
+        after_help = "Applies all changes that the plan made in its copy, or none; `safepoint undo` undoes it.\n\nExamples:\n  safepoint plan apply limits\n  safepoint plan apply limits --merge    also if the project changed since"
     )]
     Apply(ApplyArgs),
 }
@@ -359,8 +359,8 @@ pub(crate) struct ValueArgs {
 pub(crate) struct CheckpointCreateArgs {
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
-    /// Label.
-    #[arg(short = 'm', long = "label", value_name = "LABEL")]
+    /// Label to record; it may begin with a hyphen.
+    #[arg(short = 'm', long = "label", value_name = "LABEL", allow_hyphen_values = true)]
     pub(crate) label: Option<String>,
     /// Protect it from pruning.
     #[arg(long)]
@@ -471,13 +471,16 @@ pub(crate) struct PlanRollbackArgs {
     /// Build the target beside the files, run CMD there, show the changes, and ask.
     #[arg(long, value_name = "CMD", conflicts_with = "until")]
     pub(crate) verify: Option<String>,
-    /// Roll back to the plan's newest checkpoint where CMD passes, tried in a copy.
+    /// Roll back to the plan's newest checkpoint where CMD passes, tried apart.
     #[arg(long, value_name = "CMD", conflicts_with_all = ["parts", "recreate_sandbox"])]
     pub(crate) until: Option<String>,
     /// With --until: binary search; checkpoints older than a good one are good.
     #[arg(long, requires = "until")]
     pub(crate) bisect: bool,
-    /// With --until: try in the folder of the plan itself, where CMD needs its path.
+    /// With --until: try in the folder of the plan itself.
     #[arg(long, requires = "until", conflicts_with = "dry_run")]
     pub(crate) in_place: bool,
+    /// With --until: try in a copy at another path, not in an overlay.
+    #[arg(long, requires = "until", conflicts_with = "in_place")]
+    pub(crate) copy: bool,
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test that can write the page")]
 
 use crate::args::Arguments;
-use crate::args::help::groups;
+use crate::args::help::{COLUMNS_MAX, groups, wrapped};
 use clap::{Arg, Command, CommandFactory};
 use std::fmt::Write;
 
@@ -16,7 +16,8 @@ fn reference() -> String {
     whole.build();
     let mut page = String::from(
         "# Command reference\n\n<!-- Built from the argument table: SAFEPOINT_UPDATE_DOCS=1 cargo test --bin safepoint reference -->\n\n\
-         The same as `safepoint COMMAND --help`. [checkpointing.md](checkpointing.md) explains the commands, [errors.md](errors.md) lists exit\ncodes, [schemas](schemas/README.md) describes the JSON.\n\n",
+         The same as `safepoint COMMAND --help`. [checkpointing.md](checkpointing.md) explains the commands,\n\
+         [errors.md](errors.md) lists exit codes, [schemas](schemas/README.md) describes the JSON.\n\n",
     );
     page.push_str("## Options of every command\n\n");
     options(&mut page, whole.get_arguments().filter(|arg| arg.is_global_set()));
@@ -52,15 +53,30 @@ fn section(page: &mut String, command: &Command, above: &str) {
         let help = help.to_string();
         let (notes, examples) = help.split_once("Examples:\n").unwrap_or((&help, ""));
         if !notes.trim().is_empty() {
-            let _ = write!(page, "\n{}\n", notes.trim());
+            let lines = notes.trim().lines().flat_map(|line| wrapped(line, COLUMNS_MAX));
+            let _ = write!(page, "\n{}\n", lines.collect::<Vec<_>>().join("\n"));
         }
         if !examples.is_empty() {
-            let lines: Vec<&str> =
-                examples.trim_end().lines().map(|line| line.strip_prefix("  ").unwrap_or(line)).collect();
+            let lines: Vec<String> = examples.trim_end().lines().map(example).collect();
             let _ = write!(page, "\n```sh\n{}\n```\n", lines.join("\n"));
         }
     }
     below(page, command, &name);
+}
+
+/// An example for a shell, with its remark as a comment.
+fn example(line: &str) -> String {
+    let line = line.strip_prefix("  ").unwrap_or(line);
+    match line.split_once("   ") {
+        Some((command, remark)) => {
+            format!(
+                "{command}{}# {}",
+                " ".repeat(3 + remark.len() - remark.trim_start().len()),
+                remark.trim_start()
+            )
+        }
+        None => line.to_owned(),
+    }
 }
 
 fn options<'a>(page: &mut String, args: impl Iterator<Item = &'a Arg>) {

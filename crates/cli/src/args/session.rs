@@ -26,7 +26,7 @@ pub(crate) enum SessionCommand {
     List(ListArgs),
     /// Change the request, configuration, git context or counts of a session.
     #[command(
-        after_help = "What can be set: request=TEXT, configuration=JSON, configuration.KEY=JSON, git_context=JSON,\ntasks_completed=NUMBER, tasks_failed=NUMBER, decisions_made=NUMBER (in all, or +1 for one more).\n\nExamples:\n  safepoint session update ID request=\"Add rate limiting per user\"\n  safepoint session update ID configuration.limits.rate=100 configuration.model='\"large\"'\n  safepoint session update ID git_context='{\"branch\": \"main\"}'"
+        after_help = "Fields: request=TEXT, configuration=JSON, configuration.KEY=JSON, git_context=JSON,\ntasks_completed=NUMBER, tasks_failed=NUMBER, decisions_made=NUMBER (in all, or +1 for one more).\n\nExamples:\n  safepoint session update ID request=\"Add rate limiting per user\"\n  safepoint session update ID configuration.limits.rate=100 configuration.model='\"large\"'\n  safepoint session update ID git_context='{\"branch\": \"main\"}'"
     )]
     Update(UpdateArgs),
     /// Change the status of a session.

@@ -50,7 +50,7 @@ fn register(context: &Context, manager: &CheckpointManager, args: &RegisterArgs)
     };
     tell(&context.out, manager, &record);
     for path in record.agent.paths.iter().map(agent_path).filter(|path| !path.exists()) {
-        context.out.warn(format!("{} is not there yet", printable(&path.to_string_lossy())));
+        context.out.warn(format!("{} does not exist yet", printable(&path.to_string_lossy())));
     }
     context.out.remark(format!(
         "Take a checkpoint of it with: safepoint create --scope agent --agent {}",

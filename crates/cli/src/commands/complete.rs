@@ -83,6 +83,7 @@ fn found(line: &Line<'_>, wanted: &Wanted<'_>) -> Vec<Candidate> {
                 Kind::Plans => home.plans(),
                 Kind::Sessions => home.sessions(),
                 Kind::Agents => home.agents(),
+                Kind::Remotes => home.remotes(),
             }
             .unwrap_or_default(),
         );
@@ -139,6 +140,11 @@ impl Home {
             found.push(candidate(id, if label.is_empty() { age } else { format!("{label}, {age}") }));
         }
         Some(found)
+    }
+
+    fn remotes(&self) -> Option<Vec<Candidate>> {
+        let remotes = self.manager.remotes().list().ok()?;
+        Some(remotes.into_iter().map(|remote| candidate(remote.name, remote.bytes)).collect())
     }
 
     fn plans(&self) -> Option<Vec<Candidate>> {

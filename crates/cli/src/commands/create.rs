@@ -3,12 +3,13 @@
 mod first;
 
 use crate::args::CreateArgs;
+use crate::commands::lost;
 use crate::context::Surroundings;
 use crate::problem::Problem;
 use crate::render::consent::{ask, can_ask};
 use crate::render::json;
 use crate::render::output::{Printer, Reply};
-use crate::render::terminal::{counted, printable, size};
+use crate::render::terminal::{counted, for_shell, printable, size};
 use crate::render::warning;
 use crate::{commands::Context, commands::recover, commands::validate, render::exit};
 use safepoint::model::RelPath;
@@ -50,20 +51,31 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem
         .create(&workspace, &options, &context.progress)
         .map_err(|error| context.failed(&manager, &workspace, error.into()))?;
     let mut reply = answer(&context.out, &created, Some(&workspace));
+    lost::report(&context.out, &manager, &workspace);
     reply.data["tests_passing"] = json!(passing);
     Ok(reply)
 }
 
 /// Runs the tests before the checkpoint, where the configuration asks for it. The result is kept with the checkpoint: the command
 /// counts as one test, and a failure is a warning.
-fn test(
+pub(crate) fn test(
     context: &Context,
     manager: &CheckpointManager,
     workspace: &Workspace,
     options: &mut CreateOptions,
 ) -> Result<Option<bool>, Problem> {
     let config = manager.config(None)?;
-    let Some(test) = config.test.filter(|_| config.test_before_create) else { return Ok(None) };
+    if !config.test_before_create {
+        return Ok(None);
+    }
+    let Some(test) = config.test else {
+        let file = for_shell(&manager.home().join("config.toml").to_string_lossy());
+        context.out.warn_as(
+            "no_test_command",
+            format!("the tests were not run: before_create needs a command, such as test = \"make test\", below [checks] in {file}"),
+        );
+        return Ok(None);
+    };
     let validate::Tests { passing, complaint, .. } = validate::tested(context, workspace, &test)?;
     let progress = &mut options.progress;
     if let (Some(passing), (0, 0)) = (passing, (progress.tests_passing, progress.tests_failing)) {
@@ -98,9 +110,16 @@ fn answer(out: &Printer, created: &Created, workspace: Option<&Workspace>) -> Re
 /// A checkpoint of a plan and of the files that it works on.
 fn of_plan(context: &Context, plan: &str, options: &CreateOptions) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(options.source_tool.as_deref())?;
-    let created = manager.plans().checkpoint(plan, options, &context.progress)?;
+    let place = manager.plans().workspace(&manager.plans().get(plan)?)?;
+    let mut options = options.clone();
+    let passing = test(context, &manager, &place, &mut options)?;
+    let created = manager.plans().checkpoint(plan, &options, &context.progress)?;
     let workspace = manager.plans().workspace(&manager.plans().get(plan)?)?;
-    Ok(answer(&context.out, &created, Some(&workspace)))
+    let mut reply = answer(&context.out, &created, Some(&workspace));
+    let fields = reply.data["checkpoint"].take();
+    reply.data["checkpoint"] = json::with_state(fields, &manager, &created.checkpoint);
+    reply.data["tests_passing"] = json!(passing);
+    Ok(reply)
 }
 
 fn options(context: &Context, args: &CreateArgs) -> Result<CreateOptions, Problem> {
@@ -133,7 +152,11 @@ fn options(context: &Context, args: &CreateArgs) -> Result<CreateOptions, Proble
             (true, false) => GitCommit::Tag,
             (true, true) => GitCommit::Branch,
         },
-        unchanged: if args.if_changed || args.is_plain() { IfUnchanged::Reused } else { IfUnchanged::Added },
+        // Without the option, only a plain checkpoint of a workspace adds nothing.
+        unchanged: match args.if_changed || (args.is_plain() && args.scope == Scope::Project) {
+            true => IfUnchanged::Reused,
+            false => IfUnchanged::Added,
+        },
         ..defaults
     })
 }
@@ -155,10 +178,15 @@ fn register(context: &Context, manager: &CheckpointManager) -> Result<Workspace,
         if can_ask(context) && ask(context, &question).is_ok() {
             return Ok(manager.workspaces().move_to(&old, &folder)?);
         }
-        context.out.warn(format!(
-            "this folder seems to be {from}, moved; to continue with its checkpoints: safepoint workspace move {from} {}",
-            printable(&folder.to_string_lossy())
-        ));
+        let [old, new] = [old.root_path(), &folder].map(|path| for_shell(&path.to_string_lossy()));
+        // The checkpoint that follows belongs to the new folder, so that it has to be forgotten first.
+        context.out.warn_as(
+            "folder_moved",
+            format!(
+                "this folder seems to be {from}, moved; to continue with its checkpoints: \
+                safepoint workspace forget {new} && safepoint workspace move {old} {new}"
+            ),
+        );
     }
     let workspace = manager.workspaces().register(&folder)?;
     context.out.note(format!("Registered {} as a workspace.", workspace.root_path().display()));
@@ -201,13 +229,16 @@ pub(crate) fn tell(out: &Printer, created: &Created) {
             }
         }
         let held = counted(checkpoint.files.count, "file or folder", "files and folders");
-        let stored = format!("{} new in the store, {} ms", size(checkpoint.size_bytes), out.elapsed_ms());
+        let stored = format!("{} new in the store, {} ms", size(checkpoint.size_bytes), out.worked_ms());
         out.line(format!("  {held}, {}; {stored}", size(checkpoint.files.bytes)));
         if checkpoint.workspace_id.is_some() {
             out.line(format!("  {}", since_parent(out, checkpoint)));
         }
         if let Some(commit) = commit(checkpoint) {
             out.line(format!("  commit {commit}"));
+        }
+        if let Some(tags) = tags(checkpoint) {
+            out.line(format!("  tag {tags}"));
         }
         let agents = agents(checkpoint);
         if checkpoint.workspace_id.is_some() && !agents.is_empty() {
@@ -259,15 +290,15 @@ pub(crate) fn tell_upkeep(out: &Printer, created: &Created) {
     }
 }
 
-/// The commit that it also is, with its tags.
+/// The commit that it also is.
 pub(crate) fn commit(checkpoint: &Checkpoint) -> Option<String> {
-    let sha = printable(checkpoint.commit_sha.as_deref()?);
-    Some(
-        std::iter::once(sha)
-            .chain(checkpoint.tags.iter().map(|tag| format!("tag {}", printable(tag))))
-            .collect::<Vec<_>>()
-            .join(", "),
-    )
+    checkpoint.commit_sha.as_deref().map(printable)
+}
+
+/// Tags of the commit.
+pub(crate) fn tags(checkpoint: &Checkpoint) -> Option<String> {
+    let tags: Vec<String> = checkpoint.tags.iter().map(|tag| printable(tag)).collect();
+    (checkpoint.commit_sha.is_some() && !tags.is_empty()).then(|| tags.join(", "))
 }
 
 /// Changes since the previous checkpoint.
@@ -301,7 +332,10 @@ pub(crate) const SHOWN_MAX: usize = 12;
 /// That the repository is kept after all, where it is.
 pub(crate) fn kept_folder(out: &Printer, checkpoint: &Checkpoint) {
     if checkpoint.parts.iter().any(|part| part.kind == PartKind::GitFolder) {
-        out.line("  git's own folder is kept beside the files: rollback ID --part git");
+        let id = checkpoint.id;
+        out.prose(format!(
+            "  git's own folder is kept, too; restore it with: safepoint rollback {id} --part git"
+        ));
     }
 }
 

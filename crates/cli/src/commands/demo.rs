@@ -44,6 +44,9 @@ pub(crate) fn run(context: &Context, args: &DemoArgs) -> Result<Reply, Problem> 
     Ok(Reply::done(json!({ "steps": steps, "verified": same, "folder": kept })))
 }
 
+/// Changes that the short tour shows.
+const SHOWN_MAX: usize = 4;
+
 /// State of the tour.
 struct Story<'a> {
     out: &'a Printer,
@@ -97,6 +100,9 @@ impl Story<'_> {
         self.out.remark(
             self.out.colours.dim("All of this happens in a temporary folder. Your files are not touched."),
         );
+        if !self.full {
+            self.out.remark("");
+        }
         self.begin();
         self.project.make()?;
         let before = self.project.picture()?;
@@ -142,9 +148,14 @@ impl Story<'_> {
         let mut lines = vec![format!("{count} changed since \"all tests pass\":")];
         let changes = &status.changes;
         let shown = folded(changes.iter().map(|change| (&change.path, change.kind)));
-        lines.extend(shown.iter().map(|line| (&changes[line.item], line.tail())).map(|(change, tail)| {
-            format!("  {}", change_line(self.out, change, &change.path.to_string(), &tail))
-        }));
+        // The short tour fits 24 lines, with the prompt.
+        let most = if self.full { usize::MAX } else { SHOWN_MAX };
+        lines.extend(shown.iter().take(most).map(|line| (&changes[line.item], line.tail())).map(
+            |(change, tail)| format!("  {}", change_line(self.out, change, &change.path.to_string(), &tail)),
+        ));
+        if shown.len() > most {
+            lines.push(format!("  and {} more", shown.len() - most));
+        }
         let title =
             if self.full { "safepoint status" } else { "Then an agent has a bad day: safepoint status" };
         self.step(title, &lines);
@@ -188,7 +199,9 @@ impl Story<'_> {
         let number = self.steps.borrow().len() + 1;
         let colours = self.out.colours;
         let time = colours.dim(format!("{ms:>7.1} ms"));
-        self.out.line("");
+        if self.full {
+            self.out.line("");
+        }
         self.out.line(format!("{number:>2}  {}{time}", colours.bold(format!("{title:<62}"))));
         lines.iter().for_each(|line| self.out.line(format!("    {line}")));
         let ms = (ms * 1000.0).round() / 1000.0;

@@ -38,7 +38,14 @@ fn compare(
     let find = |given: &str| context.checkpoint(manager, Some(workspace), given, None);
     // The position, as in `status`.
     let position = if workspace.head.is_some() { "@here" } else { "@" };
-    let old = find(args.old.as_deref().unwrap_or(position))?;
+    let old = match args.pick {
+        true => context.choose(
+            manager,
+            Some(workspace),
+            Problem::usage("there is no terminal", "Name one: safepoint diff @"),
+        )?,
+        false => find(args.old.as_deref().unwrap_or(position))?,
+    };
     let new = args.new.as_deref().map(find).transpose()?;
     let new_id = new.as_ref().map(|new| new.id);
     let against = new.map_or(Against::Present, |new| Against::Checkpoint(Box::new(new)));

@@ -209,7 +209,7 @@ fn tell(out: &Printer, checks: &[Check]) {
         let status = painted(colours, check.status);
         out.line(format!("{status}  {:widest$}  {}", check.name, printable(&check.message)));
         if let Some(hint) = &check.hint {
-            out.line(format!("{:pad$}{} {}", "", colours.cyan("hint:"), printable(hint), pad = widest + 11));
+            out.prose(format!("{:pad$}{} {}", "", colours.cyan("hint:"), printable(hint), pad = widest + 11));
         }
     }
 }

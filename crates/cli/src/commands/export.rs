@@ -20,7 +20,7 @@ pub(crate) fn run(context: &Context, args: &ExportArgs) -> Result<Reply, Problem
     let checkpoint = context.checkpoint(&manager, workspace.as_ref(), &args.id, None)?;
     let folder = context.surroundings.directory.join(&args.folder);
     let memory = if args.with_memory { OutsideMemory::Written } else { OutsideMemory::Omitted };
-    let exported = manager.export_with(&checkpoint, &folder, memory, &context.progress)?;
+    let exported = manager.export_checkpoint(&checkpoint, &folder, memory, &context.progress)?;
     // As short as it can be said.
     let path = exported.path.canonicalize().unwrap_or(exported.path);
     if out.quiet && !out.is_json() {

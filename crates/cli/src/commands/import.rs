@@ -58,7 +58,7 @@ pub(crate) fn run(context: &Context, args: &ImportArgs) -> Result<Reply, Problem
             None => "All folders are as they were",
         };
         out.remark(match imported.missing.is_empty() {
-            true => format!("{unmoved}; `safepoint rollback ID` goes there."),
+            true => format!("{unmoved}. Roll back to it: safepoint rollback {}", checkpoint.id),
             false => format!("{unmoved}."),
         });
     }

@@ -1,21 +1,22 @@
 //! `list`: checkpoints, newest first, as a table.
 
 mod picture;
-mod turns;
+pub(crate) mod turns;
 
 use crate::args::ListArgs;
 use crate::commands::Context;
 use crate::commands::create::changed;
 use crate::commands::naming::{LABEL_LETTERS_MIN, Naming};
-use crate::commands::rows;
+use crate::commands::position::PartialRollback;
+use crate::commands::{remote, rows};
 use crate::context::{Surroundings, session_id};
 use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::{Printer, Reply};
-use crate::render::terminal::{ago, counted, printable, shortened, size};
+use crate::render::terminal::{ago, briefly_ago, columns, counted, printable, shortened, size};
 use picture::Picture;
 use safepoint::model::checkpoint::{Checkpoint, Kind, Role, Scope};
-use safepoint::model::{CheckpointId, WorkspaceId};
+use safepoint::model::{CheckpointId, RelPath, WorkspaceId};
 use safepoint::{CheckpointManager, Filter, RoleFilter, Workspace};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -27,6 +28,9 @@ pub(crate) fn run(context: &Context, args: &ListArgs) -> Result<Reply, Problem> 
     let manager = context.surroundings.open(None)?;
     if args.turns {
         return turns::list(context, &manager, args);
+    }
+    if let Some(name) = &args.remote {
+        return remote::published(context, &manager, (name, args));
     }
     // Checkpoints of agents and of everything belong to no workspace.
     let of_none = matches!(args.scope, Some(Scope::Framework | Scope::Agent));
@@ -157,7 +161,16 @@ pub(crate) fn table(
     let look =
         Look { out: &context.out, names, head: workspace.and_then(|workspace| workspace.head), naming };
     let rows: Vec<Row> = checkpoints.iter().map(|checkpoint| look.row(checkpoint)).collect();
-    Table { out: &context.out, naming, rows }.print();
+    let partial = workspace.and_then(|workspace| {
+        let partial = PartialRollback::last(manager, workspace)?;
+        let typed = |path: &RelPath| context.surroundings.typed_path(workspace, path);
+        Some(format!(
+            "the state before the last {}, which {}",
+            partial.verb(),
+            partial.restored(naming, &typed)
+        ))
+    });
+    Table { out: &context.out, naming, rows, partial }.print();
     if context.out.terminal {
         let shown: Vec<CheckpointId> = checkpoints.iter().map(|checkpoint| checkpoint.id).collect();
         rows::remember(manager.home(), &shown);
@@ -168,6 +181,7 @@ pub(crate) fn table(
 struct Row {
     id: String,
     when: String,
+    brief: String,
     kind: String,
     kind_colour: Kind,
     own: bool,
@@ -193,6 +207,7 @@ impl Look<'_> {
         Row {
             id: checkpoint.id.to_string(),
             when: ago(Surroundings::now(), checkpoint.created_at),
+            brief: briefly_ago(Surroundings::now(), checkpoint.created_at),
             kind: checkpoint.role.map_or_else(|| checkpoint.kind.to_string(), |role| format!("({role})")),
             kind_colour: checkpoint.kind,
             own: checkpoint.role.is_some(),
@@ -217,64 +232,102 @@ struct Table<'a> {
     out: &'a Printer,
     naming: Naming,
     rows: Vec<Row>,
+    /// Sentence about a partial rollback that led to the position.
+    partial: Option<String>,
+}
+
+/// Widths of the columns of a table; `None` for one that is left out on a narrow terminal.
+struct Widths {
+    id: usize,
+    when: usize,
+    brief: bool,
+    kind: Option<usize>,
+    changed: Option<usize>,
+    stored: Option<usize>,
+}
+
+impl Widths {
+    /// Columns in front of the label, with the spaces between them.
+    fn total(&self) -> usize {
+        let optional = [self.kind, self.changed, self.stored].into_iter().flatten();
+        self.id + self.when + 4 + optional.map(|width| width + 2).sum::<usize>()
+    }
 }
 
 impl Table<'_> {
-    fn print(&self) {
+    /// Widths that leave room for labels: figures go as soon as a label would be cut; the kind, then long ages, where little is left of it.
+    fn widths(&self, before: usize) -> Widths {
         let widest = |column: &dyn Fn(&Row) -> usize, title: &str| {
             self.rows.iter().map(column).max().unwrap_or(0).max(title.len())
         };
-        let id_letters = self.naming.id_letters();
-        let id = id_letters.max("CHECKPOINT".len());
-        let when = widest(&|row| row.when.len(), "WHEN");
-        let kind = widest(&|row| row.kind.len(), "KIND");
-        let changed = widest(&|row| row.changed_letters, "CHANGED");
-        let stored = widest(&|row| row.size.len(), "STORED");
-        let margin = self.margin();
-        let number = self.number_letters();
-        // On a narrow terminal labels say more than figures do.
-        let least = margin + number + id + when + kind + 6 + LABEL_LETTERS_MIN;
-        let with_changed = self.naming.left_after(least) >= changed + 2;
-        let with_stored = self.naming.left_after(least + changed + 2) >= stored + 2;
-        let figures = |row_changed: &str, letters: usize, row_stored: &str| {
-            let mut text = String::new();
-            if with_changed {
-                text.push_str(&format!("{row_changed}{}  ", " ".repeat(changed - letters)));
-            }
-            if with_stored {
-                text.push_str(&format!("{row_stored:>stored$}  "));
-            }
-            text
+        let mut widths = Widths {
+            id: self.naming.id_letters().max("CHECKPOINT".len()),
+            when: widest(&|row| row.when.len(), "WHEN"),
+            brief: false,
+            kind: Some(widest(&|row| row.kind.len(), "KIND")),
+            changed: Some(widest(&|row| row.changed_letters, "CHANGED")),
+            stored: Some(widest(&|row| row.size.len(), "STORED")),
         };
+        let left = |widths: &Widths| self.naming.left_after(before + widths.total());
+        let longest = self.rows.iter().map(|row| columns(&row.label)).max().unwrap_or(0);
+        let whole = |widths: &Widths| left(widths) >= longest.max(LABEL_LETTERS_MIN);
+        let fits = |widths: &Widths| left(widths) >= LABEL_LETTERS_MIN;
+        if !whole(&widths) {
+            widths.stored = None;
+        }
+        if !whole(&widths) {
+            widths.changed = None;
+        }
+        if !fits(&widths) {
+            widths.kind = None;
+        }
+        if !fits(&widths) {
+            widths.brief = true;
+            widths.when = widest(&|row| row.brief.len(), "WHEN");
+        }
+        widths
+    }
+
+    fn print(&self) {
+        let (margin, number) = (self.margin(), self.number_letters());
+        let widths = self.widths(margin + number);
+        let Widths { id, when, .. } = widths;
+        let column = |width: Option<usize>, text: &str, letters: usize| {
+            width.map(|width| format!("{text}{}  ", " ".repeat(width - letters))).unwrap_or_default()
+        };
+        let stored = |text: &str| widths.stored.map(|width| format!("{text:>width$}  ")).unwrap_or_default();
         let title = format!(
-            "{:margin$}{:number$}{:id$}  {:when$}  {:kind$}  {}LABEL",
+            "{:margin$}{:number$}{:id$}  {:when$}  {}{}{}LABEL",
             "",
             "",
             "CHECKPOINT",
             "WHEN",
-            "KIND",
-            figures("CHANGED", "CHANGED".len(), "STORED")
+            column(widths.kind, "KIND", "KIND".len()),
+            column(widths.changed, "CHANGED", "CHANGED".len()),
+            stored("STORED"),
         );
         self.out.remark(self.out.colours.dim(&title));
-        let label_max = self.naming.left_after(title.len() - "LABEL".len()).max(LABEL_LETTERS_MIN);
+        let label_max = self.naming.left_after(title.len() - "LABEL".len());
         for (at, row) in (1..).zip(&self.rows) {
             let label = shortened(&row.label, label_max);
-            let id_text = &row.id[..id_letters];
+            let id_text = &row.id[..self.naming.id_letters()];
             let line = format!(
-                "{:margin$}{}{}{}  {:when$}  {}  {}{}",
+                "{:margin$}{}{}{}  {:when$}  {}{}{}{}",
                 if row.here && margin > 0 { "*" } else { "" },
                 self.number(at, number),
                 self.id(row, id_text),
                 " ".repeat(id - id_text.len()),
-                row.when,
-                self.kind(row, kind),
-                figures(&row.changed, row.changed_letters, &row.size),
+                if widths.brief { &row.brief } else { &row.when },
+                column(widths.kind, &self.kind(row), row.kind.len()),
+                column(widths.changed, &row.changed, row.changed_letters),
+                stored(&row.size),
                 if row.own { self.out.colours.dim(label) } else { label },
             );
             self.out.line(line.trim_end());
         }
         if margin > 0 {
-            self.out.remark(self.out.colours.dim("* @here: the position of the workspace"));
+            let what = self.partial.as_deref().unwrap_or("the position of the workspace");
+            self.out.prose(self.out.colours.dim(format!("* @here: {what}")));
         }
     }
 
@@ -299,8 +352,8 @@ impl Table<'_> {
         if row.own { self.out.colours.dim(text) } else { self.out.colours.bold(text) }
     }
 
-    fn kind(&self, row: &Row, letters: usize) -> String {
-        let (colours, text) = (self.out.colours, format!("{:letters$}", row.kind));
+    fn kind(&self, row: &Row) -> String {
+        let (colours, text) = (self.out.colours, &row.kind);
         match row.kind_colour {
             _ if row.own => colours.dim(text),
             Kind::Manual => colours.green(text),

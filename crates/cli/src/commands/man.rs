@@ -7,6 +7,7 @@ use crate::commands::Context;
 use crate::problem::Problem;
 use crate::render::output::Reply;
 use crate::render::pager::{self, Programs};
+use crate::render::terminal::for_shell;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use serde_json::json;
@@ -26,12 +27,33 @@ pub(crate) fn run(context: &Context, args: &ManArgs) -> Result<Reply, Problem> {
             "`safepoint --help` lists the commands; name one folder to write all pages into it.",
         ));
     };
+    mistyped(context, &whole, folder)?;
     let folder = context.surroundings.directory.join(folder);
     std::fs::create_dir_all(&folder).map_err(|error| Problem::not_written(&folder, &error))?;
     let mut written = vec![write(&folder, &whole, "safepoint")?];
     write_below(&folder, &whole, "safepoint", &mut written)?;
     written.iter().for_each(|path| context.out.remark(path));
     Ok(Reply::done(json!({ "page": null, "files": written })))
+}
+
+/// Refuses a word that is nearly the name of a command and no folder yet.
+fn mistyped(context: &Context, whole: &Command, word: &Path) -> Result<(), Problem> {
+    const LETTERS_WRONG_MAX: usize = 2;
+    let text = word.to_string_lossy();
+    if text.contains('/') || context.surroundings.directory.join(word).is_dir() {
+        return Ok(());
+    }
+    let wrong = |command: &&Command| strsim::damerau_levenshtein(command.get_name(), &text);
+    let nearest = whole.get_subcommands().filter(|command| !command.is_hide_set()).min_by_key(wrong);
+    match nearest.filter(|command| wrong(command) <= LETTERS_WRONG_MAX) {
+        None => Ok(()),
+        Some(command) => {
+            let hint = format!("Its page: safepoint man {}", command.get_name());
+            let problem = Problem::usage(format!("{text:?} is nearly the name of a command"), &hint);
+            Err(problem
+                .hint(format!("All pages in a folder of this name: safepoint man ./{}", for_shell(&text))))
+        }
+    }
 }
 
 /// The pages of the commands in a group, each followed by those in it.

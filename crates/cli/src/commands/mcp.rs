@@ -5,12 +5,13 @@
 
 mod changes;
 
+use crate::args::attempt::{AttemptCommand, CompareArgs, DropArgs, KeepArgs, OthersArg};
 use crate::args::plan::{
     AddArgs, DecideArgs, FailArgs, FinishArgs, PlanArgs, PlanCommand, StepArgs, StepCommand,
 };
 use crate::args::{AgainArgs, Command, CreateArgs, Global, HistoryArgs, McpArgs, RollbackArgs, UndoArgs};
 use crate::commands::{Context, dispatch, list};
-use crate::context::{Surroundings, mcp_token};
+use crate::context::{Surroundings, mcp_token, session_id};
 use crate::problem::Problem;
 use crate::render::exit;
 use crate::render::json;
@@ -22,7 +23,9 @@ use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::plan::state::PlanState;
 use safepoint::model::{ObjectId, hash::ObjectKind};
 use safepoint::{Access, CheckpointManager, Error, Failure, Filter, PlanSummary, RoleFilter, Workspace};
-use safepoint_mcp::{Answer, Call, Desk, Http, HttpError, Page, ServeError, StepAction, Watch, serve_stdio};
+use safepoint_mcp::{
+    Answer, Call, CallOrigin, Desk, Http, HttpError, Page, ServeError, StepAction, Watch, serve_stdio,
+};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -83,12 +86,14 @@ struct Ground<'a> {
 }
 
 impl Desk for Commands {
-    fn perform(&self, call: &Call, caller: Option<&str>, watch: Box<dyn Watch>) -> Answer {
+    fn perform(&self, call: &Call, origin: &CallOrigin, watch: Box<dyn Watch>) -> Answer {
+        let caller = origin.client.as_deref();
         let global = Global { json: true, quiet: true, ..Global::default() };
         let context = Context {
             surroundings: Surroundings {
                 caller: caller.map(str::to_owned),
                 access: access(call),
+                session_id: self.session_of(origin),
                 ..self.surroundings.clone()
             },
             out: Printer::new(&global, true, Stage::Lent),
@@ -112,6 +117,17 @@ impl Desk for Commands {
     }
 }
 
+impl Commands {
+    /// Session of a call: that of the environment, else the agent's, by its id or by the tool call that a hook covered.
+    fn session_of(&self, origin: &CallOrigin) -> Option<String> {
+        let own = self.surroundings.session_id.clone();
+        own.or_else(|| session_id(origin.session.as_deref()?).ok()).or_else(|| {
+            let manager = self.surroundings.open(None).ok()?;
+            manager.turns().session_of_call(origin.tool_use.as_deref()?).ok()?
+        })
+    }
+}
+
 /// Access to the home: reading works on a read-only home, too.
 fn access(call: &Call) -> Access {
     match call {
@@ -120,7 +136,10 @@ fn access(call: &Call) -> Access {
         | Call::Decide { .. }
         | Call::Rollback { .. }
         | Call::Undo { .. }
-        | Call::Redo { .. } => Access::Write,
+        | Call::Redo { .. }
+        // Its dry run captures the attempt.
+        | Call::Keep { .. }
+        | Call::Drop { .. } => Access::Write,
         _ => Access::Read,
     }
 }
@@ -180,10 +199,27 @@ fn in_workspace(context: &mut Context, call: &Call) -> Result<Reply, Problem> {
             };
             dispatch(context, &Command::Plan(PlanCommand::Decide(args)))
         }
+        Call::Attempts | Call::Keep { .. } | Call::Drop { .. } => attempt(context, call),
         Call::Tree { base } => ground.tree(base.as_deref()),
         Call::Stamp => ground.stamp(),
         Call::Checkpoint { .. } => Err(Problem::internal("a call was not understood".to_owned())),
     }
+}
+
+/// Runs a call about attempts.
+fn attempt(context: &Context, call: &Call) -> Result<Reply, Problem> {
+    let command = match call {
+        Call::Keep { attempt, drops_others, dry_run } => AttemptCommand::Keep(KeepArgs {
+            name: attempt.clone(),
+            others: if *drops_others { OthersArg::Drop } else { OthersArg::Open },
+            dry_run: *dry_run,
+        }),
+        Call::Drop { attempt } => {
+            AttemptCommand::Drop(DropArgs { names: vec![attempt.clone()], delete_commits: false })
+        }
+        _ => AttemptCommand::Compare(CompareArgs { best: None, lowest: false }),
+    };
+    dispatch(context, &Command::Attempt(command))
 }
 
 /// Fingerprint of a value.

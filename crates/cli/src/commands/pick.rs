@@ -100,7 +100,7 @@ impl Picker<'_> {
         let mut drawn = 0;
         loop {
             drawn = self.draw(drawn);
-            let key = keys.next(self.context)?;
+            let key = self.context.out.waiting(|| keys.next(self.context))?;
             let count = self.matching().len();
             match key {
                 Key::Text(text) if self.filter.len() < FILTER_MAX => {

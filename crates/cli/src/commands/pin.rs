@@ -15,7 +15,9 @@ pub(crate) fn run(context: &Context, args: &OneArgs, pinned: Pinned) -> Result<R
     let checkpoint = match &args.id {
         Some(given) => context.checkpoint(&manager, workspace.as_ref(), given, None)?,
         None => {
-            let missing = Problem::usage("no checkpoint is named", "Name one, as in `safepoint pin @`.");
+            let verb = if pinned == Pinned::Yes { "pin" } else { "unpin" };
+            let hint = format!("Name one, as in `safepoint {verb} @`.");
+            let missing = Problem::usage("no checkpoint is named", &hint);
             context.choose(&manager, workspace.as_ref(), missing)?
         }
     };

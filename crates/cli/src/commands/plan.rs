@@ -20,9 +20,11 @@ use crate::render::json;
 use crate::render::output::Reply;
 use crate::render::terminal::printable;
 use safepoint::model::id::DecisionId;
+use safepoint::model::plan::note::PlanNoteKind;
 use safepoint::model::plan::run::Sandbox;
 use safepoint::model::plan::spec::PlanSpec;
 use safepoint::model::plan::state::{PlanRule, PlanState};
+use safepoint::model::rollback::Verb;
 use safepoint::{CheckpointManager, Error, PlanRecord, Workspace};
 use serde_json::{Value, json};
 
@@ -89,26 +91,17 @@ impl Opened {
         Ok(())
     }
 
-    /// Finishes or undoes what a crash left, where the plan works and in the project. A copy that is gone has nothing left.
-    fn recover_first(&self, context: &Context) -> Result<(), Problem> {
-        if self.place.id == self.workspace.id {
-            return context.recover_first(&self.manager, &self.workspace);
-        }
-        for workspace in [&self.workspace, &self.place] {
-            if workspace.root_path().is_dir() {
-                context.recover_first(&self.manager, workspace)?;
-            }
-        }
-        Ok(())
-    }
-
     /// Says where the files of the plan went back without it.
     fn warn_of_files(&self, context: &Context) -> Result<(), Problem> {
         let id = self.id();
         if let Some(checkpoint) = self.manager.plans().left_by_files(id)? {
+            let notes = self.manager.plans().notes(id)?;
+            let last = notes.iter().rfind(|note| note.kind == PlanNoteKind::FilesRolledBack);
+            let back =
+                if last.is_some_and(|note| note.body["verb"] == json!(Verb::Undo)) { "redo" } else { "undo" };
             context.out.warn(format!(
                 "the files of plan {id} were rolled back to {checkpoint}, and the plan was not: what its steps say is done may be gone. \
-                 Take the rollback back with `safepoint undo`, or roll the plan back, too: safepoint plan rollback {id}"
+                 Take the rollback back with `safepoint {back}`, or roll the plan back, too: safepoint plan rollback {id}"
             ));
         }
         Ok(())
@@ -116,7 +109,7 @@ impl Opened {
 
     /// Explains a failure: a missing folder is not the end.
     fn explain(&self, context: &Context, error: Error) -> Problem {
-        context.surroundings.explain_gone(&self.place, error.into())
+        context.failed(&self.manager, &self.place, error.into())
     }
 
     fn id(&self) -> &str {

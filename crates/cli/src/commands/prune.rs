@@ -30,7 +30,7 @@ pub(crate) fn run(context: &Context, args: &PruneArgs) -> Result<Reply, Problem>
     let judged = manager.upkeep().prune(&workspace, &policies, dry_run)?;
     // Options apply to this workspace. Multi-folder checkpoints belong to none, and keep the configured
     // policy.
-    let together = manager.upkeep().prune_together(&manager.upkeep().policies(None)?, dry_run)?;
+    let together = manager.upkeep().prune(None, &manager.upkeep().policies(None)?, dry_run)?;
     let naming = Naming::new(&context.out, &manager, Some(&workspace).filter(|_| together.is_empty()))?;
     tell(&context.out, naming, &judged, &together, dry_run);
     judged.iter().chain(&together).filter_map(|judged| judged.warning.as_ref()).for_each(|left| {

@@ -4,7 +4,7 @@ use crate::args::PurgeArgs;
 use crate::problem::Problem;
 use crate::render::output::Reply;
 use crate::render::terminal::{counted, printable};
-use crate::{commands::Context, commands::gc, render::consent, render::exit};
+use crate::{commands::Context, commands::gc, commands::recover, render::consent, render::exit};
 use safepoint::model::RelPath;
 use safepoint::{Outcome, Thoroughness};
 use serde_json::json;
@@ -24,7 +24,9 @@ pub(crate) fn run(context: &Context, args: &PurgeArgs) -> Result<Reply, Problem>
         printable(&workspace.root_path().display().to_string())
     );
     consent::ask(context, &question)?;
-    let report = manager.upkeep().purge(&workspace, &paths, &context.progress)?;
+    let report = manager.upkeep().purge(&workspace, &paths, &context.progress);
+    let report = report.map_err(|error| context.failed(&manager, &workspace, error.into()))?;
+    recover::tell(out, &report.recovered);
     let count = counted(report.checkpoints.len() as u64, "checkpoint", "checkpoints");
     out.line(format!("Took {named} out of {count}."));
     gc::tell(out, &report.collected, Thoroughness::Everything);
@@ -32,6 +34,20 @@ pub(crate) fn run(context: &Context, args: &PurgeArgs) -> Result<Reply, Problem>
     let freed = report.collected.outcome == Outcome::Done && report.collected.packs_left == 0;
     if !freed {
         out.warn("no checkpoint leads to them any more, but bytes may still be in the store: run `safepoint gc --thorough`, and before it `safepoint repair` where something is damaged");
+    }
+    for remote in manager.remotes().list()? {
+        let published = manager.remotes().standing(&remote.name, &workspace)?.published;
+        let count = published.iter().filter(|it| report.checkpoints.contains(&it.checkpoint)).count() as u64;
+        if count > 0 {
+            let checkpoints = counted(count, "checkpoint", "checkpoints");
+            out.warn_as(
+                "still_published",
+                format!(
+                    "{checkpoints} on remote {} still have it: a purge does not reach what was published",
+                    remote.name
+                ),
+            );
+        }
     }
     let exit = if freed { exit::DONE } else { exit::IN_PART };
     let data = json!({

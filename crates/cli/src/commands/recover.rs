@@ -77,8 +77,9 @@ fn undone(id: RollbackId) -> String {
     format!("Rollback {id} was cut short; it is undone; everything is restored as before it.")
 }
 
-/// Says what recovery did by the way, if it is worth knowing.
+/// Reports what recovery did before a command, once, and keeps it for the JSON result.
 pub(crate) fn tell(out: &Printer, recovery: &Recovery) {
+    let recovery = &out.recovered(recovery);
     recovery.undone.iter().for_each(|id| out.note(undone(*id)));
     findings(out, recovery);
     waiting(&recovery.waiting, |text| out.note(text));

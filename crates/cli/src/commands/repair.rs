@@ -1,6 +1,7 @@
 //! `repair`: repairs what can be repaired, and says what is lost, path by path.
 
 use crate::commands::create::{SHOWN_MAX, more};
+use crate::commands::recover;
 use crate::commands::validate::sentence;
 use crate::problem::Problem;
 use crate::render::json;
@@ -18,6 +19,7 @@ pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
         repair.catalog = opened;
     }
     let errors: Vec<String> = repair.errors.iter().cloned().chain(repair.lost.iter().map(sentence)).collect();
+    recover::tell(&context.out, &repair.recovered);
     tell(&context.out, &repair, &errors);
     let data = json!({
         "is_whole": repair.is_whole(),

@@ -5,15 +5,18 @@ mod elsewhere;
 mod git;
 mod strategies;
 mod tell;
+mod turns;
 mod words;
 
-pub(crate) use strategies::{Asked, Ground};
+pub(crate) use strategies::{Asked, Ground, place_of};
 pub(crate) use tell::{answer, shape, tell};
+use turns::NamedTurn;
+pub(crate) use turns::tell_conversation;
 
 use crate::args::RollbackArgs;
-use crate::commands::Context;
 use crate::commands::list::{self, table};
-use crate::commands::pick;
+use crate::commands::{Context, advice};
+use crate::commands::{lost, pick, recover};
 use crate::problem::Problem;
 use crate::render::consent;
 use crate::render::output::Reply;
@@ -34,6 +37,7 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
     let around = context.surroundings.workspace_if_any(&manager)?;
     let args = &words::understood(context, &manager, around.as_ref(), args)?;
     let strategy = strategies::chosen(args)?;
+    git::refuse_trial(args)?;
     let session = args.session_id.as_deref();
     if around.is_none()
         && let Some(given) = args.given.as_deref()
@@ -54,7 +58,6 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
     let ground = strategies::Ground { context, manager: &manager, workspace: &workspace };
     if strategy == Strategy::Progressive {
         git::refuse(args)?;
-        context.recover_first(&manager, &workspace)?;
         return ground.progressive(checkpoint.as_ref(), &args.into(), &options);
     }
     let (checkpoint, picked) = match checkpoint {
@@ -65,9 +68,9 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
         }
         None => return choose(context, &manager, &workspace),
     };
-    let options = git::options(args, &checkpoint, options)?;
+    let at = checkpoint.workspace_id.is_some().then_some(&workspace);
+    let options = git::options(args, (&manager, at), &checkpoint, options)?;
     if strategy == Strategy::Staged {
-        context.recover_first(&manager, &workspace)?;
         return ground.staged(&checkpoint, &args.into(), &options);
     }
     // Undo commands of a plan's steps may run: they are not to stay behind.
@@ -80,14 +83,23 @@ pub(crate) fn run(context: &Context, args: &RollbackArgs) -> Result<Reply, Probl
             .rollback(at, checkpoint.id, options, &context.progress)
             .map_err(|error| context.failed(&manager, &workspace, error.into()))
             .map_err(|problem| git::files_alone(problem, &checkpoint))
+            .map_err(|problem| lost::explained(&manager, &workspace, problem))
     };
     if picked && options.dry_run == DryRun::No && !context.yes {
         let dry = RollbackOptions { dry_run: DryRun::Yes, ..options.clone() };
-        tell(context, &manager, &back(&dry)?, dry.dry_run);
+        let shown = back(&dry)?;
+        tell(context, &manager, &shown, dry.dry_run);
+        turns::tell_undone(context, &manager, &shown, dry.dry_run);
         consent::ask(context, "Roll back to this?")?;
     }
+    let turn = NamedTurn::read(context, &manager, &workspace, args, &options.paths)?;
     let done = back(&options)?;
-    Ok(answer(context, &manager, &done, options.dry_run))
+    let mut reply = answer(context, &manager, &done, options.dry_run);
+    match turn {
+        Some(turn) => turn.tell(context, &manager, options.dry_run, &mut reply),
+        None => reply.data["other_turns"] = turns::tell_undone(context, &manager, &done, options.dry_run),
+    }
+    Ok(reply)
 }
 
 /// Rolls back all folders of a checkpoint, from any directory.
@@ -103,10 +115,13 @@ fn from_anywhere(
         strict,
         ..plain_options(args.dry_run, args.keep_times, args.undo_commands.chosen())
     };
-    let options = git::options(args, checkpoint, options)?;
+    let options = git::options(args, (manager, None), checkpoint, options)?;
     signals::listen_for_another();
-    let done = manager.rollback(None, checkpoint.id, &options, &context.progress)?;
-    Ok(answer(context, manager, &done, options.dry_run))
+    let done = manager.rollback(None, checkpoint.id, &options, &context.progress);
+    let done = done.inspect_err(|_| recover::tell(&context.out, &manager.take_recovered()))?;
+    let mut reply = answer(context, manager, &done, options.dry_run);
+    reply.data["other_turns"] = turns::tell_undone(context, manager, &done, options.dry_run);
+    Ok(reply)
 }
 
 /// Back to a checkpoint, everything of it, and told.
@@ -172,13 +187,9 @@ fn choose(context: &Context, manager: &CheckpointManager, workspace: &Workspace)
     let checkpoints = manager.checkpoints().list(&filter)?;
     let shown = list::folded(checkpoints.clone(), workspace.head);
     table(context, manager, Some(workspace), &shown)?;
-    let problem = Problem::usage(
-        "no checkpoint is named",
-        match checkpoints.first() {
-            None => "There is nothing to roll back to yet. Take a checkpoint: safepoint create",
-            Some(_) => "Return to the newest, and see first what it does: safepoint rollback @ --dry-run",
-        },
-    );
+    let hint = "Return to the newest, and see first what it does: safepoint rollback @ --dry-run";
+    let problem = Problem::usage("no checkpoint is named", hint);
+    let problem = if checkpoints.is_empty() { advice::without_copy(problem) } else { problem };
     context.out.flush();
     context.out.tell("roll back", &problem);
     let list: Value = checkpoints.iter().map(json::checkpoint).collect();

@@ -22,7 +22,8 @@ use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// Labels that are made from a command are cut here.
@@ -116,17 +117,19 @@ fn as_typed(command: &[OsString]) -> String {
 }
 
 /// Exit of the command.
-struct Ended {
+pub(super) struct Ended {
     /// As shells say it: 128 and the signal's number for one that was killed.
-    status: u8,
+    pub(super) status: u8,
     signal: Option<i32>,
+    /// True if it was asked to stop while it ran.
+    pub(super) is_stopped: bool,
 }
 
 impl Ended {
-    fn new(status: ExitStatus) -> Self {
+    pub(super) fn new(status: ExitStatus) -> Self {
         let signal = status.signal();
         let number = status.code().or(signal.map(|signal| 128 + signal)).unwrap_or(1);
-        Self { status: u8::try_from(number).unwrap_or(u8::MAX), signal }
+        Self { status: u8::try_from(number).unwrap_or(u8::MAX), signal, is_stopped: false }
     }
 
     fn sentence(&self) -> String {
@@ -150,6 +153,15 @@ fn start(
     if let Some(session) = session {
         command.env("SAFEPOINT_SESSION_ID", session);
     }
+    wait_for(context, command, wait)
+}
+
+/// Runs a prepared command until `wait` returns its status, with our terminal and in our process group.
+pub(super) fn wait_for(
+    context: &Context,
+    mut command: Command,
+    wait: impl FnOnce(&mut Child) -> io::Result<ExitStatus>,
+) -> io::Result<Ended> {
     if context.out.is_json() {
         command.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
     }
@@ -157,10 +169,22 @@ fn start(
     let mut child = with_limit_as_given(|| command.spawn())?;
     // Without a handle signals are not handed on; the child runs all the same, and so we wait for it.
     let _ = deferred.to(&child);
-    let status = wait(&mut child);
+    let status = context.out.waiting(|| wait(&mut child));
     drop(deferred);
+    let is_stopped = context.progress.was_asked_to_stop();
     context.progress.forget_stop();
-    Ok(Ended::new(status?))
+    Ok(Ended { is_stopped, ..Ended::new(status?) })
+}
+
+/// Starts a program with one argument, and lets it go on without a terminal.
+pub(super) fn start_detached(program: &Path, argument: &Path) -> io::Result<()> {
+    let mut command = Command::new(program);
+    command.arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.process_group(0);
+    let mut child = with_limit_as_given(|| command.spawn())?;
+    // It is waited for, so that no process without a parent is left.
+    std::thread::spawn(move || child.wait());
+    Ok(())
 }
 
 /// Nothing was run, so there is nothing to go back from.

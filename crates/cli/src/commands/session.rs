@@ -50,9 +50,9 @@ fn create(context: &Context, args: &CreateArgs) -> Result<Reply, Problem> {
         out.line(session.id.to_uuid());
     } else {
         out.line(format!("New session {}, {}", titled(context, &session), session.status));
-        out.line(
-            "Checkpoints belong to it with --session-id ID, or where SAFEPOINT_SESSION_ID is set to it.",
-        );
+        let id = session.id.to_uuid();
+        out.prose(format!("Checkpoints of it: safepoint create --session-id {id}"));
+        out.prose(format!("Or for all that follows: export SAFEPOINT_SESSION_ID={id}"));
     }
     Ok(answer(&session))
 }

@@ -2,7 +2,7 @@
 
 use crate::args::ShowArgs;
 use crate::commands::Context;
-use crate::commands::create::{changed, commit, is_lack, kept_folder, left_out};
+use crate::commands::create::{changed, commit, is_lack, kept_folder, left_out, tags};
 use crate::commands::pick;
 use crate::context::Surroundings;
 use crate::problem::Problem;
@@ -49,7 +49,7 @@ pub(crate) fn run(context: &Context, args: &ShowArgs) -> Result<Reply, Problem> 
     let fields = json::checkpoint_with_coverage(&checkpoint, &coverage);
     let mut data = json!({ "checkpoint": json::with_state(fields, &manager, &checkpoint) });
     if checkpoint.workspace_id.is_none() || !folders.is_empty() {
-        data["folders"] = json!(folders);
+        data["folders"] = folders.iter().map(json::folder).collect::<Value>();
     }
     if args.files && checkpoint.workspace_id.is_some() {
         let entries = manager.checkpoints().entries(&checkpoint)?;
@@ -135,6 +135,7 @@ fn lines(out: &Printer, checkpoint: &Checkpoint) -> Vec<(&'static str, Option<St
         ("changed", Some(changed(out, checkpoint))),
         ("stored", Some(format!("{} new in the store", size(checkpoint.size_bytes)))),
         ("commit", commit(checkpoint)),
+        ("tag", tags(checkpoint)),
         ("parent", checkpoint.parent.map(|parent| parent.to_string())),
         ("pinned", checkpoint.pinned.then(|| "yes: it is never pruned".to_owned())),
         ("used", (used > 0).then(|| format!("rolled back to {}", counted(used, "time", "times")))),

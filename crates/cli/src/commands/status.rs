@@ -1,9 +1,10 @@
 //! `status`: answers "am I covered?" at a glance.
 
-use crate::commands::Context;
 use crate::commands::create::{SHOWN_MAX, is_lack, left_out, more};
 use crate::commands::naming::Naming;
+use crate::commands::position::PartialRollback;
 use crate::commands::recover;
+use crate::commands::{Context, lost};
 use crate::context::Surroundings;
 use crate::problem::Problem;
 use crate::render::fold::folded;
@@ -12,7 +13,7 @@ use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{ago, counted, printable, size};
 use safepoint::model::RelPath;
 use safepoint::model::change::{Change, ChangeKind};
-use safepoint::model::checkpoint::{Checkpoint, PartKind};
+use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::coverage::{Coverage, Skipped};
 use safepoint::{CheckpointManager, Filter, RoleFilter, Workspace};
 use serde::Serialize;
@@ -42,15 +43,25 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
     let lacks: Vec<&Skipped> = lacks.chain(&status.uncovered).collect();
     let verdict = Verdict::new(status.base.as_ref(), &status.changes, &lacks);
     let naming = Naming::new(out, manager, Some(workspace))?;
-    let name = status.base.as_ref().map(|base| name(out, naming, base)).unwrap_or_default();
-    out.line(verdict.sentence(out, (status.base.as_ref(), &name), &status.changes, &lacks));
+    let partial = PartialRollback::last(manager, workspace);
+    let name = match (&status.base, &partial) {
+        (Some(base), Some(partial)) => {
+            format!("{}, the state before the last {}", out.colours.bold(naming.id(base.id)), partial.verb())
+        }
+        (Some(base), None) => name(out, naming, base),
+        (None, _) => String::new(),
+    };
+    out.prose(verdict.sentence(out, (status.base.as_ref(), &name), &status.changes, &lacks));
     let typed = |path: &RelPath| context.surroundings.typed_path(workspace, path);
     changed(out, &status.changes, &typed);
+    if let Some(partial) = &partial {
+        let (verb, restored) = (partial.verb(), partial.restored(naming, &typed));
+        out.prose(format!("  The last {verb} {restored}; all else is as before it."));
+        out.prose("  Compare with the newest checkpoint: safepoint diff @");
+    }
     not_in_it(out, &status.uncovered, &typed);
     warnings.iter().for_each(|warning| out.warn(printable(warning)));
-    if let Some(base) = &status.base {
-        lost_repository(out, workspace, base);
-    }
+    let lost = lost::report(out, manager, workspace);
     unsure(out, &coverage, &typed);
     left_out(out, &coverage, &typed);
     out.line(format!(
@@ -63,7 +74,7 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
     if !agents.is_empty() {
         out.line(format!("  agents: {}", agents.join(", ")));
     }
-    out.line(format!(
+    out.prose(format!(
         "  store: {} here; {} for all workspaces in {}",
         counted(total, "checkpoint", "checkpoints"),
         size(status.usage.pack_bytes),
@@ -88,27 +99,10 @@ fn look(context: &Context, manager: &CheckpointManager, workspace: &Workspace) -
             "objects": status.usage.objects,
         },
         "recovery": json::recovery(&status.recovery),
+        "lost_repository": lost,
+        "after_partial_rollback": partial,
         "catalog": manager.upkeep().catalog_standing().as_str(),
     })))
-}
-
-/// Warns if the checkpoint noted a git repository that is missing now.
-fn lost_repository(out: &Printer, workspace: &Workspace, base: &Checkpoint) {
-    let has = |kind| base.parts.iter().any(|part| part.kind == kind);
-    let is_there =
-        workspace.root_path().ancestors().any(|above| above.join(".git").symlink_metadata().is_ok());
-    if is_there || !(has(PartKind::Git) || has(PartKind::GitFolder)) {
-        return;
-    }
-    out.warn(match has(PartKind::GitFolder) {
-        true => format!(
-            "the git repository is missing; restore it with: safepoint rollback {} --part git",
-            base.id
-        ),
-        false => "the git repository is missing, and this checkpoint holds only its state; \
-            to capture all of .git from now on, put git = \"full\" below [capture] in config.toml"
-            .to_owned(),
-    });
 }
 
 /// The answer to "am I covered?".
@@ -152,7 +146,10 @@ impl Verdict {
             }
             Verdict::Changed => {
                 let count = counted(changes.len() as u64, "change", "changes");
-                format!("{} since {name}, {age}, not in a checkpoint:", colours.yellow(count))
+                // Changes since a partial rollback may be in the checkpoint that it took them from.
+                let where_else =
+                    if base.is_some_and(|base| base.role.is_some()) { "" } else { ", not in a checkpoint" };
+                format!("{} since {name}, {age}{where_else}:", colours.yellow(count))
             }
             Verdict::Never => {
                 format!("{} no checkpoint yet; `safepoint create` takes one.", colours.red("Not covered:"))

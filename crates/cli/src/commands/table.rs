@@ -1,10 +1,13 @@
 //! Table of the commands: one row each, with the facts that are needed before the command runs.
 
 mod agent;
+mod attempt;
 mod plan;
+mod remote;
 mod session;
 mod workspace;
 
+use crate::args::attempt::AttemptCommand;
 use crate::args::plan::PlanCommand;
 use crate::args::{Command, ListArgs, McpArgs, OutputForm, RollbackArgs};
 use crate::render::output::Stage;
@@ -15,13 +18,15 @@ use safepoint::Access;
 /// Commands by task, as the help and the reference show them.
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Take checkpoints", &["create", "run", "emergency", "init"]),
-    ("Look", &["status", "list", "show", "cat", "diff", "history", "summary"]),
+    ("Look", &["status", "list", "show", "cat", "diff", "history", "summary", "ui"]),
     ("Roll back", &["rollback", "undo", "redo"]),
+    ("Attempts", &["try", "attempt", "metric"]),
     ("Plans and sessions", &["plan", "session"]),
     ("Agents", &["install", "uninstall", "hook", "mcp", "agent"]),
     ("Retention and disk space", &["pin", "unpin", "delete", "prune", "gc", "usage", "purge"]),
     ("Check and repair", &["validate", "repair", "recover", "doctor"]),
     ("Folders and copies", &["workspace", "export", "import"]),
+    ("Other machines", &["remote", "push", "fetch", "clone"]),
     ("Help", &["demo", "completions", "man", "version"]),
 ];
 
@@ -99,21 +104,26 @@ impl Command {
             Command::List(_) => row("list", Reads, "list checkpoints"),
             Command::Show(args) => row("show", Reads, on("show", "show a checkpoint", args.which.given())),
             Command::Cat(args) => row("cat", Reads, format!("write out {:?}", args.path)),
-            Command::Diff(args) => row(
-                "diff",
-                Searches,
-                on("compare with", "compare with checkpoint \"@\"", args.old.as_deref()),
-            ),
+            Command::Diff(args) => {
+                row("diff", Searches, on("compare with", "compare with the position", args.old.as_deref()))
+            }
             // Writes to a folder that did not exist before.
             Command::Rollback(args) if args.to.is_some() => row("rollback", Searches, rollback(args)),
             Command::Rollback(args) => row("rollback", Changes, rollback(args)),
             Command::Run(_) => row("run", Changes, "run the command"),
+            Command::Try(_) => row("try", Changes, "run the command in an attempt"),
+            Command::Attempt(command) => command.row(),
+            Command::Metric(_) => row("metric", Changes, "note metrics"),
             Command::Plan(command) => command.row(),
             Command::Session(command) => command.row(),
             Command::Agent(command) => command.row(),
             Command::Install(_) => row("install", Changes, "install"),
             Command::Uninstall(_) => row("uninstall", Changes, "uninstall"),
             Command::Workspace(command) => command.row(),
+            Command::Remote(command) => command.row(),
+            Command::Push(_) => row("push", Tends, "publish"),
+            Command::Fetch(args) => row("fetch", Changes, format!("fetch {:?}", args.what)),
+            Command::Clone(args) => row("clone", Changes, format!("clone {:?}", args.what.what)),
             Command::Emergency(_) => row("emergency", Changes, "take an emergency checkpoint"),
             Command::Undo(_) => row("undo", Changes, "undo"),
             Command::Redo(_) => row("redo", Changes, "redo"),
@@ -140,9 +150,31 @@ impl Command {
             Command::Completions(_) => row("completions", Prints, "print completions"),
             Command::Man(_) => row("man", Prints, "show man pages"),
             Command::Mcp(_) => row("mcp", Changes, "serve the Model Context Protocol"),
+            Command::Rpc => row("rpc", Effect::ReadsInput, "serve a client library"),
+            Command::Ui(_) => row("ui", Changes, "show the page"),
             Command::Version => row("version", Prints, "print the version"),
             Command::Checkpoint(_) => row("checkpoint", Reads, "understand the command line"),
         }
+    }
+
+    /// Placeholders of hints, each with the name that was typed for it.
+    pub(crate) fn placeholders(&self) -> [(&'static str, Option<String>); 2] {
+        let plan = match self {
+            Command::Plan(command) => command.plan().map(str::to_owned),
+            _ => None,
+        };
+        let id = match self {
+            Command::Session(command) => command.session().map(str::to_owned),
+            Command::Rollback(args) => Some(args.typed().unwrap_or_else(|| "@".to_owned())),
+            Command::Undo(_) => Some("@".to_owned()),
+            _ => None,
+        };
+        [("PLAN", plan), ("ID", id)]
+    }
+
+    /// Returns true if the user wants files back.
+    pub(crate) fn goes_back(&self) -> bool {
+        matches!(self, Command::Rollback(_) | Command::Undo(_) | Command::Redo(_) | Command::Cat(_))
     }
 
     /// Returns true if an option of the command itself selects JSON.
@@ -160,16 +192,19 @@ impl Command {
                 | Command::History(_)
                 | Command::Man(_)
                 | Command::Plan(PlanCommand::Log(_))
+                | Command::Attempt(AttemptCommand::Diff(_))
         )
     }
 
     /// Owner of standard output.
     pub(crate) fn stage(&self) -> Stage {
-        if matches!(self, Command::Run(_)) || self.speaks_a_protocol() { Stage::Lent } else { Stage::Ours }
+        let lends =
+            matches!(self, Command::Run(_) | Command::Try(_) | Command::Attempt(AttemptCommand::Exec(_)));
+        if lends || self.speaks_a_protocol() { Stage::Lent } else { Stage::Ours }
     }
 
     /// Returns true if standard output carries messages of a protocol and nothing else.
     pub(crate) fn speaks_a_protocol(&self) -> bool {
-        matches!(self, Command::Mcp(McpArgs { http: None, .. }))
+        matches!(self, Command::Mcp(McpArgs { http: None, .. }) | Command::Rpc)
     }
 }

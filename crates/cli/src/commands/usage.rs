@@ -8,7 +8,8 @@ use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{ago, counted, printable, size};
-use safepoint::{CheckpointSpace, Space};
+use safepoint::model::agent::WorkspaceKind;
+use safepoint::{CheckpointSpace, Space, WorkspaceSpace};
 use serde_json::{Value, json};
 
 pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
@@ -29,6 +30,11 @@ pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
         },
         "dead_bytes": space.dead_bytes,
         "shared_bytes": space.shared_bytes,
+        "attempts": {
+            "rooms": space.attempts.rooms,
+            "layer_bytes": space.attempts.layer_bytes,
+            "copy_bytes": space.attempts.copy_bytes,
+        },
         "workspaces": space.workspaces.iter().map(|of| json!({
             "workspace": json::workspace(&of.workspace),
             "checkpoints": of.checkpoints,
@@ -61,13 +67,34 @@ fn tell(out: &Printer, naming: Naming, space: &Space) {
     ] {
         out.line(format!("  {:>9}  {what}", size(bytes)));
     }
+    let attempts = &space.attempts;
+    for (bytes, what) in [
+        (
+            attempts.layer_bytes,
+            "in layers of attempts, which count for the cap; see `safepoint attempt list`",
+        ),
+        (attempts.copy_bytes, "in copies of attempts, which do not count; see `safepoint attempt list`"),
+    ] {
+        if bytes > 0 {
+            out.line(format!("  {:>9}  {what}", size(bytes)));
+        }
+    }
     if !space.workspaces.is_empty() {
         out.line("What deleting all checkpoints of a workspace would free:");
     }
-    for of in &space.workspaces {
+    let (of_attempts, others): (Vec<&WorkspaceSpace>, Vec<&WorkspaceSpace>) =
+        space.workspaces.iter().partition(|of| of.workspace.kind == WorkspaceKind::Attempt);
+    for of in others {
         let root = printable(&of.workspace.root_path().display().to_string());
         let held = counted(of.checkpoints, "checkpoint", "checkpoints");
         out.line(format!("  {:>9}  {}  {held}", size(of.frees_bytes), out.colours.bold(root)));
+    }
+    if !of_attempts.is_empty() {
+        let frees = of_attempts.iter().map(|of| of.frees_bytes).sum();
+        let checkpoints = of_attempts.iter().map(|of| of.checkpoints).sum();
+        let attempts = counted(of_attempts.len() as u64, "attempt", "attempts");
+        let held = counted(checkpoints, "checkpoint", "checkpoints");
+        out.line(format!("  {:>9}  {}  {held}", size(frees), out.colours.bold(attempts)));
     }
     let mut largest: Vec<&CheckpointSpace> = space.checkpoints.iter().collect();
     // The sort is stable: equal ones stay newest first.

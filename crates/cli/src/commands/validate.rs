@@ -26,7 +26,9 @@ pub(crate) fn run(context: &Context, args: &ValidateArgs) -> Result<Reply, Probl
     let validation = manager.upkeep().validate(checkpoint.as_ref(), depth, &context.progress)?;
     let wrong: Vec<String> =
         validation.errors.iter().cloned().chain(validation.damaged.iter().map(sentence)).collect();
-    tell(&context.out, &validation, &wrong, depth);
+    // A folder that is not registered is not valid, however the store is.
+    let subject = if workspace.is_none() && checkpoint.is_none() { "Store:" } else { "Valid:" };
+    tell(&context.out, &validation, &wrong, (depth, subject));
     if validation.unfinished_bytes > 0 {
         context.out.line(format!(
             "Unfinished: {} that a killed process left; the next checkpoint removes it.",
@@ -74,7 +76,7 @@ pub(crate) fn sentence(damage: &DamagedPart) -> String {
     format!("{checkpoint}{path}{object}{}", damage.what)
 }
 
-fn tell(out: &Printer, validation: &Validation, errors: &[String], depth: Depth) {
+fn tell(out: &Printer, validation: &Validation, errors: &[String], (depth, subject): (Depth, &str)) {
     let how = match depth {
         Depth::Quick => "everything is there",
         Depth::Deep => "every byte is as it was written",
@@ -86,7 +88,7 @@ fn tell(out: &Printer, validation: &Validation, errors: &[String], depth: Depth)
         size(validation.bytes)
     );
     if errors.is_empty() {
-        out.line(format!("{} {how} ({checked})", out.colours.green("Valid:")));
+        out.line(format!("{} {how} ({checked})", out.colours.green(subject)));
         return;
     }
     out.line(format!(

@@ -4,7 +4,6 @@ use crate::commands::Context;
 use crate::problem::Problem;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use safepoint::Progress;
 use std::io::{self, IsTerminal, Write};
 
 /// Polling interval for stop requests.
@@ -41,7 +40,7 @@ pub(crate) fn line(context: &Context, question: &str) -> Result<String, Problem>
 
 fn typed(context: &Context, about: &[String], question: &str) -> Result<String, Problem> {
     context.out.ask(about, question);
-    match answer(context) {
+    match context.out.waiting(|| answer(context)) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => {
             Err(Problem::interrupted("Run it again when you like."))
         }
@@ -53,7 +52,7 @@ fn typed(context: &Context, about: &[String], question: &str) -> Result<String, 
 fn answer(context: &Context) -> io::Result<String> {
     let stdin = io::stdin();
     loop {
-        if context.progress.interrupted() {
+        if context.progress.was_asked_to_stop() {
             let _ = writeln!(io::stderr());
             return Err(io::ErrorKind::Interrupted.into());
         }

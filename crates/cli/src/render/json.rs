@@ -13,8 +13,8 @@ use safepoint::model::plan::state::PlanState;
 use safepoint::model::rollback::Rollback;
 use safepoint::model::tree::{Entry, Node};
 use safepoint::{
-    CheckpointManager, DamagedPart, DryRun, FolderRolledBack, GitMoved, GitStatus, ListedEntry, Outline,
-    Recovery, RolledBack, SessionBack, Summary, Validation, Workspace,
+    CheckpointManager, DamagedPart, DryRun, FolderRolledBack, GitMoved, GitStatus, HeldFolder, LeftAlone,
+    ListedEntry, Outline, Recovery, RolledBack, SessionBack, Summary, ThreadBack, Validation, Workspace,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -35,6 +35,52 @@ pub(crate) fn bytes(bytes: &[u8]) -> Value {
     }
 }
 
+/// Keys of answers that only some options fill.
+const OPTIONAL: &[(&str, &[&str])] = &[
+    ("list", &["rollbacks", "turns", "published"]),
+    ("show", &["entries", "folders"]),
+    ("plan log", &["log", "step", "printed"]),
+    ("rollback", &["built", "other_turns"]),
+    ("rollback", ROLLBACK),
+    ("plan rollback", ROLLBACK),
+];
+const ROLLBACK: &[&str] =
+    &["checkpoints", "checks", "current", "check_changed_files", "tried_in", "left_out"];
+/// Keys of a rollback of one folder, and of several.
+const ROLLED_BACK: &[&str] = &[
+    "answers",
+    "strategy",
+    "from",
+    "paths",
+    "changed_paths",
+    "blocked",
+    "rescued",
+    "plan",
+    "memory",
+    "changed_meanwhile",
+    "session",
+    "together",
+    "plans",
+    "sessions",
+];
+const LEFT_ALONE: &[&str] = &["plan", "folder", "agents", "checkpoint", "agent", "why", "plans"];
+
+/// Adds the keys that an answer lacks, as null: each command has one shape.
+pub(crate) fn complete(command: &str, data: &mut Value) {
+    for (_, keys) in OPTIONAL.iter().filter(|(name, _)| *name == command) {
+        fill(data, keys);
+    }
+}
+
+/// Adds missing keys of an object, as null.
+pub(crate) fn fill(object: &mut Value, keys: &[&str]) {
+    if let Value::Object(fields) = object {
+        for key in keys {
+            fields.entry(*key).or_insert(Value::Null);
+        }
+    }
+}
+
 pub(crate) fn workspace(workspace: &Workspace) -> Value {
     json!({
         "id": workspace.id,
@@ -45,10 +91,12 @@ pub(crate) fn workspace(workspace: &Workspace) -> Value {
     })
 }
 
-/// Every field of the record, and its id in UUID form.
+/// Every field of the record, and its id in UUID form. The state of its plan is JSON where [`with_state`] reads it, and null elsewhere.
 pub(crate) fn checkpoint(checkpoint: &Checkpoint) -> Value {
     let mut fields = value(checkpoint);
+    set(&mut fields, "state_snapshot", Value::Null);
     set(&mut fields, "uuid", json!(checkpoint.id.to_uuid()));
+    set(&mut fields, "metrics", value(&checkpoint.metrics));
     fields
 }
 
@@ -59,7 +107,7 @@ pub(crate) fn checkpoint_with_coverage(record: &Checkpoint, coverage: &Coverage)
     fields
 }
 
-/// The record of a checkpoint with the state of its plan in place of the state's hash, where that can be read.
+/// The record of a checkpoint with the state of its plan, where that can be read.
 pub(crate) fn with_state(mut fields: Value, manager: &CheckpointManager, record: &Checkpoint) -> Value {
     if record.state_snapshot.is_some()
         && let Ok(plan) = manager.plans().at(record.id)
@@ -88,10 +136,13 @@ fn entry_fields(entry: &Entry) -> Map<String, Value> {
     fields.insert("mode".to_owned(), json!(format!("{:04o}", entry.meta.mode)));
     fields.insert("size".to_owned(), json!(size));
     fields.insert("hash".to_owned(), json!(hash));
-    if let Some(target) = target {
-        fields.insert("target".to_owned(), target);
-    }
+    fields.insert("target".to_owned(), json!(target));
     fields
+}
+
+/// An entry without its path.
+pub(crate) fn entry_value(entry: &Entry) -> Value {
+    Value::Object(entry_fields(entry))
 }
 
 /// One entry of `show --files`.
@@ -99,6 +150,13 @@ pub(crate) fn entry(listed: &ListedEntry) -> Value {
     let mut fields = entry_fields(&listed.entry);
     fields.insert("path".to_owned(), value(&listed.path));
     Value::Object(fields)
+}
+
+/// A folder of a checkpoint; `show --files` adds its entries.
+pub(crate) fn folder(held: &HeldFolder) -> Value {
+    let mut fields = value(held);
+    fill(&mut fields, &["entries"]);
+    fields
 }
 
 /// One path of `diff` and `status`.
@@ -117,9 +175,22 @@ pub(crate) fn changes(changes: &[Change]) -> Value {
 
 /// Result of a rollback, undo or redo; `plan` is the plan's new state. A dry run has no id: it is not recorded.
 pub(crate) fn rollback(done: &RolledBack, dry_run: DryRun, plan: Option<PlanState>) -> Value {
-    if done.is_together() {
-        return rollback_together(done, dry_run);
-    }
+    let mut fields = match done.is_together() {
+        true => rollback_together(done, dry_run),
+        false => rollback_alone(done, dry_run, plan),
+    };
+    fill(&mut fields, ROLLED_BACK);
+    fields
+}
+
+fn left_alone(left: &LeftAlone) -> Value {
+    let mut fields = value(left);
+    fill(&mut fields, LEFT_ALONE);
+    fields
+}
+
+/// A rollback of one folder.
+fn rollback_alone(done: &RolledBack, dry_run: DryRun, plan: Option<PlanState>) -> Value {
     let (folder, record) = (&done.folders[0], done.record());
     let dry = dry_run == DryRun::Yes;
     json!({
@@ -149,7 +220,7 @@ pub(crate) fn rollback(done: &RolledBack, dry_run: DryRun, plan: Option<PlanStat
         "plans_left": done.plans_left,
         "agents": done.agents,
         "memory": folders(done.folders.iter().skip(1)),
-        "left_alone": done.left_alone,
+        "left_alone": done.left_alone.iter().map(left_alone).collect::<Value>(),
         "undone": done.undone,
         "effects_not_undone": warning::not_undone(&done.effects_not_undone),
         "verified": done.verified,
@@ -157,6 +228,7 @@ pub(crate) fn rollback(done: &RolledBack, dry_run: DryRun, plan: Option<PlanStat
         "waiting": done.waiting,
         "git": folder.git.as_ref().map(git_moved),
         "session": done.sessions.first().map(session_back),
+        "threads": done.threads.iter().map(thread_back).collect::<Value>(),
     })
 }
 
@@ -183,13 +255,14 @@ fn rollback_together(done: &RolledBack, dry_run: DryRun) -> Value {
         "plans": done.plans.iter().map(|(id, _)| id).collect::<Vec<_>>(),
         "plans_left": done.plans_left,
         "agents": done.agents,
-        "left_alone": done.left_alone,
+        "left_alone": done.left_alone.iter().map(left_alone).collect::<Value>(),
         "sessions": done.sessions.iter().map(session_back).collect::<Value>(),
         "git": git.collect::<Value>(),
         "undone": done.undone,
         "effects_not_undone": warning::not_undone(&done.effects_not_undone),
         "verified": done.verified,
         "waiting": done.waiting,
+        "threads": done.threads.iter().map(thread_back).collect::<Value>(),
     })
 }
 
@@ -211,6 +284,13 @@ fn folders<'a>(folders: impl Iterator<Item = &'a FolderRolledBack>) -> Value {
 
 fn session_back(back: &SessionBack) -> Value {
     json!({ "session_id": back.id.to_uuid(), "from": back.from, "to": back.to })
+}
+
+/// A thread whose heads moved.
+fn thread_back(back: &ThreadBack) -> Value {
+    let heads = back.heads.iter();
+    let heads = heads.map(|(name, (from, to))| json!({ "namespace": name, "from": from, "to": to }));
+    json!({ "thread": back.key.id, "workspace_id": back.key.workspace, "heads": heads.collect::<Value>() })
 }
 
 /// Changes of a rollback to a repository.
@@ -247,6 +327,7 @@ pub(crate) fn recovery(recovery: &Recovery) -> Value {
         "rescued": recovery.rescued,
         "waiting": recovery.waiting,
         "released": recovery.released,
+        "foreign": recovery.foreign,
         "warnings": warning::texts(&recovery.warnings),
     })
 }

@@ -12,13 +12,17 @@ use crate::problem::Problem;
 use crate::render::exit;
 use crate::render::json;
 use crate::render::pager::{Choice, Pager, Programs};
-use crate::render::terminal::{Colours, content, harmless, json_text, one_line, printable, printable_bytes};
-use safepoint::Failure;
+use crate::render::terminal::{
+    Colours, content, harmless, json_text, one_line, printable, printable_bytes, screen, width,
+};
+use crate::render::wrap::wrapped;
 use safepoint::model::Timestamp;
+use safepoint::{Failure, Recovery};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -59,6 +63,8 @@ struct Envelope<'a> {
     data: &'a Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a Failure>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recovered: Option<Value>,
     messages: Vec<Value>,
     timing: Value,
 }
@@ -130,8 +136,11 @@ pub(crate) struct Printer {
     pub(crate) terminal: bool,
     out: Mutex<Out>,
     messages: Mutex<Vec<Value>>,
+    /// Crash recovery that was reported.
+    recovered: Mutex<Recovery>,
     started: Timestamp,
     clock: Instant,
+    waited_ms: AtomicU64,
 }
 
 impl Printer {
@@ -159,8 +168,10 @@ impl Printer {
             terminal: terminal && !json,
             out: Mutex::new(Out::plain()),
             messages: Mutex::default(),
+            recovered: Mutex::default(),
             started: Surroundings::now(),
             clock: Instant::now(),
+            waited_ms: AtomicU64::new(0),
         }
     }
 
@@ -169,6 +180,14 @@ impl Printer {
         let global = Global { color: ColorWhen::Never, ..Global::default() };
         let out = Mutex::new(Out { writer: BufWriter::new(writer), ..Out::plain() });
         Self { form: Form::Text, terminal: false, out, ..Self::new(&global, false, Stage::Ours) }
+    }
+
+    /// Keeps the result of a recovery for the JSON result. Returns what was not kept before.
+    pub(crate) fn recovered(&self, recovery: &Recovery) -> Recovery {
+        let mut known = held(&self.recovered);
+        let new = recovery.without(&known);
+        known.join(new.clone());
+        new
     }
 
     /// Removes and returns the messages.
@@ -196,8 +215,21 @@ impl Printer {
     }
 
     /// Time elapsed.
-    pub(crate) fn elapsed_ms(&self) -> u64 {
+    fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.clock.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Time that Safepoint worked, without waits for the user or another program.
+    pub(crate) fn worked_ms(&self) -> u64 {
+        self.elapsed_ms().saturating_sub(self.waited_ms.load(Ordering::Relaxed))
+    }
+
+    /// Does what waits for the user or another program.
+    pub(crate) fn waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let before = self.elapsed_ms();
+        let done = wait();
+        self.waited_ms.fetch_add(self.elapsed_ms().saturating_sub(before), Ordering::Relaxed);
+        done
     }
 
     /// Prints one line of text.
@@ -212,10 +244,18 @@ impl Printer {
         }
     }
 
-    /// Prints a line unless `--quiet` is set.
+    /// Prints a sentence, broken at words on a terminal.
+    pub(crate) fn prose(&self, text: impl Display) {
+        match self.terminal && self.form == Form::Text {
+            true => wrapped(&text.to_string(), width()).iter().for_each(|line| self.line(line)),
+            false => self.line(text),
+        }
+    }
+
+    /// Prints a sentence unless `--quiet` is set.
     pub(crate) fn remark(&self, text: impl Display) {
         if !self.quiet {
-            self.line(text);
+            self.prose(text);
         }
     }
 
@@ -328,6 +368,12 @@ impl Printer {
         }
     }
 
+    /// Prints a line of a program that runs beside others. It is no message of Safepoint.
+    pub(crate) fn aside_line(&self, text: &str) {
+        self.flush();
+        self.complain(text);
+    }
+
     /// Prints a warning.
     pub(crate) fn warn(&self, text: impl Display) {
         self.heed(None, &text.to_string());
@@ -339,11 +385,7 @@ impl Printer {
     }
 
     fn heed(&self, code: Option<&str>, text: &str) {
-        let mut message = json!({ "level": "warning", "text": text });
-        if let Some(code) = code {
-            message["code"] = json!(code);
-        }
-        held(&self.messages).push(message);
+        held(&self.messages).push(json!({ "level": "warning", "text": text, "code": code }));
         self.flush();
         self.complain(&format!("{} {text}", self.error_colours.yellow("warning:")));
     }
@@ -355,7 +397,7 @@ impl Printer {
     }
 
     fn message(&self, level: &str, text: &str) {
-        held(&self.messages).push(json!({ "level": level, "text": text }));
+        held(&self.messages).push(json!({ "level": level, "text": text, "code": null }));
     }
 
     /// Prints a line on standard error. Ignores write errors.
@@ -365,7 +407,16 @@ impl Printer {
             out.after.push(text.to_owned());
             return;
         }
-        let _ = writeln!(io::stderr(), "{}", one_line(text, self.error_colours));
+        let text = one_line(text, self.error_colours);
+        let mut errors = io::stderr();
+        // A list stands below its sentence, and its lines are names.
+        let lines = match errors.is_terminal() && !text.starts_with("    ") {
+            true => wrapped(&text, screen().columns),
+            false => vec![text.into_owned()],
+        };
+        for line in lines {
+            let _ = writeln!(errors, "{line}");
+        }
     }
 
     /// Prints a question on standard error, below its context. Without a reader there is no answer.
@@ -373,7 +424,10 @@ impl Printer {
         self.flush();
         about.iter().for_each(|line| self.complain(line));
         let mut errors = io::stderr();
-        let _ = write!(errors, "{} ", one_line(question, self.error_colours)).and_then(|()| errors.flush());
+        // The answer begins behind a space.
+        let columns = if errors.is_terminal() { screen().columns.saturating_sub(2) } else { usize::MAX };
+        let question = wrapped(&one_line(question, self.error_colours), columns).join("\n");
+        let _ = write!(errors, "{question} ").and_then(|()| errors.flush());
     }
 
     /// Finishes; returns the exit code.
@@ -419,6 +473,7 @@ impl Printer {
             exit_code: code,
             data,
             error,
+            recovered: Some(&*held(&self.recovered)).filter(|it| !it.is_empty()).map(json::recovery),
             messages: self.take_messages(),
             timing: json!({ "started": self.started, "duration_ms": self.elapsed_ms() }),
         };

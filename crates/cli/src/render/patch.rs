@@ -4,59 +4,20 @@
 
 use crate::problem::Problem;
 use crate::render::output::{Printer, Side};
-use crate::render::terminal::counted;
-use safepoint::Comparison;
+use crate::render::terminal::{columns, counted, padded};
 use safepoint::model::RelPath;
 use safepoint::model::change::{Change, ChangeKind};
 use safepoint::model::text::is_unsafe;
 use safepoint::model::tree::{Entry, Node};
+use safepoint::{ChangedLines, ChangedText, Comparison};
 use similar::{ChangeTag, TextDiff};
 use std::time::Duration;
 
-/// Maximum size of a file to show.
-const SHOWN_BYTES_MAX: u64 = 1024 * 1024;
 /// Time limit of a comparison; very different files are compared only roughly.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Both sides of a change, as far as they can be shown.
-enum Sides {
-    Text {
-        old: String,
-        new: String,
-    },
-    Binary,
-    TooLarge,
-    /// Directories, and files with equal content.
-    Nothing,
-}
-
-fn size(entry: Option<&Entry>) -> u64 {
-    match entry.map(|entry| &entry.node) {
-        Some(Node::File(content)) => content.size,
-        _ => 0,
-    }
-}
-
 fn is_directory(entry: Option<&Entry>) -> bool {
     matches!(entry.map(|entry| &entry.node), Some(Node::Directory(_)))
-}
-
-fn sides(comparison: &Comparison<'_>, change: &Change) -> Result<Sides, Problem> {
-    let (old, new) = (change.old.as_ref(), change.new.as_ref());
-    let no_content = |entry: Option<&Entry>| entry.is_none() || is_directory(entry);
-    if change.kind == ChangeKind::Mode || (no_content(old) && no_content(new)) {
-        return Ok(Sides::Nothing);
-    }
-    if size(old).max(size(new)) > SHOWN_BYTES_MAX {
-        return Ok(Sides::TooLarge);
-    }
-    let old = comparison.old_bytes(change, SHOWN_BYTES_MAX)?.unwrap_or_default();
-    let new = comparison.new_bytes(change, SHOWN_BYTES_MAX)?.unwrap_or_default();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
-    Ok(match (text(old), text(new)) {
-        (Some(old), Some(new)) => Sides::Text { old, new },
-        _ => Sides::Binary,
-    })
 }
 
 /// Line-by-line changes.
@@ -99,11 +60,13 @@ impl Patch<'_> {
         self.modes(change);
         let old = if change.old.is_some() { old } else { "/dev/null".to_owned() };
         let new = if change.new.is_some() { new } else { "/dev/null".to_owned() };
-        match sides(self.comparison, change)? {
-            Sides::Nothing => {}
-            Sides::Binary => self.out.line(format!("Binary files {old} and {new} differ")),
-            Sides::TooLarge => self.out.line(format!("Files {old} and {new} differ (too large to show)")),
-            Sides::Text { old: before, new: after } => unified(self.out, (&old, &new), &before, &after),
+        match self.comparison.text_of(change)? {
+            ChangedText::Nothing => {}
+            ChangedText::Binary => self.out.line(format!("Binary files {old} and {new} differ")),
+            ChangedText::TooLarge => {
+                self.out.line(format!("Files {old} and {new} differ (too large to show)"));
+            }
+            ChangedText::Text { old: before, new: after } => unified(self.out, (&old, &new), &before, &after),
         }
         Ok(())
     }
@@ -203,7 +166,7 @@ pub(crate) struct Stat {
 }
 
 enum Lines {
-    Counted { added: u64, removed: u64 },
+    Counted(ChangedLines),
     Said(&'static str),
 }
 
@@ -215,11 +178,11 @@ impl Stat {
             if is_directory(only) && matches!(change.kind, ChangeKind::Added | ChangeKind::Removed) {
                 continue;
             }
-            let lines = match sides(comparison, change)? {
-                Sides::Nothing => Lines::Said("mode"),
-                Sides::Binary => Lines::Said("binary"),
-                Sides::TooLarge => Lines::Said("too large to count"),
-                Sides::Text { old, new } => count(&old, &new),
+            let lines = match comparison.text_of(change)? {
+                ChangedText::Nothing => Lines::Said("mode"),
+                ChangedText::Binary => Lines::Said("binary"),
+                ChangedText::TooLarge => Lines::Said("too large to count"),
+                ChangedText::Text { old, new } => Lines::Counted(ChangedLines::between(&old, &new)),
             };
             rows.push((change.path.to_string(), lines));
         }
@@ -227,19 +190,19 @@ impl Stat {
     }
 
     pub(crate) fn print(&self, out: &Printer) {
-        let width = self.rows.iter().map(|(path, _)| path.chars().count()).max().unwrap_or(0);
+        let width = self.rows.iter().map(|(path, _)| columns(path)).max().unwrap_or(0);
         let (mut all_added, mut all_removed) = (0, 0);
         for (path, lines) in &self.rows {
             let said = match lines {
                 Lines::Said(said) => (*said).to_owned(),
-                Lines::Counted { added, removed } => {
+                Lines::Counted(ChangedLines { added, removed }) => {
                     all_added += added;
                     all_removed += removed;
                     let (plus, minus) = bar(*added, *removed);
                     format!("{} {}{}", added + removed, out.colours.green(plus), out.colours.red(minus))
                 }
             };
-            out.line(format!(" {path:width$} | {said}").trim_end());
+            out.line(format!(" {} | {said}", padded(path, width)).trim_end());
         }
         if !self.rows.is_empty() {
             let files = counted(self.rows.len() as u64, "file", "files");
@@ -247,13 +210,6 @@ impl Stat {
             out.line(format!(" {files} changed, {added} added, {all_removed} removed"));
         }
     }
-}
-
-fn count(old: &str, new: &str) -> Lines {
-    let (old, new) = (lines_of(old), lines_of(new));
-    let diff = TextDiff::configure().timeout(PATIENCE).diff_slices(&old, &new);
-    let tagged = |tag| diff.iter_all_changes().filter(|line| line.tag() == tag).count() as u64;
-    Lines::Counted { added: tagged(ChangeTag::Insert), removed: tagged(ChangeTag::Delete) }
 }
 
 /// Bar of at most 40 signs.

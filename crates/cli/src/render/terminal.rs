@@ -9,6 +9,7 @@ use jiff::tz::{Offset, TimeZone};
 use safepoint::model::{Bytes, Timestamp};
 use std::fmt::Display;
 use std::time::Duration;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 pub(crate) use bars::{Bars, verb};
 pub(crate) use harmless::{content, for_shell, harmless, json_text, one_line, printable, printable_bytes};
@@ -68,14 +69,28 @@ pub(crate) fn took(time: Duration) -> String {
     }
 }
 
-/// Truncates a text to a number of characters.
-pub(crate) fn shortened(text: &str, letters_max: usize) -> String {
-    if text.chars().count() <= letters_max {
+/// Columns that a text takes on a terminal: wide characters take two, combining ones none.
+pub(crate) fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// Truncates a text to a number of columns.
+pub(crate) fn shortened(text: &str, columns_max: usize) -> String {
+    if columns(text) <= columns_max {
         return text.to_owned();
     }
-    let mut cut: String = text.chars().take(letters_max.saturating_sub(1)).collect();
-    cut.push('…');
-    cut
+    let mut used = 1;
+    let fits = |letter: &char| {
+        used += letter.width().unwrap_or(0);
+        used <= columns_max
+    };
+    let cut: String = text.chars().take_while(fits).collect();
+    if columns_max == 0 { cut } else { cut + "…" }
+}
+
+/// Fills a text with spaces up to a number of columns.
+pub(crate) fn padded(text: &str, columns_min: usize) -> String {
+    format!("{text}{}", " ".repeat(columns_min.saturating_sub(columns(text))))
 }
 
 /// `1 file`, `2 files`.
@@ -102,6 +117,16 @@ pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
     format!("{count} {unit}{} ago", if count == 1 { "" } else { "s" })
 }
 
+/// Formats the age of a time in few letters, for narrow terminals.
+pub(crate) fn briefly_ago(now: Timestamp, then: Timestamp) -> String {
+    let long = ago(now, then);
+    match long.split_once(' ') {
+        Some(("just", _)) => "now".to_owned(),
+        Some((count, unit)) => format!("{count}{}", unit.chars().next().unwrap_or_default()),
+        None => long,
+    }
+}
+
 /// Formats a time to the second, in the zone of the user.
 pub(crate) fn moment(then: Timestamp) -> String {
     moment_in(then, &time_zone())
@@ -120,7 +145,7 @@ fn moment_in(then: Timestamp, zone: &TimeZone) -> String {
 /// Width of the terminal.
 pub(crate) fn width() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stdout());
-    size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 40).unwrap_or(80)
+    size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 20).unwrap_or(80)
 }
 
 /// Size of the terminal that shows progress.
@@ -134,21 +159,6 @@ pub(crate) fn screen() -> Screen {
     let size = rustix::termios::tcgetwinsize(std::io::stderr());
     let (rows, columns) = size.map_or((0, 0), |size| (usize::from(size.ws_row), usize::from(size.ws_col)));
     Screen { rows: if rows >= 8 { rows } else { 24 }, columns: if columns >= 20 { columns } else { 80 } }
-}
-
-/// Truncates a text to one row. Characters beyond ASCII may be wide, so they count as two columns.
-pub(crate) fn fitted(text: &str, columns: usize) -> String {
-    let wide = |letter: char| if letter.is_ascii() { 1 } else { 2 };
-    if text.chars().map(wide).sum::<usize>() <= columns {
-        return text.to_owned();
-    }
-    let mut used = 0;
-    let fits = |letter: &char| {
-        used += wide(*letter);
-        used < columns.saturating_sub(1)
-    };
-    let cut: String = text.chars().take_while(fits).collect();
-    if columns == 0 { cut } else { cut + "…" }
 }
 
 #[cfg(test)]
@@ -176,6 +186,9 @@ mod tests {
             [after(7_200), after(86_400 * 3), after(86_400 * 40)],
             ["2 hours ago", "3 days ago", &moment(then)[..10]]
         );
+        let brief =
+            |seconds: i64| briefly_ago(Timestamp::from_micros(then.micros() + seconds * 1_000_000), then);
+        assert_eq!([brief(9), brief(61), brief(7_200), brief(86_400)], ["now", "1m", "2h", "1d"]);
         assert_eq!(moment_in(then, &TimeZone::UTC), "2025-11-15 08:00:00Z");
     }
 
@@ -186,6 +199,12 @@ mod tests {
         assert_eq!(said, ["12 ms", "1.3 s", "60.0 s", "2m 05s", "1h 02m"]);
         assert_eq!(shortened("abcdef", 4), "abc…");
         assert_eq!(shortened("abcd", 4), "abcd");
+        assert_eq!(shortened("日本語", 5), "日本…");
+        assert_eq!(shortened("日本語", 4), "日…");
+        assert_eq!(shortened("日本語", 6), "日本語");
+        assert_eq!(shortened("e\u{301}e\u{301}", 2), "e\u{301}e\u{301}");
+        assert_eq!((shortened("abc", 0), shortened("abc", 1)), (String::new(), "…".to_owned()));
+        assert_eq!((padded("日", 3), padded("abcd", 3)), ("日 ".to_owned(), "abcd".to_owned()));
         assert_eq!(counted(1, "file", "files"), "1 file");
         assert!(Colours { on: true }.red("x").contains("\u{1b}[31m"));
     }

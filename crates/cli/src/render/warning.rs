@@ -2,7 +2,9 @@
 
 use crate::render::output::Printer;
 use crate::render::terminal::{printable, size};
-use safepoint::{Failure, GitPlace, Lack, LostAccess, LostAccessKind, NotUndone, NotUndoneReason, Warning};
+use safepoint::{
+    Failure, GitPlace, Lack, LostAccess, LostAccessKind, LostRepository, NotUndone, NotUndoneReason, Warning,
+};
 use serde_json::{Value, json};
 
 /// Prints warnings, each with its code for programs.
@@ -62,9 +64,7 @@ pub(crate) fn text(warning: &Warning) -> String {
         Warning::SettingsIgnored { why: text } | Warning::FromPart { text } => text.clone(),
         Warning::FileSystemLacks(lack) => lacks(*lack).to_owned(),
         Warning::AccessNotRestored(lost) => not_restored(lost),
-        Warning::LowDiskSpace => {
-            "little room is left on the disk: an emergency checkpoint was taken".to_owned()
-        }
+        Warning::LowDiskSpace => "low disk space: an emergency checkpoint was taken".to_owned(),
         Warning::NoEmergencyCheckpoint { why } => {
             format!("the emergency checkpoint could not be taken: {}", why.message)
         }
@@ -86,6 +86,7 @@ fn in_git(warning: &Warning) -> String {
             place(then),
             place(now)
         ),
+        Warning::RepositoryMissing(lost) => missing(lost),
         Warning::NotCommitted { why } => {
             format!("the checkpoint is kept, but no commit was made of it: {}", in_one_line(why))
         }
@@ -102,6 +103,32 @@ fn in_git(warning: &Warning) -> String {
         // A newer library may know more of them.
         other => other.code().replace('_', " "),
     }
+}
+
+/// Returns the sentence for a missing repository, with the way back.
+fn missing(lost: &LostRepository) -> String {
+    let way_back = match lost.whole {
+        Some(whole) => format!("restore it with: safepoint rollback {whole} --part git"),
+        None => from_state(lost),
+    };
+    format!(
+        "the git repository is missing; if it was removed on purpose, put git = \"none\" below [capture] in config.toml; else {way_back}"
+    )
+}
+
+/// Returns the way back to a repository of which only the state is known.
+pub(crate) fn from_state(lost: &LostRepository) -> String {
+    let commit: String = lost.commit.iter().flat_map(|sha| sha.chars().take(10)).collect();
+    let place = match (&lost.branch, commit.as_str()) {
+        (Some(branch), "") => format!(" (branch {branch}, without a commit)"),
+        (Some(branch), commit) => format!(" (branch {branch} at {commit})"),
+        (None, "") => String::new(),
+        (None, commit) => format!(" (detached at {commit})"),
+    };
+    let id = lost.checkpoint;
+    format!(
+        "clone it again elsewhere, move that .git here, and restore its state{place}: safepoint rollback {id} --mixed"
+    )
 }
 
 fn not_committed(what: &str, paths: &[safepoint::model::RelPath]) -> String {

@@ -60,6 +60,16 @@ fn dates_of_old_checkpoints_and_the_history_are_local() {
 }
 
 #[test]
+fn candidates_of_an_ambiguous_name_have_local_times() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.run(&["create", "-m", "first"]);
+    let told = in_zone(&sandbox, "CET-1", &["show", "first"]);
+    assert!(told.contains("# 2026-01-31 13:00:03+01:00 \"first\""), "{told}");
+    let told = in_zone(&sandbox, "CET-1", &["show", "first", "--utc"]);
+    assert!(told.contains("# 2026-01-31 12:00:03Z \"first\""), "{told}");
+}
+
+#[test]
 fn json_has_utc_wherever_it_is_asked_for() {
     let sandbox = Sandbox::with_checkpoint();
     let output = sandbox.command(&["show", "@", "--json"]).env("TZ", "CET-1").output().unwrap();

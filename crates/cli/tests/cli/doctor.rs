@@ -27,6 +27,8 @@ fn everything_is_in_order() {
     ok       no_replace        a move replaces nothing that is there
     ok       leases            the kernel tells who has your files open
     ok       case              names that differ only in case are two names
+    ok       repository        no git repository is missing
+    ok       attempts          attempts are overlays at the project's own path
     ok       workspace_space   SIZE free on the disk of $T/project
     ok       unfinished        nothing was left half done
     ok       configuration     every setting is understood
@@ -105,6 +107,18 @@ fn everything_is_in_order() {
           },
           {
             "hint": null,
+            "message": "no git repository is missing",
+            "name": "repository",
+            "status": "ok"
+          },
+          {
+            "hint": null,
+            "message": "attempts are overlays at the project's own path",
+            "name": "attempts",
+            "status": "ok"
+          },
+          {
+            "hint": null,
             "message": "SIZE free on the disk of $T/project",
             "name": "workspace_space",
             "status": "ok"
@@ -167,7 +181,7 @@ fn everything_is_in_order() {
 fn before_the_first_checkpoint_there_is_little_to_look_at() {
     let sandbox = Sandbox::new();
     assert_snapshot!(sandbox.run(&["doctor"]), @"
-    warning  home        $T/home is not there yet
+    warning  home        $T/home does not exist yet
                          hint: `safepoint create` in a project makes it.
     ok       sqlite      version N, built in
     ok       home_space  SIZE free on the disk of $T
@@ -208,6 +222,16 @@ fn a_home_that_others_can_read_is_told() {
     --- exit 3
     ");
     assert_eq!(status(&sandbox.json(&["doctor", "--json"]), "home"), "ok", "every command makes it private");
+}
+
+#[test]
+fn a_copy_that_a_plan_works_in_is_not_part_of_the_home() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write("plan.toml", "title = 'T'\nid = 'work'\nsandbox = { kind = 'copy' }\n[[step]]\nid = 'a'\n");
+    sandbox.run(&["plan", "new", "plan.toml"]);
+    sandbox.run(&["plan", "step", "start", "work", "a"]);
+    assert!(sandbox.path("home/sandboxes/work/project/run.sh").exists());
+    assert_eq!(status(&sandbox.json(&["doctor", "--json"]), "home"), "ok");
 }
 
 #[test]

@@ -203,6 +203,38 @@ fn plain_create_adds_nothing_when_nothing_changed() {
 }
 
 #[test]
+fn if_changed_adds_nothing_in_any_scope() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.write("plan.toml", "title = 'Work'\nid = 'work'\n[[step]]\nid = 'a'");
+    assert!(sandbox.run(&["plan", "new", "plan.toml"]).ends_with("--- exit 0\n"));
+    let memory = sandbox.path("memory");
+    std::fs::create_dir(&memory).unwrap();
+    std::fs::write(memory.join("notes.md"), "1").unwrap();
+    let register = ["agent", "register", "claude", "--memory", memory.to_str().unwrap()];
+    assert!(sandbox.run(&register).ends_with("--- exit 0\n"));
+    for scope in [
+        &["--scope", "framework"][..],
+        &["--scope", "workflow", "--plan", "work"],
+        &["--scope", "agent", "--agent", "claude"],
+    ] {
+        let create = |more: &[&str]| {
+            let value = sandbox.json(&[&["create", "--json"], scope, more].concat());
+            (value["data"]["unchanged"].as_bool().unwrap(), value["data"]["checkpoint"]["id"].clone())
+        };
+        let (unchanged, _) = create(&["--if-changed"]);
+        assert!(!unchanged, "{scope:?}: there is none yet");
+        let (unchanged, newest) = create(&[]);
+        assert!(!unchanged, "{scope:?}: without the option");
+        assert_eq!(create(&["--if-changed"]), (true, newest.clone()), "{scope:?}");
+        assert_eq!(create(&["--if-changed", "-m", "label"]), (true, newest.clone()), "{scope:?}");
+        sandbox.write("notes.txt", format!("changed for {scope:?}\n"));
+        std::fs::write(memory.join("notes.md"), format!("changed for {scope:?}")).unwrap();
+        let (unchanged, changed) = create(&["--if-changed"]);
+        assert!(!unchanged && changed != newest, "{scope:?}");
+    }
+}
+
+#[test]
 fn a_rollback_that_changes_nothing_takes_no_safety_checkpoint_and_is_undone_first() {
     let sandbox = Sandbox::with_checkpoint();
     sandbox.wreck();
@@ -286,6 +318,7 @@ fn a_checkpoint_is_chosen_on_a_terminal() {
     assert!(seen.contains("no checkpoint was chosen"), "{seen}");
     for (args, said) in [
         (&["show"][..], "label     second"),
+        (&["diff", "--pick", "--name-only"], "[Jsecond.txt"),
         (&["pin"], "Pinned"),
         (&["delete", "--yes"], "Deleted 1 checkpoint"),
     ] {
@@ -295,7 +328,170 @@ fn a_checkpoint_is_chosen_on_a_terminal() {
     // A terminal that understands lines alone.
     let seen = sandbox.typed(sandbox.command(&["show"]), "1\n");
     assert!(seen.contains("label     first"), "{seen}");
-    for args in [&["show"][..], &["pin"], &["unpin"], &["delete"]] {
+    for args in [&["show"][..], &["pin"], &["unpin"], &["delete"], &["diff", "--pick"]] {
         assert_eq!(sandbox.output(args).status.code(), Some(2), "{args:?}");
     }
+}
+
+#[test]
+fn without_any_checkpoint_no_hint_advises_to_capture_the_wreck() {
+    let sandbox = Sandbox::new();
+    sandbox.write("notes.txt", "what is left\n");
+    let asks: [&[&str]; 5] =
+        [&["rollback"], &["rollback", "@"], &["undo"], &["redo"], &["cat", "@", "notes.txt"]];
+    let check = |code: i32, args: &[&str]| {
+        let told = sandbox.run(args);
+        assert!(told.ends_with(&format!("--- exit {code}\n")), "{args:?}: {told}");
+        assert!(!told.contains("safepoint create"), "{args:?}: {told}");
+        assert!(told.contains("Write nothing to the folder"), "{args:?}: {told}");
+        assert!(told.contains("git fsck --lost-found") && told.contains("Editors keep"), "{args:?}: {told}");
+    };
+    for args in asks {
+        check(10, args);
+    }
+    // The same in a registered folder; undo and redo then offer `rollback @`.
+    sandbox.run(&["init"]);
+    check(2, &["rollback"]);
+    check(10, &["rollback", "@"]);
+    let told = sandbox.run(&["show", "@"]);
+    assert!(told.contains("has no checkpoint yet") && told.contains("safepoint create"), "{told}");
+}
+
+#[test]
+fn a_moved_folder_is_recognised_by_every_command() {
+    let sandbox = Sandbox::with_checkpoint();
+    let moved = sandbox.path("moved");
+    std::fs::rename(sandbox.path("project"), &moved).unwrap();
+    for args in [&["status"][..], &["list"], &["rollback", "@"], &["undo"]] {
+        let output = sandbox.command(args).current_dir(&moved).output().unwrap();
+        let told = sandbox.told(&output);
+        assert!(
+            told.contains("safepoint workspace move $T/project $T/moved") && told.ends_with("--- exit 10\n"),
+            "{args:?}: {told}"
+        );
+        assert!(!told.contains("Write nothing") && !told.contains("safepoint create"), "{args:?}: {told}");
+    }
+}
+
+#[test]
+fn a_path_that_names_nothing_is_not_called_a_checkpoint() {
+    let sandbox = Sandbox::with_checkpoint();
+    assert_snapshot!(sandbox.run(&["rollback", "/etc/passwd"]), @r#"
+    --- stderr
+    error: cannot roll back to checkpoint "/etc/passwd": "/etc/passwd" is outside the workspace $T/project
+    Nothing was changed.
+    hint: Paths are relative to the current directory, or to the one named with -C.
+    --- exit 2
+    "#);
+    assert_snapshot!(sandbox.run(&["rollback", "src/gone.rs"]), @r#"
+    --- stderr
+    error: cannot roll back to checkpoint "src/gone.rs": no checkpoint is called "src/gone.rs"
+    Nothing was changed.
+    hint: `safepoint list` shows the checkpoints of this workspace.
+    hint: If it is a path of an older checkpoint, name that, too: safepoint rollback @~1 -- src/gone.rs
+    --- exit 10
+    "#);
+}
+
+#[test]
+fn hints_name_the_plan_and_the_checkpoint() {
+    let (sandbox, _) = crate::plan::failed();
+    for args in [
+        &["plan", "apply", "limits"][..],
+        &["plan", "step", "start", "limits", "nothing"],
+        &["plan", "output", "set", "limits", "k", "1"],
+        &["plan", "context", "get", "limits", "k"],
+        &["cat", "@", "nothing"],
+        &["rollback", "@", "--path", "nothing"],
+        &["purge", "nothing", "--yes"],
+    ] {
+        let told = sandbox.run(args);
+        let hints: Vec<&str> = told.lines().filter(|line| line.starts_with("hint: ")).collect();
+        for placeholder in [" PLAN", " ID", " STEP", " CHECKPOINT"] {
+            assert!(!hints.iter().any(|hint| hint.contains(placeholder)), "{args:?}: {told}");
+        }
+    }
+}
+
+#[test]
+fn the_hints_of_a_refused_undo_of_paths_are_about_these_paths() {
+    let sandbox = Sandbox::new();
+    sandbox.write("my notes.txt", "good\n");
+    sandbox.write("other.txt", "good\n");
+    sandbox.run(&["create", "-m", "first"]);
+    sandbox.write("my notes.txt", "bad\n");
+    sandbox.write("other.txt", "bad\n");
+    sandbox.run(&["rollback", "@"]);
+    sandbox.write("my notes.txt", "new work\n");
+    let told = sandbox.run(&["undo", "my notes.txt"]);
+    assert!(told.contains("safepoint undo --dry-run -- 'my notes.txt'"), "{told}");
+    assert!(told.contains("safepoint undo --yes -- 'my notes.txt'"), "{told}");
+    assert!(told.ends_with("--- exit 12\n"), "{told}");
+    // As pasted, it leaves the other path alone.
+    assert!(sandbox.run(&["undo", "--yes", "--", "my notes.txt"]).ends_with("--- exit 0\n"));
+    assert_eq!(
+        (sandbox.read("my notes.txt").as_str(), sandbox.read("other.txt").as_str()),
+        ("bad\n", "good\n")
+    );
+}
+
+#[test]
+fn an_undo_that_finds_nothing_tells_what_the_last_rollback_was_about() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    sandbox.run(&["rollback", "@", "--path", "notes.txt"]);
+    assert_snapshot!(sandbox.run(&["undo", "run.sh"]), @"
+    --- stderr
+    error: cannot undo: the last rollback did not change run.sh
+    Nothing was changed.
+    hint: Restore it from the newest checkpoint: safepoint rollback @ -- run.sh
+    --- exit 10
+    ");
+    // No path is dropped without a word.
+    assert_snapshot!(sandbox.run(&["undo", "notes.txt", "run.sh"]), @"
+    --- stderr
+    error: cannot undo: the last rollback did not change run.sh
+    Nothing was changed.
+    hint: Restore it from the newest checkpoint: safepoint rollback @ -- run.sh
+    hint: Undo the others: safepoint undo -- notes.txt
+    --- exit 10
+    ");
+    assert_eq!(sandbox.read("notes.txt"), "good\n");
+    // Without a checkpoint there is nothing to return to either.
+    let empty = Sandbox::new();
+    empty.run(&["init"]);
+    let told = empty.run(&["undo"]);
+    assert!(!told.contains("rollback @") && told.contains("has no checkpoint yet"), "{told}");
+}
+
+#[test]
+fn the_position_after_a_partial_rollback_is_told_in_words() {
+    let sandbox = Sandbox::with_checkpoint();
+    sandbox.wreck();
+    sandbox.run(&["rollback", "notes.txt"]);
+    assert_snapshot!(sandbox.run(&["status"]), @r#"
+    1 change since 01KG9YV41GXHKZH4X2XVXK4NAY, the state before the last rollback, 57 seconds ago:
+        ~ notes.txt
+      The last rollback restored only notes.txt from 01KG9YS9EGCQT0DH2X3200JHAF; all else is as before it.
+      Compare with the newest checkpoint: safepoint diff @
+      left out:
+        .git  git's own folder
+      workspace: project in $T/project
+      store: 2 checkpoints here; SIZE for all workspaces in $T/home
+    Take a checkpoint now: safepoint create -m "a label"
+    --- exit 0
+    "#);
+    let after = &sandbox.json(&["status", "--json"])["data"]["after_partial_rollback"];
+    assert_eq!((&after["verb"], &after["paths"][0]), (&"rollback".into(), &"notes.txt".into()));
+    let seen = sandbox.terminal(sandbox.command(&["list"])).replace("\n    ", " ");
+    assert!(
+        seen.contains(
+            "@here: the state before the last rollback, which restored only notes.txt from 01KG9YS9"
+        ),
+        "{seen}"
+    );
+    // Everything together is the state of a checkpoint again.
+    sandbox.run(&["rollback", "first"]);
+    assert_eq!(sandbox.json(&["status", "--json"])["data"]["after_partial_rollback"], Value::Null);
+    assert!(!sandbox.run(&["status"]).contains("restored only"));
 }

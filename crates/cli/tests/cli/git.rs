@@ -166,7 +166,8 @@ fn what_people_see() {
     Checkpoint 01KG9YS9EGCQT0DH2X3200JHAF "second state"
       4 files and folders, 18 B; SIZE new in the store, N ms
       the first of this workspace
-      commit 23c8493ab39d631d825fc93f67d2d008460d66df, tag checkpoint-01KG9YS9EGCQT0DH2X3200JHAF
+      commit 23c8493ab39d631d825fc93f67d2d008460d66df
+      tag checkpoint-01KG9YS9EGCQT0DH2X3200JHAF
       left out:
         .git  git's own folder
     --- stderr
@@ -182,7 +183,8 @@ fn what_people_see() {
       holds     4 files and folders, 18 B
       changed   +4 ~0 -0
       stored    SIZE new in the store
-      commit    23c8493ab39d631d825fc93f67d2d008460d66df, tag checkpoint-01KG9YS9EGCQT0DH2X3200JHAF
+      commit    23c8493ab39d631d825fc93f67d2d008460d66df
+      tag       checkpoint-01KG9YS9EGCQT0DH2X3200JHAF
       uuid      019c13ec-a5d0-65f4-06c4-5d188009454f
       integrity <hash>
       left out:
@@ -840,7 +842,7 @@ fn the_state_of_git_is_in_an_export_and_comes_back_by_an_import() {
     assert!(told.contains("it is no index of git"), "{told}");
     fs::remove_file(&index).unwrap();
     let told = sandbox.run(&["import", path]);
-    assert!(told.contains("it is not there"), "{told}");
+    assert!(told.contains("it is missing"), "{told}");
 }
 
 /// Updates the hash of a file in a layout.
@@ -866,11 +868,36 @@ fn a_repository_that_vanished_is_reported_with_the_way_back() {
     sandbox.output(&["create", "-m", "state"]);
     assert!(!status().contains("repository is missing"));
     fs::rename(repository.path(".git"), sandbox.path("aside")).unwrap();
-    assert!(status().contains("holds only its state; to capture all of .git"), "{}", status());
+    assert!(status().contains("restore its state (branch main at "), "{}", status());
+    assert!(status().contains("if it was removed on purpose, put git = \"none\""), "{}", status());
+    let state = sandbox.json(&["show", "state", "--json"])["data"]["checkpoint"]["id"].clone();
+    let created = || String::from_utf8_lossy(&sandbox.output(&["create", "-m", "more"]).stderr).into_owned();
+    for _ in 0..2 {
+        assert!(created().contains("git repository is missing"), "a checkpoint does not hide it");
+    }
+    let answer = sandbox.json(&["status", "--json"]);
+    let lost = &answer["data"]["lost_repository"];
+    assert_eq!((&lost["checkpoint"], &lost["whole"], text(&lost["branch"])), (&state, &Value::Null, "main"));
+    assert!(answer["messages"].to_string().contains("repository_missing"), "{answer:#}");
+    assert!(sandbox.run(&["validate"]).contains("git repository is missing"));
+    let validated = sandbox.json(&["validate", "--json"]);
+    assert!(validated["data"]["warnings"].to_string().contains("git repository is missing"), "{validated:#}");
+    assert!(sandbox.run(&["doctor"]).contains("the git repository is missing"));
+    let told = sandbox.run(&["rollback", "state", "--hard-reset"]);
+    assert!(
+        !told.contains("git init") && told.contains("To get the repository back, clone it again"),
+        "{told}"
+    );
+    assert!(told.ends_with("--- exit 12\n"), "{told}");
+    // It may be gone on purpose.
+    fs::write(sandbox.path("home/config.toml"), "[capture]\ngit = \"none\"\n").unwrap();
+    assert!(!status().contains("repository is missing"));
+    fs::remove_file(sandbox.path("home/config.toml")).unwrap();
     fs::rename(sandbox.path("aside"), repository.path(".git")).unwrap();
     fs::write(sandbox.path("home/config.toml"), "[capture]\ngit = \"full\"\n").unwrap();
     sandbox.output(&["create", "-m", "whole"]);
     fs::remove_dir_all(repository.path(".git")).unwrap();
+    sandbox.output(&["create", "-m", "without"]);
     let told = status();
     let (_, command) = told.split_once("restore it with: safepoint ").unwrap_or_else(|| panic!("{told}"));
     let words: Vec<&str> = command.lines().next().unwrap().split(' ').collect();

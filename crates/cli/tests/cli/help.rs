@@ -31,11 +31,17 @@ fn the_first_page() {
       diff         Compare a checkpoint with another one or with the current state
       history      Show rollbacks, undos, redos and corrections, newest first
       summary      Count checkpoints, by kind and by reason
+      ui           Show the timeline, differences, plans and rollbacks in a browser
 
     Roll back:
       rollback     Restore the workspace, or chosen paths, from a checkpoint [aliases: restore, rewind]
       undo         Undo the last rollback; repeat to undo earlier ones
       redo         Redo the rollback that was undone last
+
+    Attempts:
+      try          Run a command in an attempt; outside of the project everything is real
+      attempt      Work in attempts; outside of the project everything is real
+      metric       Report numbers of the work, such as accuracy=0.93; the next checkpoint holds them
 
     Plans and sessions:
       plan         Run plans; roll back files and plan state together
@@ -67,6 +73,12 @@ fn the_first_page() {
       workspace    List, move and forget registered folders
       export       Export a checkpoint as a folder of plain files
       import       Import a folder that `export` wrote
+
+    Other machines:
+      remote       Add, list, remove and check remotes, where checkpoints are published
+      push         Publish the checkpoints of this workspace that a remote lacks
+      fetch        Bring a published checkpoint into this home; files do not change
+      clone        Build a published checkpoint in a new folder, with its plan and session
 
     Help:
       demo         Show a disaster and its rollback in a temporary folder
@@ -211,9 +223,9 @@ fn rollback_explains_how_a_checkpoint_is_named() {
           --strategy <STRATEGY>  Strategy: immediate, staged (tried first), selective, or progressive (a
                                  search) [possible values: immediate, staged, selective, progressive]
           --path <PATH>          Only this path; repeatable
-          --part <PART>          Only this part: files, plan, agent, session, or git (branch, HEAD,
-                                 index); repeatable
-          --strict               With several folders: fail if a plan was applied or a folder is missing
+          --part <PART>          Only this part: files, plan, agent, session, thread, or git (branch,
+                                 HEAD, index); repeatable
+          --strict               With several folders: fail if a part cannot be rolled back
           --dry-run              Show the effects without changing anything
           --keep-times           Restore modification times [default: now, so that build tools notice]
           --skip-failed-undo     Continue if an undo command of a plan's step fails, and report it
@@ -222,9 +234,10 @@ fn rollback_explains_how_a_checkpoint_is_named() {
                                  changed
           --verify <CMD>         Build the target beside the workspace, run CMD there, show the changes,
                                  and ask
-          --until <CMD>          Roll back to the newest checkpoint where CMD passes, tried in a copy
+          --until <CMD>          Roll back to the newest checkpoint where CMD passes, tried apart
           --bisect               With --until: binary search; checkpoints older than a good one are good
-          --in-place             With --until: try in the workspace itself, where CMD needs its path
+          --in-place             With --until: try in the workspace itself
+          --copy                 With --until: try in a copy at another path, not in an overlay
           --hard-reset           Set git branch, index and files; uncommitted work goes into the safety
                                  checkpoint
           --mixed                Set git branch and index to the checkpoint; the files stay
@@ -251,6 +264,7 @@ fn rollback_explains_how_a_checkpoint_is_named() {
     rolled back to (* in `list`); @~2 is two before the newest.
     An argument that names no checkpoint is a path; after -- everything is. Paths alone go back to @.
     The current state is kept first, so that `safepoint undo` brings it back.
+    --session-id with --checkpoint-id moves git and keeps the files; with --hard-reset, the files too.
 
     Examples:
       safepoint rollback                       choose on a terminal, else list

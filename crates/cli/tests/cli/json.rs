@@ -31,6 +31,7 @@ fn create() {
           "integrity": "<hash>",
           "kind": "manual",
           "label": "first",
+          "metrics": {},
           "parent": null,
           "parts": [
             {
@@ -81,6 +82,7 @@ fn create() {
       "exit_code": 0,
       "messages": [
         {
+          "code": null,
           "level": "info",
           "text": "Registered $T/project as a workspace."
         }
@@ -127,6 +129,7 @@ fn show_with_files() {
           "integrity": "<hash>",
           "kind": "manual",
           "label": "first",
+          "metrics": {},
           "parent": null,
           "parts": [
             {
@@ -169,6 +172,7 @@ fn show_with_files() {
             "mode": "0755",
             "path": "empty",
             "size": null,
+            "target": null,
             "type": "directory"
           },
           {
@@ -184,6 +188,7 @@ fn show_with_files() {
             "mode": "0644",
             "path": "notes.txt",
             "size": 5,
+            "target": null,
             "type": "file"
           },
           {
@@ -191,6 +196,7 @@ fn show_with_files() {
             "mode": "0755",
             "path": "run.sh",
             "size": 10,
+            "target": null,
             "type": "file"
           },
           {
@@ -198,6 +204,7 @@ fn show_with_files() {
             "mode": "0755",
             "path": "src",
             "size": null,
+            "target": null,
             "type": "directory"
           },
           {
@@ -205,9 +212,11 @@ fn show_with_files() {
             "mode": "0644",
             "path": "src/main.rs",
             "size": 35,
+            "target": null,
             "type": "file"
           }
-        ]
+        ],
+        "folders": null
       },
       "exit_code": 0,
       "messages": [],
@@ -229,6 +238,13 @@ fn rollback_and_dry_run() {
     {
       "command": "rollback",
       "data": {
+        "built": null,
+        "check_changed_files": null,
+        "checkpoints": null,
+        "checks": null,
+        "current": null,
+        "left_out": null,
+        "other_turns": null,
         "rollback": {
           "agents": [],
           "answers": null,
@@ -258,19 +274,24 @@ fn rollback_and_dry_run() {
           "parts": [],
           "paths": [],
           "plan": null,
+          "plans": null,
           "plans_left": [],
           "removed_files_count": 1,
           "rescued": [],
           "restored_files_count": 2,
           "safety_checkpoint": null,
           "session": null,
+          "sessions": null,
           "strategy": "immediate",
+          "threads": [],
           "to": "01KG9YS9EGCQT0DH2X3200JHAF",
+          "together": null,
           "undone": [],
           "verb": "rollback",
           "verified": false,
           "waiting": []
-        }
+        },
+        "tried_in": null
       },
       "exit_code": 0,
       "messages": [],
@@ -286,6 +307,13 @@ fn rollback_and_dry_run() {
     {
       "command": "rollback",
       "data": {
+        "built": null,
+        "check_changed_files": null,
+        "checkpoints": null,
+        "checks": null,
+        "current": null,
+        "left_out": null,
+        "other_turns": null,
         "rollback": {
           "agents": [],
           "answers": null,
@@ -315,19 +343,24 @@ fn rollback_and_dry_run() {
           "parts": [],
           "paths": [],
           "plan": null,
+          "plans": null,
           "plans_left": [],
           "removed_files_count": 1,
           "rescued": [],
           "restored_files_count": 2,
           "safety_checkpoint": "01KG9YWYMG3S19GYXWQZEQWMSF",
           "session": null,
+          "sessions": null,
           "strategy": "immediate",
+          "threads": [],
           "to": "01KG9YS9EGCQT0DH2X3200JHAF",
+          "together": null,
           "undone": [],
           "verb": "rollback",
           "verified": true,
           "waiting": []
-        }
+        },
+        "tried_in": null
       },
       "exit_code": 0,
       "messages": [],
@@ -353,6 +386,7 @@ fn status_and_diff() {
     {
       "command": "status",
       "data": {
+        "after_partial_rollback": null,
         "agents": [],
         "base": {
           "commit_message": null,
@@ -370,6 +404,7 @@ fn status_and_diff() {
           "integrity": "<hash>",
           "kind": "manual",
           "label": "first",
+          "metrics": {},
           "parent": null,
           "parts": [
             {
@@ -414,6 +449,7 @@ fn status_and_diff() {
               "hash": "<hash>",
               "mode": "0644",
               "size": 5,
+              "target": null,
               "type": "file"
             },
             "old": null,
@@ -425,12 +461,14 @@ fn status_and_diff() {
               "hash": "<hash>",
               "mode": "0644",
               "size": 4,
+              "target": null,
               "type": "file"
             },
             "old": {
               "hash": "<hash>",
               "mode": "0644",
               "size": 5,
+              "target": null,
               "type": "file"
             },
             "path": "notes.txt"
@@ -442,6 +480,7 @@ fn status_and_diff() {
               "hash": "<hash>",
               "mode": "0644",
               "size": 35,
+              "target": null,
               "type": "file"
             },
             "path": "src/main.rs"
@@ -458,7 +497,9 @@ fn status_and_diff() {
           "unsettled": []
         },
         "covered": false,
+        "lost_repository": null,
         "recovery": {
+          "foreign": [],
           "released": [],
           "rescued": [],
           "settled": [],
@@ -501,12 +542,14 @@ fn status_and_diff() {
               "hash": "<hash>",
               "mode": "0644",
               "size": 4,
+              "target": null,
               "type": "file"
             },
             "old": {
               "hash": "<hash>",
               "mode": "0644",
               "size": 5,
+              "target": null,
               "type": "file"
             },
             "path": "notes.txt"
@@ -577,6 +620,7 @@ fn validate_summary_recover_init_version() {
       "command": "recover",
       "data": {
         "recovery": {
+          "foreign": [],
           "released": [],
           "rescued": [],
           "settled": [],

@@ -30,7 +30,7 @@ fn a_checkpoint_goes_out_and_comes_back() {
     Imported 01KG9YYQ9053R1T2RMWKDG33ZD "first"
       6 files and folders, 50 B; SIZE new in the store
       it was 01KG9YS9EGCQT0DH2X3200JHAF, taken 2026-01-31 12:00:03Z
-    The workspace is as it was; `safepoint rollback ID` goes there.
+    The workspace is as it was. Roll back to it: safepoint rollback 01KG9YYQ9053R1T2RMWKDG33ZD
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&["import", "-q", "-m", "again", "--pin", "../out/project/project_20260131_120003_2"]), @r#"
@@ -229,7 +229,7 @@ fn everything_goes_out_and_comes_back_where_it_is_registered() {
       5 folders, 0 plans, 1 agent
       9 files and folders, 65 B; SIZE new in the store
       it was 01KG9YYX4G9W3J567B8B5VXZDR, taken 2026-01-31 12:03:07Z
-    All folders are as they were; `safepoint rollback ID` goes there.
+    All folders are as they were. Roll back to it: safepoint rollback 01KG9Z2CF08QE660SV1JHRKGTT
     --- exit 0
     "#);
     let again = id(&["import", &folder]);
@@ -283,7 +283,7 @@ fn everything_goes_out_and_comes_back_where_it_is_registered() {
     sandbox.run(&["--home", &there, "init"]);
     assert_snapshot!(sandbox.run(&["--home", &there, "rollback", &unknown]), @r#"
     --- stderr
-    error: cannot roll back to checkpoint "01KG9ZBHE00NWGH1RJQT55GBYA": checkpoint 01KG9ZBHE00NWGH1RJQT55GBYA holds what is not of here: folder $T/project, folder $T/other, an agent's folder $T/agent, an agent's folder $T/agent/memory, agent claude
+    error: cannot roll back to checkpoint "01KG9ZBHE00NWGH1RJQT55GBYA": checkpoint 01KG9ZBHE00NWGH1RJQT55GBYA contains parts that are not registered on this machine: folder $T/project, folder $T/other, an agent's folder $T/agent, an agent's folder $T/agent/memory, agent claude
     Nothing was changed.
     hint: Register what is missing, or put what differs right, then import its folder again. `--part` goes back to a part of it.
     hint: Register it: safepoint init $T/project

@@ -105,7 +105,7 @@ fn programs_get_the_head_and_the_rollbacks() {
     let sandbox = Sandbox::with_checkpoint();
     let value = sandbox.json(&["list", "--json"]);
     assert_eq!(value["data"]["head"], value["data"]["checkpoints"][0]["id"]);
-    assert!(value["data"].get("rollbacks").is_none());
+    assert!(value["data"]["rollbacks"].is_null());
     sandbox.wreck();
     sandbox.run(&["rollback", "@"]);
     let value = sandbox.json(&["list", "--graph", "--json"]);

@@ -17,6 +17,17 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-diff.1
     $T/project/pages/safepoint-rollback.1
     $T/project/pages/safepoint-run.1
+    $T/project/pages/safepoint-try.1
+    $T/project/pages/safepoint-attempt.1
+    $T/project/pages/safepoint-attempt-start.1
+    $T/project/pages/safepoint-attempt-exec.1
+    $T/project/pages/safepoint-attempt-list.1
+    $T/project/pages/safepoint-attempt-show.1
+    $T/project/pages/safepoint-attempt-diff.1
+    $T/project/pages/safepoint-attempt-compare.1
+    $T/project/pages/safepoint-attempt-keep.1
+    $T/project/pages/safepoint-attempt-drop.1
+    $T/project/pages/safepoint-metric.1
     $T/project/pages/safepoint-plan.1
     $T/project/pages/safepoint-plan-new.1
     $T/project/pages/safepoint-plan-list.1
@@ -67,6 +78,18 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-workspace-list.1
     $T/project/pages/safepoint-workspace-move.1
     $T/project/pages/safepoint-workspace-forget.1
+    $T/project/pages/safepoint-remote.1
+    $T/project/pages/safepoint-remote-add.1
+    $T/project/pages/safepoint-remote-list.1
+    $T/project/pages/safepoint-remote-remove.1
+    $T/project/pages/safepoint-remote-status.1
+    $T/project/pages/safepoint-remote-init.1
+    $T/project/pages/safepoint-remote-migrate.1
+    $T/project/pages/safepoint-remote-upkeep.1
+    $T/project/pages/safepoint-remote-rebuild.1
+    $T/project/pages/safepoint-push.1
+    $T/project/pages/safepoint-fetch.1
+    $T/project/pages/safepoint-clone.1
     $T/project/pages/safepoint-emergency.1
     $T/project/pages/safepoint-undo.1
     $T/project/pages/safepoint-redo.1
@@ -91,6 +114,7 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-completions.1
     $T/project/pages/safepoint-man.1
     $T/project/pages/safepoint-mcp.1
+    $T/project/pages/safepoint-ui.1
     $T/project/pages/safepoint-version.1
     --- exit 0
     ");
@@ -276,6 +300,8 @@ fn the_page_of_one_command_is_shown_by_its_name() {
     hint: `safepoint --help` lists the commands; name one folder to write all pages into it.
     --- exit 2
     ");
-    assert!(!sandbox.path("project/rollback").exists());
+    let typo = sandbox.run(&["man", "rolback"]);
+    assert!(typo.contains("safepoint man rollback") && typo.ends_with("--- exit 2\n"), "{typo}");
+    assert!(!sandbox.path("project/rollback").exists() && !sandbox.path("project/rolback").exists());
     assert!(sandbox.run(&["man", "./rollback"]).contains("safepoint-rollback.1"));
 }

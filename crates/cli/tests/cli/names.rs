@@ -40,6 +40,20 @@ fn a_label_may_be_the_argument_and_may_begin_with_a_hyphen() {
     assert_eq!(label(&["create", "--json", "--", "--pin"]), "--pin");
     assert_eq!(label(&["show", "--checkpoint-id", "-v flag added", "--json"]), "-v flag added");
     assert_eq!(sandbox.output(&["create", "one", "-m", "two"]).status.code(), Some(2));
+    assert_eq!(label(&["emergency", "-m", "-x went wild", "--json"]), "-x went wild");
+    sandbox.write("plan.toml", "title = 'x'\nid = 'x'\n");
+    sandbox.run(&["plan", "new", "plan.toml"]);
+    assert_eq!(label(&["plan", "checkpoint", "create", "x", "-m", "-x", "--json"]), "-x");
+    let folder = sandbox.json(&["export", "first", "../exports", "--json"])["data"]["folder"].clone();
+    let folder = folder.as_str().map(str::to_owned).unwrap_or_else(|| {
+        let all = std::fs::read_dir(sandbox.path("exports/project")).unwrap();
+        all.map(|entry| entry.unwrap().path().display().to_string()).next().unwrap()
+    });
+    assert_eq!(label(&["import", &folder, "-m", "-z", "--json"]), "-z");
+    // The tip names the whole word, and can be pasted.
+    let told = sandbox.run(&["create", "-wip: parser"]);
+    assert!(told.contains("to pass '-wip: parser' as a value, use: -- '-wip: parser'"), "{told}");
+    assert_eq!(label(&["create", "--json", "--", "-wip: parser"]), "-wip: parser");
 }
 
 #[test]

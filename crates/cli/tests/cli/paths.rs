@@ -65,7 +65,7 @@ fn a_diff_of_a_path_that_neither_side_has_reports_it() {
     let sandbox = Sandbox::with_checkpoint();
     assert_snapshot!(sandbox.run(&["diff", "--", "notes.text"]), @r#"
     --- stderr
-    error: cannot compare with checkpoint "@": "notes.text" is in neither 01KG9YS9EGCQT0DH2X3200JHAF nor the current state
+    error: cannot compare with the position: "notes.text" is in neither 01KG9YS9EGCQT0DH2X3200JHAF nor the current state
     hint: List the paths of a checkpoint: safepoint show 01KG9YS9EGCQT0DH2X3200JHAF --files
     --- exit 10
     "#);

@@ -128,7 +128,7 @@ fn new_in_other_ways() {
     --- stderr
     error: cannot apply plan "copy": the plan is ready and cannot become applied
     Nothing was changed.
-    hint: `safepoint plan show PLAN` shows where it is.
+    hint: `safepoint plan show copy` shows where it is.
     --- exit 12
     "#);
     let inside = sandbox.json(&["plan", "show", "copy", "--json"]);
@@ -215,14 +215,14 @@ fn steps_begin_and_end() {
     --- stderr
     error: cannot start step "api/docs": step api/docs cannot start before migrate is done
     Nothing was changed.
-    hint: `safepoint plan show PLAN` shows where it is.
+    hint: `safepoint plan show limits` shows where it is.
     --- exit 12
     "#);
     assert_snapshot!(step("start", "handlers"), @r#"
     --- stderr
     error: cannot start step "handlers": the plan has no step "handlers"; did you mean "api/handlers"?
     Nothing was changed.
-    hint: `safepoint plan show PLAN` shows its steps.
+    hint: `safepoint plan show limits` shows its steps.
     --- exit 10
     "#);
     assert_snapshot!(step("start", "migrate"), @r#"
@@ -234,7 +234,7 @@ fn steps_begin_and_end() {
     --- stderr
     error: cannot start step "migrate": step migrate is running and cannot become running
     Nothing was changed.
-    hint: `safepoint plan show PLAN` shows where it is.
+    hint: `safepoint plan show limits` shows where it is.
     --- exit 12
     "#);
     assert_snapshot!(step("finish", "migrate"), @"
@@ -282,7 +282,7 @@ fn steps_begin_and_end() {
     --- stderr
     error: cannot start step "ship": the plan is applied and cannot change
     Nothing was changed.
-    hint: `safepoint plan show PLAN` shows where it is.
+    hint: `safepoint plan show limits` shows where it is.
     --- exit 12
     "#);
     assert_snapshot!(sandbox.run(&["plan", "rollback", "limits", "before ship"]), @r#"
@@ -356,7 +356,7 @@ fn steps_are_added() {
     --- stderr
     error: cannot add step "bench": the plan already has step api/bench
     Nothing was changed.
-    hint: `safepoint plan show PLAN` shows where it is.
+    hint: `safepoint plan show limits` shows where it is.
     --- exit 12
     "#);
     assert_snapshot!(add(&["more", "--below", "api/bench"]), @r#"
@@ -377,7 +377,7 @@ fn steps_are_added() {
     --- stderr
     error: cannot add step "a": the plan has no step "nothing"
     Nothing was changed.
-    hint: `safepoint plan show PLAN` shows its steps.
+    hint: `safepoint plan show limits` shows its steps.
     --- exit 10
     "#);
     assert_snapshot!(add(&["a", "--run", " "]), @r#"
@@ -457,13 +457,13 @@ fn what_a_plan_knows_and_gives() {
     --- stderr
     error: cannot forget "rate": plan limits knows nothing under "rate"
     Nothing was changed.
-    hint: `safepoint plan show PLAN` shows what it knows.
+    hint: `safepoint plan show limits` shows what it knows.
     --- exit 10
     "#);
     assert_snapshot!(sandbox.run(&["plan", "context", "get", "limits", "rate"]), @r#"
     --- stderr
     error: cannot get "rate": plan limits knows nothing under "rate"
-    hint: `safepoint plan show PLAN` shows what it knows.
+    hint: `safepoint plan show limits` shows what it knows.
     --- exit 10
     "#);
     assert_snapshot!(sandbox.run(&["plan", "output", "set", "nothing", "url", "1"]), @r#"
@@ -496,14 +496,14 @@ fn decisions_make_a_tree() {
     --- stderr
     error: cannot record the decision: the plan has no decision nothing
     Nothing was changed.
-    hint: `safepoint plan tree PLAN` shows its decisions.
+    hint: `safepoint plan tree limits` shows its decisions.
     --- exit 10
     ");
     assert_snapshot!(sandbox.run(&[&decide[..], &["--step", "nothing"]].concat()), @r#"
     --- stderr
     error: cannot record the decision: the plan has no step "nothing"
     Nothing was changed.
-    hint: `safepoint plan show PLAN` shows its steps.
+    hint: `safepoint plan show limits` shows its steps.
     --- exit 10
     "#);
     assert_snapshot!(sandbox.run(&[&decide[..], &["--depends-on", &first]].concat()), @"
@@ -561,7 +561,7 @@ fn what_happened_is_told_in_order() {
     2026-01-31 12:08:03Z  checkpoint 01KG9Z7Y6GF00V0S1T9RAYCZG1 "before rollback to 01KG9Z2CF08QE660SV1JHRKGTT"
     2026-01-31 12:08:04Z  decisions superseded: sliding
     2026-01-31 12:08:04Z  subplans invalidated: api
-    2026-01-31 12:08:04Z  rollback 01KG9Z7W80N7M9WNJHP3QSADHP, taken back: api/handlers
+    2026-01-31 12:08:04Z  rollback 01KG9Z7W80N7M9WNJHP3QSADHP, steps undone: api/handlers
     --- exit 0
     "#);
     let log = sandbox.json(&["plan", "log", "limits", "--json"]);
@@ -604,7 +604,8 @@ fn milestones_are_flags_and_defaults() {
         new("flags", &["--milestones", "before_risky, on_error", "--every", "10m", "--every-steps", "3"]),
         serde_json::json!({ "on": ["before_risky", "on_error"], "every": "10m", "every_steps": 3 })
     );
-    assert_eq!(new("none", &["--milestones", ""]), serde_json::json!({ "on": [] }));
+    let none = serde_json::json!({ "on": [], "every": null, "every_steps": null });
+    assert_eq!(new("none", &["--milestones", ""]), none);
     assert_eq!(
         sandbox.output(&["plan", "new", "--title", "T", "--milestones", "often"]).status.code(),
         Some(2)
@@ -617,7 +618,7 @@ fn milestones_are_flags_and_defaults() {
     );
     sandbox.write("own.toml", "title = 'T'\nid = 'own'\n[checkpoints]\non = []\n");
     let own = sandbox.json(&["plan", "new", "own.toml", "--json"])["data"]["plan"]["checkpoints"].clone();
-    assert_eq!(own, serde_json::json!({ "on": [] }), "the file says when");
+    assert_eq!(own, none, "the file says when");
     fs::write(sandbox.path("home/config.toml"), "[plans]\nmilestones = ['often']\n").unwrap();
     assert_eq!(
         sandbox.json(&["plan", "new", "--title", "T", "--json"])["error"]["code"],

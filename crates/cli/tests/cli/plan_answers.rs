@@ -14,6 +14,8 @@ fn the_answers_to_a_program() {
       "data": {
         "plan": {
           "checkpoints": {
+            "every": null,
+            "every_steps": null,
             "on": [
               "before_step",
               "after_subplan",
@@ -62,59 +64,131 @@ fn the_answers_to_a_program() {
           "steps": [
             {
               "attempts": 1,
+              "env": null,
+              "error": null,
               "finished_at": "2026-01-31T12:02:00.000000Z",
               "id": "migrate",
+              "idempotent": null,
+              "log": null,
               "on_interrupt": "ask",
               "output": {
                 "tables": 1
               },
+              "parallel": null,
               "path": "migrate",
+              "phase": null,
+              "retries": null,
+              "risky": null,
+              "run": null,
+              "skipped": null,
               "started_at": "2026-01-31T12:01:03.000000Z",
               "state": "done",
-              "title": "A table for the counters"
+              "steps": [],
+              "timeout": null,
+              "title": "A table for the counters",
+              "undo": null,
+              "verify": null
             },
             {
               "attempts": 1,
+              "env": null,
+              "error": null,
               "finished_at": "2026-01-31T12:07:00.000000Z",
               "id": "api",
+              "idempotent": null,
+              "log": null,
               "on_interrupt": "ask",
+              "output": null,
+              "parallel": null,
               "path": "api",
+              "phase": null,
+              "retries": null,
+              "risky": null,
+              "run": null,
+              "skipped": null,
               "started_at": "2026-01-31T12:05:03.000000Z",
               "state": "failed",
               "steps": [
                 {
                   "attempts": 1,
+                  "env": null,
                   "error": "2 tests fail",
                   "finished_at": "2026-01-31T12:07:00.000000Z",
                   "id": "handlers",
+                  "idempotent": null,
+                  "log": null,
                   "on_interrupt": "ask",
+                  "output": null,
+                  "parallel": null,
                   "path": "api/handlers",
+                  "phase": null,
+                  "retries": null,
+                  "risky": null,
+                  "run": null,
+                  "skipped": null,
                   "started_at": "2026-01-31T12:05:03.000000Z",
                   "state": "failed",
-                  "title": null
+                  "steps": [],
+                  "timeout": null,
+                  "title": null,
+                  "undo": null,
+                  "verify": null
                 },
                 {
                   "attempts": 0,
+                  "env": null,
+                  "error": null,
                   "finished_at": null,
                   "id": "docs",
+                  "idempotent": null,
+                  "log": null,
                   "on_interrupt": "ask",
+                  "output": null,
+                  "parallel": null,
                   "path": "api/docs",
+                  "phase": null,
+                  "retries": null,
+                  "risky": null,
+                  "run": null,
+                  "skipped": null,
                   "started_at": null,
                   "state": "pending",
-                  "title": null
+                  "steps": [],
+                  "timeout": null,
+                  "title": null,
+                  "undo": null,
+                  "verify": null
                 }
               ],
-              "title": null
+              "timeout": null,
+              "title": null,
+              "undo": null,
+              "verify": null
             },
             {
               "attempts": 0,
+              "env": null,
+              "error": null,
               "finished_at": null,
               "id": "ship",
+              "idempotent": null,
+              "log": null,
               "on_interrupt": "ask",
+              "output": null,
+              "parallel": null,
               "path": "ship",
+              "phase": null,
+              "retries": null,
+              "risky": null,
+              "run": null,
+              "skipped": null,
               "started_at": null,
               "state": "pending",
-              "title": null
+              "steps": [],
+              "timeout": null,
+              "title": null,
+              "undo": null,
+              "verify": null
             }
           ],
           "title": "Add rate limiting",
@@ -206,7 +280,7 @@ fn the_answers_to_a_program() {
         "causes": [],
         "code": "plan_rule",
         "hints": [
-          "`safepoint plan show PLAN` shows where it is."
+          "`safepoint plan show limits` shows where it is."
         ],
         "kind": "conflict",
         "message": "step ship cannot start before api is done"
@@ -313,16 +387,16 @@ fn every_subcommand_answers_programs() {
     plan context unset: exit 0, done, {"key":"key","plan":"plan \"limits\" \"running\""}
     plan output set: exit 0, done, {"key":"key","plan":"plan \"limits\" \"running\"","value":true}
     plan step add: exit 0, done, {"plan":"plan \"limits\" \"running\"","step":"api/more"}
-    plan checkpoint create: exit 0, done, {"checkpoint":"checkpoint \"good\" at step 1","pruned":[]}
+    plan checkpoint create: exit 0, done, {"checkpoint":"checkpoint \"good\" at step 1","pruned":[],"tests_passing":null}
     plan decide: exit 0, done, {"decision":{"alternatives":[],"choice":"d","depends_on":[],"id":"01KG9ZDC10QDPN1XB4FMHR0C4X","made_at":"2026-01-31T12:11:01.000000Z","parent":null,"question":"c","rationale":null,"step":null},"plan":"plan \"limits\" \"running\""}
     plan step start: exit 0, done, {"checkpoints":["checkpoint \"before api/handlers\" at step 1"],"plan":"plan \"limits\" \"running\"","step":"api/handlers"}
     plan step fail: exit 0, done, {"checkpoints":["checkpoint \"api/handlers failed\" at step 1"],"plan":"plan \"limits\" \"failed\"","step":"api/handlers"}
     plan checkpoint list: exit 0, done, {"checkpoints":["checkpoint \"api/handlers failed\" at step 1","checkpoint \"before api/handlers\" at step 1","checkpoint \"good\" at step 1","checkpoint \"before migrate\" at step 0"]}
     plan checkpoint show: exit 0, done, {"checkpoint":"checkpoint \"good\" at step 1","state":"state of plan \"limits\" \"running\""}
-    plan rollback: exit 0, done, {"checkpoints":["checkpoint \"api/handlers failed\" at step 1","checkpoint \"before api/handlers\" at step 1","checkpoint \"good\" at step 1","checkpoint \"before migrate\" at step 0"],"plan":"plan \"limits\" \"failed\"","rollback":null}
-    plan rollback: exit 0, done, {"plan":"plan \"limits\" \"failed\"","rollback":{"agents":[],"answers":null,"blocked":[],"changed_meanwhile":[],"changed_paths":[],"dry_run":true,"effects_not_undone":[{"code":"no_undo_command","plan":"limits","step":"api/handlers","why":"it has no undo command"}],"from":"01KG9ZH268G78W9JHQPZWAV2QZ","git":null,"id":null,"left_alone":[],"memory":[],"parts":[],"paths":[],"plan":{"decisions_superseded":1,"state":"running","steps_taken_back":["api/handlers"],"subplans_invalidated":1},"plans_left":[],"removed_files_count":0,"rescued":[],"restored_files_count":0,"safety_checkpoint":null,"session":null,"strategy":"immediate","to":"01KG9ZBHE00NWGH1RJQT55GBYA","undone":[],"verb":"rollback","verified":false,"waiting":[]}}
+    plan rollback: exit 0, done, {"check_changed_files":null,"checkpoints":["checkpoint \"api/handlers failed\" at step 1","checkpoint \"before api/handlers\" at step 1","checkpoint \"good\" at step 1","checkpoint \"before migrate\" at step 0"],"checks":null,"current":null,"left_out":null,"plan":"plan \"limits\" \"failed\"","rollback":null,"tried_in":null}
+    plan rollback: exit 0, done, {"check_changed_files":null,"checkpoints":null,"checks":null,"current":null,"left_out":null,"plan":"plan \"limits\" \"failed\"","rollback":{"agents":[],"answers":null,"blocked":[],"changed_meanwhile":[],"changed_paths":[],"dry_run":true,"effects_not_undone":[{"code":"no_undo_command","plan":"limits","step":"api/handlers","why":"it has no undo command"}],"from":"01KG9ZH268G78W9JHQPZWAV2QZ","git":null,"id":null,"left_alone":[],"memory":[],"parts":[],"paths":[],"plan":{"decisions_superseded":1,"state":"running","steps_taken_back":["api/handlers"],"subplans_invalidated":1},"plans":null,"plans_left":[],"removed_files_count":0,"rescued":[],"restored_files_count":0,"safety_checkpoint":null,"session":null,"sessions":null,"strategy":"immediate","threads":[],"to":"01KG9ZBHE00NWGH1RJQT55GBYA","together":null,"undone":[],"verb":"rollback","verified":false,"waiting":[]},"tried_in":null}
     plan tree: exit 0, done, {"decisions":[{"alternatives":[],"choice":"b","depends_on":[],"depth":0,"id":"01KG9Z0HW054A6WWZ3EBH372PA","made_at":"2026-01-31T12:04:01.000000Z","parent":null,"question":"a","rationale":null,"step":"migrate","superseded_by":null},{"alternatives":[],"choice":"d","depends_on":[],"depth":0,"id":"01KG9ZDC10QDPN1XB4FMHR0C4X","made_at":"2026-01-31T12:11:01.000000Z","parent":null,"question":"c","rationale":null,"step":null,"superseded_by":null}],"plan":"plan \"limits\" \"failed\""}
-    plan log: exit 0, done, {"log":[{"at":"2026-01-31T12:02:01.000000Z","checkpoint":"checkpoint \"before migrate\" at step 0","kind":"checkpoint","note":null,"version":0},{"at":"2026-01-31T12:10:01.000000Z","checkpoint":"checkpoint \"good\" at step 1","kind":"checkpoint","note":null,"version":7},{"at":"2026-01-31T12:12:01.000000Z","checkpoint":"checkpoint \"before api/handlers\" at step 1","kind":"checkpoint","note":null,"version":8},{"at":"2026-01-31T12:13:00.000000Z","checkpoint":null,"kind":"error","note":{"error":"no","log":null,"step":"api/handlers"},"version":10},{"at":"2026-01-31T12:13:02.000000Z","checkpoint":"checkpoint \"api/handlers failed\" at step 1","kind":"checkpoint","note":null,"version":10}]}
+    plan log: exit 0, done, {"log":[{"at":"2026-01-31T12:02:01.000000Z","checkpoint":"checkpoint \"before migrate\" at step 0","kind":"checkpoint","note":null,"version":0},{"at":"2026-01-31T12:10:01.000000Z","checkpoint":"checkpoint \"good\" at step 1","kind":"checkpoint","note":null,"version":7},{"at":"2026-01-31T12:12:01.000000Z","checkpoint":"checkpoint \"before api/handlers\" at step 1","kind":"checkpoint","note":null,"version":8},{"at":"2026-01-31T12:13:00.000000Z","checkpoint":null,"kind":"error","note":{"error":"no","log":null,"step":"api/handlers"},"version":10},{"at":"2026-01-31T12:13:02.000000Z","checkpoint":"checkpoint \"api/handlers failed\" at step 1","kind":"checkpoint","note":null,"version":10}],"printed":null,"step":null}
     plan checkpoint delete: exit 0, done, {"deleted":["checkpoint \"api/handlers failed\" at step 1"]}
     plan step start: exit 0, done, {"checkpoints":["checkpoint \"before api/handlers\" at step 1"],"plan":"plan \"limits\" \"running\"","step":"api/handlers"}
     plan pause: exit 0, done, {"plan":"plan \"limits\" \"paused\""}

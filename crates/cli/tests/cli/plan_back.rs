@@ -69,14 +69,14 @@ fn checkpoints_of_a_plan() {
     assert_snapshot!(sandbox.run(&["plan", "checkpoint", "show", "limits", "files alone"]), @r#"
     --- stderr
     error: cannot show checkpoint "files alone": checkpoint 01KG9Z2CF08QE660SV1JHRKGTT is not one of plan limits
-    hint: `safepoint plan checkpoint list PLAN` shows the checkpoints of the plan.
+    hint: `safepoint plan checkpoint list limits` shows the checkpoints of the plan.
     --- exit 12
     "#);
     assert_snapshot!(sandbox.run(&["plan", "rollback", "limits", "files alone"]), @r#"
     --- stderr
     error: cannot roll plan "limits" back to checkpoint "files alone": checkpoint 01KG9Z2CF08QE660SV1JHRKGTT is not one of plan limits
     Nothing was changed.
-    hint: `safepoint plan checkpoint list PLAN` shows the checkpoints of the plan.
+    hint: `safepoint plan checkpoint list limits` shows the checkpoints of the plan.
     --- exit 12
     "#);
     assert_snapshot!(sandbox.run(&["plan", "checkpoint", "delete", "limits", "@"]), @"
@@ -107,6 +107,21 @@ fn checkpoints_of_a_plan() {
 }
 
 #[test]
+fn lists_of_a_plan_fold_safety_checkpoints_away() {
+    let (sandbox, _) = failed();
+    assert!(sandbox.run(&["plan", "rollback", "limits", "before api/handlers"]).ends_with("--- exit 0\n"));
+    for args in [&["plan", "checkpoint", "list", "limits"][..], &["plan", "rollback", "limits"]] {
+        let told = sandbox.run(args);
+        assert!(!told.contains("(safety)") && told.contains("before migrate"), "{told}");
+        let hidden = "1 safety checkpoint is not shown: safepoint list --plan limits --all-roles\n";
+        assert!(told.contains(hidden), "{told}");
+        let answer = sandbox.json(&[args, &["--json"]].concat());
+        assert_eq!(answer["data"]["checkpoints"].as_array().unwrap().len(), 4, "{answer:#}");
+    }
+    assert!(sandbox.run(&["list", "--plan", "limits", "--all-roles"]).contains("(safety)"));
+}
+
+#[test]
 fn there_and_back() {
     let (sandbox, _) = failed();
     assert_snapshot!(sandbox.run(&["plan", "show", "limits"]), @r#"
@@ -128,14 +143,14 @@ fn there_and_back() {
     01KG9Z62M8VWA67JZ1WHCK43EQ  1 minute ago   emergency     1  a338ff8f  api/handlers failed
     01KG9Z2CF08QE660SV1JHRKGTT  3 minutes ago  workflow      1  c7f9d69e  before api/handlers
     01KG9YV2300QJS22HDXJ4G4Q61  7 minutes ago  workflow      0  2351be18  before migrate
-    Choose one: safepoint plan rollback limits CHECKPOINT (add --dry-run to see what it would do)
+    Choose one, as in: safepoint plan rollback limits @ --dry-run
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["plan", "rollback", "limits", "before api/handlers", "--dry-run"]), @r#"
     Would roll back to 01KG9Z2CF08QE660SV1JHRKGTT "before api/handlers", taken 4 minutes ago
       2 files restored, 0 files removed; a dry run: nothing was changed
       plan limits would be running again; 1 decision superseded; 1 subplan invalidated; step undone: api/handlers
-      no undo command, so what it did outside of the files would stay: api/handlers
+      no undo command: side effects outside the workspace would not be undone: api/handlers
         ~ main.rs  restored
         + table.sql  created
     --- exit 0
@@ -144,7 +159,7 @@ fn there_and_back() {
     Rolled back to 01KG9Z2CF08QE660SV1JHRKGTT "before api/handlers", taken 5 minutes ago
       2 files restored, 0 files removed, read back and verified, in N ms
       plan limits is running again; 1 decision superseded; 1 subplan invalidated; step undone: api/handlers
-      no undo command, so what it did outside of the files stays: api/handlers
+      no undo command: side effects outside the workspace were not undone: api/handlers
         ~ main.rs  restored
         + table.sql  created
     Undo it with: safepoint undo
@@ -177,7 +192,7 @@ fn there_and_back() {
     Redid the rollback that was undone: everything is as after it
       2 files restored, 0 files removed, read back and verified, in N ms
       plan limits is running again; 1 decision superseded; 1 subplan invalidated; step undone: api/handlers
-      no undo command, so what it did outside of the files stays: api/handlers
+      no undo command: side effects outside the workspace were not undone: api/handlers
         ~ main.rs  restored
         + table.sql  created
     Undo it with: safepoint undo
@@ -226,7 +241,7 @@ fn pause_and_cancel() {
     --- stderr
     error: cannot pause plan "limits": the plan is ready and cannot become paused
     Nothing was changed.
-    hint: `safepoint plan show PLAN` shows where it is.
+    hint: `safepoint plan show limits` shows where it is.
     --- exit 12
     "#);
     sandbox.run(&["plan", "step", "start", "limits", "migrate"]);
@@ -242,7 +257,7 @@ fn pause_and_cancel() {
     --- stderr
     error: cannot cancel plan "limits": the plan is cancelled and cannot change
     Nothing was changed.
-    hint: `safepoint plan show PLAN` shows where it is.
+    hint: `safepoint plan show limits` shows where it is.
     --- exit 12
     "#);
     assert_snapshot!(sandbox.run(&["plan", "apply", "nothing"]), @r#"
@@ -264,6 +279,7 @@ fn a_step_stays_as_it_is_when_the_checkpoint_after_it_fails() {
     error: cannot note that step "migrate" failed: unknown key `odd` in .safepoint.toml line 1: known there are label, retention, capture
     hint: Fix the line that the message names, and try again.
     hint: Step migrate is failed all the same: only the checkpoint after it was not taken.
+    hint: The file: $T/project/.safepoint.toml
     --- exit 1
     "#);
     assert_snapshot!(sandbox.run(&["plan", "step", "start", "limits", "migrate"]), @r#"
@@ -271,6 +287,7 @@ fn a_step_stays_as_it_is_when_the_checkpoint_after_it_fails() {
     error: cannot start step "migrate": unknown key `odd` in .safepoint.toml line 1: known there are label, retention, capture
     Nothing was changed.
     hint: Fix the line that the message names, and try again.
+    hint: The file: $T/project/.safepoint.toml
     --- exit 1
     "#);
     let shown = sandbox.json(&["plan", "show", "limits", "--json"]);
@@ -405,5 +422,10 @@ fn a_checkpoint_of_a_plan_has_its_fields() {
     );
     let state = &data(&["show", "@"])["checkpoint"]["state_snapshot"];
     assert_eq!((state, &state["decisions"][0]["id"]), (&made["state_snapshot"], &decision));
-    assert!(data(&["list"])["checkpoints"][0]["state_snapshot"].is_string());
+    // Lists leave it out, and no answer gives a hash in its place.
+    assert!(data(&["list"])["checkpoints"][0]["state_snapshot"].is_null());
+    assert!(data(&["list"])["checkpoints"][0]["state_hash"].is_string());
+    assert!(data(&["plan", "checkpoint", "list", "work"])["checkpoints"][0]["state_snapshot"].is_null());
+    let created = data(&["create", "--scope", "workflow", "--plan", "work"]);
+    assert_eq!(created["checkpoint"]["state_snapshot"]["decisions"][0]["id"], decision);
 }

@@ -115,7 +115,8 @@ fn a_healthy_plan_is_not_corrected() {
     --- stderr
     error: cannot correct plan "limits": plan limits is healthy: no step has failed or was interrupted
     Nothing was changed.
-    hint: Add a step: safepoint plan step add limits NAME --run CMD
+    hint: To go on: safepoint plan resume limits
+    hint: To add a step: safepoint plan step add limits check --run "make test"
     --- exit 12
     "#);
 }

@@ -66,8 +66,10 @@ fn the_tree_stays_below_what_the_steps_print() {
           [!] bad TIME  checkpoint ID
     Plan work "Some work" is failed, 2 of 3 steps done
     error: cannot finish plan "work": step sub/bad failed: exit status 1: oops
-    hint: Fix what is wrong in $T/project and resume: safepoint plan resume work
-    hint: Or roll back to before the first error: safepoint plan correct work --mode revert
+    hint: Fix what is wrong in $T/project and resume:
+        safepoint plan resume work
+    hint: Or roll back to before the first error:
+        safepoint plan correct work --mode revert
     hint: Or to any checkpoint: safepoint plan rollback work
     "#);
 }

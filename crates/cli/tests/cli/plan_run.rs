@@ -97,7 +97,7 @@ fn a_run_is_told_line_by_line() {
     --- stderr
     error: cannot run plan "work": plan work is done
     Nothing was changed.
-    hint: It has begun: safepoint plan resume PLAN
+    hint: It has begun: safepoint plan resume work
     --- exit 12
     "#);
     assert_snapshot!(sandbox.run(&["plan", "resume", "work"]), @r#"
@@ -117,7 +117,7 @@ fn a_run_is_told_line_by_line() {
     --- exit 0
     ");
     let printed = data(&sandbox, &["plan", "log", "work", "sub/two"]);
-    assert_eq!(printed, json!({ "step": "sub/two", "printed": "no end of line" }));
+    assert_eq!(printed, json!({ "log": null, "step": "sub/two", "printed": "no end of line" }));
     assert_eq!(sandbox.json(&["plan", "log", "work", "nine", "--json"])["error"]["code"], "no_step");
     assert_snapshot!(sandbox.run(&["plan", "apply", "work"]), @"
     Applied plan work: its result stays, and it is not rolled back any more.
@@ -246,7 +246,7 @@ fn a_run_goes_so_far_and_waits_for_whom_it_needs() {
     --- stderr
     error: cannot run plan "work": the plan has no step "nine"
     Nothing was changed.
-    hint: `safepoint plan show PLAN` shows its steps.
+    hint: `safepoint plan show work` shows its steps.
     --- exit 10
     "#);
     assert_snapshot!(sandbox.run(&["plan", "run", "work", "--until", "one"]), @r#"
@@ -376,7 +376,7 @@ fn a_run_that_was_killed_leaves_nothing_running_and_nobody_guesses() {
     --- stderr
     error: cannot go on with plan "work": step long was interrupted; its progress is unknown
     Nothing was changed.
-    hint: `verify`, `idempotent` or `on_interrupt` in the plan file answers beforehand.
+    hint: `verify`, `idempotent` or `on_interrupted` in the plan file answers beforehand.
     hint: Run it again: safepoint plan resume work --interrupted rerun
     hint: Or count it as done: safepoint plan resume work --interrupted done
     hint: Or count it as failed: safepoint plan resume work --interrupted fail
@@ -408,6 +408,11 @@ fn without_a_terminal_the_check_of_an_interrupted_step_decides() {
     let sandbox = killed("verify = 'true'");
     assert_eq!(data(&sandbox, &["plan", "resume", "work"])["plan"]["state"], "done");
     assert_eq!(sandbox.read("runs"), "run\n", "a check that passes counts it as done");
+    let sandbox = killed("verify = 'true'");
+    let told = sandbox.run(&["plan", "show", "work"]);
+    assert!(told.contains("its process died; go on with: safepoint plan resume work"), "{told}");
+    let told = sandbox.run(&["plan", "resume", "work"]);
+    assert!(told.contains("[x] long  done") && !told.contains("stopped after"), "{told}");
     let sandbox = killed("verify = '[ $(wc -l < runs) = 2 ]'");
     assert_eq!(data(&sandbox, &["plan", "resume", "work"])["plan"]["state"], "done");
     assert_eq!(sandbox.read("runs"), "run\nrun\n", "a check that fails runs it again");
@@ -439,16 +444,21 @@ fn on_a_terminal_it_asks_what_becomes_of_an_interrupted_step() {
     let resume = || sandbox.command(&["plan", "resume", "work", "--no-progress"]);
     assert_snapshot!(sandbox.typed(resume(), "\n"), @r#"
 
-    Step long was interrupted; its progress is unknown. Run it again (r), count it as done (d), count it as failed (f), or leave it (Enter)? error: cannot go on with plan "work": step long was interrupted; its progress is unknown
+    Step long was interrupted; its progress is unknown. Run it again (r), count it
+        as done (d), count it as failed (f), or leave it (Enter)? error: cannot go on with plan "work": step long was interrupted; its progress is
+        unknown
     Nothing was changed.
-    hint: `verify`, `idempotent` or `on_interrupt` in the plan file answers beforehand.
+    hint: `verify`, `idempotent` or `on_interrupted` in the plan file answers
+        beforehand.
     hint: Run it again: safepoint plan resume work --interrupted rerun
     hint: Or count it as done: safepoint plan resume work --interrupted done
     hint: Or count it as failed: safepoint plan resume work --interrupted fail
     "#);
     assert_snapshot!(sandbox.typed(resume(), "d\n"), @r#"
     d
-    Step long was interrupted; its progress is unknown. Run it again (r), count it as done (d), count it as failed (f), or leave it (Enter)?     checkpoint 01KG9YYV60N64SSTZ8MV851Q81 "before next"
+    Step long was interrupted; its progress is unknown. Run it again (r), count it
+        as done (d), count it as failed (f), or leave it (Enter)? [x] long  done
+        checkpoint 01KG9YYV60N64SSTZ8MV851Q81 "before next"
     [>] next
     [x] next  done in N ms
     Plan work "Some work" is done, 2 of 2 steps done
@@ -471,14 +481,14 @@ fn one_plan_has_one_runner_and_nobody_changes_it_meanwhile() {
     --- stderr
     error: cannot run plan "work": plan work is being run by process PID
     Nothing was changed.
-    hint: Wait until it has ended, or end it with Ctrl-C or `safepoint plan pause PLAN`.
+    hint: Wait until it has ended, or end it with Ctrl-C or `safepoint plan pause work`.
     --- exit 11
     "#);
     assert_snapshot!(impatient(&["plan", "rollback", "work", "first"]), @r#"
     --- stderr
     error: cannot roll plan "work" back to checkpoint "first": plan work is being run by process PID
     Nothing was changed.
-    hint: End the run first: Ctrl-C where it runs, or `safepoint plan pause PLAN` and wait for its step.
+    hint: End the run first: Ctrl-C where it runs, or `safepoint plan pause work` and wait for its step.
     --- exit 12
     "#);
     for args in [
@@ -546,6 +556,34 @@ fn a_step_may_roll_its_files_back_and_the_plan_goes_on_and_knows() {
     // The plan itself did it, so nothing is reported.
     let shown = sandbox.run(&["plan", "show", "work"]);
     assert!(!shown.contains("were rolled back"), "{shown}");
+}
+
+#[test]
+fn a_step_that_asks_for_a_plan_is_refused_and_no_file_changes() {
+    let program = env!("CARGO_BIN_EXE_safepoint");
+    let asked = [
+        "rollback mark --part plan",
+        "rollback mark --part files --part plan",
+        "rollback mark --part plan --dry-run",
+        "plan rollback other of-other",
+    ];
+    let ask = |(at, words): (usize, &&str)| {
+        format!("SAFEPOINT_TEST_SEED=9{at} {program} {words} 2>> ../told; echo $? >> ../codes; ")
+    };
+    let asked: String = asked.iter().enumerate().map(ask).collect();
+    let sandbox =
+        planned(&format!("[[step]]\nid = 'one'\nrun = 'echo new > new; {asked} test -e new && touch ran'"));
+    sandbox.write("other.toml", "title = 'Other'\nid = 'other'\n[[step]]\nid = 'a'");
+    data(&sandbox, &["plan", "new", "other.toml"]);
+    data(&sandbox, &["plan", "checkpoint", "create", "other", "-m", "of-other"]);
+    data(&sandbox, &["create", "-m", "mark"]);
+    let report = data(&sandbox, &["plan", "run", "work"]);
+    let told = fs::read_to_string(sandbox.path("told")).unwrap();
+    assert_eq!(report["plan"]["state"], "done", "{told}");
+    assert_eq!(fs::read_to_string(sandbox.path("codes")).unwrap(), "12\n".repeat(4), "{told}");
+    assert_eq!(told.matches("plan work is being run by process").count(), 4, "{told}");
+    let log = sandbox.run(&["plan", "log", "work"]);
+    assert!(!log.contains("rolled the files back"), "{log}");
 }
 
 #[test]

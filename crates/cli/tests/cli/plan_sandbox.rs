@@ -61,7 +61,7 @@ fn a_copy_is_made_worked_in_and_taken_over() {
     --- exit 0
     "#);
     assert_snapshot!(sandbox.run(&["plan", "apply", "work"]), @r#"
-    Took over what the plan made, 01KG9Z9PV0BBBTXBTJZTZ70R34 "result of plan work", taken just now
+    Applied the result of the plan, 01KG9Z9PV0BBBTXBTJZTZ70R34 "result of plan work", taken just now
       1 file written, 0 files removed, read back and verified, in N ms
         + made  new
     Undo it with: safepoint undo
@@ -119,7 +119,7 @@ fn a_project_that_changed_is_told_and_merged() {
     --- stderr
     error: cannot apply plan "work": the project changed since the sandbox of plan work was made: other
     Nothing was changed.
-    hint: Take over what does not conflict with: safepoint plan apply PLAN --merge
+    hint: Take over what does not conflict with: safepoint plan apply work --merge
     --- exit 12
     "#);
     sandbox.write("notes.txt", "theirs\n");
@@ -154,7 +154,7 @@ fn a_rollback_happens_where_the_plan_works() {
     Rolled back to 01KG9YVBVGGNTMJ5RRVRTQWFD8 "before edit", taken 2 minutes ago
       1 file restored, 1 file removed, read back and verified, in N ms
       plan work is running again; steps undone: more, edit
-      no undo command, so what it did outside of the files stays: more, edit
+      no undo command: side effects outside the workspace were not undone: more, edit
         - made  removed
         ~ notes.txt  restored
     Undo it with: safepoint -C $T/home/sandboxes/work/project undo
@@ -181,8 +181,8 @@ fn a_copy_that_is_gone_is_made_again_only_when_asked_for() {
     --- stderr
     error: cannot roll plan "work" back to checkpoint "@": the sandbox of plan work is missing: $T/home/sandboxes/work/project
     Nothing was changed.
-    hint: Make it again from a checkpoint: safepoint plan rollback PLAN CHECKPOINT --recreate-sandbox
-    hint: `safepoint plan checkpoint list PLAN` shows the checkpoints.
+    hint: Make it again from its newest checkpoint: safepoint plan rollback work @ --recreate-sandbox
+    hint: `safepoint plan checkpoint list work` shows the checkpoints.
     --- exit 12
     "#);
     for args in [
@@ -247,7 +247,7 @@ fn undo_commands_are_told() {
       plan work would be running again; steps undone: quiet, fill, create
       undo command that would run, step fill: echo undo fill >> ../outside
       undo command that would run, step create: echo undo create >> ../outside
-      no undo command, so what it did outside of the files would stay: quiet
+      no undo command: side effects outside the workspace would not be undone: quiet
         - file  removed
     --- exit 0
     "#);
@@ -271,7 +271,7 @@ fn undo_commands_are_told() {
       plan work is running again; steps undone: quiet, fill, create
       undo command that had been run before, step fill: echo undo fill >> ../outside
       undo command that had been run before, step create: echo undo create >> ../outside
-      no undo command, so what it did outside of the files stays: quiet
+      no undo command: side effects outside the workspace were not undone: quiet
         - file  removed
     Undo it with: safepoint undo
     --- exit 0
@@ -294,7 +294,7 @@ fn an_undo_command_that_fails_stops_a_rollback_unless_it_is_skipped() {
         assert!(told.ends_with("--- exit 1\n"), "{told}");
         assert_eq!(sandbox.read("file"), "2\n");
         let told = sandbox.run(&[verb, &["--skip-failed-undo"]].concat());
-        let warning = "warning: what step create did outside of the files stays: its undo command failed: exit status 4: no way";
+        let warning = "warning: side effects of step create outside the workspace were not undone: its undo command failed: exit status 4: no way";
         assert!(told.contains(warning) && told.ends_with("--- exit 0\n"), "{told}");
         assert!(told.contains("undo command that had been run before, step fill"), "{told}");
         assert!(!sandbox.path("project/file").exists());
@@ -331,23 +331,23 @@ fn on_a_terminal_a_checkpoint_is_chosen_from_a_list() {
     sandbox.run(&["plan", "run", "work"]);
     let rollback = |more: &[&str]| sandbox.command(&[&["plan", "rollback", "work"], more].concat());
     assert_snapshot!(sandbox.typed(rollback(&[]), "\n"), @"
-         CHECKPOINT                  WHEN            KIND      DONE  STATE     LABEL
-      1  01KG9YVBVGS45Q3ETMV38G3DDS  49 seconds ago  workflow     1  dbac5bf5  before b
-      2  01KG9YV41GXHKZH4X2XVXK4NAY  57 seconds ago  workflow     0  20bdc8e3  before a
+         CHECKPOINT  WHEN            KIND      DONE  STATE     LABEL
+      1  01KG9YVB    49 seconds ago  workflow     1  dbac5bf5  before b
+      2  01KG9YV4    57 seconds ago  workflow     0  20bdc8e3  before a
     Go back to which? A number, an id, or Enter for none: Plan work stays as it is.
     ");
     assert_snapshot!(sandbox.typed(rollback(&[]), "1\nn\n"), @r#"
     1
     n
-         CHECKPOINT                  WHEN          KIND      DONE  STATE     LABEL
-      1  01KG9YVBVGS45Q3ETMV38G3DDS  1 minute ago  workflow     1  dbac5bf5  before b
-      2  01KG9YV41GXHKZH4X2XVXK4NAY  1 minute ago  workflow     0  20bdc8e3  before a
+         CHECKPOINT  WHEN          KIND      DONE  STATE     LABEL
+      1  01KG9YVB    1 minute ago  workflow     1  dbac5bf5  before b
+      2  01KG9YV4    1 minute ago  workflow     0  20bdc8e3  before a
     Go back to which? A number, an id, or Enter for none: Would roll back to 01KG9YVBVGS45Q3ETMV38G3DDS "before b", taken 1 minute ago
       0 files restored, 1 file removed; a dry run: nothing was changed
       plan work would be running again; step undone: b
-      no undo command, so what it did outside of the files would stay: b
+      no undo command: side effects outside the workspace would not be undone: b
         - b  removed
-    Do this? [y/N] error: cannot roll plan "work" back: you did not say yes
+    Do this? [y/N] error: cannot roll plan "work" back: not confirmed
     Nothing was changed.
     hint: Answer y to go on, or give --yes.
     "#);
@@ -357,7 +357,8 @@ fn on_a_terminal_a_checkpoint_is_chosen_from_a_list() {
     let seen = sandbox.typed(rollback(&[]), "before b\ny\n");
     assert!(seen.contains("Would roll back") && seen.contains("Rolled back to"), "{seen}");
     assert!(!sandbox.path("project/b").exists());
-    let seen = sandbox.typed(rollback(&["--yes"]), "3\n");
+    // The safety checkpoint of that rollback is not among the rows.
+    let seen = sandbox.typed(rollback(&["--yes"]), "2\n");
     assert!(!seen.contains("Would roll back") && seen.contains("Rolled back to"), "{seen}");
     assert!(!sandbox.path("project/a").exists());
 }

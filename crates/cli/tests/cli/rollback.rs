@@ -23,7 +23,9 @@ fn without_an_id_it_lists_and_says_how_to_choose() {
     --- stderr
     error: cannot roll back: no checkpoint is named
     Nothing was changed.
-    hint: There is nothing to roll back to yet. Take a checkpoint: safepoint create
+    hint: Safepoint has no copy of these files. Write nothing to the folder until they are found elsewhere.
+    hint: If git tracks them: git status; git stash list; git fsck --lost-found
+    hint: Editors keep local histories, and an open editor can undo.
     --- exit 2
     ");
 }

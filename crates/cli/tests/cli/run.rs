@@ -124,6 +124,7 @@ fn the_whole_answer() {
           "integrity": "<hash>",
           "kind": "automatic",
           "label": "x",
+          "metrics": {},
           "parent": "01KG9YS9EGCQT0DH2X3200JHAF",
           "parts": [
             {
@@ -187,14 +188,18 @@ fn the_whole_answer() {
           "parts": [],
           "paths": [],
           "plan": null,
+          "plans": null,
           "plans_left": [],
           "removed_files_count": 0,
           "rescued": [],
           "restored_files_count": 1,
           "safety_checkpoint": "01KG9YV6Z8S45Q3ETMV38G3DDS",
           "session": null,
+          "sessions": null,
           "strategy": "immediate",
+          "threads": [],
           "to": "01KG9YV2300QJS22HDXJ4G4Q61",
+          "together": null,
           "undone": [],
           "verb": "rollback",
           "verified": true,
@@ -206,10 +211,12 @@ fn the_whole_answer() {
       "exit_code": 3,
       "messages": [
         {
+          "code": null,
           "level": "info",
           "text": "Checkpoint 01KG9YV2300QJS22HDXJ4G4Q61 \"x\""
         },
         {
+          "code": null,
           "level": "info",
           "text": "The command failed with status 3."
         }
@@ -293,7 +300,7 @@ fn a_rollback_that_fails_after_the_command_is_told_with_the_way_on() {
     --- stderr
     Checkpoint 01KG9YV2300QJS22HDXJ4G4Q61 "before sh -c rm notes.txt; mkdir notes.txt; mkfifo notes.txt/pipe;…"
     The command failed with status 5.
-    error: cannot roll back after the command: 1 paths block the rollback; the first is notes.txt/pipe: a socket, FIFO or device
+    error: cannot roll back after the command: 1 path blocks the rollback; the first is notes.txt/pipe: a socket, FIFO or device
     hint: Move what is in the way, or choose other paths with --path.
     hint: In the way: notes.txt/pipe: a socket, FIFO or device
     hint: The command failed with status 5. Try again with: safepoint rollback 01KG9YV2300QJS22HDXJ4G4Q61

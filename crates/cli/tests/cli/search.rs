@@ -87,7 +87,7 @@ fn a_search_goes_back_to_the_newest_that_passes_and_one_undo_returns() {
     sandbox.run(&["undo"]);
     assert_eq!(sandbox.read("number"), "9");
     assert_eq!(sandbox.output(&["undo"]).status.code(), Some(10), "the search was one record");
-    let told = data(&sandbox, &["rollback", "--until", check, "--bisect"]);
+    let told = data(&sandbox, &["rollback", "--until", check, "--bisect", "--copy"]);
     assert_eq!(told["rollback"]["strategy"], "progressive");
     assert_eq!((&told["tried_in"], &told["left_out"]), (&json!("copy"), &json!([])));
     assert_eq!(told["current"], json!({ "passed": false, "failure": "exit status 1" }));
@@ -134,7 +134,7 @@ fn a_kill_during_a_search_leaves_the_workspace_untouched_and_the_next_command_sw
     let sandbox = numbers();
     let before = stamps(&sandbox.path("project"));
     let kept = data(&sandbox, &["list"]);
-    let mut child = begun(&sandbox, &[]);
+    let mut child = begun(&sandbox, &["--copy"]);
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(stamps(&sandbox.path("project")), before);
@@ -148,7 +148,7 @@ fn a_kill_during_a_search_leaves_the_workspace_untouched_and_the_next_command_sw
 
 #[test]
 fn who_interrupts_a_search_has_everything_as_it_was() {
-    for place in [&[][..], &["--in-place"]] {
+    for place in [&[][..], &["--copy"], &["--in-place"]] {
         let sandbox = numbers();
         let child = begun(&sandbox, place);
         Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status().unwrap();

@@ -51,7 +51,8 @@ fn from_the_request_to_the_end() {
     let create = ["session", "create", "Add rate limiting", "--configuration", "{\"rate\": 100}"];
     assert_snapshot!(sandbox.run(&create), @r#"
     New session 019c13ed-8860-05e5-910a-2dec89025cc1 "Add rate limiting", initializing
-    Checkpoints belong to it with --session-id ID, or where SAFEPOINT_SESSION_ID is set to it.
+    Checkpoints of it: safepoint create --session-id 019c13ed-8860-05e5-910a-2dec89025cc1
+    Or for all that follows: export SAFEPOINT_SESSION_ID=019c13ed-8860-05e5-910a-2dec89025cc1
     --- exit 0
     "#);
     let listed = sandbox.json(&["session", "list", "--json"]);
@@ -69,7 +70,7 @@ fn from_the_request_to_the_end() {
     --- stderr
     error: cannot make session "019c13ed-8860-05e5-910a-2dec89025cc1" implementing: session 019c13ed-8860-05e5-910a-2dec89025cc1 is paused and cannot become implementing
     Nothing was changed.
-    hint: `safepoint session get ID` shows where it is.
+    hint: `safepoint session get 019c13ed-8860-05e5-910a-2dec89025cc1` shows where it is.
     hint: From paused it can become planning, failed.
     --- exit 12
     "#);
@@ -347,16 +348,16 @@ fn wrong_uses() {
             "Objects are written as in '{\"branch\": \"main\"}'.",
         ),
         ("git_context=[]", "git_context is no object", "Objects are written as in '{\"branch\": \"main\"}'."),
-        ("request=", "invalid request: it is empty", "Write it as the sentence says."),
+        ("request=", "invalid request: it is empty", "Correct the value, then try again."),
     ] {
-        let expected = (2, message.to_owned(), hint.to_owned());
+        let expected = (2, message.to_owned(), hint.replace(" ID ", &format!(" {ID} ")));
         assert_eq!(refused(&sandbox, &["session", "update", ID, "configuration.ok=1", change]), expected);
     }
     assert_snapshot!(sandbox.run(&["session", "transition", ID, "completed"]), @r#"
     --- stderr
     error: cannot make session "0193a6b4-8000-7000-8000-000000000001" completed: session 0193a6b4-8000-7000-8000-000000000001 is initializing and cannot become completed
     Nothing was changed.
-    hint: `safepoint session get ID` shows where it is.
+    hint: `safepoint session get 0193a6b4-8000-7000-8000-000000000001` shows where it is.
     hint: From initializing it can become planning, failed, paused.
     --- exit 12
     "#);
@@ -433,14 +434,18 @@ fn deleting_asks() {
     sandbox.run(&["create", "--session-id", ID]);
     assert_snapshot!(sandbox.typed(sandbox.command(&["session", "delete", ID]), "n\n"), @r#"
     n
-    Delete session 0193a6b4-8000-7000-8000-000000000001 "Add rate limiting"? Its checkpoints stay. This cannot be undone. [y/N] error: cannot delete session "0193a6b4-8000-7000-8000-000000000001": you did not say yes
+    Delete session 0193a6b4-8000-7000-8000-000000000001 "Add rate limiting"? Its
+        checkpoints stay. This cannot be undone. [y/N] error: cannot delete session "0193a6b4-8000-7000-8000-000000000001": not
+        confirmed
     Nothing was changed.
     hint: Answer y to go on, or give --yes.
     "#);
     assert_eq!(counted(&sandbox)["checkpoints_created"], 1);
     assert_snapshot!(sandbox.typed(sandbox.command(&["session", "delete", ID]), "y\n"), @r#"
     y
-    Delete session 0193a6b4-8000-7000-8000-000000000001 "Add rate limiting"? Its checkpoints stay. This cannot be undone. [y/N] Deleted session 0193a6b4-8000-7000-8000-000000000001 "Add rate limiting"; its checkpoints stay
+    Delete session 0193a6b4-8000-7000-8000-000000000001 "Add rate limiting"? Its
+        checkpoints stay. This cannot be undone. [y/N] Deleted session 0193a6b4-8000-7000-8000-000000000001 "Add rate limiting"; its
+        checkpoints stay
     "#);
     let left = sandbox.json(&["list", "--session-id", ID, "--json"]);
     assert_eq!(left["data"]["checkpoints"].as_array().unwrap().len(), 1);

@@ -55,7 +55,7 @@ fn on_a_terminal_delete_asks() {
     assert_snapshot!(sandbox.typed(sandbox.command(&["delete", "first"]), "n\n"), @"
     n
       01KG9YS9EGCQT0DH2X3200JHAF  57 seconds ago  first
-    Delete 1 checkpoint? This cannot be undone. [y/N] error: cannot delete: you did not say yes
+    Delete 1 checkpoint? This cannot be undone. [y/N] error: cannot delete: not confirmed
     Nothing was changed.
     hint: Answer y to go on, or give --yes.
     ");
@@ -73,6 +73,8 @@ fn on_a_terminal_delete_asks() {
 #[test]
 fn a_question_can_be_left() {
     let sandbox = Sandbox::with_checkpoint();
+    // The paths of the test have any length.
+    sandbox.columns.set(200);
     let seen = sandbox.interrupted(sandbox.command(&["purge", "notes.txt"]), "[y/N]");
     assert_snapshot!(seen, @r#"
     Take "notes.txt" out of every checkpoint of $T/project? This cannot be undone. [y/N] 
@@ -350,14 +352,14 @@ fn purge_takes_a_secret_out_of_everything() {
     assert_snapshot!(sandbox.run(&["cat", "with a secret", ".env"]), @r#"
     --- stderr
     error: cannot write out ".env": .env is not in checkpoint 01KG9YV2300QJS22HDXJ4G4Q61
-    hint: `safepoint show ID --files` lists what is in it.
+    hint: `safepoint show 01KG9YV2300QJS22HDXJ4G4Q61 --files` lists what is in it.
     --- exit 10
     "#);
     assert_snapshot!(sandbox.run(&["purge", ".env", "--yes"]), @r#"
     --- stderr
     error: cannot purge: no checkpoint of this workspace holds ".env"
     Nothing was changed.
-    hint: `safepoint show ID --files` lists what is in a checkpoint.
+    hint: `safepoint show @ --files` lists what is in a checkpoint.
     --- exit 10
     "#);
     assert_snapshot!(sandbox.json_text(&["purge", "run.sh", "--yes", "--json"]), @r#"
@@ -758,4 +760,39 @@ fn an_emergency_checkpoint_on_a_damaged_catalog_is_listed_after_repair() {
     );
     let said = sandbox.run(&["list"]);
     assert!(said.contains("fire") && said.contains("first"), "{said}");
+}
+
+#[test]
+fn every_command_prints_the_recovery_before_it() {
+    let commands: [&[&str]; 8] = [
+        &["purge", "notes.txt", "--yes"],
+        &["purge", "missing", "--yes"],
+        &["repair"],
+        &["validate"],
+        &["rollback", "@", "--verify", "true", "--yes"],
+        &["rollback", "--until", "true"],
+        &["undo", "--yes"],
+        &["diff"],
+    ];
+    for command in commands {
+        let sandbox = Sandbox::with_checkpoint();
+        sandbox.write("notes.txt", "bad\n");
+        sandbox.run(&["rollback", "@"]);
+        sandbox.write("notes.txt", "worse\n");
+        let done = sandbox.json(&["rollback", "@", "--json"]);
+        let id = done["data"]["rollback"]["id"].as_str().unwrap().to_owned();
+        let reopen = || {
+            let sql = rusqlite::Connection::open(sandbox.path("home/catalog.db")).unwrap();
+            let sentence = "UPDATE rollbacks SET state = 'applying' WHERE id = ?1";
+            assert_eq!(sql.execute(sentence, [&id]).unwrap(), 1);
+        };
+        reopen();
+        let told = sandbox.json(&[command, &["--json"]].concat());
+        assert_eq!(told["recovered"]["undone"], serde_json::json!([id]), "{command:?}: {told}");
+        let again = sandbox.json(&["status", "--json"]);
+        assert!(again.get("recovered").is_none(), "{again}");
+        reopen();
+        let told = sandbox.run(command);
+        assert_eq!(told.matches("was cut short").count(), 1, "{command:?}: {told}");
+    }
 }

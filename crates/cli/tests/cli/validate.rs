@@ -89,6 +89,7 @@ fn failing_tests_are_a_warning_with_their_last_lines() {
       "exit_code": 0,
       "messages": [
         {
+          "code": null,
           "level": "warning",
           "text": "the tests fail: `seq 1 30; printf 'two\\twords\\033[31m\\n' >&2; exit 3` ended with status 3"
         }
@@ -206,8 +207,8 @@ fn what_would_refuse_a_checkpoint_is_an_error() {
     Not ready: a checkpoint of project would be refused:
         cannot open the workspace $T/project: No such file or directory (os error 2)
         hint: Is the folder still there, and may you read it?
-        hint: If it was moved: safepoint workspace move $T/project NEW
-        hint: If it was deleted: its checkpoints are safe in $T/home. Make the folder again (mkdir $T/project) and roll back.
+        hint: If it was moved, go there and run: safepoint workspace move $T/project .
+        hint: If it was deleted, its checkpoints are safe in $T/home: mkdir -p $T/project && safepoint -C $T/project rollback @
     Tests: not run.
     Read every byte, too, with --deep.
     --- exit 10
@@ -281,6 +282,8 @@ fn an_unregistered_folder_is_not_called_valid() {
         (&serde_json::json!(false), Some(10))
     );
     assert_eq!(answer["error"]["code"], "no_workspace");
+    let told = sandbox.run(&["-C", "..", "validate"]);
+    assert!(!told.contains("Valid:") && told.contains("Store: everything is there"), "{told}");
 }
 
 #[test]
@@ -309,4 +312,26 @@ fn the_tests_run_before_a_checkpoint_where_that_is_configured() {
         kept["warnings"].to_string().contains("the tests fail: `exit 3` ended with status 3"),
         "{kept:#}"
     );
+}
+
+#[test]
+fn the_tests_run_before_a_checkpoint_of_a_plan_too_and_a_missing_command_is_a_warning() {
+    let sandbox = crate::plan_run::planned("[[step]]\nid = 'one'\nrun = 'true'\n");
+    let configure = |text: &str| std::fs::write(sandbox.path("home/config.toml"), text).unwrap();
+    configure("[checks]\ntest = 'exit 3'\nbefore_create = true\n");
+    for args in
+        [&["create", "--scope", "workflow", "--plan", "work"][..], &["plan", "checkpoint", "create", "work"]]
+    {
+        let data = sandbox.json(&[args, &["--json"]].concat())["data"].clone();
+        assert_eq!(data["tests_passing"], serde_json::json!(false), "{args:?}: {data:#}");
+        let kept = &data["checkpoint"];
+        assert_eq!(kept["progress"]["tests_failing"], 1, "{args:?}");
+        assert!(kept["warnings"].to_string().contains("ended with status 3"), "{args:?}: {kept:#}");
+    }
+    configure("[checks]\nbefore_create = true\n");
+    for args in [&["create", "-m", "x"][..], &["plan", "checkpoint", "create", "work"]] {
+        let told = sandbox.run(args);
+        assert!(told.contains("the tests were not run: before_create needs a command"), "{told}");
+        assert!(told.contains("$T/home/config.toml") && told.ends_with("--- exit 0\n"), "{told}");
+    }
 }

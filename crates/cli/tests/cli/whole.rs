@@ -148,7 +148,7 @@ fn agents_are_registered_shown_set_and_removed() {
     --- stderr
     error: cannot register agent "Not A Name": invalid agent name: "Not A Name" must have 1 to 64 of the characters a-z, 0-9, `.`, `_` and `-`, and begin with a letter or a digit
     Nothing was changed.
-    hint: Write it as the sentence says.
+    hint: Correct the value, then try again.
     --- exit 2
     "#);
     assert_snapshot!(sandbox.run(&["agent", "remove", "claude"]), @r"
@@ -179,7 +179,7 @@ fn everything_goes_back_together_from_any_of_its_folders() {
     sandbox.write("../other/file", "wrecked");
     sandbox.write("../agent/memory/notes.md", "forgotten");
     assert_snapshot!(sandbox.run(&["rollback", id, "--dry-run"]), @"
-    Would go back together to 01KG9YYV60S77KET4DNQ5BF6CP (rollback)
+    Would roll back 4 folders to 01KG9YYV60S77KET4DNQ5BF6CP (rollback)
       $T/project  2 restored, 1 removed
       $T/other  1 restored, 0 removed
       $T/agent/memory  1 restored, 0 removed
@@ -189,7 +189,7 @@ fn everything_goes_back_together_from_any_of_its_folders() {
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["rollback", id]), @"
-    Went back together to 01KG9YYV60S77KET4DNQ5BF6CP (rollback)
+    Rolled back 4 folders to 01KG9YYV60S77KET4DNQ5BF6CP (rollback)
       $T/project  2 restored, 1 removed
       $T/other  1 restored, 0 removed
       $T/agent/memory  1 restored, 0 removed
@@ -203,7 +203,7 @@ fn everything_goes_back_together_from_any_of_its_folders() {
     assert_eq!(sandbox.read("../agent/memory/notes.md"), "remember");
     // The undo covers all folders, from any of them.
     assert_snapshot!(sandbox.run(&["-C", "../other", "undo"]), @"
-    Went back together to 01KG9Z4FV8DVZ1ZPJQNYJ4YVV1 (undo)
+    Rolled back 4 folders to 01KG9Z4FV8DVZ1ZPJQNYJ4YVV1 (undo)
       $T/project  2 restored, 1 removed
       $T/other  1 restored, 0 removed
       $T/agent/memory  1 restored, 0 removed
@@ -232,7 +232,7 @@ fn everything_is_tried_first_or_goes_back_step_by_step() {
     sandbox.write("../other/file", "wrecked");
     let shown = sandbox.run(&["rollback", "all 0", "--verify", "ls $SAFEPOINT_TARGET", "--dry-run"]);
     assert_snapshot!(shown, @"
-    Would go back together to 01KG9YWYMG3S19GYXWQZEQWMSF (rollback)
+    Would roll back 3 folders to 01KG9YWYMG3S19GYXWQZEQWMSF (rollback)
       $T/project  0 restored, 0 removed
       $T/other  1 restored, 0 removed
       $T/home  0 restored, 0 removed
@@ -248,7 +248,7 @@ fn everything_is_tried_first_or_goes_back_step_by_step() {
     --- stderr
     error: cannot roll back: the check does not pass in checkpoint 01KG9YWYMG3S19GYXWQZEQWMSF: exit status 1
     Nothing was changed.
-    hint: Choose another checkpoint, or let it be found: safepoint rollback --until CMD
+    hint: Choose another checkpoint, or let it be found: safepoint rollback --until false
     --- exit 1
     ");
     assert_eq!(sandbox.read("../other/file"), "wrecked");
@@ -259,7 +259,7 @@ fn everything_is_tried_first_or_goes_back_step_by_step() {
     assert_snapshot!(sandbox.run(&until), @"
       01KG9Z0KTGP0RDQVRSZJ77Q12Z  fails (exit status 1)
       01KG9YYS7GN64SSTZ8MV851Q81  passes
-    Went back together to 01KG9YYS7GN64SSTZ8MV851Q81 (rollback)
+    Rolled back 3 folders to 01KG9YYS7GN64SSTZ8MV851Q81 (rollback)
       $T/project  0 restored, 0 removed
       $T/other  1 restored, 0 removed
       $T/home  0 restored, 0 removed
@@ -362,7 +362,7 @@ fn a_staged_rollback_shows_asks_and_does_it() {
     no good
     error: cannot roll back: the check does not pass in checkpoint 01KG9YS9EGCQT0DH2X3200JHAF: exit status 4: no good
     Nothing was changed.
-    hint: Choose another checkpoint, or let it be found: safepoint rollback --until CMD
+    hint: Choose another checkpoint, or let it be found: safepoint rollback --until 'echo no good; exit 4'
     --- exit 1
     ");
     assert!(!sandbox.path("project/src/main.rs").exists());

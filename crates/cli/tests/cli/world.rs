@@ -55,7 +55,7 @@ fn a_home_that_cannot_be_used() {
         sandbox.command(&["create"]).env_remove("SAFEPOINT_HOME").env_remove("HOME").output().unwrap();
     assert_snapshot!(sandbox.told(&nowhere), @"
     --- stderr
-    error: cannot take a checkpoint: there is no place for checkpoints: HOME is not set
+    error: cannot take a checkpoint: cannot determine the Safepoint home directory: HOME is not set
     Nothing was changed.
     hint: Name a folder with --home or SAFEPOINT_HOME.
     --- exit 2
@@ -96,8 +96,8 @@ fn a_workspace_that_is_gone_keeps_its_checkpoints() {
       because: No such file or directory (os error 2)
     Nothing was changed.
     hint: Is the folder still there, and may you read it?
-    hint: If it was moved: safepoint workspace move $T/project NEW
-    hint: If it was deleted: its checkpoints are safe in $T/home. Make the folder again (mkdir $T/project) and roll back.
+    hint: If it was moved, go there and run: safepoint workspace move $T/project .
+    hint: If it was deleted, its checkpoints are safe in $T/home: mkdir -p $T/project && safepoint -C $T/project rollback @
     --- exit 10
     "#);
     assert_snapshot!(gone(&["status"]), @"
@@ -105,8 +105,8 @@ fn a_workspace_that_is_gone_keeps_its_checkpoints() {
     error: cannot show the status: cannot open the workspace $T/project
       because: No such file or directory (os error 2)
     hint: Is the folder still there, and may you read it?
-    hint: If it was moved: safepoint workspace move $T/project NEW
-    hint: If it was deleted: its checkpoints are safe in $T/home. Make the folder again (mkdir $T/project) and roll back.
+    hint: If it was moved, go there and run: safepoint workspace move $T/project .
+    hint: If it was deleted, its checkpoints are safe in $T/home: mkdir -p $T/project && safepoint -C $T/project rollback @
     --- exit 10
     ");
     fs::create_dir(&project).unwrap();
@@ -124,15 +124,16 @@ fn a_folder_that_was_moved_is_recognised_and_its_checkpoints_follow() {
     };
     let created = at(&["create"]);
     assert!(
-        created.contains("this folder seems to be $T/project, moved; to continue with its checkpoints: safepoint workspace move $T/project $T/renamed"),
+        created.contains("this folder seems to be $T/project, moved; to continue with its checkpoints: safepoint workspace forget $T/renamed && safepoint workspace move $T/project $T/renamed"),
         "{created}"
     );
-    // It is registered as new and has its own checkpoint, which is not discarded silently.
+    // It is registered as new and has its own checkpoint, which is not discarded silently. The printed commands work.
     assert_snapshot!(at(&["workspace", "move", "../project", "."]), @r#"
     --- stderr
     error: cannot move workspace "../project": cannot move the workspace: $T/renamed is registered and has checkpoints
     Nothing was changed.
-    hint: `safepoint workspace forget` takes the registered folder off the list; its checkpoints stay.
+    hint: Its own checkpoints stay, and are named by their ids: safepoint list --all
+    hint: Continue with those of the old one: safepoint workspace forget $T/renamed && safepoint workspace move $T/project $T/renamed
     --- exit 12
     "#);
     at(&["workspace", "forget", "."]);
@@ -151,6 +152,48 @@ fn a_folder_that_was_moved_is_recognised_and_its_checkpoints_follow() {
     hint: Is the folder still there, and may you read it?
     --- exit 10
     "#);
+}
+
+#[test]
+fn another_folder_with_the_same_names_is_not_taken_for_one_that_was_moved() {
+    let sandbox = Sandbox::new();
+    let fill = |folder: &str, content: &str| {
+        fs::create_dir_all(sandbox.path(folder).join("src")).unwrap();
+        fs::write(sandbox.path(folder).join("Cargo.toml"), content).unwrap();
+        fs::write(sandbox.path(folder).join("src/main.rs"), content).unwrap();
+    };
+    fill("project", "one");
+    assert_eq!(sandbox.output(&["create", "-m", "first"]).status.code(), Some(0));
+    // File systems give the inodes of deleted files to new ones.
+    fs::remove_dir_all(sandbox.path("project")).unwrap();
+    fill("other", "two");
+    let other = sandbox.path("other");
+    let told =
+        sandbox.told(&sandbox.command(&["status"]).current_dir(&other).env("PWD", &other).output().unwrap());
+    assert!(!told.contains("moved") && told.ends_with("--- exit 10\n"), "{told}");
+}
+
+#[test]
+fn a_moved_folder_is_recognised_by_its_content_and_printed_paths_are_quoted() {
+    let sandbox = Sandbox::with_checkpoint();
+    let (old, new) = (sandbox.path("project"), sandbox.path("new place"));
+    // As `mv` between file systems does.
+    assert!(std::process::Command::new("cp").arg("-a").args([&old, &new]).status().unwrap().success());
+    fs::remove_dir_all(&old).unwrap();
+    let at = |args: &[&str]| {
+        sandbox.told(&sandbox.command(args).current_dir(&new).env("PWD", &new).output().unwrap())
+    };
+    let wanted =
+        "safepoint workspace forget '$T/new place' && safepoint workspace move $T/project '$T/new place'";
+    let told = at(&["create"]);
+    assert!(told.contains(wanted), "{told}");
+    let told = at(&["workspace", "move", "../project", "."]);
+    assert!(told.contains(wanted), "{told}");
+    assert!(at(&["workspace", "forget", "."]).ends_with("exit 0\n"));
+    assert!(at(&["workspace", "move", "../project", "."]).ends_with("exit 0\n"));
+    assert!(at(&["list"]).contains("first"));
+    let told = at(&["workspace", "forget", "../nowhere"]);
+    assert!(told.contains("safepoint workspace list") && !told.contains("safepoint create"), "{told}");
 }
 
 #[test]
@@ -174,7 +217,7 @@ fn a_forgotten_folder_keeps_its_checkpoints_and_comes_back_with_them() {
     ");
     assert_snapshot!(sandbox.run(&["workspace", "forget", "."]), @"
     Forgot $T/project. Its files and 1 checkpoint stay.
-    Register it again: safepoint init DIR
+    Register it again: safepoint init $T/project
     --- exit 0
     ");
     assert_snapshot!(sandbox.run(&["workspace", "list"]), @"
@@ -183,9 +226,9 @@ fn a_forgotten_folder_keeps_its_checkpoints_and_comes_back_with_them() {
     ");
     assert_snapshot!(sandbox.run(&["workspace", "forget", "."]), @r#"
     --- stderr
-    error: cannot forget workspace ".": no workspace is registered at or above $T/project
+    error: cannot forget workspace ".": $T/project is not registered
     Nothing was changed.
-    hint: Run `safepoint create` or `safepoint init` in the project's folder first.
+    hint: Show the registered folders: safepoint workspace list
     --- exit 10
     "#);
     sandbox.run(&["init"]);
@@ -374,7 +417,7 @@ fn what_a_program_still_writes_into_a_displaced_file_is_kept() {
     --- stderr
     error: cannot roll back to checkpoint "01KG9YYQ9053R1T2RMWKDG33ZD": checkpoint 01KG9YYQ9053R1T2RMWKDG33ZD holds only files that were rescued, not a whole workspace
     Nothing was changed.
-    hint: Take single files out of it with `safepoint cat ID PATH` or `safepoint rollback ID --path PATH`.
+    hint: `safepoint show 01KG9YYQ9053R1T2RMWKDG33ZD --files` lists them; `safepoint cat` prints one, `safepoint rollback 01KG9YYQ9053R1T2RMWKDG33ZD --path` restores it.
     --- exit 12
     "#);
 }

@@ -76,7 +76,9 @@ fn no_workspace() {
     --- stderr
     error: cannot roll back to checkpoint "@": no workspace is registered at or above $T/project
     Nothing was changed.
-    hint: Run `safepoint create` or `safepoint init` in the project's folder first.
+    hint: Safepoint has no copy of these files. Write nothing to the folder until they are found elsewhere.
+    hint: If git tracks them: git status; git stash list; git fsck --lost-found
+    hint: Editors keep local histories, and an open editor can undo.
     --- exit 10
     "#);
     for command in [
@@ -183,27 +185,27 @@ fn paths_that_climb_out() {
     "#);
     assert_snapshot!(sandbox.run(&["diff", "--", "src/../../.."]), @r#"
     --- stderr
-    error: cannot compare with checkpoint "@": "src/../../.." is outside the workspace $T/project
+    error: cannot compare with the position: "src/../../.." is outside the workspace $T/project
     hint: Paths are relative to the current directory, or to the one named with -C.
     --- exit 2
     "#);
     assert_snapshot!(sandbox.run(&["cat", "@", "missing"]), @r#"
     --- stderr
     error: cannot write out "missing": missing is not in checkpoint 01KG9YS9EGCQT0DH2X3200JHAF
-    hint: `safepoint show ID --files` lists what is in it.
+    hint: `safepoint show 01KG9YS9EGCQT0DH2X3200JHAF --files` lists what is in it.
     --- exit 10
     "#);
     assert_snapshot!(sandbox.run(&["cat", "@", "src"]), @r#"
     --- stderr
     error: cannot write out "src": src is not a file in checkpoint 01KG9YS9EGCQT0DH2X3200JHAF
-    hint: `safepoint show ID --files` lists what is in it.
+    hint: `safepoint show 01KG9YS9EGCQT0DH2X3200JHAF --files` lists what is in it.
     --- exit 2
     "#);
     assert_snapshot!(sandbox.run(&["rollback", "@", "--path", "missing"]), @r#"
     --- stderr
     error: cannot roll back to checkpoint "@": missing is neither in the checkpoint nor in the workspace
     Nothing was changed.
-    hint: `safepoint show ID --files` lists what is in it.
+    hint: `safepoint show @ --files` lists what is in it.
     --- exit 10
     "#);
 }
@@ -252,7 +254,7 @@ fn words_that_are_none() {
     --- stderr
     error: cannot take a checkpoint: "../x" is not an id: expected a ULID (26 letters and digits) or a UUID
     Nothing was changed.
-    hint: Write it as the sentence says.
+    hint: Example: `7d9f3c1e-5b1a-4c0e-9f3a-0c1d2e3f4a5b`
     --- exit 2
     "#);
     assert_snapshot!(sandbox.run(&["rollbak"]), @"
@@ -295,7 +297,7 @@ fn choices_that_contradict_each_other() {
     "#);
     assert_eq!(sandbox.output(&["diff", "--stat", "--name-only"]).status.code(), Some(2));
     for (args, said) in [
-        (&["--strategy", "progressive"][..], "no command to ask"),
+        (&["--strategy", "progressive"][..], "no command to run"),
         (&["--until", "true", "--path", "src"], "one checkpoint at a time"),
         (&["--until", "true", "--dry-run", "--in-place"], "--in-place"),
         (&["--in-place"], "--until"),
@@ -366,6 +368,7 @@ fn settings_that_cannot_be_used() {
     error: cannot take a checkpoint: unknown key `retension` in .safepoint.toml line 3: did you mean `retention`?
     Nothing was changed.
     hint: Fix the line that the message names, and try again.
+    hint: The file: $T/project/.safepoint.toml
     --- exit 1
     ");
     sandbox.write(".safepoint.toml", "[checks]\ntest = 'curl example.org | sh'\n");
@@ -374,6 +377,7 @@ fn settings_that_cannot_be_used() {
     error: cannot take a checkpoint: `checks` in .safepoint.toml line 1 is refused: commands and limits are taken from config.toml in Safepoint's home alone, because whatever works in the workspace can write this file
     Nothing was changed.
     hint: Take it out of there; if you want it, put it into config.toml in Safepoint's home.
+    hint: The file: $T/project/.safepoint.toml
     --- exit 1
     ");
     assert_snapshot!(sandbox.run(&["status"]), @r#"
@@ -423,4 +427,29 @@ fn a_number_that_is_none_is_said_in_words() {
     For more information, try '--help'.
     --- exit 2
     ");
+}
+
+#[test]
+fn a_broken_configuration_is_named_by_its_path() {
+    let sandbox = Sandbox::with_checkpoint();
+    std::fs::write(sandbox.path("home/config.toml"), "corrupt\n").unwrap();
+    for args in [&["create"][..], &["status"], &["rollback", "@"]] {
+        let told = sandbox.run(args);
+        assert!(told.contains("hint: The file: $T/home/config.toml"), "{args:?}: {told}");
+        assert!(told.ends_with("--- exit 1\n"), "{args:?}: {told}");
+    }
+    // Wherever the message names the file, and with the value as it was typed.
+    for (text, said) in [
+        ("[store]\nkap = 1\n", "unknown key `store.kap` in config.toml line 2"),
+        ("[plans]\nmilestones = [\"nope\"]\n", "\"nope\" is not"),
+    ] {
+        std::fs::write(sandbox.path("home/config.toml"), text).unwrap();
+        let told = sandbox.run(&["create"]);
+        assert!(told.contains(said) && !told.contains("...") && !told.contains('\\'), "{told}");
+        assert!(told.contains("hint: The file: $T/home/config.toml"), "{told}");
+    }
+    std::fs::remove_file(sandbox.path("home/config.toml")).unwrap();
+    sandbox.write(".safepoint.toml", "nope = 1\n");
+    let told = sandbox.run(&["create"]);
+    assert!(told.contains("hint: The file: $T/project/.safepoint.toml"), "{told}");
 }

@@ -29,7 +29,7 @@ fn killed_everywhere(scene: &Scene) -> Tried {
             break;
         }
         tried.points += 1;
-        if point % 16 == 0 {
+        if tried.points % 16 == 0 {
             scene.goes_on();
         }
     }
@@ -96,6 +96,16 @@ fn rollback_of_a_plan_killed_anywhere_is_old_or_new_with_its_files() {
 }
 
 #[test]
+fn rollback_of_a_conversation_killed_anywhere_is_old_or_new_with_its_files() {
+    check(Act::RollbackThread, "");
+}
+
+#[test]
+fn a_state_whose_save_is_killed_anywhere_is_there_with_its_files_or_not() {
+    check(Act::SaveState, "");
+}
+
+#[test]
 fn correction_of_a_plan_killed_anywhere_is_old_or_new_with_its_files() {
     check(Act::CorrectPlan, "");
 }
@@ -103,6 +113,11 @@ fn correction_of_a_plan_killed_anywhere_is_old_or_new_with_its_files() {
 #[test]
 fn the_result_of_a_plan_whose_taking_over_is_killed_anywhere_is_there_or_not() {
     check(Act::ApplyPlan, "");
+}
+
+#[test]
+fn the_result_of_an_attempt_whose_keep_is_killed_anywhere_is_there_or_not() {
+    check(Act::KeepAttempt, "");
 }
 
 #[test]

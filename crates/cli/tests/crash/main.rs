@@ -17,13 +17,18 @@
 #![allow(clippy::disallowed_methods, reason = "tests set up folders")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr, reason = "tests")]
 
-/// Step between points. A search is many rollbacks, so neighbours are similar. SAFEPOINT_PROOF=full tries
-/// each.
+/// Step between points: each for a checkpoint and a rollback, others for those that are built on the same
+/// rollback. A search is many rollbacks, so neighbours are similar. SAFEPOINT_PROOF=full tries each.
 fn stride(act: scene::Act) -> usize {
+    use scene::Act;
     match act {
-        scene::Act::Search | scene::Act::SearchInPlace if !is_full() => 5,
-        scene::Act::RollbackBound | scene::Act::RollbackWithRepository if !is_full() => 3,
-        _ => 1,
+        _ if is_full() => 1,
+        Act::Create | Act::Rollback => 1,
+        Act::Undo | Act::RollbackMany => 2,
+        Act::Migrate | Act::SaveState | Act::RollbackThread | Act::HardReset | Act::RollbackRepository => 3,
+        Act::RollbackPlan | Act::CorrectPlan | Act::ApplyPlan | Act::KeepAttempt => 4,
+        Act::RollbackBound | Act::RollbackWithRepository | Act::RollbackTogether => 4,
+        Act::Search | Act::SearchInPlace => 5,
     }
 }
 

@@ -86,6 +86,16 @@ fn a_repository_after_a_power_cut_is_all_old_or_all_new() {
 }
 
 #[test]
+fn rollback_of_a_conversation_after_a_power_cut_is_old_or_new_with_its_files() {
+    check(Act::RollbackThread);
+}
+
+#[test]
+fn a_saved_state_after_a_power_cut_is_there_with_its_files_or_not() {
+    check(Act::SaveState);
+}
+
+#[test]
 fn rollback_of_a_plan_after_a_power_cut_is_old_or_new_with_its_files() {
     check(Act::RollbackPlan);
 }

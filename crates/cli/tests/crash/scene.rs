@@ -1,16 +1,19 @@
 //! Small project with a history, recreated for every point, and the law that must always hold.
 
 use safepoint::model::CheckpointId;
+use safepoint::model::attempt::AttemptState;
 use safepoint::model::id::SessionId;
 use safepoint::model::plan::spec::{Milestones, PlanSpec, SandboxKind, StepSpec};
 use safepoint::model::plan::state::{Plan, PlanState};
 use safepoint::model::rollback::{RollbackState, Verb};
 use safepoint::model::session::SessionStatus;
+use safepoint::model::thread::ThreadValue;
 use safepoint::{
-    CheckpointManager, CreateOptions, Depth, Filter, GitCommit, GitReset, NewDecision, NewSession,
-    RoleFilter, RollbackOptions, Silent, Subject, Workspace,
+    CheckpointManager, CreateOptions, Depth, Filter, GitCommit, GitReset, NewDecision, NewSession, NewState,
+    RoleFilter, RollbackOptions, Sharing, Silent, StartAttempt, Subject, Workspace,
 };
 use safepoint_testkit::{Program, TreeImage, copy_tree};
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -30,10 +33,16 @@ pub(crate) enum Act {
     CorrectPlan,
     /// Transfer of the result of a plan in a sandbox.
     ApplyPlan,
+    /// Transfer of the result of an attempt.
+    KeepAttempt,
     /// Rollback of two workspaces, an agent and a plan, as one.
     RollbackTogether,
     /// Of a workspace and the memory of an agent that is bound to it.
     RollbackBound,
+    /// Rollback of a conversation and its files.
+    RollbackThread,
+    /// Save of a state of a conversation with its files, by a client library.
+    SaveState,
     /// With branch and index of the repository around.
     HardReset,
     /// Rollback of the whole git folder, and nothing else.
@@ -66,6 +75,43 @@ impl Act {
 const SESSION: [SessionStatus; 2] = [SessionStatus::Planning, SessionStatus::Initializing];
 /// Other folders of a multi-folder rollback.
 const OTHERS: [&str; 2] = ["second", "agent"];
+
+/// Thread, and its states before and after the work.
+const THREAD: &str = "conversation";
+const STATES: [&str; 2] = ["s1", "s2"];
+
+/// State with a value that is cut into pieces.
+fn state(number: usize) -> NewState {
+    let messages = vec![ThreadValue::new("text", "a message ".repeat(500 * (number + 1)).into_bytes())];
+    NewState {
+        id: STATES[number].to_owned(),
+        parent: (number > 0).then(|| STATES[0].to_owned()),
+        body: ThreadValue::new("text", "{}"),
+        channels: [("messages".to_owned(), number.to_string())].into(),
+        values: messages.into_iter().map(|value| ("messages".to_owned(), Some(value))).collect(),
+        ..NewState::default()
+    }
+}
+
+/// Frames of a client library that saves the second state with its files.
+fn frames(workspace: &Workspace) -> Vec<u8> {
+    let state = state(1);
+    let value = state.values["messages"].clone().unwrap();
+    let bytes = [value.bytes.as_slice(), &state.body.bytes].concat();
+    let put = json!({ "jsonrpc": "2.0", "id": 2, "method": "threads.put", "params": {
+        "workspace": workspace.id, "thread": THREAD, "capture": { "label": "second" },
+        "state": { "id": state.id, "parent": state.parent, "channels": state.channels,
+            "values": { "messages": { "encoding": "text", "bytes": [0, value.bytes.len()] } },
+            "body": { "encoding": "text", "bytes": [value.bytes.len(), 2] } } } });
+    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": { "protocol": 1, "client": "crash" } });
+    let frame = |message: &Value, bytes: &[u8]| {
+        let text = message.to_string().into_bytes();
+        let lengths = [(text.len() + bytes.len() + 4) as u32, text.len() as u32].map(u32::to_be_bytes);
+        [lengths.concat().as_slice(), &text, bytes].concat()
+    };
+    [frame(&hello, b""), frame(&put, &bytes)].concat()
+}
 
 /// Check that passes only in the first state.
 const CHECK: &str = "test -d empty";
@@ -170,6 +216,18 @@ fn work_in_copy(manager: &CheckpointManager, workspace: &Workspace) -> [Plan; 2]
     let mut applied = done.clone();
     applied.go(PlanState::Applied).unwrap();
     [done, applied]
+}
+
+/// Name of the attempt.
+const ATTEMPT: &str = "one";
+
+/// Works in an attempt, and returns its folder: without a program that enters namespaces it is a copy.
+fn work_in_attempt(manager: &CheckpointManager, workspace: &Workspace) -> PathBuf {
+    let options = StartAttempt { name: Some(ATTEMPT.to_owned()), sharing: Sharing::Copy };
+    let attempt = manager.attempts().start(workspace, &options, &Silent).unwrap().attempt;
+    let place = manager.workspaces().get(attempt.place_id).unwrap();
+    second_state(place.root_path());
+    place.root_path().to_owned()
 }
 
 /// Continues the plan: a decision, a started subplan, a failure.
@@ -335,6 +393,10 @@ impl Scene {
                 let options = CreateOptions { label: Some("all".to_owned()), ..CreateOptions::default() };
                 manager.create(&Subject::Framework, &options, &Silent).unwrap().checkpoint.id
             }
+            Act::RollbackThread | Act::SaveState => {
+                let threads = manager.threads().of(workspace.id);
+                threads.put_with_files(THREAD, state(0), &options, &Silent).unwrap().checkpoint.id
+            }
             _ => manager.create(&workspace, &options, &Silent).unwrap().checkpoint.id,
         };
         let first_image = image(&project);
@@ -349,6 +411,7 @@ impl Scene {
         });
         let plans = plans.or(taken_over);
         let second_image = match act {
+            Act::KeepAttempt => image(&work_in_attempt(&manager, &workspace)),
             Act::ApplyPlan => {
                 let record = manager.plans().get(PLAN).unwrap();
                 image(manager.plans().workspace(&record).unwrap().root_path())
@@ -378,6 +441,10 @@ impl Scene {
             put(folder, "agent/memory", "forgotten");
             manager.agents().set("claude", "model", "now".into()).unwrap();
         }
+        if act == Act::RollbackThread {
+            manager.threads().of(workspace.id).put(THREAD, state(1)).unwrap();
+        }
+        fs::write(folder.join("frames"), frames(&workspace)).unwrap();
         let others =
             others.into_iter().zip(OTHERS).map(|(then, name)| [image(&folder.join(name)), then]).collect();
         if act == Act::HardReset {
@@ -389,8 +456,8 @@ impl Scene {
             manager.rollback(&workspace, first, &RollbackOptions::default(), &Silent).unwrap();
         }
         let (old, new) = match act {
-            Act::Create | Act::Migrate => (second_image.clone(), second_image),
-            Act::Undo | Act::ApplyPlan => (first_image, second_image),
+            Act::Create | Act::Migrate | Act::SaveState => (second_image.clone(), second_image),
+            Act::Undo | Act::ApplyPlan | Act::KeepAttempt => (first_image, second_image),
             Act::HardReset => (image(&project), first_image),
             _ => (second_image, first_image),
         };
@@ -475,21 +542,45 @@ impl Scene {
     pub(crate) fn verb(&self) -> Program {
         match self.act {
             Act::Create | Act::Migrate => self.command(&["create", "-m", "second"]),
-            Act::Rollback | Act::RollbackMany | Act::RollbackPlan | Act::RollbackBound => {
-                self.command(&["rollback", "@"])
-            }
+            Act::SaveState => self.save(),
+            Act::Rollback
+            | Act::RollbackMany
+            | Act::RollbackPlan
+            | Act::RollbackThread
+            | Act::RollbackBound => self.command(&["rollback", "@"]),
             Act::RollbackTogether => self.command(&["rollback", &self.target.to_string()]),
             Act::CorrectPlan => self.command(&["plan", "correct", PLAN, "--mode", "revert"]),
             Act::ApplyPlan => self.command(&["plan", "apply", PLAN]),
+            Act::KeepAttempt => self.command(&["attempt", "keep", ATTEMPT]),
             Act::HardReset => self.command(&["rollback", "first", "--hard-reset", "--discard-uncommitted"]),
             Act::RollbackRepository => self.command(&["rollback", "@", "--part", "git"]),
             Act::RollbackWithRepository => {
                 self.command(&["rollback", "@", "--part", "files", "--part", "git", "--discard-uncommitted"])
             }
             Act::Undo => self.command(&["undo", "--yes"]),
-            Act::Search => self.command(&["rollback", "--until", CHECK]),
+            Act::Search => self.command(&["rollback", "--until", CHECK, "--copy"]),
             Act::SearchInPlace => self.command(&["rollback", "--until", CHECK, "--in-place"]),
         }
+    }
+
+    /// Returns true if the command reported success. A client library looks at the answer, not at the exit status.
+    pub(crate) fn reported_success(&self, code: i32) -> bool {
+        let answers = || fs::read(self.folder.join("answers")).unwrap();
+        let done = |text: &[u8]| text.windows(8).any(|window| window == b"\"result\"");
+        // The answer to the first message has a result, too.
+        let of_save = |text: &[u8]| {
+            let at = text.windows(6).rposition(|window| window == b"\"id\":2");
+            at.is_some() && done(text) && !text.windows(7).any(|window| window == b"\"error\"")
+        };
+        code == 0 && (self.act != Act::SaveState || of_save(&answers()))
+    }
+
+    /// A client library's process, with the frames as its input.
+    fn save(&self) -> Program {
+        let program = self.command(&[]);
+        let line = "exec \"$0\" rpc < ../frames > ../answers";
+        let args = ["-c".into(), line.into(), program.exe.clone().into()].into();
+        Program { exe: PathBuf::from("/bin/sh"), args, ..program }
     }
 
     pub(crate) fn recovery(&self) -> Program {
@@ -500,6 +591,26 @@ impl Scene {
         let manager = CheckpointManager::open(&self.home()).unwrap();
         let workspace = manager.workspaces().around(&self.project()).unwrap().unwrap();
         (manager, workspace)
+    }
+
+    /// Law: an attempt is kept and without a room if the files are new, else open with its room.
+    fn law_of_attempt(
+        &self,
+        manager: &CheckpointManager,
+        workspace: &Workspace,
+        is_new: bool,
+    ) -> Result<(), String> {
+        let found = manager.attempts().find(workspace, ATTEMPT);
+        let state = found.map_err(|error| format!("{error}: {error:?}"))?.state;
+        let expected = if is_new { AttemptState::Kept } else { AttemptState::Open };
+        if state != expected {
+            return Err(format!("the files say {expected}, and the attempt is {state}"));
+        }
+        let rooms = fs::read_dir(self.home().join("attempts")).map_or(0, Iterator::count);
+        if rooms != usize::from(!is_new) {
+            return Err(format!("the attempt is {state}, and has {rooms} rooms"));
+        }
+        Ok(())
     }
 
     /// Law: exactly old or exactly new, files and database together, and every checkpoint intact.
@@ -564,6 +675,27 @@ impl Scene {
                 return Err(format!("the session is not as the files are: {status}"));
             }
         }
+        if matches!(self.act, Act::RollbackThread | Act::SaveState) {
+            let head = manager.threads().of(workspace.id).get(THREAD, "", None).map_err(failed)?;
+            let head = head.ok_or("the thread has no head")?;
+            let expected = usize::from(is_new == (self.act == Act::SaveState));
+            if head.id != STATES[expected] {
+                return Err(format!(
+                    "the files are {}, and the head is {}",
+                    if is_new { "new" } else { "old" },
+                    head.id
+                ));
+            }
+            if head.channels["messages"].value != state(expected).values["messages"] {
+                return Err("the conversation has other values".to_owned());
+            }
+            if head.files_pruned {
+                return Err("the state names a checkpoint that is not there".to_owned());
+            }
+        }
+        if self.act == Act::KeepAttempt {
+            self.law_of_attempt(&manager, &workspace, is_new)?;
+        }
         if must_be_new && !is_new {
             return Err("it had said that it was done, and it is not".to_owned());
         }
@@ -587,12 +719,12 @@ impl Scene {
     /// Returns true if the database records the new state.
     fn is_new(&self, manager: &CheckpointManager, workspace: &Workspace) -> Result<bool, safepoint::Error> {
         let filter = Filter { role: RoleFilter::Any, ..Filter::default() };
-        if matches!(self.act, Act::Create | Act::Migrate) {
+        if matches!(self.act, Act::Create | Act::Migrate | Act::SaveState) {
             return Ok(manager.checkpoints().list(&filter)?.len() > self.checkpoints);
         }
         let verb = match self.act {
             Act::Undo => Verb::Undo,
-            Act::ApplyPlan => Verb::Apply,
+            Act::ApplyPlan | Act::KeepAttempt => Verb::Apply,
             _ => Verb::Rollback,
         };
         let rollbacks = manager.rollbacks(workspace)?;

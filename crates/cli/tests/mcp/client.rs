@@ -37,6 +37,8 @@ impl World {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_safepoint"));
         command.args(args).env_clear().env("PATH", "/usr/bin:/bin");
+        // Else a program that counts its lines writes the counters into its folder.
+        command.envs(std::env::var_os("LLVM_PROFILE_FILE").map(|file| ("LLVM_PROFILE_FILE", file)));
         command.env("SAFEPOINT_HOME", self.path("home")).env("HOME", self.path("user")).env("USER", "dev");
         command.current_dir(self.path("project"));
         command
@@ -46,6 +48,14 @@ impl World {
     pub(crate) fn cli(&self, args: &[&str]) -> Value {
         let output = self.command(&[args, &["--json"]].concat()).output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Runs a hook of an agent with this event.
+    pub(crate) fn hook(&self, agent: &str, event: &Value) {
+        let mut child =
+            self.command(&["hook", agent]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(event.to_string().as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success());
     }
 
     pub(crate) fn client(&self) -> Client {

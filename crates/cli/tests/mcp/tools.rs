@@ -206,7 +206,7 @@ fn every_result_fits_the_output_schema_of_its_tool() {
             (tool["name"].as_str().unwrap().to_owned(), schema)
         })
         .collect();
-    assert_eq!(schemas.len(), 11);
+    assert_eq!(schemas.len(), 15);
     let mut fits = |name: &str, arguments: Value| {
         let result = client.tool(name, arguments);
         let (_, schema) = schemas.iter().find(|(tool, _)| tool == name).unwrap();
@@ -233,7 +233,80 @@ fn every_result_fits_the_output_schema_of_its_tool() {
     world.write("a.txt", "3");
     let token = fits("undo", json!({}))["token"].clone();
     fits("undo", json!({ "token": token }));
+    world.cli(&["attempt", "start", "empty", "--copy"]);
+    fits("attempts", json!({}));
+    let token = fits("preview_keep", json!({ "attempt": "empty" }))["token"].clone();
+    fits("keep", json!({ "token": token }));
+    world.cli(&["attempt", "start", "one", "--copy"]);
+    fits("drop", json!({ "attempt": "one" }));
     fits("step", json!({ "id": "s", "action": "add" }));
     fits("step", json!({ "id": "s", "action": "start" }));
     fits("decide", json!({ "question": "q", "choice": "c" }));
+}
+
+#[test]
+fn an_attempt_is_kept_only_as_it_was_previewed() {
+    let world = World::new();
+    world.write("a.txt", "1\n");
+    let mut client = world.client();
+    client.done("checkpoint", json!({ "label": "1" }));
+    for name in ["one", "two"] {
+        world.cli(&["attempt", "start", name, "--copy"]);
+    }
+    let edit = |line: &str| {
+        let status = world.command(&["attempt", "exec", "one", "--", "sh", "-c", line]).status().unwrap();
+        assert!(status.success(), "{line}");
+    };
+    edit("echo 2 > a.txt");
+    let attempts = client.done("attempts", json!({}))["attempts"].clone();
+    assert_eq!(attempts[0]["lines"], json!({ "added": 1, "removed": 1 }), "{attempts:#}");
+    assert_eq!(attempts.as_array().unwrap().len(), 2);
+    let preview = client.done("preview_keep", json!({ "attempt": "one" }));
+    assert_eq!((&preview["rollback"]["dry_run"], &preview["dropped"]), (&json!(true), &json!(["two"])));
+    // Neither another state of the attempt nor one of the project was previewed.
+    edit("echo 3 > a.txt");
+    assert_eq!(client.fails("keep", json!({ "token": preview["token"] })).0, "stale_preview");
+    let token = client.done("preview_keep", json!({ "attempt": "one" }))["token"].clone();
+    world.write("b.txt", "b\n");
+    assert_eq!(client.fails("keep", json!({ "token": token })).0, "stale_preview");
+    assert_eq!(world.read("a.txt"), "1\n");
+    let token = client.done("preview_keep", json!({ "attempt": "one" }))["token"].clone();
+    assert_eq!(client.fails("rollback", json!({ "token": token })).0, "stale_preview");
+    let kept = client.done("keep", json!({ "token": token }));
+    assert_eq!((&kept["read_again"], &kept["dropped"]), (&json!(["a.txt"]), &json!(["two"])));
+    assert_eq!((world.read("a.txt").as_str(), world.read("b.txt").as_str()), ("3\n", "b\n"));
+    client.done("undo", json!({}));
+    assert_eq!(world.read("a.txt"), "1\n");
+    world.cli(&["attempt", "start", "three", "--copy"]);
+    client.done("drop", json!({ "attempt": "three" }));
+    assert_eq!(client.done("attempts", json!({}))["attempts"], json!([]));
+    assert_eq!(client.fails("drop", json!({ "attempt": "none" })), ("no_attempt".to_owned(), 10));
+}
+
+#[test]
+fn a_checkpoint_belongs_to_the_session_that_the_client_names() {
+    let world = World::new();
+    world.write("a.txt", "one\n");
+    let session = "01a1e1bc-20f5-7ac3-b5e4-7c15412652a3";
+    let mut client = world.client();
+    let mut checkpoint = |label: &str, meta: Value| {
+        world.write("a.txt", label);
+        let arguments = json!({ "label": label });
+        let request = json!({ "name": "checkpoint", "arguments": arguments, "_meta": meta });
+        let result = client.request("tools/call", request)["result"].clone();
+        result["structuredContent"]["checkpoint"]["session_id"].clone()
+    };
+    let turn = json!({ "session_id": session, "turn_id": "t1" });
+    assert_eq!(checkpoint("codex", json!({ "x-codex-turn-metadata": turn })), session);
+    assert_eq!(checkpoint("codex, as a text", json!({ "x-codex-turn-metadata": turn.to_string() })), session);
+    assert_eq!(
+        checkpoint("no session", json!({ "x-codex-turn-metadata": { "session_id": "../x" } })),
+        Value::Null
+    );
+    assert_eq!(checkpoint("unknown call", json!({ "claudecode/toolUseId": "toolu_1" })), Value::Null);
+    // Claude Code names the call, which its hook covered before.
+    let event = json!({ "session_id": session, "cwd": world.path("project"), "hook_event_name": "PreToolUse",
+        "tool_name": "mcp__safepoint__checkpoint", "tool_use_id": "toolu_2", "tool_input": {} });
+    world.hook("claude", &event);
+    assert_eq!(checkpoint("claude", json!({ "claudecode/toolUseId": "toolu_2" })), session);
 }

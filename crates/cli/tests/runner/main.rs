@@ -147,3 +147,42 @@ fn a_runner_killed_at_any_moment_does_nothing_twice_and_says_what_it_does_not_kn
     );
     assert!(interrupted > 10 && between > 0, "the kills must hit both cases");
 }
+
+#[test]
+fn a_rollback_ends_what_a_dead_runner_left_of_a_plan_that_the_checkpoint_does_not_hold() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path();
+    let file = folder.join("project/lines");
+    fs::create_dir(folder.join("project")).unwrap();
+    fs::write(&file, "").unwrap();
+    let manager = CheckpointManager::open(&folder.join("home")).unwrap();
+    let workspace = manager.workspaces().register(&folder.join("project")).unwrap();
+    let before =
+        manager.create(&workspace, &safepoint::CreateOptions::default(), &Silent).unwrap().checkpoint;
+    let text = "title = 'Lines'\nid = 'lines'\n[[step]]\nid = 'a'\nrun = 'while :; do echo 1 >> lines; sleep 0.01; done'";
+    let spec = PlanFile::parse(text.as_bytes(), None).unwrap().spec;
+    manager.plans().create(&workspace, &spec).unwrap();
+    let mut runner = command(folder, &["plan", "run", "lines"]).spawn().unwrap();
+    let since = Instant::now();
+    while lines(folder).is_empty() {
+        assert!(since.elapsed() < Duration::from_secs(30), "the step does not write");
+        sleep(Duration::from_millis(5));
+    }
+    runner.kill().unwrap();
+    runner.wait().unwrap();
+    let count = lines(folder).len();
+    while lines(folder).len() == count {
+        assert!(since.elapsed() < Duration::from_secs(30), "the step ended with its runner");
+        sleep(Duration::from_millis(5));
+    }
+    let mut rollback = command(folder, &["--json", "rollback", &before.id.to_string()]);
+    let rolled_back = rollback.stdout(Stdio::piped()).output().unwrap();
+    let told = String::from_utf8_lossy(&rolled_back.stdout).into_owned();
+    assert_eq!(rolled_back.status.code(), Some(0), "{told}");
+    assert!(told.contains("leftovers_ended"), "{told}");
+    assert_eq!(lines(folder), Vec::<usize>::new());
+    sleep(Duration::from_millis(200));
+    assert_eq!(lines(folder), Vec::<usize>::new(), "the step goes on");
+    let plan = manager.plans().get("lines").unwrap().plan;
+    assert_eq!(plan.steps[0].state, StepState::Interrupted);
+}

@@ -4,7 +4,8 @@
 use crate::scene::{Act, Scene};
 use crate::world::{World, noise};
 use rustix::fs::{FlockOperation, Timespec, Timestamps, flock, utimensat};
-use safepoint::{CheckpointManager, CreateOptions, Depth, Filter, RoleFilter, Silent};
+use safepoint::model::thread::ThreadValue;
+use safepoint::{CheckpointManager, CreateOptions, Depth, Filter, NewState, RoleFilter, Silent};
 use safepoint_testkit::{Action, Call, Disk, End, Op, Program, calls, drive, every_cut, kill_at, record};
 use std::fs::{self, File};
 use std::io::Write;
@@ -149,6 +150,16 @@ fn killed(act: Act, step: usize) {
 #[test]
 fn create_killed_anywhere_is_there_or_not() {
     killed(Act::Create, 2);
+}
+
+#[test]
+fn a_state_killed_anywhere_is_there_with_its_files_or_not() {
+    killed(Act::SaveState, 4);
+}
+
+#[test]
+fn rollback_of_a_conversation_killed_anywhere_is_old_or_new() {
+    killed(Act::RollbackThread, 8);
 }
 
 #[test]
@@ -706,6 +717,31 @@ fn large_files_survive_collecting() {
     world.write("large", noise(6, 6 << 20));
     let doomed = world.create();
     world.write("large", noise(5, 6 << 20));
+    world.create();
+    world.run(&["delete", &doomed, "--yes"]);
+    world.run(&["gc", "--thorough"]);
+    world.check_whole();
+}
+
+/// Saves a batch of a conversation that continues the one before.
+fn say(world: &World, number: usize) {
+    let manager = CheckpointManager::open(&world.path("home")).unwrap();
+    let workspace = manager.workspaces().around(&world.path("project")).unwrap().unwrap();
+    let state = NewState {
+        id: number.to_string(),
+        parent: (number > 0).then(|| (number - 1).to_string()),
+        body: ThreadValue::new("text", format!("batch {number}")),
+        ..NewState::default()
+    };
+    manager.threads().of(workspace.id).put("talk", state).unwrap();
+}
+
+#[test]
+fn conversations_are_whole_after_collecting() {
+    let world = World::new();
+    world.write("file", "one");
+    let doomed = world.create();
+    (0..4).for_each(|number| say(&world, number));
     world.create();
     world.run(&["delete", &doomed, "--yes"]);
     world.run(&["gc", "--thorough"]);

@@ -134,9 +134,11 @@ fn is_done_or_full(answer: &Answer) -> bool {
     if answer.exit == 0 {
         return true;
     }
-    assert_eq!(answer.exit, 1, "{} {}\n{:#}", answer.what, answer.errors, answer.json);
     let code = answer.is_a_clear_error();
-    assert!(["disk_full", "rollback_failed"].contains(&code), "{}\n{:#}", answer.errors, answer.json);
+    assert_eq!(answer.exit, 1, "{} {}\n{:#}", answer.what, answer.errors, answer.json);
+    // Unfinished: the files are back, but no page of the catalog was left to record it. The next command does.
+    let codes = ["disk_full", "rollback_failed", "unfinished"];
+    assert!(codes.contains(&code), "{}\n{:#}", answer.errors, answer.json);
     let error = answer.json["error"].to_string();
     assert!(error.contains("full") || error.contains("free"), "the full disk is reported: {error}");
     false
@@ -214,7 +216,7 @@ fn a_real_disk_that_is_full_at_any_moment() {
 /// Project and home on separate disks; either may be full.
 #[test]
 fn a_home_on_a_full_disk_of_its_own() {
-    let Some(mount) = Mount::memory("8m") else {
+    let Some(mount) = Mount::memory("12m") else {
         return skip("a_home_on_a_full_disk_of_its_own", "it takes the right to mount");
     };
     let place = Place::new();
@@ -253,7 +255,7 @@ fn a_home_on_a_full_disk_of_its_own() {
 /// Disk usage counts, not the length.
 #[test]
 fn a_sparse_file_that_is_longer_than_the_disk() {
-    let Some(mount) = Mount::memory("8m") else {
+    let Some(mount) = Mount::memory("12m") else {
         return skip("a_sparse_file_that_is_longer_than_the_disk", "it takes the right to mount");
     };
     let place = Place::at(&mount.path());
@@ -280,6 +282,6 @@ fn a_sparse_file_that_is_longer_than_the_disk() {
     let now = place.image();
     let answer = run(&["rollback", "@"]);
     answer.fails(1, "disk_full");
-    assert!(answer.errors.contains("bytes are needed"), "{}", answer.errors);
+    assert!(answer.errors.contains("are needed and"), "{}", answer.errors);
     assert_same(&place.image(), &now);
 }

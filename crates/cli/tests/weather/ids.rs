@@ -44,11 +44,12 @@ fn malformed_ids() {
     }
     // An invalid id may still be a label, so these are only unknown.
     let long = "x".repeat(100_000);
-    for odd in ["../../etc/passwd", "a\nb", "\u{1b}[31mred", "%s%n", "' OR 1=1 --", "@@", "é", long.as_str()]
-    {
+    for odd in ["a\nb", "\u{1b}[31mred", "%s%n", "' OR 1=1 --", "@@", "é", long.as_str()] {
         let answer = place.refuses(&["rollback", odd], 10, "no_checkpoint");
         assert!(!answer.errors.contains('\u{1b}'), "{}", answer.errors);
     }
+    // With a slash it is meant as a path.
+    place.refuses(&["rollback", "../../etc/passwd"], 2, "outside_workspace");
     let no_text = OsString::from_vec(b"\xff\xfe".to_vec());
     place.refuses(&["rollback".into(), no_text], 10, "no_checkpoint");
     place.refuses(&["create", "--session-id", "../x"], 2, "bad_input");

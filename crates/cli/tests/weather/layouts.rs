@@ -59,7 +59,7 @@ fn an_export_onto_a_full_disk_is_whole_or_gone() {
 
 #[test]
 fn an_import_into_a_full_home_makes_no_checkpoint() {
-    let Some(mount) = Mount::memory("8m") else {
+    let Some(mount) = Mount::memory("12m") else {
         return skip("an_import_into_a_full_home_makes_no_checkpoint", "it takes the right to mount");
     };
     let (giver, place) = (Place::new(), Place::at(&mount.path()));

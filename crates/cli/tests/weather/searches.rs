@@ -40,7 +40,7 @@ fn a_search_without_room_for_a_copy_names_the_way_without_one() {
     let place = Place::at(&mount.path());
     scene(&place, 40 << 20, &[]);
     let check = ["rollback", "--until", "grep -q good state && test -s large"];
-    let answer = place.refuses(&check, 1, "no_room_to_try");
+    let answer = place.refuses(&[&check[..], &["--copy"]].concat(), 1, "no_room_to_try");
     assert!(answer.errors.contains("--in-place"), "{}", answer.errors);
     assert_eq!(fs::read_dir(place.path("home/scratch")).unwrap().count(), 0);
     place.run(&[&check[..], &["--in-place"]].concat()).succeeds();
@@ -57,7 +57,7 @@ fn a_search_where_content_is_shared_takes_no_room() {
     };
     let place = Place::at(&mount.path());
     scene(&place, 150 << 20, &[]);
-    place.run(&["rollback", "--until", "grep -q good state && test -s large"]).succeeds();
+    place.run(&["rollback", "--until", "grep -q good state && test -s large", "--copy"]).succeeds();
     assert_eq!(place.read("state"), "good");
 }
 
@@ -71,7 +71,7 @@ fn a_search_on_another_file_system_than_the_home_copies_beside_the_workspace() {
     let seen = away.path().join("../seen");
     let seen = seen.to_str().unwrap();
     let before = place.image();
-    let search = |check: &str| place.run(&[&home[..], &["rollback", "--until", check]].concat());
+    let search = |check: &str| place.run(&[&home[..], &["rollback", "--until", check, "--copy"]].concat());
     search(&format!("pwd >> {seen}; false")).fails(1, "none_passed");
     let pwd = fs::read_to_string(seen).unwrap();
     fs::remove_file(seen).unwrap();
@@ -81,7 +81,7 @@ fn a_search_on_another_file_system_than_the_home_copies_beside_the_workspace() {
     // The next command cleans up after a killed one.
     let check = format!("touch {seen}; sleep 3");
     let mut child = place
-        .command(&[&home[..], &["rollback", "--until", &check]].concat())
+        .command(&[&home[..], &["rollback", "--until", &check, "--copy"]].concat())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -111,16 +111,19 @@ fn a_search_copies_folders_that_forbid_to_write_in_them() {
     }
     place.shell("chmod 755 closed; echo now > closed/now; chmod 555 closed");
     let before = place.image();
-    let album = place.path("user/album");
-    place.shell(&format!("mkdir -p {0}; chmod 777 {0}", album.display()));
-    let check = format!(
-        "cp -a . {}/${{SAFEPOINT_CHECKPOINT_ID:-current}}; chmod -R u+w .; rm -rf closed; mkdir closed; chmod 500 closed; false",
-        album.display()
-    );
-    place.run(&["rollback", "--until", &check]).fails(1, "none_passed");
-    assert_same(&place.image(), &before);
-    for (id, image) in &made {
-        assert_same(&TreeImage::read(&album.join(id), &[]).unwrap(), image);
+    // In a copy, and in an overlay where the machine allows one.
+    for (at, means) in [&["--copy"][..], &[]].into_iter().enumerate() {
+        let album = place.path(format!("user/album{at}"));
+        place.shell(&format!("mkdir -p {0}; chmod 777 {0}", album.display()));
+        let check = format!(
+            "cp -a . {}/${{SAFEPOINT_CHECKPOINT_ID:-current}}; chmod -R u+w .; rm -rf closed; mkdir closed; chmod 500 closed; false",
+            album.display()
+        );
+        place.run(&[&["rollback", "--until", &check][..], means].concat()).fails(1, "none_passed");
+        assert_same(&place.image(), &before);
+        for (id, image) in &made {
+            assert_same(&TreeImage::read(&album.join(id), &[]).unwrap(), image);
+        }
     }
     assert_eq!(fs::read_dir(place.path("home/scratch")).unwrap().count(), 0);
     place.shell("chmod -R u+w . ../user");

@@ -167,7 +167,7 @@ fn processes_in_a_home_with_little_room_take_turns() {
 
 #[test]
 fn a_disk_without_room_for_one_more_file_is_full() {
-    let Some(mount) = Mount::memory("8m,nr_inodes=64") else {
+    let Some(mount) = Mount::memory("12m,nr_inodes=64") else {
         return skip("a_disk_without_room_for_one_more_file_is_full", "it takes the right to mount");
     };
     let place = Place::new();

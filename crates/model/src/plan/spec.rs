@@ -60,6 +60,8 @@ word_type! {
         Rerun = "rerun",
         /// Mark it as failed.
         Fail = "fail",
+        /// Count it as done.
+        Done = "done",
         /// Ask the user. Without a terminal its check decides: done if it passes, run again if it fails. An idempotent step runs again.
         /// Any other step is reported as interrupted and waits for a decision.
         #[default]

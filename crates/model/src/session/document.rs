@@ -91,6 +91,17 @@ impl SessionDocument {
     }
 }
 
+impl SessionDocument {
+    /// Returns true if a rollback to one or the other restores the same. Counters and times of changes do not count.
+    pub fn restores_same(&self, other: &Self) -> bool {
+        let fields = |it: &Self| (it.id, it.status, it.paused_from, it.finished_at);
+        fields(self) == fields(other)
+            && self.request == other.request
+            && self.configuration == other.configuration
+            && self.git_context == other.git_context
+    }
+}
+
 impl Session {
     /// Returns true if the session matches the restorable part of the document.
     pub fn stands_at(&self, then: &SessionDocument) -> bool {
@@ -151,9 +162,10 @@ mod tests {
         session.configuration.clear();
         session.git_context = None;
         session.count(SessionCount::Recovery, at(4));
-        assert!(!session.stands_at(&then));
+        assert!(!session.stands_at(&then) && !SessionDocument::of(&session).restores_same(&then));
         session.put_back(&then, at(9));
         assert!(session.stands_at(&then));
+        assert!(SessionDocument::of(&session).restores_same(&then) && SessionDocument::of(&session) != then);
         assert_eq!((session.request, session.status), (before.request, SessionStatus::Planning));
         assert_eq!((session.configuration, session.git_context), (before.configuration, before.git_context));
         assert_eq!((session.finished_at, session.updated_at, session.created_at), (None, at(9), at(0)));

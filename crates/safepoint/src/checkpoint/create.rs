@@ -6,14 +6,15 @@ use crate::config::{Broken, SessionCommits};
 use crate::folders::{files_of, is_together};
 use crate::home::{PendingCache, Vouchers};
 use crate::manager::Held;
-use crate::parts::agent::AgentPart;
-use crate::parts::git::{GitCapture, GitFolderPart, GitPart};
-use crate::parts::plan::PlanPart;
-use crate::parts::session::SessionPart;
+use crate::parts::git::{GitCapture, is_of_repository, same_repository};
+use crate::parts::kinds::{FolderNow, KINDS, RecordsNow};
+use crate::parts::session::{is_session, same_session};
+use crate::parts::thread::{Captures, is_thread};
 use crate::parts::{Member, seal};
 use crate::places::Place;
 use crate::rollback::recover::Recovery;
 use crate::sessions::kept_form;
+use crate::threads::save::PreparedSave;
 use crate::upkeep::Tended;
 use crate::{CheckpointManager, DryRun, Error, Warning};
 use safepoint_catalog::{Filter, PlanRecord, RoleFilter, Workspace};
@@ -28,6 +29,7 @@ use safepoint_model::tree::Owners;
 use safepoint_model::{CheckpointId, ObjectId, ObjectKind, ObjectSource, Progress, RollbackId, WorkspaceId};
 use safepoint_planted::planted;
 use safepoint_workspace::{CapturedAccess, StatCache, What, WorkspaceError};
+use std::collections::BTreeMap;
 
 /// Properties of a new checkpoint.
 #[derive(Debug, Clone)]
@@ -60,13 +62,14 @@ pub struct CreateOptions {
     pub unchanged: IfUnchanged,
 }
 
-/// Result of a checkpoint of a workspace whose state is that of its position.
+/// Result of a checkpoint whose state is that of the position of its workspace; of a plan, an agent or everything, that of their newest
+/// checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IfUnchanged {
     /// One more checkpoint.
     #[default]
     Added,
-    /// The checkpoint at the position, unless it is a safety or rescue checkpoint. Only for one workspace without a named plan.
+    /// The checkpoint that holds the state already, unless it is a safety or rescue checkpoint.
     Reused,
     /// The same, of whichever session it is. The state of the session does not count.
     ReusedOfAnySession,
@@ -78,7 +81,7 @@ pub enum Urgency {
     /// Invalid settings refuse it, and old checkpoints are pruned after it.
     #[default]
     Ordinary,
-    /// Settings that cannot be understood are passed over, and nothing is done after it.
+    /// Invalid settings are ignored, and no checkpoint is pruned after it.
     Emergency,
 }
 
@@ -166,6 +169,30 @@ enum Companions {
     Left,
 }
 
+/// Content of a new checkpoint besides its options.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    /// Version that the plan must still have.
+    version: Option<u64>,
+    /// State that becomes the head of its thread.
+    saving: Option<&'a PreparedSave>,
+}
+
+impl<'a> Wanted<'a> {
+    /// Threads to capture. A checkpoint of a plan holds the plan and its files.
+    fn threads(self, subject: &Subject, options: &CreateOptions, companions: Companions) -> Captures<'a> {
+        match (self.saving, companions, subject) {
+            (Some(saving), ..) => Captures::Saving(saving),
+            (None, Companions::Left, _) => Captures::Nothing,
+            (None, Companions::Taken, Subject::Framework) => Captures::Everything,
+            (None, Companions::Taken, Subject::Workspace(id)) if options.plan_id.is_none() => {
+                Captures::Of(*id)
+            }
+            (None, Companions::Taken, _) => Captures::Nothing,
+        }
+    }
+}
+
 /// A checkpoint that was just made.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -216,12 +243,34 @@ impl CheckpointManager {
         self.create_at(&subject.into(), options, None, progress)
     }
 
+    /// Takes a checkpoint of a workspace whose commit makes a saved state the head of its thread.
+    pub(crate) fn create_for_state(
+        &self,
+        workspace: WorkspaceId,
+        options: &CreateOptions,
+        saving: &PreparedSave,
+        progress: &dyn Progress,
+    ) -> Result<Created, Error> {
+        let wanted = Wanted { version: None, saving: Some(saving) };
+        self.create_wanted(&Subject::Workspace(workspace), options, wanted, progress)
+    }
+
     /// The same, where the plan that is captured has to be at this version still.
     pub(crate) fn create_at(
         &self,
         subject: &Subject,
         options: &CreateOptions,
         version: Option<u64>,
+        progress: &dyn Progress,
+    ) -> Result<Created, Error> {
+        self.create_wanted(subject, options, Wanted { version, saving: None }, progress)
+    }
+
+    fn create_wanted(
+        &self,
+        subject: &Subject,
+        options: &CreateOptions,
+        wanted: Wanted<'_>,
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
         let mut tries = 0;
@@ -231,7 +280,7 @@ impl CheckpointManager {
         let act = || loop {
             tries += 1;
             let companions = if tries < TRIES { Companions::Taken } else { Companions::Left };
-            match self.create_once(subject, options, (version, companions), &mut recovered, progress) {
+            match self.create_once(subject, options, (wanted, companions), &mut recovered, progress) {
                 // A plan in the folder changed concurrently.
                 Err(Error::PlanChanged { id }) if tries < TRIES && options.plan_id.as_ref() != Some(&id) => {}
                 // In an emergency the files count: whatever is wrong with plans and memory does not stop them.
@@ -257,7 +306,7 @@ impl CheckpointManager {
         &self,
         subject: &Subject,
         options: &CreateOptions,
-        (version, companions): (Option<u64>, Companions),
+        (wanted, companions): (Wanted<'_>, Companions),
         recovered: &mut Recovery,
         progress: &dyn Progress,
     ) -> Result<Created, Error> {
@@ -275,7 +324,7 @@ impl CheckpointManager {
             writer = writer.from_reserve();
         }
         // Read before the files are, and checked once more by the commit: so it holds for all the time between.
-        let mut plans = self.plans_captured_of(subject, options.plan_id.as_deref(), version)?;
+        let mut plans = self.plans_captured_of(subject, options.plan_id.as_deref(), wanted.version)?;
         let named = plans.len();
         if let (Some(alone), Companions::Taken) = (subject.alone(), companions) {
             let others = self.plans_at(alone)?.into_iter();
@@ -291,23 +340,28 @@ impl CheckpointManager {
             }
         }
         let (mut members, config) = self.members_to_capture(&ground)?;
-        for (number, now) in plans.iter().cloned().enumerate() {
-            let is_of_it = number < named && subject.alone().is_some();
-            let part = PlanPart { manager: self, now, back: None, correction: None, is_of_it };
-            members.push(Member::new(part, 0, None));
-        }
-        if let Some(now) = self.session_named(checkpoint.session_id.as_deref())? {
-            members.push(Member::new(SessionPart { manager: self, now, back: None }, 0, None));
-        }
-        for record in agents {
-            members.push(Member::new(AgentPart { manager: self, now: record.agent, bind: None }, 0, None));
-        }
+        let own_plans = if subject.alone().is_some() { named } else { 0 };
+        let records = RecordsNow {
+            manager: self,
+            plans: &plans,
+            own_plans,
+            session: checkpoint.session_id.as_deref(),
+            agents: &agents,
+            threads: wanted.threads(subject, options, companions),
+        };
+        KINDS.iter().try_for_each(|kind| kind.capture_records(&records, &mut members))?;
         self.capture(&mut members, &writer, progress)?;
         let caches: Vec<_> = members.iter_mut().map(|member| member.captured.cache.take()).collect();
         seal(&mut checkpoint, &members, &places.all, &writer)?;
         // Equal files of which the store lacks a byte: the checkpoint at the position is damaged, and this one repairs it.
-        let is_stored = !writer.has_content()?;
-        if is_stored && let Some(same) = self.same_at_position(subject, options, &checkpoint, &writer)? {
+        // New content of a repository, such as a refreshed index, is not that.
+        let is_stored = || is_of_repository(&writer, &checkpoint, writer.new_content()?);
+        if let Some(same) = self.same_at_position(subject, (options, wanted), &checkpoint, &writer)?
+            && (wanted.saving.is_some() || is_stored()?)
+        {
+            if let Some(saving) = wanted.saving {
+                self.save_in_place(saving, same.id)?;
+            }
             let coverage = covered_by(&members, subject);
             drop(members);
             return Ok(Created { coverage, ..Created::reused(same, Recovery::default()) });
@@ -316,10 +370,13 @@ impl CheckpointManager {
         checkpoint.warnings.extend(config.passed_over);
         checkpoint
             .warnings
-            .extend(places.missing.iter().map(|path| format!("{} is not there", path.display())));
+            .extend(places.missing.iter().map(|path| format!("{} is missing", path.display())));
         let commit = |checkpoint: &Checkpoint, stored: &Stored| {
             self.catalog.write::<(), Error>(|transaction| {
                 transaction.insert_checkpoint(checkpoint)?;
+                if let Some(workspace) = checkpoint.workspace_id {
+                    transaction.take_metrics(workspace, &checkpoint.metrics)?;
+                }
                 stored.note(transaction)?;
                 members.iter().try_for_each(|member| member.part.commit(transaction, checkpoint))
             })
@@ -360,31 +417,65 @@ impl CheckpointManager {
         })
     }
 
-    /// Returns the checkpoint at the position of the workspace if it holds the state that was just captured, every part of it.
+    /// The checkpoint to compare a new one with: that at the position of a workspace; of a plan, an agent or everything, the newest that
+    /// was asked for.
+    fn last_alike(
+        &self,
+        subject: &Subject,
+        plan_id: Option<&String>,
+        position: Option<CheckpointId>,
+    ) -> Result<Option<Checkpoint>, Error> {
+        let (scope, plan_id) = (Some(subject.scope()), plan_id.cloned());
+        let filter = match subject {
+            Subject::Workspace(_) if plan_id.is_none() => {
+                return Ok(position.map(|id| self.catalog.checkpoint(id)).transpose()?.flatten());
+            }
+            Subject::Workspace(id) => {
+                Filter { workspace: Some(*id), plan_id, limit: Some(1), ..Filter::default() }
+            }
+            Subject::Framework => Filter { scope, limit: Some(1), ..Filter::default() },
+            Subject::Agent(_) => Filter { scope, ..Filter::default() },
+        };
+        // Checkpoints of the scope of agents are each of one agent.
+        let is_of_it = |it: &Checkpoint| match subject {
+            Subject::Agent(name) => it.parts.iter().any(|part| part.key == *name),
+            Subject::Workspace(_) | Subject::Framework => true,
+        };
+        Ok(self.catalog.checkpoints(&filter)?.into_iter().find(is_of_it))
+    }
+
+    /// Returns the checkpoint that holds the state that was just captured, every part of it.
     fn same_at_position(
         &self,
         subject: &Subject,
-        options: &CreateOptions,
+        (options, wanted): (&CreateOptions, Wanted<'_>),
         captured: &Checkpoint,
         source: &dyn ObjectSource,
     ) -> Result<Option<Checkpoint>, Error> {
-        if options.unchanged == IfUnchanged::Added || subject.alone().is_none() || options.plan_id.is_some() {
+        let has_metrics = !captured.metrics.is_empty() && wanted.saving.is_none();
+        if options.unchanged == IfUnchanged::Added || has_metrics {
             return Ok(None);
         }
-        let Some(here) = captured.parent.map(|id| self.catalog.checkpoint(id)).transpose()?.flatten() else {
+        let Some(here) = self.last_alike(subject, options.plan_id.as_ref(), captured.parent)? else {
             return Ok(None);
         };
         let asked_for = here.role.is_none()
             && here.workspace_id == captured.workspace_id
             && self.access_of(here.id)? == CapturedAccess::Captured;
         let of_any = options.unchanged == IfUnchanged::ReusedOfAnySession;
-        let counts = |part: &&PartRecord| !(of_any && part.kind == PartKind::Session);
+        // A state names a checkpoint with the same files, whatever threads that holds.
+        let is_save = wanted.saving.is_some();
+        let ignored = |part: &PartRecord| of_any && is_session(part) || is_save && is_thread(part);
+        let counts = |part: &&PartRecord| !ignored(part);
         let old: Vec<_> = here.parts.iter().filter(counts).collect();
         let new: Vec<_> = captured.parts.iter().filter(counts).collect();
         let same_parts = old.len() == new.len()
             && old.into_iter().zip(new).all(|(old, new)| {
                 (old.kind, &old.key) == (new.kind, &new.key)
-                    && (old.document == new.document || same_files(source, old, new))
+                    && (old.document == new.document
+                        || same_files(source, subject, (old, new))
+                        || same_repository(source, old, new)
+                        || is_session(old) && same_session(source, old, new))
             });
         let same = asked_for && same_parts && (of_any || here.session_id == captured.session_id);
         Ok(same.then_some(here))
@@ -455,7 +546,7 @@ impl CheckpointManager {
         Ok(vec![plan])
     }
 
-    /// The parts of each folder: its files, its repository.
+    /// The parts of each folder, its files first.
     fn members_to_capture<'m>(&'m self, ground: &Ground<'m>) -> Result<(Vec<Member<'m>>, Said), Error> {
         let broken = match ground.urgency {
             Urgency::Ordinary => Broken::Refused,
@@ -474,16 +565,11 @@ impl CheckpointManager {
             }
             let is_project =
                 place.workspace.kind == WorkspaceKind::Project && (at == 0 || ground.alone.is_none());
-            let capture = if is_project { config.git } else { GitCapture::None };
-            let folder = GitFolderPart { files: files.git_folder(), capture, replaced: None };
-            let git = GitPart { manager: self, workspace: &place.workspace, capture, moving: None };
-            members.push(Member::new(files, at, None));
-            members.push(Member::new(folder, at, None));
-            members.push(Member::new(git, at, None));
-            if is_project {
-                let outside = self.outside_found(&place.workspace)?;
-                members.extend(outside.into_iter().map(|part| Member::new(part, at, None)));
-            }
+            let git = if is_project { config.git } else { GitCapture::None };
+            let folder = FolderNow { manager: self, files: &files, git, is_project, at };
+            let first = members.len();
+            KINDS.iter().try_for_each(|kind| kind.capture_folder(&folder, &mut members))?;
+            members.insert(first, Member::new(files, at, None));
         }
         Ok((members, said))
     }
@@ -503,6 +589,9 @@ impl CheckpointManager {
         checkpoint.source_tool.clone_from(&options.source_tool);
         (checkpoint.pinned, checkpoint.progress) = (options.pinned, options.progress);
         checkpoint.warnings.clone_from(&options.warnings);
+        if let Some(alone) = alone {
+            checkpoint.metrics = self.catalog.waiting_metrics(alone)?;
+        }
         Ok(checkpoint)
     }
 
@@ -555,6 +644,7 @@ impl CheckpointManager {
             integrity: ObjectId::of(ObjectKind::Document, b""),
             parts: Vec::new(),
             warnings: Vec::new(),
+            metrics: BTreeMap::new(),
         }
     }
 
@@ -685,11 +775,13 @@ struct Said {
 
 /// Returns true if two file parts hold the same tree and left the same paths out. Times, and Safepoint's own folder, do not count. What
 /// cannot be read is different.
-fn same_files(source: &dyn ObjectSource, old: &PartRecord, new: &PartRecord) -> bool {
+fn same_files(source: &dyn ObjectSource, subject: &Subject, (old, new): (&PartRecord, &PartRecord)) -> bool {
+    // Of several folders, names beside those of an agent do not count.
+    let counts = |why: Why| if subject.alone().is_some() { why != Why::OwnFolder } else { why.is_lack() };
     let read = |part: &PartRecord| {
         let document = FilesDocument::load(source, part.document).ok()?;
         let mut coverage = document.coverage(source).ok()?;
-        coverage.skipped.retain(|skipped| skipped.why != Why::OwnFolder);
+        coverage.skipped.retain(|skipped| counts(skipped.why));
         Some((document, coverage))
     };
     let (true, Some((old, old_coverage)), Some((new, new_coverage))) =

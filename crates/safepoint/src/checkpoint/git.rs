@@ -25,6 +25,8 @@ pub enum GitCommit {
     Branch,
     /// As [`GitCommit::Tag`] in a repository, unless the configuration turns it off. A clean tree is tagged at HEAD.
     Session,
+    /// HEAD's commit is tagged, whatever the files are. Before the first commit as [`GitCommit::Tag`].
+    Head,
 }
 
 /// Handling of the tags of deleted checkpoints.
@@ -147,7 +149,11 @@ impl CheckpointManager {
             seconds: checkpoint.created_at.micros().div_euclid(1_000_000),
             unchanged: if how == GitCommit::Session { Unchanged::Head } else { Unchanged::Committed },
         };
-        let made = repository.commit(&wanted, progress)?;
+        let head = if how == GitCommit::Head { repository.committed_head()? } else { None };
+        let made = match head {
+            Some(head) => head,
+            None => repository.commit(&wanted, progress)?,
+        };
         let said = made.of_head.as_deref().map_or(said, |message| message.trim().to_owned());
         let tag = tag_of(checkpoint.id);
         repository.tag(&tag, made.commit)?;

@@ -295,7 +295,7 @@ impl CheckpointManager {
     }
 
     /// Returns the plans of a recorded checkpoint.
-    fn plans_of(&self, checkpoint: &Checkpoint) -> Result<Vec<RecordedPlan>, Error> {
+    pub(crate) fn plans_of(&self, checkpoint: &Checkpoint) -> Result<Vec<RecordedPlan>, Error> {
         let mut plans = Vec::new();
         for part in checkpoint.parts.iter().filter(|part| part.kind == PartKind::Plan) {
             let links = self.catalog.plan_checkpoints(&part.key)?;

@@ -126,6 +126,23 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// Returns the file that is wrong.
+    pub fn file(&self) -> ConfigFile {
+        match self {
+            Self::UnknownKey { file, .. }
+            | Self::HomeOnly { file, .. }
+            | Self::WrongType { file, .. }
+            | Self::WrongValue { file, .. }
+            | Self::Syntax { file, .. }
+            | Self::NotAFile { file, .. }
+            | Self::TooLong { file, .. }
+            | Self::NotUtf8 { file, .. }
+            | Self::Read { file, .. } => *file,
+        }
+    }
+}
+
 fn advice(nearest: Option<&str>, known: &str) -> String {
     match nearest {
         Some(nearest) => format!("did you mean `{nearest}`?"),

@@ -28,7 +28,7 @@ const STORE: Known = ("store", &["cap"]);
 const SESSIONS: Known = ("sessions", &["commit"]);
 const PLANS: Known = ("plans", &["milestones", "every", "every_steps"]);
 const CHECKS: Known = ("checks", &["test", "test_timeout", "before_create"]);
-const AGENTS: Known = ("agents", &["risky"]);
+const AGENTS: Known = ("agents", &["risky", "fail_closed"]);
 
 /// Every key of `config.toml`.
 pub(super) const IN_HOME: &[Known] = &[
@@ -83,6 +83,7 @@ pub(super) fn home(text: &str) -> Result<HomeConfig, ConfigError> {
             "plans.every" => config.every = Some(key.some_time()?),
             "plans.every_steps" => config.every_steps = Some(key.some_number()?),
             "agents.risky" => config.risky = key.texts("a list of texts, such as [\"acme wipe\"]")?.0,
+            "agents.fail_closed" => config.fail_closed = Some(key.truth()?),
             "checks.test" => config.test = Some(key.command()?),
             "checks.before_create" => config.test_before_create = Some(key.truth()?),
             "checks.test_timeout" => config.test_timeout = Some(key.some_time()?),
@@ -298,9 +299,10 @@ impl Key<'_, '_> {
         for item in items {
             let DeValue::String(word) = item.get_ref() else { return Err(self.wrong_type(item, expected)) };
             let refuse = |error: safepoint_model::ModelError| {
-                self.wrong_value_at(item.span().start, printable(&error.to_string()))
+                self.wrong_value_at(item.span().start, error.to_string())
             };
-            found.insert(word.parse::<Milestone>().map_err(refuse)?);
+            // The error quotes the word, which may have any length.
+            found.insert(printable(word).parse::<Milestone>().map_err(refuse)?);
         }
         Ok(found)
     }

@@ -7,7 +7,7 @@ use super::naming::{base, candidates, safe};
 use super::rows::{AgentRow, ContentRow, EntryRow, FilesState, HashRow, WorkspaceRow, with_lines};
 use super::{
     DOCUMENT_BYTES_MAX, ENTRIES, ENTRIES_MAX, FILES, FORMAT, LAYOUT, LIST_BYTES_MAX, LayoutError, METADATA,
-    beside, folder_of, folders, git, holes, logs_of, path, state_name,
+    beside, folder_of, folders, git, holes, logs_of, path, state_name, thread,
 };
 use crate::checkpoint::create::memory_parts;
 use crate::{CheckpointManager, Error};
@@ -17,6 +17,7 @@ use safepoint_model::content::{Content, Form};
 use safepoint_model::files::FilesDocument;
 use safepoint_model::outside::OutsideDocument;
 use safepoint_model::progress::{Activity, Counted};
+use safepoint_model::thread::ThreadDocument;
 use safepoint_model::tree::Node;
 use safepoint_model::{
     CheckpointId, ModelError, ObjectError, ObjectId, ObjectKind, ObjectSource, Progress, RelPath, change,
@@ -74,19 +75,6 @@ impl CheckpointManager {
     /// When something of the checkpoint is missing or damaged, the folder cannot be written, or the user interrupts. Nothing is left of
     /// it then.
     pub fn export_checkpoint(
-        &self,
-        checkpoint: &Checkpoint,
-        dir: &Path,
-        progress: &dyn Progress,
-    ) -> Result<Exported, Error> {
-        self.export_with(checkpoint, dir, OutsideMemory::Omitted, progress)
-    }
-
-    /// The same, where memory of agents outside of the workspace may be written, too.
-    ///
-    /// # Errors
-    /// As [`CheckpointManager::export_checkpoint`].
-    pub fn export_with(
         &self,
         checkpoint: &Checkpoint,
         dir: &Path,
@@ -199,6 +187,7 @@ impl<'a> Writing<'a> {
                 PartKind::Plan => self.plan(plain_key(&part.key), part.document)?,
                 PartKind::Git => self.git(part)?,
                 PartKind::Agent | PartKind::Session => self.other(part)?,
+                PartKind::Thread => self.thread(part)?,
                 PartKind::Outside(_) => self.outside(part)?,
                 // A repository goes elsewhere as git does it: by a clone.
                 PartKind::GitFolder => {}
@@ -318,6 +307,28 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
+    /// A thread: its document, the ancestors of its heads, and each of their values.
+    fn thread(&mut self, part: &PartRecord) -> Result<(), Error> {
+        let document = ThreadDocument::load(self.store, part.document)?;
+        let bytes = self.store.get(ObjectKind::Document, part.document)?;
+        let at = self.place_of(part)?;
+        self.file(at.clone(), &bytes, DOCUMENT_BYTES_MAX)?;
+        let ancestors = thread::ancestors_of(&document, self.store)?;
+        if !ancestors.is_empty() {
+            let text = serde_json::to_vec(&ancestors).map_err(no_json)?;
+            self.file(beside(&at, thread::ANCESTORS), &text, LIST_BYTES_MAX)?;
+        }
+        for (number, content) in thread::contents_of(&document, &ancestors).into_iter().enumerate() {
+            let mut bytes = Vec::new();
+            content.read::<ObjectError>(self.store, &mut |piece| {
+                bytes.extend_from_slice(piece);
+                Ok(())
+            })?;
+            self.file(thread::content_path(&at, number), &bytes, LIST_BYTES_MAX)?;
+        }
+        Ok(())
+    }
+
     /// The state of a repository: its document, all refs, and the index byte for byte.
     fn git(&mut self, part: &PartRecord) -> Result<(), Error> {
         let state = git::load(self.store, part.document)?;
@@ -334,7 +345,7 @@ impl<'a> Writing<'a> {
     fn place_of(&mut self, part: &PartRecord) -> Result<RelPath, Error> {
         let key = plain_key(&part.key);
         let name = match part.kind {
-            PartKind::Session | PartKind::Git | PartKind::Outside(_) => {
+            PartKind::Session | PartKind::Thread | PartKind::Git | PartKind::Outside(_) => {
                 format!("{}_{}", part.kind, safe(key))
             }
             _ => safe(key),

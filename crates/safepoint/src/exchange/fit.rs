@@ -128,7 +128,7 @@ impl CheckpointManager {
             Ok(real) if real == root && root.is_dir() => {
                 Ok(Ok(self.register_as(root, WorkspaceKind::Agent)?))
             }
-            _ => Ok(Err(format!("folder {shown} is not there"))),
+            _ => Ok(Err(format!("folder {shown} is missing"))),
         }
     }
 
@@ -190,15 +190,17 @@ impl CheckpointManager {
             }
             PartKind::Plan => (PartKind::Plan, format!("plan {key}"), None),
             // Restored only if requested by name.
-            PartKind::Session | PartKind::Git | PartKind::GitFolder | PartKind::Outside(_) => {
-                (part.kind, String::new(), None)
-            }
+            PartKind::Session
+            | PartKind::Thread
+            | PartKind::Git
+            | PartKind::GitFolder
+            | PartKind::Outside(_) => (part.kind, String::new(), None),
         })
     }
 }
 
 /// Quotes a path for a shell.
-fn quoted(path: &Path) -> String {
+pub(crate) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
     match text.chars().all(plain) {

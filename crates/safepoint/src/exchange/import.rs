@@ -3,7 +3,7 @@
 
 use super::reading::{DOCUMENT, Reading};
 use super::rows::{ContentRow, FilesState, State};
-use super::{LayoutError, git, path, plan, state_name, take};
+use super::{LayoutError, git, path, plan, state_name, take, thread};
 use crate::parts::files::keep_document;
 use crate::rollback::DryRun;
 use crate::{CheckpointManager, Error, Warning};
@@ -119,6 +119,9 @@ impl CheckpointManager {
                 return Err(LayoutError::bad(&row.path, "one workspace is in one repository").into());
             }
         }
+        for row in rows_of(&reading, PartKind::Thread) {
+            checkpoint.parts.push(thread::take(&mut reading, &row, workspace.id, &writer)?);
+        }
         let original = reading.close(progress)?;
         self.keep_import(original, checkpoint, coverage, writer)
     }
@@ -174,7 +177,11 @@ impl CheckpointManager {
         }
         for ContentRow { kind, key, .. } in &metadata.contents.0 {
             let agent = *kind == PartKind::Agent && workspace.is_some();
-            if agent || matches!(kind, PartKind::Session | PartKind::GitFolder | PartKind::Outside(_)) {
+            let thread = *kind == PartKind::Thread && workspace.is_none();
+            if agent
+                || thread
+                || matches!(kind, PartKind::Session | PartKind::GitFolder | PartKind::Outside(_))
+            {
                 checkpoint.warnings.push(format!("its part {kind} {key:?} was not taken over"));
             }
         }

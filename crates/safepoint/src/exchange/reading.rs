@@ -183,7 +183,7 @@ impl Reading {
                 Some(other) => return Err(not_a("folder", &so_far, other)),
             };
             let found = above.entry(name).map_err(LayoutError::read(at))?;
-            here = Some(found.ok_or_else(|| LayoutError::bad(at, "it is not there"))?);
+            here = Some(found.ok_or_else(|| LayoutError::bad(at, "it is missing"))?);
             so_far = so_far.join(name).map_err(|error| LayoutError::bad(at, error.to_string()))?;
         }
         here.ok_or_else(|| LayoutError::bad(at, "it is the layout itself"))

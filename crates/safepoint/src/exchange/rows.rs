@@ -242,7 +242,7 @@ impl WorkspaceRow {
     /// Describes a local workspace; `home` is Safepoint's home.
     pub(super) fn of(workspace: &Workspace, home: &Path) -> Self {
         let kind = match workspace.kind {
-            WorkspaceKind::Project => PlaceKind::Project,
+            WorkspaceKind::Project | WorkspaceKind::Attempt => PlaceKind::Project,
             WorkspaceKind::Agent if workspace.root_path() == home => PlaceKind::Home,
             WorkspaceKind::Agent => PlaceKind::Agent,
         };

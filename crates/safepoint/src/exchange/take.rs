@@ -105,7 +105,7 @@ impl Taking<'_> {
                 }
             }
         }
-        Err(LayoutError::bad(at, "it is not there").into())
+        Err(LayoutError::bad(at, "it is missing").into())
     }
 
     fn row(&mut self, path: &RelPath, what: What) -> Result<EntryRow, LayoutError> {

@@ -1,12 +1,14 @@
 //! Files of a workspace, as a part.
 
+use crate::attempts::capture::Layer;
 use crate::home::{CacheDraft, PendingCache};
 use crate::parts::databases::Copies;
 use crate::parts::git::git_folder;
 use crate::parts::part::{Captured, Left, Outline, Part, Prepared};
-use crate::plans::apply::Taking;
+use crate::plans::apply::TakeOver;
 use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::{Transaction, Workspace};
+use safepoint_model::agent::WorkspaceKind;
 use safepoint_model::change::{Absent, graft};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, Role, Totals};
 use safepoint_model::coverage::{Coverage, Why};
@@ -48,10 +50,12 @@ pub(crate) struct FilesPart<'m> {
     pub(crate) access: CapturedAccess,
     /// Paths of a partial rollback, else empty. Other large files are not read for it.
     pub(crate) chosen: Vec<RelPath>,
+    /// Paths to leave as they are.
+    pub(crate) left: Vec<RelPath>,
     /// Treatment of a chosen path that is in neither state.
     pub(crate) absent: Absent,
-    /// Result of a plan to apply: it is compared with the whole project.
-    pub(crate) taking: Option<&'m Taking>,
+    /// Result to take over: it is compared with the whole project.
+    pub(crate) taking: Option<&'m dyn TakeOver>,
     pub(crate) thrift: Thrift,
 }
 
@@ -78,9 +82,18 @@ impl<'m> FilesPart<'m> {
             waiting: Waiting::Kept,
             access: CapturedAccess::Captured,
             chosen: Vec::new(),
+            left: Vec::new(),
             absent: Absent::Refused,
             taking: None,
             thrift: Thrift::Usual,
+        }
+    }
+
+    /// Returns the layer that holds its changes, if it is the workspace of an attempt with an overlay.
+    fn layer(&self) -> Result<Option<Layer>, Error> {
+        match self.what {
+            What::Files => self.manager.layer_of(self.workspace),
+            What::Git => Ok(None),
         }
     }
 
@@ -136,6 +149,38 @@ impl<'m> FilesPart<'m> {
         self.scan_with((None, None), sink, None, (Sidecars::Needed, LargeFiles::Read), progress)
     }
 
+    /// Returns the root of the folder after a rollback: the chosen paths as in the target, all others as now.
+    pub(crate) fn chosen_root<S: ObjectSink + ObjectSource>(
+        &self,
+        sink: &S,
+        now: &Snapshot,
+        target: &Snapshot,
+    ) -> Result<Entry, Error> {
+        let mut root = target.root.clone();
+        if let (false, Some(base), Some(donor)) = (self.chosen.is_empty(), now.tree(), target.tree()) {
+            let mut paths = self.chosen.clone();
+            for path in &self.chosen {
+                paths.extend(database_family(sink, &[base, donor], path)?);
+            }
+            let grafted = graft(sink, base, donor, &paths, self.absent)?;
+            root = Entry { node: Node::Directory(grafted), ..now.root.clone() };
+        }
+        self.without_left(sink, now, root)
+    }
+
+    /// Returns a root with the paths that stay as they are now.
+    fn without_left<S: ObjectSink + ObjectSource>(
+        &self,
+        sink: &S,
+        now: &Snapshot,
+        mut root: Entry,
+    ) -> Result<Entry, Error> {
+        if let (false, Some(donor), Node::Directory(base)) = (self.left.is_empty(), now.tree(), &root.node) {
+            root.node = Node::Directory(graft(sink, *base, donor, &self.left, Absent::Fine)?);
+        }
+        Ok(root)
+    }
+
     fn scan_with<S: ObjectSink + ObjectSource>(
         &self,
         (cache, next): (Option<&StatCache>, Option<&CacheWriter>),
@@ -152,9 +197,13 @@ impl<'m> FilesPart<'m> {
         let copies = Copies { home, held_max, helper, environment };
         let (excludes, own, what, copies) = (&*self.excludes, &*own, self.what, Some(&copies as _));
         let covered = &*self.covered;
+        let layer = None;
         let options =
-            ScanOptions { excludes, cache, next, own, keep, covered, what, sidecars, copies, large };
-        let mut scan = scan(self.root, sink, &options, progress)?;
+            ScanOptions { excludes, cache, next, own, keep, covered, what, sidecars, copies, large, layer };
+        let mut scan = match self.layer()? {
+            Some(layer) => layer.scan(sink, &ScanOptions { cache: None, next: None, ..options }, progress)?,
+            None => scan(self.root, sink, &options, progress)?,
+        };
         if self.is_mixed {
             // The scan may contain a mixture of two states.
             scan.snapshot.coverage.unsettled.insert(0, RelPath::root());
@@ -233,7 +282,10 @@ impl Part for FilesPart<'_> {
         self.manager.note_access_captured()?;
         let sidecars = if target.is_some() { Sidecars::All } else { Sidecars::Needed };
         let last = self.manager.trusted_cache(self.workspace.id, self.what)?;
-        let draft = self.manager.home.draft_cache(self.workspace.id, self.what, last.as_ref());
+        let is_layer = self.workspace.kind == WorkspaceKind::Attempt;
+        let draft = (!is_layer)
+            .then(|| self.manager.home.draft_cache(self.workspace.id, self.what, last.as_ref()))
+            .flatten();
         let caches = (last.as_ref(), draft.as_ref().and_then(CacheDraft::writer));
         let keep = target.and_then(|target| target.tree());
         let all = self.chosen.is_empty() || self.taking.is_some() || self.what == What::Git;
@@ -279,20 +331,16 @@ impl Part for FilesPart<'_> {
         writer: &Writer<'_>,
     ) -> Result<Box<dyn Prepared + 'p>, Error> {
         let now_document = now.unwrap_or(target);
-        if let Some(taking) = self.taking {
-            taking.check(writer, now_document, target)?;
-        }
+        let fitted = match self.taking {
+            Some(taking) => taking.fit(writer, now_document, target)?,
+            None => None,
+        };
         let now = snapshot(writer, now_document)?;
         let mut target = snapshot(writer, target)?;
-        if let (false, Some(base), Some(donor)) = (self.chosen.is_empty(), now.tree(), target.tree()) {
-            let mut paths = self.chosen.clone();
-            for path in &self.chosen {
-                paths.extend(database_family(writer, &[base, donor], path)?);
-            }
-            let grafted = graft(writer, base, donor, &paths, self.absent)?;
-            // The chosen paths from the target, everything else unchanged.
-            target.root = Entry { node: Node::Directory(grafted), ..now.root.clone() };
-        }
+        target.root = match fitted {
+            Some(root) => self.without_left(writer, &now, root)?,
+            None => self.chosen_root(writer, &now, &target)?,
+        };
         let plan = plan(self.root, writer, &now, (&target, self.access), &self.capabilities)?;
         let outline = Outline {
             restored: plan.restored,

@@ -3,10 +3,17 @@
 //!
 //! The safety checkpoint records each move before it happens, so that recovery and undo can reverse it.
 
+mod lost;
+mod same;
+
+pub use lost::LostRepository;
+pub(crate) use same::{is_of_repository, same_repository};
+
 use crate::checkpoint::git::in_words;
-use crate::parts::Nothing;
 use crate::parts::files::FilesPart;
+use crate::parts::kinds::{FolderBack, FolderNow, Kind, LeftPart};
 use crate::parts::part::{Captured, Left, Outline, Part, Prepared, PutBack};
+use crate::parts::{Member, Nothing};
 use crate::rollback::Request;
 use crate::warning::cause;
 use crate::{CheckpointManager, Error, GitPlace, Warning};
@@ -16,7 +23,7 @@ use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord, Totals};
 use safepoint_model::content::Content;
 use safepoint_model::coverage::Coverage;
 use safepoint_model::git::{GitDocument, GitMove, GitRefs, GitTarget, KeptBytes};
-use safepoint_model::rollback::{SwapStep, Verb};
+use safepoint_model::rollback::{Rollback, RollbackState, SwapStep, Verb};
 use safepoint_model::{
     ObjectError, ObjectId, ObjectSink, ObjectSource, Progress, RelPath, RollbackId, WorkspaceId, document,
 };
@@ -65,6 +72,99 @@ pub struct GitMoved {
     pub uncommitted: Option<String>,
 }
 
+/// Git state and git folders, as a kind.
+pub(crate) struct GitParts;
+
+impl Kind for GitParts {
+    fn capture_folder<'m>(
+        &self,
+        folder: &FolderNow<'_, 'm>,
+        members: &mut Vec<Member<'m>>,
+    ) -> Result<(), Error> {
+        let FolderNow { manager, files, git: capture, at, .. } = *folder;
+        let whole = GitFolderPart { files: files.git_folder(), capture, replaced: None };
+        members.push(Member::new(whole, at, None));
+        let state = GitPart { manager, workspace: files.workspace, capture, moving: None };
+        members.push(Member::new(state, at, None));
+        Ok(())
+    }
+
+    fn stays_in(
+        &self,
+        _: &CheckpointManager,
+        request: &Request<'_>,
+        folder: &Workspace,
+        _: bool,
+    ) -> Result<bool, Error> {
+        let is_held =
+            git_part(&request.to, folder.id).is_some() || folder_part(&request.to, folder.id).is_some();
+        Ok(is_held && request.options.parts.contains(&PartKind::Git))
+    }
+
+    fn roll_back_folder<'m>(
+        &self,
+        folder: &mut FolderBack<'_, 'm>,
+        members: &mut Vec<Member<'m>>,
+    ) -> Result<(), Error> {
+        let plan = plan_of_folder(folder)?;
+        let FolderBack { manager, request, git: capture, at, .. } = *folder;
+        let workspace = folder.files.workspace;
+        folder.target = folder.target.filter(|_| plan.as_ref().is_none_or(GitPlan::takes_files));
+        let (moving, replaced) = match plan {
+            Some(GitPlan::Move(moving)) => (Some(moving), None),
+            Some(GitPlan::Folder(document, moved)) => {
+                if folder.target.is_none() {
+                    folder.record.paths = vec![git_folder()];
+                }
+                (None, Some((document, moved)))
+            }
+            None => (None, None),
+        };
+        let target = replaced.as_ref().map(|(document, _)| *document);
+        let whole = GitFolderPart { files: folder.files.git_folder(), capture, replaced };
+        members.push(Member::new(whole, at, target));
+        // The move itself holds its target.
+        let target = moving.is_some().then_some(request.to.integrity);
+        members.push(Member::new(GitPart { manager, workspace, capture, moving }, at, target));
+        Ok(())
+    }
+
+    fn left_by<'m>(
+        &self,
+        manager: &'m CheckpointManager,
+        workspace: &'m Workspace,
+        record: &Rollback,
+    ) -> Result<Vec<LeftPart<'m>>, Error> {
+        if record.state != RollbackState::Applying {
+            return Ok(Vec::new());
+        }
+        let part = GitPart { manager, workspace, capture: GitCapture::None, moving: None };
+        Ok(vec![LeftPart { part: Box::new(part), note: Vec::new() }])
+    }
+}
+
+/// Plans the change to the repository of one folder.
+fn plan_of_folder(folder: &mut FolderBack<'_, '_>) -> Result<Option<GitPlan>, Error> {
+    let FolderBack { manager, request, ref files, progress, .. } = *folder;
+    let (workspace, many) = (files.workspace, request.alone().is_none());
+    let mut warnings = Vec::new();
+    let plan = match manager.plan_git(workspace, request, folder.record.id, progress, &mut warnings) {
+        // A repository that reaches beyond its workspace, or is gone, cannot be rolled back with the other folders.
+        Err(error @ (Error::PartOfRepository { .. } | Error::NoRepository { .. })) if many => {
+            warnings.push(Warning::GitNotMoved { why: cause(error) });
+            None
+        }
+        plan => plan?,
+    };
+    if plan.is_none() && request.options.wants(PartKind::Plan) && request.verb == Verb::Rollback {
+        warnings.extend(manager.git_moved_since(workspace, &request.to));
+    }
+    let root = workspace.root_path();
+    let named = |warning: Warning| if many { warning.in_folder(root.to_owned()) } else { warning };
+    folder.warnings.extend(warnings.into_iter().map(named));
+    Ok(plan)
+}
+
 /// Returns the git state part of a workspace in a checkpoint.
 pub(crate) fn git_part(checkpoint: &Checkpoint, workspace: WorkspaceId) -> Option<&PartRecord> {
     part_of(checkpoint, PartKind::Git, workspace)
@@ -83,6 +183,12 @@ fn part_of(checkpoint: &Checkpoint, kind: PartKind, workspace: WorkspaceId) -> O
 /// Returns the path of the git folder in its workspace.
 pub(crate) fn git_folder() -> RelPath {
     RelPath::new(".git").unwrap_or_default()
+}
+
+/// Chosen paths of a recorded rollback. The folder of a repository that was restored alone is on record as a path, and is a part.
+pub(crate) fn without_git_folder(mut paths: Vec<RelPath>, parts: &[PartKind]) -> Vec<RelPath> {
+    paths.retain(|path| !parts.contains(&PartKind::Git) || *path != git_folder());
+    paths
 }
 
 /// Objects that a recorded state needs, without the document itself.
@@ -106,7 +212,7 @@ pub(crate) struct Moving {
 }
 
 /// Plan of a rollback for the repository of one workspace.
-pub(crate) enum GitPlan {
+enum GitPlan {
     /// Moves HEAD, branch and index.
     Move(Box<Moving>),
     /// Restores the whole folder from its document; with the old and new HEAD.
@@ -115,7 +221,7 @@ pub(crate) enum GitPlan {
 
 impl GitPlan {
     /// Returns true if the files move, too.
-    pub(crate) fn takes_files(&self) -> bool {
+    fn takes_files(&self) -> bool {
         match self {
             GitPlan::Move(moving) => moving.files,
             GitPlan::Folder(_, moved) => moved.files,
@@ -355,7 +461,7 @@ impl Moving {
 
 impl CheckpointManager {
     /// Plans a rollback's changes to the repository; `None` if not requested.
-    pub(crate) fn plan_git(
+    fn plan_git(
         &self,
         workspace: &Workspace,
         request: &Request<'_>,
@@ -445,7 +551,7 @@ impl CheckpointManager {
     }
 
     /// Returns the recorded HEAD and index of a checkpoint.
-    fn noted(
+    pub(crate) fn noted(
         &self,
         checkpoint: &Checkpoint,
         workspace: WorkspaceId,

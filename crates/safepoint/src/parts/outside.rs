@@ -4,12 +4,15 @@
 //! rollback skips them and reports it; an interrupted rollback that included them is not recovered without
 //! them.
 
+use crate::parts::Member;
+use crate::parts::kinds::{FolderBack, FolderNow, Kind, LeftPart};
 use crate::parts::part::{Captured, Left, Note, Outline, Part, Prepared, PutBack};
+use crate::rollback::Request;
 use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::{PartNote, Transaction, Workspace};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
 use safepoint_model::outside::{OutsideDocument, OutsideKind};
-use safepoint_model::rollback::Rollback;
+use safepoint_model::rollback::{Rollback, RollbackState};
 use safepoint_model::{ObjectId, Progress, RelPath, RollbackId};
 use safepoint_store::Writer;
 use safepoint_workspace::{Ended, Finding};
@@ -35,6 +38,48 @@ pub trait PartProvider: fmt::Debug + Send + Sync {
     /// # Errors
     /// Fails if the name is unknown.
     fn open(&self, folder: &Path, name: &str) -> Result<Box<dyn Part>, Error>;
+}
+
+/// Parts of other programs, as a kind.
+pub(crate) struct OutsideParts;
+
+impl Kind for OutsideParts {
+    fn capture_folder<'m>(
+        &self,
+        folder: &FolderNow<'_, 'm>,
+        members: &mut Vec<Member<'m>>,
+    ) -> Result<(), Error> {
+        if folder.is_project {
+            let found = folder.manager.outside_found(folder.files.workspace)?;
+            members.extend(found.into_iter().map(|part| Member::new(part, folder.at, None)));
+        }
+        Ok(())
+    }
+
+    fn roll_back_folder<'m>(
+        &self,
+        folder: &mut FolderBack<'_, 'm>,
+        members: &mut Vec<Member<'m>>,
+    ) -> Result<(), Error> {
+        let Request { to, options, .. } = folder.request;
+        let wants = |kind| options.wants(kind);
+        let parts = folder.manager.outside_to_go_back(folder.files.workspace, to, wants, folder.warnings)?;
+        members.extend(parts.into_iter().map(|(part, target)| Member::new(part, folder.at, target)));
+        Ok(())
+    }
+
+    fn left_by<'m>(
+        &self,
+        manager: &'m CheckpointManager,
+        folder: &'m Workspace,
+        record: &Rollback,
+    ) -> Result<Vec<LeftPart<'m>>, Error> {
+        match manager.outside_left(folder, record) {
+            // The rollback is done, so nothing waits for a program that is missing.
+            Err(Error::UnknownPart { .. }) if record.state != RollbackState::Applying => Ok(Vec::new()),
+            left => left,
+        }
+    }
 }
 
 /// Part of another program, with its key in checkpoints.
@@ -70,7 +115,7 @@ impl CheckpointManager {
     }
 
     /// Current parts of other programs in a workspace.
-    pub(crate) fn outside_found(&self, workspace: &Workspace) -> Result<Vec<OutsidePart>, Error> {
+    fn outside_found(&self, workspace: &Workspace) -> Result<Vec<OutsidePart>, Error> {
         let mut parts = Vec::new();
         for provider in &self.settings.parts {
             for name in provider.find(workspace.root_path())? {
@@ -82,7 +127,7 @@ impl CheckpointManager {
 
     /// Returns the parts of other programs that a rollback captures, each with its target document. Warns
     /// about parts whose program is missing.
-    pub(crate) fn outside_to_go_back(
+    fn outside_to_go_back(
         &self,
         workspace: &Workspace,
         to: &Checkpoint,
@@ -116,18 +161,15 @@ impl CheckpointManager {
     ///
     /// # Errors
     /// [`Error::UnknownPart`] if the code of a part is missing.
-    pub(crate) fn outside_left(
-        &self,
-        workspace: &Workspace,
-        record: &Rollback,
-    ) -> Result<Vec<(OutsidePart, Vec<u8>)>, Error> {
+    fn outside_left<'m>(&self, workspace: &Workspace, record: &Rollback) -> Result<Vec<LeftPart<'m>>, Error> {
         let mut parts = Vec::new();
         for PartNote { kind, key, program, note } in self.catalog.part_notes(record.id)? {
             let unknown = Error::UnknownPart { rollback: record.id, kind, program };
             let (Some(provider), Some(name)) = (self.provider(kind), name_of(workspace, &key)) else {
                 return Err(unknown);
             };
-            parts.push((self.open_outside(provider, workspace, name)?, note));
+            let part = Box::new(self.open_outside(provider, workspace, name)?);
+            parts.push(LeftPart { part, note });
         }
         Ok(parts)
     }

@@ -8,6 +8,7 @@
 use crate::home::PendingCache;
 use crate::parts::git::GitMoved;
 use crate::parts::session::SessionBack;
+use crate::parts::thread::ThreadBack;
 use crate::{Error, Warning};
 use safepoint_catalog::{PartNote, Transaction};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, Totals};
@@ -80,6 +81,8 @@ pub enum PutBack {
     },
     /// Session, if it changed.
     Session(SessionBack),
+    /// Thread, if its heads move.
+    Thread(ThreadBack),
     /// Agent.
     Agent(String),
     /// Part of another program.

@@ -1,10 +1,14 @@
 //! A plan as a part of a checkpoint: its state as a document, restored by the transaction that commits everything.
 
-use crate::parts::Nothing;
+use crate::parts::kinds::{Kind, RecordsBack, RecordsNow};
 use crate::parts::part::{Captured, Left, Part, Prepared, PutBack};
+use crate::parts::{Member, Nothing};
+use crate::plans::apply::TakingPart;
 use crate::plans::correct::Correction;
-use crate::{CheckpointManager, Error};
-use safepoint_catalog::{PlanCheckpoint, PlanRecord, Transaction};
+use crate::rollback::scene::Scene;
+use crate::rollback::{LeftAlone, Request, RollbackOptions};
+use crate::{CheckpointManager, Error, Warning};
+use safepoint_catalog::{PlanCheckpoint, PlanRecord, Transaction, Workspace};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord, Scope};
 use safepoint_model::plan::document;
 use safepoint_model::plan::note::PlanNoteKind;
@@ -14,9 +18,120 @@ use safepoint_planted::planted;
 use safepoint_store::Writer;
 use serde_json::json;
 
+/// Plans, as a kind.
+pub(crate) struct PlanParts;
+
+impl Kind for PlanParts {
+    fn capture_records<'m>(
+        &self,
+        records: &RecordsNow<'_, 'm>,
+        members: &mut Vec<Member<'m>>,
+    ) -> Result<(), Error> {
+        for (number, now) in records.plans.iter().cloned().enumerate() {
+            let is_of_it = number < records.own_plans;
+            let part = PlanPart { manager: records.manager, now, back: None, correction: None, is_of_it };
+            members.push(Member::new(part, 0, None));
+        }
+        Ok(())
+    }
+
+    /// Removes plans that were applied or whose sandbox is missing, each with its sandbox.
+    fn leave_alone(
+        &self,
+        manager: &CheckpointManager,
+        options: &RollbackOptions,
+        target: &mut Checkpoint,
+    ) -> Result<Vec<LeftAlone>, Error> {
+        let mut left = Vec::new();
+        if options.parts.contains(&PartKind::Plan) {
+            return Ok(left);
+        }
+        let plans: Vec<_> = plans_of(target).cloned().collect();
+        for part in plans {
+            let Some(record) = manager.catalog.plan(&part.key)? else { continue };
+            let sandbox = manager.plans().sandbox(&record)?;
+            let plan = part.key.clone();
+            let why = match &sandbox {
+                _ if guard(&record).is_err() => LeftAlone::PlanApplied { plan },
+                Some(sandbox) if !sandbox.path.is_dir() => {
+                    let folder = sandbox.path.to_string_lossy().into_owned();
+                    LeftAlone::SandboxMissing { plan, folder }
+                }
+                _ => continue,
+            };
+            let sandbox = sandbox.map(|sandbox| sandbox.workspace_id.to_string());
+            let before = target.parts.len();
+            target
+                .parts
+                .retain(|it| *it != part && sandbox.as_ref().is_none_or(|sandbox| it.key != *sandbox));
+            if options.wants(PartKind::Plan) || target.parts.len() + 1 < before {
+                left.push(why);
+            }
+        }
+        Ok(left)
+    }
+
+    fn stays_in(
+        &self,
+        manager: &CheckpointManager,
+        request: &Request<'_>,
+        folder: &Workspace,
+        _: bool,
+    ) -> Result<bool, Error> {
+        if !request.options.parts.contains(&PartKind::Plan) {
+            return Ok(false);
+        }
+        for part in plans_of(&request.to) {
+            if manager.place_of(&manager.plans().get(&part.key)?)?.id == folder.id {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn find_records(
+        &self,
+        manager: &CheckpointManager,
+        request: &Request<'_>,
+        scene: &mut Scene,
+        _: &mut Vec<Warning>,
+    ) -> Result<(), Error> {
+        let (to, options) = (&request.to, &request.options);
+        let is_missing = to.count(PartKind::Plan) == 0;
+        if request.alone().is_some() && is_missing && options.parts.contains(&PartKind::Plan) {
+            return Err(Error::NoPart { checkpoint: to.id, part: PartKind::Plan });
+        }
+        for part in plans_of(to).filter(|_| options.wants(PartKind::Plan)) {
+            let now = manager.plans().get(&part.key)?;
+            guard(&now)?;
+            manager.plans().workspace(&now)?;
+            scene.plans.push((now, part.document));
+        }
+        Ok(())
+    }
+
+    fn roll_back_records<'m>(&self, records: &RecordsBack<'_, 'm>, members: &mut Vec<Member<'m>>) {
+        let (manager, request) = (records.manager, records.request);
+        for (now, target) in records.scene.plans.iter().cloned() {
+            let back = Some((records.rollback, request.to.id));
+            let correction = request.correction.cloned();
+            let is_of_it = request.to.plan_id.as_ref() == Some(&now.plan.id);
+            let part = PlanPart { manager, now, back, correction, is_of_it };
+            members.push(Member::new(part, 0, Some(target)));
+        }
+        if let Some(taking) = request.taking {
+            members.push(Member::new(TakingPart(taking), 0, Some(request.to.integrity)));
+        }
+    }
+}
+
+fn plans_of(checkpoint: &Checkpoint) -> impl Iterator<Item = &PartRecord> {
+    checkpoint.parts.iter().filter(|part| part.kind == PartKind::Plan)
+}
+
 /// The part of a checkpoint that holds the plan which it is of; of everything, the first of its plans.
 pub(crate) fn plan_part(checkpoint: &Checkpoint) -> Option<&PartRecord> {
-    let mut plans = checkpoint.parts.iter().filter(|part| part.kind == PartKind::Plan);
+    let mut plans = plans_of(checkpoint);
     match &checkpoint.plan_id {
         Some(id) => plans.find(|part| part.key == *id),
         None => plans.next().filter(|_| checkpoint.workspace_id.is_none()),

@@ -2,17 +2,19 @@
 //! that commits everything. Counters are never restored.
 
 use crate::handles::Checkpoints;
-use crate::parts::Nothing;
+use crate::parts::kinds::{Kind, RecordsBack, RecordsNow};
 use crate::parts::part::{Captured, Left, Part, Prepared, PutBack};
+use crate::parts::{Member, Nothing};
 use crate::rollback::Request;
+use crate::rollback::scene::Scene;
 use crate::sessions::kept_form;
 use crate::{CheckpointManager, Error, Warning};
-use safepoint_catalog::Transaction;
+use safepoint_catalog::{Transaction, Workspace};
 use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord};
 use safepoint_model::id::SessionId;
 use safepoint_model::rollback::Verb;
 use safepoint_model::session::{Session, SessionDocument, SessionStatus};
-use safepoint_model::{ObjectId, Progress, RollbackId, Timestamp, document};
+use safepoint_model::{ObjectId, ObjectSource, Progress, RollbackId, Timestamp, document};
 use safepoint_store::Writer;
 
 /// A restored session, or a preview of it.
@@ -26,9 +28,71 @@ pub struct SessionBack {
     pub to: SessionStatus,
 }
 
+/// Sessions, as a kind.
+pub(crate) struct SessionParts;
+
+impl Kind for SessionParts {
+    fn capture_records<'m>(
+        &self,
+        records: &RecordsNow<'_, 'm>,
+        members: &mut Vec<Member<'m>>,
+    ) -> Result<(), Error> {
+        let manager = records.manager;
+        if let Some(now) = manager.session_named(records.session)? {
+            members.push(Member::new(SessionPart { manager, now, back: None }, 0, None));
+        }
+        Ok(())
+    }
+
+    /// A session has no folder of its own: the first one stands for it.
+    fn stays_in(
+        &self,
+        _: &CheckpointManager,
+        request: &Request<'_>,
+        _: &Workspace,
+        is_first: bool,
+    ) -> Result<bool, Error> {
+        Ok(is_first && request.options.parts.contains(&PartKind::Session))
+    }
+
+    fn find_records(
+        &self,
+        manager: &CheckpointManager,
+        request: &Request<'_>,
+        scene: &mut Scene,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<(), Error> {
+        if request.options.wants(PartKind::Session) {
+            scene.session = manager.session_to_go_back(request, warnings)?;
+        }
+        Ok(())
+    }
+
+    fn roll_back_records<'m>(&self, records: &RecordsBack<'_, 'm>, members: &mut Vec<Member<'m>>) {
+        if let Some((now, target)) = records.scene.session.clone() {
+            let part = SessionPart { manager: records.manager, now, back: Some(records.rollback) };
+            members.push(Member::new(part, 0, Some(target)));
+        }
+    }
+}
+
+/// Returns true if a part holds a session.
+pub(crate) fn is_session(part: &PartRecord) -> bool {
+    part.kind == PartKind::Session
+}
+
+/// Returns true if two parts hold a session that a rollback restores to the same. What cannot be read is different.
+pub(crate) fn same_session(source: &dyn ObjectSource, old: &PartRecord, new: &PartRecord) -> bool {
+    let read = |part: &PartRecord| SessionDocument::load(source, part.document).ok();
+    match (read(old), read(new)) {
+        (Some(one), Some(other)) => is_session(old) && is_session(new) && one.restores_same(&other),
+        _ => false,
+    }
+}
+
 /// The part of a checkpoint that holds a session.
 pub(crate) fn session_part(checkpoint: &Checkpoint) -> Option<&PartRecord> {
-    checkpoint.parts.iter().find(|part| part.kind == PartKind::Session)
+    checkpoint.parts.iter().find(|part| is_session(part))
 }
 
 /// The record of a session, as a part.
@@ -115,14 +179,14 @@ impl Prepared for SessionRollback {
 
 impl CheckpointManager {
     /// The session in use, if it is on record.
-    pub(crate) fn session_named(&self, id: Option<&str>) -> Result<Option<Session>, Error> {
+    fn session_named(&self, id: Option<&str>) -> Result<Option<Session>, Error> {
         let named = id.and_then(|id| id.parse::<SessionId>().ok());
         Ok(named.map(|id| self.catalog.session(id)).transpose()?.flatten())
     }
 
     /// The session to restore with a checkpoint, in current state, and its target document; `None` if there is none, or if it is left
     /// as it is.
-    pub(crate) fn session_to_go_back(
+    fn session_to_go_back(
         &self,
         request: &Request<'_>,
         warnings: &mut Vec<Warning>,

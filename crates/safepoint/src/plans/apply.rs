@@ -6,6 +6,7 @@ use crate::handles::Plans;
 use crate::parts::Nothing;
 use crate::parts::part::{Captured, Left, Part, Prepared};
 use crate::parts::plan::unchanged;
+use crate::rollback::recover::Recovery;
 use crate::rollback::{Request, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanRecord, Transaction};
@@ -47,6 +48,38 @@ pub struct Applied {
     pub restored: Option<RolledBack>,
     /// The sandbox, where it was kept, and why.
     pub kept: Option<(PathBuf, String)>,
+    /// Crash recovery that ran before.
+    pub recovered: Recovery,
+}
+
+/// A result that a rollback of the project takes over: that of a plan's sandbox, or of an attempt.
+pub(crate) trait TakeOver: Sync {
+    /// Kind of part under which its rows are written.
+    fn kind(&self) -> PartKind;
+
+    /// Key of that part.
+    fn key(&self) -> String;
+
+    /// Label of the safety checkpoint.
+    fn label(&self) -> String;
+
+    /// Fits the result to the current state of the project. Returns the root to restore, if it is not that of the result.
+    ///
+    /// # Errors
+    /// Fails if the two do not fit.
+    fn fit(&self, writer: &Writer<'_>, now: ObjectId, result: ObjectId) -> Result<Option<Entry>, Error>;
+
+    /// Checks in the transaction of the intent that it may be taken over.
+    ///
+    /// # Errors
+    /// Fails if not.
+    fn intend(&self, transaction: &Transaction<'_>) -> Result<(), Error>;
+
+    /// Closes it in the transaction that commits the rollback.
+    ///
+    /// # Errors
+    /// Fails if the catalog refuses.
+    fn publish(&self, transaction: &Transaction<'_>) -> Result<(), Error>;
 }
 
 /// A result that is being taken over.
@@ -98,12 +131,7 @@ impl Taking {
     }
 
     /// Checks that the project is unchanged since the sandbox, or differs only where the result does not.
-    pub(crate) fn check(
-        &self,
-        source: &dyn ObjectSource,
-        project: ObjectId,
-        result: ObjectId,
-    ) -> Result<(), Error> {
+    fn check(&self, source: &dyn ObjectSource, project: ObjectId, result: ObjectId) -> Result<(), Error> {
         let mut theirs = Vec::new();
         for delta in between(source, self.base, project)? {
             let path = delta.path();
@@ -127,16 +155,48 @@ impl Taking {
     }
 }
 
-/// The plan whose result is taken over, as a part: the same commit closes it.
-pub(crate) struct TakingPart<'m>(pub(crate) &'m Taking);
-
-impl Part for TakingPart<'_> {
+impl TakeOver for Taking {
     fn kind(&self) -> PartKind {
         PartKind::Plan
     }
 
     fn key(&self) -> String {
-        self.0.plan_id().to_owned()
+        self.plan_id().to_owned()
+    }
+
+    fn label(&self) -> String {
+        format!("before plan {} is applied", self.plan_id())
+    }
+
+    fn fit(&self, writer: &Writer<'_>, now: ObjectId, result: ObjectId) -> Result<Option<Entry>, Error> {
+        self.check(writer, now, result).map(|()| None)
+    }
+
+    fn intend(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
+        unchanged(transaction, &self.record)
+    }
+
+    fn publish(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
+        self.intend(transaction)?;
+        let mut plan = self.record.plan.clone();
+        plan.go(PlanState::Applied)?;
+        transaction.save_plan(&plan, "applied", self.at)?;
+        transaction.set_sandbox_state(&self.sandbox.id, SandboxState::Applied)?;
+        let body = json!({ "result": self.result });
+        Ok(transaction.note_plan(&plan.id, PlanNoteKind::Applied, &body, self.at)?)
+    }
+}
+
+/// What is taken over, as a part: the same commit closes it.
+pub(crate) struct TakingPart<'m>(pub(crate) &'m dyn TakeOver);
+
+impl Part for TakingPart<'_> {
+    fn kind(&self) -> PartKind {
+        self.0.kind()
+    }
+
+    fn key(&self) -> String {
+        self.0.key()
     }
 
     /// An undo brings the project back, and the plan stays applied.
@@ -150,7 +210,7 @@ impl Part for TakingPart<'_> {
         _: ObjectId,
         _: &Writer<'_>,
     ) -> Result<Box<dyn Prepared + 'p>, Error> {
-        Ok(Box::new(self.0))
+        Ok(Box::new(TakingRows(self.0)))
     }
 
     fn resume<'p>(&'p self, _: Left) -> Result<Box<dyn Prepared + 'p>, Error> {
@@ -158,19 +218,16 @@ impl Part for TakingPart<'_> {
     }
 }
 
-impl Prepared for &Taking {
+/// The rows of what is taken over.
+struct TakingRows<'m>(&'m dyn TakeOver);
+
+impl Prepared for TakingRows<'_> {
     fn intend(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
-        unchanged(transaction, &self.record)
+        self.0.intend(transaction)
     }
 
     fn publish(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
-        self.intend(transaction)?;
-        let mut plan = self.record.plan.clone();
-        plan.go(PlanState::Applied)?;
-        transaction.save_plan(&plan, "applied", self.at)?;
-        transaction.set_sandbox_state(&self.sandbox.id, SandboxState::Applied)?;
-        let body = json!({ "result": self.result });
-        Ok(transaction.note_plan(&plan.id, PlanNoteKind::Applied, &body, self.at)?)
+        self.0.publish(transaction)
     }
 }
 
@@ -225,9 +282,12 @@ impl Plans<'_> {
     /// When the plan is not done, is being run, or its sandbox is missing; [`Error::ProjectChanged`] and [`Error::ApplyConflict`] when
     /// the project is not what the sandbox was made from; or as [`CheckpointManager::rollback`]. Project and plan are as they were then.
     pub fn apply(&self, id: &str, merge: Merge, progress: &dyn Progress) -> Result<Applied, Error> {
+        let mark = self.manager.recovery_mark();
         let _lock = self.manager.hold_plan(id)?;
         let record = self.get(id)?;
         record.plan.clone().go(PlanState::Applied)?;
+        self.manager.recover_plan(id, progress)?;
+        let recovered = || self.manager.recovered_since(mark);
         let Some(sandbox) = self.sandbox(&record)? else {
             let at = self.manager.environment.now();
             let record = self.manager.catalog.write::<_, Error>(|transaction| {
@@ -239,7 +299,7 @@ impl Plans<'_> {
                 transaction.note_plan(id, PlanNoteKind::Applied, &json!({ "result": null }), at)?;
                 Ok(record)
             })?;
-            return Ok(Applied { record, result: None, restored: None, kept: None });
+            return Ok(Applied { record, result: None, restored: None, kept: None, recovered: recovered() });
         };
         let place = self.workspace(&record)?;
         let options = CreateOptions {
@@ -267,18 +327,18 @@ impl Plans<'_> {
         let taking = Taking { record, sandbox, result: result_id, base, merge, at };
         let restored = match paths.is_empty() {
             true => {
-                self.manager.catalog.write::<(), Error>(|transaction| (&taking).publish(transaction))?;
+                self.manager.catalog.write::<(), Error>(|transaction| taking.publish(transaction))?;
                 None
             }
             false => Some(self.manager.take_over(&taking, result, paths, progress)?),
         };
         let kept = self.manager.clear_sandbox(&taking.record, &taking.sandbox);
-        Ok(Applied { record: self.get(id)?, result: Some(result_id), restored, kept })
+        Ok(Applied { record: self.get(id)?, result: Some(result_id), restored, kept, recovered: recovered() })
     }
 }
 
 /// Returns the refs in a folder's `.git`: enough to detect a commit, stash or tag.
-fn git_refs(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn git_refs(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let git = folder.join(".git");
     let mut refs = BTreeMap::new();
     let mut look = vec![git.join("HEAD"), git.join("packed-refs"), git.join("refs")];

@@ -3,6 +3,7 @@
 //! Going back is the rollback of plan and files, and nothing else; what a correction adds to it is in the same commit.
 
 use crate::handles::Plans;
+use crate::rollback::recover::Recovery;
 use crate::rollback::{DryRun, Request, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanNote, PlanRecord, Transaction};
@@ -10,7 +11,7 @@ use safepoint_model::id::DecisionId;
 use safepoint_model::plan::clean::{
     CleanCandidate, NoneClean, PlanEvent, first_unresolved, is_on_the_way, last_clean,
 };
-use safepoint_model::plan::mend::{StepEdit, StepPlace};
+use safepoint_model::plan::correction::{StepEdit, StepPlace};
 use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::plan::spec::StepSpec;
 use safepoint_model::plan::state::{Decision, Happening, Plan, PlanRule, StepState};
@@ -134,6 +135,8 @@ pub struct Corrected {
     pub restored: Option<RolledBack>,
     /// The step that was added or changed.
     pub step: Option<String>,
+    /// Crash recovery that ran before.
+    pub recovered: Recovery,
 }
 
 /// Additions of a correction to its rollback.
@@ -300,7 +303,8 @@ impl CheckpointManager {
             fix.note(&mut body);
             transaction.note_plan(id, PlanNoteKind::Correction, &body, at)?;
             self.count_steps(transaction, &happened, at)?;
-            Ok(Corrected { attempt, record, checkpoint: None, restored: None, step: Some(step) })
+            let (restored, step, recovered) = (None, Some(step), Recovery::default());
+            Ok(Corrected { attempt, record, checkpoint: None, restored, step, recovered })
         })
     }
 
@@ -360,8 +364,9 @@ impl Plans<'_> {
             Request::new(Verb::Rollback, Some(workspace.id), self.manager.checkpoints().get(to)?, options);
         let restored =
             self.manager.roll_back(&Request { correction: Some(&correction), ..request }, progress)?;
-        let record = self.get(id)?;
-        Ok(Corrected { attempt, record, checkpoint: Some(to), restored: Some(restored), step: None })
+        let (record, recovered) = (self.get(id)?, restored.recovered.clone());
+        let (checkpoint, restored) = (Some(to), Some(restored));
+        Ok(Corrected { attempt, record, checkpoint, restored, step: None, recovered })
     }
 
     /// Corrects a plan that is not healthy without going back, or shows it: nothing that is done changes.
@@ -380,7 +385,8 @@ impl Plans<'_> {
             let mut record = self.get(id)?;
             let attempt = attempts(&self.manager.catalog.plan_notes(id)?) + 1;
             let step = Some(fix.apply(&mut record.plan, self.manager.environment.now())?.0);
-            return Ok(Corrected { attempt, record, checkpoint: None, restored: None, step });
+            let recovered = Recovery::default();
+            return Ok(Corrected { attempt, record, checkpoint: None, restored: None, step, recovered });
         }
         self.manager
             .try_in_place(id, fix, guidance)

@@ -106,7 +106,7 @@ pub struct RunReport {
     pub dead: Option<DeadRun>,
     /// Warnings for users.
     pub warnings: Vec<Warning>,
-    /// Results of the recoveries that ran before its checkpoints.
+    /// Crash recovery that ran before it and before its checkpoints.
     pub recovered: Recovery,
 }
 
@@ -126,6 +126,7 @@ impl CheckpointManager {
         observer: &dyn RunObserver,
         progress: &dyn Progress,
     ) -> Result<RunReport, Error> {
+        let mark = self.recovery_mark();
         let (_lock, dead) = self.take_plan(id)?;
         if let Some(dead) = &dead {
             observer.happened(&RunEvent::Dead(dead));
@@ -154,6 +155,7 @@ impl CheckpointManager {
             | (Begin::Again, PlanState::Running | PlanState::Paused | PlanState::Failed) => {}
             _ => return Err(Error::NotReady { id: id.to_owned(), state }),
         }
+        self.recover_plan(id, progress)?;
         let record = self.with_sandbox(id, progress)?;
         let place = self.plans().workspace(&record)?;
         let mut tally =
@@ -163,12 +165,14 @@ impl CheckpointManager {
             tally.report.error = Some(failed.1);
             tally.report.outcome = RunOutcome::Failed;
             tally.report.record = self.plans().get(id)?;
+            tally.report.recovered = self.recovered_since(mark);
             return Ok(tally.report);
         }
         let record = self.plans().get(id)?;
         if record.plan.state == PlanState::Done {
             // The step that was interrupted was the last one.
             (tally.report.outcome, tally.report.record) = (RunOutcome::Done, record);
+            tally.report.recovered = self.recovered_since(mark);
             return Ok(tally.report);
         }
         let run = Run {
@@ -199,7 +203,10 @@ impl CheckpointManager {
         runner.tell_plan(&self.plans().get(id)?.plan);
         let halt = std::panic::catch_unwind(AssertUnwindSafe(|| runner.course(&mut tally)));
         match halt {
-            Ok(halt) => runner.finish(halt, tally),
+            Ok(halt) => {
+                let report = runner.finish(halt, tally)?;
+                Ok(RunReport { recovered: self.recovered_since(mark), ..report })
+            }
             // A defect of this program must not cost anybody's work.
             Err(panic) => {
                 let _ = runner.finish(Ok(Halt::Interrupted), tally);
@@ -217,7 +224,7 @@ impl CheckpointManager {
             return Ok(());
         }
         let now = self.environment.now();
-        self.plans().change(id, "nobody runs it", |plan| Ok(plan.interrupt(now))).map(drop)
+        self.plans().change(id, "its runner is gone", |plan| Ok(plan.interrupt(now))).map(drop)
     }
 }
 
@@ -248,6 +255,20 @@ impl Plans<'_> {
         progress: &dyn Progress,
     ) -> Result<RunReport, Error> {
         self.manager.drive(id, Begin::Again, options, observer, progress)
+    }
+
+    /// Returns the output of a step so far: while it runs, or of its last attempt.
+    ///
+    /// # Errors
+    /// When there is no such step, or its output cannot be read.
+    pub fn output(&self, plan: &Plan, path: &str) -> Result<Option<Vec<u8>>, Error> {
+        plan.find(path)?;
+        let home = &self.manager.home;
+        let failed = |source| Error::Home { path: home.path().to_owned(), source };
+        match home.read_output(&plan.id, path).map_err(failed)? {
+            Some(live) => Ok(Some(live)),
+            None => self.printed_by(plan, path),
+        }
     }
 
     /// Returns the kept part of a step's last output; none if it printed nothing.

@@ -85,7 +85,7 @@ impl CheckpointManager {
     }
 
     /// Makes an empty folder for a sandbox that is gone, where that is wanted; the rollback fills it. Says whether it did.
-    pub(crate) fn mend_sandbox(&self, record: &PlanRecord, missing: Missing) -> Result<bool, Error> {
+    pub(crate) fn make_sandbox_again(&self, record: &PlanRecord, missing: Missing) -> Result<bool, Error> {
         match self.plans().workspace(record) {
             Err(Error::SandboxMissing { id, path }) if missing == Missing::MadeAgain => {
                 let failed = |source| Error::Home { path: path.clone(), source };
@@ -108,7 +108,7 @@ impl CheckpointManager {
     }
 
     /// Removes a folder that was made for a rollback which was refused then.
-    pub(crate) fn unmend_sandbox(&self, record: &PlanRecord) {
+    pub(crate) fn drop_sandbox_again(&self, record: &PlanRecord) {
         if let Ok(Some(sandbox)) = self.plans().sandbox(record) {
             let _ = remove_tree(&sandbox.path.join(".git"));
             Home::drop_empty(&sandbox.path);

@@ -1,4 +1,4 @@
-//! CARRY OUT: the second half of the protocol, for one folder or for many as one: stage, intent, apply, publish, settle.
+//! CARRY OUT: the second half of the protocol, for one folder or for many as one: stage; then intent, apply, publish, settle.
 //!
 //! All stages come before the one transaction of the intents, all swaps before the one transaction that publishes. Any error before that
 //! puts everything back, everywhere.
@@ -68,7 +68,28 @@ pub(crate) struct Carried {
 }
 
 impl CheckpointManager {
-    /// Does what is prepared, all of it or nothing. `beside` runs while the folders change.
+    /// STAGE. Writes what is new beside the old, everywhere. Nothing of it stays after an error.
+    pub(super) fn stage(
+        &self,
+        all: &mut [Going<'_>],
+        safety: &Checkpoint,
+        progress: &dyn Progress,
+    ) -> Result<(), Error> {
+        for going in all.iter_mut().filter(|_| !planted!("rollback-without-safety")) {
+            going.record.safety_checkpoint = Some(safety.id);
+        }
+        let stage = |Going { prepared, record, .. }: &mut Going<'_>| {
+            prepared.iter_mut().try_for_each(|prepared| prepared.stage(record.id, progress))
+        };
+        let staged = all.iter_mut().try_for_each(stage);
+        if staged.is_err() {
+            // The stages hold copies only.
+            self.clear_away(all, progress);
+        }
+        staged
+    }
+
+    /// Does what is staged, all of it or nothing. `beside` runs while the folders change.
     pub(crate) fn carry_out(
         &self,
         all: &mut [Going<'_>],
@@ -76,14 +97,6 @@ impl CheckpointManager {
         beside: impl FnOnce() + Send,
         progress: &dyn Progress,
     ) -> Result<Carried, Error> {
-        for going in all.iter_mut().filter(|_| !planted!("rollback-without-safety")) {
-            going.record.safety_checkpoint = Some(deed.safety.id);
-        }
-        if let Err(error) = stage(all, progress) {
-            // They hold copies only.
-            self.clear_away(all, progress);
-            return Err(error);
-        }
         if planted!("intent-after-swaps") {
             apply(all, progress)?;
         }
@@ -142,9 +155,7 @@ impl CheckpointManager {
                 transaction.finish_rollback(record.id, RollbackState::Done, at, &facts)?;
                 transaction.set_head(record.workspace_id, *head)?;
             }
-            let changed =
-                |going: &Going<'_>| going.record.restored_files_count + going.record.removed_files_count > 0;
-            self.count_rolled_back(transaction, deed.request, all.iter().any(changed), at)
+            self.count_rolled_back(transaction, deed.request, all, at)
         })?;
         Ok(meanwhile)
     }
@@ -167,7 +178,7 @@ impl CheckpointManager {
                     transaction.set_head(record.workspace_id, *head)?;
                 }
             }
-            self.count_rolled_back(transaction, request, false, at)
+            self.count_rolled_back(transaction, request, all, at)
         })?;
         for (folder, Going { record, .. }) in done.folders.iter_mut().zip(all) {
             (record.state, record.finished_at) = (RollbackState::Settled, Some(at));
@@ -177,7 +188,7 @@ impl CheckpointManager {
         Ok(())
     }
 
-    /// Puts what is prepared in place, runs `look`, and puts everything back. Recovery does the same after a crash. No record of it stays, unless
+    /// Puts what is staged in place, runs `look`, and puts everything back. Recovery does the same after a crash. No record of it stays, unless
     /// an edit was rescued or something waits.
     pub(crate) fn try_out(
         &self,
@@ -186,11 +197,6 @@ impl CheckpointManager {
         look: &mut dyn FnMut() -> Result<(), Error>,
         progress: &dyn Progress,
     ) -> Result<(), Error> {
-        all.iter_mut().for_each(|going| going.record.safety_checkpoint = Some(deed.safety.id));
-        if let Err(error) = stage(all, progress) {
-            self.clear_away(all, progress);
-            return Err(error);
-        }
         let looked = self.intend(all, deed).and_then(|()| {
             apply(all, progress)?;
             look()
@@ -349,14 +355,6 @@ pub(crate) struct Settling {
 /// The record that stands for all folders.
 fn first_of(all: &[Going<'_>]) -> RollbackId {
     all.first().map_or(RollbackId::from_bits(0), |going| going.record.id)
-}
-
-/// STAGE. Writes what is new beside the old, everywhere.
-fn stage(all: &mut [Going<'_>], progress: &dyn Progress) -> Result<(), Error> {
-    for Going { prepared, record, .. } in all {
-        prepared.iter_mut().try_for_each(|prepared| prepared.stage(record.id, progress))?;
-    }
-    Ok(())
 }
 
 /// Replaces the old with the new, everywhere. Returns concurrently changed paths.

@@ -206,6 +206,7 @@ impl CheckpointManager {
             variables: &variables,
             deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             open_files: self.settings.open_files,
+            through: &[],
         };
         let mut log = Log::default();
         let stop = || if progress.interrupted() { Stop::Soon } else { Stop::No };

@@ -1,19 +1,20 @@
 //! HISTORY: every rollback, undo, redo and correction of a workspace, with those that were refused or failed.
 
+use crate::folders::is_together;
 use crate::rollback::{Request, RollbackOptions};
 use crate::{CheckpointManager, DryRun, Error};
 use safepoint_catalog::{PlanNote, PlanRecord, Workspace};
 use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::rollback::{Rollback, RollbackState, Verb};
-use safepoint_model::{CheckpointId, Timestamp, WorkspaceId};
+use safepoint_model::{CheckpointId, Timestamp};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One entry of the history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Happened {
-    /// Id of the rollback; of a correction without one, the plan and the number of the attempt.
+    /// Id of the rollback; of a correction without one, the plan and the number of the attempt or of the refusal.
     pub id: String,
     /// `rollback`, `undo`, `redo`, `apply` or `correct`.
     pub verb: &'static str,
@@ -36,11 +37,41 @@ pub struct Happened {
 }
 
 impl CheckpointManager {
-    /// The history of a workspace and of the sandboxes of its plans, newest first.
+    /// The history of a workspace and of the sandboxes of its plans, newest first. Without a workspace: rollbacks of several folders,
+    /// each once.
     ///
     /// # Errors
     /// When the catalog cannot be read.
-    pub fn history(&self, workspace: &Workspace) -> Result<Vec<Happened>, Error> {
+    pub fn history<'w>(&self, at: impl Into<Option<&'w Workspace>>) -> Result<Vec<Happened>, Error> {
+        match at.into() {
+            Some(workspace) => self.history_of_one(workspace),
+            None => self.history_of_many(),
+        }
+    }
+
+    fn history_of_many(&self) -> Result<Vec<Happened>, Error> {
+        let mut all = BTreeMap::new();
+        for workspace in self.catalog.workspaces()? {
+            for record in self.catalog.rollbacks(workspace.id)? {
+                let Some(together) = record.together else { continue };
+                let target = self.catalog.checkpoint(record.to)?;
+                // The records of a workspace and of the memory of its agents share an id, too.
+                if target.is_none_or(|target| is_together(&target)) {
+                    let entry = || Happened {
+                        id: together.to_string(),
+                        from: None,
+                        ..rolled_back(&record, &BTreeMap::new())
+                    };
+                    all.entry(together).or_insert_with(entry);
+                }
+            }
+        }
+        let mut happened: Vec<Happened> = all.into_values().collect();
+        happened.sort_by_key(|it| std::cmp::Reverse(it.at));
+        Ok(happened)
+    }
+
+    fn history_of_one(&self, workspace: &Workspace) -> Result<Vec<Happened>, Error> {
         let mut places = BTreeSet::from([workspace.id]);
         let (mut corrections, mut happened) = (BTreeMap::new(), Vec::new());
         for plan in self.catalog.plans(Some(workspace.id))? {
@@ -73,6 +104,23 @@ impl CheckpointManager {
         });
     }
 
+    /// Puts on record that the caller of the library refused a rollback, such as one that a checkpoint without git state cannot serve. A
+    /// preview is not recorded.
+    pub fn note_refused_rollback<'w>(
+        &self,
+        at: impl Into<Option<&'w Workspace>>,
+        to: &Checkpoint,
+        options: &RollbackOptions,
+        error: &Error,
+    ) {
+        if options.dry_run == DryRun::Yes {
+            return;
+        }
+        let at = at.into().map(|workspace| workspace.id);
+        let request = Request::new(Verb::Rollback, at, to.clone(), options);
+        self.note_refusal(&self.records_of(&request).unwrap_or_default(), error);
+    }
+
     /// Puts on record that a rollback of a plan was refused before it began.
     pub(crate) fn note_refused_plan(
         &self,
@@ -81,12 +129,10 @@ impl CheckpointManager {
         options: &RollbackOptions,
         error: &Error,
     ) {
-        if options.dry_run == DryRun::Yes {
-            return;
+        let place = self.place_of(plan).or_else(|_| self.workspaces().get(plan.workspace_id));
+        if let Ok(place) = place {
+            self.note_refused_rollback(&place, to, options, error);
         }
-        let at: WorkspaceId = self.place_of(plan).map_or(plan.workspace_id, |place| place.id);
-        let request = Request::new(Verb::Rollback, Some(at), to.clone(), options);
-        self.note_refusal(&self.records_of(&request).unwrap_or_default(), error);
     }
 }
 
@@ -121,7 +167,7 @@ fn corrected(plan: &str, note: &PlanNote) -> Option<Happened> {
     };
     let number = match &note.body["attempt"] {
         Value::Number(number) => number.to_string(),
-        _ => format!("v{}", note.version),
+        _ => format!("refused-{}", note.number),
     };
     Some(Happened {
         id: format!("{plan}#{number}"),

@@ -31,7 +31,7 @@ pub(super) struct Leaving {
 
 impl Request<'_> {
     /// Returns true if the memory of bound agents is rolled back, too.
-    pub(super) fn takes_memory(&self) -> bool {
+    pub(crate) fn takes_memory(&self) -> bool {
         let of_one = self.alone().is_some() && !is_together(&self.to) && self.taking.is_none();
         of_one && self.options.wants(PartKind::Agent)
     }
@@ -49,10 +49,7 @@ impl CheckpointManager {
     /// Adds the agents of a checkpoint of one workspace, and the folders outside of it that hold their memory.
     pub(super) fn add_memory(&self, request: &Request<'_>, scene: &mut Scene) -> Result<(), Error> {
         let to = &request.to;
-        for part in to.parts.iter().filter(|part| part.kind == PartKind::Agent) {
-            let agent = Agent::load(&self.store, part.document)?;
-            let now = self.catalog.agent(&agent.name)?.map_or_else(|| agent.clone(), |now| now.agent);
-            scene.agents.push((now, part.document));
+        for (agent, _) in self.agents_held(to)? {
             let (created_at, updated_at) = (to.created_at, to.created_at);
             scene.bound.push(AgentRecord { agent, created_at, updated_at, workspace_id: request.alone() });
         }

@@ -1,7 +1,7 @@
 //! RECOVER: finishes or undoes what a crash left. Every verb does it first; it may itself be killed and done again.
 
 use crate::parts::files::FilesPart;
-use crate::parts::git::{GitCapture, GitPart};
+use crate::parts::kinds::{KINDS, LeftPart};
 use crate::parts::part::{Left, Part, Prepared};
 use crate::rollback::carry::Settling;
 use crate::warning::cause;
@@ -11,11 +11,16 @@ use safepoint_model::rollback::{Rescued, Rollback, RollbackState};
 use safepoint_model::{Progress, RelPath, RollbackId};
 use safepoint_planted::planted;
 use safepoint_workspace::{Ended, Root, Stage, WorkspaceError};
-use std::sync::PoisonError;
+use std::collections::VecDeque;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// Recoveries that are remembered for verbs under way.
+const KEPT_MAX: usize = 256;
 
 /// Result of a recovery.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Recovery {
     /// Rollbacks that were under way and are undone now.
     pub undone: Vec<RollbackId>,
@@ -55,16 +60,30 @@ impl Recovery {
         }
     }
 
-    pub(crate) fn join(&mut self, other: Recovery) {
-        let known = self.waiting.clone();
-        self.undone.extend(other.undone);
-        self.settled.extend(other.settled);
-        self.rescued.extend(other.rescued);
-        // A file waits until its writer ends, so each recovery names it.
-        self.waiting.extend(other.waiting.into_iter().filter(|path| !known.contains(path)));
-        self.released.extend(other.released);
-        self.foreign.extend(other.foreign);
-        self.warnings.extend(other.warnings);
+    /// Adds what another recovery did and this one does not name.
+    pub fn join(&mut self, other: Recovery) {
+        // A file waits until its writer ends, and a foreign rollback until its home ends it, so each recovery names them.
+        add_new(&mut self.undone, other.undone);
+        add_new(&mut self.settled, other.settled);
+        add_new(&mut self.rescued, other.rescued);
+        add_new(&mut self.waiting, other.waiting);
+        add_new(&mut self.released, other.released);
+        add_new(&mut self.foreign, other.foreign);
+        add_new(&mut self.warnings, other.warnings);
+    }
+
+    /// Returns what another recovery does not name.
+    #[must_use]
+    pub fn without(&self, known: &Recovery) -> Recovery {
+        let mut new = self.clone();
+        new.undone.retain(|one| !known.undone.contains(one));
+        new.settled.retain(|one| !known.settled.contains(one));
+        new.rescued.retain(|one| !known.rescued.contains(one));
+        new.waiting.retain(|one| !known.waiting.contains(one));
+        new.released.retain(|one| !known.released.contains(one));
+        new.foreign.retain(|one| !known.foreign.contains(one));
+        new.warnings.retain(|one| !known.warnings.contains(one));
+        new
     }
 
     pub(crate) fn add(&mut self, settling: Settling) {
@@ -74,7 +93,67 @@ impl Recovery {
     }
 }
 
+fn add_new<T: PartialEq>(list: &mut Vec<T>, new: Vec<T>) {
+    for one in new {
+        if !list.contains(&one) {
+            list.push(one);
+        }
+    }
+}
+
+/// Recoveries of this process that did something, each with its number.
+#[derive(Debug, Default)]
+pub(crate) struct RecoveryLog {
+    next: u64,
+    /// Number of the first that [`CheckpointManager::take_recovered`] did not return yet.
+    taken: u64,
+    kept: VecDeque<(u64, Recovery)>,
+}
+
+impl RecoveryLog {
+    fn add(&mut self, recovery: Recovery) {
+        if self.kept.len() == KEPT_MAX {
+            self.kept.pop_front();
+        }
+        self.kept.push_back((self.next, recovery));
+        self.next += 1;
+    }
+
+    fn since(&self, mark: u64) -> Recovery {
+        let mut all = Recovery::default();
+        self.kept.iter().filter(|(number, _)| *number >= mark).for_each(|(_, one)| all.join(one.clone()));
+        all
+    }
+}
+
 impl CheckpointManager {
+    fn recoveries(&self) -> MutexGuard<'_, RecoveryLog> {
+        self.recovered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of the next recovery, for [`CheckpointManager::recovered_since`] at the end of a verb.
+    pub(crate) fn recovery_mark(&self) -> u64 {
+        self.recoveries().next
+    }
+
+    /// Results of the recoveries from this number on. A verb that calls other verbs reports theirs, too.
+    pub(crate) fn recovered_since(&self, mark: u64) -> Recovery {
+        self.recoveries().since(mark)
+    }
+
+    /// Finishes or undoes what a crash left where a plan works and in its project. A missing folder has nothing left.
+    pub(crate) fn recover_plan(&self, id: &str, progress: &dyn Progress) -> Result<(), Error> {
+        let record = self.plans().get(id)?;
+        let (project, place) = (self.workspaces().get(record.workspace_id)?, self.place_of(&record)?);
+        let is_copy = place.id != project.id;
+        for workspace in std::iter::once(&project).chain(is_copy.then_some(&place)) {
+            if workspace.root_path().is_dir() {
+                self.recover(workspace, progress)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Finishes or undoes what a crash left in a workspace.
     ///
     /// # Errors
@@ -92,7 +171,7 @@ impl CheckpointManager {
     ) -> Result<Recovery, Error> {
         let recovery = self.recover_all(workspace, root, progress)?;
         if !recovery.is_empty() {
-            self.recovered.lock().unwrap_or_else(PoisonError::into_inner).join(recovery.clone());
+            self.recoveries().add(recovery.clone());
         }
         Ok(recovery)
     }
@@ -100,7 +179,10 @@ impl CheckpointManager {
     /// Returns the results of all recoveries since the last call. After a verb that failed this is the only way to them; the result of one that
     /// succeeded carries its own.
     pub fn take_recovered(&self) -> Recovery {
-        std::mem::take(&mut *self.recovered.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut log = self.recoveries();
+        let all = log.since(log.taken);
+        log.taken = log.next;
+        all
     }
 
     fn recover_all(
@@ -153,6 +235,7 @@ impl CheckpointManager {
             return Ok(recovery);
         }
         self.sweep_sandboxes(workspace.id)?;
+        self.sweep_rooms()?;
         // Leftovers of a killed search only cost space, so a failure waits for the next command.
         let _ = self.home.sweep_scratch();
         // Nothing is captured here, so no pattern matters, and no wrong line in a configuration stands in the way.
@@ -183,18 +266,9 @@ impl CheckpointManager {
         progress: &dyn Progress,
         recovery: &mut Recovery,
     ) -> Result<(), Error> {
-        let git =
-            GitPart { manager: self, workspace: files.workspace, capture: GitCapture::None, moving: None };
-        // Nothing is undone where something of it could not be.
-        let outside = self.outside_left(files.workspace, record)?;
-        let mut prepared = self.resume(&[files, &git], record)?;
-        for (part, note) in &outside {
-            prepared.push(part.resume(Left {
-                rollback: record.id,
-                steps: Vec::new(),
-                note: note.clone(),
-            })?);
-        }
+        // Nothing is undone if a part of it cannot be.
+        let left = self.left_by(files.workspace, record)?;
+        let mut prepared = self.resume(files, &left, record)?;
         for prepared in &mut prepared {
             let left = prepared.undo();
             let left =
@@ -212,15 +286,32 @@ impl CheckpointManager {
         Ok(())
     }
 
-    /// Takes up what a crash left of these parts.
+    /// Parts of an interrupted rollback of a folder besides its files.
+    pub(crate) fn left_by<'m>(
+        &'m self,
+        folder: &'m Workspace,
+        record: &Rollback,
+    ) -> Result<Vec<LeftPart<'m>>, Error> {
+        let mut left = Vec::new();
+        for kind in KINDS {
+            left.extend(kind.left_by(self, folder, record)?);
+        }
+        Ok(left)
+    }
+
+    /// Continues an interrupted rollback of the files and of these parts.
     pub(crate) fn resume<'p>(
         &self,
-        parts: &[&'p dyn Part],
+        files: &'p FilesPart<'_>,
+        parts: &'p [LeftPart<'_>],
         record: &Rollback,
     ) -> Result<Vec<Box<dyn Prepared + 'p>>, Error> {
-        let steps = self.catalog.steps(record.id)?;
-        let left = Left { rollback: record.id, steps, note: Vec::new() };
-        parts.iter().map(|part| part.resume(left.clone())).collect()
+        let (rollback, steps) = (record.id, self.catalog.steps(record.id)?);
+        let mut prepared = vec![files.resume(Left { rollback, steps, note: Vec::new() })?];
+        for LeftPart { part, note } in parts {
+            prepared.push(part.resume(Left { rollback, steps: Vec::new(), note: note.clone() })?);
+        }
+        Ok(prepared)
     }
 
     fn settle_crashed(
@@ -233,19 +324,8 @@ impl CheckpointManager {
         if planted!("recovery-leaves-what-was-displaced") {
             return Ok(());
         }
-        let outside = match self.outside_left(files.workspace, record) {
-            // The rollback is done; a program that is not here has nothing that others wait for.
-            Err(Error::UnknownPart { .. }) => Vec::new(),
-            outside => outside?,
-        };
-        let mut prepared = self.resume(&[files], record)?;
-        for (part, note) in &outside {
-            prepared.push(part.resume(Left {
-                rollback: record.id,
-                steps: Vec::new(),
-                note: note.clone(),
-            })?);
-        }
+        let left = self.left_by(files.workspace, record)?;
+        let mut prepared = self.resume(files, &left, record)?;
         let settling = self.settle_once(record, &mut prepared, Ended::Done, progress)?;
         if settling.waiting.is_empty() && settling.warnings.is_empty() {
             recovery.settled.push(record.id);
@@ -287,7 +367,7 @@ impl CheckpointManager {
                 }
             };
             if let Some(record) = record {
-                let mut prepared = self.resume(&[part], &record)?;
+                let mut prepared = self.resume(part, &[], &record)?;
                 recovery.add(self.settle_once(&record, &mut prepared, ended, progress)?);
             }
         }

@@ -81,7 +81,7 @@ impl Upkeep<'_> {
         if !recovery.waiting.is_empty() {
             let part = self.manager.releasing(workspace, &held.root)?;
             for (record, ended) in self.manager.waiting_rollbacks(&held.root)? {
-                let mut prepared = self.manager.resume(&[&part], &record)?;
+                let mut prepared = self.manager.resume(&part, &[], &record)?;
                 let (findings, settling) =
                     self.manager.store_found(&record, &mut prepared, ended, &[], progress)?;
                 recovery.add(settling);
@@ -111,7 +111,7 @@ impl Upkeep<'_> {
         let part = self.manager.releasing(workspace, &held.root)?;
         for (record, ended) in self.manager.waiting_rollbacks(&held.root)? {
             let known = stored.iter().find(|(id, _)| *id == record.id).map_or(&[][..], |(_, known)| known);
-            let mut prepared = self.manager.resume(&[&part], &record)?;
+            let mut prepared = self.manager.resume(&part, &[], &record)?;
             let (findings, settling) =
                 self.manager.store_found(&record, &mut prepared, ended, known, progress)?;
             let complete = clear(&mut prepared)?;

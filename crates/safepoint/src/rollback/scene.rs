@@ -6,22 +6,20 @@ use crate::config::Broken;
 use crate::folders::{files_of, is_together};
 use crate::manager::Held;
 use crate::parts::Member;
-use crate::parts::agent::AgentPart;
 use crate::parts::files::FilesPart;
-use crate::parts::git::{GitCapture, GitFolderPart, GitPart, GitPlan, git_folder};
-use crate::parts::plan::{PlanPart, guard};
-use crate::parts::session::SessionPart;
+use crate::parts::git::GitCapture;
+use crate::parts::kinds::{FolderBack, KINDS, RecordsBack, chosen_as};
+use crate::parts::thread::ThreadGoal;
 use crate::places::Place;
-use crate::plans::apply::TakingPart;
-use crate::warning::cause;
 use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::{PlanRecord, Workspace};
 use safepoint_model::agent::{Agent, AgentRecord, WorkspaceKind};
 use safepoint_model::change::Absent;
-use safepoint_model::checkpoint::{PartKind, PartRecord, Role};
+use safepoint_model::checkpoint::{Checkpoint, PartKind, PartRecord, Role};
 use safepoint_model::rollback::{Rollback, Verb};
 use safepoint_model::session::Session;
-use safepoint_model::{ObjectId, Progress, RollbackId, WorkspaceId};
+use safepoint_model::thread::ThreadKey;
+use safepoint_model::{ObjectId, Progress, WorkspaceId};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -35,11 +33,13 @@ pub(crate) struct Scene {
     /// Plans in current state, each with its target document.
     pub(crate) plans: Vec<(PlanRecord, ObjectId)>,
     /// Agents in current state, each with its target document.
-    pub(super) agents: Vec<(Agent, ObjectId)>,
+    pub(crate) agents: Vec<(Agent, ObjectId)>,
     /// Agents of a workspace, as the checkpoint holds them.
     pub(super) bound: Vec<AgentRecord>,
     /// The session in current state, with its target document.
-    session: Option<(Session, ObjectId)>,
+    pub(crate) session: Option<(Session, ObjectId)>,
+    /// Threads, each with its goal and target document.
+    pub(crate) threads: Vec<(ThreadKey, ThreadGoal, ObjectId)>,
 }
 
 /// Context of a rollback.
@@ -64,15 +64,8 @@ impl CheckpointManager {
             Some(alone) => self.scene_of_one(request, alone)?,
             None => self.scene_of_many(request)?,
         };
-        for part in request.to.parts.iter().filter(|part| part.kind == PartKind::Plan) {
-            if request.options.wants(PartKind::Plan) {
-                let now = self.plans().get(&part.key)?;
-                guard(&now)?;
-                scene.plans.push((now, part.document));
-            }
-        }
-        if request.options.wants(PartKind::Session) {
-            scene.session = self.session_to_go_back(request, warnings)?;
+        for kind in KINDS {
+            kind.find_records(self, request, &mut scene, warnings)?;
         }
         Ok(scene)
     }
@@ -80,14 +73,6 @@ impl CheckpointManager {
     fn scene_of_one(&self, request: &Request<'_>, alone: WorkspaceId) -> Result<Scene, Error> {
         let workspace = self.workspaces().get(alone)?;
         let target = self.target_part(alone, request)?;
-        let missing = |part: &&PartKind| match part {
-            PartKind::Agent => is_together(&request.to) || request.to.count(PartKind::Agent) == 0,
-            PartKind::Plan => request.to.count(PartKind::Plan) == 0,
-            _ => false,
-        };
-        if let Some(part) = request.options.parts.iter().find(missing) {
-            return Err(Error::NoPart { checkpoint: request.to.id, part: *part });
-        }
         let target = request.options.wants(PartKind::Files).then_some(target.document);
         let place = Place { workspace, only: None, leave: Vec::new() };
         let mut scene = Scene { places: vec![place], targets: vec![target], ..Scene::default() };
@@ -121,34 +106,9 @@ impl CheckpointManager {
     fn scene_of_many(&self, request: &Request<'_>) -> Result<Scene, Error> {
         let (to, options) = (&request.to, &request.options);
         let mut scene = Scene::default();
-        let stamp = to.created_at;
-        let mut agents = Vec::new();
-        for part in to.parts.iter().filter(|part| part.kind == PartKind::Agent) {
-            let agent = Agent::load(&self.store, part.document)?;
-            if options.wants(PartKind::Agent) {
-                // One that is not registered any more has nothing to go back to but what the checkpoint says.
-                let now = self.catalog.agent(&agent.name)?;
-                scene.agents.push((now.map_or_else(|| agent.clone(), |now| now.agent), part.document));
-            }
-            agents.push(AgentRecord { agent, created_at: stamp, updated_at: stamp, workspace_id: None });
-        }
-        let folders = to.parts.iter().filter(|part| part.kind == PartKind::Files);
-        let mut folders =
-            folders.map(|part| Ok((part.key.parse()?, part.document))).collect::<Result<Vec<_>, Error>>()?;
-        folders.sort_unstable_by_key(|(id, _): &(WorkspaceId, _)| *id);
-        let roots: Vec<PathBuf> = folders
-            .iter()
-            .map(|(id, _)| Ok(self.workspaces().get(*id)?.root_path().to_owned()))
-            .collect::<Result<_, Error>>()?;
-        for (id, document) in folders {
-            let place = self.place_for(id, &agents, &roots)?;
-            let goes = options.wants(match place.workspace.kind {
-                WorkspaceKind::Agent => PartKind::Agent,
-                WorkspaceKind::Project => PartKind::Files,
-            });
-            // A session has no folder of its own: the first of them stands for it.
-            let stands = scene.places.is_empty() && options.parts.contains(&PartKind::Session);
-            if goes || stands || self.stays(request, id)? {
+        for (place, document) in self.places_held(to)? {
+            let goes = options.wants(chosen_as(place.workspace.kind));
+            if goes || self.stays(request, &place.workspace, scene.places.is_empty())? {
                 scene.targets.push(goes.then_some(document));
                 scene.places.push(place);
             }
@@ -160,26 +120,40 @@ impl CheckpointManager {
         Ok(scene)
     }
 
-    /// True if the files of a workspace stay as they are while another part of it is restored.
-    fn stays(&self, request: &Request<'_>, id: WorkspaceId) -> Result<bool, Error> {
-        let (to, options) = (&request.to, &request.options);
-        let key = id.to_string();
-        let git =
-            |part: &PartRecord| part.key == key && matches!(part.kind, PartKind::Git | PartKind::GitFolder);
-        if options.parts.contains(&PartKind::Git) && to.parts.iter().any(git) {
-            return Ok(true);
-        }
-        for part in to.parts.iter().filter(|part| part.kind == PartKind::Plan) {
-            let here = |plan: &PlanRecord| Ok::<_, Error>(self.place_of(plan)?.id == id);
-            if options.parts.contains(&PartKind::Plan) && here(&self.plans().get(&part.key)?)? {
+    /// The folders that a checkpoint of several holds, in the order of their ids, each with its document.
+    pub(super) fn places_held(&self, to: &Checkpoint) -> Result<Vec<(Place, ObjectId)>, Error> {
+        let stamp = to.created_at;
+        let agents = self.agents_held(to)?.into_iter().map(|(agent, _)| AgentRecord {
+            agent,
+            created_at: stamp,
+            updated_at: stamp,
+            workspace_id: None,
+        });
+        let agents: Vec<_> = agents.collect();
+        let folders = to.parts.iter().filter(|part| part.kind == PartKind::Files);
+        let mut folders =
+            folders.map(|part| Ok((part.key.parse()?, part.document))).collect::<Result<Vec<_>, Error>>()?;
+        folders.sort_unstable_by_key(|(id, _): &(WorkspaceId, _)| *id);
+        let roots: Vec<PathBuf> = folders
+            .iter()
+            .map(|(id, _)| Ok(self.workspaces().get(*id)?.root_path().to_owned()))
+            .collect::<Result<_, Error>>()?;
+        let place = |(id, document)| Ok((self.place_for(id, &agents, &roots)?, document));
+        folders.into_iter().map(place).collect()
+    }
+
+    /// Returns true if the files of a folder stay as they are while another part of it is restored.
+    fn stays(&self, request: &Request<'_>, folder: &Workspace, is_first: bool) -> Result<bool, Error> {
+        for kind in KINDS {
+            if kind.stays_in(self, request, folder, is_first)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Every part that is captured for the safety checkpoint, those that go back with their targets. Gives, too, the settings that could
-    /// not be understood and were passed over.
+    /// Returns every part to capture for the safety checkpoint, those to restore with their targets, and the settings that were ignored
+    /// because they are invalid.
     pub(crate) fn members_of<'m>(
         &'m self,
         ground: &Ground<'m>,
@@ -190,32 +164,38 @@ impl CheckpointManager {
         let mut members = Vec::new();
         let (mut passed_over, mut said, mut lacking) = (Vec::new(), Vec::new(), BTreeSet::new());
         for (at, record) in records.iter_mut().enumerate() {
-            let (files, capture, passed) = self.files_to_go_back(ground, &scene.places[at], at)?;
+            let (files, git, passed) = self.files_to_go_back(ground, &scene.places[at], at)?;
             passed_over.extend(passed);
             lacking.extend(files.capabilities.lacking());
             if ground.is_memory(at) {
                 members.push(Member::new(files, at, scene.targets[at]));
                 continue;
             }
-            let git =
-                self.plan_git_of(ground.request, files.workspace, record.id, ground.progress, &mut said)?;
-            let workspace = files.workspace;
-            self.add_folder(
-                &mut members,
-                (files, scene.targets[at]),
-                (git, capture, ground.request.to.integrity),
+            let mut folder = FolderBack {
+                manager: self,
+                request: ground.request,
+                files,
+                target: scene.targets[at],
+                git,
                 record,
                 at,
-            );
-            let Request { to, options, .. } = ground.request;
-            let outside = self.outside_to_go_back(workspace, to, |kind| options.wants(kind), &mut said)?;
-            members.extend(outside.into_iter().map(|(part, target)| Member::new(part, at, target)));
+                progress: ground.progress,
+                warnings: &mut said,
+            };
+            // The files are the first, as they take the steps of the others.
+            let first = members.len();
+            for kind in KINDS {
+                kind.roll_back_folder(&mut folder, &mut members)?;
+            }
+            members.insert(first, Member::new(folder.files, at, folder.target));
         }
         warnings.extend(passed_over.iter().map(|why: &String| Warning::SettingsIgnored { why: why.clone() }));
         warnings.extend(said);
         warnings.extend(lacking.into_iter().map(Warning::FileSystemLacks));
         let Some(first) = records.first() else { return Ok((members, passed_over)) };
-        self.add_others(&mut members, ground.request, scene, first.together.unwrap_or(first.id));
+        let rollback = first.together.unwrap_or(first.id);
+        let records = RecordsBack { manager: self, request: ground.request, scene, rollback };
+        KINDS.iter().for_each(|kind| kind.roll_back_records(&records, &mut members));
         Ok((members, passed_over))
     }
 
@@ -235,6 +215,7 @@ impl CheckpointManager {
         files.access = self.access_of(to.id)?;
         if !ground.is_memory(at) {
             files.chosen.clone_from(&options.paths);
+            files.left.clone_from(&options.leave);
         }
         (files.taking, files.thrift) = (*taking, ground.request.thrift);
         // A restored path that is missing again at the time of the undo is not a user error.
@@ -246,97 +227,8 @@ impl CheckpointManager {
         }
         let capture = match place.workspace.kind {
             WorkspaceKind::Project => config.git,
-            WorkspaceKind::Agent => GitCapture::None,
+            WorkspaceKind::Agent | WorkspaceKind::Attempt => GitCapture::None,
         };
         Ok((files, capture, config.passed_over.into_iter().collect()))
-    }
-
-    /// Plans the repository change of one folder.
-    fn plan_git_of(
-        &self,
-        request: &Request<'_>,
-        workspace: &Workspace,
-        id: RollbackId,
-        progress: &dyn Progress,
-        warnings: &mut Vec<Warning>,
-    ) -> Result<Option<GitPlan>, Error> {
-        let many = request.alone().is_none();
-        let mut said = Vec::new();
-        let plan = match self.plan_git(workspace, request, id, progress, &mut said) {
-            // A repository that reaches beyond its workspace, or is gone, cannot go back with the other folders.
-            Err(error @ (Error::PartOfRepository { .. } | Error::NoRepository { .. })) if many => {
-                said.push(Warning::GitNotMoved { why: cause(error) });
-                None
-            }
-            plan => plan?,
-        };
-        if plan.is_none() && request.options.wants(PartKind::Plan) && request.verb == Verb::Rollback {
-            said.extend(self.git_moved_since(workspace, &request.to));
-        }
-        let root = workspace.root_path();
-        warnings
-            .extend(said.into_iter().map(|said| if many { said.in_folder(root.to_owned()) } else { said }));
-        Ok(plan)
-    }
-
-    /// The parts of one folder.
-    fn add_folder<'m>(
-        &'m self,
-        members: &mut Vec<Member<'m>>,
-        (files, target): (FilesPart<'m>, Option<ObjectId>),
-        (git, capture, whole): (Option<GitPlan>, GitCapture, ObjectId),
-        record: &mut Rollback,
-        at: usize,
-    ) {
-        let target = target.filter(|_| git.as_ref().is_none_or(GitPlan::takes_files));
-        let (moving, replaced) = match git {
-            Some(GitPlan::Move(moving)) => (Some(moving), None),
-            Some(GitPlan::Folder(document, moved)) => {
-                if target.is_none() {
-                    record.paths = vec![git_folder()];
-                }
-                (None, Some((document, moved)))
-            }
-            None => (None, None),
-        };
-        let workspace = files.workspace;
-        let folder = GitFolderPart { files: files.git_folder(), capture, replaced };
-        let replaced = folder.replaced.as_ref().map(|(document, _)| *document);
-        // The move itself holds its target.
-        let moved = moving.is_some().then_some(whole);
-        members.push(Member::new(files, at, target));
-        members.push(Member::new(folder, at, replaced));
-        members.push(Member::new(GitPart { manager: self, workspace, capture, moving }, at, moved));
-    }
-
-    /// The parts that live in the catalog. They go with the first folder.
-    fn add_others<'m>(
-        &'m self,
-        members: &mut Vec<Member<'m>>,
-        request: &Request<'m>,
-        scene: &Scene,
-        rollback: RollbackId,
-    ) {
-        for (now, target) in &scene.plans {
-            let (now, back) = (now.clone(), Some((rollback, request.to.id)));
-            let correction = request.correction.cloned();
-            let is_of_it = request.to.plan_id.as_ref() == Some(&now.plan.id);
-            let part = PlanPart { manager: self, now, back, correction, is_of_it };
-            members.push(Member::new(part, 0, Some(*target)));
-        }
-        if let Some((now, target)) = scene.session.clone() {
-            let session = SessionPart { manager: self, now, back: Some(rollback) };
-            members.push(Member::new(session, 0, Some(target)));
-        }
-        for (now, target) in scene.agents.iter().cloned() {
-            members.push(Member::new(
-                AgentPart { manager: self, now, bind: request.alone() },
-                0,
-                Some(target),
-            ));
-        }
-        if let Some(taking) = request.taking {
-            members.push(Member::new(TakingPart(taking), 0, Some(request.to.integrity)));
-        }
     }
 }

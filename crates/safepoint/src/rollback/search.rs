@@ -1,25 +1,29 @@
 //! SEARCH: looks for the newest checkpoint in which the user's command passes, and rolls back to it.
 //!
-//! Comes in: candidates, newest first, and a command. Goes out: one real rollback, or none. Candidates are tried in copies of the folders
-//! (`copies.rs`) or in the folders themselves (`in_place.rs`). A probe runs no undo command, leaves no record and counts as nothing.
+//! Comes in: candidates, newest first, and a command. Goes out: one real rollback, or none. Candidates are tried in an overlay over the
+//! folder (`overlay.rs`), in copies of the folders (`copies.rs`), or in the folders themselves (`in_place.rs`). A probe runs no undo command, leaves no record and counts as nothing.
 
 mod copies;
 mod in_place;
+mod overlay;
 
 use crate::folders::is_together;
 use crate::places::Place;
+use crate::rollback::recover::Recovery;
 use crate::rollback::strategy::{Check, Look, Printed, Verdict};
 use crate::rollback::{RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error, Failure, FailureKind};
 use copies::Copies;
 use in_place::InPlace;
-use safepoint_catalog::{Filter, Workspace};
+use overlay::Overlay;
+use safepoint_catalog::{Filter, RoleFilter, Workspace};
 use safepoint_model::agent::{Agent, AgentRecord};
-use safepoint_model::checkpoint::{Checkpoint, PartKind, Scope};
+use safepoint_model::checkpoint::{Checkpoint, PartKind, Role, Scope};
 use safepoint_model::coverage::Skipped;
 use safepoint_model::rollback::Strategy;
 use safepoint_model::{CheckpointId, Progress, WorkspaceId};
 use safepoint_workspace::WorkspaceError;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Order in which candidates are tried.
@@ -35,8 +39,11 @@ pub enum Search {
 /// Place in which candidates are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TryIn {
-    /// A copy of the workspace, with ignored files and `.git`. The workspace is untouched until the answer is known.
+    /// An overlay at the path of the workspace, where the machine allows one; else a copy. The workspace is untouched until the answer is
+    /// known.
     #[default]
+    Overlay,
+    /// A copy of the workspace, with ignored files and `.git`. The workspace is untouched until the answer is known.
     Copy,
     /// The workspace itself, for commands that need its path. It is restored after each candidate.
     Workspace,
@@ -58,7 +65,7 @@ pub struct Until {
 }
 
 /// Result of a search.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Progressed {
     /// The rollback to the newest candidate that passes; for a dry run, its preview. Nothing where none passes, or the current state does.
@@ -67,10 +74,14 @@ pub struct Progressed {
     pub current: Option<Verdict>,
     /// Candidates in the order in which they were tried.
     pub tried: Vec<Check>,
-    /// Paths that the copy lacks, such as sockets and mounts, by folder.
+    /// Place in which they were tried.
+    pub tried_in: TryIn,
+    /// Paths that the overlay or the copy lacks, such as sockets and mounts, by folder.
     pub left_out: Vec<(PathBuf, Skipped)>,
     /// In place: the check changed captured files of the workspace, and a separate rollback put them back.
     pub check_changed_files: bool,
+    /// Crash recovery that ran before.
+    pub recovered: Recovery,
 }
 
 /// One result of a search, as soon as it is known.
@@ -90,13 +101,22 @@ pub struct SearchWatch<'a> {
     pub probed: &'a mut dyn FnMut(Probed<'_>),
 }
 
-/// Runs the user's command in a directory, with a folder that holds the whole state.
-type RunCheck<'a> = &'a mut dyn FnMut(&Path, &Path) -> Result<Verdict, Error>;
+/// Place in which the user's command runs.
+struct Seat<'a> {
+    directory: &'a Path,
+    /// Folder that holds the whole state.
+    target: &'a Path,
+    /// Words of a program that becomes the shell of the command; none to start it directly.
+    through: &'a [OsString],
+}
+
+/// Runs the user's command in a place.
+type RunCheck<'a> = &'a mut dyn FnMut(&Seat<'_>) -> Result<Verdict, Error>;
 
 /// Place in which states are tried.
 trait Stand {
     /// Runs the check in the current state.
-    fn current(&mut self, check: RunCheck<'_>) -> Result<Verdict, Error>;
+    fn current(&mut self, check: RunCheck<'_>, progress: &dyn Progress) -> Result<Verdict, Error>;
 
     /// Runs the check in the state of a candidate.
     fn candidate(
@@ -105,6 +125,9 @@ trait Stand {
         check: RunCheck<'_>,
         progress: &dyn Progress,
     ) -> Result<Verdict, Error>;
+
+    /// The kind of place that this is.
+    fn place(&self) -> TryIn;
 
     /// Paths that are missing where the check runs.
     fn left_out(&self) -> Vec<(PathBuf, Skipped)> {
@@ -130,46 +153,77 @@ impl CheckpointManager {
         watch: &mut SearchWatch<'_>,
         progress: &dyn Progress,
     ) -> Result<Progressed, Error> {
+        let mark = self.recovery_mark();
         let candidates = self.candidates(here, until)?;
         let options = RollbackOptions { strategy: Some(Strategy::Progressive), ..options.clone() };
-        let mut result = Progressed {
-            restored: None,
-            current: None,
-            tried: Vec::new(),
-            left_out: Vec::new(),
-            check_changed_files: false,
+        // Without candidates only the current state is tried.
+        let first = candidates.first();
+        let at = first.is_none_or(|first| !is_together(first)).then_some(here);
+        // Probes count nowhere. A search that ends without a rollback is one refused attempt, at its first candidate.
+        let refused = |error: &Error| {
+            first.iter().for_each(|first| self.note_refused_rollback(at, first, &options, error));
         };
-        let Some(first) = candidates.first() else { return Ok(result) };
-        let at = (!is_together(first)).then_some(here);
-        let scope = self.scope_of(here, at, &candidates)?;
-        let stand: Box<dyn Stand + '_> = match until.place {
-            TryIn::Copy => Box::new(Copies::make(self, scope, &options, progress)?),
-            TryIn::Workspace => Box::new(InPlace::begin(self, scope, &options, progress)?),
+        let (mut result, found) =
+            self.search(here, &candidates, (until, &options), watch, progress).inspect_err(refused)?;
+        match found {
+            // A failure of this one is on record already.
+            Some(to) => result.restored = Some(self.rollback(at, to, &options, progress)?),
+            None if result.current.as_ref().is_some_and(Verdict::is_passed) => {}
+            None => refused(&Error::NonePassed { tried: result.tried.len() }),
+        }
+        result.recovered = self.recovered_since(mark);
+        Ok(result)
+    }
+
+    /// Tries the candidates. Gives what was tried, and the newest in which the command passes.
+    fn search(
+        &self,
+        here: &Workspace,
+        candidates: &[Checkpoint],
+        (until, options): (&Until, &RollbackOptions),
+        watch: &mut SearchWatch<'_>,
+        progress: &dyn Progress,
+    ) -> Result<(Progressed, Option<CheckpointId>), Error> {
+        let mut result = Progressed::default();
+        let at = candidates.first().is_none_or(|first| !is_together(first)).then_some(here);
+        let scope = self.scope_of(here, at, candidates)?;
+        let overlay = match until.place {
+            TryIn::Overlay => Overlay::make(self, &scope, options, progress)?,
+            TryIn::Copy | TryIn::Workspace => None,
         };
+        let stand: Box<dyn Stand + '_> = match (overlay, until.place) {
+            (Some(overlay), _) => Box::new(overlay),
+            (None, TryIn::Workspace) => Box::new(InPlace::begin(self, scope, options, progress)?),
+            (None, TryIn::Overlay | TryIn::Copy) => Box::new(Copies::make(self, scope, options, progress)?),
+        };
+        result.tried_in = stand.place();
         result.left_out = stand.left_out();
         let mut walk = Walk { manager: self, stand, until, tried: Vec::new(), watch, progress };
-        let found = walk.find(&candidates, &mut result.current);
+        let found = walk.find(candidates, &mut result.current);
         result.tried = walk.tried;
         // The folders are as they were, and the space of copies is free again, before anything else happens.
         result.check_changed_files = walk.stand.finish()?;
-        if let Some(to) = found? {
-            result.restored = Some(self.rollback(at, to, &options, progress)?);
-        }
-        Ok(result)
+        Ok((result, found?))
     }
 
     /// The checkpoints that a search goes over, newest first.
     fn candidates(&self, here: &Workspace, until: &Until) -> Result<Vec<Checkpoint>, Error> {
         let from = until.from;
         let first = from.map(|id| self.catalog.checkpoint(id)).transpose()?.flatten();
+        if let Some(Checkpoint { id, role: Some(Role::Rescue), .. }) = first {
+            return Err(Error::OnlyRescued { checkpoint: id });
+        }
+        // The first may be one that Safepoint took for itself; the others are not.
+        let role = if first.is_some() { RoleFilter::Any } else { RoleFilter::Asked };
         let mut candidates = match first.as_ref().filter(|first| is_together(first)) {
             None => {
                 let plan_id = until.plan.clone();
-                self.checkpoints().list(&Filter { workspace: Some(here.id), plan_id, ..Filter::default() })?
+                let workspace = Some(here.id);
+                self.checkpoints().list(&Filter { workspace, plan_id, role, ..Filter::default() })?
             }
             Some(first) => {
-                let mut all =
-                    self.checkpoints().list(&Filter { scope: Some(first.scope), ..Filter::default() })?;
+                let scope = Some(first.scope);
+                let mut all = self.checkpoints().list(&Filter { scope, role, ..Filter::default() })?;
                 let agents = |checkpoint: &Checkpoint| -> Vec<String> {
                     let agents = checkpoint.parts.iter().filter(|part| part.kind == PartKind::Agent);
                     agents.map(|part| part.key.clone()).collect()
@@ -182,6 +236,7 @@ impl CheckpointManager {
         if let Some(from) = from {
             let at = candidates.iter().position(|it| it.id == from);
             candidates.drain(..at.ok_or(Error::OtherWorkspace { checkpoint: from })?);
+            candidates.retain(|it| it.id == from || it.role.is_none());
         }
         Ok(candidates)
     }
@@ -274,12 +329,13 @@ impl Walk<'_, '_> {
 
     fn run(&mut self, to: Option<&Checkpoint>) -> Result<Verdict, Error> {
         let Self { manager, stand, until, watch, progress, .. } = self;
-        let mut check = |directory: &Path, target: &Path| {
-            let look = Look { command: &until.command, directory, target };
+        let mut check = |seat: &Seat<'_>| {
+            let Seat { directory, target, through } = *seat;
+            let look = Look { command: &until.command, directory, target, through };
             manager.check_state(to.map(|to| to.id), &look, watch.printed, *progress)
         };
         match to {
-            None => stand.current(&mut check),
+            None => stand.current(&mut check, *progress),
             Some(to) => stand.candidate(to, &mut check, *progress),
         }
     }

@@ -1,6 +1,9 @@
 //! STAGED: a rollback that is tried first. Also the check that a search (`search.rs`) runs in each candidate.
 
+use crate::config::Broken;
 use crate::folders::{is_together, within};
+use crate::parts::kinds::chosen_as;
+use crate::places::Place;
 use crate::process::{self, Exit, Job, Log, Stop};
 use crate::rollback::effects::in_words;
 use crate::rollback::{DryRun, RollbackOptions, RolledBack};
@@ -10,7 +13,8 @@ use safepoint_model::checkpoint::{Checkpoint, PartKind};
 use safepoint_model::rollback::Strategy;
 use safepoint_model::{CheckpointId, Progress, WorkspaceId};
 use safepoint_store::Depth;
-use safepoint_workspace::{WorkspaceError, write_tree};
+use safepoint_workspace::{Snapshot, WorkspaceError, write_tree};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Result of a user's command on a state.
@@ -116,25 +120,55 @@ impl<'m> Ground<'m> {
         self.manager.rollback(self.at, to, options, progress)
     }
 
-    /// Writes the target into a folder where nothing is. Gives the folder for the user's command.
-    fn write_out(&self, to: &Checkpoint, into: &Path, progress: &dyn Progress) -> Result<PathBuf, Error> {
+    /// Runs the user's command on the result of the rollback, in a folder beside the workspace.
+    fn try_out(
+        &self,
+        to: &Checkpoint,
+        options: &RollbackOptions,
+        (command, printed): (&str, Printed<'_>),
+        progress: &dyn Progress,
+    ) -> Result<Check, Error> {
+        let manager = self.manager;
+        let scratch = manager
+            .home
+            .make_scratch(&CheckpointId::from_bits(manager.environment.new_id()).to_string())
+            .map_err(|source| Error::Home { path: manager.home().to_owned(), source })?;
+        let directory = self.write_out((to, options), scratch.path(), progress)?;
+        let place = Look { directory: &directory, target: scratch.path(), command, through: &[] };
+        let verdict = manager.check_state(Some(to.id), &place, printed, progress)?;
+        Ok(Check { checkpoint: to.id, failure: verdict.into_failure(), skipped: false })
+    }
+
+    /// Writes the result of the rollback into a folder where nothing is. Gives the folder for the user's command.
+    fn write_out(
+        &self,
+        (to, options): (&Checkpoint, &RollbackOptions),
+        into: &Path,
+        progress: &dyn Progress,
+    ) -> Result<PathBuf, Error> {
+        let manager = self.manager;
         if let Some(here) = self.at {
-            let place = into.join(name_of(here));
-            self.manager.write_files(to, here.id, &place, progress)?;
-            return Ok(place);
+            let path = into.join(name_of(here));
+            let place = Place { workspace: here.clone(), only: None, leave: Vec::new() };
+            let goes = options.wants(PartKind::Files);
+            manager.write_result(to, (&place, goes), options, &path, progress)?;
+            return Ok(path);
         }
         let mut directory = into.to_owned();
-        for part in to.parts.iter().filter(|part| part.kind == PartKind::Files) {
-            // Imported parts of other machines are not restored.
-            let Ok(id) = part.key.parse() else { continue };
-            let workspace = self.manager.workspaces().get(id)?;
-            let mut place = into.join(name_of(&workspace));
-            if place.exists() {
-                place = into.join(format!("{}-{}", name_of(&workspace), workspace.id));
+        // Imported parts of other machines are not restored.
+        for (place, _) in manager.places_held(&manager.only_of_here(to, options)?)? {
+            let workspace = &place.workspace;
+            let goes = options.wants(chosen_as(workspace.kind));
+            if !goes && !workspace.root_path().is_dir() {
+                continue;
             }
-            self.manager.write_files(to, workspace.id, &place, progress)?;
+            let mut path = into.join(name_of(workspace));
+            if path.exists() {
+                path = into.join(format!("{}-{}", name_of(workspace), workspace.id));
+            }
+            manager.write_result(to, (&place, goes), options, &path, progress)?;
             if workspace.id == self.here.id {
-                directory = place;
+                directory = path;
             }
         }
         Ok(directory)
@@ -159,9 +193,44 @@ impl CheckpointManager {
         Ok(write_tree(&self.store, &snapshot.root, to, times, progress)?)
     }
 
-    /// Builds the target beside the workspace, checks it there, shows what would happen to `agreed`, and does it where that says yes.
+    /// Writes what a rollback would make of a folder into a folder where nothing is: the captured state of now, if it does not go back.
+    fn write_result(
+        &self,
+        to: &Checkpoint,
+        (place, goes): (&Place, bool),
+        options: &RollbackOptions,
+        into: &Path,
+        progress: &dyn Progress,
+    ) -> Result<(), Error> {
+        let workspace = &place.workspace;
+        if goes && options.paths.is_empty() && options.leave.is_empty() {
+            return self.write_files(to, workspace.id, into, progress);
+        }
+        let _using = self.store.using()?;
+        // The writer never finishes: the store keeps nothing of the current state.
+        let writer = self.store.writer()?.from_reserve();
+        let root = {
+            let held = self.hold_recovered(workspace, progress)?;
+            let config = self.config_at(Some(&held.root), Broken::PassedOver)?;
+            let mut part = place.part(self, &held, config.excludes);
+            part.chosen.clone_from(&options.paths);
+            part.left.clone_from(&options.leave);
+            let target = goes.then(|| self.snapshot_of(&within(to, workspace.id))).transpose()?;
+            let tree = target.as_ref().and_then(Snapshot::tree);
+            let now = part.scan_before(&writer, tree, progress)?.snapshot;
+            match target {
+                Some(target) => part.chosen_root(&writer, &now, &target)?,
+                None => now.root,
+            }
+        };
+        let times = safepoint_workspace::Times::Recorded;
+        Ok(write_tree(&writer, &root, into, times, progress)?)
+    }
+
+    /// Builds the result beside the workspace, checks it there, shows what would happen to `agreed`, and does it where that says yes.
     ///
-    /// Checks every byte of the checkpoint, its plan, space and obstacles; then runs the user's command, in the folder of the target.
+    /// Checks every byte of the checkpoint, its plan, space and obstacles; then runs the user's command in the folder of the result: of
+    /// chosen paths and parts, the current state with these restored.
     /// Of several folders it looks at what `here` would be, where that is one of them, and finds all of them beside each other in
     /// `$SAFEPOINT_TARGET`.
     ///
@@ -176,34 +245,34 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<StagedEnd, Error> {
         let Trial { command, agreed, printed } = trial;
+        let mark = self.recovery_mark();
         let checkpoint = self.checkpoints().get(to)?;
         let ground = Ground::new(self, here, &checkpoint, options);
         let options = RollbackOptions { strategy: Some(Strategy::Staged), ..options.clone() };
         let dry = RollbackOptions { dry_run: DryRun::Yes, ..options.clone() };
-        let validation = self.upkeep().validate(Some(&checkpoint), Depth::Deep, progress)?;
-        if let Some(damaged) = validation.damaged.first() {
-            return Err(Error::NotWhole { checkpoint: to, what: damaged.what.clone() });
-        }
-        let outline = ground.go(to, &dry, progress)?;
-        let check = match command {
-            None => None,
-            Some(command) => {
-                let scratch = self
-                    .home
-                    .make_scratch(&CheckpointId::from_bits(self.environment.new_id()).to_string())
-                    .map_err(|source| Error::Home { path: self.home().to_owned(), source })?;
-                let directory = ground.write_out(&checkpoint, scratch.path(), progress)?;
-                let place = Look { directory: &directory, target: scratch.path(), command };
-                let verdict = self.check_state(Some(to), &place, printed, progress)?;
-                Some(Check { checkpoint: to, failure: verdict.into_failure(), skipped: false })
+        // The rollback itself records its own refusals.
+        let refused = |error: &Error| self.note_refused_rollback(ground.at, &checkpoint, &options, error);
+        let mut look = || {
+            let validation = self.upkeep().validate(Some(&checkpoint), Depth::Deep, progress)?;
+            if let Some(damaged) = validation.damaged.first() {
+                return Err(Error::NotWhole { checkpoint: to, what: damaged.what.clone() });
             }
+            let outline = ground.go(to, &dry, progress)?;
+            let tried = command
+                .map(|command| ground.try_out(&checkpoint, &options, (command, &mut *printed), progress));
+            Ok(Staged { outline, check: tried.transpose()? })
         };
-        let staged = Staged { outline, check };
-        let passed = staged.check.as_ref().is_none_or(Check::is_passed);
-        if !passed || options.dry_run == DryRun::Yes || !agreed(&staged) {
+        let mut staged = look().inspect_err(refused)?;
+        staged.outline.recovered = self.recovered_since(mark);
+        let failure = staged.check.as_ref().and_then(|check| check.failure.clone());
+        let command = command.unwrap_or_default().to_owned();
+        let failed = failure.map(|why| Error::CheckFailed { checkpoint: to, command, why });
+        failed.iter().for_each(refused);
+        if failed.is_some() || options.dry_run == DryRun::Yes || !agreed(&staged) {
             return Ok(StagedEnd::Left(Box::new(staged)));
         }
-        let restored = ground.go(to, &options, progress)?;
+        let mut restored = ground.go(to, &options, progress)?;
+        restored.recovered = self.recovered_since(mark);
         Ok(StagedEnd::Done(Box::new(restored), Box::new(staged)))
     }
 
@@ -228,6 +297,7 @@ impl CheckpointManager {
             variables: &variables,
             deadline: None,
             open_files: self.settings.open_files,
+            through: look.through,
         };
         let mut log = Log::default();
         let stop = || if progress.interrupted() { Stop::Soon } else { Stop::No };
@@ -250,6 +320,8 @@ pub(crate) struct Look<'a> {
     pub(crate) directory: &'a Path,
     /// Folder of the whole state.
     pub(crate) target: &'a Path,
+    /// Words of a program that becomes the shell of the command; none to start it directly.
+    pub(crate) through: &'a [OsString],
 }
 
 /// A name for the folder of a target, as its commands may print it.

@@ -1,11 +1,11 @@
 //! UNDO and REDO: one more rollback, to what was there just before the one that it answers.
 
 use crate::parts::Member;
-use crate::parts::git::git_folder;
+use crate::parts::git::without_git_folder;
+use crate::parts::kinds::chosen_as;
 use crate::rollback::{DryRun, LaterChanges, Request, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::Workspace;
-use safepoint_model::agent::WorkspaceKind;
 use safepoint_model::checkpoint::PartKind;
 use safepoint_model::rollback::{Action, Rollback, RollbackState, Verb};
 use safepoint_model::{CheckpointId, ObjectId, Progress, RelPath, RollbackId, WorkspaceId};
@@ -58,11 +58,11 @@ fn spares_changes(options: &RollbackOptions) -> bool {
 }
 
 impl CheckpointManager {
-    /// Takes the last rollback of a workspace back: everything that it was about is as it was just before. One of several folders is taken
-    /// back in all of them. Without a workspace it is the last one of several folders.
+    /// Undoes the last rollback of a workspace; one of several folders in all of them. Without a workspace it is the last one of several
+    /// folders. With `paths` in the options only these paths are restored to just before it: that is a rollback of its own.
     ///
     /// # Errors
-    /// [`Error::NothingToUndo`]; [`Error::ChangedSinceRollback`] where files changed since and `options` do not say
+    /// [`Error::NothingToUndo`], also where the last rollback was not about these paths; [`Error::ChangedSinceRollback`] where files changed since and `options` do not say
     /// [`LaterChanges::Replaced`]; or as [`CheckpointManager::rollback`].
     pub fn undo<'w>(
         &self,
@@ -70,39 +70,41 @@ impl CheckpointManager {
         options: &RollbackOptions,
         progress: &dyn Progress,
     ) -> Result<RolledBack, Error> {
-        self.answer(at.into(), Verb::Undo, options, progress)
+        let at = at.into();
+        match at.filter(|_| !options.paths.is_empty()) {
+            Some(workspace) => self.undo_chosen(workspace, options, progress),
+            None => self.answer(at, Verb::Undo, options, progress),
+        }
     }
 
     /// Undoes the last rollback for the paths of `options` alone. This is a rollback of its own, to what was there just before; an undo
     /// takes it back.
     ///
     /// # Errors
-    /// [`Error::NothingToUndo`] where the last rollback was not about these paths; or as [`CheckpointManager::undo`].
-    pub fn undo_paths(
+    /// [`Error::NotInLastRollback`] where the last rollback was not about one of these paths; or as [`CheckpointManager::undo`].
+    fn undo_chosen(
         &self,
         workspace: &Workspace,
         options: &RollbackOptions,
         progress: &dyn Progress,
     ) -> Result<RolledBack, Error> {
-        let recovered = self.recover(workspace, progress)?;
+        let mark = self.recovery_mark();
+        self.recover(workspace, progress)?;
         let (answered, before) = self.answered(workspace.id, Verb::Undo)?;
-        let about = |path: &&RelPath| {
+        let only_others = !answered.parts.is_empty() && !answered.parts.contains(&PartKind::Files);
+        let is_other = |path: &&RelPath| {
             let apart = |one: &RelPath| !path.is_within(one) && !one.is_within(path);
-            answered.paths.is_empty() || !answered.paths.iter().all(apart)
+            if answered.paths.is_empty() { only_others } else { answered.paths.iter().all(apart) }
         };
-        let paths: Vec<RelPath> = options.paths.iter().filter(about).cloned().collect();
-        if paths.is_empty() || (!answered.parts.is_empty() && !answered.parts.contains(&PartKind::Files)) {
-            return Err(Error::NothingToUndo);
+        let paths: Vec<RelPath> = options.paths.iter().filter(is_other).cloned().collect();
+        if !paths.is_empty() {
+            return Err(Error::NotInLastRollback { paths });
         }
-        let options = RollbackOptions { paths, ..options.clone() };
         let mut request =
-            Request::new(Verb::Rollback, Some(workspace.id), self.checkpoints().get(before)?, &options);
-        request.spares_changes = spares_changes(&options);
-        let mut done = self.roll_back(&request, progress)?;
-        let mut first = recovered;
-        first.join(std::mem::take(&mut done.recovered));
-        done.recovered = first;
-        Ok(done)
+            Request::new(Verb::Rollback, Some(workspace.id), self.checkpoints().get(before)?, options);
+        request.spares_changes = spares_changes(options);
+        let done = self.roll_back(&request, progress)?;
+        Ok(RolledBack { recovered: self.recovered_since(mark), ..done })
     }
 
     /// Does the rollback again that was last undone.
@@ -118,14 +120,6 @@ impl CheckpointManager {
         self.answer(at.into(), Verb::Redo, options, progress)
     }
 
-    /// Returns true if a rollback of several folders exists. [`CheckpointManager::undo`] undoes the last one if no workspace is named.
-    ///
-    /// # Errors
-    /// When the catalog cannot be read.
-    pub fn has_gone_together(&self) -> Result<bool, Error> {
-        Ok(self.catalog.last_together()?.is_some())
-    }
-
     fn answer(
         &self,
         at: Option<&Workspace>,
@@ -136,33 +130,27 @@ impl CheckpointManager {
         let workspace = &match at {
             Some(workspace) => workspace.clone(),
             None => {
-                let last = self.catalog.last_together()?.ok_or(Error::NothingToUndo)?;
+                let none = if verb == Verb::Redo { Error::NothingToRedo } else { Error::NothingToUndo };
+                let last = self.catalog.last_together()?.ok_or(none)?;
                 self.workspaces().get(last)?
             }
         };
         // The rollback to undo may be one that a crash interrupted.
-        let recovered = self.recover(workspace, progress)?;
+        let mark = self.recovery_mark();
+        self.recover(workspace, progress)?;
         let mut tries = 1..=TRIES;
         loop {
             let (answered, before) = self.answered(workspace.id, verb)?;
             let mut options = options.clone();
             options.parts.clone_from(&answered.parts);
-            // The folder of a repository that went alone is on record as a path, and is a part.
-            options.paths = answered.paths;
-            options.paths.retain(|path| !answered.parts.contains(&PartKind::Git) || *path != git_folder());
+            options.paths = without_git_folder(answered.paths, &answered.parts);
             let at = answered.together.is_none().then_some(workspace.id);
             let mut request = Request::new(verb, at, self.checkpoints().get(before)?, &options);
             request.answers = Some(answered.id);
             request.spares_changes = spares_changes(&options);
             match self.roll_back(&request, progress) {
                 Err(Error::AnsweredMeanwhile { .. }) if tries.next().is_some() => {}
-                done => {
-                    let mut done = done?;
-                    let mut first = recovered;
-                    first.join(std::mem::take(&mut done.recovered));
-                    done.recovered = first;
-                    return Ok(done);
-                }
+                done => return Ok(RolledBack { recovered: self.recovered_since(mark), ..done? }),
             }
         }
     }
@@ -224,8 +212,8 @@ impl CheckpointManager {
         if paths.is_empty() { Ok(()) } else { Err(Error::ChangedSinceRollback { verb: request.verb, paths }) }
     }
 
-    /// Paths that are not as a rollback left them, and that going to the target would change: what it was about is as in its target, all
-    /// else as just before it.
+    /// Paths that are not as a rollback left them, and that going to the target would change: what it was about is as in its target, or
+    /// as merged with it, all else as just before it.
     fn changed_after(
         &self,
         last: &Rollback,
@@ -233,10 +221,7 @@ impl CheckpointManager {
         writer: &Writer<'_>,
     ) -> Result<Vec<RelPath>, Error> {
         let Some(target) = member.target else { return Ok(Vec::new()) };
-        let files = match self.workspaces().get(last.workspace_id)?.kind {
-            WorkspaceKind::Project => PartKind::Files,
-            WorkspaceKind::Agent => PartKind::Agent,
-        };
+        let files = chosen_as(self.workspaces().get(last.workspace_id)?.kind);
         let only_others = !last.parts.is_empty() && !last.parts.contains(&files);
         let all = last.paths.is_empty() && !only_others && last.verb != Verb::Apply;
         // It also made or removed the folders above chosen paths.
@@ -250,7 +235,11 @@ impl CheckpointManager {
             all || own.binary_search(path).is_ok() || about.iter().any(|above| path.is_within(above))
         };
         let document = |checkpoint| self.files_before(checkpoint, last.workspace_id);
-        let mut changed = differing(document(Some(last.to))?, member, writer);
+        let left = match self.left_by_keep(last, writer)? {
+            Some(merged) => Some(merged),
+            None => document(Some(last.to))?,
+        };
+        let mut changed = differing(left, member, writer);
         changed.retain(&is_about);
         if !all {
             let rest = differing(document(last.safety_checkpoint)?, member, writer);

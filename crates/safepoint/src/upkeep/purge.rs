@@ -5,6 +5,7 @@ use crate::checkpoint::records::tombstone;
 use crate::folders::{files_of, is_together};
 use crate::handles::Upkeep;
 use crate::parts::files::keep_document;
+use crate::rollback::recover::Recovery;
 use crate::upkeep::Thoroughness;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Filter, Purged, RoleFilter, Void, Workspace};
@@ -25,6 +26,8 @@ pub struct PurgeReport {
     pub checkpoints: Vec<CheckpointId>,
     /// Result of the collection afterwards.
     pub collected: Collected,
+    /// Crash recovery that ran before.
+    pub recovered: Recovery,
 }
 
 /// Files document without the paths, and the entries and bytes removed.
@@ -107,9 +110,10 @@ impl Upkeep<'_> {
             return Err(Error::PurgeRoot);
         }
         self.manager.must_know_catalog()?;
+        let mark = self.manager.recovery_mark();
         let checkpoints = self.manager.take_out(workspace, paths, progress)?;
         let collected = self.collect(Thoroughness::Everything, progress)?;
-        Ok(PurgeReport { checkpoints, collected })
+        Ok(PurgeReport { checkpoints, collected, recovered: self.manager.recovered_since(mark) })
     }
 }
 

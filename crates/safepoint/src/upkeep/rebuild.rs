@@ -5,6 +5,8 @@
 
 use crate::checkpoint::records::CatalogStanding;
 use crate::home::Home;
+use crate::threads::room::Room;
+use crate::threads::save::Saves;
 use crate::upkeep::mark::each_object;
 use crate::{CheckpointManager, Environment, Error, Settings};
 use safepoint_catalog::{Catalog, CatalogError, PlanCheckpoint, Transaction, Workspace, hold_file};
@@ -13,12 +15,14 @@ use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind, Role};
 use safepoint_model::plan::state::Plan;
 use safepoint_model::record::{Kept, Record, RecordedWorkspace};
 use safepoint_model::session::{Session, SessionDocument};
+use safepoint_model::thread::{ThreadDocument, ThreadKey};
 use safepoint_model::{CheckpointId, ObjectId, Progress, RelPath, WorkspaceId, document, plan};
 use safepoint_store::{Mark, Store};
 use safepoint_workspace::{Lock, Root};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
 
 /// Effect of a repair on the catalog.
 #[derive(Debug, Clone, Default)]
@@ -39,9 +43,10 @@ pub struct Rebuilt {
 }
 
 /// Facts that no record holds.
-const UNKNOWN: [&str; 3] = [
+const UNKNOWN: [&str; 4] = [
     "rollbacks from before the repair cannot be undone; roll back to their safety checkpoints instead",
     "runs of plans that were not finished, and changes of plans, sessions and agents after their last checkpoint, are not known",
+    "turns of agents from before the repair are not listed; their checkpoints are, and their numbers are not used again",
     "a checkpoint that was deleted just before is back where its tombstone was lost; delete it again",
 ];
 
@@ -89,6 +94,8 @@ struct Work {
     workspaces: BTreeMap<WorkspaceId, RecordedWorkspace>,
     plans: BTreeMap<String, (Plan, WorkspaceId, u64)>,
     sessions: BTreeMap<String, SessionDocument>,
+    /// Document of each thread in the newest checkpoint that holds it.
+    threads: BTreeMap<ThreadKey, ObjectId>,
     agents: BTreeMap<String, Agent>,
     /// The workspace that each agent was bound to last.
     bindings: BTreeMap<String, WorkspaceId>,
@@ -124,22 +131,37 @@ impl CheckpointManager {
             settings,
             standing: Mutex::new(CatalogStanding::New),
             recovered: Mutex::default(),
+            saves: Saves::default(),
+            room: Room::default(),
+            chunk_bytes: AtomicU64::default(),
+            inside: Vec::new(),
             _scratch: None,
         };
         let generation = builder.store.mark()?.map_or(0, |mark| mark.generation) + 1;
         builder.catalog.write::<(), Error>(|transaction| Ok(transaction.set_generation(generation)?))?;
         let mut rebuilt = builder.rebuild(progress)?;
         builder.catalog.empty_log()?;
-        let Self { home: place, store, catalog, environment, settings, standing, recovered, _scratch } =
-            builder;
+        let Self { home: place, store, catalog, environment, settings, standing, recovered, .. } = builder;
         // SQLite shares what it knows of a log between connections to one file: the draft is closed before it gets another name.
         drop(catalog);
         let kept = place.swap_catalog(&draft);
         drop(held);
         rebuilt.kept_aside = Some(kept.map_err(|source| Error::Home { path: home.to_owned(), source })?);
         let catalog = Catalog::open(&place.catalog())?;
-        let manager =
-            Self { home: place, store, catalog, environment, settings, standing, recovered, _scratch };
+        let manager = Self {
+            home: place,
+            store,
+            catalog,
+            environment,
+            settings,
+            standing,
+            recovered,
+            saves: Saves::default(),
+            room: Room::default(),
+            chunk_bytes: AtomicU64::default(),
+            inside: Vec::new(),
+            _scratch: None,
+        };
         manager.upkeep().accept_catalog()?;
         drop(collector);
         Ok((manager, rebuilt))
@@ -169,7 +191,21 @@ impl CheckpointManager {
         store.set_mark(&Mark { id, generation, seq: 0, hash: [0; 32] })?;
         let standing = Mutex::new(CatalogStanding::New);
         let (recovered, _scratch) = (Mutex::default(), Some(scratch));
-        Ok(Self { home: place, store, catalog, environment, settings, standing, recovered, _scratch })
+        let (saves, chunk_bytes) = (Saves::default(), AtomicU64::default());
+        Ok(Self {
+            home: place,
+            store,
+            catalog,
+            environment,
+            settings,
+            standing,
+            recovered,
+            saves,
+            room: Room::default(),
+            chunk_bytes,
+            inside: Vec::new(),
+            _scratch,
+        })
     }
 
     /// Restores missing rows from the records, in one transaction.
@@ -283,7 +319,7 @@ impl CheckpointManager {
         let manifest: Manifest = document::load(&self.store, checkpoint.integrity)?;
         checkpoint.parts = manifest.parts;
         let mut seen = HashSet::new();
-        each_object(self, &checkpoint, progress, &mut |id| seen.insert(id))?;
+        each_object(&self.store, &checkpoint, progress, &mut |id| seen.insert(id))?;
         for part in &checkpoint.parts {
             match part.kind {
                 PartKind::Plan => {
@@ -301,6 +337,11 @@ impl CheckpointManager {
                     let bound = checkpoint.workspace_id;
                     work.bindings.extend(bound.map(|workspace| (agent.name.clone(), workspace)));
                     work.agents.insert(agent.name.clone(), agent);
+                }
+                PartKind::Thread => {
+                    ThreadDocument::load(&self.store, part.document)?;
+                    let key = ThreadKey::from_part_key(&part.key);
+                    work.threads.extend(key.map(|key| (key, part.document)));
                 }
                 PartKind::Files | PartKind::Git | PartKind::GitFolder | PartKind::Outside(_) => {}
             }
@@ -337,6 +378,11 @@ impl CheckpointManager {
                     transaction.bind_agent(&agent.name, workspace, at)?;
                 }
             }
+        }
+        for (key, document) in &work.threads {
+            let home = |id: &WorkspaceId| work.homes.get(id).copied().unwrap_or(*id);
+            let key = ThreadKey { workspace: key.workspace.as_ref().map(home), id: key.id.clone() };
+            self.restore_thread(transaction, &key, *document)?;
         }
         let mut heads = BTreeMap::new();
         for (record, object) in &work.records {
@@ -413,7 +459,7 @@ fn is_damaged(path: &Path) -> Result<bool, Error> {
     }
 }
 
-fn session_of(document: &SessionDocument) -> Session {
+pub(crate) fn session_of(document: &SessionDocument) -> Session {
     let mut session = Session::new(document.id, document.request.clone(), document.created_at);
     session.put_back(document, document.updated_at);
     session.statistics = document.statistics;

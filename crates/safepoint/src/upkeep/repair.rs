@@ -4,6 +4,7 @@ use crate::checkpoint::records::CatalogStanding;
 use crate::config::Broken;
 use crate::handles::Upkeep;
 use crate::parts::files::FilesPart;
+use crate::rollback::recover::Recovery;
 use crate::upkeep::rebuild::Rebuilt;
 use crate::upkeep::validate::DamagedPart;
 use crate::{CheckpointManager, Error};
@@ -35,6 +36,8 @@ pub struct Repair {
     pub restorable: Vec<CheckpointId>,
     /// Effect on the catalog.
     pub catalog: Rebuilt,
+    /// Crash recovery that ran in the workspaces.
+    pub recovered: Recovery,
 }
 
 impl Repair {
@@ -80,6 +83,7 @@ impl Upkeep<'_> {
     /// # Errors
     /// Fails if store or catalog fail; losses are in the result.
     pub fn repair(&self, progress: &dyn Progress) -> Result<Repair, Error> {
+        let mark = self.manager.recovery_mark();
         let mut repair = Repair { quarantine: self.manager.store.quarantine_dir(), ..Repair::default() };
         self.manager.store.rebuild_index()?;
         let report = self.manager.store.validate(Depth::Deep, &|_, _| {})?;
@@ -110,6 +114,7 @@ impl Upkeep<'_> {
         repair.lost = validation.damaged;
         repair.errors = validation.errors;
         repair.restorable = validation.restorable;
+        repair.recovered = self.manager.recovered_since(mark);
         Ok(repair)
     }
 }

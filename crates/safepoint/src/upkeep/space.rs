@@ -6,7 +6,7 @@ use crate::upkeep::mark::each_object;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{Filter, RoleFilter, Workspace};
 use safepoint_model::checkpoint::Checkpoint;
-use safepoint_model::{ObjectId, Progress};
+use safepoint_model::{CheckpointId, ObjectId, Progress};
 use safepoint_store::Usage;
 use std::collections::{HashMap, HashSet};
 
@@ -25,10 +25,23 @@ pub struct Space {
     pub dead_bytes: u64,
     /// Bytes in packs that several checkpoints share.
     pub shared_bytes: u64,
+    /// Usage of the rooms of attempts.
+    pub attempts: AttemptSpace,
     /// Usage by workspace.
     pub workspaces: Vec<WorkspaceSpace>,
     /// Usage by checkpoint, newest first.
     pub checkpoints: Vec<CheckpointSpace>,
+}
+
+/// Disk usage of the rooms of attempts, wherever they lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AttemptSpace {
+    /// Number of rooms.
+    pub rooms: u64,
+    /// Bytes of layers. They count for the cap.
+    pub layer_bytes: u64,
+    /// Bytes of copies, with content that they share with the project. They do not count for the cap.
+    pub copy_bytes: u64,
 }
 
 /// Space that deleting all checkpoints of a workspace would free.
@@ -71,7 +84,7 @@ impl CheckpointManager {
         let mut owners: HashMap<ObjectId, Owner> = HashMap::new();
         let mut damaged = vec![false; checkpoints.len()];
         for (at, (checkpoint, group)) in checkpoints.iter().zip(groups).enumerate() {
-            let walked = each_object(self, checkpoint, progress, &mut |id| match owners.get(&id) {
+            let walked = each_object(&self.store, checkpoint, progress, &mut |id| match owners.get(&id) {
                 None => {
                     owners.insert(id, Owner::One(*group));
                     true
@@ -95,6 +108,27 @@ impl CheckpointManager {
 }
 
 impl Upkeep<'_> {
+    /// Computes the space that deleting these checkpoints together would free.
+    ///
+    /// # Errors
+    /// As [`Upkeep::space`].
+    pub fn frees(&self, ids: &[CheckpointId], progress: &dyn Progress) -> Result<u64, Error> {
+        let _using = self.manager.store.using()?;
+        let all = Filter { role: RoleFilter::Any, ..Filter::default() };
+        let checkpoints = self.manager.catalog.checkpoints(&all)?;
+        let chosen: HashSet<&CheckpointId> = ids.iter().collect();
+        let groups: Vec<usize> =
+            checkpoints.iter().map(|checkpoint| usize::from(!chosen.contains(&checkpoint.id))).collect();
+        let (owners, _) = self.manager.owners(&checkpoints, &groups, progress)?;
+        let mut frees = 0;
+        for (id, owner) in owners {
+            if owner == Owner::One(0) {
+                frees += self.manager.store.stored_bytes(id)?.unwrap_or(0);
+            }
+        }
+        Ok(frees)
+    }
+
     /// Computes the usage of every checkpoint.
     ///
     /// # Errors
@@ -129,6 +163,7 @@ impl Upkeep<'_> {
             store: self.manager.store.usage()?,
             dead_bytes: self.manager.store.dead_bytes(&live)?,
             shared_bytes: needed_bytes.saturating_sub(frees.iter().sum()),
+            attempts: self.manager.attempt_space()?,
             workspaces: workspaces
                 .into_iter()
                 .enumerate()

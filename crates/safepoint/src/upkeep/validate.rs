@@ -2,6 +2,8 @@
 
 use crate::handles::Upkeep;
 use crate::parts::git;
+use crate::threads::chain::{Visit, each_ancestor};
+use crate::threads::trim::check_values;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{EventCheck, Filter, RoleFilter};
 use safepoint_model::checkpoint::{Checkpoint, Manifest, PartKind};
@@ -11,6 +13,7 @@ use safepoint_model::outside::OutsideDocument;
 use safepoint_model::plan;
 use safepoint_model::progress::Activity;
 use safepoint_model::session::SessionDocument;
+use safepoint_model::thread::ThreadDocument;
 use safepoint_model::tree::Node;
 use safepoint_model::{CheckpointId, ObjectError, ObjectId, Progress, RelPath, document};
 use safepoint_store::{Depth, Health};
@@ -101,6 +104,22 @@ impl CheckpointManager {
         Ok(())
     }
 
+    /// Checks that every value of a thread can be read.
+    fn validate_threads(&self, validation: &mut Validation) -> Result<(), Error> {
+        let (bad, packed) = self.read_values(check_values)?;
+        validation.errors.extend(bad);
+        for id in packed {
+            let what = match self.store.check(Depth::Quick, id)? {
+                Health::Intact => continue,
+                Health::Missing => "a piece of a thread is missing".to_owned(),
+                Health::Damaged(why) => format!("a piece of a thread is damaged: {why}"),
+            };
+            let (checkpoint, path, object) = (None, None, Some(id));
+            validation.damaged.push(DamagedPart { checkpoint, path, object, what });
+        }
+        Ok(())
+    }
+
     fn validate_one(
         &self,
         checkpoint: &Checkpoint,
@@ -162,6 +181,7 @@ impl Upkeep<'_> {
                 let _using = self.manager.store.using()?;
                 validation.errors.extend(self.manager.catalog.check()?);
                 self.manager.validate_records(&mut validation)?;
+                self.manager.validate_threads(&mut validation)?;
                 let all = Filter { role: RoleFilter::Any, ..Filter::default() };
                 for checkpoint in self.manager.catalog.checkpoints(&all)? {
                     // The store check has just read every byte if requested; only presence is left to check.
@@ -241,6 +261,8 @@ impl Check<'_> {
                 self.git(part.document)?;
             } else if matches!(part.kind, PartKind::Outside(_)) {
                 self.outside(part.document)?;
+            } else if part.kind == PartKind::Thread {
+                self.thread(part.document)?;
             } else if part.kind == PartKind::Session {
                 self.session(part.document)?;
             } else if self.object(None, part.document)?
@@ -295,6 +317,32 @@ impl Check<'_> {
                 contents.try_for_each(|content| self.content(None, &content))
             }
             Err(error) => self.report(None, error),
+        }
+    }
+
+    /// Checks a thread: its document, the ancestors of its heads, and their values.
+    fn thread(&mut self, id: ObjectId) -> Result<(), Error> {
+        if !self.object(None, id)? {
+            return Ok(());
+        }
+        let document = match ThreadDocument::load(&self.manager.store, id) {
+            Ok(document) => document,
+            Err(error) => return self.report(None, error),
+        };
+        document.contents().iter().try_for_each(|content| self.content(None, content))?;
+        let found = self.found.len();
+        let walked = each_ancestor(&document, &self.manager.store, &mut |step| match step {
+            Visit::Document(id) => self.object(None, id),
+            Visit::State(state) => {
+                state.contents().iter().try_for_each(|content| self.content(None, content))?;
+                Ok(true)
+            }
+        });
+        match walked {
+            // The unreadable object was just reported.
+            Err(Error::Object(_)) if self.found.len() > found => Ok(()),
+            Err(Error::Object(error)) => self.report(None, error),
+            other => other,
         }
     }
 

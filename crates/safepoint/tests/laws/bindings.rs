@@ -232,7 +232,9 @@ fn an_export_omits_memory_outside_of_the_folder_unless_it_is_asked_for() {
     manager.agents().register_at("claude", &[], &[bench.path("inside")], &bench.root()).unwrap();
     crate::runner::plan(bench, "[[step]]\nid = 'one'");
     let then = bench.create();
-    let plain = manager.export_checkpoint(&then, &world.top.join("plain"), &Silent).unwrap();
+    let plain = manager
+        .export_checkpoint(&then, &world.top.join("plain"), safepoint::OutsideMemory::Omitted, &Silent)
+        .unwrap();
     assert_eq!(plain.omitted, 2);
     assert_eq!(exported(&plain.path, "files/main.rs"), "fn main() {}");
     assert_eq!(exported(&plain.path, "agent_memory/claude/inside/notes.md"), "inside");
@@ -243,7 +245,7 @@ fn an_export_omits_memory_outside_of_the_folder_unless_it_is_asked_for() {
     assert_eq!(plan["steps"][0]["path"], "one");
 
     let memory = OutsideMemory::Written;
-    let whole = manager.export_with(&then, &world.top.join("whole"), memory, &Silent).unwrap();
+    let whole = manager.export_checkpoint(&then, &world.top.join("whole"), memory, &Silent).unwrap();
     assert_eq!((whole.omitted, whole.files), (0, plain.files));
     assert_eq!(exported(&whole.path, "agent_memory/claude/memory/notes.md"), "remember");
     assert_eq!(exported(&whole.path, "agent_configurations/claude/claude.json"), "{}");

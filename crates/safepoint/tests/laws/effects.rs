@@ -1,6 +1,6 @@
 //! External effects of steps are undone by their own commands, or reported.
 
-use crate::bench::{Bench, assert_same};
+use crate::bench::{Bench, ParsePath, assert_same};
 use crate::runner::{plan, resume, run};
 use safepoint::model::plan::note::PlanNoteKind;
 use safepoint::model::plan::run::RunOutcome;
@@ -151,4 +151,48 @@ fn nothing_is_taken_back_for_a_rollback_that_cannot_be() {
     assert_eq!(read(), before);
     bench.manager.plans().rollback("work", to, &RollbackOptions::default(), &Silent).unwrap();
     assert_ne!(read(), before);
+}
+
+#[test]
+fn a_confirmed_rollback_changes_no_path_that_was_not_shown_after_its_undo_commands() {
+    let bench = Bench::new();
+    let (root, name) = (bench.root(), "notes");
+    bench.write("shown", "old");
+    plan(
+        &bench,
+        &format!(
+            "[[step]]
+             id = 'one'
+             run = 'echo new > shown'
+             undo = 'if [ -e go ]; then rm go; echo an agent > {name}; fi; echo undone >> shown'
+             [[step]]
+             id = 'break'
+             run = 'exit 1'"
+        ),
+    );
+    assert_eq!(run(&bench).outcome, RunOutcome::Failed);
+    let dry = RollbackOptions { dry_run: DryRun::Yes, ..RollbackOptions::default() };
+    let plans = bench.manager.plans();
+    let bound = |leave: &str| {
+        let leave = vec![leave.parse_path()];
+        let dry = RollbackOptions { leave: leave.clone(), ..dry.clone() };
+        let shown = plans.rollback("work", first(&bench), &dry, &Silent).unwrap().present;
+        RollbackOptions { leave, expect_present: Some(shown), ..RollbackOptions::default() }
+    };
+    bench.write("go", "x");
+    let refused = plans.rollback("work", first(&bench), &bound("go"), &Silent);
+    assert!(
+        matches!(&refused, Err(Error::ChangedDuringUndo { path }) if path.to_string() == name),
+        "{refused:?}"
+    );
+    assert_eq!(
+        (bench.read(name), bench.read("shown")),
+        ("an agent\n".to_owned(), "new\nundone\n".to_owned())
+    );
+    assert!(root.join(name).exists());
+    // The command is not run again, and the new preview shows the path.
+    let done = plans.rollback("work", first(&bench), &bound("go"), &Silent).unwrap();
+    assert!(done.undone.iter().all(|undone| !undone.ran), "{:?}", done.undone);
+    assert_eq!(bench.read("shown"), "old");
+    assert!(!root.join(name).exists());
 }

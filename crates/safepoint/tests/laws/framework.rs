@@ -4,12 +4,12 @@ use crate::bench::{Bench, assert_same, noise, unwatched};
 use crate::runner::{Unseen, plan};
 use crate::space::damage;
 use safepoint::model::checkpoint::{PartKind, Scope};
-use safepoint::model::plan::state::PlanState;
+use safepoint::model::plan::state::{PlanState, StepState};
 use safepoint::model::rollback::{RollbackState, Strategy};
 use safepoint::{
     Against, CreateOptions, Created, Depth, DryRun, Error, FailedUndo, Failure, FailureKind, Filter,
-    LeftAlone, Merge, NotUndoneReason, PlanFile, RollbackOptions, RunOptions, Search, Silent, Staged,
-    StagedEnd, Strict, Subject, Thoroughness, Trial, TryIn, Until, Workspace,
+    FolderProblem, LeftAlone, Merge, NotUndoneReason, PlanFile, RollbackOptions, RunOptions, Search, Silent,
+    Staged, StagedEnd, Strict, Subject, Thoroughness, Trial, TryIn, Until, Workspace,
 };
 use safepoint_testkit::TreeImage;
 use serde_json::json;
@@ -186,6 +186,97 @@ fn the_sandbox_of_a_plan_that_was_applied_is_left_alone() {
     assert_eq!(done.left_alone, [LeftAlone::PlanApplied { plan: "apart".to_owned() }]);
     assert_eq!(done.plans.len(), 1);
     assert_eq!(world.bench.read("main.rs"), "fn main() {}");
+}
+
+#[test]
+fn a_plan_whose_sandbox_is_missing_is_left_alone_and_everything_else_goes_back() {
+    let world = World::new();
+    let manager = &world.bench.manager;
+    let text = "title = 'Apart'\nid = 'apart'\nsandbox = { kind = 'copy' }\n[[step]]\nid = 'one'";
+    let file = PlanFile::parse(text.as_bytes(), None).unwrap();
+    manager.plans().create(&world.bench.workspace, &file.spec).unwrap();
+    manager.plans().start_step("apart", "one", &Silent).unwrap();
+    let created = world.create(&Subject::Framework);
+    let then = world.everything();
+    let sandbox = manager.plans().sandbox(&manager.plans().get("apart").unwrap()).unwrap().unwrap().path;
+    fs::remove_dir_all(&sandbox).unwrap();
+    world.disaster();
+    let now = world.everything();
+    for options in [
+        RollbackOptions { strict: Strict::Yes, ..RollbackOptions::default() },
+        RollbackOptions { parts: vec![PartKind::Plan], ..RollbackOptions::default() },
+    ] {
+        let error = manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap_err();
+        assert!(matches!(&error, Error::SandboxMissing { id, .. } if id == "apart"), "{error:?}");
+        assert!(Failure::from(&error).hints[0].contains("--recreate-sandbox"));
+        assert_all(&world.everything(), &now);
+    }
+    let done = manager.rollback(None, created.checkpoint.id, &RollbackOptions::default(), &Silent).unwrap();
+    let folder = sandbox.to_string_lossy().into_owned();
+    assert_eq!(done.left_alone, [LeftAlone::SandboxMissing { plan: "apart".to_owned(), folder }]);
+    assert_eq!((done.plans.len(), done.plans[0].0.as_str()), (1, "work"));
+    assert_all(&world.everything(), &then);
+    manager.undo(None, &RollbackOptions::default(), &Silent).unwrap();
+    assert_all(&world.everything(), &now);
+}
+
+#[test]
+fn a_folder_that_is_a_file_now_is_left_alone_with_its_plans_and_agents() {
+    let world = World::new();
+    let manager = &world.bench.manager;
+    let text = "title = 'There'\nid = 'there'\n[[step]]\nid = 'one'";
+    manager.plans().create(&world.others[0], &PlanFile::parse(text.as_bytes(), None).unwrap().spec).unwrap();
+    let created = world.create(&Subject::Framework);
+    world.disaster();
+    manager.plans().start_step("there", "one", &Silent).unwrap();
+    let (second, memory) = (world.others[0].root_path().to_owned(), world.agents.join("memory"));
+    for folder in [&second, &memory] {
+        fs::remove_dir_all(folder).unwrap();
+        fs::write(folder, "a file now").unwrap();
+    }
+    let options = RollbackOptions::default();
+    let strict = RollbackOptions { strict: Strict::Yes, ..RollbackOptions::default() };
+    manager.rollback(None, created.checkpoint.id, &strict, &Silent).unwrap_err();
+    assert_eq!(world.bench.read("main.rs"), "broken");
+    let done = manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap();
+    let left = |folder: &Path, plans: &[&str], agents: &[&str]| LeftAlone::FolderUnusable {
+        folder: folder.to_string_lossy().into_owned(),
+        why: FolderProblem::NotAFolder,
+        plans: plans.iter().map(|&it| it.to_owned()).collect(),
+        agents: agents.iter().map(|&it| it.to_owned()).collect(),
+    };
+    let expected = [left(&second, &["there"], &[]), left(&memory, &[], &["claude"])];
+    assert_eq!(done.left_alone.len(), expected.len(), "{:?}", done.left_alone);
+    assert!(expected.iter().all(|one| done.left_alone.contains(one)), "{:?}", done.left_alone);
+    assert_eq!(world.bench.read("main.rs"), "fn main() {}");
+    assert_eq!(manager.plans().get("there").unwrap().plan.steps[0].state, StepState::Running);
+    assert_eq!(fs::read_to_string(&second).unwrap(), "a file now");
+    manager.undo(None, &options, &Silent).unwrap();
+    assert_eq!(world.bench.read("main.rs"), "broken");
+}
+
+#[test]
+fn the_history_without_a_workspace_has_each_rollback_of_several_folders_once() {
+    let world = World::new();
+    let manager = &world.bench.manager;
+    assert!(manager.history(None).unwrap().is_empty());
+    let created = world.create(&Subject::Framework);
+    world.disaster();
+    let own = world.bench.create();
+    world.bench.write("main.rs", "again");
+    world.bench.rollback(own.id);
+    assert!(manager.history(None).unwrap().is_empty(), "a rollback of one folder is not one of several");
+    let options = RollbackOptions::default();
+    let done = manager.rollback(None, created.checkpoint.id, &options, &Silent).unwrap();
+    let undone = manager.undo(None, &options, &Silent).unwrap();
+    let history = manager.history(None).unwrap();
+    let told: Vec<_> = history.iter().map(|it| (it.id.clone(), it.verb, it.result)).collect();
+    assert_eq!(told, [(undone.id.to_string(), "undo", "done"), (done.id.to_string(), "rollback", "done")]);
+    // An agent has folders that are no project.
+    let agent = world.create(&Subject::Agent("claude".to_owned()));
+    put(world.agents.join("memory/notes.md"), "forgotten");
+    let done = manager.rollback(None, agent.checkpoint.id, &options, &Silent).unwrap();
+    assert_eq!(manager.history(None).unwrap()[0].id, done.id.to_string());
 }
 
 #[test]
@@ -372,7 +463,7 @@ fn folders_that_are_gone_and_agents_that_are_odd_are_told() {
     fs::remove_dir_all(world.agents.join("memory")).unwrap();
     let created = world.create(&Subject::Framework);
     assert_eq!(created.checkpoint.warnings.len(), 1, "{:?}", created.checkpoint.warnings);
-    assert!(created.checkpoint.warnings[0].ends_with("second is not there"));
+    assert!(created.checkpoint.warnings[0].ends_with("second is missing"));
     for bad in ["relative", "/", "/a/../b"] {
         assert!(manager.agents().register("a", &[PathBuf::from(bad)], &[]).is_err(), "{bad}");
     }
@@ -502,6 +593,12 @@ fn everything_is_tried_beside_its_folders_and_done_when_all_agree() {
         let options = RollbackOptions::default();
         manager.rollback_staged(here, to, &options, trial, &Silent).unwrap()
     };
+    // A folder that does not go back is checked as it is now.
+    let agents = RollbackOptions { parts: vec![PartKind::Agent], ..RollbackOptions::default() };
+    let command = Some("! grep -q 'fn main' main.rs");
+    let trial = Trial { command, agreed: &mut |_| false, printed: &mut |_| () };
+    let end = manager.rollback_staged(&world.bench.workspace, to, &agents, trial, &Silent).unwrap();
+    assert!(matches!(&end, StagedEnd::Left(left) if left.check.as_ref().unwrap().is_passed()), "{end:?}");
     // In one of its folders, the command runs in that folder's target, with the others beside it.
     let here = "grep -q 'fn main' main.rs && test -e $SAFEPOINT_TARGET/second/file";
     for (command, yes) in [("false", true), (here, false)] {

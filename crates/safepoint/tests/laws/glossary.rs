@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-const CRATES: [&str; 7] = ["model", "store", "catalog", "workspace", "git", "agents", "safepoint"];
+const CRATES: [&str; 8] = ["model", "store", "catalog", "workspace", "git", "agents", "remote", "safepoint"];
 
 /// The public types of a source text: those that are declared, and those that a macro of the model declares.
 fn types(text: &str) -> Vec<String> {

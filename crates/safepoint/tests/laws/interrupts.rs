@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 
@@ -124,4 +125,58 @@ fn an_interrupt_in_the_middle_of_a_large_file_stops_a_rollback_before_any_change
     assert!(stops.bytes() < size, "{} of {size} bytes were written", stops.bytes());
     assert!(!bench.path("large").exists());
     assert!(bench.manager.rollbacks(&bench.workspace).unwrap().is_empty());
+}
+
+/// Interrupts as soon as so many bytes were scanned, and notes when.
+struct Latency {
+    stops: StopsAt,
+    asked: Mutex<Option<(Instant, u64)>>,
+}
+
+impl Progress for Latency {
+    fn begin(&self, activity: Activity, total: Option<u64>) {
+        self.stops.begin(activity, total);
+    }
+
+    fn advance(&self, entries: u64, bytes: u64) {
+        self.stops.advance(entries, bytes);
+        if self.stops.interrupted() {
+            self.asked.lock().unwrap().get_or_insert_with(|| (Instant::now(), self.stops.bytes()));
+        }
+    }
+
+    fn end(&self) {
+        self.stops.end();
+    }
+
+    fn interrupted(&self) -> bool {
+        self.stops.interrupted()
+    }
+}
+
+/// The latency of an interrupt is a number of bytes, as a slow machine makes any time long: each thread ends the piece that it reads.
+#[test]
+fn an_interrupt_is_heeded_within_a_few_pieces() {
+    /// Pieces that a pipeline may hold, of at most 1 MiB each.
+    const PIECES_PER_THREAD: u64 = 4;
+    /// Generous: a capture that goes on to the end of these files takes longer on a busy machine, too.
+    const SECONDS_MAX: u64 = 20;
+    let threads = std::thread::available_parallelism().unwrap().get() as u64;
+    let bound = PIECES_PER_THREAD * (threads + 1) * MIB;
+    for (files, size) in [(1, 64 * MIB), (12, 6 * MIB)] {
+        let bench = Bench::new();
+        for number in 0..files {
+            islands(&bench.path(&format!("large {number}")), size, MIB);
+        }
+        let stops = StopsAt::new(Activity::Scanning, files * size / 8);
+        let latency = Latency { stops, asked: Mutex::new(None) };
+        let error = bench.manager.create(&bench.workspace, &CreateOptions::default(), &latency).unwrap_err();
+        let ended = Instant::now();
+        assert_eq!(Failure::from(&error).kind, FailureKind::Interrupted, "{error}");
+        let (asked, before) = latency.asked.lock().unwrap().unwrap();
+        let more = latency.stops.bytes() - before;
+        assert!(more <= bound, "{files} files: {more} more bytes were read, {bound} may be");
+        assert!(ended - asked < Duration::from_secs(SECONDS_MAX), "{files} files: {:?}", ended - asked);
+        assert_nothing_recorded(&bench);
+    }
 }

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) fn export(bench: &Bench, checkpoint: &Checkpoint, dir: &Path) -> PathBuf {
-    bench.manager.export_checkpoint(checkpoint, dir, &Silent).unwrap().path
+    bench.manager.export_checkpoint(checkpoint, dir, safepoint::OutsideMemory::Omitted, &Silent).unwrap().path
 }
 
 pub(crate) fn import(bench: &Bench, dir: &Path) -> Result<Imported, Error> {
@@ -87,7 +87,10 @@ fn a_checkpoint_comes_back_from_its_folder_the_same() {
     };
     let created = bench.manager.create(&bench.workspace, &options, &Silent).unwrap();
     let (then, image) = (created.checkpoint, bench.image());
-    let exported = bench.manager.export_checkpoint(&then, out.path(), &Silent).unwrap();
+    let exported = bench
+        .manager
+        .export_checkpoint(&then, out.path(), safepoint::OutsideMemory::Omitted, &Silent)
+        .unwrap();
     let Exported { path, layout, checkpoint, files: count, bytes, omitted, .. } = exported;
     assert_eq!(omitted, 0);
     assert_eq!((layout, checkpoint, bytes), (Layout::Tree, then.id, then.files.bytes));
@@ -273,7 +276,12 @@ fn what_is_interrupted_at_any_moment_leaves_nothing() {
     let (mut exports, mut imports) = (0, 0);
     for looks in 0.. {
         let dir = out.path().join("new/folder");
-        let exported = bench.manager.export_checkpoint(&then, &dir, &Impatient(AtomicU64::new(looks)));
+        let exported = bench.manager.export_checkpoint(
+            &then,
+            &dir,
+            safepoint::OutsideMemory::Omitted,
+            &Impatient(AtomicU64::new(looks)),
+        );
         match exported {
             Ok(_) => break,
             Err(error) => assert_eq!(Failure::from(&error).code, "interrupted", "{error:?}"),
@@ -302,7 +310,10 @@ fn a_folder_that_cannot_be_written_is_told_and_left_alone() {
     fs::write(out.path().join("file"), "mine").unwrap();
     fs::write(out.path().join("project"), "mine").unwrap();
     for dir in [out.path().join("file"), out.path().join("file/below"), out.path().to_owned()] {
-        let error = bench.manager.export_checkpoint(&then, &dir, &Silent).unwrap_err();
+        let error = bench
+            .manager
+            .export_checkpoint(&then, &dir, safepoint::OutsideMemory::Omitted, &Silent)
+            .unwrap_err();
         let failure = Failure::from(&error);
         assert_eq!(failure.code, "not_written", "{failure:?}");
         assert!(failure.message.contains(dir.to_str().unwrap()) && !failure.causes.is_empty());
@@ -312,7 +323,10 @@ fn a_folder_that_cannot_be_written_is_told_and_left_alone() {
     for pack in fs::read_dir(bench.home().join("store/packs")).unwrap() {
         fs::write(pack.unwrap().path(), "").unwrap();
     }
-    let error = bench.manager.export_checkpoint(&then, &out.path().join("new"), &Silent).unwrap_err();
+    let error = bench
+        .manager
+        .export_checkpoint(&then, &out.path().join("new"), safepoint::OutsideMemory::Omitted, &Silent)
+        .unwrap_err();
     assert!(["missing", "damaged", "store"].contains(&Failure::from(&error).code), "{error:?}");
     assert!(!out.path().join("new").exists());
 }
@@ -324,7 +338,10 @@ fn ten_thousand_files() {
         bench.write(&format!("{}/{}/{number}", number % 7, number % 113), format!("content {number}"));
     }
     let then = bench.create();
-    let exported = bench.manager.export_checkpoint(&then, out.path(), &Silent).unwrap();
+    let exported = bench
+        .manager
+        .export_checkpoint(&then, out.path(), safepoint::OutsideMemory::Omitted, &Silent)
+        .unwrap();
     assert_eq!(exported.files, 10_000);
     let imported = import(&bench, &exported.path).unwrap();
     assert_eq!(files(&imported.checkpoint), files(&then));
@@ -406,7 +423,7 @@ fn what_the_steps_of_a_plan_printed_comes_along() {
     assert!(validation.is_valid(), "{validation:?}");
     fs::remove_file(log).unwrap();
     let error = import(&there, &path).unwrap_err().to_string();
-    assert!(error.contains("work.logs/") && error.contains("is not there"), "{error}");
+    assert!(error.contains("work.logs/") && error.contains("is missing"), "{error}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::bench::{Bench, assert_same};
 use safepoint::model::checkpoint::PartKind;
 use safepoint::model::id::DecisionId;
-use safepoint::model::plan::mend::StepPlace;
+use safepoint::model::plan::correction::StepPlace;
 use safepoint::model::plan::note::PlanNoteKind;
 use safepoint::model::plan::spec::{Milestone, Milestones, PlanSpec, StepSpec};
 use safepoint::model::plan::state::{PlanState, StepState};

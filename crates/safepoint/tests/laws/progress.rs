@@ -46,6 +46,8 @@ impl Progress for Recorder {
             Activity::Checking => "checking",
             Activity::Collecting => "collecting",
             Activity::Copying => "copying",
+            Activity::Uploading => "uploading",
+            Activity::Downloading => "downloading",
         });
     }
 
@@ -82,7 +84,10 @@ fn long_work_reports_bytes_within_large_files() {
 
     let to = tempfile::tempdir().unwrap();
     let recorder = Recorder::default();
-    let exported = bench.manager.export_checkpoint(&checkpoint, to.path(), &recorder).unwrap();
+    let exported = bench
+        .manager
+        .export_checkpoint(&checkpoint, to.path(), safepoint::OutsideMemory::Omitted, &recorder)
+        .unwrap();
     recorder.assert_counts("copying", BYTES + 1);
     recorder.assert_counts("checking", BYTES + 1);
 

@@ -125,7 +125,7 @@ fn a_lost_catalog_is_noticed_and_nothing_is_collected() {
     drop(manager);
     let (manager, repair) = repaired(&home);
     assert_eq!(repair.catalog.found, CatalogStanding::New);
-    assert_eq!((repair.catalog.restored.len(), repair.catalog.unknown.len()), (5, 3));
+    assert_eq!((repair.catalog.restored.len(), repair.catalog.unknown.len()), (5, 4));
     assert_eq!(all(&manager).len(), 6);
     let listed = manager
         .checkpoints()

@@ -1,10 +1,15 @@
 //! Crash states built by hand: cases that a loop over system calls cannot reach.
 
-use crate::bench::{Bench, assert_same, open};
+use crate::bench::{Bench, ParsePath, assert_same, open, unwatched};
 use crate::framework::{World, assert_all};
+use crate::runner::Unseen;
+use crate::turns::turn;
 use safepoint::model::rollback::{Rescued, RollbackState, Verb};
 use safepoint::model::{CheckpointId, RelPath, RollbackId};
-use safepoint::{DryRun, Recovery, RollbackOptions, Settings, Silent, Subject, Warning};
+use safepoint::{
+    Against, CheckpointManager, CreateOptions, DryRun, LaterChanges, Merge, PlanFile, Recovery, Revert,
+    RollbackOptions, RunOptions, Search, Settings, Silent, StagedEnd, Subject, Trial, TryIn, Until, Warning,
+};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -342,14 +347,19 @@ fn a_recovery_that_did_anything_is_not_empty() {
     let id = RollbackId::from_bits(1);
     let path = || RelPath::new("a").unwrap();
     let rescued = Rescued { path: path(), checkpoint: CheckpointId::from_bits(1), why: String::new() };
+    let with = |change: &dyn Fn(&mut Recovery)| {
+        let mut recovery = Recovery::default();
+        change(&mut recovery);
+        recovery
+    };
     let all = [
-        Recovery { undone: vec![id], ..Recovery::default() },
-        Recovery { settled: vec![id], ..Recovery::default() },
-        Recovery { rescued: vec![rescued], ..Recovery::default() },
-        Recovery { waiting: vec![path()], ..Recovery::default() },
-        Recovery { released: vec![path()], ..Recovery::default() },
-        Recovery { foreign: vec![id], ..Recovery::default() },
-        Recovery { warnings: vec![Warning::HalfDone], ..Recovery::default() },
+        with(&|it| it.undone.push(id)),
+        with(&|it| it.settled.push(id)),
+        with(&|it| it.rescued.push(rescued.clone())),
+        with(&|it| it.waiting.push(path())),
+        with(&|it| it.released.push(path())),
+        with(&|it| it.foreign.push(id)),
+        with(&|it| it.warnings.push(Warning::HalfDone)),
     ];
     all.iter().for_each(|recovery| assert!(!recovery.is_empty(), "{recovery:?}"));
     assert!(Recovery::default().is_empty());
@@ -440,4 +450,134 @@ fn a_rollback_whose_intent_cannot_be_recorded_changes_nothing_and_is_on_record_a
     sql.execute_batch("DROP TRIGGER no_intent").unwrap();
     bench.rollback(checkpoint.id);
     assert_eq!(bench.read("a"), "1");
+}
+
+/// A bench with a rollback that was cut short, for every verb to recover.
+struct CutShort {
+    bench: Bench,
+    /// A manager of another process.
+    fresh: CheckpointManager,
+    checkpoint: CheckpointId,
+    /// A checkpoint of the plan `work`.
+    of_plan: CheckpointId,
+    rollback: RollbackId,
+}
+
+impl CutShort {
+    fn new() -> Self {
+        let bench = Bench::new();
+        let plans = bench.manager.plans();
+        for (id, step) in [("work", ""), ("broken", ""), ("over", ""), ("runs", "run = 'true'")] {
+            let text =
+                format!("title = 'P'\nid = '{id}'\n[checkpoints]\non = []\n[[step]]\nid = 'a'\n{step}");
+            plans.create(&bench.workspace, &PlanFile::parse(text.as_bytes(), None).unwrap().spec).unwrap();
+        }
+        bench.write("a", "1");
+        let of_plan = plans.checkpoint("work", &CreateOptions::default(), &Silent).unwrap().checkpoint.id;
+        plans.checkpoint("broken", &CreateOptions::default(), &Silent).unwrap();
+        plans.start_step("broken", "a", &Silent).unwrap();
+        plans.fail_step("broken", "a", "broken", &Silent).unwrap();
+        plans.start_step("over", "a", &Silent).unwrap();
+        plans.finish_step("over", "a", None, &Silent).unwrap();
+        turn(&bench, "0193a6b4-8000-7000-8000-000000000001", "add", || bench.write("of_turn", "1"));
+        let checkpoint = bench.create().id;
+        for content in ["2", "3"] {
+            bench.write("a", content);
+            bench.rollback(checkpoint);
+        }
+        bench.undo();
+        bench.write("a", "4");
+        let rollback = bench.rollback(checkpoint).record().id;
+        reopen_as_applying(&bench, rollback);
+        let fresh = open(&bench.home(), Settings::default());
+        Self { bench, fresh, checkpoint, of_plan, rollback }
+    }
+}
+
+type Verbs = [(&'static str, fn(&CutShort) -> Recovery)];
+
+const REPLACE: fn() -> RollbackOptions =
+    || RollbackOptions { later_changes: LaterChanges::Replaced, ..RollbackOptions::default() };
+
+const VERBS: &Verbs = &[
+    ("create", |it| {
+        it.fresh.create(&it.bench.workspace, &CreateOptions::default(), &Silent).unwrap().recovered
+    }),
+    ("rollback", |it| {
+        it.fresh.rollback(&it.bench.workspace, it.checkpoint, &REPLACE(), &Silent).unwrap().recovered
+    }),
+    ("preview", |it| {
+        let options = RollbackOptions { dry_run: DryRun::Yes, ..REPLACE() };
+        it.fresh.rollback(&it.bench.workspace, it.checkpoint, &options, &Silent).unwrap().recovered
+    }),
+    ("undo", |it| it.fresh.undo(&it.bench.workspace, &REPLACE(), &Silent).unwrap().recovered),
+    ("redo", |it| it.fresh.redo(&it.bench.workspace, &REPLACE(), &Silent).unwrap().recovered),
+    ("staged", |it| {
+        let trial = Trial { command: None, agreed: &mut |_| true, printed: &mut |_| () };
+        let end = it.fresh.rollback_staged(&it.bench.workspace, it.checkpoint, &REPLACE(), trial, &Silent);
+        let StagedEnd::Done(done, _) = end.unwrap() else { panic!("not done") };
+        done.recovered
+    }),
+    ("staged and declined", |it| {
+        let trial = Trial { command: None, agreed: &mut |_| false, printed: &mut |_| () };
+        let end = it.fresh.rollback_staged(&it.bench.workspace, it.checkpoint, &REPLACE(), trial, &Silent);
+        let StagedEnd::Left(staged) = end.unwrap() else { panic!("done") };
+        staged.outline.recovered
+    }),
+    ("search", |it| searched(it, TryIn::Copy)),
+    ("search in place", |it| searched(it, TryIn::Workspace)),
+    ("turn undo", |it| {
+        it.fresh.turns().undo(&it.bench.workspace, 1, &REPLACE(), &Silent).unwrap().done.recovered
+    }),
+    ("diff", |it| {
+        let checkpoint = it.fresh.checkpoints().get(it.checkpoint).unwrap();
+        it.fresh.diff(&it.bench.workspace, &checkpoint, &Against::Present, &Silent).unwrap().recovered
+    }),
+    ("status", |it| it.fresh.status(&it.bench.workspace, &Silent).unwrap().recovery),
+    ("survey", |it| it.fresh.survey(&it.bench.workspace, &Silent).unwrap().recovered),
+    ("plan rollback", |it| {
+        it.fresh.plans().rollback("work", it.of_plan, &REPLACE(), &Silent).unwrap().recovered
+    }),
+    ("plan checkpoint", |it| {
+        it.fresh.plans().checkpoint("work", &CreateOptions::default(), &Silent).unwrap().recovered
+    }),
+    ("plan step start", |it| it.fresh.plans().start_step("work", "a", &Silent).unwrap().recovered),
+    ("plan run", |it| {
+        it.fresh.plans().run("runs", &RunOptions::default(), &Unseen, &Silent).unwrap().recovered
+    }),
+    ("plan correct", |it| {
+        let revert = Revert::default();
+        it.fresh.plans().correct_by_revert("broken", &revert, &REPLACE(), &Silent).unwrap().recovered
+    }),
+    ("plan apply", |it| it.fresh.plans().apply("over", Merge::Refused, &Silent).unwrap().recovered),
+    ("purge", |it| {
+        let paths = ["of_turn".parse_path()];
+        it.fresh.upkeep().purge(&it.bench.workspace, &paths, &Silent).unwrap().recovered
+    }),
+    ("repair", |it| it.fresh.upkeep().repair(&Silent).unwrap().recovered),
+];
+
+fn searched(it: &CutShort, place: TryIn) -> Recovery {
+    let command = "test -e a".to_owned();
+    let until = Until { command, from: Some(it.checkpoint), search: Search::Stepwise, place, plan: None };
+    let found =
+        unwatched(|watch| it.fresh.rollback_until(&it.bench.workspace, &until, &REPLACE(), watch, &Silent));
+    found.unwrap().recovered
+}
+
+#[test]
+fn every_verb_reports_the_recovery_before_it() {
+    for (name, verb) in VERBS {
+        let it = CutShort::new();
+        assert_eq!(verb(&it).undone, [it.rollback], "{name}");
+    }
+}
+
+#[test]
+fn a_verb_that_fails_leaves_the_recovery_before_it_to_the_caller() {
+    let it = CutShort::new();
+    let missing = ["missing".parse_path()];
+    it.fresh.upkeep().purge(&it.bench.workspace, &missing, &Silent).unwrap_err();
+    assert_eq!(it.fresh.take_recovered().undone, [it.rollback]);
+    assert!(it.fresh.take_recovered().is_empty());
 }

@@ -157,7 +157,7 @@ fn a_step_that_failed_is_the_next_one_and_what_is_done_never_runs_twice() {
     assert_eq!(error.unwrap().body["error"], "exit status 3: it broke");
     let again = bench.manager.plans().run("work", &RunOptions::default(), &Unseen, &Silent).unwrap_err();
     assert_eq!(again.to_string(), "plan work is failed");
-    assert_eq!(Failure::from(&again).hints, ["It has begun: safepoint plan resume PLAN"]);
+    assert_eq!(Failure::from(&again).hints, ["It has begun: safepoint plan resume work"]);
     // Fixed externally: it counts as done, and the rest follows.
     bench.manager.plans().start_step("work", "two", &Silent).unwrap();
     bench.manager.plans().finish_step("work", "two", None, &Silent).unwrap();
@@ -351,7 +351,7 @@ fn a_run_goes_so_far_and_no_further() {
     assert_eq!(Failure::from(&nowhere).kind, FailureKind::NotFound);
     assert_eq!(now(&bench).state, PlanState::Ready);
     let early = bench.manager.plans().resume("work", &until("one"), &Unseen, &Silent).unwrap_err();
-    assert_eq!(Failure::from(&early).hints, ["It has not begun: safepoint plan run PLAN"]);
+    assert_eq!(Failure::from(&early).hints, ["It has not begun: safepoint plan run work"]);
     let report = bench.manager.plans().run("work", &until("one"), &Unseen, &Silent).unwrap();
     assert_eq!((report.outcome, now(&bench).state), (RunOutcome::Paused, PlanState::Paused));
     assert_eq!(bench.read("log"), "one\n");
@@ -413,6 +413,14 @@ fn a_step_says_beforehand_what_becomes_of_it_when_it_is_interrupted() {
         bench.manager.plans().run("work", &RunOptions::default(), &watcher, &Silent).unwrap();
         assert_eq!(resume(&bench).outcome, outcome, "{word}");
     }
+    // The plan has a choice for steps that name none.
+    let bench = Bench::new();
+    let steps = "[[step]]\nid = 'long'\nrun = 'echo begun; sleep 60'\n[[step]]\nid = 'next'\nrun = 'echo next >> log'";
+    plan(&bench, &format!("on_interrupted = 'done'\n{steps}"));
+    let watcher = Watcher { stop_at: Some("begun"), ..Watcher::default() };
+    bench.manager.plans().run("work", &RunOptions::default(), &watcher, &Silent).unwrap();
+    let report = resume(&bench);
+    assert_eq!((report.outcome, report.done), (RunOutcome::Done, vec!["long".to_owned(), "next".to_owned()]));
 }
 
 #[test]
@@ -497,7 +505,7 @@ fn a_long_step_has_checkpoints_on_its_way() {
         .iter()
         .map(|id| bench.manager.checkpoints().get(*id).unwrap().label.unwrap_or_default())
         .collect();
-    assert!(labels.iter().filter(|label| *label == "on the way").count() >= 1, "{labels:?}");
+    assert!(labels.iter().filter(|label| *label == "during the run").count() >= 1, "{labels:?}");
     assert!(labels.len() <= 4, "{labels:?}");
 }
 
@@ -535,7 +543,7 @@ fn when_the_disk_runs_low_a_run_takes_an_emergency_checkpoint_once() {
         .filter(|checkpoint| checkpoint.kind == Kind::Emergency)
         .collect();
     assert_eq!(labels.len(), 1);
-    assert_eq!(labels[0].label.as_deref(), Some("little room is left on the disk"));
+    assert_eq!(labels[0].label.as_deref(), Some("low disk space"));
     assert_eq!(report.warnings, [Warning::LowDiskSpace]);
 }
 

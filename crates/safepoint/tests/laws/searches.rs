@@ -4,6 +4,7 @@ use crate::bench::{Bench, assert_same, unwatched};
 use crate::runner::{plan, run};
 use safepoint::model::CheckpointId;
 use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::rollback::{Rollback, RollbackState, Strategy};
 use safepoint::{
     CreateOptions, DryRun, Filter, Progressed, RoleFilter, RollbackOptions, Search, Silent, TryIn, Until,
 };
@@ -25,16 +26,26 @@ fn search(bench: &Bench, until: &Until) -> Progressed {
     })
 }
 
-/// Formats all records.
+/// Formats all records. A search that finds nothing is one refused attempt, which is counted apart.
 fn records(bench: &Bench) -> String {
     let manager = &bench.manager;
     let checkpoints =
         manager.checkpoints().list(&Filter { role: RoleFilter::Any, ..Filter::default() }).unwrap();
-    let rollbacks = manager.rollbacks(&bench.workspace).unwrap();
+    let mut rollbacks = manager.rollbacks(&bench.workspace).unwrap();
+    rollbacks.retain(|record| record.state != RollbackState::Refused);
     let head = manager.workspaces().get(bench.workspace.id).unwrap().head;
     let plans: Vec<_> = ["work"].iter().filter_map(|id| manager.plans().get(id).ok()).collect();
     let notes = manager.plans().notes("work").ok();
     format!("{checkpoints:#?}\n{rollbacks:#?}\n{head:?}\n{plans:#?}\n{notes:#?}")
+}
+
+/// Searches on record that found nothing.
+fn refused(bench: &Bench) -> usize {
+    let records = bench.manager.rollbacks(&bench.workspace).unwrap();
+    let of_search = |record: &&Rollback| {
+        (record.state, record.strategy) == (RollbackState::Refused, Strategy::Progressive)
+    };
+    records.iter().filter(of_search).count()
 }
 
 /// Folder outside home and project.
@@ -83,6 +94,7 @@ fn a_search_runs_no_undo_command_and_records_nothing_for_its_probes() {
         assert_eq!(records(&bench), before);
         assert_same(&bench.image(), &image);
     }
+    assert_eq!(refused(&bench), BOTH.len(), "one record for each search, none for a probe");
     // The result is a rollback like any other: its undo commands run, and it is one record.
     let count = bench.manager.rollbacks(&bench.workspace).unwrap().len();
     let found = search(&bench, &until("test ! -e file", Search::Stepwise));
@@ -198,7 +210,7 @@ fn only_what_differs_changes_between_two_probes() {
         bench.write("number", number.to_string());
         bench.create();
     }
-    bench.write("same/file", "only the present differs");
+    bench.write("same/file", "only the current state differs");
     bench.write("once/file", "too");
     let log = outside(&bench).join("log");
     let command = format!("stat -c '%i %Y %Z' same/file once/file >> {}; false", log.display());
@@ -346,7 +358,7 @@ fn a_search_in_place_is_one_record_and_one_undo() {
 }
 
 #[test]
-fn a_search_in_place_that_finds_nothing_leaves_no_record_and_runs_no_undo_command() {
+fn a_search_in_place_that_finds_nothing_is_one_refused_record_and_runs_no_undo_command() {
     let bench = Bench::new();
     let mark = outside(&bench).join("mark");
     plan(
@@ -362,6 +374,7 @@ fn a_search_in_place_that_finds_nothing_leaves_no_record_and_runs_no_undo_comman
         assert_same(&bench.image(), &image);
         assert!(!bench.path(".safepoint").exists());
     }
+    assert_eq!(refused(&bench), BOTH.len());
 }
 
 #[test]

@@ -199,7 +199,7 @@ fn files_and_session_go_back_both_or_neither() {
         let error = bench.manager.rollback(&bench.workspace, checkpoint.id, &options, &meddler).unwrap_err();
         let failure = Failure::from(&error);
         let told = format!("{} {}", failure.message, failure.causes.join(" "));
-        assert!(told.contains("changed meanwhile"), "{told}");
+        assert!(told.contains("changed concurrently"), "{told}");
         let now = session(&bench);
         assert_eq!((now.status, bench.read("file").as_str()), (SessionStatus::Failed, "bad"), "{when:?}");
         assert_eq!((&now.configuration["meddled"], now.statistics.error_recoveries), (&json!(true), 0));

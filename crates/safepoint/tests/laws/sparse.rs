@@ -96,7 +96,10 @@ fn fifteen_terabytes_of_holes_go_through_everything() {
     bench.manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
 
     let folder = crate::bench::scratch();
-    let exported = bench.manager.export_checkpoint(&then, folder.path(), &Silent).unwrap();
+    let exported = bench
+        .manager
+        .export_checkpoint(&then, folder.path(), safepoint::OutsideMemory::Omitted, &Silent)
+        .unwrap();
     let imported =
         bench.manager.import(&bench.workspace, &exported.path, &ImportOptions::default(), &Silent).unwrap();
     let documents = |checkpoint: &safepoint::model::checkpoint::Checkpoint| checkpoint.parts[0].document;

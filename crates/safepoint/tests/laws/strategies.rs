@@ -1,12 +1,13 @@
 //! Rollbacks that are staged first, and rollbacks that search for a good state.
 
-use crate::bench::{Bench, assert_same, unwatched};
+use crate::bench::{Bench, ParsePath, assert_same, unwatched};
+use crate::runner::plan;
 use safepoint::model::CheckpointId;
-use safepoint::model::checkpoint::Checkpoint;
+use safepoint::model::checkpoint::{Checkpoint, PartKind};
 use safepoint::model::rollback::Strategy;
 use safepoint::{
     DryRun, Error, Failure, FailureKind, Progress, Progressed, RollbackOptions, Search, SearchWatch, Silent,
-    Staged, StagedEnd, Trial, TryIn, Until,
+    Staged, StagedEnd, Trial, TryIn, Until, Verdict,
 };
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,6 +52,82 @@ fn a_staged_rollback_is_tried_beside_the_workspace_and_done_when_all_agree() {
     assert_same(&bench.image(), &image);
     bench.undo();
     assert_same(&bench.image(), &before);
+}
+
+#[test]
+fn a_staged_rollback_of_a_selection_is_checked_as_the_folder_would_be() {
+    const PATHS: [&str; 5] = ["file", "dir/a", "dir/b", "gone", "new"];
+    let bench = Bench::new();
+    plan(&bench, "[[step]]\nid = 'one'");
+    PATHS[..4].iter().for_each(|path| bench.write(path, "then"));
+    let then = bench.create();
+    bench.manager.plans().start_step("work", "one", &Silent).unwrap();
+    PATHS.iter().for_each(|path| bench.write(path, "now"));
+    fs::remove_file(bench.path("gone")).unwrap();
+    let before = bench.image();
+    let paths = |paths: &[&str]| paths.iter().map(|path| path.parse_path()).collect::<Vec<_>>();
+    let plain = RollbackOptions::default;
+    let rows = [
+        (
+            RollbackOptions { paths: paths(&["file", "gone"]), ..plain() },
+            ["then", "now", "now", "then", "now"],
+        ),
+        (RollbackOptions { paths: paths(&["dir", "new"]), ..plain() }, ["now", "then", "then", "", ""]),
+        (RollbackOptions { leave: paths(&["dir", "new"]), ..plain() }, ["then", "now", "now", "then", "now"]),
+        (RollbackOptions { parts: vec![PartKind::Files], ..plain() }, ["then", "then", "then", "then", ""]),
+        (RollbackOptions { parts: vec![PartKind::Plan], ..plain() }, ["now", "now", "now", "", "now"]),
+    ];
+    let command = format!("for path in {}; do echo \"$(cat $path 2>/dev/null)\"; done", PATHS.join(" "));
+    for (options, wanted) in rows {
+        let mut text = Vec::new();
+        let mut printed = |bytes: &[u8]| text.extend_from_slice(bytes);
+        let trial = Trial { command: Some(&command), agreed: &mut |_| true, printed: &mut printed };
+        let end = bench.manager.rollback_staged(&bench.workspace, then.id, &options, trial, &Silent).unwrap();
+        assert!(matches!(end, StagedEnd::Done(..)), "{end:?}");
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text.lines().collect::<Vec<_>>(), wanted, "{options:?}");
+        let real = PATHS.map(|path| fs::read_to_string(bench.path(path)).unwrap_or_default());
+        assert_eq!(real, wanted, "{options:?}");
+        bench.undo();
+        assert_same(&bench.image(), &before);
+    }
+    assert_eq!(fs::read_dir(bench.home().join("scratch")).unwrap().count(), 0, "leftovers");
+}
+
+#[test]
+fn a_search_may_begin_with_a_safety_checkpoint() {
+    for search in [Search::Stepwise, Search::Bisect] {
+        let (bench, made) = history(4);
+        let safety = bench.rollback(made[9].id).safety_checkpoint.unwrap();
+        // A newer safety checkpoint is no candidate.
+        bench.rollback(made[8].id);
+        let found = until(&bench, search, Some(safety));
+        assert_eq!(found.restored.unwrap().record().to, made[3].id, "{search:?}");
+        if search == Search::Stepwise {
+            assert_eq!((found.tried.len(), found.tried[0].checkpoint), (8, safety));
+        }
+    }
+}
+
+#[test]
+fn a_search_without_checkpoints_tries_the_current_state() {
+    for place in [TryIn::Copy, TryIn::Workspace] {
+        for search in [Search::Stepwise, Search::Bisect] {
+            let bench = Bench::new();
+            bench.write("state", "good");
+            for (command, passes) in [("grep -q good state", true), ("grep -q bad state", false)] {
+                let until = Until { command: command.to_owned(), from: None, search, place, plan: None };
+                let options = RollbackOptions::default();
+                let found = unwatched(|watch| {
+                    bench.manager.rollback_until(&bench.workspace, &until, &options, watch, &Silent).unwrap()
+                });
+                let current = found.current.as_ref().map(Verdict::is_passed);
+                assert_eq!((current, found.tried.len()), (Some(passes), 0), "{command} {place:?}");
+                assert!(found.restored.is_none());
+            }
+            assert!(bench.manager.rollbacks(&bench.workspace).unwrap().is_empty());
+        }
+    }
 }
 
 #[test]

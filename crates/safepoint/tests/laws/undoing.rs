@@ -1,6 +1,6 @@
 //! Undo and redo cover the changes of a rollback, whatever the rules exclude now.
 
-use crate::bench::{Bench, assert_same, open};
+use crate::bench::{Bench, ParsePath, assert_same, open};
 use crate::framework::{World, assert_all, put};
 use safepoint::model::CheckpointId;
 use safepoint::model::rollback::{RollbackState, Verb};
@@ -359,4 +359,26 @@ fn a_position_that_lost_its_content_is_not_reused() {
     let options = RollbackOptions::default();
     manager.rollback(&bench.workspace, created.checkpoint.id, &options, &Silent).unwrap();
     assert_eq!(fs::read(bench.path("a")).unwrap(), b"still there");
+}
+
+#[test]
+fn paths_to_leave_stay_through_a_rollback_and_its_undo() {
+    let bench = Bench::new();
+    for name in ["notebook", "folder/kept", "file"] {
+        bench.write(name, "one");
+    }
+    let first = bench.create();
+    for name in ["notebook", "folder/kept", "folder/new", "file", "fresh"] {
+        bench.write(name, "two");
+    }
+    let leave = ["notebook", "folder", "missing"].map(|path| path.parse_path()).to_vec();
+    let options = RollbackOptions { leave, ..RollbackOptions::default() };
+    bench.manager.rollback(&bench.workspace, first.id, &options, &Silent).unwrap();
+    let now = || ["notebook", "folder/kept", "folder/new", "file"].map(|name| bench.read(name));
+    assert_eq!(now(), ["two", "two", "two", "one"]);
+    assert!(!bench.path("fresh").exists());
+    bench.write("notebook", "three");
+    bench.manager.undo(&bench.workspace, &options, &Silent).unwrap();
+    assert_eq!(now(), ["three", "two", "two", "two"]);
+    assert_eq!(bench.read("fresh"), "two");
 }

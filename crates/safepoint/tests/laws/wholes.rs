@@ -280,7 +280,11 @@ fn where_all_is_registered_it_goes_back_also_elsewhere() {
         format!("Safepoint's settings in {} stay where they are", abroad.world.bench.home().display());
     assert_eq!(missing[..2], [settings, "there is no plan \"work\" here".to_owned()]);
     let failure = Failure::from(&go_back(manager, &imported).unwrap_err());
-    assert!(failure.message.ends_with("holds what is not of here: plan work"), "{}", failure.message);
+    assert!(
+        failure.message.ends_with("contains parts that are not registered on this machine: plan work"),
+        "{}",
+        failure.message
+    );
     // Single parts can be restored.
     let part = |part| RollbackOptions { parts: vec![part], ..RollbackOptions::default() };
     manager.rollback(None, imported.id, &part(PartKind::Agent), &Silent).unwrap();
@@ -374,7 +378,7 @@ fn an_import_brings_no_paths_and_writes_nowhere_else() {
     let moved = abroad.world.agents.join("elsewhere");
     fs::rename(abroad.world.agents.join("memory"), &moved).unwrap();
     let missing = import(&abroad.there.manager, &abroad.path).unwrap().missing;
-    assert!(missing.iter().any(|why| why.ends_with("memory is not there")), "{missing:?}");
+    assert!(missing.iter().any(|why| why.ends_with("memory is missing")), "{missing:?}");
 }
 
 #[test]

@@ -14,6 +14,12 @@ use std::sync::OnceLock;
 
 /// Prefix of attributes that every user may set.
 const USER: &[u8] = b"user.";
+/// Prefix of an overlay's own attributes, which describe its layer and not the file.
+const OVERLAY: &[u8] = b"user.overlay.";
+/// Marks of a directory that hides the one below it, by root and by an ordinary user.
+const OPAQUE: [&CStr; 2] = [c"trusted.overlay.opaque", c"user.overlay.opaque"];
+/// Marks of an empty file that stands for a deleted name.
+const WHITEOUT: [&CStr; 2] = [c"trusted.overlay.whiteout", c"user.overlay.whiteout"];
 /// Capability to set file capabilities (capabilities(7)).
 const CAP_SETFCAP: u32 = 31;
 
@@ -113,7 +119,8 @@ fn collect_xattrs(list: List<'_>, get: Get<'_>) -> io::Result<Vec<Xattr>> {
 }
 
 fn is_kept(name: &[u8]) -> bool {
-    name.starts_with(USER) || matches!(name, access::ACCESS | access::DEFAULT | access::CAPABILITY)
+    name.starts_with(USER) && !name.starts_with(OVERLAY)
+        || matches!(name, access::ACCESS | access::DEFAULT | access::CAPABILITY)
 }
 
 /// Reads one value; `None` if it was deleted concurrently.
@@ -130,6 +137,21 @@ fn read_xattr(get: Get<'_>, name: &CStr) -> io::Result<Option<Vec<u8>>> {
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Returns true if a directory of an overlay's upper directory hides the one below it.
+pub(crate) fn hides_lower(dir: &OwnedFd) -> bool {
+    let mut value = [0u8; 4];
+    OPAQUE.iter().any(|name| {
+        let len = rustix::fs::fgetxattr(dir, *name, &mut value[..]).unwrap_or(0);
+        value[..len] == *b"y"
+    })
+}
+
+/// Returns true if an empty file stands for a deleted name. Newer kernels read such marks; other programs make them.
+pub(crate) fn is_whiteout_file(file: &OwnedFd) -> bool {
+    let path = through_proc(file);
+    WHITEOUT.iter().any(|name| rustix::fs::getxattr_query(path.as_str(), *name).is_ok())
 }
 
 /// Returns true if the file system of an open entry keeps ACLs.

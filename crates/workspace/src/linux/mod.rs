@@ -9,8 +9,8 @@ pub(crate) mod ofd;
 mod processes;
 
 pub(crate) use attributes::{
-    Attributes, attainable, drop_acls, keeps_acls, may_set_capabilities, read_meta, read_meta_by_path,
-    set_link_owner, set_link_times_to, set_meta, set_mode, set_times_to,
+    Attributes, attainable, drop_acls, hides_lower, is_whiteout_file, keeps_acls, may_set_capabilities,
+    read_meta, read_meta_by_path, set_link_owner, set_link_times_to, set_meta, set_mode, set_times_to,
 };
 pub(crate) use lease::{Lease, try_lease, write_back};
 pub(crate) use processes::{boot_id, displaced_is_mapped, written_inodes};
@@ -43,6 +43,8 @@ pub(crate) struct Facts {
     pub(crate) born_ns: i64,
     /// Device (major, minor) and mount id: constant inside a workspace.
     pub(crate) place: (u32, u32, u64),
+    /// True for the character device 0/0, by which the upper directory of an overlay hides a deleted name.
+    pub(crate) is_whiteout: bool,
 }
 
 impl Facts {
@@ -73,6 +75,8 @@ fn statx(dir: BorrowedFd<'_>, name: &[u8], flags: AtFlags) -> io::Result<Facts> 
         ctime_ns: nanoseconds(raw.stx_ctime),
         born_ns: if raw.stx_mask & StatxFlags::BTIME.bits() == 0 { 0 } else { nanoseconds(raw.stx_btime) },
         place: (raw.stx_dev_major, raw.stx_dev_minor, raw.stx_mnt_id),
+        is_whiteout: FileType::from_raw_mode(u32::from(raw.stx_mode)).is_char_device()
+            && (raw.stx_rdev_major, raw.stx_rdev_minor) == (0, 0),
     })
 }
 
@@ -369,6 +373,8 @@ pub(crate) fn free_bytes(dir: impl AsFd) -> io::Result<u64> {
 const SECOND_NS: i64 = 1_000_000_000;
 /// Coarsest timestamps, those of FAT: even seconds.
 const COARSEST_NS: i64 = 2 * SECOND_NS;
+/// A clock that stands still for longer is taken for broken.
+const STANDSTILL_MAX: Duration = Duration::from_secs(5);
 
 /// Current time as the kernel stamps files (`ktime_get_coarse_real_ts64`).
 pub(crate) fn coarse_now_ns() -> i64 {
@@ -378,13 +384,26 @@ pub(crate) fn coarse_now_ns() -> i64 {
 
 /// Waits until a further change would get another timestamp.
 pub(crate) fn wait_for_tick(newest_ns: i64) {
-    let (until, longest) = match newest_ns % SECOND_NS {
-        0 => (newest_ns.saturating_add(COARSEST_NS), Duration::from_nanos(COARSEST_NS.unsigned_abs())),
-        _ => (newest_ns, Duration::from_millis(50)),
+    wait_for_clock(newest_ns, coarse_now_ns);
+}
+
+/// Waits by the clock of file timestamps alone: the machine may be paused while it stands still. Ends early
+/// only if that clock stands still for [`STANDSTILL_MAX`].
+fn wait_for_clock(newest_ns: i64, now_ns: impl Fn() -> i64) {
+    let (tick_ns, longest_ns) = match newest_ns % SECOND_NS {
+        0 => (COARSEST_NS, COARSEST_NS),
+        _ => (0, 50_000_000),
     };
-    let begun = Instant::now();
-    while coarse_now_ns() <= until && begun.elapsed() < longest {
+    let mut last_ns = now_ns();
+    // A timestamp of another machine's clock may be in the future.
+    let until_ns = newest_ns.saturating_add(tick_ns).min(last_ns.saturating_add(longest_ns));
+    let mut moved = Instant::now();
+    while last_ns <= until_ns && moved.elapsed() < STANDSTILL_MAX {
         std::thread::sleep(Duration::from_millis(1));
+        let now_ns = now_ns();
+        if now_ns != last_ns {
+            (last_ns, moved) = (now_ns, Instant::now());
+        }
     }
 }
 
@@ -397,4 +416,40 @@ pub(crate) fn may_write(dir: impl AsFd) -> bool {
 /// Returns true if this process is root.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_clock_that_stands_still_is_waited_for() {
+        let begun = Instant::now();
+        let clock = || if begun.elapsed() < Duration::from_millis(200) { 1_001 } else { 2_001 };
+        wait_for_clock(1_001, clock);
+        assert!(begun.elapsed() >= Duration::from_millis(200));
+    }
+
+    #[test]
+    fn a_timestamp_of_the_future_is_waited_for_briefly() {
+        let readings = Cell::new(0);
+        let clock = || {
+            readings.set(readings.get() + 1);
+            readings.get() * 4_000_000 + 1
+        };
+        wait_for_clock(3_600 * SECOND_NS + 1, clock);
+        assert!(readings.get() < 20, "{}", readings.get());
+    }
+
+    #[test]
+    fn a_whole_second_is_waited_out() {
+        let readings = Cell::new(0);
+        let clock = || {
+            readings.set(readings.get() + 1);
+            SECOND_NS + readings.get() * SECOND_NS / 4
+        };
+        wait_for_clock(SECOND_NS, clock);
+        assert!(clock() > 3 * SECOND_NS);
+    }
 }

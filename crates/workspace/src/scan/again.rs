@@ -11,7 +11,7 @@
 
 use super::database::beside_others;
 use super::ruling::{Above, Keep, Ruling};
-use super::{Done, Folder, Found, Here, Item, Notes, Walk, file, is_out_of_handles, join, told_odd};
+use super::{Done, Folder, Found, Here, Item, Notes, Walk, What, file, is_out_of_handles, join, told_odd};
 use crate::cache::Place;
 use crate::error::WorkspaceError;
 use crate::linux::{self, Facts, Names};
@@ -32,9 +32,11 @@ const READ_AGAIN_MAX: u32 = 3;
 /// Several irregular checks match no rhythm.
 const PAUSES_MS: [u64; 6] = [0, 1, 2, 3, 5, 8];
 
+/// Maximum number of listings in a row in which a name is gone before it is classified.
+const LISTINGS_MAX: u32 = 16;
+
 /// Clock of file timestamps, with the start of the capture.
 pub(super) struct Clock {
-    started_coarse_ns: i64,
     started_ns: i64,
     /// Newest timestamp of a directory changed just before it was read.
     newest_ns: AtomicI64,
@@ -42,16 +44,15 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn start() -> Self {
-        let (started_coarse_ns, started_ns) = (linux::coarse_now_ns(), file::now_ns());
-        Self { started_coarse_ns, started_ns, newest_ns: AtomicI64::new(i64::MIN) }
+        Self { started_ns: file::now_ns(), newest_ns: AtomicI64::new(i64::MIN) }
     }
 
     /// Returns true if an entry existed before the capture began. Without a creation time, a directory counts
     /// as older, and a file is judged by its mtime.
     fn is_older(&self, facts: &Facts) -> bool {
         match facts.born_ns {
-            0 => facts.file_type.is_dir() || facts.mtime_ns <= self.started_coarse_ns,
-            born => born <= self.started_coarse_ns,
+            0 => facts.file_type.is_dir() || facts.mtime_ns <= self.started_ns,
+            born => born <= self.started_ns,
         }
     }
 
@@ -182,6 +183,17 @@ enum Kin {
     Broken,
 }
 
+/// Names of a directory, classified.
+struct Listing<'a> {
+    /// Taken before the listing.
+    stamp: Stamp,
+    items: Vec<Item<'a>>,
+    /// True if each listed name was still there when it was classified.
+    is_whole: bool,
+    /// True if the directory did not change since it was read.
+    is_unchanged: bool,
+}
+
 /// Action for a changed directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
@@ -226,6 +238,7 @@ impl Seen {
             sum.2.skipped.extend(notes.skipped);
             sum.2.unsettled.extend(notes.unsettled);
             sum.2.warnings.extend(notes.warnings);
+            sum.2.opaque.extend(notes.opaque);
         }
         self.below.into_iter().for_each(|below| below.add_to(sum));
     }
@@ -262,6 +275,7 @@ impl Walk<'_> {
                 depth: 0,
                 rules: rules.clone(),
                 keep: Keep::new(Above::Root(options.keep)),
+                below: self.below_root(),
                 only_kept: false,
                 cached: None,
                 started_ns,
@@ -350,6 +364,7 @@ impl Walk<'_> {
             depth: above.depth + 1,
             rules: above.rules.clone(),
             keep: Keep::new(Above::Below(&above.keep, &name)),
+            below: Keep::new(Above::Below(&above.below, &name)),
             only_kept: seen.ruling.only_kept.0,
             cached: None,
             started_ns: above.started_ns,
@@ -557,23 +572,40 @@ impl Walk<'_> {
     fn judge(&self, mut here: Here<'_>, seen: &mut Seen) -> Result<After, WorkspaceError> {
         here.rules = seen.ruling.rules(&here.rules).clone();
         here.only_kept = seen.ruling.only_kept.1;
-        let started = file::now_ns();
-        let opened = linux::open_dir(&here.fd, b".");
-        let looked =
-            opened.and_then(|fd| Ok((linux::facts_of(&fd)?, linux::names(&fd)?, linux::facts_of(&fd)?)));
-        let Ok((before, names, after)) = looked else { return Ok(After::Lost) };
-        let items = names.iter().map(|name| self.classify(&here, name, None));
-        let items = items.collect::<Result<Vec<_>, _>>()?;
-        let is_unchanged = seen.stamp.is_unchanged(&before) && seen.stamp.is_unchanged(&after);
-        let is_restless = std::mem::take(&mut seen.is_restless) && !is_unchanged;
-        if is_restless || self.is_restless(seen, &seen.entries(self), &items) {
+        let Some(listing) = self.list_whole(&here, seen)? else { return Ok(After::Lost) };
+        let Listing { stamp, items, is_whole, is_unchanged } = listing;
+        let was_restless = std::mem::take(&mut seen.is_restless) && !is_unchanged;
+        if was_restless || !is_whole || self.is_restless(seen, &seen.entries(self), &items) {
             let unsettled = &mut seen.notes.get_or_insert_default().unsettled;
             if !unsettled.contains(&here.path) {
                 unsettled.push(here.path);
             }
         }
-        seen.stamp = Stamp::new(&self.clock, &before, started);
+        seen.stamp = stamp;
         Ok(if is_unchanged { After::Same } else { After::Changed })
+    }
+
+    /// Lists a directory until each listed name is still there when it is classified. An entry that changes its
+    /// name in between would be seen under neither name. Returns `None` if the directory cannot be listed.
+    fn list_whole<'c>(&self, here: &Here<'_>, seen: &Seen) -> Result<Option<Listing<'c>>, WorkspaceError> {
+        let mut tries = LISTINGS_MAX;
+        loop {
+            tries -= 1;
+            let started = file::now_ns();
+            let opened = linux::open_dir(&here.fd, b".");
+            let looked =
+                opened.and_then(|fd| Ok((linux::facts_of(&fd)?, linux::names(&fd)?, linux::facts_of(&fd)?)));
+            let Ok((before, names, after)) = looked else { return Ok(None) };
+            let items = names.iter().map(|name| self.classify(here, name, None));
+            let items = items.collect::<Result<Vec<_>, _>>()?;
+            let is_unchanged = seen.stamp.is_unchanged(&before) && seen.stamp.is_unchanged(&after);
+            let is_of_git_alone = self.what == What::Git && here.depth == 0;
+            let is_whole = is_of_git_alone || !items.iter().any(|item| matches!(item, Item::Gone));
+            if is_whole || tries == 0 {
+                let stamp = Stamp::new(&self.clock, &before, started);
+                return Ok(Some(Listing { stamp, items, is_whole, is_unchanged }));
+            }
+        }
     }
 }
 

@@ -41,6 +41,9 @@ impl Walk<'_> {
         if kind.is_dir() && is_own {
             return Ok(Item::left_out(name, Why::OwnFolder));
         }
+        if self.layer.is_some() && is_whiteout(here, name, &facts) {
+            return Ok(Item::left_out(name, Why::Whiteout));
+        }
         if !(kind.is_dir() || kind.is_file() || kind.is_symlink()) {
             return Ok(Item::left_out(name, Why::SpecialFile));
         }
@@ -141,6 +144,14 @@ impl Walk<'_> {
             Err(_) => Item::LeftOut(name, Why::Unreadable),
         }
     }
+}
+
+/// Returns true if an entry of a layer stands for a deleted name.
+fn is_whiteout(here: &Here<'_>, name: &[u8], facts: &Facts) -> bool {
+    facts.is_whiteout
+        || facts.file_type.is_file()
+            && facts.size == 0
+            && linux::open_path(&here.fd, name).is_ok_and(|file| linux::is_whiteout_file(&file))
 }
 
 /// Finds renamed directories: a new name with the inode of a name that is gone keeps its cached content if

@@ -9,7 +9,7 @@ use safepoint_model::tree::Meta;
 use safepoint_model::{ObjectError, ObjectSink, RelPath};
 use safepoint_planted::planted;
 use std::io;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// A file that still changes after this many reads is unsettled.
 const TRIES: u32 = 3;
@@ -83,10 +83,10 @@ pub(crate) fn is_out_of_handles(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
-/// Current time on the clock of file timestamps.
+/// Current time on the clock of file timestamps. A finer clock would be wrong: it goes on while a paused
+/// machine gives every change the same timestamp.
 pub(super) fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+    linux::coarse_now_ns()
 }
 
 /// Returns true if a later change would change the timestamps. Future timestamps are never old enough.

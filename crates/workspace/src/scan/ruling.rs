@@ -93,6 +93,15 @@ impl Walk<'_> {
         found: &mut Found,
     ) -> Result<Result<Ruling, Why>, WorkspaceError> {
         let outer = here.only_kept;
+        if let Some(layer) = &self.layer {
+            if here.depth > 0 && linux::hides_lower(&here.fd) {
+                here.below = Keep::new(Above::Root(None));
+                found.notes.opaque.push(here.path.clone());
+            } else if let Some(why) = layer.left_out(&here.path) {
+                // An exclusion of the base stays excluded: its mark may lie in the lower directory.
+                return Ok(Err(why));
+            }
+        }
         if here.depth > 0 && self.what == What::Files && is_cache(&here.fd, names) && !here.only_kept {
             if here.keep.tree(self.source)?.is_none() && !self.covers(&here.path) {
                 return Ok(Err(Why::CacheDirectory));
@@ -105,10 +114,16 @@ impl Walk<'_> {
 
     /// Adds the rules of the directory's own file, if any.
     fn read_rules(&self, here: &mut Here<'_>, names: &Names, found: &mut Found) -> Option<Box<RulesFile>> {
-        if self.what == What::Git || names.find(RULES_FILE).is_none() {
+        if self.what == What::Git {
             return None;
         }
+        if names.find(RULES_FILE).is_none() {
+            return self.rules_below(here, found);
+        }
         let facts = linux::facts_at(&here.fd, RULES_FILE).ok();
+        if self.layer.is_some() && facts.is_some_and(|facts| facts.is_whiteout) {
+            return None;
+        }
         match read_start(&here.fd, RULES_FILE, RULES_BYTES_MAX) {
             Ok(text) => {
                 let (rules, problems) = here.rules.with_file(&here.path, &text);
@@ -118,6 +133,33 @@ impl Walk<'_> {
             Err(error) => found.notes.warnings.push(format!("{}/.safepointignore: {error}", here.path)),
         }
         Some(Box::new(RulesFile { facts, rules: here.rules.clone() }))
+    }
+
+    /// Adds the rules of the directory below a layer, which does not change.
+    fn rules_below(&self, here: &mut Here<'_>, found: &mut Found) -> Option<Box<RulesFile>> {
+        self.layer?;
+        let Ok(Some(Node::File(content))) =
+            here.below.entry(self.source, RULES_FILE).map(|entry| entry.map(|entry| entry.node.clone()))
+        else {
+            return None;
+        };
+        if content.size > RULES_BYTES_MAX {
+            return None;
+        }
+        let mut text = Vec::new();
+        let read = content.read::<ObjectError>(self.source, &mut |bytes| {
+            text.extend_from_slice(bytes);
+            Ok(())
+        });
+        match read {
+            Ok(()) => {
+                let (rules, problems) = here.rules.with_file(&here.path, &text);
+                here.rules = rules;
+                found.notes.warnings.extend(problems);
+            }
+            Err(error) => found.notes.warnings.push(format!("{}/.safepointignore: {error}", here.path)),
+        }
+        Some(Box::new(RulesFile { facts: linux::facts_of(&here.fd).ok(), rules: here.rules.clone() }))
     }
 }
 

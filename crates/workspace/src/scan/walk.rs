@@ -200,6 +200,7 @@ impl Walk<'_> {
             depth: here.depth + 1,
             rules: here.rules.clone(),
             keep: Keep::new(Above::Below(&here.keep, &name)),
+            below: Keep::new(Above::Below(&here.below, &name)),
             only_kept,
             cached: block.and_then(|block| self.cache?.block(block)),
             started_ns,

@@ -11,6 +11,7 @@ pub(super) enum Kind {
     Plans,
     Sessions,
     Agents,
+    Remotes,
 }
 
 /// Meaning of the words before the cursor.
@@ -174,6 +175,7 @@ impl<'a> Line<'a> {
             (Some("agent"), _) => vec![Kind::Agents],
             (_, "CHECKPOINT|PATH") => vec![Kind::Checkpoints, Kind::Files],
             (None, "CHECKPOINT") => vec![Kind::CheckpointsOfPlan],
+            (None, "REMOTE") => vec![Kind::Remotes],
             (None, "PLAN") => vec![Kind::Plans],
             (_, "PATH" | "DIR" | "FILE" | "COMMAND|DIR") => vec![Kind::Files],
             (None, "NAME") if in_group == "agent" && self.names.get(1) != Some(&"register") => {

@@ -10,4 +10,4 @@ function __safepoint_complete
         end
     end
 end
-complete -c safepoint -f -a '(__safepoint_complete)'
+complete -c safepoint -f -k -a '(__safepoint_complete)'

@@ -161,7 +161,7 @@ impl Story<'_> {
     /// Fixes the cause, adds a step, and runs the rest. Returns the result of the plan.
     fn comes_to_its_end(&self, copy: &Project) -> Result<Picture, Problem> {
         self.begin();
-        copy.mend()?;
+        copy.fix()?;
         let step = StepSpec {
             title: Some("Tell the readers".to_owned()),
             run: Some("echo 'See NEWS.md.' >> README.md".to_owned()),
@@ -197,7 +197,7 @@ impl Story<'_> {
             );
         }
         let taken = counted(report.checkpoints.len() as u64, "checkpoint", "checkpoints");
-        lines.push(format!("{taken} taken on the way; the plan is {}", report.record.plan.state));
+        lines.push(format!("{taken} taken during the run; the plan is {}", report.record.plan.state));
         let until = until.map(|until| format!(" --until {until}")).unwrap_or_default();
         self.step(&format!("safepoint plan {name} discount{until}"), &lines);
         Ok(())

@@ -75,7 +75,7 @@ impl Project {
     }
 
     /// Writes the file that a step of the plan needs.
-    pub(super) fn mend(&self) -> Result<(), Problem> {
+    pub(super) fn fix(&self) -> Result<(), Problem> {
         let rules = self.root.join("src/discount/rules.rs");
         fs::write(rules, "// at most half the price\n")
             .map_err(|source| Problem::temporary_folder(&self.root, &source))

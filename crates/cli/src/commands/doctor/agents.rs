@@ -8,13 +8,13 @@
 use super::Health;
 use crate::commands::Context;
 use crate::commands::install::{folders, programs};
-use crate::context::on_path;
+use crate::context::{on_path, own_program};
 use crate::render::output::Printer;
-use crate::render::terminal::printable;
+use crate::render::terminal::{for_shell, printable};
 use safepoint::model::Timestamp;
 use safepoint_agents::CodingAgent;
 use safepoint_agents::install::trust::{self, Trust};
-use safepoint_agents::install::{Folders, InstallScope, Installed, installed};
+use safepoint_agents::install::{Folders, InstallError, InstallScope, Installed, installed};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -81,10 +81,19 @@ fn check(folders: &Folders, agent: CodingAgent) -> (bool, AgentCheck) {
     let states =
         [InstallScope::User, InstallScope::Project].map(|place| state(folders, place, agent, &mut problems));
     let trust = trusted(folders, agent, program.as_deref(), states);
-    if trust == Trust::Untrusted && (agent == CodingAgent::Codex || states[1] != "no") {
-        problems.push(untrusted(folders, agent));
+    if states[1] != "no" && on_path("safepoint").is_none() {
+        problems.push(absent());
     }
     let covered = states.iter().any(|state| *state != "no");
+    // Gemini switches off all hooks in a folder that is not trusted, also those of the user.
+    let needs_trust = match agent {
+        CodingAgent::Codex => true,
+        CodingAgent::Gemini => covered,
+        _ => states[1] != "no",
+    };
+    if trust == Trust::Untrusted && needs_trust {
+        problems.push(untrusted(folders, agent));
+    }
     let found = program.is_some() || folders.of(agent, InstallScope::User).is_dir();
     let status = match (problems.is_empty(), covered || !found) {
         (false, _) => Health::Problem,
@@ -126,9 +135,21 @@ fn state(
             "partly"
         }
         Err(error) => {
-            problems.push(Fault { message: error.to_string(), fix });
+            problems.push(Fault { message: error.to_string(), fix: correction(&error, &fix) });
             "invalid"
         }
+    }
+}
+
+/// Fix for a settings file that `install` refuses, too: first the file, then the installation.
+fn correction(error: &InstallError, again: &str) -> String {
+    let path = for_shell(&error.path().to_string_lossy());
+    match error {
+        InstallError::Invalid { .. } | InstallError::Unexpected { .. } => {
+            format!("${{EDITOR:-vi}} {path}    (correct it, then: {again})")
+        }
+        InstallError::Busy { .. } => again.to_owned(),
+        _ => format!("ls -ld {path}    (make it readable and writable, then: {again})"),
     }
 }
 
@@ -142,16 +163,34 @@ fn trusted(folders: &Folders, agent: CodingAgent, program: Option<&Path>, states
     }
 }
 
+/// Hooks of a project call the program by its name.
+fn absent() -> Fault {
+    let program = own_program();
+    let folder = program.parent().unwrap_or(Path::new("/usr/local/bin")).display();
+    Fault {
+        message: "hooks of the project do nothing: `safepoint` is not on PATH".to_owned(),
+        fix: format!("export PATH=\"{folder}:$PATH\"    (also in the profile of your shell)"),
+    }
+}
+
 fn untrusted(folders: &Folders, agent: CodingAgent) -> Fault {
     if agent == CodingAgent::Codex {
-        let message = "Codex skips the hooks: they are not trusted".to_owned();
-        return Fault { message, fix: "codex    (then type /hooks and trust them)".to_owned() };
+        let message = "Codex skips the hooks: the folder or the hooks are not trusted".to_owned();
+        let fix = "codex    (then trust the folder, type /hooks and trust them)".to_owned();
+        return Fault { message, fix };
     }
     let project = folders.project.display();
-    Fault {
-        message: format!("the folder {project} is not trusted: its hooks do not run"),
-        fix: format!("cd {project} && {agent}    (then trust the folder)"),
-    }
+    let message = match agent {
+        CodingAgent::Gemini => format!("the folder {project} is not trusted: no hooks run in it"),
+        _ => format!("the folder {project} is not trusted: its hooks do not run"),
+    };
+    // Gemini asks only once.
+    let how = match agent {
+        CodingAgent::Gemini => "then type /permissions and trust the folder",
+        _ => "then trust the folder",
+    };
+    let fix = format!("cd {} && {agent}    ({how})", for_shell(&folders.project.to_string_lossy()));
+    Fault { message, fix }
 }
 
 /// First line that a program prints for `--version`.

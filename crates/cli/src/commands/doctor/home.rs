@@ -27,7 +27,7 @@ pub(super) fn private(home: &Path) -> Check {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Check::warning(
                 "home",
-                format!("{} is not there yet", home.display()),
+                format!("{} does not exist yet", home.display()),
                 "`safepoint create` in a project makes it.",
             );
         }
@@ -37,7 +37,7 @@ pub(super) fn private(home: &Path) -> Check {
         return unreadable(home, &io::ErrorKind::NotADirectory.into());
     }
     let mut findings = Findings::default();
-    if let Err(error) = look(home, &mut findings) {
+    if let Err(error) = look(home, &home.join("sandboxes"), &mut findings) {
         return unreadable(home, &error);
     }
     judge(home, top.mode() & 0o077 != 0, &findings)
@@ -48,7 +48,9 @@ fn unreadable(home: &Path, error: &io::Error) -> Check {
     Check::problem("home", format!("{} cannot be looked at: {error}", home.display()), hint)
 }
 
-fn look(path: &Path, findings: &mut Findings) -> io::Result<()> {
+/// Looks at everything but the copies that plans work in: their files have the modes of the project, and a change of a mode would be
+/// part of the result.
+fn look(path: &Path, sandboxes: &Path, findings: &mut Findings) -> io::Result<()> {
     let facts = match fs::symlink_metadata(path) {
         // Concurrent commands create and delete drafts.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -62,9 +64,9 @@ fn look(path: &Path, findings: &mut Findings) -> io::Result<()> {
     if !facts.is_symlink() && facts.mode() & 0o077 != 0 {
         findings.open.push(path.to_owned());
     }
-    if facts.is_dir() {
+    if facts.is_dir() && path.parent() != Some(sandboxes) {
         for entry in fs::read_dir(path)? {
-            look(&entry?.path(), findings)?;
+            look(&entry?.path(), sandboxes, findings)?;
         }
     }
     Ok(())
@@ -177,7 +179,7 @@ mod tests {
     #[test]
     fn a_home_that_is_gone_while_it_is_looked_at_is_no_failure() {
         let mut findings = Findings::default();
-        look(Path::new("/nowhere/at/all"), &mut findings).unwrap();
+        look(Path::new("/nowhere/at/all"), Path::new("/nowhere/sandboxes"), &mut findings).unwrap();
         assert_eq!(findings.entries, 0);
     }
 }

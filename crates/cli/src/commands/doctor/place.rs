@@ -2,11 +2,13 @@
 
 use super::home::room;
 use super::{Check, Health};
+use crate::commands::lost;
 use crate::context::Surroundings;
 use crate::render::terminal::counted;
 use crate::render::warning;
 use safepoint::model::rollback::RollbackState;
 use safepoint::{Capabilities, CheckpointManager, Error, Failure, FailureKind, Workspace};
+use std::path::Path;
 
 pub(super) fn checks(surroundings: &Surroundings, manager: &CheckpointManager) -> Vec<Check> {
     let mut checks = Vec::new();
@@ -63,9 +65,38 @@ fn workspace_checks(manager: &CheckpointManager, workspace: &Workspace) -> Vec<C
             Err(error) => checks.push(no_capabilities(&error)),
         }
     }
+    checks.push(repository(manager, workspace));
+    checks.extend(attempts(manager, root));
     checks.push(room("workspace_space", root));
     checks.push(unfinished(manager, workspace));
     checks
+}
+
+/// Checks whether a repository that checkpoints know is still there.
+fn repository(manager: &CheckpointManager, workspace: &Workspace) -> Check {
+    match manager.lost_repository(workspace) {
+        Ok(None) => Check::ok("repository", "no git repository is missing"),
+        Ok(Some(lost)) => {
+            Check::warning("repository", "the git repository is missing".to_owned(), lost::way_back(&lost))
+        }
+        Err(error) => Check::failed("repository", &error),
+    }
+}
+
+/// Checks by which means attempts share the project's files.
+fn attempts(manager: &CheckpointManager, root: &Path) -> Option<Check> {
+    if !manager.is_writable() {
+        return None;
+    }
+    Some(match manager.attempts().probe(root) {
+        Ok((true, _)) => Check::ok("attempts", "attempts are overlays at the project's own path"),
+        Ok((false, refused)) => Check::warning(
+            "attempts",
+            format!("attempts are copies at another path: {}", refused.join("; ")),
+            "They work, and cost the time and space of a copy. An overlay needs user namespaces or root.",
+        ),
+        Err(error) => Check::failed("attempts", &error),
+    })
 }
 
 /// Checks for foreign files in Safepoint's folder, or under its name.

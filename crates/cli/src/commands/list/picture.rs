@@ -20,9 +20,6 @@ pub(crate) struct Picture<'a> {
     pub(crate) id_letters: usize,
 }
 
-/// Narrower than this a label says nothing.
-const LABEL_LETTERS_MIN: usize = 20;
-
 impl Picture<'_> {
     pub(crate) fn print(&self) {
         let signs = if speaks_unicode() { UNICODE } else { ASCII };
@@ -42,7 +39,7 @@ impl Picture<'_> {
                 None => label(checkpoint),
             };
             let before = beside.chars().count() + self.id_letters + when_letters + 5;
-            let letters_max = width().saturating_sub(before).max(LABEL_LETTERS_MIN);
+            let letters_max = width().saturating_sub(before);
             let text = if self.out.terminal { shortened(&text, letters_max) } else { text };
             let when = format!("{:when_letters$}", when(checkpoint));
             let line = format!("{beside} {}  {when}  {}", self.id(checkpoint), self.paint(checkpoint, text));

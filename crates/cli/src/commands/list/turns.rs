@@ -22,10 +22,10 @@ pub(super) fn list(
 ) -> Result<Reply, Problem> {
     let workspace = context.surroundings.workspace(manager)?;
     let limit = args.limit.or((!context.out.is_json()).then_some(SHOWN));
-    let mut turns = manager.turns().list(&workspace, limit)?;
-    if let Some(session) = args.session_id.as_deref().map(session_id).transpose()? {
-        turns.retain(|turn| turn.session_id == session);
-    }
+    let turns = match args.session_id.as_deref().map(session_id).transpose()? {
+        Some(session) => manager.turns().list_of(&workspace, &session, limit)?,
+        None => manager.turns().list(&workspace, limit)?,
+    };
     if turns.is_empty() {
         context.out.remark("No turn of an agent is on record. Cover one: safepoint install");
     }
@@ -34,7 +34,7 @@ pub(super) fn list(
     Ok(Reply::done(json!({ "checkpoints": [], "head": workspace.head, "turns": list })))
 }
 
-fn entry(turn: &Turn) -> Value {
+pub(crate) fn entry(turn: &Turn) -> Value {
     let files = turn.changes.map(
         |[added, modified, removed]| json!({ "added": added, "modified": modified, "removed": removed }),
     );
@@ -53,6 +53,8 @@ fn entry(turn: &Turn) -> Value {
         "key": turn.key,
         "model": turn.model,
         "permission_mode": turn.permission_mode,
+        "tools": turn.tools,
+        "subagents": turn.subagents,
     })
 }
 
@@ -62,8 +64,11 @@ fn line(turn: &Turn) -> String {
         false => shortened(&printable(&turn.prompt), PROMPT_LETTERS_MAX),
     };
     let changes = match (turn.changes, &turn.not_covered) {
-        (_, Some(_)) => "not covered".to_owned(),
         (Some([added, modified, removed]), None) => format!("+{added} ~{modified} -{removed}"),
+        (Some([added, modified, removed]), Some(_)) => {
+            format!("+{added} ~{modified} -{removed}, partly not covered")
+        }
+        (None, Some(_)) => "not covered".to_owned(),
         (None, None) => "open".to_owned(),
     };
     let commands = counted(turn.commands, "command", "commands");

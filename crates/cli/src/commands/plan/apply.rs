@@ -3,6 +3,7 @@
 use super::Opened;
 use crate::args::plan::ApplyArgs;
 use crate::commands::Context;
+use crate::commands::recover;
 use crate::commands::rollback::{shape, tell};
 use crate::problem::Problem;
 use crate::render::json;
@@ -14,14 +15,14 @@ use std::os::unix::ffi::OsStrExt;
 
 pub(crate) fn run(context: &Context, args: &ApplyArgs) -> Result<Reply, Problem> {
     let mut opened = Opened::new(context, &args.plan.plan)?;
-    opened.recover_first(context)?;
     opened.warn_of_files(context)?;
     let merge = if args.merge { Merge::Kept } else { Merge::Refused };
     let applied = opened
         .manager
         .plans()
         .apply(opened.id(), merge, &context.progress)
-        .map_err(|error| context.surroundings.explain_gone(&opened.workspace, error.into()))?;
+        .map_err(|error| context.failed(&opened.manager, &opened.workspace, error.into()))?;
+    recover::tell(&context.out, &applied.recovered);
     told(context, &opened, &applied);
     let rollback = applied.restored.as_ref().map(|it| shape(&opened.manager, it, DryRun::No));
     let kept = applied.kept.as_ref().map(|(path, why)| {

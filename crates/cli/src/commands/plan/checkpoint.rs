@@ -4,12 +4,15 @@ use super::Opened;
 use crate::args::plan::{
     CheckpointCommand, CheckpointCreateArgs, CheckpointDeleteArgs, CheckpointShowArgs, PlanArgs,
 };
-use crate::commands::create::{is_whole, left_out, tell};
+use crate::commands::create::{is_whole, left_out, tell, test};
+use crate::commands::list::folded;
+use crate::commands::naming::{LABEL_LETTERS_MIN, Naming};
+use crate::commands::recover;
 use crate::context::Surroundings;
 use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::{Printer, Reply};
-use crate::render::terminal::{ago, printable};
+use crate::render::terminal::{ago, counted, shortened};
 use crate::{
     commands::Context, commands::delete, commands::rows, commands::show, commands::when, render::exit,
 };
@@ -30,23 +33,26 @@ pub(crate) fn run(context: &Context, command: &CheckpointCommand) -> Result<Repl
 
 fn create(context: &Context, args: &CheckpointCreateArgs) -> Result<Reply, Problem> {
     let opened = Opened::new(context, &args.plan.plan)?;
-    opened.recover_first(context)?;
-    let options = CreateOptions {
+    let mut options = CreateOptions {
         label: args.label.clone().filter(|label| !label.is_empty()),
         session_id: context.surroundings.session(None)?,
         pinned: args.pin,
         ..CreateOptions::default()
     };
+    let place = opened.manager.plans().workspace(&opened.manager.plans().get(&args.plan.plan)?)?;
+    let passing = test(context, &opened.manager, &place, &mut options)?;
     let created = opened
         .manager
         .plans()
         .checkpoint(&args.plan.plan, &options, &context.progress)
         .map_err(|error| opened.explain(context, error))?;
+    recover::tell(&context.out, &created.recovered);
     tell(&context.out, &created);
     let fields = json::checkpoint_with_coverage(&created.checkpoint, &created.coverage);
     let data = json!({
         "checkpoint": json::with_state(fields, &opened.manager, &created.checkpoint),
         "pruned": created.pruned,
+        "tests_passing": passing,
     });
     let exit = if is_whole(&created.coverage) { exit::DONE } else { exit::IN_PART };
     Ok(Reply { data, exit, failure: None })
@@ -61,13 +67,25 @@ pub(crate) fn all(opened: &Opened) -> Result<Vec<Checkpoint>, Problem> {
 fn list(context: &Context, args: &PlanArgs) -> Result<Reply, Problem> {
     let opened = Opened::new(context, &args.plan)?;
     let checkpoints = all(&opened)?;
-    table(&context.out, &checkpoints, Numbers::No);
+    let shown = folded(checkpoints.clone(), opened.place.head);
+    let naming = Naming::among(&context.out, &opened.manager, Some(&opened.workspace), &shown)?;
+    table(&context.out, naming, &shown, Numbers::No);
+    tell_hidden(context, &opened, checkpoints.len() - shown.len());
     if checkpoints.is_empty() {
         let create = format!("safepoint plan checkpoint create {}", opened.record.plan.id);
         context.out.remark(format!("There are no checkpoints of this plan yet. Take one: {create}"));
     }
     let list: Value = checkpoints.iter().map(json::checkpoint).collect();
     Ok(Reply::done(json!({ "checkpoints": list })))
+}
+
+/// Reports the safety checkpoints that a table leaves out, as `list` does.
+pub(crate) fn tell_hidden(context: &Context, opened: &Opened, hidden: usize) {
+    if hidden > 0 {
+        let count = counted(hidden as u64, "safety checkpoint is", "safety checkpoints are");
+        let all = format!("safepoint list --plan {} --all-roles", opened.record.plan.id);
+        context.out.remark(format!("{count} not shown: {all}"));
+    }
 }
 
 /// Letters of a state's hash that people get to see: enough to tell two of them apart.
@@ -81,38 +99,43 @@ pub(crate) enum Numbers {
 }
 
 /// Prints checkpoints of a plan: how many steps were done, and which state it was.
-pub(crate) fn table(out: &Printer, checkpoints: &[Checkpoint], numbers: Numbers) {
+pub(crate) fn table(out: &Printer, naming: Naming, checkpoints: &[Checkpoint], numbers: Numbers) {
     if checkpoints.is_empty() {
         return;
     }
     let now = Surroundings::now();
     let kind = |it: &Checkpoint| it.role.map_or_else(|| it.kind.to_string(), |role| format!("({role})"));
-    let when = checkpoints.iter().map(|it| ago(now, it.created_at).len()).max().unwrap_or(0);
-    let kinds = checkpoints.iter().map(|it| kind(it).len()).max().unwrap_or(0);
-    let title = format!(
-        "{:26}  {:when$}  {:kinds$}  DONE  {:HASH_LETTERS$}  LABEL",
-        "CHECKPOINT", "WHEN", "KIND", "STATE"
-    );
+    let when =
+        checkpoints.iter().map(|it| ago(now, it.created_at).len()).max().unwrap_or(0).max("WHEN".len());
+    let kinds = checkpoints.iter().map(|it| kind(it).len()).max().unwrap_or(0).max("KIND".len());
+    let id = naming.id_letters().max("CHECKPOINT".len());
     let number = |row: usize| match (numbers, row) {
         (Numbers::No, _) => String::new(),
         (Numbers::Yes, 0) => "     ".to_owned(),
         (Numbers::Yes, row) => format!("{row:>3}  "),
     };
-    out.remark(out.colours.dim(format!("{}{title}", number(0))));
+    let start = format!("{}{:id$}  ", number(0), "CHECKPOINT");
+    let facts = |when_text: &str, kind: &str, done: &str, state: &str| {
+        format!("{when_text:when$}  {kind:kinds$}  {done:>4}  {state:HASH_LETTERS$}  ")
+    };
+    let titles = facts("WHEN", "KIND", "DONE", "STATE");
+    // On a narrow terminal labels say more than the rest does.
+    let shows_facts = naming.left_after(start.len() + titles.len()) >= LABEL_LETTERS_MIN;
+    let titles = if shows_facts { titles } else { String::new() };
+    out.remark(out.colours.dim(format!("{start}{titles}LABEL")));
+    let label_max = naming.left_after(start.len() + titles.len());
     for (row, it) in (1..).zip(checkpoints) {
         let state: String = it.state_hash.map(|hash| hash.to_string()).unwrap_or_default();
         let state: String = state.chars().take(HASH_LETTERS).collect();
-        let pinned = if it.pinned { " (pinned)" } else { "" };
-        let line = format!(
-            "{}{}  {:when$}  {:kinds$}  {:>4}  {state:HASH_LETTERS$}  {}{pinned}",
-            number(row),
-            out.colours.bold(it.id),
-            ago(now, it.created_at),
-            kind(it),
-            it.step_index.unwrap_or(0),
-            it.label.as_deref().map(printable).unwrap_or_default(),
-        );
-        out.line(line.trim_end());
+        let done = it.step_index.unwrap_or(0).to_string();
+        let facts = match shows_facts {
+            true => facts(&ago(now, it.created_at), &kind(it), &done, &state),
+            false => String::new(),
+        };
+        let label = shortened(&naming.label(it), label_max);
+        let pad = " ".repeat(id - naming.id_letters() + 2);
+        let name = out.colours.bold(naming.id(it.id));
+        out.line(format!("{}{name}{pad}{facts}{label}", number(row)).trim_end());
     }
 }
 

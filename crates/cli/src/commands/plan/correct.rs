@@ -3,12 +3,13 @@
 use super::{Opened, decision_id, keeps_the_rules};
 use crate::args::plan::{CorrectArgs, CorrectMode};
 use crate::commands::Context;
+use crate::commands::recover;
 use crate::commands::rollback::{plain_options, shape, tell};
 use crate::problem::Problem;
 use crate::render::output::Reply;
 use crate::render::terminal::printable;
 use crate::signals;
-use safepoint::model::plan::mend::{StepEdit, StepPlace};
+use safepoint::model::plan::correction::{StepEdit, StepPlace};
 use safepoint::model::plan::spec::{PlanSpec, StepSpec};
 use safepoint::model::plan::state::{Plan, PlanState};
 use safepoint::{Corrected, DryRun, Fix, Revert};
@@ -36,7 +37,6 @@ fn revert(context: &Context, args: &CorrectArgs, mut opened: Opened) -> Result<R
     if opened.record.plan.state != PlanState::Applied {
         opened.manager.plans().workspace(&opened.record)?;
     }
-    opened.recover_first(context)?;
     signals::listen_for_another();
     let options = plain_options(args.dry_run, false, args.undo_commands.chosen());
     let decision = args.decision.as_deref().map(decision_id).transpose()?;
@@ -46,6 +46,7 @@ fn revert(context: &Context, args: &CorrectArgs, mut opened: Opened) -> Result<R
         .plans()
         .correct_by_revert(&args.plan.plan, &revert, &options, &context.progress)
         .map_err(|error| opened.explain(context, error))?;
+    recover::tell(&context.out, &corrected.recovered);
     let rollback = corrected.restored.as_ref().map(|restored| {
         tell(context, &opened.manager, restored, options.dry_run);
         shape(&opened.manager, restored, options.dry_run)

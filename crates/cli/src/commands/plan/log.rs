@@ -90,7 +90,7 @@ impl Entry {
                 Some(RunOutcome::Killed) => "that run had died".to_owned(),
                 Some(RunOutcome::Broken) => "the run could not go on".to_owned(),
                 outcome => {
-                    format!("the run ended: {}", outcome.map_or("no one knows how", RunOutcome::as_str))
+                    format!("the run ended: {}", outcome.map_or("its result is unknown", RunOutcome::as_str))
                 }
             },
         }
@@ -151,7 +151,7 @@ fn told(note: &PlanNote) -> String {
         PlanNoteKind::Invalidated => format!("subplans invalidated: {}", words("subplans").join(", ")),
         PlanNoteKind::RolledBack => match words("steps").join(", ").as_str() {
             "" => format!("rollback {}", text("rollback")),
-            steps => format!("rollback {}, taken back: {steps}", text("rollback")),
+            steps => format!("rollback {}, steps undone: {steps}", text("rollback")),
         },
         PlanNoteKind::FilesRolledBack => {
             format!("its files were rolled back to checkpoint {} without it", text("checkpoint"))

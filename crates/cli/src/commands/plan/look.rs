@@ -7,7 +7,7 @@ use crate::context::Surroundings;
 use crate::problem::Problem;
 use crate::render::json::plan::state_of;
 use crate::render::output::{Printer, Reply};
-use crate::render::terminal::{Colours, ago, counted, moment, printable};
+use crate::render::terminal::{Colours, ago, counted, moment, printable, shortened, width};
 use safepoint::PlanSummary;
 use safepoint::model::plan::spec::SandboxKind;
 use safepoint::model::plan::state::{Plan, StepState};
@@ -33,11 +33,13 @@ fn table(out: &Printer, plans: &[PlanSummary]) {
     let state = widest(&|plan| plan.state.as_str().len()).max("STATE".len());
     let when = widest(&|plan| ago(now, plan.updated_at).len()).max("CHANGED".len());
     let title = format!("{:id$}  {:state$}  {:when$}  TITLE", "PLAN", "STATE", "CHANGED");
+    let left = if out.terminal { width().saturating_sub(title.len() - "TITLE".len()) } else { usize::MAX };
     out.remark(out.colours.dim(title));
     for plan in plans {
         let name = out.colours.bold(format!("{:id$}", plan.id));
         let (word, age) = (plan.state.as_str(), ago(now, plan.updated_at));
-        out.line(format!("{name}  {word:state$}  {age:when$}  {}", printable(&plan.title)));
+        let plan_title = shortened(&printable(&plan.title), left);
+        out.line(format!("{name}  {word:state$}  {age:when$}  {plan_title}"));
     }
 }
 
@@ -56,6 +58,9 @@ pub(crate) fn show(context: &Context, args: &PlanArgs) -> Result<Reply, Problem>
     if !next.is_empty() {
         fact("next", next.join(", "));
     }
+    if has_died(&opened)? {
+        fact("stopped", format!("its process died; go on with: safepoint plan resume {}", plan.id));
+    }
     if !plan.decisions.is_empty() {
         let count = plan.decisions.len();
         fact("decisions", format!("{count}; `safepoint plan tree {}` shows them", plan.id));
@@ -66,6 +71,13 @@ pub(crate) fn show(context: &Context, args: &PlanArgs) -> Result<Reply, Problem>
     let changed = opened.record.updated_at;
     fact("changed", format!("{}, {}", moment(changed), ago(Surroundings::now(), changed)));
     Ok(Reply::done(json!({ "plan": opened.json() })))
+}
+
+/// Returns true if the last run has no end and no process, as after `kill -9`.
+fn has_died(opened: &Opened) -> Result<bool, Problem> {
+    let plans = opened.manager.plans();
+    let is_open = plans.runs(opened.id())?.last().is_some_and(|run| run.ended_at.is_none());
+    Ok(is_open && !plans.is_running(opened.id())?)
 }
 
 /// Folder of a plan.

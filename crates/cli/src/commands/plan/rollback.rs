@@ -2,7 +2,9 @@
 
 use super::{Opened, checkpoint};
 use crate::args::plan::PlanRollbackArgs;
-use crate::commands::rollback::{Asked, Ground, plain_options, shape, tell};
+use crate::commands::list::folded;
+use crate::commands::naming::Naming;
+use crate::commands::rollback::{Asked, Ground, place_of, plain_options, shape, tell};
 use crate::context::can_move_the_cursor;
 use crate::problem::Problem;
 use crate::render::output::Reply;
@@ -32,7 +34,6 @@ pub(crate) fn run(context: &Context, args: &PlanRollbackArgs) -> Result<Reply, P
     if strategy == Strategy::Staged {
         return asking(context, args, &mut opened, Some(&to));
     }
-    opened.recover_first(context)?;
     // Undo commands of steps may run: they are not to stay behind.
     signals::listen_for_another();
     let options = options(args);
@@ -71,9 +72,10 @@ fn strategy(args: &PlanRollbackArgs) -> Result<Strategy, Problem> {
         (Some(given), implied) if given == implied => Ok(given),
         // A staged rollback needs no command: it shows the difference and asks.
         (Some(Strategy::Staged), Strategy::Immediate | Strategy::Selective) => Ok(Strategy::Staged),
-        (Some(Strategy::Progressive), _) => {
-            Err(Problem::usage("--strategy progressive has no command to run", "Name it: --until CMD"))
-        }
+        (Some(Strategy::Progressive), _) => Err(Problem::usage(
+            "--strategy progressive has no command to run",
+            "Name it, as in: --until \"make test\"",
+        )),
         (Some(Strategy::Selective), _) => {
             Err(Problem::usage("nothing is selected", "Choose with --part plan or --part files."))
         }
@@ -91,7 +93,6 @@ fn asking(
     opened: &mut Opened,
     checkpoint: Option<&Checkpoint>,
 ) -> Result<Reply, Problem> {
-    opened.recover_first(context)?;
     // Rollbacks that are never allowed are refused first.
     if let Some(to) = checkpoint.cloned().or_else(|| checkpoint::all(opened).ok()?.into_iter().next()) {
         let dry = RollbackOptions { dry_run: DryRun::Yes, ..options(args) };
@@ -103,7 +104,7 @@ fn asking(
         verify: args.verify.as_deref(),
         until: args.until.as_deref(),
         bisect: args.bisect,
-        in_place: args.in_place,
+        place: place_of(args.in_place, args.copy),
         plan: Some(&args.plan.plan),
     };
     let mut reply = match (args.until.is_some(), checkpoint) {
@@ -137,10 +138,12 @@ enum Choice {
 
 fn choose(context: &Context, opened: &Opened) -> Result<Choice, Problem> {
     let checkpoints = checkpoint::all(opened)?;
+    // Programs get all of them.
+    let shown = folded(checkpoints.clone(), opened.place.head);
     let id = opened.id();
-    let asks = pick::can_pick(context) && !checkpoints.is_empty();
+    let asks = pick::can_pick(context) && !shown.is_empty();
     if asks && can_move_the_cursor() {
-        if let Some(chosen) = pick::pick(context, &opened.manager, Some(&opened.place), &checkpoints)? {
+        if let Some(chosen) = pick::pick(context, &opened.manager, Some(&opened.place), &shown)? {
             return Ok(Choice::One(Box::new(chosen)));
         }
         context.out.remark(format!("Plan {} stays as it is.", printable(id)));
@@ -149,11 +152,13 @@ fn choose(context: &Context, opened: &Opened) -> Result<Choice, Problem> {
         return Ok(Choice::None(Reply::done(data)));
     }
     let numbers = if asks { Numbers::Yes } else { Numbers::No };
-    checkpoint::table(&context.out, &checkpoints, numbers);
+    let naming = Naming::among(&context.out, &opened.manager, Some(&opened.workspace), &shown)?;
+    checkpoint::table(&context.out, naming, &shown, numbers);
+    checkpoint::tell_hidden(context, opened, checkpoints.len() - shown.len());
     if asks {
         let typed = consent::line(context, "Go back to which? A number, an id, or Enter for none:")?;
         let number = typed.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
-        if let Some(chosen) = number.and_then(|number| checkpoints.get(number)) {
+        if let Some(chosen) = number.and_then(|number| shown.get(number)) {
             return Ok(Choice::One(Box::new(chosen.clone())));
         }
         if !typed.is_empty() {
@@ -165,9 +170,7 @@ fn choose(context: &Context, opened: &Opened) -> Result<Choice, Problem> {
         context.out.remark(if checkpoints.is_empty() {
             format!("There is nothing to roll back to yet. Take one: safepoint plan checkpoint create {id}")
         } else {
-            format!(
-                "Choose one: safepoint plan rollback {id} CHECKPOINT (add --dry-run to see what it would do)"
-            )
+            format!("Choose one, as in: safepoint plan rollback {id} @ --dry-run")
         });
     }
     let list: Value = checkpoints.iter().map(json::checkpoint).collect();

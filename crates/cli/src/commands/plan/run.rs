@@ -3,6 +3,7 @@
 use super::watch::Watch;
 use super::{Opened, look, titled};
 use crate::args::plan::{ResumeArgs, RunArgs, WhenInterrupted};
+use crate::commands::recover;
 use crate::problem::Problem;
 use crate::render::output::Reply;
 use crate::render::terminal::{counted, printable};
@@ -38,7 +39,6 @@ type Verb = fn(&Plans<'_>, &str, &RunOptions, &dyn RunObserver, &dyn Progress) -
 
 fn drive(context: &Context, id: &str, options: &RunOptions, verb: Verb) -> Result<Reply, Problem> {
     let mut opened = Opened::new(context, id)?;
-    opened.recover_first(context)?;
     opened.warn_of_files(context)?;
     signals::listen_for_another();
     let watch = Watch::new(context);
@@ -63,6 +63,7 @@ fn drive(context: &Context, id: &str, options: &RunOptions, verb: Verb) -> Resul
     })?;
     opened.renew(report.record.clone())?;
     tree.iter().for_each(|row| context.out.line(row));
+    recover::tell(&context.out, &report.recovered);
     warning::warn(&context.out, &report.warnings);
     let problem = close(context, &opened, &report);
     if let Some(problem) = &problem {

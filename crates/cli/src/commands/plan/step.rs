@@ -4,6 +4,7 @@ use super::{Opened, fits, json_value, keeps_the_rules};
 use crate::args::plan::{AddArgs, StepArgs, StepCommand};
 use crate::commands::Context;
 use crate::commands::create::tell_upkeep;
+use crate::commands::recover;
 use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::Reply;
@@ -46,8 +47,8 @@ fn moved(
     let mut opened = Opened::new(context, &args.plan.plan)?;
     // A wrong step is told before the workspace is looked at.
     opened.record.plan.find(&args.step).map_err(Error::from)?;
-    opened.recover_first(context)?;
     let moved = verb(&opened.manager).map_err(|error| explain(context, &opened, &args.step, error))?;
+    recover::tell(&context.out, &moved.recovered);
     let had_sandbox = opened.sandbox.is_some();
     opened.renew(moved.record)?;
     let out = &context.out;

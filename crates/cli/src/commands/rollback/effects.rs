@@ -27,15 +27,18 @@ pub(crate) fn tell(out: &Printer, undone: &[Undone], not_undone: &[NotUndone], d
     if steps.len() > STEPS_NAMED {
         named.push_str(&format!(" and {} more", steps.len() - STEPS_NAMED));
     }
-    let stays = if dry_run == DryRun::Yes { "would stay" } else { "stays" };
-    out.line(format!("  no undo command, so what it did outside of the files {stays}: {named}"));
+    let were = if dry_run == DryRun::Yes { "would not be" } else { "were not" };
+    out.line(format!("  no undo command: side effects outside the workspace {were} undone: {named}"));
 }
 
 /// Warns of failed undo commands.
 pub(crate) fn warn(out: &Printer, not_undone: &[NotUndone]) {
     for NotUndone { step, why, .. } in not_undone.iter().filter(|it| failed(it)) {
         let because = printable(&reason(why));
-        let text = format!("what step {} did outside of the files stays: {because}", printable(step));
+        let text = format!(
+            "side effects of step {} outside the workspace were not undone: {because}",
+            printable(step)
+        );
         out.warn_as(why.code(), text);
     }
 }

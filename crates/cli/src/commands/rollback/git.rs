@@ -2,9 +2,10 @@
 
 use crate::args::RollbackArgs;
 use crate::problem::Problem;
-use crate::render::terminal::printable;
+use crate::render::terminal::{for_shell, printable};
 use safepoint::model::checkpoint::{Checkpoint, PartKind, PartRecord};
-use safepoint::{Error, GitMoved, GitReset, RollbackOptions};
+use safepoint::model::rollback::Strategy;
+use safepoint::{CheckpointManager, Error, GitMoved, GitReset, RollbackOptions, Workspace};
 
 /// So many digits of a commit are enough for people.
 const DIGITS: usize = 10;
@@ -15,12 +16,11 @@ const DIGITS: usize = 10;
 /// checkpoint that is named in another way is its files: git moves by `--mixed`, `--hard-reset` or `--part git`.
 pub(super) fn options(
     args: &RollbackArgs,
+    (manager, at): (&CheckpointManager, Option<&Workspace>),
     checkpoint: &Checkpoint,
     options: RollbackOptions,
 ) -> Result<RollbackOptions, Problem> {
     let chooses = !args.paths.is_empty() || !args.parts.is_empty();
-    let plain = args.strategy.is_none() && args.verify.is_none() && !chooses;
-    let for_programs = args.checkpoint_id.is_some() && args.session_id.is_some();
     let git = match (args.hard_reset, args.mixed) {
         (true, _) | (_, true) if chooses => {
             let flag = if args.mixed { "--mixed" } else { "--hard-reset" };
@@ -31,7 +31,7 @@ pub(super) fn options(
         }
         (true, _) => GitReset::Hard,
         (false, true) => GitReset::Mixed,
-        (false, false) if for_programs && plain => GitReset::Mixed,
+        (false, false) if is_for_programs(args) => GitReset::Mixed,
         (false, false) => GitReset::No,
     };
     let part_git = args.parts.contains(&PartKind::Git);
@@ -40,15 +40,48 @@ pub(super) fn options(
     // A checkpoint of several folders has no one repository to move.
     let has_commit = checkpoint.workspace_id.is_some() && (checkpoint.commit_sha.is_some() || has_state);
     if (part_git && !has_state) || (git != GitReset::No && !has_commit) {
-        return Err(files_alone(Error::NoGitState { checkpoint: checkpoint.id }.into(), checkpoint));
+        let error = Error::NoGitState { checkpoint: checkpoint.id };
+        manager.note_refused_rollback(at, checkpoint, &options, &error);
+        return Err(files_alone(error.into(), checkpoint));
     }
     Ok(RollbackOptions { git, ..options })
+}
+
+/// Returns true for the form of which git moves and the files stay.
+fn is_for_programs(args: &RollbackArgs) -> bool {
+    let named = args.checkpoint_id.is_some() && args.session_id.is_some();
+    named && !args.hard_reset && args.paths.is_empty() && args.parts.is_empty()
+}
+
+/// Refuses to try files in the form for programs, which does not touch them.
+pub(super) fn refuse_trial(args: &RollbackArgs) -> Result<(), Problem> {
+    let flag = match (&args.until, &args.verify, args.strategy) {
+        (Some(_), ..) => "--until",
+        (None, Some(_), _) => "--verify",
+        (None, None, Some(Strategy::Staged)) => "--strategy staged",
+        (None, None, Some(Strategy::Progressive)) => "--strategy progressive",
+        _ => return Ok(()),
+    };
+    if !is_for_programs(args) {
+        return Ok(());
+    }
+    let given = args.checkpoint_id.as_deref().map(for_shell).unwrap_or_default();
+    let commands = [("--until", &args.until), ("--verify", &args.verify)];
+    let commands = commands.iter().filter_map(|(flag, command)| Some((flag, command.as_deref()?)));
+    let mut again: Vec<String> = args.strategy.iter().map(|it| format!("--strategy {it}")).collect();
+    again.extend(commands.map(|(flag, command)| format!("{flag} {}", for_shell(command))));
+    Err(Problem::usage(
+        format!(
+            "--session-id with --checkpoint-id moves git and keeps the files, so {flag} has nothing to try"
+        ),
+        &format!("Roll back the files: safepoint rollback {given} {}", again.join(" ")),
+    ))
 }
 
 /// A failure of git, with the command that restores the files alone.
 pub(super) fn files_alone(problem: Problem, checkpoint: &Checkpoint) -> Problem {
     match problem.failure.code {
-        "no_repository" | "no_git_state" => {
+        "no_repository" | "no_git_state" | "part_of_repository" | "git_under_way" => {
             problem.hint(format!("Restore the files alone: safepoint rollback {}", checkpoint.id))
         }
         _ => problem,

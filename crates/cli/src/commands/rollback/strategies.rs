@@ -2,7 +2,7 @@
 
 use super::{shape, tell};
 use crate::args::RollbackArgs;
-use crate::commands::Context;
+use crate::commands::{Context, recover};
 use crate::problem::Problem;
 use crate::render::consent;
 use crate::render::exit;
@@ -30,7 +30,7 @@ pub(super) fn chosen(args: &RollbackArgs) -> Result<Strategy, Problem> {
     let wrong = |what: &str, hint: &str| Err(Problem::usage(what, hint));
     match (args.strategy, implied) {
         (Some(Strategy::Progressive), None | Some(Strategy::Selective)) if args.until.is_none() => {
-            wrong("--strategy progressive has no command to ask", "Name it: --until CMD")
+            wrong("--strategy progressive has no command to run", "Name it, as in: --until \"make test\"")
         }
         (_, Some(Strategy::Progressive)) if selects || args.verify.is_some() => wrong(
             "--until rolls back everything, one checkpoint at a time",
@@ -56,7 +56,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) verify: Option<&'a str>,
     pub(crate) until: Option<&'a str>,
     pub(crate) bisect: bool,
-    pub(crate) in_place: bool,
+    pub(crate) place: TryIn,
     /// Only checkpoints of this plan are tried.
     pub(crate) plan: Option<&'a str>,
 }
@@ -64,7 +64,16 @@ pub(crate) struct Asked<'a> {
 impl<'a> From<&'a RollbackArgs> for Asked<'a> {
     fn from(args: &'a RollbackArgs) -> Self {
         let (verify, until) = (args.verify.as_deref(), args.until.as_deref());
-        Self { verify, until, bisect: args.bisect, in_place: args.in_place, plan: None }
+        Self { verify, until, bisect: args.bisect, place: place_of(args.in_place, args.copy), plan: None }
+    }
+}
+
+/// Place in which candidates are tried, by the flags.
+pub(crate) fn place_of(in_place: bool, copy: bool) -> TryIn {
+    match (in_place, copy) {
+        (true, _) => TryIn::Workspace,
+        (false, true) => TryIn::Copy,
+        (false, false) => TryIn::Overlay,
     }
 }
 
@@ -103,7 +112,8 @@ impl Ground<'_> {
         let trial = Trial { command: asked.verify, agreed: &mut agreed, printed: &mut printed };
         let end = manager
             .rollback_staged(workspace, to.id, options, trial, &context.progress)
-            .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
+            .map_err(|error| context.failed(manager, workspace, error.into()))?;
+        recover::tell(&context.out, &manager.take_recovered());
         answered?;
         match end {
             StagedEnd::Done(restored, staged) => {
@@ -116,7 +126,8 @@ impl Ground<'_> {
                 let data = json!({ "rollback": rollback, "checks": checks(&staged.check) });
                 match staged.check.as_ref().and_then(|check| check.failure.clone()) {
                     Some(why) => {
-                        let error = Error::CheckFailed { checkpoint: to.id, why };
+                        let command = asked.verify.unwrap_or_default().to_owned();
+                        let error = Error::CheckFailed { checkpoint: to.id, command, why };
                         Ok(failed(context, "roll back", data, error.into()))
                     }
                     None => {
@@ -141,7 +152,7 @@ impl Ground<'_> {
             command: asked.until.unwrap_or_default().to_owned(),
             from: from.map(|checkpoint| checkpoint.id),
             search: if asked.bisect { Search::Bisect } else { Search::Stepwise },
-            place: if asked.in_place { TryIn::Workspace } else { TryIn::Copy },
+            place: asked.place,
             plan: asked.plan.map(str::to_owned),
         };
         let mut watch = SearchWatch {
@@ -150,12 +161,13 @@ impl Ground<'_> {
         };
         let found = manager
             .rollback_until(workspace, &until, options, &mut watch, &context.progress)
-            .map_err(|error| context.surroundings.explain_gone(workspace, error.into()))?;
-        let mut data = searched(&found, asked);
+            .map_err(|error| context.failed(manager, workspace, error.into()))?;
+        recover::tell(&context.out, &found.recovered);
+        let mut data = searched(&found);
         let Progressed { restored, current, tried, left_out, check_changed_files, .. } = found;
         let out = &context.out;
         for (folder, Skipped { path, why }) in left_out.iter().take(LEFT_OUT_MAX) {
-            out.warn(format!("{}/{path} is not in the copy that was tried: {why}", folder.display()));
+            out.warn(format!("{}/{path} is missing where the check ran: {why}", folder.display()));
         }
         if check_changed_files {
             out.warn("the check changed files in the workspace; a rollback restored them");
@@ -180,7 +192,7 @@ impl Ground<'_> {
 const LEFT_OUT_MAX: usize = 5;
 
 /// A search for programs, without its rollback.
-fn searched(found: &Progressed, asked: &Asked<'_>) -> Value {
+fn searched(found: &Progressed) -> Value {
     let left_out = found.left_out.iter().map(|(folder, skipped)| {
         json!({ "folder": folder.to_string_lossy(), "path": skipped.path, "why": skipped.why })
     });
@@ -189,7 +201,11 @@ fn searched(found: &Progressed, asked: &Asked<'_>) -> Value {
         "checks": found.tried.iter().map(check).collect::<Vec<_>>(),
         "current": found.current.as_ref().map(verdict),
         "check_changed_files": found.check_changed_files,
-        "tried_in": if asked.in_place { "workspace" } else { "copy" },
+        "tried_in": match found.tried_in {
+            TryIn::Overlay => "overlay",
+            TryIn::Copy => "copy",
+            TryIn::Workspace => "workspace",
+        },
         "left_out": left_out.collect::<Vec<_>>(),
     })
 }

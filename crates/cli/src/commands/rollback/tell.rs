@@ -44,6 +44,8 @@ pub(crate) fn tell(context: &Context, manager: &CheckpointManager, done: &Rolled
     let out = &context.out;
     // Includes recovery in folders other than the current one.
     recover::tell(out, &done.recovered);
+    // What other verbs of this command recovered before.
+    recover::tell(out, &manager.take_recovered());
     let view = View { out, manager, done, dry_run };
     if !out.quiet {
         match done.is_together() {
@@ -76,6 +78,23 @@ fn left_alone(left: &LeftAlone, to: CheckpointId) -> String {
         LeftAlone::NotBound { agent } => format!(
             "agent {agent} is not bound to this workspace any more and stays as it is; to roll it back: safepoint rollback {to} --part agent"
         ),
+        LeftAlone::SandboxMissing { plan, folder } => {
+            let (plan, folder) = (printable(plan), printable(folder));
+            format!(
+                "plan {plan} was not rolled back: its sandbox {folder} is missing; to restore both: safepoint plan rollback {plan} --recreate-sandbox"
+            )
+        }
+        LeftAlone::FolderUnusable { folder, why, plans, agents } => {
+            let plans = plans.iter().map(|plan| format!("plan {}", printable(plan)));
+            let agents = agents.iter().map(|agent| format!("agent {}", printable(agent)));
+            let with: Vec<String> = plans.chain(agents).collect();
+            let with = if with.is_empty() { String::new() } else { format!(", with {}", with.join(", ")) };
+            format!(
+                "{} was not rolled back{with}: {why}; once that is fixed: safepoint rollback {to}",
+                printable(folder)
+            )
+        }
+        _ => "a part of the checkpoint was not rolled back".to_owned(),
     }
 }
 
@@ -103,7 +122,7 @@ impl View<'_> {
             }
         }
         for folder in &done.folders {
-            folder.git.iter().for_each(|moved| out.line(format!("  {}", git::line(moved))));
+            folder.git.iter().for_each(|moved| out.prose(format!("  {}", git::line(moved))));
             let kept = folder.git.as_ref().filter(|moved| moved.files && !self.is_dry());
             let kept = kept.and_then(|moved| moved.uncommitted.as_ref()).zip(folder.record.safety_checkpoint);
             if let Some((what, safety)) = kept {
@@ -122,21 +141,22 @@ impl View<'_> {
     /// A rollback of several folders: a line for each.
     fn folders(&self) {
         let Self { out, done, .. } = self;
-        let would = if self.is_dry() { "Would go" } else { "Went" };
-        out.line(format!("{would} back together to {} ({})", out.colours.bold(done.to), done.verb));
+        let rolled = if self.is_dry() { "Would roll back" } else { "Rolled back" };
+        let folders = counted(done.folders.len() as u64, "folder", "folders");
+        out.line(format!("{rolled} {folders} to {} ({})", out.colours.bold(done.to), done.verb));
         done.folders.iter().for_each(|folder| self.counts(folder));
         self.listed("plans", &done.plans.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>());
         self.listed("agents", &done.agents.iter().map(String::as_str).collect::<Vec<_>>());
         self.sessions();
         for folder in &done.folders {
             if let Some(moved) = &folder.git {
-                out.line(format!("  {}  {}", self.root(folder.record.workspace_id), git::line(moved)));
+                out.prose(format!("  {}  {}", self.root(folder.record.workspace_id), git::line(moved)));
             }
         }
         effects::tell(out, &done.undone, &done.effects_not_undone, self.dry_run);
         match self.is_dry() {
             true => out.line("  a dry run: nothing was changed"),
-            false => out.line(format!("  read back and verified, in {} ms", out.elapsed_ms())),
+            false => out.line(format!("  read back and verified, in {} ms", out.worked_ms())),
         }
     }
 
@@ -185,6 +205,8 @@ impl View<'_> {
         let label = label.map(|label| format!(" \"{}\"", printable(label)));
         let age = target.map(|target| format!(", taken {}", ago(Surroundings::now(), target.created_at)));
         let name = format!("{id}{}{}", label.unwrap_or_default(), age.unwrap_or_default());
+        let is_of_plan = target.is_none_or(|target| target.plan_id.is_some());
+        let maker = if is_of_plan { "the plan" } else { "the attempt" };
         let git_alone = done.folders[0].git.as_ref().is_some_and(|git| !git.files);
         let (chosen, all) = match record.paths.is_empty() {
             _ if git_alone => ("git ", "git is"),
@@ -196,19 +218,19 @@ impl View<'_> {
                 Verb::Rollback => format!("Nothing differs from {name}."),
                 Verb::Undo => "Nothing differs from what was there just before the last rollback.".to_owned(),
                 Verb::Redo => "Nothing differs from what was there before the undo.".to_owned(),
-                Verb::Apply => "The project is what the plan made already.".to_owned(),
+                Verb::Apply => format!("The project already holds the result of {maker}."),
             });
             return;
         }
-        out.line(match (record.verb, self.dry_run) {
+        out.prose(match (record.verb, self.dry_run) {
             (Verb::Rollback, DryRun::No) => format!("Rolled back {chosen}to {name}"),
             (Verb::Rollback, DryRun::Yes) => format!("Would roll back {chosen}to {name}"),
             (Verb::Undo, DryRun::No) => format!("Undid the last rollback: {all} as just before it"),
             (Verb::Undo, DryRun::Yes) => "Would undo the last rollback".to_owned(),
             (Verb::Redo, DryRun::No) => format!("Redid the rollback that was undone: {all} as after it"),
             (Verb::Redo, DryRun::Yes) => "Would redo the rollback that was undone".to_owned(),
-            (Verb::Apply, DryRun::No) => format!("Took over what the plan made, {name}"),
-            (Verb::Apply, DryRun::Yes) => format!("Would take over what the plan made, {name}"),
+            (Verb::Apply, DryRun::No) => format!("Applied the result of {maker}, {name}"),
+            (Verb::Apply, DryRun::Yes) => format!("Would apply the result of {maker}, {name}"),
         });
         let put = if record.verb == Verb::Apply { "written" } else { "restored" };
         let counts = format!(
@@ -220,11 +242,19 @@ impl View<'_> {
             DryRun::Yes if git_alone => out.line("  a dry run: nothing was changed"),
             DryRun::No if git_alone => {}
             DryRun::Yes => out.line(format!("  {counts}; a dry run: nothing was changed")),
-            DryRun::No => out.line(format!("  {counts}, read back and verified, in {} ms", out.elapsed_ms())),
+            DryRun::No => out.line(format!("  {counts}, read back and verified, in {} ms", out.worked_ms())),
         }
     }
 
     fn sessions(&self) {
+        for back in &self.done.threads {
+            let id = printable(&back.key.id);
+            for (from, to) in back.heads.values() {
+                let told =
+                    |id: &Option<String>| id.as_deref().map_or_else(|| "no state".to_owned(), printable);
+                self.out.line(format!("  thread {id}: from {} to {}", told(from), told(to)));
+            }
+        }
         let is = if self.is_dry() { "would be" } else { "is" };
         for SessionBack { id, from, to } in &self.done.sessions {
             let id = id.to_uuid();

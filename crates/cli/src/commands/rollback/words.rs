@@ -4,7 +4,7 @@ use crate::args::RollbackArgs;
 use crate::commands::Context;
 use crate::problem::Problem;
 use crate::render::terminal::for_shell;
-use safepoint::{CheckpointManager, TurnSide, Workspace};
+use safepoint::{CheckpointManager, Error, Workspace};
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub(super) fn understood(
     let mut clear = args.clone();
     clear.given.clone_from(&args.checkpoint_id);
     let mut words = args.words.iter();
-    if let Some((number, side)) = turn(args) {
+    if let Some((number, side)) = super::turns::named(args) {
         let workspace = context.surroundings.workspace(manager)?;
         clear.given = Some(manager.turns().checkpoint(&workspace, number, side)?.id.to_string());
     }
@@ -30,6 +30,7 @@ pub(super) fn understood(
         match (names_checkpoint(context, manager, workspace, first), is_path) {
             (true, true) if !text.starts_with('@') => return Err(both(&text)),
             (false, true) => clear.paths.push(first.clone()),
+            (false, false) if text.contains('/') => return Err(neither(context, workspace, first)),
             // If it is neither, the failure is about the checkpoint.
             _ => clear.given = Some(text.into_owned()),
         }
@@ -41,12 +42,6 @@ pub(super) fn understood(
         clear.given = Some("@".to_owned());
     }
     Ok(clear)
-}
-
-/// The turn that the arguments name.
-fn turn(args: &RollbackArgs) -> Option<(u64, TurnSide)> {
-    let after = args.turn.map(|number| (number, TurnSide::After));
-    after.or(args.before_turn.map(|number| (number, TurnSide::Before)))
 }
 
 fn names_checkpoint(
@@ -67,6 +62,19 @@ fn is_path(context: &Context, manager: &CheckpointManager, workspace: &Workspace
     }
     let newest = manager.checkpoints().find(Some(workspace), "@");
     newest.is_ok_and(|newest| manager.checkpoints().holds_path(&newest, workspace, &path).unwrap_or(false))
+}
+
+/// The failure of a word with a slash, which is meant as a path.
+fn neither(context: &Context, workspace: Option<&Workspace>, word: &OsStr) -> Problem {
+    let text = word.to_string_lossy();
+    let outside = workspace.and_then(|workspace| context.surroundings.path_in(workspace, word).err());
+    outside.unwrap_or_else(|| {
+        let problem = Problem::from(Error::NoCheckpoint { reference: text.to_string() });
+        problem.hint(format!(
+            "If it is a path of an older checkpoint, name that, too: safepoint rollback @~1 -- {}",
+            for_shell(&text)
+        ))
+    })
 }
 
 fn both(word: &str) -> Problem {

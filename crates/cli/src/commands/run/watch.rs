@@ -31,7 +31,7 @@ pub(super) struct Watching<'a> {
 }
 
 impl Watching<'_> {
-    /// Waits for the end of the program, and takes checkpoints meanwhile. Failures are retried; the last capture reports them.
+    /// Waits for the end of the program, and takes checkpoints until then. Failures are retried; the last capture reports them.
     pub(super) fn wait(&self, child: &mut Child, taken: &mut Vec<CheckpointId>) -> io::Result<ExitStatus> {
         let watched = self
             .manager

@@ -7,6 +7,36 @@ use crate::args::plan::{
 };
 
 impl PlanCommand {
+    /// Id of the plan, as typed.
+    pub(super) fn plan(&self) -> Option<&str> {
+        use PlanCommand as Plan;
+        let args = match self {
+            Plan::New(_) | Plan::List(_) => return None,
+            Plan::Show(args) | Plan::Pause(args) | Plan::Cancel(args) => args,
+            Plan::Tree(args) => &args.plan,
+            Plan::Log(args) => &args.plan,
+            Plan::Run(args) => &args.plan,
+            Plan::Resume(args) => &args.run.plan,
+            Plan::Decide(args) => &args.plan,
+            Plan::Rollback(args) => &args.plan,
+            Plan::Correct(args) => &args.plan,
+            Plan::Apply(args) => &args.plan,
+            Plan::Step(StepCommand::Start(args)) => &args.plan,
+            Plan::Step(StepCommand::Finish(args)) => &args.step.plan,
+            Plan::Step(StepCommand::Fail(args)) => &args.step.plan,
+            Plan::Step(StepCommand::Add(args)) => &args.plan,
+            Plan::Context(ContextCommand::Get(args) | ContextCommand::Unset(args)) => &args.plan,
+            Plan::Context(ContextCommand::Set(args)) | Plan::Output(OutputCommand::Set(args)) => {
+                &args.key.plan
+            }
+            Plan::Checkpoint(CheckpointCommand::Create(args)) => &args.plan,
+            Plan::Checkpoint(CheckpointCommand::List(args)) => args,
+            Plan::Checkpoint(CheckpointCommand::Show(args)) => &args.plan,
+            Plan::Checkpoint(CheckpointCommand::Delete(args)) => &args.plan,
+        };
+        Some(&args.plan)
+    }
+
     /// The row of this command.
     pub(crate) fn row(&self) -> Row {
         match self {

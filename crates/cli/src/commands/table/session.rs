@@ -5,6 +5,17 @@ use super::{Row, row};
 use crate::args::session::SessionCommand;
 
 impl SessionCommand {
+    /// Id of the session, as typed.
+    pub(super) fn session(&self) -> Option<&str> {
+        match self {
+            SessionCommand::Create(_) | SessionCommand::List(_) => None,
+            SessionCommand::Get(args) | SessionCommand::Delete(args) => Some(&args.id),
+            SessionCommand::Update(args) => Some(&args.session.id),
+            SessionCommand::Transition(args) => Some(&args.session.id),
+            SessionCommand::Export(args) => Some(&args.session.id),
+        }
+    }
+
     /// The row of this command.
     pub(crate) fn row(&self) -> Row {
         match self {

@@ -3,15 +3,16 @@
 //! Errors are conditions that prevent a checkpoint. Everything else is a warning, including failing tests.
 
 use crate::checks;
-use crate::commands::Context;
 use crate::commands::create::is_lack;
+use crate::commands::{Context, lost, recover};
 use crate::problem::Problem;
 use crate::render::output::Printer;
 use crate::render::terminal::{counted, printable, size};
-use crate::render::warning::in_one_line;
+use crate::render::warning::{self, in_one_line};
 use crate::signals;
 use safepoint::{
-    CheckpointManager, Exit, Failure, FailureKind, GitStatus, Progress, Survey, TestCommand, Workspace,
+    CheckpointManager, Exit, Failure, FailureKind, GitStatus, Progress, Survey, TestCommand, Warning,
+    Workspace,
 };
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ const LINES_MAX: usize = 20;
 pub(super) struct State {
     failures: Vec<Failure>,
     pub(super) warnings: Vec<String>,
+    /// Warnings that were printed already.
+    noted: Vec<String>,
     pub(super) tests_passing: Option<bool>,
     /// Status of its repository, if readable.
     pub(super) git: Option<GitStatus>,
@@ -50,6 +53,7 @@ pub(super) fn look(
     let survey = survey(context, manager, workspace, &mut state)?;
     look_at_git(context, manager, workspace, &mut state)?;
     tell(&context.out, workspace, survey.as_ref(), &state);
+    state.warnings.append(&mut state.noted);
     // The test command is the user's, so the workspace's file does not matter, even if invalid.
     match manager.config(None).map(|config| config.test) {
         Ok(Some(test)) if workspace.root_path().is_dir() => {
@@ -69,10 +73,12 @@ fn survey(
     state: &mut State,
 ) -> Result<Option<Survey>, Problem> {
     let mut survey = || -> Result<Survey, Problem> {
-        context.recover_first(manager, workspace)?;
-        let config = manager.config(Some(workspace))?;
+        let gone = |error: safepoint::Error| context.surroundings.explain_gone(workspace, error.into());
+        let config = manager.config(Some(workspace)).map_err(gone)?;
         state.warnings.extend(config.warnings);
-        Ok(manager.survey(workspace, &context.progress)?)
+        let survey = manager.survey(workspace, &context.progress);
+        recover::tell(&context.out, &manager.take_recovered());
+        survey.map_err(gone)
     };
     let survey = match survey() {
         Ok(survey) => survey,
@@ -107,6 +113,9 @@ fn look_at_git(
 ) -> Result<(), Problem> {
     if !workspace.root_path().is_dir() {
         return Ok(());
+    }
+    if let Some(lost) = lost::report(&context.out, manager, workspace) {
+        state.noted.extend(warning::texts(&[Warning::RepositoryMissing(lost)]));
     }
     match manager.git_status(workspace, &context.progress).map_err(Problem::from) {
         Ok(git) => state.git = git,

@@ -1,6 +1,6 @@
 //! Plans, as programs read them.
 
-use super::{bytes, checkpoint, set, value};
+use super::{bytes, checkpoint, fill, set, value};
 use crate::render::warning;
 use safepoint::model::checkpoint::Checkpoint;
 use safepoint::model::plan::run::{Run, Sandbox, SandboxState};
@@ -13,6 +13,8 @@ use std::os::unix::ffi::OsStrExt;
 /// A plan whole. Its steps are nested; each has the keys of a plan file, and how far it is.
 pub(crate) fn plan(record: &PlanRecord, workspace: &Workspace, sandbox: Option<&Sandbox>) -> Value {
     let plan = &record.plan;
+    let mut milestones = value(&plan.milestones);
+    fill(&mut milestones, &["every", "every_steps"]);
     json!({
         "id": plan.id,
         "title": plan.title,
@@ -23,7 +25,7 @@ pub(crate) fn plan(record: &PlanRecord, workspace: &Workspace, sandbox: Option<&
         "context": plan.context,
         "outputs": plan.outputs,
         "sandbox": place(plan, workspace, sandbox),
-        "checkpoints": plan.milestones,
+        "checkpoints": milestones,
         "version": record.version,
         "workspace_id": record.workspace_id,
         "created_at": record.created_at,
@@ -59,14 +61,15 @@ fn nested<'p>(steps: &mut std::iter::Peekable<impl Iterator<Item = &'p Step>>, d
     let mut found = Vec::new();
     while let Some(next) = steps.next_if(|next| next.path.matches('/').count() == depth) {
         let mut fields = step(next);
-        let below = nested(steps, depth + 1);
-        if !below.is_empty() {
-            set(&mut fields, "steps", Value::Array(below));
-        }
+        set(&mut fields, "steps", Value::Array(nested(steps, depth + 1)));
         found.push(fields);
     }
     found
 }
+
+/// Keys of a plan file that a step may lack.
+const STEP: &[&str] =
+    &["run", "verify", "undo", "risky", "timeout", "retries", "phase", "parallel", "env", "idempotent"];
 
 fn step(step: &Step) -> Value {
     let mut fields = value(&step.spec);
@@ -76,17 +79,11 @@ fn step(step: &Step) -> Value {
     set(&mut fields, "attempts", json!(step.attempts));
     set(&mut fields, "started_at", json!(step.started_at));
     set(&mut fields, "finished_at", json!(step.finished_at));
-    let there = [
-        ("error", step.error.as_ref().map(|error| json!(error))),
-        ("output", step.output.clone()),
-        ("log", step.log.map(|log| json!(log))),
-        ("skipped", step.skipped.as_ref().map(|reason| json!(reason))),
-    ];
-    for (key, field) in there {
-        if let Some(field) = field {
-            set(&mut fields, key, field);
-        }
-    }
+    set(&mut fields, "error", json!(step.error));
+    set(&mut fields, "output", json!(step.output));
+    set(&mut fields, "log", json!(step.log));
+    set(&mut fields, "skipped", json!(step.skipped));
+    fill(&mut fields, STEP);
     fields
 }
 

@@ -66,6 +66,11 @@ impl Bars {
         self.stop.store(false, Ordering::Relaxed);
     }
 
+    /// Returns true after a request to stop, also if the work does not stop for it.
+    pub(crate) fn was_asked_to_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.client.as_ref().is_some_and(|it| it.interrupted())
+    }
+
     /// From now on nothing stops the work: it restores what another program left.
     pub(crate) fn ignore_stop(&self) {
         self.deaf.store(true, Ordering::Relaxed);
@@ -109,6 +114,8 @@ pub(crate) fn verb(activity: Activity) -> &'static str {
         Activity::Checking => "Checking the store",
         Activity::Collecting => "Freeing space",
         Activity::Copying => "Copying files",
+        Activity::Uploading => "Publishing",
+        Activity::Downloading => "Downloading",
     }
 }
 
@@ -199,9 +206,7 @@ impl Progress for Bars {
     }
 
     fn interrupted(&self) -> bool {
-        let stop =
-            self.stop.load(Ordering::Relaxed) || self.client.as_ref().is_some_and(|it| it.interrupted());
-        stop && !self.deaf.load(Ordering::Relaxed)
+        self.was_asked_to_stop() && !self.deaf.load(Ordering::Relaxed)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Checkpoints of sessions in a git repository (R7.3, R7.4).
 
 use super::{Repository, exit, text};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
 
 const ID: &str = "0190f3a0-0000-7000-8000-000000000001";
 
@@ -11,6 +13,29 @@ fn create(repository: &Repository, more: &[&str]) -> Value {
     let answer = repository.sandbox.json(&args);
     assert_eq!(answer["exit_code"], 0, "{answer:#}");
     answer["data"]["checkpoint"].clone()
+}
+
+/// Takes a checkpoint by the tool of MCP, within a session. Returns true if it was taken.
+fn mcp_checkpoint(repository: &Repository) -> bool {
+    let mut server = repository.sandbox.command(&["mcp"]);
+    server.env("SAFEPOINT_SESSION_ID", ID).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = server.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut send = |line: &str| writeln!(input, "{line}").unwrap();
+    send(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
+    );
+    answers.next().unwrap().unwrap();
+    send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    send(
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"checkpoint","arguments":{"label":"by mcp"}}}"#,
+    );
+    let is_answer = |line: &String| line.contains("\"id\":2");
+    let answer = answers.map_while(Result::ok).find(is_answer).unwrap_or_default();
+    drop(input);
+    child.wait().unwrap();
+    answer.contains("checkpoint") && !answer.contains("\"isError\":true")
 }
 
 fn tags(repository: &Repository) -> Vec<String> {
@@ -49,10 +74,40 @@ fn nothing_else_makes_commits() {
     let Some(repository) = Repository::new() else { return };
     let sandbox = &repository.sandbox;
     sandbox.write("a", "2\n");
-    for args in [&["create"][..], &["run", "--", "true"], &["emergency"]] {
+    sandbox.write("plan.toml", "title = 'x'\nid = 'x'\n[[step]]\nid = 'a'\nrun = 'true'\n");
+    sandbox.run(&["plan", "new", "plan.toml"]);
+    for args in [
+        &["create"][..],
+        &["run", "--", "true"],
+        &["emergency"],
+        &["plan", "checkpoint", "create", "x"],
+        &["plan", "run", "x"],
+        &["create", "--scope", "workflow", "--plan", "x", "--session-id", ID],
+        &["create", "--scope", "framework", "--session-id", ID],
+    ] {
         let output = sandbox.command(args).env("SAFEPOINT_SESSION_ID", ID).output().unwrap();
-        assert_eq!(exit(&output), 0, "{output:?}");
+        assert_eq!(exit(&output), 0, "{args:?}: {output:?}");
+        assert!(tags(&repository).is_empty(), "{args:?}");
     }
+    let before = sandbox.json(&["list", "--json"])["data"]["checkpoints"].as_array().unwrap().len();
+    for event in ["SessionStart", "UserPromptSubmit", "PreToolUse", "Stop"] {
+        let text = format!(
+            "{{\"hook_event_name\": \"{event}\", \"session_id\": \"{ID}\", \"cwd\": {:?}, \"prompt\": \"go\", \
+             \"tool_name\": \"Bash\", \"tool_input\": {{\"command\": \"rm -rf x\"}}}}",
+            sandbox.path("project")
+        );
+        sandbox.write("a", event);
+        let mut hook = sandbox.command(&["hook", "claude"]);
+        hook.env("SAFEPOINT_SESSION_ID", ID).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = hook.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success());
+        assert!(tags(&repository).is_empty(), "{event}");
+    }
+    let after = sandbox.json(&["list", "--json"])["data"]["checkpoints"].as_array().unwrap().len();
+    assert!(after > before, "the hooks took checkpoints");
+    assert!(mcp_checkpoint(&repository), "the tool of MCP took one");
+    assert!(tags(&repository).is_empty());
     assert_eq!(exit(&sandbox.output(&["rollback", "@~1"])), 0);
     assert!(tags(&repository).is_empty());
     fs::write(sandbox.path("home/config.toml"), "[sessions]\ncommit = false\n").unwrap();
@@ -205,4 +260,119 @@ fn a_session_notes_where_git_is_and_its_log_names_the_commit() {
     let log = sandbox.json(&["session", "export", ID, "--json"])["data"]["log"].clone();
     assert_eq!(log["summary"]["latest_checkpoint"], checkpoint["commit_sha"]);
     assert_eq!(log["checkpoints"][0]["tags"], checkpoint["tags"]);
+}
+
+#[test]
+fn the_form_for_programs_stays_mixed_where_the_default_strategy_is_spelled_out() {
+    let Some(repository) = Repository::new() else { return };
+    let sandbox = &repository.sandbox;
+    let checkpoint = create(&repository, &[]);
+    let (id, sha) = (text(&checkpoint["id"]), text(&checkpoint["commit_sha"]));
+    repository.git(&["commit", "-q", "--allow-empty", "-m", "two"]);
+    sandbox.write("a", "work\n");
+    sandbox.write("untracked", "u\n");
+    let mixed = ["rollback", "--session-id", ID, "--checkpoint-id", id];
+    let immediate = [&mixed[..], &["--strategy", "immediate"]].concat();
+    assert_eq!(exit(&sandbox.output(&immediate)), 0);
+    assert_eq!((sandbox.read("a"), sandbox.read("untracked")), ("work\n".into(), "u\n".into()));
+    assert_eq!(repository.git(&["rev-parse", "main"]), sha);
+    // A strategy that tries files has nothing to try, and its hint restores them by that strategy.
+    for more in [&["--verify", "make test"][..], &["--until", "make test"], &["--strategy", "staged"]] {
+        let told = sandbox.run(&[&mixed[..], more].concat());
+        assert!(told.ends_with("--- exit 2\n") && told.contains("keeps the files"), "{more:?}: {told}");
+        assert!(told.contains(&format!("safepoint rollback {id} {}", more[0])), "{more:?}: {told}");
+    }
+    assert_eq!((sandbox.read("a"), sandbox.read("untracked")), ("work\n".into(), "u\n".into()));
+    let help = sandbox.run(&["rollback", "--help"]).replace('\n', " ");
+    assert!(help.contains("--session-id with --checkpoint-id moves git and keeps the files"), "{help}");
+}
+
+#[test]
+fn an_unchanged_repository_and_session_add_no_checkpoint() {
+    let Some(repository) = Repository::new() else { return };
+    let sandbox = &repository.sandbox;
+    let unchanged = |args: &[&str], session: bool| {
+        let mut command = sandbox.command(&[args, &["--json"]].concat());
+        if session {
+            command.env("SAFEPOINT_SESSION_ID", ID);
+        }
+        let answer: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+        answer["data"]["unchanged"].as_bool().unwrap_or_else(|| panic!("{answer:#}"))
+    };
+    let named = ["create", "--session-id", ID, "--if-changed"];
+    assert!(!unchanged(&named, false));
+    for _ in 0..3 {
+        assert!(unchanged(&named, false), "its own tag is no change");
+    }
+    assert_eq!(tags(&repository).len(), 1);
+    // Git renews the times in its index without a change of what is tracked.
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+    fs::File::options().write(true).open(repository.path("a")).unwrap().set_modified(later).unwrap();
+    let index = fs::read(repository.path(".git/index")).unwrap();
+    repository.git(&["status"]);
+    assert_ne!(fs::read(repository.path(".git/index")).unwrap(), index, "the index was refreshed");
+    assert!(unchanged(&named, false));
+    // A session on record counts its checkpoints, which is no change of it.
+    sandbox.run(&["session", "create", "Add limits", "--session-id", ID]);
+    assert!(!unchanged(&["create"], true), "the session is captured now");
+    assert!(unchanged(&["create"], true) && unchanged(&["create", "--if-changed"], true));
+    // What matters adds one each: a staged file, a tag, a branch, a status of the session.
+    fs::set_permissions(repository.path("a"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    repository.git(&["update-index", "--chmod=+x", "a"]);
+    assert!(!unchanged(&["create"], true));
+    repository.git(&["tag", "checkpoint-of-mine"]);
+    assert!(!unchanged(&["create"], true));
+    repository.git(&["branch", "aside"]);
+    assert!(!unchanged(&["create"], true));
+    sandbox.run(&["session", "transition", ID, "planning"]);
+    assert!(!unchanged(&["create"], true));
+    assert!(unchanged(&["create"], true));
+}
+
+#[test]
+fn an_unchanged_repository_that_is_captured_whole_adds_no_checkpoint() {
+    let Some(repository) = Repository::new() else { return };
+    let sandbox = &repository.sandbox;
+    fs::create_dir_all(sandbox.path("home")).unwrap();
+    fs::write(sandbox.path("home/config.toml"), "[capture]\ngit = \"full\"\n").unwrap();
+    let unchanged = || {
+        let args = ["create", "--session-id", ID, "--if-changed", "--json"];
+        sandbox.json(&args)["data"]["unchanged"].clone()
+    };
+    assert_eq!((unchanged(), unchanged(), unchanged()), (json!(false), json!(true), json!(true)));
+    repository.git(&["config", "user.name", "else"]);
+    assert_eq!((unchanged(), unchanged()), (json!(false), json!(true)));
+}
+
+#[test]
+fn a_session_named_by_its_checkpoints_alone_has_its_git_context() {
+    let Some(repository) = Repository::new() else { return };
+    let sandbox = &repository.sandbox;
+    fs::create_dir_all(sandbox.path("home")).unwrap();
+    fs::write(sandbox.path("home/config.toml"), "[sessions]\ncommit = false\n").unwrap();
+    let head = repository.git(&["rev-parse", "HEAD"]);
+    create(&repository, &["-m", "one"]);
+    repository.git(&["commit", "-q", "--allow-empty", "-m", "two"]);
+    create(&repository, &["-m", "two"]);
+    let log = sandbox.json(&["session", "export", ID, "--json"])["data"]["log"].clone();
+    let top = sandbox.path("project");
+    assert_eq!(log["git_context"], json!({ "branch": "main", "commit": head, "top": top }), "as it began");
+    assert_eq!(log["recorded"], false);
+}
+
+#[test]
+fn refusals_of_the_command_line_are_on_record() {
+    let Some(repository) = Repository::new() else { return };
+    let sandbox = &repository.sandbox;
+    fs::rename(repository.path(".git"), sandbox.path("away")).unwrap();
+    let checkpoint = create(&repository, &["-m", "no state"]);
+    fs::rename(sandbox.path("away"), repository.path(".git")).unwrap();
+    let id = text(&checkpoint["id"]);
+    assert_eq!(exit(&sandbox.output(&["rollback", id, "--hard-reset"])), 12);
+    assert_eq!(exit(&sandbox.output(&["rollback", "--session-id", ID, "--checkpoint-id", id])), 12);
+    assert_eq!(exit(&sandbox.output(&["rollback", id, "--hard-reset", "--dry-run"])), 12);
+    let history = sandbox.json(&["history", "--json"])["data"]["history"].clone();
+    let results: Vec<&Value> = history.as_array().unwrap().iter().map(|it| &it["result"]).collect();
+    assert_eq!(results, ["refused", "refused"], "{history:#}");
+    assert!(text(&history[0]["error"]).contains("holds no state of git") && text(&history[0]["to"]) == id);
 }

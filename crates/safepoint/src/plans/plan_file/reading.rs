@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 /// Keys of a plan.
-pub(super) const OF_PLAN: &[&str] = &["title", "id", "sandbox", "checkpoints", "steps", "context"];
+pub(super) const OF_PLAN: &[&str] =
+    &["title", "id", "sandbox", "checkpoints", "on_interrupted", "steps", "context"];
 /// Keys of `[sandbox]`.
 pub(super) const OF_SANDBOX: &[&str] = &["kind"];
 /// Keys of `[checkpoints]`.
@@ -29,8 +30,8 @@ pub(super) const OF_STEP: &[&str] = &[
     "risky",
     "timeout",
     "retries",
-    "on_interrupt",
     "on_interrupted",
+    "on_interrupt",
     "idempotent",
     "phase",
     "parallel",
@@ -72,7 +73,13 @@ const EXPECTED_TIME: &str = "a length of time such as \"10m\"";
 
 /// Reads a plan and checks the rules.
 pub(super) fn plan(text: &str, format: PlanFormat, root: &Node) -> Result<PlanSpec, PlanFileError> {
-    let mut reader = Reader { text, format, problems: Vec::new(), path: Vec::new() };
+    let mut reader = Reader {
+        text,
+        format,
+        problems: Vec::new(),
+        path: Vec::new(),
+        on_interrupted: OnInterrupt::default(),
+    };
     let spec = reader.plan(root);
     if reader.problems.is_empty() {
         for problem in spec.check().err().unwrap_or_default() {
@@ -92,6 +99,8 @@ struct Reader<'t> {
     problems: Vec<PlanFileProblem>,
     /// Names of the current step and its ancestors.
     path: Vec<String>,
+    /// Choice for steps that name none.
+    on_interrupted: OnInterrupt,
 }
 
 impl Reader<'_> {
@@ -149,8 +158,13 @@ impl Reader<'_> {
             self.report(root.at, "title", PlanProblemKind::Missing { why: "every plan has one" });
         }
         self.only_one_list_of_steps(entries);
+        // It holds for the steps, wherever it stands.
+        if let Some(node) = root.get(&["on_interrupted"]) {
+            self.on_interrupted = self.interrupted(node, "on_interrupted");
+        }
         for Entry { at, key, node } in entries {
             match key.as_str() {
+                "on_interrupted" => {}
                 "title" => spec.title = self.text(node, key, "a text").unwrap_or_default(),
                 "id" => spec.id = self.text(node, key, "a text"),
                 "sandbox" => spec.sandbox = self.sandbox(node),
@@ -251,7 +265,7 @@ impl Reader<'_> {
     }
 
     fn step(&mut self, node: &Node, list: &str) -> StepSpec {
-        let mut step = StepSpec::default();
+        let mut step = StepSpec { on_interrupt: self.on_interrupted, ..StepSpec::default() };
         let Shape::Table(entries) = &node.shape else {
             self.wrong_type(node, list, EXPECTED_STEPS);
             return step;
@@ -272,11 +286,8 @@ impl Reader<'_> {
                 "timeout" => step.timeout = self.time(node, key),
                 "retries" => step.retries = self.number(node, key, u32::MAX).unwrap_or_default(),
                 "idempotent" => step.idempotent = self.choice(node, key),
-                // Both spellings mean the same.
-                "on_interrupt" | "on_interrupted" => {
-                    let known: Vec<&str> = OnInterrupt::ALL.iter().map(|word| word.as_str()).collect();
-                    step.on_interrupt = self.word(node, key, &known).unwrap_or_default();
-                }
+                // The second is the spelling of older files.
+                "on_interrupted" | "on_interrupt" => step.on_interrupt = self.interrupted(node, key),
                 "phase" => {
                     let known: Vec<&str> = Phase::ALL.iter().map(|word| word.as_str()).collect();
                     step.phase = self.word(node, key, &known);
@@ -288,6 +299,11 @@ impl Reader<'_> {
             }
         }
         step
+    }
+
+    fn interrupted(&mut self, node: &Node, key: &str) -> OnInterrupt {
+        let known: Vec<&str> = OnInterrupt::ALL.iter().map(|word| word.as_str()).collect();
+        self.word(node, key, &known).unwrap_or_default()
     }
 
     fn env(&mut self, node: &Node) -> BTreeMap<String, String> {

@@ -128,7 +128,7 @@ fn bad_files() -> Vec<(&'static str, String, Schema)> {
         ("titel = 'x'\ntitle = 'x'", "unknown key `titel`, line 1, column 1: did you mean `title`?", Refuses),
         (
             "title = 'x'\nzzz = 1",
-            "unknown key `zzz`, line 2, column 1: known there are title, id, sandbox, checkpoints, steps, context",
+            "unknown key `zzz`, line 2, column 1: known there are title, id, sandbox, checkpoints, on_interrupted, steps, context",
             Refuses,
         ),
         (
@@ -165,7 +165,7 @@ fn bad_files() -> Vec<(&'static str, String, Schema)> {
         ),
         (
             "title = 'x'\n\"\\u001b[31m\\n\" = 1",
-            "unknown key `\\u{1b}[31m\\n`, line 2, column 1: known there are title, id, sandbox, checkpoints, steps, context",
+            "unknown key `\\u{1b}[31m\\n`, line 2, column 1: known there are title, id, sandbox, checkpoints, on_interrupted, steps, context",
             Refuses,
         ),
         (
@@ -233,7 +233,7 @@ fn bad_files() -> Vec<(&'static str, String, Schema)> {
         ),
         (
             "title = 'x'\n[[step]]\nid = 'a'\non_interrupt = 'explode'\nphase = 'implementation'",
-            "`on_interrupt` in step `a`, line 4, column 16: \"explode\" is none of rerun, fail, ask\n\
+            "`on_interrupt` in step `a`, line 4, column 16: \"explode\" is none of rerun, fail, done, ask\n\
              `phase` in step `a`, line 5, column 9: \"implementation\" is none of plan, generate_tasks, implement, validate, cleanup",
             Refuses,
         ),
@@ -465,6 +465,21 @@ fn hostile_files_are_refused_quickly_and_without_a_crash() {
     parse(&toml_steps(48)).unwrap();
     assert!(parse(&toml_steps(49)).unwrap_err().contains("steps may nest at most 48 levels deep"));
     assert!(parse(&json_steps(49)).unwrap_err().contains("steps may nest at most 48 levels deep"));
+}
+
+#[test]
+fn a_plan_has_a_choice_for_its_interrupted_steps_and_a_step_another() {
+    let text = "title = 'x'\non_interrupted = 'fail'\n[[step]]\nid = 'a'\n[[step]]\nid = 'b'\non_interrupted = 'done'\n[[step]]\nid = 'c'\n[[step.step]]\nid = 'd'";
+    let spec = parse(text).unwrap();
+    let choices: Vec<OnInterrupt> = spec.steps.iter().map(|step| step.on_interrupt).collect();
+    assert_eq!(choices, [OnInterrupt::Fail, OnInterrupt::Done, OnInterrupt::Fail]);
+    assert_eq!(spec.steps[2].steps[0].on_interrupt, OnInterrupt::Fail);
+    // In JSON it may stand behind the steps.
+    let spec =
+        parse("{\"title\": \"x\", \"steps\": [{\"id\": \"a\"}], \"on_interrupted\": \"rerun\"}").unwrap();
+    assert_eq!(spec.steps[0].on_interrupt, OnInterrupt::Rerun);
+    let error = parse("title = 'x'\non_interrupted = 'explode'").unwrap_err();
+    assert!(error.contains("is none of rerun, fail, done, ask"), "{error}");
 }
 
 #[test]

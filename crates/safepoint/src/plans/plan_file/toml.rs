@@ -18,9 +18,11 @@ pub(super) fn parse(text: &str) -> Result<Node, PlanFileError> {
 fn refused(text: &str, error: &Error) -> PlanFileError {
     let at = error.span().map_or(0, |span| span.start);
     let place = Place::of(text, at);
-    if error.message() == "duplicate key" {
-        let key = error.span().and_then(|span| text.get(span)).unwrap_or_default();
-        let first = first_of(text, at, key).map(|first| Place::of(text, first));
+    let key = error.span().and_then(|span| text.get(span)).unwrap_or_default();
+    let rest = text.get(at + key.len()..).unwrap_or_default().trim_start();
+    let is_key = !key.is_empty() && rest.starts_with(['=', '.', ']']);
+    if let Some(first) = is_key.then(|| first_of(text, at, key)).flatten() {
+        let first = Some(Place::of(text, first));
         let why = "it stands there already".to_owned();
         let kind = PlanProblemKind::Twice { first, why };
         return PlanFileError::Wrong(vec![PlanFileProblem { place, step: None, key: printable(key), kind }]);

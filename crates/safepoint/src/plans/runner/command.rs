@@ -2,6 +2,7 @@
 
 use super::RunEvent;
 use super::course::{Outcome, Runner};
+use crate::home::LiveOutput;
 use crate::process::{self, Exit, Job, Log};
 use crate::rollback::effects::in_words;
 use crate::{CheckpointManager, Error};
@@ -33,17 +34,25 @@ pub(super) struct Ended {
     pub(super) task: Task,
     pub(super) outcome: Result<Outcome, Error>,
     pub(super) log: Log,
+    /// Readable by others until the log is on record.
+    pub(super) _live: Option<LiveOutput>,
 }
 
 impl Runner<'_> {
     /// Carries a task out, to its good or bad end.
     pub(super) fn carry_out(&self, record: &PlanRecord, task: Task) -> Ended {
-        let mut log = Log::default();
-        let outcome = self.attempts(record, &task, &mut log);
-        Ended { task, outcome, log }
+        let (mut log, mut live) = (Log::default(), None);
+        let outcome = self.attempts(record, &task, &mut log, &mut live);
+        Ended { task, outcome, log, _live: live }
     }
 
-    fn attempts(&self, record: &PlanRecord, task: &Task, log: &mut Log) -> Result<Outcome, Error> {
+    fn attempts(
+        &self,
+        record: &PlanRecord,
+        task: &Task,
+        log: &mut Log,
+        live: &mut Option<LiveOutput>,
+    ) -> Result<Outcome, Error> {
         let spec = record.plan.steps[record.plan.find(&task.path)?].spec.clone();
         let lines: Vec<(&str, &str)> = match task.how {
             How::Run => [("", spec.run.as_deref()), ("verify: ", spec.verify.as_deref())]
@@ -56,7 +65,10 @@ impl Runner<'_> {
         .collect();
         let retries = if task.how == How::Run { spec.retries } else { 0 };
         for attempt in 1.. {
-            match self.attempt(record, task, &lines, log)? {
+            // The old one ends first: both have one name.
+            *live = None;
+            *live = self.manager.home.begin_output(self.id, &task.path).ok();
+            match self.attempt(record, task, &lines, (log, live))? {
                 Outcome::Bad(error) if attempt <= retries => {
                     let step = task.path.as_str();
                     self.observer.happened(&RunEvent::TriesAgain { step, attempt, error: &error });
@@ -73,7 +85,7 @@ impl Runner<'_> {
         record: &PlanRecord,
         task: &Task,
         lines: &[(&str, &str)],
-        log: &mut Log,
+        (log, live): (&mut Log, &mut Option<LiveOutput>),
     ) -> Result<Outcome, Error> {
         let variables =
             self.manager.variables_for(record, &task.path, self.place.root_path(), Some(self.run.id))?;
@@ -90,9 +102,11 @@ impl Runner<'_> {
                 variables: &variables,
                 deadline,
                 open_files: self.manager.settings.open_files,
+                through: &[],
             };
             let mut printed = |bytes: &[u8]| {
                 log.push(bytes);
+                live.iter_mut().for_each(|live| live.push(bytes));
                 self.observer.happened(&RunEvent::Printed(&task.path, bytes));
             };
             match process::run(&job, &|| self.stop(), &mut printed) {

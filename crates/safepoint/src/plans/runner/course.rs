@@ -193,14 +193,13 @@ impl Runner<'_> {
         for created in created {
             tally.report.checkpoints.push(created.checkpoint.id);
             tally.report.warnings.extend(created.warnings.iter().cloned());
-            tally.report.recovered.join(created.recovered.clone());
             self.observer.happened(&RunEvent::Checkpoint(created));
         }
     }
 
     /// Puts on record how a command ended.
     fn take_note(&self, ended: Ended, tally: &mut Tally) -> Result<Option<Halt>, Error> {
-        let Ended { task: Task { path, how }, outcome, log } = ended;
+        let Ended { task: Task { path, how }, outcome, log, _live } = ended;
         let manager = self.manager;
         let using = manager.store.using()?;
         let log = manager.keep_log(log)?;
@@ -288,13 +287,13 @@ impl Runner<'_> {
             // Once: there is little room for it, and none for many.
             tally.low_on_disk = true;
             tally.report.warnings.push(Warning::LowDiskSpace);
-            let options = CreateOptions::emergency("little room is left on the disk");
+            let options = CreateOptions::emergency("low disk space");
             let created = self.manager.plans().checkpoint(self.id, &options, self.progress)?;
             self.tell_checkpoints(&[created], tally);
         }
         if self.manager.is_time(&record)? {
             let options = CreateOptions {
-                label: Some("on the way".to_owned()),
+                label: Some("during the run".to_owned()),
                 kind: Kind::Workflow,
                 reason: Reason::SafeState,
                 ..CreateOptions::default()

@@ -27,6 +27,7 @@ impl CheckpointManager {
                 (Some(said), _) => Some(said),
                 (None, OnInterrupt::Rerun) => Some(Interrupted::Rerun),
                 (None, OnInterrupt::Fail) => Some(Interrupted::Fail),
+                (None, OnInterrupt::Done) => Some(Interrupted::Done),
                 (None, OnInterrupt::Ask) if options.can_ask => None,
                 (None, OnInterrupt::Ask) => self.judge(id, step, observer)?,
             };
@@ -45,6 +46,7 @@ impl CheckpointManager {
                     let now = self.environment.now();
                     let what = format!("step {path} had been done");
                     self.move_plan(id, &what, |plan| plan.finish_unverified(&path, None, now))?;
+                    observer.happened(&RunEvent::Done(&path));
                     tally.report.done.push(path);
                 }
                 Interrupted::Fail => {
@@ -75,6 +77,7 @@ impl CheckpointManager {
             variables: &variables,
             deadline: limit.and_then(|limit| Instant::now().checked_add(limit)),
             open_files: self.settings.open_files,
+            through: &[],
         };
         let mut printed = |bytes: &[u8]| observer.happened(&RunEvent::Printed(&step.path, bytes));
         let passed = process::run(&job, &|| observer.stop(), &mut printed).is_ok_and(|exit| exit.is_good());

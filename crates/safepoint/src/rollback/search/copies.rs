@@ -1,6 +1,6 @@
 //! Candidates in copies: one copy of each folder, moved from candidate to candidate. The folders themselves are only read.
 
-use super::{RunCheck, Scoped, Stand};
+use super::{RunCheck, Scoped, Seat, Stand, TryIn};
 use crate::config::Broken;
 use crate::folders::{files_of, is_together, within};
 use crate::home::Scratch;
@@ -122,8 +122,8 @@ impl Folder {
 }
 
 impl Stand for Copies<'_> {
-    fn current(&mut self, check: RunCheck<'_>) -> Result<Verdict, Error> {
-        check(self.directory(), self.scratch.path())
+    fn current(&mut self, check: RunCheck<'_>, _: &dyn Progress) -> Result<Verdict, Error> {
+        check(&Seat { directory: self.directory(), target: self.scratch.path(), through: &[] })
     }
 
     fn candidate(
@@ -134,7 +134,11 @@ impl Stand for Copies<'_> {
     ) -> Result<Verdict, Error> {
         let (manager, times) = (self.manager, self.times);
         self.folders.iter_mut().try_for_each(|folder| folder.move_to(manager, to, times, progress))?;
-        check(self.directory(), self.scratch.path())
+        check(&Seat { directory: self.directory(), target: self.scratch.path(), through: &[] })
+    }
+
+    fn place(&self) -> TryIn {
+        TryIn::Copy
     }
 
     fn left_out(&self) -> Vec<(PathBuf, Skipped)> {
@@ -154,7 +158,7 @@ impl Stand for Copies<'_> {
 
 impl CheckpointManager {
     /// Takes a workspace for this process, with what a crash left put in order.
-    pub(super) fn hold_recovered(
+    pub(in crate::rollback) fn hold_recovered(
         &self,
         workspace: &safepoint_catalog::Workspace,
         progress: &dyn Progress,

@@ -4,7 +4,7 @@
 //! it after a crash. Other changes by a check are undone at the end, by a rollback to the state in which the search began;
 //! that one is on record, because it may displace an edit of the user's.
 
-use super::{RunCheck, Scoped, Stand};
+use super::{RunCheck, Scoped, Seat, Stand, TryIn};
 use crate::config::Broken;
 use crate::folders::files_of;
 use crate::manager::Held;
@@ -110,9 +110,13 @@ fn keep(
 }
 
 impl Stand for InPlace<'_> {
-    fn current(&mut self, check: RunCheck<'_>) -> Result<Verdict, Error> {
+    fn current(&mut self, check: RunCheck<'_>, _: &dyn Progress) -> Result<Verdict, Error> {
         let here = self.scope.here.root_path();
-        check(here, here)
+        check(&Seat { directory: here, target: here, through: &[] })
+    }
+
+    fn place(&self) -> TryIn {
+        TryIn::Workspace
     }
 
     fn candidate(
@@ -125,7 +129,7 @@ impl Stand for InPlace<'_> {
         let here = self.scope.here.root_path();
         let mut verdict = None;
         let mut look = || {
-            verdict = Some(check(here, here)?);
+            verdict = Some(check(&Seat { directory: here, target: here, through: &[] })?);
             Ok(())
         };
         self.manager.probe_state(&request, &mut look, progress)?;

@@ -82,12 +82,13 @@ impl<'a> Lines<'a> {
             self.quote(seen, step, &rest);
         }
         let time = seen.began.remove(step).map(|began| took(began.elapsed()));
-        let (word, error) = match state {
-            StepState::Done => ("done in", String::new()),
-            _ => ("failed after", format!(": {}", self.out.colours.red(printable(how)))),
+        let (word, between, error) = match state {
+            StepState::Done => ("done", "in", String::new()),
+            _ => ("failed", "after", format!(": {}", self.out.colours.red(printable(how)))),
         };
-        let time = time.unwrap_or_default();
-        self.say(&format!("{} {}  {word} {time}{error}", self.sign(state), printable(step)));
+        // A step that had been done before was not seen to begin.
+        let time = time.map(|time| format!(" {between} {time}")).unwrap_or_default();
+        self.say(&format!("{} {}  {word}{time}{error}", self.sign(state), printable(step)));
     }
 
     fn printed(&self, seen: &mut Seen, step: &str, bytes: &[u8]) {

@@ -5,7 +5,9 @@
 use super::about;
 use super::cut::{Row, cut};
 use crate::commands::plan::look::{leaves, sign};
-use crate::render::terminal::{Colours, counted, fitted, harmless, one_line, printable, screen, took, verb};
+use crate::render::terminal::{
+    Colours, columns as columns_of, counted, harmless, one_line, printable, screen, shortened, took, verb,
+};
 use safepoint::model::plan::state::{Plan, Step, StepState};
 use safepoint::{Activity, RunEvent};
 use std::collections::BTreeMap;
@@ -254,12 +256,12 @@ impl Shared {
     fn summary(&self, view: &View, columns: usize) -> Option<String> {
         let work = view.work.filter(|(_, since, _)| since.elapsed() >= PATIENCE);
         let work = work.map(|(activity, _, count)| format!("{} {count}", verb(activity)));
-        let Some(plan) = &view.plan else { return work.map(|work| fitted(&work, columns)) };
+        let Some(plan) = &view.plan else { return work.map(|work| shortened(&work, columns)) };
         let time = view.began.map(|began| took(began.elapsed())).unwrap_or_default();
         let done =
             format!("{} of {} done, {time}", plan.step_index(), counted(leaves(plan), "step", "steps"));
         let work = work.map(|work| format!("; {work}")).unwrap_or_default();
-        Some(self.colours.dim(fitted(&format!("  {done}{work}"), columns)))
+        Some(self.colours.dim(shortened(&format!("  {done}{work}"), columns)))
     }
 
     /// The steps, as many as there is room for.
@@ -286,9 +288,9 @@ impl Shared {
         facts.extend(view.checkpoints.get(&step.path).map(|id| format!("checkpoint {id}")));
         let name = printable(&step.spec.id);
         let used = 2 + indent.len() + 4;
-        let line = fitted(&name, columns.saturating_sub(used));
-        let left = columns.saturating_sub(used + line.chars().count() + 2);
-        let facts = match fitted(&facts.join("  "), left) {
+        let line = shortened(&name, columns.saturating_sub(used));
+        let left = columns.saturating_sub(used + columns_of(&line) + 2);
+        let facts = match shortened(&facts.join("  "), left) {
             none if none.is_empty() => none,
             some => format!("  {}", self.colours.dim(some)),
         };

@@ -88,7 +88,7 @@ impl Plan {
     /// # Errors
     /// When there is no such step, it is running or done, or the plan is over.
     pub fn edit(&mut self, path: &str, edit: &StepEdit) -> Result<(), PlanRule> {
-        let at = self.mendable(path)?;
+        let at = self.editable(path)?;
         edit.apply(&mut self.steps[at].spec);
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Plan {
     /// # Errors
     /// When there is no such step, it is running or done, steps below it are not done, or the plan is over.
     pub fn skip(&mut self, path: &str, reason: &str, now: Timestamp) -> Result<Vec<Happening>, PlanRule> {
-        let at = self.mendable(path)?;
+        let at = self.editable(path)?;
         if self.has_below(at) && !self.all_done_below(path) {
             return Err(PlanRule::Subplan { path: path.to_owned() });
         }
@@ -121,7 +121,7 @@ impl Plan {
         Ok(happened)
     }
 
-    fn mendable(&self, path: &str) -> Result<usize, PlanRule> {
+    fn editable(&self, path: &str) -> Result<usize, PlanRule> {
         self.not_over()?;
         let at = self.find(path)?;
         match self.steps[at].state {

@@ -1,0 +1,101 @@
+//! GATHER: the objects of a push. All that its checkpoints reach, but for what the base reaches or kept packs hold.
+
+use crate::checkpoint::create::memory_parts;
+use crate::upkeep::mark::part_objects;
+use crate::{CheckpointManager, Error};
+use safepoint_model::checkpoint::{Checkpoint, Manifest, PartRecord};
+use safepoint_model::{ObjectId, ObjectKind, ObjectSource, document, plan};
+use safepoint_remote::{Reached, beyond_base};
+use std::collections::{HashMap, HashSet};
+
+/// Checkpoint as it is published: without memory of agents that lies outside of the workspace.
+pub(super) struct Publishable {
+    pub(super) checkpoint: Checkpoint,
+    /// Manifest, if it is not the one in the store.
+    pub(super) manifest: Option<Vec<u8>>,
+}
+
+impl CheckpointManager {
+    /// Returns a checkpoint as it is published.
+    pub(super) fn publishable(&self, checkpoint: &Checkpoint) -> Result<Publishable, Error> {
+        let manifest: Manifest = document::load(&self.store, checkpoint.integrity)?;
+        let mut checkpoint = Checkpoint { parts: manifest.parts, ..checkpoint.clone() };
+        let outside: HashSet<String> =
+            memory_parts(&checkpoint).into_iter().map(|(_, part)| part.key.clone()).collect();
+        if outside.is_empty() {
+            return Ok(Publishable { checkpoint, manifest: None });
+        }
+        let is_outside = |part: &PartRecord| {
+            part.kind == safepoint_model::checkpoint::PartKind::Files && outside.contains(&part.key)
+        };
+        checkpoint.parts.retain(|part| !is_outside(part));
+        let bytes = document::encode(&Manifest::new(checkpoint.parts.clone()))?;
+        checkpoint.integrity = ObjectId::of(ObjectKind::Document, &bytes);
+        checkpoint.warnings.push("memory of agents outside of the workspace was not published".to_owned());
+        Ok(Publishable { checkpoint, manifest: Some(bytes) })
+    }
+}
+
+/// Everything that the base of a push reaches: its trees by part, and all other objects.
+#[derive(Default)]
+pub(super) struct Base {
+    trees: HashMap<(String, String), ObjectId>,
+    others: HashSet<ObjectId>,
+}
+
+fn key_of(part: &PartRecord) -> (String, String) {
+    (part.kind.as_str().to_owned(), part.key.clone())
+}
+
+impl Base {
+    /// Reads what a published checkpoint reaches.
+    pub(super) fn of(store: &dyn ObjectSource, published: &Publishable) -> Result<Self, Error> {
+        let mut base = Self::default();
+        let Publishable { checkpoint, .. } = published;
+        base.others.insert(checkpoint.integrity);
+        for part in &checkpoint.parts {
+            let tree = part_objects(store, part, &mut |id| base.others.insert(id))?;
+            base.trees.extend(tree.map(|tree| (key_of(part), tree)));
+        }
+        if let Some(state) = checkpoint.state_snapshot {
+            plan::document::objects(store, state, &mut |id| base.others.insert(id))?;
+        }
+        Ok(base)
+    }
+}
+
+/// Adds what a checkpoint reaches beyond the base. `held` are objects of kept packs. A manifest that is not in the store
+/// is left to the caller.
+pub(super) fn gather(
+    store: &dyn ObjectSource,
+    published: &Publishable,
+    base: &Base,
+    held: &dyn Fn(ObjectId) -> bool,
+    found: &mut Reached,
+) -> Result<(), Error> {
+    let Publishable { checkpoint, manifest } = published;
+    if manifest.is_none() && !base.others.contains(&checkpoint.integrity) {
+        found.add_once(checkpoint.integrity, held);
+    }
+    let mut trees = Vec::new();
+    {
+        let mut visit = |id: ObjectId| {
+            let is_new = !base.others.contains(&id) && !found.has(id);
+            if is_new {
+                found.add_once(id, held);
+            }
+            is_new
+        };
+        for part in &checkpoint.parts {
+            let tree = part_objects(store, part, &mut visit)?;
+            trees.extend(tree.map(|tree| (tree, base.trees.get(&key_of(part)).copied())));
+        }
+        if let Some(state) = checkpoint.state_snapshot {
+            plan::document::objects(store, state, &mut visit)?;
+        }
+    }
+    for (tree, base) in trees {
+        beyond_base(store, tree, base, held, found)?;
+    }
+    Ok(())
+}
