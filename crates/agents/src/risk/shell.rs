@@ -55,7 +55,14 @@ pub(super) fn gravest(text: &str, patterns: &[RiskPattern]) -> Option<Found> {
 fn parse(text: &str) -> Option<Tree> {
     let mut parser = Parser::new();
     parser.set_language(&tree_sitter_bash::LANGUAGE.into()).ok()?;
-    parser.parse(text, None)
+    parser.parse(ascii(text), None)
+}
+
+/// Returns the text with each byte beyond ASCII replaced by a letter, so that all offsets stay. For bash both are
+/// parts of words. The scanner of tree-sitter-bash 0.25 passes the letter after a brace to `isdigit`, which reads
+/// outside of its table (C11 7.4) and can end the process.
+fn ascii(text: &str) -> Vec<u8> {
+    text.bytes().map(|byte| if byte.is_ascii() { byte } else { b'x' }).collect()
 }
 
 struct Search<'a> {
@@ -122,8 +129,12 @@ impl Search<'_> {
     }
 }
 
+/// Returns the text of a node. The parser reads ASCII, so a node may begin or end inside of a letter.
 fn text<'a>(node: Node<'_>, source: &'a str) -> &'a str {
-    source.get(node.byte_range()).unwrap_or_default()
+    let range = node.byte_range();
+    source
+        .get(source.floor_char_boundary(range.start)..source.ceil_char_boundary(range.end))
+        .unwrap_or_default()
 }
 
 /// Joins the lines that a backslash continues.

@@ -227,6 +227,19 @@ fn users_add_patterns() {
     assert_eq!("a b||c".parse::<RiskPattern>(), Err(RiskPatternError::EmptyAlternative));
 }
 
+/// The parser's scanner must never see a letter beyond ASCII: it indexes a table of the C library with it.
+#[test]
+fn letters_beyond_ascii_are_survived_and_kept() {
+    for code in (0x80..=0x10_ffff).step_by(97).filter_map(char::from_u32) {
+        for text in [format!("echo {{{code}"), format!("echo {{1{code}..{code}2}}"), format!("{{{code}")] {
+            let _ = risk(&text, &[]);
+        }
+    }
+    check("rm caf\u{e9}\\\u{1f300} \u{a0}", RiskKind::Delete, "before rm caf\u{e9}\\\u{1f300}");
+    check("\u{e9}=1 rm \"\u{1f300}\"", RiskKind::Delete, "before \u{e9}=1 rm \"\u{1f300}\"");
+    assert_eq!(risk("rm\u{e9} x; echo {\u{1f300}..\u{e9}}", &[]), None);
+}
+
 /// Nested 50,000 levels deep: no stack overflow, and no endless search.
 #[test]
 fn deep_nesting_is_survived() {
