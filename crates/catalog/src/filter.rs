@@ -57,7 +57,7 @@ pub struct Summary {
     pub checkpoints_by_reason: BTreeMap<Reason, u64>,
     /// Number of checkpoints that a rollback restored.
     pub checkpoints_used_for_rollback: u64,
-    /// How many Safepoint made beside these, such as before a rollback.
+    /// Number of those that Safepoint made beside these, such as before a rollback.
     pub safety_checkpoints: u64,
     /// Newest checkpoint.
     pub latest_checkpoint: Option<Box<Checkpoint>>,

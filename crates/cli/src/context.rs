@@ -349,7 +349,7 @@ pub(crate) fn session_id(given: &str) -> Result<String, Problem> {
     Ok(given.parse::<SessionId>()?.to_uuid())
 }
 
-/// What the variables of this process say, by the rules of all faces.
+/// Settings from the variables of this process, by the rules of all faces.
 fn defaults() -> Defaults {
     Defaults::from_variables(&|name| env::var_os(name))
 }

@@ -271,7 +271,7 @@ pub struct Renewal {
     pub incarnation: u64,
 }
 
-/// Which checkpoints the remote keeps. The newest of each line and pinned ones are always kept.
+/// Policy: the checkpoints that the remote keeps. The newest of each line and pinned ones are always kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

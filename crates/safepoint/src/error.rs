@@ -1,4 +1,4 @@
-//! What can go wrong with a verb.
+//! Errors of the verbs.
 
 use crate::checkpoint::records::CatalogStanding;
 use crate::config::ConfigError;
@@ -475,7 +475,7 @@ pub enum Error {
     Room {
         /// Name of the attempt.
         name: String,
-        /// What was attempted.
+        /// Attempted operation.
         step: String,
         /// The cause.
         source: io::Error,

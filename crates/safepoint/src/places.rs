@@ -143,7 +143,7 @@ impl CheckpointManager {
         Ok(self.place_of_agents(workspace, agents, all))
     }
 
-    /// What of a folder belongs to these agents.
+    /// Paths of a folder that belong to these agents.
     pub(crate) fn place_of_agents(
         &self,
         workspace: Workspace,

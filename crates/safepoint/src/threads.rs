@@ -105,7 +105,7 @@ pub struct ListStates {
     pub metadata: Map<String, Value>,
     /// Maximum number of states; a page has at most 1000.
     pub limit: Option<u64>,
-    /// Where the previous page ended.
+    /// End of the previous page.
     pub after: Option<String>,
     /// States that are listed.
     pub which: ListedStates,
@@ -138,7 +138,7 @@ pub enum ListedValues {
 pub struct StatePage {
     /// States.
     pub states: Vec<ThreadState>,
-    /// Where it ended, if there may be more.
+    /// End of this page, if there may be more.
     pub next: Option<String>,
 }
 

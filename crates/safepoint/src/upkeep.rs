@@ -68,7 +68,7 @@ pub struct Judged {
     pub verdict: RetentionVerdict,
     /// The scope whose own policy says so; nothing where it is the one for all.
     pub policy_of: Option<Scope>,
-    /// Why not all of it is gone although it was deleted, such as a tag that could not be removed.
+    /// Leftovers of a deleted checkpoint, with the reason, such as a tag that could not be removed.
     pub warning: Option<Warning>,
 }
 

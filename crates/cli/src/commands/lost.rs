@@ -1,4 +1,4 @@
-//! A repository that a workspace had and that is missing: reported by whatever looks at the workspace, with the way back.
+//! A repository that a workspace had and that is missing: reported by every command that reads the workspace, with the way back.
 
 use crate::problem::Problem;
 use crate::render::output::Printer;

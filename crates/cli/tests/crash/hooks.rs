@@ -50,7 +50,7 @@ impl Desk {
         "exec safepoint hook claude < ../event > ../answer".to_owned()
     }
 
-    /// What the last hook answered.
+    /// Answer of the last hook.
     fn answer(&self) -> String {
         fs::read_to_string(self.path("answer")).unwrap_or_default()
     }

@@ -190,7 +190,7 @@ fn a_catalog_that_is_cut_short() {
             _ => {
                 answer.fails(13, "catalog_damaged");
                 assert_same(&place.image(), &before);
-                // It stays an error until somebody acts on it: nothing is silently begun anew.
+                // It stays an error until the user acts on it: nothing is silently begun anew.
                 place.refuses(&["create", "--kind", "manual"], 13, "catalog_damaged");
                 place.refuses(&["list"], 13, "catalog_damaged");
             }

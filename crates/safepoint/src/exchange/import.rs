@@ -45,7 +45,7 @@ pub struct Imported {
     pub missing: Vec<String>,
     /// Checkpoints that were pruned to make room.
     pub pruned: Vec<CheckpointId>,
-    /// What of those is left, such as a tag that could not be removed.
+    /// Leftovers of those, such as a tag that could not be removed.
     pub warnings: Vec<Warning>,
 }
 

@@ -187,7 +187,7 @@ impl TakeOver for Taking {
     }
 }
 
-/// What is taken over, as a part: the same commit closes it.
+/// The result to apply, as a part: the same commit closes it.
 pub(crate) struct TakingPart<'m>(pub(crate) &'m dyn TakeOver);
 
 impl Part for TakingPart<'_> {

@@ -40,7 +40,7 @@ pub struct BegunTurn {
     pub earlier: Option<Error>,
 }
 
-/// What happens if a session has no open turn.
+/// Action if a session has no open turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MissingTurn {
     /// One is opened: the event belongs to a turn whose prompt did not arrive.

@@ -1,4 +1,4 @@
-//! What sessions of agents are told, and what is known of them: notes about rollbacks, and records of sessions.
+//! Notes about rollbacks for the sessions of agents, and the records of those sessions.
 
 use crate::Error;
 use crate::handles::Turns;

@@ -67,7 +67,7 @@ pub(crate) struct Refused {
     pub(crate) target: Option<CheckpointId>,
 }
 
-/// What may be deleted for room.
+/// Checkpoints that may be deleted for room.
 #[derive(Default)]
 struct Offer {
     ids: Vec<CheckpointId>,

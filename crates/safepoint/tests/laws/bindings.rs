@@ -165,7 +165,7 @@ fn memory_that_this_folder_captured_since_goes_back() {
     bench.create();
     assert!(bench.rollback(to).left_alone.is_empty());
     assert_eq!(world.read("memory/notes.md"), "remember");
-    // A change that no checkpoint holds is of whoever works here.
+    // A change that no checkpoint holds belongs to the workspace that is open.
     bench.undo();
     put(world.top.join("memory/notes.md"), "learned just now");
     assert!(bench.rollback(to).left_alone.is_empty());
@@ -219,7 +219,7 @@ fn a_part_that_a_folder_has_not_is_refused() {
     assert_eq!(Failure::from(&error).code, "no_part");
 }
 
-/// What a file of an export says.
+/// Content of a file of an export.
 fn exported(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap_or_else(|error| error.to_string())
 }

@@ -55,7 +55,7 @@ pub struct RoomEntry {
 /// Reason why a process could not enter a room.
 #[derive(Debug)]
 pub struct RoomRefused {
-    /// What was attempted.
+    /// Attempted operation.
     pub step: String,
     /// Error of the kernel.
     pub source: io::Error,

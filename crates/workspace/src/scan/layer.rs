@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct LayerBase<'a> {
     /// Tree of its root.
     pub tree: ObjectId,
-    /// What it does not hold.
+    /// Entries that it does not hold.
     pub coverage: &'a Coverage,
     /// Entries in it.
     pub count: u64,

@@ -29,7 +29,7 @@ pub(super) struct Line<'a> {
     only_values: bool,
 }
 
-/// What the word under the cursor may be.
+/// Meanings that the word under the cursor may have.
 pub(super) struct Wanted<'w> {
     /// The part of it that is typed, and what stands before that in the same word.
     pub(super) begun: &'w str,

@@ -34,7 +34,7 @@ pub(super) fn create(surroundings: &Surroundings, label: Option<String>) -> Resu
     Ok(json!({ "checkpoint": checkpoint, "unchanged": made["unchanged"] }))
 }
 
-/// What a dry run or a rollback did, with the paths that it left alone.
+/// Result of a dry run or a rollback, with the paths that it left alone.
 struct Done {
     done: RolledBack,
     left: Vec<RelPath>,
