@@ -157,7 +157,7 @@ fn classify(error: &Error) -> Row {
         Error::StalePreview => (
             "stale_preview",
             Conflict,
-            &["Nothing was changed. Look at a new preview, then confirm that one."],
+            &["Look at a new preview, then confirm that one."],
         ),
         Error::ChangedDuringUndo { .. } => (
             "changed_during_undo",
@@ -281,7 +281,7 @@ fn classify(error: &Error) -> Row {
             "attempt_conflict",
             Conflict,
             &[
-                "Nothing was changed. Make both the same at these paths, in the project or in the attempt, then keep again.",
+                "Make both the same at these paths, in the project or in the attempt, then keep again.",
                 "See both sides: safepoint attempt diff NAME",
             ],
         ),
@@ -376,7 +376,7 @@ fn classify(error: &Error) -> Row {
         ),
         Error::CheckFailed { .. } => ("check_failed", Failed, &[]),
         Error::NonePassed { .. } => {
-            ("none_passed", Failed, &["Nothing was changed. Check that the command can pass."])
+            ("none_passed", Failed, &["Check that the command can pass."])
         }
         Error::NoRoomToTry { .. } => (
             "no_room_to_try",
@@ -391,7 +391,7 @@ fn classify(error: &Error) -> Row {
                 "Run that program in this workspace: it undoes the rollback. Until then nothing here is changed.",
             ],
         ),
-        Error::Part { .. } => ("part", Failed, &["See the cause. Nothing was changed."]),
+        Error::Part { .. } => ("part", Failed, &["See the cause."]),
         Error::AnsweredMeanwhile { .. } => {
             ("busy", Busy, &["Try again: `safepoint status` shows the last rollback."])
         }

@@ -105,7 +105,7 @@ fn a_search_that_finds_nothing_says_so_and_changes_nothing() {
     --- stderr
     error: cannot roll back: the check passes in none of the checkpoints (3 tried)
     Nothing was changed.
-    hint: Nothing was changed. Check that the command can pass.
+    hint: Check that the command can pass.
     --- exit 1
     ");
     assert_snapshot!(sandbox.run(&["rollback", "--until", "grep -q 9 number"]), @"
@@ -188,7 +188,7 @@ fn what_a_check_changed_in_place_is_reported() {
     warning: the check changed files in the workspace; a rollback restored them
     error: cannot roll back: the check passes in none of the checkpoints (1 tried)
     Nothing was changed.
-    hint: Nothing was changed. Check that the command can pass.
+    hint: Check that the command can pass.
     --- exit 1
     ");
     assert!(!sandbox.path("project/new").exists());
