@@ -81,6 +81,9 @@ fn a_catalog_of_every_older_schema_arrives_whole() {
         if version >= 16 {
             keeps_its_remotes(&catalog);
         }
+        if version >= 17 {
+            keeps_its_deltas(&catalog);
+        }
         assert_eq!(catalog.check().unwrap(), Vec::<String>::new(), "from schema {version}");
     }
 }
@@ -192,6 +195,13 @@ fn keeps_its_threads(catalog: &Catalog) {
     });
     let threads = threads.unwrap();
     assert_eq!((threads[0].thread.key.id.as_str(), threads[0].thread.version), ("t1", 3));
+}
+
+/// Rows of fixtures since schema 17: a value that is the difference to another one.
+fn keeps_its_deltas(catalog: &Catalog) {
+    let value = catalog.read_threads(|rows| rows.value(4)).unwrap();
+    assert!(value.is_delta());
+    assert_eq!((value.base, value.depth, value.size, value.pieces), (Some((3, 0)), 2, 5, None));
 }
 
 /// Rows of fixtures since schema 15: attempts and metrics.

@@ -7,6 +7,7 @@ use crate::handles::{Checkpoints, Upkeep, Workspaces};
 use crate::home::{Access, Home, HomeOwner, Scratch};
 use crate::parts::outside::PartProvider;
 use crate::rollback::recover::RecoveryLog;
+use crate::threads::recall::Recall;
 use crate::threads::room::Room;
 use crate::threads::save::Saves;
 use crate::{Error, checkpoint::find};
@@ -102,6 +103,8 @@ pub struct CheckpointManager {
     pub(crate) recovered: Mutex<RecoveryLog>,
     /// Saves of threads that share a transaction.
     pub(crate) saves: Saves,
+    /// Values of threads in memory.
+    pub(crate) recall: Recall,
     /// Space that saves of threads may take.
     pub(crate) room: Room,
     /// Bytes of pieces that this process added to the catalog since it last counted them.
@@ -169,6 +172,7 @@ impl CheckpointManager {
             standing,
             recovered,
             saves,
+            recall: Recall::default(),
             room: Room::default(),
             chunk_bytes,
             inside: room_mounts(),

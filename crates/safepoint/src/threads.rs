@@ -5,7 +5,9 @@
 //! the transaction is that of their checkpoint.
 
 pub(crate) mod chain;
+pub(crate) mod delta;
 pub(crate) mod erase;
+pub(crate) mod recall;
 pub(crate) mod room;
 pub(crate) mod save;
 pub(crate) mod settle;
@@ -203,7 +205,7 @@ impl<'m> Threads<'m> {
     pub fn get(&self, thread: &str, namespace: &str, id: Option<&str>) -> Result<Option<ThreadState>, Error> {
         let key = self.key(thread)?;
         check_name("namespace", namespace)?;
-        self.manager.read_values(|values| {
+        self.manager.read_unheld(|values| {
             let Some(thread) = values.rows.thread(&key)? else { return Ok(None) };
             let state = match id {
                 Some(id) => values.rows.state(thread.seq, namespace, id)?,
@@ -230,7 +232,7 @@ impl<'m> Threads<'m> {
             limit: Some(limit),
             heads_only: wanted.which == ListedStates::Heads,
         };
-        self.manager.read_values(|values| {
+        self.manager.read_unheld(|values| {
             let rows = values.rows.list(&query)?;
             let last = rows.last().filter(|_| rows.len() as u64 == limit);
             let next = last.map(|row| serde_json::json!([row.id, row.seq]).to_string());
@@ -334,7 +336,19 @@ impl CheckpointManager {
         work: impl FnOnce(&Values<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let _using = self.store.using()?;
-        self.catalog.read_threads(|rows| work(&Values { rows: *rows, store: &self.store }))
+        self.catalog.read_threads(|rows| work(&self.values(*rows)))
+    }
+
+    /// Runs reads of threads on one snapshot, without the lock that keeps pieces from being collected: every byte is
+    /// checked, and what fails is read again with the lock, on the next snapshot.
+    fn read_unheld<T>(&self, work: impl Fn(&Values<'_>) -> Result<T, Error>) -> Result<T, Error> {
+        let read = self.catalog.read_threads(|rows| work(&self.values(*rows)));
+        if read.is_ok() { read } else { self.read_values(work) }
+    }
+
+    /// Returns a reader of values.
+    pub(crate) fn values<'v>(&'v self, rows: ThreadRows<'v>) -> Values<'v> {
+        Values { rows, store: &self.store, recall: Some(&self.recall) }
     }
 
     /// Rolls a workspace back to the files of a state, and its thread to that state or to one that is saved after it.

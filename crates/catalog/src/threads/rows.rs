@@ -68,14 +68,21 @@ pub struct ValueRow {
     pub size: u64,
     /// Hash of all bytes.
     pub hash: ObjectId,
-    /// The bytes, packed, if it is short.
+    /// The bytes, packed, if it is short; with a base, the difference to it.
     pub bytes: Option<Vec<u8>>,
-    /// Earlier value with the same first pieces, and their number.
+    /// Earlier value that it continues, and the number of pieces that both begin with.
     pub base: Option<(u64, u64)>,
     /// Number of values that a reader of this one visits before it.
     pub depth: u64,
     /// List of the pieces that follow.
     pub pieces: Option<Vec<u8>>,
+}
+
+impl ValueRow {
+    /// Returns true if its bytes are the difference to its base.
+    pub fn is_delta(&self) -> bool {
+        self.base.is_some() && self.bytes.is_some()
+    }
 }
 
 /// Row of a pending write.
@@ -219,6 +226,16 @@ impl ThreadRows<'_> {
         let sql = states!("WHERE s.thread_seq = ?1 AND s.ns = ?2 AND s.id = ?3");
         let params = params![integer("seq", thread_seq)?, namespace, id];
         query::first(self.connection, "a state", sql, params, read_state)
+    }
+
+    /// Returns true if there is a state with this id.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn has_state(&self, thread_seq: u64, namespace: &str, id: &str) -> Result<bool, CatalogError> {
+        let sql = "SELECT seq FROM thread_state WHERE thread_seq = ?1 AND ns = ?2 AND id = ?3";
+        let params = params![integer("seq", thread_seq)?, namespace, id];
+        Ok(query::first(self.connection, "a state", sql, params, |_| Ok(()))?.is_some())
     }
 
     /// Returns the head of a namespace.

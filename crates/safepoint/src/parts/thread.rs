@@ -360,7 +360,7 @@ impl ThreadRollback<'_> {
             None if document.heads.is_empty() => return Ok(()),
             None => edit.insert_thread(&thread_of(&self.part.key, document, self.at))?,
         };
-        let values = Values { rows, store: &self.part.manager.store };
+        let values = self.part.manager.values(rows);
         Restore { values, edit, key: &self.part.key, seq, kept }.states()?;
         let is_kept = |namespace: &str| document.heads.iter().any(|head| head.namespace == namespace);
         for state in rows.heads(seq)?.into_iter().filter(|state| !is_kept(&state.namespace)) {
@@ -580,6 +580,6 @@ impl CheckpointManager {
         let at = self.environment.now();
         let seq = edit.insert_thread(&thread_of(key, &document, at))?;
         let kept = load_kept(document, None, &self.store)?;
-        Restore { values: Values { rows, store: &self.store }, edit, key, seq, kept: &kept }.states()
+        Restore { values: self.values(rows), edit, key, seq, kept: &kept }.states()
     }
 }

@@ -35,7 +35,9 @@ impl Threads<'_> {
     pub fn erase(&self, thread: &str, progress: &dyn Progress) -> Result<ThreadErased, Error> {
         let (key, manager) = (self.key(thread)?, self.manager);
         manager.must_know_catalog()?;
-        let (deleted, checkpoints) = manager.erase_thread(&key, progress)?;
+        let erased = manager.erase_thread(&key, progress);
+        manager.recall.forget();
+        let (deleted, checkpoints) = erased?;
         let collected = manager.upkeep().collect(Thoroughness::Everything, progress)?;
         // Deleted rows are in free pages until then.
         manager.catalog.compact()?;

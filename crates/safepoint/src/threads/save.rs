@@ -90,10 +90,11 @@ impl CheckpointManager {
     fn save(&self, job: Job) -> Result<(), Error> {
         let save = Arc::new(Save { job, done: Mutex::default() });
         self.save_within_cap(save.job.key().workspace, || {
-            // Nothing that is found or put now may be collected before the commit.
-            let _using = self.store.using()?;
-            let job = &save.job;
-            self.put_large_values(job.key(), job.namespace(), &job.values())?;
+            let (job, values) = (&save.job, save.job.values());
+            // No piece that is found or put now may be collected before the commit. Short values have none.
+            let has_pieces = values.iter().any(|(_, value)| value.long_bytes() > 0);
+            let _using = has_pieces.then(|| self.store.using()).transpose()?;
+            self.put_large_values(job.key(), job.namespace(), &values)?;
             self.commit_save(&save)
         })
     }
@@ -139,7 +140,7 @@ impl CheckpointManager {
         namespace: &str,
         values: &[NamedValue<'_>],
     ) -> Result<(), Error> {
-        let most: u64 = values.iter().map(|(_, value)| value.bytes_to_cut()).sum();
+        let most: u64 = values.iter().map(|(_, value)| value.long_bytes()).sum();
         if most <= CATALOG_BYTES_MAX {
             return Ok(());
         }
@@ -220,7 +221,7 @@ impl CheckpointManager {
         (at, files): (Timestamp, Option<CheckpointId>),
     ) -> Result<u64, Error> {
         let (rows, edit) = (transaction.threads(), transaction.edit_threads());
-        let values = Values { rows, store: &self.store };
+        let values = self.values(rows);
         let state = &cut.state;
         let thread = thread_for(transaction, key, (&state.serializer, state.ttl), at)?;
         let (body, more) = values.insert(&edit, thread.seq, &state.namespace, None, &cut.body)?;
@@ -239,7 +240,7 @@ impl CheckpointManager {
             };
             channels.insert(name.to_owned(), (version.to_owned(), value));
         }
-        if rows.state(thread.seq, &state.namespace, &state.id)?.is_some() {
+        if rows.has_state(thread.seq, &state.namespace, &state.id)? {
             edit.forget_chain(thread.seq)?;
         }
         let seq = edit.insert_state(&StateRow {
@@ -272,7 +273,7 @@ impl CheckpointManager {
         at: Timestamp,
     ) -> Result<u64, Error> {
         let (rows, edit) = (transaction.threads(), transaction.edit_threads());
-        let values = Values { rows, store: &self.store };
+        let values = self.values(rows);
         let thread = thread_for(transaction, key, (&writes.serializer, None), at)?;
         let mut added = ROW_BYTES;
         for (write, value) in writes.writes.iter().zip(cut) {
@@ -323,7 +324,8 @@ impl CutState {
         thread_seq: u64,
     ) -> Result<BTreeMap<&str, (&str, Source<'_>)>, Error> {
         let state = &self.state;
-        let parent = match &state.parent {
+        let continues = state.channels.keys().any(|name| !self.values.contains_key(name));
+        let parent = match state.parent.as_ref().filter(|_| continues) {
             Some(parent) => rows.state(thread_seq, &state.namespace, parent)?,
             None => None,
         };

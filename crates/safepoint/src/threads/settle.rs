@@ -37,7 +37,7 @@ impl CheckpointManager {
         let writer = self.store.writer()?.beyond_limit();
         let (mut moved, mut dead) = (Vec::new(), Vec::new());
         self.catalog.read_threads::<_, Error>(|rows| {
-            let values = Values { rows: *rows, store: &self.store };
+            let values = self.values(*rows);
             let live = live_pieces(&values)?;
             for id in rows.chunks()? {
                 match live.contains(&id) {
@@ -57,7 +57,7 @@ impl CheckpointManager {
             let (rows, edit) = (transaction.threads(), transaction.edit_threads());
             if !dead.is_empty() {
                 // A save may have taken up a piece since.
-                let live = live_pieces(&Values { rows, store: &self.store })?;
+                let live = live_pieces(&self.values(rows))?;
                 dead.retain(|id| !live.contains(id));
             }
             moved.iter().chain(&dead).try_for_each(|id| Ok(edit.delete_chunk(*id)?))

@@ -4,7 +4,7 @@ use super::existing;
 use super::values::Values;
 use crate::handles::Threads;
 use crate::{CheckpointManager, Error};
-use safepoint_catalog::{StateRow, ThreadEdit, ThreadRow, ThreadRows, ValueRow};
+use safepoint_catalog::{StateRow, ThreadEdit, ThreadRow, ThreadRows, Transaction, ValueRow};
 use safepoint_model::Timestamp;
 use safepoint_model::thread::{Thread, ThreadKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -42,7 +42,7 @@ impl Threads<'_> {
     /// When the catalog fails; nothing is deleted then.
     pub fn delete(&self, thread: &str) -> Result<bool, Error> {
         let (key, at) = (self.key(thread)?, self.manager.environment.now());
-        self.manager.catalog.write(|transaction| match transaction.threads().thread(&key)? {
+        self.manager.delete_in(|transaction| match transaction.threads().thread(&key)? {
             Some(thread) => {
                 transaction.edit_threads().delete_thread(&thread, at)?;
                 Ok(true)
@@ -57,7 +57,7 @@ impl Threads<'_> {
     /// When the catalog fails; nothing is removed then.
     pub fn delete_runs(&self, runs: &[String]) -> Result<u64, Error> {
         let (workspace, at) = (self.workspace, self.manager.environment.now());
-        self.manager.catalog.write(|transaction| {
+        self.manager.delete_in(|transaction| {
             let (rows, edit) = (transaction.threads(), transaction.edit_threads());
             let mut of_threads: BTreeMap<ThreadKey, Vec<StateRow>> = BTreeMap::new();
             for state in rows.states_of_runs(workspace, runs)? {
@@ -85,7 +85,7 @@ impl Threads<'_> {
         removal: Removal,
     ) -> Result<u64, Error> {
         let (key, at) = (self.key(thread)?, self.manager.environment.now());
-        self.manager.catalog.write(|transaction| {
+        self.manager.delete_in(|transaction| {
             let (rows, edit) = (transaction.threads(), transaction.edit_threads());
             let thread = existing(&rows, &key)?;
             let mut states = Vec::new();
@@ -102,7 +102,7 @@ impl Threads<'_> {
     /// When there is no such thread, or the catalog fails; nothing is removed then.
     pub fn prune(&self, thread: &str, keep: KeepStates) -> Result<u64, Error> {
         let (key, at) = (self.key(thread)?, self.manager.environment.now());
-        self.manager.catalog.write(|transaction| {
+        self.manager.delete_in(|transaction| {
             let (rows, edit) = (transaction.threads(), transaction.edit_threads());
             let thread = existing(&rows, &key)?;
             let mut namespaces: BTreeMap<String, Vec<StateRow>> = BTreeMap::new();
@@ -161,6 +161,16 @@ impl Threads<'_> {
 }
 
 impl CheckpointManager {
+    /// Runs a transaction that deletes values. What is in memory is deleted, too.
+    pub(crate) fn delete_in<T>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let done = self.catalog.write(work);
+        self.recall.forget();
+        done
+    }
+
     pub(crate) fn expire_threads(&self) -> Result<u64, Error> {
         // At the end of time every thread with a time to live is over.
         let end = Timestamp::from_micros(i64::MAX);
@@ -168,7 +178,7 @@ impl CheckpointManager {
             return Ok(0);
         }
         let at = self.environment.now();
-        self.catalog.write(|transaction| {
+        self.delete_in(|transaction| {
             let expired = transaction.threads().expired(at)?;
             let edit = transaction.edit_threads();
             expired.iter().try_for_each(|thread| edit.delete_thread(thread, at))?;
@@ -351,6 +361,7 @@ fn copy_value(
 pub(crate) fn check_values(
     values: &Values<'_>,
 ) -> Result<(Vec<String>, HashSet<safepoint_model::ObjectId>), Error> {
+    let values = &Values { recall: None, ..*values };
     let (mut bad, mut packed) = (Vec::new(), HashSet::new());
     for seq in values.rows.value_numbers()? {
         match values.check(seq) {

@@ -1,8 +1,11 @@
-//! Values of threads: short ones as they are, others cut into pieces that all values share.
+//! Values of threads: short ones as they are, others as the difference to the channel's last value, or cut into pieces
+//! that all values share.
 //!
-//! A list of pieces names an earlier value of the channel and continues it, so that a conversation that grows by a
-//! message stores that message. Every byte that is read is checked against a hash.
+//! A conversation that grows by a message stores that message. Chains of differences are short, and begin with a value
+//! that is whole or in pieces. Every byte that is read is checked against a hash.
 
+use super::delta;
+use super::recall::Recall;
 use super::save::ROW_BYTES;
 use crate::Error;
 use fastcdc::v2020::FastCDC;
@@ -12,6 +15,7 @@ use safepoint_model::thread::{KeptValue, THREAD_VALUE_BYTES_MAX, ThreadValue};
 use safepoint_model::{ModelError, ObjectId, ObjectKind, ObjectSink};
 use safepoint_store::{Store, Writer};
 use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
 
 /// Longest value that is kept in its row.
 const INLINE_BYTES_MAX: usize = 2048;
@@ -20,6 +24,10 @@ const PIECE_BYTES_AVERAGE: usize = 2048;
 const PIECE_BYTES_MAX: usize = 16 * 1024;
 /// Longer chains of values begin again.
 const DEPTH_MAX: u64 = 64;
+/// Most bytes that a reader of a chain of differences makes beside the value.
+const CHAIN_BYTES_MAX: u64 = 16 << 20;
+/// Longest difference that is kept in a row.
+const DELTA_BYTES_MAX: usize = 32 * 1024;
 /// Fewer shared pieces are not worth a visit of the other value.
 const SHARED_MIN: usize = 4;
 /// Shorter bytes are not compressed.
@@ -37,15 +45,32 @@ fn pack(bytes: &[u8]) -> Vec<u8> {
     [&[0], bytes].concat()
 }
 
+/// Unpacks bytes of at most this length.
+fn open(packed: &[u8], most: usize) -> Result<Vec<u8>, &'static str> {
+    match packed.split_first() {
+        Some((0, bytes)) => Ok(bytes.to_vec()),
+        Some((1, frame)) => zstd::bulk::decompress(frame, most).map_err(|_| "it cannot be decompressed"),
+        _ => Err("its codec is unknown"),
+    }
+}
+
 /// Unpacks bytes of a known length, and checks them.
 fn unpack(packed: &[u8], size: u64, hash: ObjectId) -> Result<Vec<u8>, &'static str> {
     let size = usize::try_from(size).ok().filter(|size| *size <= PIECE_BYTES_MAX).ok_or("it is too long")?;
-    let bytes = match packed.split_first() {
-        Some((0, bytes)) => bytes.to_vec(),
-        Some((1, frame)) => zstd::bulk::decompress(frame, size).map_err(|_| "it cannot be decompressed")?,
-        _ => return Err("its codec is unknown"),
-    };
+    let bytes = open(packed, size)?;
     match bytes.len() == size && ObjectId::of(ObjectKind::Chunk, &bytes) == hash {
+        true => Ok(bytes),
+        false => Err("it differs from its hash"),
+    }
+}
+
+/// Makes a value that is a difference of the value before it, and checks it.
+fn made_after(base: &[u8], row: &ValueRow) -> Result<Vec<u8>, &'static str> {
+    let size = usize::try_from(row.size).ok().filter(|size| *size <= THREAD_VALUE_BYTES_MAX);
+    let (packed, size) = row.bytes.as_deref().zip(size).ok_or("it is too long")?;
+    let program = open(packed, DELTA_BYTES_MAX)?;
+    let bytes = delta::apply(base, &program, size).ok_or("its difference is malformed")?;
+    match ObjectId::of(ObjectKind::Chunk, &bytes) == row.hash {
         true => Ok(bytes),
         false => Err("it differs from its hash"),
     }
@@ -55,12 +80,24 @@ fn damaged(seq: u64, why: impl Into<String>) -> Error {
     CatalogError::Damaged { table: "thread_value", id: seq.to_string(), why: why.into() }.into()
 }
 
-/// Value, cut and hashed, before any transaction.
+/// Value, hashed, before any transaction.
 pub(crate) struct CutValue {
     encoding: String,
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
     hash: ObjectId,
-    pieces: Vec<Piece>,
+    /// Pieces, cut when they are needed.
+    pieces: OnceLock<Vec<Piece>>,
+    /// Difference to the value with this hash, if there is a short one.
+    delta: OnceLock<(ObjectId, Option<Vec<u8>>)>,
+}
+
+fn cut(bytes: &[u8]) -> Vec<Piece> {
+    if bytes.len() <= INLINE_BYTES_MAX {
+        return Vec::new();
+    }
+    let cutter = FastCDC::new(bytes, PIECE_BYTES_MIN, PIECE_BYTES_AVERAGE, PIECE_BYTES_MAX);
+    let piece = |part: &[u8]| Piece { size: part.len() as u64, id: ObjectId::of(ObjectKind::Chunk, part) };
+    cutter.map(|cut| piece(&bytes[cut.offset..cut.offset + cut.length])).collect()
 }
 
 impl CutValue {
@@ -73,20 +110,17 @@ impl CutValue {
             return Err(ModelError::Value { what: "thread value", why }.into());
         }
         let hash = ObjectId::of(ObjectKind::Chunk, &bytes);
-        let mut pieces = Vec::new();
-        if bytes.len() > INLINE_BYTES_MAX {
-            let cutter = FastCDC::new(&bytes, PIECE_BYTES_MIN, PIECE_BYTES_AVERAGE, PIECE_BYTES_MAX);
-            for cut in cutter {
-                let part = &bytes[cut.offset..cut.offset + cut.length];
-                pieces.push(Piece { size: part.len() as u64, id: ObjectId::of(ObjectKind::Chunk, part) });
-            }
-        }
-        Ok(Self { encoding, bytes, hash, pieces })
+        let (pieces, delta) = (OnceLock::new(), OnceLock::new());
+        Ok(Self { encoding, bytes: Arc::new(bytes), hash, pieces, delta })
     }
 
-    /// Bytes that are cut into pieces.
-    pub(crate) fn bytes_to_cut(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.size).sum()
+    fn pieces(&self) -> &[Piece] {
+        self.pieces.get_or_init(|| cut(&self.bytes))
+    }
+
+    /// Bytes that do not fit into the row.
+    pub(crate) fn long_bytes(&self) -> u64 {
+        if self.bytes.len() > INLINE_BYTES_MAX { self.bytes.len() as u64 } else { 0 }
     }
 
     /// Puts the value into a sink, as the document of a part names it.
@@ -95,7 +129,7 @@ impl CutValue {
             debug_assert_eq!(piece.size, part.len() as u64);
             sink.put(ObjectKind::Chunk, part)?;
         }
-        let (form, id) = match self.pieces.as_slice() {
+        let (form, id) = match self.pieces() {
             [] => (Form::Whole, sink.put(ObjectKind::Chunk, &self.bytes)?),
             [one] => (Form::Whole, one.id),
             many => (Form::Pieces, sink.put(ObjectKind::Pieces, &encode_pieces(many))?),
@@ -106,8 +140,8 @@ impl CutValue {
 
     /// Visits the pieces with their bytes, from a position on.
     fn parts(&self, from: usize) -> impl Iterator<Item = (Piece, &[u8])> {
-        let mut at = self.pieces[..from].iter().map(|piece| piece.size as usize).sum();
-        self.pieces[from..].iter().map(move |piece| {
+        let mut at = self.pieces()[..from].iter().map(|piece| piece.size as usize).sum();
+        self.pieces()[from..].iter().map(move |piece| {
             let part = &self.bytes[at..at + piece.size as usize];
             at += part.len();
             (*piece, part)
@@ -120,6 +154,8 @@ impl CutValue {
 pub(crate) struct Values<'v> {
     pub(crate) rows: ThreadRows<'v>,
     pub(crate) store: &'v Store,
+    /// Values in memory; `None` for a reader that checks the disk.
+    pub(crate) recall: Option<&'v Recall>,
 }
 
 impl Values<'_> {
@@ -169,17 +205,51 @@ impl Values<'_> {
     /// Loads a value, checked.
     pub(crate) fn load(&self, seq: u64) -> Result<ThreadValue, Error> {
         let value = self.rows.value(seq)?;
-        let bytes = match &value.bytes {
-            Some(packed) => unpack(packed, value.size, value.hash).map_err(|why| damaged(seq, why))?,
-            None => {
-                let mut bytes = Vec::new();
-                for piece in self.checked_recipe(&value)? {
-                    bytes.extend(self.piece(piece)?);
-                }
-                bytes
+        let bytes = self.bytes_of(&value)?;
+        Ok(ThreadValue { encoding: value.encoding, bytes: Arc::unwrap_or_clone(bytes) })
+    }
+
+    fn bytes_of(&self, value: &ValueRow) -> Result<Arc<Vec<u8>>, Error> {
+        let (mut made_of, mut first) = (Vec::new(), value.clone());
+        let mut bytes = loop {
+            if let Some(known) = self.recall.and_then(|recall| recall.find(first.hash, first.size)) {
+                break known;
+            }
+            match first.base.filter(|_| first.is_delta()) {
+                Some((base, _)) => made_of.push(std::mem::replace(&mut first, self.rows.value(base)?)),
+                None => break self.kept(&first, self.whole(&first)?),
+            }
+            if made_of.len() as u64 > DEPTH_MAX {
+                return Err(damaged(value.seq, "its chain is too long"));
             }
         };
-        Ok(ThreadValue { encoding: value.encoding, bytes })
+        for row in made_of.into_iter().rev() {
+            let made = made_after(&bytes, &row).map_err(|why| damaged(row.seq, why))?;
+            bytes = self.kept(&row, made);
+        }
+        Ok(bytes)
+    }
+
+    /// Keeps checked bytes in memory.
+    fn kept(&self, value: &ValueRow, bytes: Vec<u8>) -> Arc<Vec<u8>> {
+        let bytes = Arc::new(bytes);
+        self.recall.iter().for_each(|recall| recall.keep(value.hash, &bytes));
+        bytes
+    }
+
+    /// Loads a value that is no difference to another one.
+    fn whole(&self, value: &ValueRow) -> Result<Vec<u8>, Error> {
+        if let Some(packed) = &value.bytes {
+            return unpack(packed, value.size, value.hash).map_err(|why| damaged(value.seq, why));
+        }
+        let mut bytes = Vec::new();
+        for piece in self.checked_recipe(value)? {
+            bytes.extend(self.piece(piece)?);
+        }
+        match ObjectId::of(ObjectKind::Chunk, &bytes) == value.hash {
+            true => Ok(bytes),
+            false => Err(damaged(value.seq, "it differs from its hash")),
+        }
     }
 
     /// Checks that a value can be read, without its bytes where a pack has them.
@@ -202,12 +272,10 @@ impl Values<'_> {
     /// Puts a value into a writer, as the document of a part names it.
     pub(crate) fn keep(&self, seq: u64, writer: &Writer<'_>) -> Result<KeptValue, Error> {
         let value = self.rows.value(seq)?;
-        let encoding = value.encoding.clone();
         if value.bytes.is_some() {
-            let bytes = self.load(seq)?.bytes;
-            writer.put(ObjectKind::Chunk, &bytes)?;
-            return Ok(KeptValue { encoding, content: Content::whole(&bytes).into() });
+            return CutValue::new(self.load(seq)?)?.keep(writer);
         }
+        let encoding = value.encoding.clone();
         let pieces = self.checked_recipe(&value)?;
         for piece in &pieces {
             if !self.store.contains(piece.id)? {
@@ -221,24 +289,48 @@ impl Values<'_> {
         Ok(KeptValue { encoding, content: Content { size: value.size, form, id }.into() })
     }
 
-    fn base_of(
+    /// Returns the last value of a channel.
+    fn last_of(
         &self,
         thread_seq: u64,
         namespace: &str,
         channel: Option<(&str, &str)>,
-    ) -> Result<Option<(ValueRow, Vec<Piece>)>, Error> {
-        let Some((channel, _)) = channel else { return Ok(None) };
-        let last = self.rows.last_value(thread_seq, namespace, channel)?;
-        let Some(last) = last.filter(|last| last.pieces.is_some()) else { return Ok(None) };
-        let pieces = self.recipe(&last)?;
-        Ok(Some((last, pieces)))
+    ) -> Result<Option<ValueRow>, Error> {
+        match channel {
+            Some((channel, _)) => Ok(self.rows.last_value(thread_seq, namespace, channel)?),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the pieces of the last value, if it has any.
+    fn pieces_of(&self, last: Option<&ValueRow>) -> Result<Vec<Piece>, Error> {
+        match last.filter(|last| last.pieces.is_some()) {
+            Some(last) => self.recipe(last),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns the difference of a value to the last one, if it is worth a row.
+    fn delta_after<'c>(&self, last: &ValueRow, value: &'c CutValue) -> Result<Option<&'c [u8]>, Error> {
+        let (size, depth) = (last.size.max(value.bytes.len() as u64), last.depth + 1);
+        if value.long_bytes() == 0 || depth > DEPTH_MAX || depth.saturating_mul(size) > CHAIN_BYTES_MAX {
+            return Ok(None);
+        }
+        if value.delta.get().is_none() {
+            let base = self.bytes_of(last)?;
+            let most = DELTA_BYTES_MAX.min(value.bytes.len() / 2);
+            let _ = value.delta.set((last.hash, delta::program(&base, &value.bytes, most)));
+        }
+        // Another caller may have saved since it was made.
+        let made = value.delta.get().filter(|(base, _)| *base == last.hash);
+        Ok(made.and_then(|(_, program)| program.as_deref()))
     }
 
     fn has(&self, id: ObjectId) -> Result<bool, Error> {
         Ok(self.rows.chunk(id)?.is_some() || self.store.contains(id)?)
     }
 
-    /// Puts the pieces of a value that are new into a writer. Returns their bytes.
+    /// Puts the pieces of a value that are new into a writer. Returns the new bytes.
     pub(crate) fn new_bytes(
         &self,
         thread_seq: u64,
@@ -247,9 +339,13 @@ impl Values<'_> {
         value: &CutValue,
         writer: Option<&Writer<'_>>,
     ) -> Result<u64, Error> {
-        let base = self.base_of(thread_seq, namespace, channel)?;
-        let known: HashSet<ObjectId> =
-            base.iter().flat_map(|(_, pieces)| pieces).map(|piece| piece.id).collect();
+        let last = self.last_of(thread_seq, namespace, channel)?;
+        if let Some(last) = &last
+            && let Some(program) = self.delta_after(last, value)?
+        {
+            return Ok(program.len() as u64);
+        }
+        let known: HashSet<ObjectId> = self.pieces_of(last.as_ref())?.iter().map(|piece| piece.id).collect();
         let mut bytes = 0;
         for (piece, part) in value.parts(0) {
             if !known.contains(&piece.id) && !self.has(piece.id)? {
@@ -281,24 +377,45 @@ impl Values<'_> {
             depth: 0,
             pieces: None,
         };
-        if value.pieces.is_empty() {
-            let packed = pack(&value.bytes);
-            let added = ROW_BYTES + packed.len() as u64;
-            row.bytes = Some(packed);
-            return Ok((edit.insert_value(thread_seq, namespace, channel, &row)?, added));
-        }
-        let base = self.base_of(thread_seq, namespace, channel)?;
-        let mut shared = 0;
-        let mut known = HashSet::new();
-        if let Some((last, pieces)) = &base {
-            let same = pieces.iter().zip(&value.pieces).take_while(|(old, new)| old == new).count();
-            if same >= SHARED_MIN && last.depth < DEPTH_MAX {
-                (row.base, row.depth, shared) = (Some((last.seq, same as u64)), last.depth + 1, same);
+        let mut added = ROW_BYTES;
+        if value.long_bytes() == 0 {
+            row.bytes = Some(pack(&value.bytes));
+        } else {
+            let last = self.last_of(thread_seq, namespace, channel)?;
+            let program = match &last {
+                Some(last) => self.delta_after(last, value)?.map(|program| (last, program)),
+                None => None,
+            };
+            match program {
+                Some((last, program)) => {
+                    (row.base, row.depth) = (Some((last.seq, 0)), last.depth + 1);
+                    row.bytes = Some(pack(program));
+                }
+                None => added += self.insert_pieces(edit, last.as_ref(), value, &mut row)?,
             }
-            known.extend(pieces.iter().map(|piece| piece.id));
         }
-        let pieces = encode_pieces(&value.pieces[shared..]);
-        let mut added = ROW_BYTES + pieces.len() as u64;
+        added += row.bytes.iter().chain(&row.pieces).map(|bytes| bytes.len() as u64).sum::<u64>();
+        self.recall.iter().for_each(|recall| recall.keep(value.hash, &value.bytes));
+        Ok((edit.insert_value(thread_seq, namespace, channel, &row)?, added))
+    }
+
+    /// Inserts the new pieces of a value, and sets its list. Returns the bytes of the pieces.
+    fn insert_pieces(
+        &self,
+        edit: &ThreadEdit<'_>,
+        last: Option<&ValueRow>,
+        value: &CutValue,
+        row: &mut ValueRow,
+    ) -> Result<u64, Error> {
+        let old = self.pieces_of(last)?;
+        let same = old.iter().zip(value.pieces()).take_while(|(old, new)| old == new).count();
+        let last = last.filter(|last| same >= SHARED_MIN && last.depth < DEPTH_MAX);
+        if let Some(last) = last {
+            (row.base, row.depth) = (Some((last.seq, same as u64)), last.depth + 1);
+        }
+        let shared = last.map_or(0, |_| same);
+        let mut known: HashSet<ObjectId> = old.iter().map(|piece| piece.id).collect();
+        let mut added = 0;
         for (piece, part) in value.parts(shared) {
             if known.insert(piece.id) && !self.has(piece.id)? {
                 let packed = pack(part);
@@ -306,8 +423,8 @@ impl Values<'_> {
                 edit.insert_chunk(piece.id, &packed)?;
             }
         }
-        row.pieces = Some(pieces);
-        Ok((edit.insert_value(thread_seq, namespace, channel, &row)?, added))
+        row.pieces = Some(encode_pieces(&value.pieces()[shared..]));
+        Ok(added)
     }
 
     /// Returns the bytes of a piece for a pack.
@@ -365,7 +482,7 @@ mod tests {
             (state >> 33) as u8
         };
         let bytes: Vec<u8> = (0..300_000).map(|_| next()).collect();
-        let cut = |len: usize| CutValue::new(ThreadValue::new("x", &bytes[..len])).unwrap().pieces;
+        let cut = |len: usize| cut(&bytes[..len]);
         let (short, long) = (cut(299_000), cut(300_000));
         let same = short.iter().zip(&long).take_while(|(one, other)| one == other).count();
         assert!(same + 2 >= short.len() && short.len() > 60, "{same} of {}", short.len());

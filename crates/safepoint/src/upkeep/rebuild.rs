@@ -5,6 +5,7 @@
 
 use crate::checkpoint::records::CatalogStanding;
 use crate::home::Home;
+use crate::threads::recall::Recall;
 use crate::threads::room::Room;
 use crate::threads::save::Saves;
 use crate::upkeep::mark::each_object;
@@ -132,6 +133,7 @@ impl CheckpointManager {
             standing: Mutex::new(CatalogStanding::New),
             recovered: Mutex::default(),
             saves: Saves::default(),
+            recall: Recall::default(),
             room: Room::default(),
             chunk_bytes: AtomicU64::default(),
             inside: Vec::new(),
@@ -157,6 +159,7 @@ impl CheckpointManager {
             standing,
             recovered,
             saves: Saves::default(),
+            recall: Recall::default(),
             room: Room::default(),
             chunk_bytes: AtomicU64::default(),
             inside: Vec::new(),
@@ -201,6 +204,7 @@ impl CheckpointManager {
             standing,
             recovered,
             saves,
+            recall: Recall::default(),
             room: Room::default(),
             chunk_bytes,
             inside: Vec::new(),

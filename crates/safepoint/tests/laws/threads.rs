@@ -107,6 +107,74 @@ fn a_growing_conversation_stores_what_is_new() {
     }
 }
 
+/// Values of the messages, with the count of a list before them, as encoders write it.
+fn counted(all: &[u8], step: usize) -> Vec<u8> {
+    [&[0xdc, (step >> 8) as u8, step as u8], &all[..step * 1000]].concat()
+}
+
+#[test]
+fn a_grown_list_is_kept_as_its_difference_and_chains_are_short() {
+    let bench = Bench::new();
+    let threads = bench.manager.threads();
+    let all = noise(11, 200_000);
+    let mut parent = None;
+    for step in 1..=200 {
+        let id = format!("s{step:04}");
+        threads.put("t", state(&id, parent.as_deref(), &counted(&all, step))).unwrap();
+        parent = Some(id);
+    }
+    let connection = rusqlite::Connection::open(bench.home().join("catalog.db")).unwrap();
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    let deltas = "FROM thread_value WHERE base IS NOT NULL AND bytes IS NOT NULL";
+    assert!(number(&format!("SELECT count(*) {deltas}")) >= 190);
+    assert!(number(&format!("SELECT max(length(bytes)) {deltas}")) < 1100, "a message and its steps");
+    assert!(number("SELECT max(depth) FROM thread_value") <= 64);
+    // A reader without anything in memory, from every point of a chain.
+    for step in [1, 2, 3, 63, 64, 65, 66, 129, 130, 199, 200] {
+        let cold = open(&bench.home(), Settings::default());
+        let found = cold.threads().get("t", "", Some(&format!("s{step:04}"))).unwrap().unwrap();
+        assert_eq!(messages(&found), counted(&all, step), "step {step}");
+    }
+    assert!(bench.manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap().is_valid());
+    // The states that a chain begins with can go.
+    threads.prune("t", KeepStates { last: 3, hidden_ancestors: 0 }).unwrap();
+    bench.manager.upkeep().collect(Thoroughness::Everything, &Silent).unwrap();
+    for step in [198, 199, 200] {
+        let cold = open(&bench.home(), Settings::default());
+        let found = cold.threads().get("t", "", Some(&format!("s{step:04}"))).unwrap().unwrap();
+        assert_eq!(messages(&found), counted(&all, step), "step {step}");
+    }
+    assert!(bench.manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap().is_valid());
+}
+
+#[test]
+fn values_in_memory_are_those_of_the_rows_whatever_other_processes_do() {
+    let bench = Bench::new();
+    let other = open(&bench.home(), Settings::default());
+    let (here, there) = (bench.manager.threads(), other.threads());
+    let all = noise(12, 100_000);
+    here.put("t", state("s1", None, &all[..50_000])).unwrap();
+    assert_eq!(messages(&head(there)), all[..50_000]);
+    // Each saves after the other, so that neither knows the last value.
+    for (step, threads) in [(2, there), (3, here), (4, there), (5, here)] {
+        let (id, parent) = (format!("s{step}"), format!("s{}", step - 1));
+        threads.put("t", state(&id, Some(&parent), &all[..50_000 + step * 1000])).unwrap();
+        for reader in [here, there] {
+            assert_eq!(messages(&head(reader)), all[..50_000 + step * 1000], "step {step}");
+        }
+    }
+    // The numbers of deleted rows are used again.
+    there.delete("t").unwrap();
+    assert_eq!(here.get("t", "", None).unwrap(), None);
+    there.put("t", state("s1", None, &all[1000..60_000])).unwrap();
+    assert_eq!(messages(&head(here)), all[1000..60_000]);
+    here.put("t", state("s2", Some("s1"), &all[1000..61_000])).unwrap();
+    assert_eq!(messages(&head(there)), all[1000..61_000]);
+    there.erase("t", &Silent).unwrap();
+    assert_eq!(here.get("t", "", None).unwrap(), None);
+    assert!(bench.manager.upkeep().validate(None, Depth::Deep, &Silent).unwrap().is_valid());
+}
+
 #[test]
 fn the_head_is_what_was_saved_last_and_not_the_largest_id() {
     let bench = Bench::new();
@@ -645,6 +713,10 @@ fn a_damaged_row_is_damage_and_never_a_panic() {
         ("thread_value", "hash", "X'00'"),
         ("thread_value", "bytes", "X'017B'"),
         ("thread_value", "base", "seq"),
+        ("thread_value", "base", "1"),
+        ("thread_value", "base", "NULL"),
+        ("thread_value", "bytes", "X'00'"),
+        ("thread_value", "bytes", "X'0001FF7F'"),
         ("thread_value", "shared", "1000000"),
         ("thread_chunk", "bytes", "X'01'"),
         ("thread_chunk", "bytes", "X''"),
@@ -664,12 +736,16 @@ fn a_damaged_row_is_damage_and_never_a_panic() {
         let saved = format!("CREATE TEMP TABLE saved AS SELECT rowid AS at, * FROM {table}");
         connection.execute_batch(&saved).unwrap();
         connection.execute_batch(&set).unwrap();
-        let found = threads.get("t", "", None);
-        if let Ok(Some(found)) = &found {
-            assert_eq!(*found, intact, "{table}.{column} = {bad}");
-        }
-        if let Err(error) = &found {
-            assert_eq!(Failure::from(error).kind, FailureKind::Damaged, "{table}.{column} = {bad}: {error}");
+        // One with values in memory, and one that reads all from the disk.
+        let cold = open(&bench.home(), Settings::default());
+        for found in [threads.get("t", "", None), cold.threads().get("t", "", None)] {
+            if let Ok(Some(found)) = &found {
+                assert_eq!(*found, intact, "{table}.{column} = {bad}");
+            }
+            if let Err(error) = &found {
+                let kind = Failure::from(error).kind;
+                assert_eq!(kind, FailureKind::Damaged, "{table}.{column} = {bad}: {error}");
+            }
         }
         let _ = threads.list(&ListStates::default());
         let _ = bench.manager.upkeep().validate(None, Depth::Quick, &Silent);
