@@ -20,7 +20,7 @@ use safepoint_model::{
 };
 use safepoint_remote::RemoteError;
 use safepoint_store::StoreError;
-use safepoint_workspace::WorkspaceError;
+use safepoint_workspace::{RoomProcess, WorkspaceError};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -43,6 +43,12 @@ fn some(paths: &[impl ToString]) -> String {
         named.push(format!("and {} more", paths.len() - PATHS_NAMED));
     }
     named.join(", ")
+}
+
+fn named(processes: &[RoomProcess]) -> String {
+    let names: Vec<String> =
+        processes.iter().map(|process| format!("{} ({})", process.name, process.pid)).collect();
+    some(&names)
 }
 
 /// A checkpoint that an ambiguous name could mean.
@@ -463,6 +469,28 @@ pub enum Error {
     InsideAttempt {
         /// Name or id of the attempt.
         name: String,
+    },
+    /// The attempt is the sandbox of an open plan.
+    #[error("the attempt {name} is the sandbox of plan {plan}")]
+    AttemptOfPlan {
+        /// Name of the attempt.
+        name: String,
+        /// The plan.
+        plan: String,
+    },
+    /// The sandbox of a plan is an overlay, in which a search cannot try checkpoints.
+    #[error("cannot search in the sandbox {name}: it is an overlay")]
+    SearchInOverlay {
+        /// Name of the attempt that the sandbox is.
+        name: String,
+    },
+    /// A process is in the sandbox of a plan, whose files are to change.
+    #[error("cannot change the files of the sandbox {name} while processes run in it: {}", named(processes))]
+    RoomInUse {
+        /// Name of the attempt that the sandbox is.
+        name: String,
+        /// The processes.
+        processes: Vec<RoomProcess>,
     },
     /// Safepoint's home lies in the project, and would be part of the attempt.
     #[error("cannot start an attempt: Safepoint's home {} lies in the project", home.display())]

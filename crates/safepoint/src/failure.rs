@@ -288,6 +288,23 @@ fn classify(error: &Error) -> Row {
         Error::InsideAttempt { .. } => {
             ("inside_attempt", Conflict, &["Leave the attempt (exit its shell) and run the command there."])
         }
+        Error::AttemptOfPlan { .. } => (
+            "attempt_of_plan",
+            Conflict,
+            &[
+                "The plan decides about it: `safepoint plan apply` takes its result over, `safepoint plan cancel` ends it.",
+            ],
+        ),
+        Error::SearchInOverlay { .. } => (
+            "search_in_overlay",
+            Conflict,
+            &[
+                "`safepoint plan checkpoint list` shows the checkpoints; `--verify` tries a single one of them.",
+            ],
+        ),
+        Error::RoomInUse { .. } => {
+            ("room_in_use", Conflict, &["Nothing was changed. End these processes, then try again."])
+        }
         Error::HomeInProject { .. } => (
             "home_in_project",
             Conflict,

@@ -6,6 +6,7 @@ use crate::environment::{Environment, SystemEnvironment};
 use crate::handles::{Checkpoints, Upkeep, Workspaces};
 use crate::home::{Access, Home, HomeOwner, Scratch};
 use crate::parts::outside::PartProvider;
+use crate::plans::room::room_around;
 use crate::rollback::recover::RecoveryLog;
 use crate::threads::recall::Recall;
 use crate::threads::room::Room;
@@ -257,12 +258,28 @@ impl CheckpointManager {
         let failed = |file| move |source| ConfigError::Read { file, source };
         let home = self.home.read_config().map_err(failed(ConfigFile::Home))?;
         let workspace = match root {
-            Some(root) => root
-                .read_small(ConfigFile::Workspace.name(), CONFIG_BYTES_MAX)
-                .map_err(failed(ConfigFile::Workspace)),
+            Some(root) => self.read_settings(root)?.map_err(failed(ConfigFile::Workspace)),
             None => Ok(SmallFile::Missing),
         };
         Ok(config::load(home, workspace, &self.settings.excludes, broken)?)
+    }
+
+    /// Reads the configuration of a workspace. The sandbox of a plan that is an overlay has it in its layer, else in the project.
+    fn read_settings(&self, root: &Root) -> Result<io::Result<SmallFile>, Error> {
+        let read = |root: &Root| root.read_small(ConfigFile::Workspace.name(), CONFIG_BYTES_MAX);
+        let found = read(root);
+        if !matches!(found, Ok(SmallFile::Missing)) || room_around(root.path()).is_none() {
+            return Ok(found);
+        }
+        let workspace = self.catalog.workspace_at(root.path().as_os_str().as_bytes())?;
+        let room = workspace.map(|workspace| self.room_of_plan(&workspace)).transpose()?.flatten();
+        let Some(room) = room else { return Ok(found) };
+        Ok(match read(&Root::open(&room.folder.layer())?) {
+            Ok(SmallFile::Missing) => read(&Root::open(room.project.root_path())?),
+            // A whiteout: the steps deleted it.
+            Ok(SmallFile::NotAFile) => Ok(SmallFile::Missing),
+            own => own,
+        })
     }
 
     pub(crate) fn probe(&self, root: &Root) -> Result<Capabilities, Error> {
@@ -280,9 +297,9 @@ impl CheckpointManager {
     /// Opens the workspace for this process alone.
     pub(crate) fn hold(&self, workspace: &Workspace) -> Result<Held, Error> {
         let root = Root::open(workspace.root_path())?;
-        let lock = match self.layer_folder(workspace)? {
-            // The mount point is another directory in each namespace, and the layer the same in all.
-            Some(layer) => Root::open(&layer)?.lock(self.settings.lock_wait)?,
+        let lock = match self.overlay_room(workspace)? {
+            // The mount point is another directory in each namespace, and the one above it the same in all.
+            Some(room) => Root::open(&room.place())?.lock(self.settings.lock_wait)?,
             None => root.lock(self.settings.lock_wait)?,
         };
         // A repair under the same lock may have merged it into another workspace.
@@ -342,10 +359,11 @@ impl Workspaces<'_> {
         for above in path.ancestors() {
             match self.manager.catalog.workspace_at(above.as_os_str().as_bytes())? {
                 Some(workspace) if workspace.kind == WorkspaceKind::Project => return Ok(Some(workspace)),
-                // The mount point of an overlay is empty outside of its namespace.
+                // The mount point of an overlay is empty outside of its namespace. That of a plan stands for its sandbox.
                 Some(workspace)
                     if workspace.kind == WorkspaceKind::Attempt
-                        && self.manager.layer_folder(&workspace)?.is_none() =>
+                        && (self.manager.overlay_room(&workspace)?.is_none()
+                            || self.manager.room_of_plan(&workspace)?.is_some()) =>
                 {
                     return Ok(Some(workspace));
                 }

@@ -5,6 +5,7 @@ pub(crate) mod databases;
 pub(crate) mod files;
 pub(crate) mod git;
 pub(crate) mod kinds;
+pub(crate) mod layer;
 pub(crate) mod outside;
 pub(crate) mod part;
 pub(crate) mod plan;

@@ -109,7 +109,13 @@ impl CheckpointManager {
     /// Returns the workspaces in use: projects and the sandboxes of open plans.
     fn live_workspaces(&self) -> Result<Vec<Workspace>, Error> {
         let mut live = Vec::new();
-        for workspace in self.workspaces().list()? {
+        let mut all = self.workspaces().list()?;
+        for workspace in self.catalog.workspaces()? {
+            if workspace.kind == WorkspaceKind::Attempt && self.room_of_plan(&workspace)?.is_some() {
+                all.push(workspace);
+            }
+        }
+        for workspace in all {
             let used = match self.catalog.plan_of_sandbox(workspace.id)? {
                 None => true,
                 Some(plan) => {

@@ -7,6 +7,7 @@ pub(crate) mod apply;
 pub(crate) mod correct;
 pub(crate) mod guard;
 pub(crate) mod plan_file;
+pub(crate) mod room;
 pub(crate) mod runner;
 pub(crate) mod sandbox;
 

@@ -466,6 +466,11 @@ impl CheckpointManager {
     ) -> Result<RolledBack, Error> {
         let places = self.scene(request, &mut Vec::new())?.places;
         let (held, made) = self.hold_making(request, &places, progress)?;
+        let _still = match request.is_dry() {
+            true => Vec::new(),
+            // Before the capture: what a process wrote after it would be lost.
+            false => self.still_rooms(places.iter().map(|place| &place.workspace))?,
+        };
         self.still_answers(request)?;
         // Another process may have purged parts of it before the lock.
         let (to, mut left_alone) = self.that_goes_back(request, &self.checkpoints().get(request.to.id)?)?;

@@ -50,8 +50,8 @@ pub use plan::{Blocked, CapturedAccess, LostAccess, LostAccessKind, RollbackPlan
 pub use probe::{Capabilities, Lack};
 pub use replica::{Destination, Replica, ReplicaDraft, free_bytes};
 pub use room::{
-    LayerState, Outside, RoomEntry, RoomFolder, RoomLock, RoomMount, RoomProcess, RoomRefused, enter_room,
-    has_mounts_below, marked_processes, room_mounts, room_processes,
+    LayerRollback, LayerState, Outside, RoomEntry, RoomFolder, RoomLock, RoomMount, RoomProcess, RoomRefused,
+    enter_room, has_mounts_below, marked_processes, room_mounts, room_processes,
 };
 pub use root::{Lock, OWN_FOLDER, Root, SmallFile};
 pub use rules::{check_patterns, leave_out_too};

@@ -572,6 +572,10 @@ impl Planner<'_> {
     }
 
     fn may_write(&self, path: &RelPath) -> bool {
+        // A layer is written anew: the rights of its directories do not matter.
+        if self.root.is_layer() {
+            return true;
+        }
         let open = |path: &RelPath| -> io::Result<OwnedFd> { linux::open_dir_at(self.root.fd(), path) };
         open(path).is_ok_and(|fd| linux::may_write(&fd))
     }

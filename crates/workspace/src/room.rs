@@ -5,12 +5,14 @@
 //! A room is recognised by the source of its mount, which names the attempt.
 
 mod enter;
+mod layers;
 mod mounts;
 mod processes;
 mod spaces;
 mod state;
 
 pub use enter::{Outside, RoomEntry, RoomRefused, enter_room};
+pub use layers::LayerRollback;
 pub use mounts::{RoomMount, room_mounts};
 pub use processes::{RoomProcess, marked_processes, room_processes};
 pub use state::{LayerState, has_mounts_below};
@@ -76,6 +78,11 @@ impl RoomFolder {
     /// Folder in which the overlay is mounted, or that is the copy.
     pub fn tree(&self) -> PathBuf {
         self.path.join(TREE).join(OsStr::from_bytes(&self.name))
+    }
+
+    /// Directory that stands for the room's workspace, in every namespace the same one: its lock is that of the workspace.
+    pub fn place(&self) -> PathBuf {
+        self.path.join(TREE)
     }
 
     /// Creates the places of an overlay. The room itself must exist. The layer gets the rights of the project's root, because the

@@ -47,6 +47,7 @@ pub struct Root {
     fd: OwnedFd,
     path: PathBuf,
     facts: Facts,
+    is_layer: bool,
 }
 
 impl Root {
@@ -61,7 +62,19 @@ impl Root {
             return Err(failed(io::Error::other("it is on a virtual file system and cannot be captured")));
         }
         let facts = linux::facts_of(&fd).map_err(failed)?;
-        Ok(Self { fd, path: path.to_owned(), facts })
+        Ok(Self { fd, path: path.to_owned(), facts, is_layer: false })
+    }
+
+    /// Opens the upper directory of an overlay. A directory that it lacks may be below it.
+    ///
+    /// # Errors
+    /// As [`Root::open`].
+    pub fn open_layer(path: &Path) -> Result<Self, WorkspaceError> {
+        Ok(Self { is_layer: true, ..Self::open(path)? })
+    }
+
+    pub(crate) fn is_layer(&self) -> bool {
+        self.is_layer
     }
 
     /// Path at the time of opening.

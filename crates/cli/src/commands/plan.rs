@@ -19,10 +19,11 @@ use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::Reply;
 use crate::render::terminal::printable;
+use safepoint::model::attempt::Attempt;
 use safepoint::model::id::DecisionId;
 use safepoint::model::plan::note::PlanNoteKind;
 use safepoint::model::plan::run::Sandbox;
-use safepoint::model::plan::spec::PlanSpec;
+use safepoint::model::plan::spec::{PlanSpec, SandboxKind};
 use safepoint::model::plan::state::{PlanRule, PlanState};
 use safepoint::model::rollback::Verb;
 use safepoint::{CheckpointManager, Error, PlanRecord, Workspace};
@@ -89,6 +90,21 @@ impl Opened {
             self.place = self.manager.workspaces().get(sandbox.workspace_id)?;
         }
         Ok(())
+    }
+
+    /// Returns the attempt that its sandbox is, if that is an overlay.
+    fn overlay(&self) -> Option<Attempt> {
+        self.sandbox.as_ref().filter(|sandbox| sandbox.kind == SandboxKind::Overlay)?;
+        self.manager.attempts().of_place(self.place.id).ok().flatten()
+    }
+
+    /// Reason for a copy where an overlay was wanted.
+    fn not_overlay(&self) -> &'static str {
+        let is_copy = self.sandbox.as_ref().is_some_and(|sandbox| sandbox.kind == SandboxKind::Copy);
+        match is_copy && self.record.plan.sandbox.kind == SandboxKind::Overlay {
+            true => ", because no overlay can be mounted here; `safepoint doctor` shows the reason",
+            false => "",
+        }
     }
 
     /// Says where the files of the plan went back without it.

@@ -10,6 +10,7 @@ mod crowd;
 mod histories;
 mod plans;
 mod rules;
+mod sandboxes;
 mod searches;
 mod story;
 mod weather;

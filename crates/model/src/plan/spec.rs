@@ -29,6 +29,8 @@ word_type! {
         InPlace = "in-place",
         /// A private copy; its result is applied on request.
         Copy = "copy",
+        /// An overlay at the project's own path; its result is applied on request. A copy where no overlay can be mounted.
+        Overlay = "overlay",
     }
 }
 

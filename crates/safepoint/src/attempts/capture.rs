@@ -99,15 +99,15 @@ impl Part for Given {
 impl CheckpointManager {
     /// Returns the layer of a workspace, if it is that of an attempt with an overlay.
     pub(crate) fn layer_of(&self, workspace: &Workspace) -> Result<Option<Layer>, Error> {
-        let Some(folder) = self.layer_folder(workspace)? else { return Ok(None) };
+        let Some(room) = self.overlay_room(workspace)? else { return Ok(None) };
         let Some(attempt) = self.catalog.attempt_at(workspace.id)? else { return Ok(None) };
         let base = FilesDocument::load(&self.store, self.files_of_checkpoint(attempt.base)?)?;
         let coverage = base.coverage(&self.store)?;
-        Ok(Some(Layer { folder, base, coverage }))
+        Ok(Some(Layer { folder: room.layer(), base, coverage }))
     }
 
     /// Returns the document with the files of a checkpoint of one workspace.
-    pub(super) fn files_of_checkpoint(&self, id: safepoint_model::CheckpointId) -> Result<ObjectId, Error> {
+    pub(crate) fn files_of_checkpoint(&self, id: safepoint_model::CheckpointId) -> Result<ObjectId, Error> {
         let checkpoint = self.checkpoints().get(id)?;
         files_part(&checkpoint).map(|part| part.document).ok_or(Error::NoFiles { checkpoint: id })
     }
@@ -178,8 +178,9 @@ impl Attempts<'_> {
             return Err(missing());
         }
         let held = manager.hold(&place)?;
+        let is_of_plan = manager.room_of_plan(&place)?.is_some();
         match attempt.kind {
-            AttemptKind::Overlay => self.must_be_whole(attempt, &place)?,
+            AttemptKind::Overlay if !is_of_plan => self.must_be_whole(attempt, &place)?,
             _ => drop(manager.recover_held(&place, &held.root, progress)?),
         }
         let config = match attempt.kind {

@@ -186,12 +186,19 @@ impl Attempts<'_> {
         let manager = self.manager;
         manager.refuse_inside()?;
         self.must_be_open(attempt)?;
+        manager.refuse_of_plan(attempt)?;
         let is_dry = options.dry_run == DryRun::Yes;
         let others: Vec<Attempt> = match options.others {
             Others::Open => Vec::new(),
             Others::Dropped => {
-                let all = manager.catalog.attempts(project.id)?.into_iter();
-                all.filter(|other| other.state == AttemptState::Open && other.id != attempt.id).collect()
+                let mut all = manager.catalog.attempts(project.id)?;
+                all.retain(|other| other.state == AttemptState::Open && other.id != attempt.id);
+                let of_plans: Vec<bool> = all
+                    .iter()
+                    .map(|other| Ok(manager.open_plan_of(other)?.is_some()))
+                    .collect::<Result<_, Error>>()?;
+                let free = all.into_iter().zip(of_plans).filter(|(_, is_of_plan)| !is_of_plan);
+                free.map(|(other, _)| other).collect()
             }
         };
         let is_busy = |attempt: &Attempt| !processes_of(attempt).is_empty();
@@ -286,6 +293,7 @@ impl Attempts<'_> {
         let manager = self.manager;
         manager.refuse_inside()?;
         self.must_be_open(attempt)?;
+        manager.refuse_of_plan(attempt)?;
         // No process enters before the room is deleted: what it wrote would be in no checkpoint.
         let _locks = lock_rooms([attempt]);
         let ended = end_processes(attempt);

@@ -23,7 +23,7 @@ use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ type Refs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Handling of refs that only the `.git` of an attempt has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OwnRefs {
+pub(crate) enum OwnRefs {
     /// The room stays with them.
     Kept,
     /// They are deleted with the room.
@@ -148,14 +148,14 @@ impl CheckpointManager {
         command
     }
 
-    /// Returns the folder with the changes of an attempt, if the workspace is that of one with an overlay.
-    pub(crate) fn layer_folder(&self, workspace: &Workspace) -> Result<Option<PathBuf>, Error> {
+    /// Returns the room of an attempt, if the workspace is that of one with an overlay.
+    pub(crate) fn overlay_room(&self, workspace: &Workspace) -> Result<Option<RoomFolder>, Error> {
         if workspace.kind != WorkspaceKind::Attempt {
             return Ok(None);
         }
         let attempt = self.catalog.attempt_at(workspace.id)?;
         let overlay = attempt.filter(|attempt| attempt.kind == AttemptKind::Overlay);
-        Ok(overlay.map(|attempt| RoomFolder::new(&attempt.room, OsStr::new("")).layer()))
+        Ok(overlay.map(|attempt| RoomFolder::new(&attempt.room, OsStr::new(""))))
     }
 
     /// Returns the disk space of the layers of all attempts.
@@ -230,7 +230,7 @@ impl CheckpointManager {
     }
 
     /// Ends what runs in a closed attempt's room and deletes the room. The caller holds its lock. Returns why it stays, if it does.
-    pub(super) fn remove_room(&self, attempt: &Attempt, own_refs: OwnRefs) -> Option<String> {
+    pub(crate) fn remove_room(&self, attempt: &Attempt, own_refs: OwnRefs) -> Option<String> {
         if attempt.is_removed {
             return None;
         }
@@ -255,12 +255,12 @@ impl CheckpointManager {
 }
 
 /// Variables of a command in an attempt, by which its processes are found again.
-fn variables(attempt: &Attempt) -> [(&'static str, String); 2] {
+pub(crate) fn variables(attempt: &Attempt) -> [(&'static str, String); 2] {
     [("SAFEPOINT_ATTEMPT", attempt.name.clone()), ("SAFEPOINT_ATTEMPT_NUMBER", attempt.number.to_string())]
 }
 
 /// Returns the processes in the room of an attempt, without this one.
-pub(super) fn processes_of(attempt: &Attempt) -> Vec<RoomProcess> {
+pub(crate) fn processes_of(attempt: &Attempt) -> Vec<RoomProcess> {
     if attempt.kind != AttemptKind::Overlay {
         let marks = variables(attempt).map(|(name, value)| OsString::from(format!("{name}={value}")));
         return marked_processes(&marks, &attempt.room);
@@ -366,6 +366,7 @@ impl Attempts<'_> {
         if !folder.tree().is_dir() {
             return Err(Error::RoomMissing { name: attempt.name.clone(), path: attempt.room.clone() });
         }
+        self.manager.recover_room(attempt)?;
         let mut command = match attempt.kind {
             AttemptKind::Overlay => self.manager.room_command(&RoomEntry {
                 attempt: attempt.id.to_string(),

@@ -10,14 +10,15 @@ use crate::parts::{Member, seal};
 use crate::places::Place;
 use crate::rollback::recover::Recovery;
 use crate::{CheckpointManager, Error};
-use safepoint_catalog::Workspace;
+use safepoint_catalog::{Transaction, Workspace};
 use safepoint_model::agent::WorkspaceKind;
 use safepoint_model::attempt::{Attempt, AttemptKind, AttemptRun, AttemptState, check_attempt_name};
 use safepoint_model::checkpoint::Checkpoint;
 use safepoint_model::id::AttemptId;
 use safepoint_model::{Progress, WorkspaceId};
-use safepoint_workspace::{Root, copy_tree};
+use safepoint_workspace::{RoomFolder, Root, copy_tree};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Means of sharing the project's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,6 +52,9 @@ pub struct AttemptStarted {
     /// Crash recovery that ran before.
     pub recovered: Recovery,
 }
+
+/// More rows that the transaction of a new attempt writes.
+pub(crate) type Also<'a> = &'a mut dyn FnMut(&Transaction<'_>, &Attempt) -> Result<(), Error>;
 
 impl Attempts<'_> {
     /// Starts an attempt of a project. When this returns, it is durable.
@@ -91,28 +95,15 @@ impl Attempts<'_> {
             if kind == AttemptKind::Overlay { held.root.path().to_owned() } else { folder.tree() };
         CheckpointManager::note_refs(&folder, &repository);
         let place = manager.register_room(&folder.tree(), project)?;
-        let attempt = Attempt {
-            id,
-            workspace_id: project.id,
-            place_id: place.id,
-            number: 0,
-            name: options.name.clone().unwrap_or_default(),
-            kind,
-            room,
-            state: AttemptState::Open,
-            base: safepoint_model::CheckpointId::from_bits(0),
-            result: None,
-            run: AttemptRun::default(),
-            created_at: manager.environment.now(),
-            closed_at: None,
-            is_removed: false,
-        };
+        let name = options.name.clone().unwrap_or_default();
+        let attempt = manager.new_attempt((id, kind, name), project, (&place, &room));
+        let nothing: Also<'_> = &mut |_, _| Ok(());
         let begun = match kind {
             // The project is the attempt's first state.
-            AttemptKind::Overlay => manager.begin(attempt, &place, (&held.root, project), progress),
+            AttemptKind::Overlay => manager.begin(attempt, &place, (&held.root, project), nothing, progress),
             AttemptKind::Reflink | AttemptKind::Copy => Root::open(place.root_path())
                 .map_err(Error::from)
-                .and_then(|root| manager.begin(attempt, &place, (&root, &place), progress)),
+                .and_then(|root| manager.begin(attempt, &place, (&root, &place), nothing, progress)),
         };
         if begun.is_err() {
             // If that fails, too, the next command deletes it.
@@ -142,12 +133,56 @@ impl CheckpointManager {
         Ok(workspace)
     }
 
+    /// Begins an attempt with an overlay in a room that is made. `also` runs in the transaction that makes it exist.
+    pub(crate) fn begin_in_room(
+        &self,
+        (id, folder, name): (AttemptId, &RoomFolder, String),
+        (root, project): (&Root, &Workspace),
+        also: Also<'_>,
+        progress: &dyn Progress,
+    ) -> Result<(Attempt, Checkpoint), Error> {
+        Self::note_refs(folder, root.path());
+        let place = self.register_room(&folder.tree(), project)?;
+        let attempt = self.new_attempt((id, AttemptKind::Overlay, name), project, (&place, folder.path()));
+        let begun = self.begin(attempt, &place, (root, project), also, progress);
+        if begun.is_err() {
+            // If that fails, too, the next command deletes it.
+            let _ = self.home.remove_room(&id.to_string());
+        }
+        begun
+    }
+
+    fn new_attempt(
+        &self,
+        (id, kind, name): (AttemptId, AttemptKind, String),
+        project: &Workspace,
+        (place, room): (&Workspace, &Path),
+    ) -> Attempt {
+        Attempt {
+            id,
+            workspace_id: project.id,
+            place_id: place.id,
+            number: 0,
+            name,
+            kind,
+            room: room.to_owned(),
+            state: AttemptState::Open,
+            base: safepoint_model::CheckpointId::from_bits(0),
+            result: None,
+            run: AttemptRun::default(),
+            created_at: self.environment.now(),
+            closed_at: None,
+            is_removed: false,
+        }
+    }
+
     /// Captures the first state of an attempt and puts both on record.
     fn begin(
         &self,
         mut attempt: Attempt,
         place: &Workspace,
         (root, captured_of): (&Root, &Workspace),
+        also: Also<'_>,
         progress: &dyn Progress,
     ) -> Result<(Attempt, Checkpoint), Error> {
         let act = || {
@@ -175,6 +210,7 @@ impl CheckpointManager {
                 stored.note(transaction)?;
                 transaction.set_head(place.id, base.id)?;
                 transaction.insert_attempt(&attempt)?;
+                also(transaction, &attempt)?;
                 transaction
                     .attempt(attempt.id)?
                     .ok_or_else(|| Error::NoAttempt { name: attempt.name.clone() })

@@ -4,8 +4,10 @@ use crate::attempts::capture::Layer;
 use crate::home::{CacheDraft, PendingCache};
 use crate::parts::databases::Copies;
 use crate::parts::git::git_folder;
+use crate::parts::layer::LayerBack;
 use crate::parts::part::{Captured, Left, Outline, Part, Prepared};
 use crate::plans::apply::TakeOver;
+use crate::plans::room::PlanRoom;
 use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::{Transaction, Workspace};
 use safepoint_model::agent::WorkspaceKind;
@@ -93,6 +95,14 @@ impl<'m> FilesPart<'m> {
     fn layer(&self) -> Result<Option<Layer>, Error> {
         match self.what {
             What::Files => self.manager.layer_of(self.workspace),
+            What::Git => Ok(None),
+        }
+    }
+
+    /// Returns its room, if it is the sandbox of a plan and an overlay.
+    fn room(&self) -> Result<Option<PlanRoom>, Error> {
+        match self.what {
+            What::Files => self.manager.room_of_plan(self.workspace),
             What::Git => Ok(None),
         }
     }
@@ -341,7 +351,10 @@ impl Part for FilesPart<'_> {
             Some(root) => self.without_left(writer, &now, root)?,
             None => self.chosen_root(writer, &now, &target)?,
         };
-        let plan = plan(self.root, writer, &now, (&target, self.access), &self.capabilities)?;
+        let room = self.room()?;
+        let layer = room.as_ref().map(|room| Root::open_layer(&room.folder.layer())).transpose()?;
+        let root = layer.as_ref().unwrap_or(self.root);
+        let plan = plan(root, writer, &now, (&target, self.access), &self.capabilities)?;
         let outline = Outline {
             restored: plan.restored,
             removed: plan.removed,
@@ -349,11 +362,17 @@ impl Part for FilesPart<'_> {
             blocked: plan.blocked,
             lost: plan.lost,
         };
+        if let Some(room) = room {
+            return Ok(Box::new(LayerBack::new(self, room, (plan.steps, outline), now.tree())));
+        }
         Ok(Box::new(FilesRollback { part: self, steps: plan.steps, outline, stage: None, settled: None }))
     }
 
     fn resume<'p>(&'p self, left: Left) -> Result<Box<dyn Prepared + 'p>, Error> {
         let Left { rollback, steps, .. } = left;
+        if let Some(room) = self.room()? {
+            return Ok(Box::new(LayerBack::left(self, room, rollback)));
+        }
         let stage = Some(Stage::reopen(self.root, rollback, self.capabilities)?);
         Ok(Box::new(FilesRollback { part: self, steps, outline: Outline::default(), stage, settled: None }))
     }

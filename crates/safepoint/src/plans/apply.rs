@@ -1,6 +1,7 @@
 //! APPLY: takes what a plan made in its sandbox over into the project, by the protocol of a rollback: all of it or nothing, with a safety
 //! checkpoint, and the plan is closed by the same commit.
 
+use crate::attempts::rooms::OwnRefs;
 use crate::checkpoint::create::{CreateOptions, Subject, files_part};
 use crate::handles::Plans;
 use crate::parts::Nothing;
@@ -10,11 +11,13 @@ use crate::rollback::recover::Recovery;
 use crate::rollback::{Request, RollbackOptions, RolledBack};
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::{PlanRecord, Transaction};
+use safepoint_model::attempt::AttemptState;
 use safepoint_model::change::{Delta, deltas, find};
 use safepoint_model::checkpoint::{Checkpoint, Kind, PartKind, Reason};
 use safepoint_model::files::FilesDocument;
 use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::plan::run::{Sandbox, SandboxState};
+use safepoint_model::plan::spec::SandboxKind;
 use safepoint_model::plan::state::PlanState;
 use safepoint_model::rollback::Verb;
 use safepoint_model::tree::{Entry, Owners};
@@ -182,6 +185,9 @@ impl TakeOver for Taking {
         plan.go(PlanState::Applied)?;
         transaction.save_plan(&plan, "applied", self.at)?;
         transaction.set_sandbox_state(&self.sandbox.id, SandboxState::Applied)?;
+        if let (SandboxKind::Overlay, Ok(attempt)) = (self.sandbox.kind, self.sandbox.id.parse()) {
+            transaction.close_attempt(attempt, AttemptState::Kept, self.at)?;
+        }
         let body = json!({ "result": self.result });
         Ok(transaction.note_plan(&plan.id, PlanNoteKind::Applied, &body, self.at)?)
     }
@@ -247,7 +253,10 @@ impl CheckpointManager {
     /// Deletes a sandbox whose result is in the project. What no checkpoint holds and the project has not stays, and is told.
     fn clear_sandbox(&self, record: &PlanRecord, sandbox: &Sandbox) -> Option<(PathBuf, String)> {
         let project = self.workspaces().get(record.workspace_id).ok()?;
-        let why = if git_refs(&sandbox.path) != git_refs(project.root_path()) {
+        let attempt = self.attempt_of_sandbox(sandbox).ok()?;
+        let why = if let Some(attempt) = attempt {
+            self.remove_room(&attempt, OwnRefs::Kept)
+        } else if git_refs(&sandbox.path) != git_refs(project.root_path()) {
             Some("its .git has what that of the project has not".to_owned())
         } else {
             remove_tree(&sandbox.path).err().map(|error| error.to_string())
@@ -302,6 +311,7 @@ impl Plans<'_> {
             return Ok(Applied { record, result: None, restored: None, kept: None, recovered: recovered() });
         };
         let place = self.workspace(&record)?;
+        let _still = self.manager.still_rooms(std::iter::once(&place))?;
         let options = CreateOptions {
             label: Some(format!("result of plan {id}")),
             kind: Kind::Workflow,

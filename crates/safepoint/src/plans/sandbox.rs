@@ -4,6 +4,7 @@
 use crate::checkpoint::create::CreateOptions;
 use crate::handles::Plans;
 use crate::home::Home;
+use crate::plans::room::{Seat, note_sandbox};
 use crate::{CheckpointManager, Error, process};
 use safepoint_catalog::{PlanRecord, Workspace};
 use safepoint_model::checkpoint::{Kind, Reason};
@@ -50,6 +51,11 @@ impl CheckpointManager {
         if record.plan.sandbox.id.is_some() {
             return Ok(record);
         }
+        if record.plan.sandbox.kind == SandboxKind::Overlay
+            && let Some(record) = self.make_overlay(id, (&root, &project), progress)?
+        {
+            return Ok(record);
+        }
         let path = self.home.sandbox(id, &project.name);
         let failed = |source| Error::Home { path: path.clone(), source };
         self.home.make_sandbox_folder(id).map_err(failed)?;
@@ -73,21 +79,18 @@ impl CheckpointManager {
             state: SandboxState::Ready,
             created_at: self.environment.now(),
         };
-        let at = self.environment.now();
-        self.catalog.write(|transaction| {
-            let mut record = transaction.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.to_owned() })?;
-            record.plan.sandbox.id = Some(sandbox.id.clone());
-            transaction.insert_sandbox(id, &sandbox)?;
-            record.version = transaction.save_plan(&record.plan, "sandbox made", at)?;
-            record.updated_at = at;
-            Ok(record)
-        })
+        self.catalog.write(|transaction| note_sandbox(transaction, id, &sandbox))
     }
 
     /// Makes an empty folder for a sandbox that is gone, where that is wanted; the rollback fills it. Says whether it did.
     pub(crate) fn make_sandbox_again(&self, record: &PlanRecord, missing: Missing) -> Result<bool, Error> {
         match self.plans().workspace(record) {
             Err(Error::SandboxMissing { id, path }) if missing == Missing::MadeAgain => {
+                let sandbox = self.plans().sandbox(record)?;
+                if let Some(sandbox) = sandbox.filter(|it| it.kind == SandboxKind::Overlay) {
+                    self.make_room_again(&sandbox)?;
+                    return Ok(true);
+                }
                 let failed = |source| Error::Home { path: path.clone(), source };
                 self.home.make_empty_sandbox(&id, &path).map_err(failed)?;
                 self.copy_git_folder(record, &path)?;
@@ -110,6 +113,10 @@ impl CheckpointManager {
     /// Removes a folder that was made for a rollback which was refused then.
     pub(crate) fn drop_sandbox_again(&self, record: &PlanRecord) {
         if let Ok(Some(sandbox)) = self.plans().sandbox(record) {
+            if let Ok(Some(attempt)) = self.attempt_of_sandbox(&sandbox) {
+                let _ = self.home.remove_room(&attempt.id.to_string());
+                return;
+            }
             let _ = remove_tree(&sandbox.path.join(".git"));
             Home::drop_empty(&sandbox.path);
         }
@@ -120,7 +127,7 @@ impl CheckpointManager {
         &self,
         record: &PlanRecord,
         step: &str,
-        place: &Path,
+        seat: &Seat,
         run: Option<RunId>,
     ) -> Result<Vec<(OsString, OsString)>, Error> {
         let plan = &record.plan;
@@ -138,9 +145,10 @@ impl CheckpointManager {
         variables.extend([
             process::variable("SAFEPOINT_PLAN_ID", &plan.id),
             process::variable("SAFEPOINT_STEP_ID", step),
-            process::variable("SAFEPOINT_SANDBOX", place),
+            process::variable("SAFEPOINT_SANDBOX", &seat.directory),
             process::variable("SAFEPOINT_HOME", self.home()),
         ]);
+        variables.extend(seat.variables.iter().cloned());
         variables.extend(
             self.settings.session_id.as_ref().map(|id| process::variable("SAFEPOINT_SESSION_ID", id)),
         );

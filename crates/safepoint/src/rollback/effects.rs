@@ -198,22 +198,26 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<Result<(), String>, Error> {
         let place = self.plans().workspace(record)?;
-        let variables = self.variables_for(record, &step.path, place.root_path(), None)?;
+        let seat = self.seat_in(&place)?;
+        let variables = self.variables_for(record, &step.path, &seat, None)?;
         let timeout = step.spec.timeout.map(|span| Duration::from_micros(span.micros()));
         let job = Job {
             line: command,
-            directory: place.root_path(),
+            directory: &seat.directory,
             variables: &variables,
             deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             open_files: self.settings.open_files,
-            through: &[],
+            through: &seat.through,
         };
         let mut log = Log::default();
         let stop = || if progress.interrupted() { Stop::Soon } else { Stop::No };
         let ended = process::run(&job, &stop, &mut |bytes: &[u8]| log.push(bytes));
         let outcome = match ended {
             Ok(exit) if exit.is_good() => Ok(()),
-            Ok(exit) => Err(in_words(exit, step.spec.timeout.map(|span| span.to_string()), &log)),
+            Ok(exit) => {
+                let in_words = || in_words(exit, step.spec.timeout.map(|span| span.to_string()), &log);
+                Err(seat.refused().unwrap_or_else(in_words))
+            }
             Err(error) => Err(format!("it cannot be started: {error}")),
         };
         let _using = self.store.using()?;

@@ -3,10 +3,12 @@
 use crate::parts::files::FilesPart;
 use crate::parts::kinds::{KINDS, LeftPart};
 use crate::parts::part::{Left, Part, Prepared};
+use crate::plans::room::PlanRoom;
 use crate::rollback::carry::Settling;
 use crate::warning::cause;
 use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::{FinishFacts, Workspace};
+use safepoint_model::agent::WorkspaceKind;
 use safepoint_model::rollback::{Rescued, Rollback, RollbackState};
 use safepoint_model::{Progress, RelPath, RollbackId};
 use safepoint_planted::planted;
@@ -93,6 +95,17 @@ impl Recovery {
     }
 }
 
+/// Deletes layers that no rollback under way needs.
+fn drop_stale_layers(room: &PlanRoom, unfinished: &[Rollback]) -> Result<(), Error> {
+    // A room that is missing has none.
+    for id in room.folder.staged_layers().unwrap_or_default() {
+        if !unfinished.iter().any(|record| record.id == id) {
+            room.folder.drop_staged_layer(id)?;
+        }
+    }
+    Ok(())
+}
+
 fn add_new<T: PartialEq>(list: &mut Vec<T>, new: Vec<T>) {
     for one in new {
         if !list.contains(&one) {
@@ -146,8 +159,13 @@ impl CheckpointManager {
         let record = self.plans().get(id)?;
         let (project, place) = (self.workspaces().get(record.workspace_id)?, self.place_of(&record)?);
         let is_copy = place.id != project.id;
+        // In the room of an attempt the path of the project is that of the overlay.
+        let is_hidden = |workspace: &Workspace| {
+            workspace.kind == WorkspaceKind::Project
+                && self.inside.iter().any(|mount| workspace.root_path().starts_with(&mount.project))
+        };
         for workspace in std::iter::once(&project).chain(is_copy.then_some(&place)) {
-            if workspace.root_path().is_dir() {
+            if !is_hidden(workspace) && workspace.root_path().is_dir() {
                 self.recover(workspace, progress)?;
             }
         }
@@ -234,6 +252,11 @@ impl CheckpointManager {
         if planted!("recovery-left-out") {
             return Ok(recovery);
         }
+        let room = self.room_of_plan(workspace)?;
+        if room.is_some() && !self.inside.is_empty() {
+            // Its layer may be mounted. A rollback of it that was interrupted keeps everything out.
+            return Ok(recovery);
+        }
         self.sweep_sandboxes(workspace.id)?;
         self.sweep_rooms()?;
         // Leftovers of a killed search only cost space, so a failure waits for the next command.
@@ -241,6 +264,9 @@ impl CheckpointManager {
         // Nothing is captured here, so no pattern matters, and no wrong line in a configuration stands in the way.
         let mut part = FilesPart::new(self, root, workspace, Vec::new());
         let unfinished = self.catalog.unfinished(workspace.id)?;
+        if let Some(room) = &room {
+            drop_stale_layers(room, &unfinished)?;
+        }
         let (staged, applied) = Stage::leftovers(root)?;
         if unfinished.is_empty() && staged.is_empty() && applied.is_empty() {
             root.tidy()?;

@@ -154,6 +154,9 @@ impl CheckpointManager {
         progress: &dyn Progress,
     ) -> Result<Progressed, Error> {
         let mark = self.recovery_mark();
+        if let Some(room) = self.room_of_plan(here)? {
+            return Err(Error::SearchInOverlay { name: room.attempt.name });
+        }
         let candidates = self.candidates(here, until)?;
         let options = RollbackOptions { strategy: Some(Strategy::Progressive), ..options.clone() };
         // Without candidates only the current state is tried.

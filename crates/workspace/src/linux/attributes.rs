@@ -18,6 +18,8 @@ const USER: &[u8] = b"user.";
 const OVERLAY: &[u8] = b"user.overlay.";
 /// Marks of a directory that hides the one below it, by root and by an ordinary user.
 const OPAQUE: [&CStr; 2] = [c"trusted.overlay.opaque", c"user.overlay.opaque"];
+/// Id of the rollback that wrote an upper directory. The kernel hides it from the overlay, as all names with this beginning.
+const WRITER: [&CStr; 2] = [c"trusted.overlay.safepoint", c"user.overlay.safepoint"];
 /// Marks of an empty file that stands for a deleted name.
 const WHITEOUT: [&CStr; 2] = [c"trusted.overlay.whiteout", c"user.overlay.whiteout"];
 /// Capability to set file capabilities (capabilities(7)).
@@ -146,6 +148,31 @@ pub(crate) fn hides_lower(dir: &OwnedFd) -> bool {
         let len = rustix::fs::fgetxattr(dir, *name, &mut value[..]).unwrap_or(0);
         value[..len] == *b"y"
     })
+}
+
+/// Marks a directory of an upper directory: it hides the one below it.
+pub(crate) fn hide_lower(dir: &OwnedFd) -> io::Result<()> {
+    Ok(rustix::fs::fsetxattr(dir, OPAQUE[usize::from(!super::is_root())], b"y", XattrFlags::empty())?)
+}
+
+/// Notes in an upper directory the rollback that wrote it.
+pub(crate) fn set_writer(layer: &OwnedFd, rollback: &str) -> io::Result<()> {
+    let name = WRITER[usize::from(!super::is_root())];
+    Ok(rustix::fs::fsetxattr(layer, name, rollback.as_bytes(), XattrFlags::empty())?)
+}
+
+/// Returns true if this rollback wrote an upper directory.
+pub(crate) fn is_written_by(layer: &OwnedFd, rollback: &str) -> io::Result<bool> {
+    let mut value = [0u8; 64];
+    for name in WRITER {
+        match rustix::fs::fgetxattr(layer, name, &mut value[..]) {
+            Ok(len) if value[..len] == *rollback.as_bytes() => return Ok(true),
+            // Only root reads the first one.
+            Ok(_) | Err(Errno::NODATA | Errno::PERM | Errno::OPNOTSUPP | Errno::RANGE) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(false)
 }
 
 /// Returns true if an empty file stands for a deleted name. Newer kernels read such marks; other programs make them.

@@ -9,8 +9,9 @@ pub(crate) mod ofd;
 mod processes;
 
 pub(crate) use attributes::{
-    Attributes, attainable, drop_acls, hides_lower, is_whiteout_file, keeps_acls, may_set_capabilities,
-    read_meta, read_meta_by_path, set_link_owner, set_link_times_to, set_meta, set_mode, set_times_to,
+    Attributes, attainable, drop_acls, hide_lower, hides_lower, is_whiteout_file, is_written_by, keeps_acls,
+    may_set_capabilities, read_meta, read_meta_by_path, set_link_owner, set_link_times_to, set_meta,
+    set_mode, set_times_to, set_writer,
 };
 pub(crate) use lease::{Lease, try_lease, write_back};
 pub(crate) use processes::{boot_id, displaced_is_mapped, written_inodes};

@@ -10,6 +10,7 @@
 )]
 
 use super::mounts::{Mounted, parse};
+use super::spaces::Fitting;
 use super::{REFUSED, RoomFolder, SOURCE, WORK, processes, spaces};
 use crate::linux;
 use rustix::fd::{AsFd, AsRawFd};
@@ -24,6 +25,8 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// Access of the command to the rest of the file system.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -67,6 +70,14 @@ pub(super) type Failed = (&'static str, io::Error);
 /// Step at which a command wants an access to the rest of the file system that no namespace of the room has, nor can get.
 const OTHER_ACCESS: &str = "change the access to the rest of the file system while other commands of the attempt run; wait for them, \
      or give the same --outside and --writable";
+
+/// Step at which a rollback of the layer was killed and not recovered.
+const HALF_DONE: &str =
+    "enter: a rollback of its files was interrupted; run `safepoint recover` in the project first";
+
+/// Number of tries to join a process.
+const JOINS_MAX: u32 = 100;
+const JOIN_AGAIN: Duration = Duration::from_millis(2);
 
 impl RoomEntry {
     /// Returns the words for the command line of the process that enters.
@@ -141,22 +152,10 @@ fn enter(entry: &RoomEntry) -> Result<(), Failed> {
     if entry.room.is_closed() {
         return Err(("go on: it was kept or dropped", io::Error::from_raw_os_error(libc::ESTALE)));
     }
-    let inside = processes::room_processes(&|attempt| attempt == entry.attempt);
-    match inside.as_slice() {
-        [] => {
-            make(entry)?;
-            spaces::begin(entry)?;
-        }
-        inside => {
-            let pids: Vec<i32> = inside.iter().map(|(_, process)| process.pid).collect();
-            let fitting = spaces::fitting(entry, &pids)
-                .ok_or_else(|| (OTHER_ACCESS, io::Error::from_raw_os_error(libc::EBUSY)))?;
-            join(fitting.pid)?;
-            if fitting.is_to_be_closed {
-                narrow(entry)?;
-            }
-        }
+    if entry.room.has_staged_layers() {
+        return Err((HALF_DONE, io::Error::from_raw_os_error(libc::EBUSY)));
     }
+    make_or_join(entry)?;
     if entry.command.is_empty() {
         return Ok(());
     }
@@ -166,6 +165,33 @@ fn enter(entry: &RoomEntry) -> Result<(), Failed> {
     let failed = command.exec();
     drop(lock);
     Err((RoomRefused::RUN, failed))
+}
+
+/// Makes the namespaces of a room, or joins those of a process in it. One that ends just then is looked for again.
+fn make_or_join(entry: &RoomEntry) -> Result<(), Failed> {
+    for tries_left in (0..JOINS_MAX).rev() {
+        let inside = processes::room_processes(&|attempt| attempt == entry.attempt);
+        if inside.is_empty() {
+            make(entry)?;
+            return spaces::begin(entry);
+        }
+        let pids: Vec<i32> = inside.iter().map(|(_, process)| process.pid).collect();
+        let fitting = spaces::fitting(entry, &pids)
+            .ok_or_else(|| (OTHER_ACCESS, io::Error::from_raw_os_error(libc::EBUSY)));
+        let joined = fitting.and_then(|fitting| join(fitting.pid).map(|()| fitting));
+        match joined {
+            Ok(Fitting { is_to_be_closed: true, .. }) => return narrow(entry),
+            Ok(_) => return Ok(()),
+            Err((_, error)) if tries_left > 0 && has_ended(&error) => sleep(JOIN_AGAIN),
+            Err(failed) => return Err(failed),
+        }
+    }
+    Ok(())
+}
+
+/// Returns true for the errors of a process that is gone.
+fn has_ended(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
 /// Makes the rest of the file system read-only for this process alone: the others stay in the namespace that it joined.

@@ -9,6 +9,7 @@ use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::Reply;
 use crate::render::terminal::printable;
+use safepoint::model::plan::spec::SandboxKind;
 use safepoint::{Applied, DryRun, Merge};
 use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;
@@ -47,7 +48,10 @@ fn told(context: &Context, opened: &Opened, applied: &Applied) {
     match (&applied.kept, &opened.sandbox) {
         (Some((path, why)), _) => {
             let path = printable(&path.to_string_lossy());
-            out.warn(format!("the copy that the plan worked in is kept: {}: {path}", printable(why)));
+            out.warn(format!("the sandbox that the plan worked in is kept: {}: {path}", printable(why)));
+        }
+        (None, Some(sandbox)) if sandbox.kind == SandboxKind::Overlay => {
+            out.remark("The overlay that it worked in was removed.");
         }
         (None, Some(_)) => out.remark("The copy that it worked in was removed."),
         (None, None) => {}

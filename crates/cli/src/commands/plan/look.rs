@@ -9,6 +9,7 @@ use crate::render::json::plan::state_of;
 use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{Colours, ago, counted, moment, printable, shortened, width};
 use safepoint::PlanSummary;
+use safepoint::model::attempt::Attempt;
 use safepoint::model::plan::spec::SandboxKind;
 use safepoint::model::plan::state::{Plan, StepState};
 use serde_json::{Value, json};
@@ -86,6 +87,7 @@ fn place(opened: &Opened) -> String {
     match (&opened.sandbox, opened.record.plan.sandbox.kind) {
         (None, SandboxKind::InPlace) => path,
         (None, SandboxKind::Copy) => "a copy, which is made when its first step begins".to_owned(),
+        (None, SandboxKind::Overlay) => "an overlay, which is made when its first step begins".to_owned(),
         (Some(sandbox), _) => match state_of(sandbox) {
             "missing" => {
                 format!(
@@ -93,9 +95,17 @@ fn place(opened: &Opened) -> String {
                 )
             }
             "applied" => format!("{path}, a copy whose result was taken over"),
-            _ => format!("{path}, a copy of the project"),
+            _ => match opened.overlay() {
+                Some(attempt) => format!("an overlay; enter it with: {}", entering(&attempt)),
+                None => format!("{path}, a copy of the project{}", opened.not_overlay()),
+            },
         },
     }
+}
+
+/// Command that enters an overlay.
+pub(crate) fn entering(attempt: &Attempt) -> String {
+    format!("safepoint attempt exec {} -- sh", printable(&attempt.name))
 }
 
 fn values(values: &BTreeMap<String, Value>) -> Vec<String> {

@@ -61,7 +61,11 @@ fn drive(context: &Context, id: &str, options: &RunOptions, verb: Verb) -> Resul
             .silent_about_change()
             .hint(format!("What is done stays done. Go on with: safepoint plan resume {id}")),
     })?;
+    let had_sandbox = opened.sandbox.is_some();
     opened.renew(report.record.clone())?;
+    if !had_sandbox && !opened.not_overlay().is_empty() {
+        context.out.warn(format!("the plan works in a copy{}", opened.not_overlay()));
+    }
     tree.iter().for_each(|row| context.out.line(row));
     recover::tell(&context.out, &report.recovered);
     warning::warn(&context.out, &report.warnings);
@@ -133,7 +137,11 @@ fn close(context: &Context, opened: &Opened, report: &RunReport) -> Option<Probl
         }
         RunOutcome::Failed => {
             let error = report.error.as_deref().unwrap_or_default();
-            Some(Problem::step_failed(id, step, error, &opened.place.root_path().to_string_lossy()))
+            let place = match opened.overlay() {
+                Some(attempt) => format!("its overlay ({})", look::entering(&attempt)),
+                None => opened.place.root_path().to_string_lossy().into_owned(),
+            };
+            Some(Problem::step_failed(id, step, error, &place))
         }
         RunOutcome::Cancelled => Some(Problem::cancelled(id)),
         RunOutcome::Interrupted | RunOutcome::Broken | RunOutcome::Killed => {
@@ -148,7 +156,10 @@ fn waits(opened: &Opened, plan: &Plan, step: &str) -> String {
     if step.is_empty() {
         return format!("It waits for a report from outside; then: safepoint plan resume {id}");
     }
-    let place = opened.sandbox.as_ref().map(|sandbox| format!(" in {}", sandbox.path.display()));
+    let place = match opened.overlay() {
+        Some(attempt) => Some(format!(" with `{}`", look::entering(&attempt))),
+        None => opened.sandbox.as_ref().map(|sandbox| format!(" in {}", sandbox.path.display())),
+    };
     let running = plan.find(step).is_ok_and(|at| plan.steps[at].state == StepState::Running);
     let start = if running { String::new() } else { format!("`safepoint plan step start {id} {step}`, ") };
     format!(

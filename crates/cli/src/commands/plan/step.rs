@@ -1,5 +1,6 @@
 //! `plan step`: a step begins, is done, failed; or is added.
 
+use super::look::entering;
 use super::{Opened, fits, json_value, keeps_the_rules};
 use crate::args::plan::{AddArgs, StepArgs, StepCommand};
 use crate::commands::Context;
@@ -59,9 +60,12 @@ fn moved(
         out.remark(format!("  checkpoint {} \"{label}\"", checkpoint.id));
     }
     if word == "started" && opened.sandbox.is_some() {
-        let made = if had_sandbox { "" } else { ", a copy that was made now" };
         let path = printable(&opened.place.root_path().to_string_lossy());
-        out.remark(format!("  work in {path}{made}"));
+        out.remark(match opened.overlay() {
+            Some(attempt) => format!("  work in its overlay: {}", entering(&attempt)),
+            None if had_sandbox => format!("  work in {path}"),
+            None => format!("  work in {path}, a copy that was made now{}", opened.not_overlay()),
+        });
     }
     moved.checkpoints.iter().for_each(|created| tell_upkeep(out, created));
     let taken: Value = moved

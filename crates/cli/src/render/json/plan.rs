@@ -36,11 +36,13 @@ pub(crate) fn plan(record: &PlanRecord, workspace: &Workspace, sandbox: Option<&
 fn place(plan: &Plan, workspace: &Workspace, sandbox: Option<&Sandbox>) -> Value {
     let (path, state) = match (sandbox, plan.sandbox.kind, plan.state) {
         (Some(sandbox), ..) => (bytes(sandbox.path.as_os_str().as_bytes()), state_of(sandbox)),
-        (None, SandboxKind::Copy, _) => (Value::Null, "none"),
+        (None, SandboxKind::Copy | SandboxKind::Overlay, _) => (Value::Null, "none"),
         (None, SandboxKind::InPlace, PlanState::Applied) => (bytes(&workspace.root), "applied"),
         (None, SandboxKind::InPlace, _) => (bytes(&workspace.root), "ready"),
     };
-    json!({ "kind": plan.sandbox.kind, "path": path, "state": state })
+    // An overlay that cannot be mounted here is a copy.
+    let kind = sandbox.map_or(plan.sandbox.kind, |sandbox| sandbox.kind);
+    json!({ "kind": kind, "path": path, "state": state })
 }
 
 /// State of a sandbox: `ready`, `missing` or `applied`.

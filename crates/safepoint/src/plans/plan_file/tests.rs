@@ -223,7 +223,7 @@ fn bad_files() -> Vec<(&'static str, String, Schema)> {
         // Words.
         (
             "title = 'x'\n[sandbox]\nkind = 'in_place'",
-            "`sandbox.kind`, line 3, column 8: \"in_place\" is none of in-place, copy; did you mean \"in-place\"?",
+            "`sandbox.kind`, line 3, column 8: \"in_place\" is none of in-place, copy, overlay; did you mean \"in-place\"?",
             Refuses,
         ),
         (

@@ -87,8 +87,8 @@ impl Runner<'_> {
         lines: &[(&str, &str)],
         (log, live): (&mut Log, &mut Option<LiveOutput>),
     ) -> Result<Outcome, Error> {
-        let variables =
-            self.manager.variables_for(record, &task.path, self.place.root_path(), Some(self.run.id))?;
+        let seat = self.manager.seat_in(&self.place)?;
+        let variables = self.manager.variables_for(record, &task.path, &seat, Some(self.run.id))?;
         let limit = limit(&record.plan, &task.path, self.manager.environment.now());
         let deadline = limit.as_ref().and_then(|(left, _)| Instant::now().checked_add(*left));
         for (what, line) in lines {
@@ -98,11 +98,11 @@ impl Runner<'_> {
             });
             let job = Job {
                 line,
-                directory: self.place.root_path(),
+                directory: &seat.directory,
                 variables: &variables,
                 deadline,
                 open_files: self.manager.settings.open_files,
-                through: &[],
+                through: &seat.through,
             };
             let mut printed = |bytes: &[u8]| {
                 log.push(bytes);
@@ -113,6 +113,9 @@ impl Runner<'_> {
                 Ok(exit) if exit.is_good() => {}
                 Ok(Exit::Stopped) => return Ok(Outcome::Stopped),
                 Ok(exit) => {
+                    if let Some(refused) = seat.refused() {
+                        return Ok(Outcome::Bad(format!("{what}{refused}")));
+                    }
                     let allowed = limit.as_ref().map(|(_, text)| text.clone());
                     return Ok(Outcome::Bad(format!("{what}{}", in_words(exit, allowed, log))));
                 }

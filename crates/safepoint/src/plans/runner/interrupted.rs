@@ -68,16 +68,17 @@ impl CheckpointManager {
         };
         let record = self.plans().get(id)?;
         let place = self.plans().workspace(&record)?;
-        let variables = self.variables_for(&record, &step.path, place.root_path(), None)?;
+        let seat = self.seat_in(&place)?;
+        let variables = self.variables_for(&record, &step.path, &seat, None)?;
         let limit = step.spec.timeout.map(|span| Duration::from_micros(span.micros()));
         observer.happened(&RunEvent::Verifies(&step.path));
         let job = Job {
             line,
-            directory: place.root_path(),
+            directory: &seat.directory,
             variables: &variables,
             deadline: limit.and_then(|limit| Instant::now().checked_add(limit)),
             open_files: self.settings.open_files,
-            through: &[],
+            through: &seat.through,
         };
         let mut printed = |bytes: &[u8]| observer.happened(&RunEvent::Printed(&step.path, bytes));
         let passed = process::run(&job, &|| observer.stop(), &mut printed).is_ok_and(|exit| exit.is_good());
