@@ -2,7 +2,7 @@
 
 use crate::generate::Shape;
 use crate::works::Work;
-use clap::{Args as Group, Parser, Subcommand};
+use clap::{Args as Group, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -26,6 +26,11 @@ pub(crate) enum Command {
     Generate(Generate),
     /// Measure hooks of agents when nothing changed, beside a walk and git
     Hooks(Hooks),
+    /// Measure attempts, beside their limits, git worktree, cp --reflink and try
+    Attempts(Attempts),
+    /// Edit files, and note the clock at the first and the last instruction
+    #[command(hide = true)]
+    Edit(Edit),
     /// Count instructions of the hot paths and compare with the baseline
     Instructions(Instructions),
     /// Run a command and print its cost as JSON
@@ -139,6 +144,60 @@ pub(crate) struct Hooks {
     /// Write all figures as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+}
+
+/// Way to try edits beside Safepoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OtherWay {
+    /// `git worktree add`, and a copy of the ignored files.
+    Worktree,
+    /// `cp -a --reflink=always` on XFS.
+    Reflink,
+    /// The script `try`.
+    Try,
+}
+
+/// Arguments of `attempts`.
+#[derive(Debug, Group)]
+pub(crate) struct Attempts {
+    /// Tree to copy and work on; it is only read
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tree: PathBuf,
+    /// Folder for copies and stores during the run [default: /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) work: Option<PathBuf>,
+    /// Repetitions of each measurement
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeat: u32,
+    /// The safepoint to measure [default: next to this program, built by cargo if missing]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) safepoint: Option<PathBuf>,
+    /// Measure only these ways beside Safepoint [default: all that are possible]
+    #[arg(long, value_name = "WAY", value_delimiter = ',')]
+    pub(crate) ways: Vec<OtherWay>,
+    /// The script `try` to measure [default: the one on the path]
+    #[arg(long = "try", value_name = "PATH")]
+    pub(crate) try_program: Option<PathBuf>,
+    /// Write all figures as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write the tables as Markdown
+    #[arg(long, value_name = "FILE")]
+    pub(crate) markdown: Option<PathBuf>,
+}
+
+/// Arguments of `edit`.
+#[derive(Debug, Group)]
+pub(crate) struct Edit {
+    /// File for the two times
+    #[arg(long, value_name = "FILE")]
+    pub(crate) marks: PathBuf,
+    /// File with the paths to edit, one per line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) list: PathBuf,
+    /// Seed of the text
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: u64,
 }
 
 /// Arguments of `instructions`.

@@ -9,6 +9,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the program prints figures")]
 
 mod args;
+mod attempts;
 mod compare;
 mod edits;
 mod failure;
@@ -49,6 +50,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Scaling(args) => scaling::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Hooks(args) => hooks::run(&args),
+        Command::Attempts(args) => attempts::run(&args),
+        Command::Edit(args) => attempts::edit(&args),
         Command::Instructions(args) => instructions::run(&args),
         Command::Measured { command } => measure::run_measured(&command),
     }

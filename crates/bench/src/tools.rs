@@ -8,7 +8,7 @@ mod git;
 mod jj;
 mod restic;
 mod rustic;
-mod safepoint;
+pub(crate) mod safepoint;
 
 use crate::failure::{Failure, Result, Tried};
 use crate::ground;
@@ -160,7 +160,8 @@ fn version(program: &Path, args: &[&str]) -> Result<String> {
     Ok(said.lines().next().unwrap_or_default().trim().to_owned())
 }
 
-fn on_path(name: &str) -> Option<PathBuf> {
+/// Returns the program of this name on the path.
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|program| program.is_file())
 }

@@ -167,6 +167,58 @@ fn hooks_are_measured_beside_a_walk_and_git() {
     assert_eq!(report.as_array().unwrap().len(), 2);
 }
 
+fn attempts(at: &TempDir, more: &[&str]) -> (Output, Value) {
+    let tree = small_tree(at.path());
+    let (work, json) = (at.path().join("work"), at.path().join("out.json"));
+    let paths = ["--tree", tree.to_str().unwrap(), "--work", work.to_str().unwrap()];
+    let json_path = ["--json", json.to_str().unwrap()];
+    let output = bench(&[&["attempts", "--repeat", "1"], &paths[..], &json_path, more].concat());
+    assert!(fs::read_dir(&work).unwrap().next().is_none(), "the working folder is empty");
+    (output, fs::read(json).map(|text| serde_json::from_slice(&text).unwrap()).unwrap_or_default())
+}
+
+#[test]
+fn attempts_are_measured_beside_their_limits_and_compared_with_a_plain_copy() {
+    let at = folder();
+    let (output, report) = attempts(&at, &[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let goals = report["goals"].as_array().unwrap();
+    let titles: Vec<&str> = goals.iter().map(|goal| goal["measure"].as_str().unwrap()).collect();
+    let expected =
+        ["start to the first instruction", "result of 10 edits", "keep of 10 edits", "keep of 1000 edits"];
+    assert_eq!(titles, expected);
+    for figures in goals.iter().flat_map(|goal| [&goal["seconds"], &goal["limit_seconds"]]) {
+        let figures = figures.as_array().unwrap();
+        assert!(!figures.is_empty() && figures.iter().all(|time| time.as_f64().unwrap() > 0.0), "{report:#}");
+    }
+    assert!(report["flushes"]["result"].as_u64().unwrap() > 0, "{report:#}");
+    // Each way has figures or a reason; in the warm-up each is compared three times for both numbers of edits, later twice.
+    let (ways, skipped) = (report["ways"].as_array().unwrap(), report["skipped"].as_array().unwrap());
+    assert_eq!(ways.len() + skipped.len(), 4, "{report:#}");
+    assert_eq!(report["checks"].as_u64().unwrap() as usize, ways.len() * 10);
+    assert_eq!(report["failed"].as_array().unwrap().len(), 0);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("| keep of 10 edits |"));
+}
+
+#[test]
+fn a_keep_that_takes_nothing_over_is_found_out() {
+    let real = Path::new(env!("CARGO_BIN_EXE_safepoint-bench")).with_file_name("safepoint");
+    let at = folder();
+    if !real.is_file() {
+        attempts(&at, &[]);
+    }
+    let at = folder();
+    let fake = at.path().join("safepoint");
+    let script = format!("#!/bin/sh\n[ \"$1 $2\" = 'attempt keep' ] || exec {} \"$@\"\n", real.display());
+    fs::write(&fake, script).unwrap();
+    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
+    let (output, report) = attempts(&at, &["--safepoint", fake.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let failed = report["failed"].as_array().unwrap();
+    let is_of_keep = |line: &Value| line.as_str().unwrap().contains("safepoint, the result of");
+    assert!(failed.len() == 4 && failed.iter().all(is_of_keep), "{failed:#?}");
+}
+
 #[test]
 fn what_cannot_be_done_is_said_with_what_it_was_about() {
     let at = folder();
