@@ -69,5 +69,5 @@ pub mod tree;
 pub use disk::{Crash, Cut, Disk, Image, crash_states, every_cut};
 pub use op::{Change, FileId, Op, Recording, Slot};
 pub use record::record;
-pub use trace::{Action, Call, End, Fail, Program, calls, drive, fail_at, kill_at};
+pub use trace::{Action, Call, End, Fail, Program, calls, drive, fail_at, kill_at, kill_at_or_send};
 pub use tree::{TreeImage, copy_tree};

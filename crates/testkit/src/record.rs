@@ -60,7 +60,7 @@ impl Watch for Recorder {
 impl Recorder {
     fn done(&mut self, t: Tracee, sys: &Sys, before: Before, result: u64) -> io::Result<()> {
         match (sys, before) {
-            (_, Before::Outside) | (Sys::Flush | Sys::Chown { .. }, _) => {}
+            (_, Before::Outside) | (Sys::Flush | Sys::Send { .. } | Sys::Chown { .. }, _) => {}
             (_, Before::Target(seen)) => return self.on_file(t, sys, &seen, result),
             (Sys::Open { flags, .. }, Before::Open { existed, truncates }) => {
                 let fd = i32::try_from(result).map_err(io::Error::other)?;

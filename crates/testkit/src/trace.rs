@@ -2,7 +2,7 @@
 //! can be killed or given a false result.
 //!
 //! A call is state-changing if it can alter the content of a disk (data, names, attributes) or its durability
-//! (the syncs). Writes to pipes, terminals and sockets do not count. The calls of all threads and children
+//! (the syncs). Writes to pipes and terminals do not count; those to sockets only for [`kill_at_or_send`]. The calls of all threads and children
 //! are counted together and run one at a time: when the k-th begins, the k-1 before it are over.
 
 #[cfg(target_arch = "x86_64")]
@@ -105,6 +105,11 @@ pub fn kill_at(p: &Program, k: u64) -> io::Result<End> {
     drive(p, |call| if call.index == k { Action::Kill } else { Action::Go })
 }
 
+/// Kills as [`kill_at`] does; calls that send to a socket are counted, too: they change a server.
+pub fn kill_at_or_send(p: &Program, k: u64) -> io::Result<End> {
+    watch(p, &mut Sends(Decide(move |call: &Call| if call.index == k { Action::Kill } else { Action::Go })))
+}
+
 /// Makes the `k`-th state-changing call fail with `errno`, and with [`Fail::Forever`] all later ones.
 pub fn fail_at(p: &Program, k: u64, errno: i32, how: Fail) -> io::Result<End> {
     drive(p, |call| match how {
@@ -124,6 +129,11 @@ pub fn drive(p: &Program, decide: impl FnMut(&Call) -> Action + Send) -> io::Res
 pub(crate) trait Watch: Send {
     /// Called before the call.
     fn entry(&mut self, tracee: Tracee, call: &Call, sys: &Sys) -> io::Result<Action>;
+    /// Returns true if calls that send to a socket are counted.
+    fn counts_sends(&self) -> bool {
+        false
+    }
+
     /// Called after it, with its result (negative: an errno).
     fn exit(&mut self, tracee: Tracee, call: &Call, sys: &Sys, result: i64) -> io::Result<()>;
 }
@@ -137,6 +147,23 @@ impl<F: FnMut(&Call) -> Action + Send> Watch for Decide<F> {
 
     fn exit(&mut self, _: Tracee, _: &Call, _: &Sys, _: i64) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// Watch to which calls that send are shown, too.
+struct Sends<W>(W);
+
+impl<W: Watch> Watch for Sends<W> {
+    fn entry(&mut self, tracee: Tracee, call: &Call, sys: &Sys) -> io::Result<Action> {
+        self.0.entry(tracee, call, sys)
+    }
+
+    fn exit(&mut self, tracee: Tracee, call: &Call, sys: &Sys, result: i64) -> io::Result<()> {
+        self.0.exit(tracee, call, sys, result)
+    }
+
+    fn counts_sends(&self) -> bool {
+        true
     }
 }
 

@@ -8,6 +8,7 @@
 //! - `foreign`: a command is killed, and another home is used.
 //! - `hooks`: hooks of agents, killed everywhere.
 //! - `settings`: install and uninstall, killed everywhere.
+//! - `remotes`: push, clone, fetch and upkeep of a remote, killed everywhere.
 //! - `upkeep`: prune, gc, purge and repair, killed everywhere, with concurrent captures.
 //! - `blocks`: real disks with ext4, xfs and btrfs lose power at every request; as root, on request.
 //! - `crowd`: several concurrent processes with random operations, some killed at random.
@@ -45,6 +46,7 @@ mod hooks;
 mod kill;
 mod ordinary;
 mod power;
+mod remotes;
 mod scene;
 mod settings;
 mod upkeep;

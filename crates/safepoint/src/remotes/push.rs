@@ -104,6 +104,8 @@ impl Pushing<'_> {
             let Some(pending) = pending else {
                 let batch = self.batch()?;
                 if batch.is_empty() {
+                    // A push that was killed at its end left its packs.
+                    self.manager.home.clear_outbox(self.name, self.workspace.id);
                     return Ok(());
                 }
                 self.prepare(&line, &state, &batch, whole)?;

@@ -76,7 +76,7 @@ impl Before {
             Sys::Unlink { at } | Sys::Rmdir { at } => slot(known, &at.reach),
             Sys::Link { from, at } => link(known, t, from, &at.reach),
             Sys::Rename { from, to, .. } => rename(known, &from.reach, &to.reach),
-            Sys::Syncfs { .. } | Sys::Sync | Sys::Flush => Ok(Before::Nothing),
+            Sys::Syncfs { .. } | Sys::Sync | Sys::Flush | Sys::Send { .. } => Ok(Before::Nothing),
         };
         found.unwrap_or(Before::Nothing)
     }

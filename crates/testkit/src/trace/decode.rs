@@ -19,8 +19,17 @@ type Found = io::Result<Option<(&'static str, Sys)>>;
 
 /// Decodes the call a thread is about to enter, if it changes state. A call with unreadable arguments will
 /// fail and change nothing.
-pub(crate) fn decode(tracee: Tracee, number: i64, args: [u64; 6]) -> Option<(&'static str, Sys)> {
+/// With `sends`, so does a call that sends bytes to another process.
+pub(crate) fn decode(
+    tracee: Tracee,
+    number: i64,
+    args: [u64; 6],
+    sends: bool,
+) -> Option<(&'static str, Sys)> {
     let d = Decoder { t: tracee, a: args };
+    if sends && let Some(name) = d.send(number) {
+        return Some((name, Sys::Send { fd: d.fd(0) }));
+    }
     let found = d.data(number).transpose();
     let found = found.or_else(|| d.names(number).transpose());
     let found = found.or_else(|| d.attributes(number).transpose());
@@ -62,6 +71,18 @@ impl Decoder {
         }
         let follow = flags & libc::AT_SYMLINK_NOFOLLOW as u64 == 0;
         Ok(Target::Path { place, follow })
+    }
+
+    /// Returns the name of a call that sends bytes to a socket.
+    fn send(&self, number: i64) -> Option<&'static str> {
+        let name = match number {
+            libc::SYS_sendto => "sendto",
+            libc::SYS_sendmsg => "sendmsg",
+            libc::SYS_write => "write",
+            libc::SYS_writev => "writev",
+            _ => return None,
+        };
+        self.t.fd_is_socket(self.fd(0)).then_some(name)
     }
 
     /// Decodes calls on content, and syncs.

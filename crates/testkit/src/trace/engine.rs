@@ -297,7 +297,8 @@ impl Tracer<'_> {
             Err(Errno::ESRCH) => return Ok(()),
             other => other?,
         };
-        let Some((name, sys)) = decode(Tracee(tid), regs.number(), regs.args()) else {
+        let Some((name, sys)) = decode(Tracee(tid), regs.number(), regs.args(), self.watch.counts_sends())
+        else {
             return Ok(unless_gone(ptrace::syscall(tid, None))?);
         };
         if self.current.is_some() {

@@ -100,6 +100,10 @@ pub(crate) enum Sys {
         fd: i32,
     },
     Sync,
+    /// Bytes to a socket; counted only on request.
+    Send {
+        fd: i32,
+    },
     /// Counted, but gives no guarantee: `sync_file_range`, `msync`.
     Flush,
 }
@@ -119,7 +123,10 @@ impl Sys {
         // Writing into a String cannot fail.
         let _ = match self {
             Sys::Write { fd: n, offset: Some(at), .. } => write!(text, "{}, at {at}", fd(n)),
-            Sys::Write { fd: n, .. } | Sys::Copy { fd: n, .. } | Sys::Clone { fd: n, .. } => {
+            Sys::Write { fd: n, .. }
+            | Sys::Copy { fd: n, .. }
+            | Sys::Clone { fd: n, .. }
+            | Sys::Send { fd: n } => {
                 write!(text, "{}", fd(n))
             }
             Sys::Open { at, flags } => write!(text, "{:?}, {}", at.given, open_flags(*flags)),

@@ -104,6 +104,10 @@ impl Tracee {
         stored(meta.file_type()) && !anonymous
     }
 
+    pub(crate) fn fd_is_socket(self, fd: i32) -> bool {
+        std::fs::metadata(self.fd(fd)).is_ok_and(|meta| meta.file_type().is_socket())
+    }
+
     pub(crate) fn fd_info(self, fd: i32) -> io::Result<FdInfo> {
         let text = std::fs::read_to_string(format!("/proc/{}/fdinfo/{fd}", self.0))?;
         let field = |name: &str| text.lines().find_map(|l| l.strip_prefix(name)).map(str::trim);
